@@ -34,7 +34,9 @@ GROUPS: dict[str, Group] = {
 def main() -> int:
     """Measure the requested groups, and return the exit code."""
     parser = argparse.ArgumentParser(prog="make bench ARGS=…", description=__doc__)
-    parser.add_argument("--only", choices=GROUPS, action="append", help="this group only (may be repeated)")
+    parser.add_argument(
+        "--only", choices=GROUPS, action="append", help="this group only (may be repeated)"
+    )
     wanted = parser.parse_args().only or list(GROUPS)
     missed, skipped = [], []
     for name in wanted:
@@ -46,7 +48,11 @@ def main() -> int:
                 print("\n".join(lines(figure)), flush=True)
                 if not figure.held:
                     missed.append(figure.name)
-    print(f"\n{len(missed)} missed: {', '.join(missed)}" if missed else "\nEvery limit that was measured is kept.")
+    print(
+        f"\n{len(missed)} missed: {', '.join(missed)}"
+        if missed
+        else "\nEvery limit that was measured is kept."
+    )
     if skipped:
         print(f"{len(skipped)} not measured: {', '.join(skipped)}")
     return 1 if missed else 0

@@ -37,19 +37,38 @@ def figures() -> Iterator[Figure]:
 
 
 def _json(file: Path) -> Figure:
-    file.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": [_application(n) for n in _numbers()]}))
-    both = alternate(3, _timed(lambda: _decide(file)), _timed(lambda: json.loads(file.read_bytes())))
-    ours = Side(f"{APPLICATIONS:,} Applications x {IMAGES} images, read from JSON and decided", both[0])
+    file.write_text(
+        json.dumps(
+            {"apiVersion": "v1", "kind": "List", "items": [_application(n) for n in _numbers()]}
+        )
+    )
+    both = alternate(
+        3, _timed(lambda: _decide(file)), _timed(lambda: json.loads(file.read_bytes()))
+    )
+    ours = Side(
+        f"{APPLICATIONS:,} Applications x {IMAGES} images, read from JSON and decided", both[0]
+    )
     note = f"{file.stat().st_size / APPLICATIONS / 1000:.1f} kB of JSON for each Application"
-    return Figure("10,000 Applications from JSON", ours, Side("json.loads of the same file", both[1]), 3, note=note)
+    return Figure(
+        "10,000 Applications from JSON",
+        ours,
+        Side("json.loads of the same file", both[1]),
+        3,
+        note=note,
+    )
 
 
 def _yaml(folder: Path) -> Figure:
     folder.mkdir()
     for number in _numbers():
-        (folder / f"{number}.yaml").write_text(yaml.dump(_application(number), Dumper=yaml.CSafeDumper))
+        (folder / f"{number}.yaml").write_text(
+            yaml.dump(_application(number), Dumper=yaml.CSafeDumper)
+        )
     both = alternate(1, _timed(lambda: _decide(folder)), _timed(lambda: _load(folder)))
-    ours = Side(f"{APPLICATIONS:,} Applications x {IMAGES} images, read from a folder of YAML and decided", both[0])
+    ours = Side(
+        f"{APPLICATIONS:,} Applications x {IMAGES} images, read from a folder of YAML and decided",
+        both[0],
+    )
     theirs = Side("yaml.load(…, CSafeLoader) of the same files", both[1])
     return Figure("10,000 Applications from YAML", ours, theirs, 1.5)
 
@@ -58,13 +77,17 @@ def _pattern() -> Figure:
     tag = "a" * LETTERS + "!"
     assert not allowed("(a+)+$", tag)
     assert not allowed("a+$", tag)
-    both = alternate(15, _timed(lambda: allowed("(a+)+$", tag)), _timed(lambda: allowed("a+$", tag)))
+    both = alternate(
+        15, _timed(lambda: allowed("(a+)+$", tag)), _timed(lambda: allowed("a+$", tag))
+    )
     ours = Side(f"allow-tags regexp:(a+)+$ on {LETTERS:,} characters", both[0])
     return Figure("a hostile pattern", ours, Side("allow-tags regexp:a+$ on the same", both[1]), 20)
 
 
 def _decide(source: Path) -> None:
-    settings = Settings("run", EventOptions(image=(EVENT,)), sources=SourceOptions(applications=(str(source),)))
+    settings = Settings(
+        "run", EventOptions(image=(EVENT,)), sources=SourceOptions(applications=(str(source),))
+    )
     with ExitStack() as shielded:
         job, world = job_of(settings, event_images((EVENT,)), {}), RealWorld(settings, {}, Log())
         report = run(job, world, shielded, match_images, follow_up)
@@ -96,7 +119,9 @@ def _application(number: int) -> dict[str, Any]:
     images = [f"ghcr.io/acme/shop/part-{part}" for part in range(IMAGES)]
     entries = ", ".join(f"part{part}={image}:~1.{part}" for part, image in enumerate(images))
     keys = {f"part{part}.helm.image-tag": f"parts.part{part}.tag" for part in range(IMAGES)}
-    keys |= {f"part{part}.allow-tags": r"regexp:^v?[0-9]+\.[0-9]+\.[0-9]+$" for part in range(IMAGES)}
+    keys |= {
+        f"part{part}.allow-tags": r"regexp:^v?[0-9]+\.[0-9]+\.[0-9]+$" for part in range(IMAGES)
+    }
     texts = {"image-list": entries, "write-back-method": "git", **keys}
     return {
         "apiVersion": "argoproj.io/v1alpha1",
@@ -108,7 +133,10 @@ def _application(number: int) -> dict[str, Any]:
         },
         "spec": {
             "project": "default",
-            "destination": {"server": "https://kubernetes.default.svc", "namespace": f"shop-{number}"},
+            "destination": {
+                "server": "https://kubernetes.default.svc",
+                "namespace": f"shop-{number}",
+            },
             "source": {
                 "repoURL": "https://git.example.com/acme/deploy.git",
                 "path": f"apps/shop-{number}",
@@ -122,7 +150,13 @@ def _application(number: int) -> dict[str, Any]:
 
 def _status(number: int, images: list[str]) -> dict[str, Any]:
     resources = [
-        {"kind": kind, "name": f"shop-{number}", "namespace": f"shop-{number}", "status": "Synced", "version": "v1"}
+        {
+            "kind": kind,
+            "name": f"shop-{number}",
+            "namespace": f"shop-{number}",
+            "status": "Synced",
+            "version": "v1",
+        }
         for kind in ("ConfigMap", "Deployment", "Ingress", "Secret", "Service", "ServiceAccount")
     ]
     return {

@@ -75,10 +75,17 @@ def figures() -> Iterator[Figure]:
     with TemporaryDirectory() as name:
         repo = Path(name) / "repo.git"
         fill(repo, _files(f"file://{repo}"))
-        sets, plain = alternate(ROUNDS, lambda: _decide(repo, "sets"), lambda: _decide(repo, "plain"))
+        sets, plain = alternate(
+            ROUNDS, lambda: _decide(repo, "sets"), lambda: _decide(repo, "plain")
+        )
         shown = f"image-update run --image {EVENT} --applications REPO//FOLDER?ref=main"
         ours = Side(f"{shown}  ({SETS} ApplicationSets that generate {EACH} each)", sets)
-        yield Figure("2,000 Applications from 20 ApplicationSets", ours, Side(f"{shown}  (plain manifests)", plain), 2)
+        yield Figure(
+            "2,000 Applications from 20 ApplicationSets",
+            ours,
+            Side(f"{shown}  (plain manifests)", plain),
+            2,
+        )
 
 
 def _files(repo: str) -> Iterator[tuple[str, str]]:
@@ -104,7 +111,9 @@ def _decide(repo: Path, folder: str) -> float:
     began = time.perf_counter()
     world = RealWorld(settings, {}, Log())
     with ExitStack() as shielded:
-        report = run(job_of(settings, event_images((EVENT,)), {}), world, shielded, match_images, follow_up)
+        report = run(
+            job_of(settings, event_images((EVENT,)), {}), world, shielded, match_images, follow_up
+        )
     world.close()
     spent = time.perf_counter() - began
     rules = [decision.rule for decision in report.decisions]

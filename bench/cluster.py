@@ -39,7 +39,9 @@ def figures() -> Iterator[Figure]:
     """Yield bytes with and without compression, time, and memory."""
     with _server() as url:
         plain = {side: _run(side, url, "plain") for side in ("ours", "theirs")}
-        runs = [{side: _run(side, url, "gzip") for side in ("ours", "theirs")} for _ in range(ROUNDS)]
+        runs = [
+            {side: _run(side, url, "gzip") for side in ("ours", "theirs")} for _ in range(ROUNDS)
+        ]
     command = f"image-update run --applications cluster  ({COUNT} Applications, {MATCHING} match)"
     packed = runs[0]["ours"].sent
 
@@ -47,11 +49,21 @@ def figures() -> Iterator[Figure]:
         return float(median(getattr(run[side], field) for run in runs))
 
     def figure(what: str, ours: float, theirs: float, limit: float, unit: Unit) -> Figure:
-        return Figure(f"Applications of a cluster: {what}", Side(command, ours), Side(LIST, theirs), limit, unit)
+        return Figure(
+            f"Applications of a cluster: {what}",
+            Side(command, ours),
+            Side(LIST, theirs),
+            limit,
+            unit,
+        )
 
     whole = plain["theirs"].sent
-    yield replace(figure("bytes", plain["ours"].sent, whole, 1 / 8, "B"), note="both without compression")
-    yield replace(figure("bytes, compressed", packed, whole, 1 / 50, "B"), note="theirs: without compression")
+    yield replace(
+        figure("bytes", plain["ours"].sent, whole, 1 / 8, "B"), note="both without compression"
+    )
+    yield replace(
+        figure("bytes, compressed", packed, whole, 1 / 50, "B"), note="theirs: without compression"
+    )
     yield figure("time", middle("seconds"), middle("seconds", "theirs"), 1 / 4, "s")
     yield figure("memory", middle("memory"), middle("memory", "theirs"), 1 / 3, "B")
 
@@ -71,7 +83,10 @@ def _run(side: str, url: str, how: str) -> Cost:
     for path in (how, "sent"):  # asking for "sent" resets the count
         _ask(f"{url}/{path}")
     done = subprocess.run(
-        [sys.executable, "-m", "bench.cluster", side, url], check=True, capture_output=True, text=True
+        [sys.executable, "-m", "bench.cluster", side, url],
+        check=True,
+        capture_output=True,
+        text=True,
     )
     said = json.loads(done.stdout)
     assert said["found"] == MATCHING, "did not find them"
@@ -100,7 +115,9 @@ def theirs(kubernetes: Kubernetes) -> int:
 def _measure(side: str, url: str) -> None:
     """Print the cost of one side in this process."""
     kubernetes = Kubernetes(ClusterAccess(Kubeconfig("", Server(url), User()), {}))
-    kubernetes.get(APPLICATIONS, "argocd", "service-00000")  # so that the imports of both sides are not counted
+    kubernetes.get(
+        APPLICATIONS, "argocd", "service-00000"
+    )  # so that the imports of both sides are not counted
     began = time.perf_counter()
     found = {"ours": ours, "theirs": theirs}[side](kubernetes)
     seconds = time.perf_counter() - began

@@ -20,7 +20,15 @@ PARTIAL = "as=PartialObjectMetadataList"
 SIZE = 16_000  # bytes of an Application, like a real one
 
 
-SPEC = ("project", "destination", "source", "syncPolicy", "revisionHistoryLimit", "ignoreDifferences", "info")
+SPEC = (
+    "project",
+    "destination",
+    "source",
+    "syncPolicy",
+    "revisionHistoryLimit",
+    "ignoreDifferences",
+    "info",
+)
 STATUS = (
     "health", "history", "operationState", "reconciledAt", "resources", "sourceHydrator", "sourceType", "summary",
     "sync", "controllerNamespace", "conditions", "observedAt", "resourceHealthSource",
@@ -29,7 +37,9 @@ STATUS = (
 
 def _managed(manager: str, fields: Sequence[str]) -> dict[str, Any]:
     """Return what one controller manages, as noted by the API server. It is more than half of an object's metadata."""
-    inner: dict[str, Any] = {f"f:{key}": {".": {}, "f:name": {}, "f:revision": {}} for key in fields}
+    inner: dict[str, Any] = {
+        f"f:{key}": {".": {}, "f:name": {}, "f:revision": {}} for key in fields
+    }
     return {
         "manager": manager, "operation": "Update", "apiVersion": "argoproj.io/v1alpha1",
         "time": "2026-11-01T06:00:00Z", "fieldsType": "FieldsV1", "fieldsV1": {"f:status": inner},
@@ -40,13 +50,20 @@ def application(number: int, *, matching: bool) -> dict[str, Any]:
     """Return one Application as from an API server: with managed fields, and a status with resources and history."""
     name, digest = f"service-{number:05}", hashlib.sha256(str(number).encode()).hexdigest()
     image = IMAGE if matching else f"ghcr.io/acme/service-{number}"
-    managed = [_managed("argocd-applicationset-controller", SPEC), _managed("argocd-application-controller", STATUS)]
+    managed = [
+        _managed("argocd-applicationset-controller", SPEC),
+        _managed("argocd-application-controller", STATUS),
+    ]
     resources = [
         {"group": "apps", "kind": "Deployment", "name": f"{name}-{part}", "namespace": name, "status": "Synced",
          "version": "v1", "health": {"status": "Healthy"}, "syncWave": part}
         for part in range(25)
     ]  # fmt: skip
-    source = {"repoURL": "https://git.example.com/deploy/gitops.git", "path": f"apps/{name}", "targetRevision": "main"}
+    source = {
+        "repoURL": "https://git.example.com/deploy/gitops.git",
+        "path": f"apps/{name}",
+        "targetRevision": "main",
+    }
     found: dict[str, Any] = {
         "apiVersion": "argoproj.io/v1alpha1",
         "kind": "Application",
@@ -64,8 +81,15 @@ def application(number: int, *, matching: bool) -> dict[str, Any]:
     }  # fmt: skip
     history, missing = found["status"]["history"], SIZE - len(_json(found))
     while missing > 0:
-        revision = hashlib.sha1(f"{number} {len(history)}".encode(), usedforsecurity=False).hexdigest()
-        entry = {"id": len(history), "revision": revision, "deployedAt": "2026-11-01T06:00:00Z", "source": source}
+        revision = hashlib.sha1(
+            f"{number} {len(history)}".encode(), usedforsecurity=False
+        ).hexdigest()
+        entry = {
+            "id": len(history),
+            "revision": revision,
+            "deployedAt": "2026-11-01T06:00:00Z",
+            "source": source,
+        }
         history.append(entry)
         missing -= len(_json(entry)) + 1
     return found
@@ -81,7 +105,8 @@ class Cluster:
     def __init__(self, count: int, matching: int) -> None:
         every = max(count // max(matching, 1), 1)
         items = [
-            application(number, matching=number % every == 0 and number // every < matching) for number in range(count)
+            application(number, matching=number % every == 0 and number // every < matching)
+            for number in range(count)
         ]
         self.full = [_json(one) for one in items]
         partial = {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1"}
@@ -95,9 +120,15 @@ class Cluster:
         items = (self.partial if partial else self.full)[start : start + limit]
         more = {"continue": str(start + limit)} if start + limit < len(self.full) else {}
         kind = (
-            ("PartialObjectMetadataList", "meta.k8s.io/v1") if partial else ("ApplicationList", "argoproj.io/v1alpha1")
+            ("PartialObjectMetadataList", "meta.k8s.io/v1")
+            if partial
+            else ("ApplicationList", "argoproj.io/v1alpha1")
         )
-        head = {"kind": kind[0], "apiVersion": kind[1], "metadata": {"resourceVersion": "99", **more}}
+        head = {
+            "kind": kind[0],
+            "apiVersion": kind[1],
+            "metadata": {"resourceVersion": "99", **more},
+        }
         return _json(head)[:-1] + b',"items":[' + b",".join(items) + b"]}"
 
     def answer(self, path: str, query: str, accept: str) -> tuple[int, bytes]:
@@ -131,7 +162,11 @@ def serve(cluster: Cluster) -> None:
             """Answer."""
             path, _, query = self.path.partition("?")
             status, body = cluster.answer(path, query, self.headers.get("Accept", ""))
-            packs = cluster.compress and len(body) > 128 * 1024 and "gzip" in self.headers.get("Accept-Encoding", "")
+            packs = (
+                cluster.compress
+                and len(body) > 128 * 1024
+                and "gzip" in self.headers.get("Accept-Encoding", "")
+            )
             body = cluster.packed(body) if packs else body
             self.send_response(status)
             self.send_header("Content-Type", "application/json")

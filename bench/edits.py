@@ -29,7 +29,9 @@ service{number}:
 """
 MIDDLE = LINES // BLOCK.count("\n") // 2
 IMAGE = parse_image(f"ghcr.io/acme/service-{MIDDLE}:v2.0.0")
-TARGET = Target("helmvalues", "values.yaml", Keys(tag=f"service{MIDDLE}.image.tag"), IMAGE, Source(""))
+TARGET = Target(
+    "helmvalues", "values.yaml", Keys(tag=f"service{MIDDLE}.image.tag"), IMAGE, Source("")
+)
 
 
 def figures() -> Iterator[Figure]:
@@ -37,7 +39,9 @@ def figures() -> Iterator[Figure]:
     texts = (_text(number) for number in count())  # always another one, so that no cache helps
     shown = f"one edit in a values file of {LINES:,} lines: find, read, write"
     both = alternate(ROUNDS, _timed(_edit, texts), _timed(_load, texts))
-    yield Figure("one edit against a load", Side(shown, both[0]), Side("ruamel's YAML().load", both[1]), 1.5)
+    yield Figure(
+        "one edit against a load", Side(shown, both[0]), Side("ruamel's YAML().load", both[1]), 1.5
+    )
     both = alternate(ROUNDS, _timed(_edit, texts), _timed(_load_and_dump, texts))
     theirs = Side("ruamel's YAML().load and dump", both[1])
     yield Figure("one edit against load and dump", Side(shown, both[0]), theirs, 1 / 2)

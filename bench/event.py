@@ -20,7 +20,9 @@ def command(tag: str, applications: Path, image: str = IMAGE) -> list[str]:
 
 def shown(applications: str = "apps.json") -> str:
     """Return the command line as figures show it."""
-    return f"image-update run --image {IMAGE}:TAG --applications {applications} --allow-protocol file"
+    return (
+        f"image-update run --image {IMAGE}:TAG --applications {applications} --allow-protocol file"
+    )
 
 
 def landed(repo: Path, wanted: Sequence[App], tag: str) -> None:

@@ -61,7 +61,12 @@ class _Talk:
         self._waiting = up
 
 
-def _read(source: socket.socket, late: "queue.SimpleQueue[tuple[float, bytes]]", talk: _Talk, up: bool) -> None:  # noqa: FBT001
+def _read(
+    source: socket.socket,
+    late: "queue.SimpleQueue[tuple[float, bytes]]",
+    talk: _Talk,
+    up: bool,  # noqa: FBT001
+) -> None:
     chunk = b" "
     while chunk:
         try:

@@ -47,7 +47,9 @@ class NotMeasured(NamedTuple):
 Group = Callable[[], Iterator[Figure | NotMeasured]]
 
 
-def alternate(rounds: int, ours: Callable[[], float], theirs: Callable[[], float]) -> tuple[float, float]:
+def alternate(
+    rounds: int, ours: Callable[[], float], theirs: Callable[[], float]
+) -> tuple[float, float]:
     """Return the medians of both sides, measured in turns, so that other load on the machine affects both alike."""
     pairs = [(ours(), theirs()) for _ in range(rounds)]
     return median(one for one, _ in pairs), median(other for _, other in pairs)
@@ -65,7 +67,9 @@ def lines(figure: Figure) -> Sequence[str]:
 
 
 def _times(ratio: float) -> str:
-    return f"{ratio:.2f}x" if ratio > 0.5 else f"1/{1 / ratio:.0f}"  # below this, a fraction is easier to read
+    return (
+        f"{ratio:.2f}x" if ratio > 0.5 else f"1/{1 / ratio:.0f}"
+    )  # below this, a fraction is easier to read
 
 
 def _quantity(value: float, unit: Unit) -> str:

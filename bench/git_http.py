@@ -78,7 +78,9 @@ class _Handler(BaseHTTPRequestHandler):
             "GIT_PROTOCOL": self.headers.get("Git-Protocol", ""),
             "REMOTE_USER": LOGIN.partition(":")[0],
         }
-        done = subprocess.run(["git", "http-backend"], input=body, env=environ, capture_output=True, check=True)
+        done = subprocess.run(
+            ["git", "http-backend"], input=body, env=environ, capture_output=True, check=True
+        )
         head, _, content = done.stdout.partition(b"\r\n\r\n")
         headers = dict(line.split(": ", 1) for line in head.decode().split("\r\n") if line)
         return int(headers.pop("Status", "200").split()[0]), headers, content

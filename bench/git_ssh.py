@@ -32,7 +32,9 @@ def git_ssh(folder: Path) -> Iterator[Ssh]:
     if not program:
         raise FileNotFoundError("sshd is not installed")
     for name in ("host", "id"):
-        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(folder / name)], check=True)
+        subprocess.run(
+            ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(folder / name)], check=True
+        )
     shutil.copy(folder / "id.pub", folder / "authorized")
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = int(probe.getsockname()[1])
@@ -44,7 +46,9 @@ def git_ssh(folder: Path) -> Iterator[Ssh]:
     if not os.getuid():
         Path("/run/sshd").mkdir(exist_ok=True)
     with (folder / "sshd.log").open("wb") as log:
-        server = subprocess.Popen([program, "-D", "-e", "-f", str(folder / "sshd_config")], stderr=log)
+        server = subprocess.Popen(
+            [program, "-D", "-e", "-f", str(folder / "sshd_config")], stderr=log
+        )
     try:
         for _ in range(100):
             with socket.socket() as probe:

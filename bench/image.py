@@ -27,11 +27,18 @@ def figures() -> Iterator[Figure | NotMeasured]:
         return
     image = containers.build("runtime")
     more = containers.size(image) - containers.size(containers.BASE)
-    whole = (
-        f"the image has {containers.size(image) / MB:.0f} MB, its base {containers.size(containers.BASE) / MB:.0f} MB"
+    whole = f"the image has {containers.size(image) / MB:.0f} MB, its base {containers.size(containers.BASE) / MB:.0f} MB"
+    yield Figure(
+        "image: size", Side("podman image inspect, less the base", more), _most(MOST), 1, "B", whole
     )
-    yield Figure("image: size", Side("podman image inspect, less the base", more), _most(MOST), 1, "B", whole)
-    yield Figure("image: memory", Side(event.shown(), _memory(image)), _most(MEMORY), 1, "B", "with its git commands")
+    yield Figure(
+        "image: memory",
+        Side(event.shown(), _memory(image)),
+        _most(MEMORY),
+        1,
+        "B",
+        "with its git commands",
+    )
 
 
 def _most(value: float) -> Side:
@@ -45,24 +52,36 @@ def _memory(image: str) -> float:
         apps = material.apps(1)
         repo = material.repository(folder / "repo.git", apps)
         with git_http(folder) as port:
-            text = material.write_manifests(folder / "apps.json", apps, repo).read_text(encoding="utf-8")
+            text = material.write_manifests(folder / "apps.json", apps, repo).read_text(
+                encoding="utf-8"
+            )
             server = f"http://127.0.0.1:{port}"
-            (folder / "apps.json").write_text(text.replace(f"file://{repo}", f"{server}/repo.git"), encoding="utf-8")
+            (folder / "apps.json").write_text(
+                text.replace(f"file://{repo}", f"{server}/repo.git"), encoding="utf-8"
+            )
             (folder / "home").mkdir()
             folder.chmod(0o755)
             (folder / "home").chmod(0o777)
             user, _, password = LOGIN.partition(":")
             given = ("--git-username", user, "--git-credentials-url", server)
             argv = ("image-update", *event.arguments(TAG, Path("/work/apps.json")), *given)
-            mounts = (f"--volume={folder}:/work:ro", f"--volume={folder}/home:/tmp", f"--volume={HERE}:/bench:ro")
+            mounts = (
+                f"--volume={folder}:/work:ro",
+                f"--volume={folder}/home:/tmp",
+                f"--volume={HERE}:/bench:ro",
+            )
             variables = ("--env=HOME=/tmp", f"--env=IMAGE_UPDATE_GIT_PASSWORD={password}")
-            said = _said(image, "python3", "/bench/tree_memory.py", *argv, options=(*mounts, *variables))
+            said = _said(
+                image, "python3", "/bench/tree_memory.py", *argv, options=(*mounts, *variables)
+            )
         event.landed(repo, apps, TAG)
     return float(said)
 
 
 def _said(image: str, program: str, *arguments: str, options: tuple[str, ...] = ()) -> str:
     argv = containers.run(image, *options, f"--entrypoint={program}", command=arguments)
-    done = subprocess.run(argv, env=containers.environment(), capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        argv, env=containers.environment(), capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout

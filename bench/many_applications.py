@@ -57,7 +57,12 @@ class Many:
 
     def poll(self, app: material.App) -> float:
         """Update one Application as pollers do, and return the seconds."""
-        values = {"url": f"file://{self.repo}", "tag": next(self.tags), "file": app.override, "name": app.name}
+        values = {
+            "url": f"file://{self.repo}",
+            "tag": next(self.tags),
+            "file": app.override,
+            "name": app.name,
+        }
         spent = run(self.where, ["sh", "-c", POLLER.format(**values)]).wall
         event.landed(self.repo, [app], values["tag"])
         return spent
@@ -79,8 +84,17 @@ def figures() -> Iterator[Figure]:
         ours, alone = alternate(ROUNDS, many.update_all, many.update_first)
         shown = Side(f"{event.shown()}  ({MANY} Applications)", ours)
         yield Figure(
-            "500 Applications against one", shown, Side(f"{event.shown('app.json')}  (one Application)", alone), 4
+            "500 Applications against one",
+            shown,
+            Side(f"{event.shown('app.json')}  (one Application)", alone),
+            4,
         )
         polled = MANY * mean(many.poll(app) for app in many.apps[:SAMPLE])
         note = f"theirs: measured for {SAMPLE} of the {MANY} Applications, times {MANY // SAMPLE}"
-        yield Figure("500 Applications against pollers", shown, Side(f"{MANY} x ({SHOWN})", polled), 1 / 50, note=note)
+        yield Figure(
+            "500 Applications against pollers",
+            shown,
+            Side(f"{MANY} x ({SHOWN})", polled),
+            1 / 50,
+            note=note,
+        )

@@ -67,7 +67,10 @@ class App(NamedTuple):
 
 def apps(count: int, *, same_image: bool = True) -> list[App]:
     """Return so many Applications, all with the same image, or each with its own."""
-    return [App(f"web-{number}", IMAGE if same_image else f"{IMAGE}-{number}") for number in range(count)]
+    return [
+        App(f"web-{number}", IMAGE if same_image else f"{IMAGE}-{number}")
+        for number in range(count)
+    ]
 
 
 def manifest(app: App, repo: Path) -> dict[str, Any]:
@@ -83,7 +86,12 @@ def manifest(app: App, repo: Path) -> dict[str, Any]:
         "spec": {
             "project": "default",
             "destination": {"server": "https://kubernetes.default.svc", "namespace": "web"},
-            "source": {"repoURL": f"file://{repo}", "path": app.folder, "targetRevision": "main", "helm": {}},
+            "source": {
+                "repoURL": f"file://{repo}",
+                "path": app.folder,
+                "targetRevision": "main",
+                "helm": {},
+            },
         },
         "status": {"sourceType": "Helm", "summary": {"images": [f"{app.image}:{FIRST}"]}},
     }
@@ -91,7 +99,11 @@ def manifest(app: App, repo: Path) -> dict[str, Any]:
 
 def write_manifests(file: Path, wanted: Iterable[App], repo: Path) -> Path:
     """Write the Applications into one file for `--applications`, and return the file."""
-    file.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": [manifest(app, repo) for app in wanted]}))
+    file.write_text(
+        json.dumps(
+            {"apiVersion": "v1", "kind": "List", "items": [manifest(app, repo) for app in wanted]}
+        )
+    )
     return file
 
 
@@ -102,13 +114,19 @@ def repository(folder: Path, wanted: Iterable[App], fill_up_to: int = 0) -> Path
 
 def fill(folder: Path, files: Iterable[tuple[str, str]]) -> Path:
     """Make a bare repository with these files, and return its folder."""
-    subprocess.run(["git", "init", "--quiet", "--bare", "--initial-branch=main", str(folder)], check=True)
+    subprocess.run(
+        ["git", "init", "--quiet", "--bare", "--initial-branch=main", str(folder)], check=True
+    )
     for key in ("uploadpack.allowFilter", "uploadpack.allowAnySHA1InWant"):  # like Git hosts
         subprocess.run(["git", "-C", str(folder), "config", key, "true"], check=True)
-    importer = subprocess.Popen(["git", "-C", str(folder), "fast-import", "--quiet"], stdin=subprocess.PIPE)
+    importer = subprocess.Popen(
+        ["git", "-C", str(folder), "fast-import", "--quiet"], stdin=subprocess.PIPE
+    )
     assert importer.stdin
     with importer.stdin as stream:
-        stream.write(b"commit refs/heads/main\ncommitter Bench <bench@example.com> 1700000000 +0000\n")
+        stream.write(
+            b"commit refs/heads/main\ncommitter Bench <bench@example.com> 1700000000 +0000\n"
+        )
         stream.write(_data("Start"))
         for path, text in files:
             stream.write(f"M 100644 inline {path}\n".encode() + _data(text))
@@ -152,4 +170,6 @@ def tag_at_tip(repo: Path, app: App) -> str:
 
 def git(repo: Path, *args: str) -> str:
     """Run a git command in a repository, and return its output."""
-    return subprocess.run(["git", "-C", str(repo), *args], check=True, capture_output=True, text=True).stdout.strip()
+    return subprocess.run(
+        ["git", "-C", str(repo), *args], check=True, capture_output=True, text=True
+    ).stdout.strip()

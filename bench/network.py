@@ -36,7 +36,9 @@ SETTINGS = {"all filters": (), "no filters of trees": (("uploadpackfilter.tree.m
 class Scene:
     """One Application in a repository on a distant server."""
 
-    def __init__(self, where: Room, line: Far, repo: Path, url: str, login: Sequence[str], clone_env: str) -> None:
+    def __init__(
+        self, where: Room, line: Far, repo: Path, url: str, login: Sequence[str], clone_env: str
+    ) -> None:
         self.where, self.line, self.repo, self.url = where, line, repo, url
         self._login, self._clone_env = login, clone_env
         self._tags = count(1)
@@ -52,7 +54,11 @@ class Scene:
         """Return the command that makes the same change with plain git."""
         work = self.where.folder / "clone"
         shutil.rmtree(work, ignore_errors=True)
-        return ["sh", "-c", self._clone_env + CLONE.format(url=self.url, work=work, tag=tag, file=ONE[0].override)]
+        return [
+            "sh",
+            "-c",
+            self._clone_env + CLONE.format(url=self.url, work=work, tag=tag, file=ONE[0].override),
+        ]
 
     def measure(self, argv: Callable[[str], list[str]]) -> tuple[float, int]:
         """Make one change, and return (seconds, round trips)."""
@@ -72,7 +78,9 @@ def figures() -> Iterator[Figure | NotMeasured]:
                 (where.folder / "served").mkdir()
                 repo = _repository(where.folder / "served" / "repo.git", size, settings)
                 line = opened.enter_context(far(opened.enter_context(git_http(repo.parent))))
-                yield from _compared(over_http(where, line, repo), f"{size:,} files, http, {name}", limit, trips)
+                yield from _compared(
+                    over_http(where, line, repo), f"{size:,} files, http, {name}", limit, trips
+                )
         with TemporaryDirectory() as folder, ExitStack() as opened:
             where = room(Path(folder))
             try:
@@ -82,7 +90,9 @@ def figures() -> Iterator[Figure | NotMeasured]:
                 continue
             repo = _repository(where.folder / "repo.git", size, ())
             line = opened.enter_context(far(server.port))
-            yield from _compared(over_ssh(where, line, repo, server), f"{size:,} files, ssh", limit, 0)
+            yield from _compared(
+                over_ssh(where, line, repo, server), f"{size:,} files, ssh", limit, 0
+            )
 
 
 def over_http(where: Room, line: Far, repo: Path) -> Scene:
@@ -117,11 +127,14 @@ def _repository(folder: Path, files: int, settings: Sequence[tuple[str, str]]) -
 def _compared(scene: Scene, name: str, limit: float, trips: int) -> Iterator[Figure]:
     rounds = [(scene.measure(scene.update), scene.measure(scene.clone)) for _ in range(ROUNDS)]
     (ours, our_trips), (theirs, their_trips) = (
-        (median(one[side][0] for one in rounds), median(one[side][1] for one in rounds)) for side in (0, 1)
+        (median(one[side][0] for one in rounds), median(one[side][1] for one in rounds))
+        for side in (0, 1)
     )
     shown = f"{event.shown()}  ({DELAY * 1000:.0f} ms each way)"
     note = f"{our_trips:.0f} round trips, the clone {their_trips:.0f}"
     yield Figure(f"{name}: time", Side(shown, ours), Side(SHOWN, theirs), limit, note=note)
     if trips:
         ceiling = Side(f"the limit, {trips}", trips)
-        yield Figure(f"{name}: round trips", Side(shown, our_trips), ceiling, 1.0, unit="n", note=note)
+        yield Figure(
+            f"{name}: round trips", Side(shown, our_trips), ceiling, 1.0, unit="n", note=note
+        )

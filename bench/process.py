@@ -65,7 +65,9 @@ class Running(NamedTuple):
     began: float
 
 
-def start(where: Room, argv: Sequence[str], environment: Mapping[str, str] | None = None) -> Running:
+def start(
+    where: Room, argv: Sequence[str], environment: Mapping[str, str] | None = None
+) -> Running:
     """Start a program and leave it running."""
     handle, output = tempfile.mkstemp(dir=where.folder)
     began = time.perf_counter()
@@ -95,7 +97,11 @@ def wait(running: Running) -> Cost:
 
 def on_disk(folder: Path) -> int:
     """Return the bytes that a folder takes on the disk, as `du` counts them."""
-    return sum(_blocks(Path(base, name)) for base, folders, files in os.walk(folder) for name in (*folders, *files))
+    return sum(
+        _blocks(Path(base, name))
+        for base, folders, files in os.walk(folder)
+        for name in (*folders, *files)
+    )
 
 
 def _blocks(path: Path) -> int:

@@ -24,7 +24,11 @@ def record(where: Room, argv: Sequence[str]) -> list[Call]:
     folder = Path(mkdtemp(dir=where.folder, prefix="record-"))
     stub = folder / "bin" / "git"
     stub.parent.mkdir()
-    variables = {"RECORD_GIT": folder, "RECORD_TMP": where.temporary, "REAL_GIT": shutil.which("git")}
+    variables = {
+        "RECORD_GIT": folder,
+        "RECORD_TMP": where.temporary,
+        "REAL_GIT": shutil.which("git"),
+    }
     settings = " ".join(f"{name}={shlex.quote(str(value))}" for name, value in variables.items())
     stub.write_text(f'#!/bin/sh\n{settings} exec {sys.executable} {HERE}/recording_git.py "$@"\n')
     stub.chmod(0o755)

@@ -13,7 +13,9 @@ from pathlib import Path
 def main() -> int:
     """Run one git command, and return its exit code."""
     status = subprocess.run([os.environ["REAL_GIT"], *sys.argv[1:]], check=False).returncode
-    taken = subprocess.run(["du", "-s", "-B1", os.environ["RECORD_TMP"]], capture_output=True, text=True, check=False)
+    taken = subprocess.run(
+        ["du", "-s", "-B1", os.environ["RECORD_TMP"]], capture_output=True, text=True, check=False
+    )
     note = Path(os.environ["RECORD_GIT"], f"{os.getpid()}.json")
     note.write_text(json.dumps([sys.argv[1:], int(taken.stdout.split()[0])]))
     return status

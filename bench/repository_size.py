@@ -50,7 +50,10 @@ class Place(NamedTuple):
 
     def peak(self) -> int:
         """Return the most bytes that are on the disk after any of the git commands."""
-        return max(call.bytes for call in record(self.where, event.command(self._next(), self.applications)))
+        return max(
+            call.bytes
+            for call in record(self.where, event.command(self._next(), self.applications))
+        )
 
     def _next(self) -> str:
         return f"1.0.{next(self.tags)}"
@@ -73,7 +76,10 @@ def figures() -> Iterator[Figure]:
         yield Figure("100,000 files: disk", *disk, 1 / 50, unit="B")
         ours, theirs = alternate(2 * ROUNDS + 1, large.update, small.update)
         yield Figure(
-            "100,000 files against 1,000", Side(shown, ours), Side(f"{event.shown()}  ({SMALL:,} files)", theirs), 3
+            "100,000 files against 1,000",
+            Side(shown, ours),
+            Side(f"{event.shown()}  ({SMALL:,} files)", theirs),
+            3,
         )
 
 

@@ -25,18 +25,26 @@ class Crowd:
         self.apps = material.apps(size, same_image=False)
         self.repo = material.repository(where.folder / "repo.git", self.apps)
         self.files = [
-            material.write_manifests(where.folder / f"{app.name}.json", [app], self.repo) for app in self.apps
+            material.write_manifests(where.folder / f"{app.name}.json", [app], self.repo)
+            for app in self.apps
         ]
 
     def commands(self, tag: str) -> list[list[str]]:
         """Return one command for each Application, in its own network."""
-        return [[*ALONE, *event.command(tag, file, app.image)] for app, file in zip(self.apps, self.files, strict=True)]
+        return [
+            [*ALONE, *event.command(tag, file, app.image)]
+            for app, file in zip(self.apps, self.files, strict=True)
+        ]
 
     def check(self, tag: str, commits: int) -> None:
         """Stop unless every run made its own commit, one after another."""
         event.landed(self.repo, self.apps, tag)
-        assert material.git(self.repo, "rev-list", "--count", "main") == str(commits), "not one commit for each run"
-        assert not material.git(self.repo, "rev-list", "--merges", "main"), "the history is not a line"
+        assert material.git(self.repo, "rev-list", "--count", "main") == str(commits), (
+            "not one commit for each run"
+        )
+        assert not material.git(self.repo, "rev-list", "--merges", "main"), (
+            "the history is not a line"
+        )
 
 
 def figures() -> Iterator[Figure | NotMeasured]:
@@ -44,7 +52,9 @@ def figures() -> Iterator[Figure | NotMeasured]:
     try:
         subprocess.run([*ALONE, "true"], check=True, capture_output=True)
     except (OSError, subprocess.CalledProcessError) as error:
-        yield NotMeasured("simultaneous runs", f"each needs a network namespace of its own: {error}")
+        yield NotMeasured(
+            "simultaneous runs", f"each needs a network namespace of its own: {error}"
+        )
         return
     with TemporaryDirectory() as name:
         crowd = Crowd(room(Path(name)))
@@ -52,7 +62,9 @@ def figures() -> Iterator[Figure | NotMeasured]:
         crowd.check("1.0.1", 1 + RUNS)
         together = _together(crowd, "1.0.2")
         crowd.check("1.0.2", 1 + 2 * RUNS)
-        ours = Side(f"unshare --net {event.shown('web-N.json')} &  ({RUNS} at the same time)", together)
+        ours = Side(
+            f"unshare --net {event.shown('web-N.json')} &  ({RUNS} at the same time)", together
+        )
         theirs = Side(f"unshare --net {event.shown('web-N.json')}  ({RUNS} in a row)", in_a_row)
         yield Figure("20 simultaneous runs", ours, theirs, 3)
     with TemporaryDirectory() as name:
@@ -60,7 +72,9 @@ def figures() -> Iterator[Figure | NotMeasured]:
         by_hand = _by_hand(crowd, Path(name) / "clones", "1.0.1")
         together = _together(crowd, "1.0.2")
         crowd.check("1.0.2", 1 + 2 * CROWD)
-        ours = Side(f"unshare --net {event.shown('web-N.json')} &  ({CROWD} at the same time)", together)
+        ours = Side(
+            f"unshare --net {event.shown('web-N.json')} &  ({CROWD} at the same time)", together
+        )
         theirs = Side(f"git clone --depth 1, edit, commit, push  ({CROWD} in a row)", by_hand)
         yield Figure("50 simultaneous runs against plain git", ours, theirs, 4)
 

@@ -39,4 +39,6 @@ def figures() -> Iterator[Figure]:
         both = alternate(ROUNDS, ours, theirs)
     note = "processor time; ours with that of its git commands"
     imports = Side("python -c 'import requests, …'  (every package that a run uses)", both[1])
-    yield Figure("one update in a small repository", Side(event.shown(), both[0]), imports, 3, note=note)
+    yield Figure(
+        "one update in a small repository", Side(event.shown(), both[0]), imports, 3, note=note
+    )

@@ -15,7 +15,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars"]
+FLAGS = [
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-dev-shm-usage",
+    "--hide-scrollbars",
+]
 
 
 @contextmanager
@@ -25,9 +31,18 @@ def browser(program: str) -> Iterator[Page]:
     read, from_browser = os.pipe()
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
         # The browser reads commands from descriptor 3, and writes answers to 4.
-        start = ["bash", "-c", f'exec "$@" 3<&{to_browser} 4>&{from_browser}', "bash", program, *FLAGS]
+        start = [
+            "bash",
+            "-c",
+            f'exec "$@" 3<&{to_browser} 4>&{from_browser}',
+            "bash",
+            program,
+            *FLAGS,
+        ]
         start += ["--remote-debugging-pipe", f"--user-data-dir={profile}"]
-        process = subprocess.Popen(start, pass_fds=(to_browser, from_browser), stderr=subprocess.DEVNULL)
+        process = subprocess.Popen(
+            start, pass_fds=(to_browser, from_browser), stderr=subprocess.DEVNULL
+        )
         os.close(to_browser)
         os.close(from_browser)
         try:
@@ -46,17 +61,28 @@ class Page:
         self._read, self._write, self._unread, self._number = read, write, b"", 0
         self.reader()
 
-    def reader(self, width: int = 1280, height: int = 900, scheme: str = "light", scale: float = 1) -> None:
+    def reader(
+        self, width: int = 1280, height: int = 900, scheme: str = "light", scale: float = 1
+    ) -> None:
         """Begin as somebody who has never been here, with a window of this size, and who prefers light or dark."""
         self._session: dict[str, str] = {}
         context = self.ask("Target.createBrowserContext")["browserContextId"]
-        target = self.ask("Target.createTarget", url="about:blank", browserContextId=context)["targetId"]
-        self._session = {"sessionId": self.ask("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]}
+        target = self.ask("Target.createTarget", url="about:blank", browserContextId=context)[
+            "targetId"
+        ]
+        self._session = {
+            "sessionId": self.ask("Target.attachToTarget", targetId=target, flatten=True)[
+                "sessionId"
+            ]
+        }
         self.ask(
             "Emulation.setDeviceMetricsOverride",
             width=width, height=height, deviceScaleFactor=scale, mobile=width < 600,
         )  # fmt: skip
-        self.ask("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
+        self.ask(
+            "Emulation.setEmulatedMedia",
+            features=[{"name": "prefers-color-scheme", "value": scheme}],
+        )
 
     def ask(self, method: str, **params: object) -> dict[str, Any]:
         """Return the browser's answer to one command."""
@@ -84,7 +110,9 @@ class Page:
 
     def run(self, script: str) -> Any:
         """Return the value of a JavaScript expression."""
-        answer = self.ask("Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True)
+        answer = self.ask(
+            "Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True
+        )
         return answer["result"].get("value")
 
     def until(self, script: str, seconds: float = 30) -> Any:
@@ -100,5 +128,7 @@ class Page:
         """Return how the page looks, as PNG, from its top down to a number of pixels."""
         width, height = self.run("[innerWidth, document.documentElement.scrollHeight]")
         clip = {"x": 0, "y": 0, "width": width, "height": min(height, longest), "scale": 1}
-        shown = self.ask("Page.captureScreenshot", format="png", captureBeyondViewport=True, clip=clip)
+        shown = self.ask(
+            "Page.captureScreenshot", format="png", captureBeyondViewport=True, clip=clip
+        )
         return base64.b64decode(shown["data"])

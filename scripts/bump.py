@@ -75,7 +75,9 @@ def versions(root: Path = ROOT) -> dict[str, set[str]]:
     found: dict[str, set[str]] = {}
     for path, patterns in _files(root):
         text = path.read_text(encoding="utf-8")
-        named = {match[1] for pattern in patterns for match in re.finditer(pattern, text, re.MULTILINE)}
+        named = {
+            match[1] for pattern in patterns for match in re.finditer(pattern, text, re.MULTILINE)
+        }
         if named:
             found[path.relative_to(root).as_posix()] = named
     return found
@@ -90,7 +92,9 @@ def bump(version: str, root: Path = ROOT) -> list[str]:
         new = text
         for pattern in patterns:
             new = re.sub(pattern, lambda match: _with(match, version), new, flags=re.MULTILINE)
-        new = _with_notes(new, notes, stamp=text != new) if path.suffix in (".yaml", ".yml") else new
+        new = (
+            _with_notes(new, notes, stamp=text != new) if path.suffix in (".yaml", ".yml") else new
+        )
         if new != text:
             path.write_text(new, encoding="utf-8")
             changed.append(path.relative_to(root).as_posix())
@@ -114,15 +118,27 @@ def _with(match: re.Match[str], version: str) -> str:
 
 def _notes(root: Path, version: str) -> list[dict[str, str]]:
     text = (root / "CHANGELOG.md").read_text(encoding="utf-8")
-    found = re.search(rf"^#+ \[?v?{re.escape(version)}\b.*\n([\s\S]*?)(?=^#+ \[?v?\d|\Z)", text, re.MULTILINE)
+    found = re.search(
+        rf"^#+ \[?v?{re.escape(version)}\b.*\n([\s\S]*?)(?=^#+ \[?v?\d|\Z)", text, re.MULTILINE
+    )
     entries = re.findall(r"^- (.+(?:\n  .+)*)", found[1], re.MULTILINE) if found else []
-    entries = [re.sub(r"\[([^\]]+)\]\([^)]+\)", r"\1", entry) for entry in entries]  # links lead nowhere there
-    return [{"kind": _kind(entry), "description": " ".join(entry.replace("`", "").split())} for entry in entries]
+    entries = [
+        re.sub(r"\[([^\]]+)\]\([^)]+\)", r"\1", entry) for entry in entries
+    ]  # links lead nowhere there
+    return [
+        {"kind": _kind(entry), "description": " ".join(entry.replace("`", "").split())}
+        for entry in entries
+    ]
 
 
 def _kind(entry: str) -> str:
     first = re.sub(r"\W", "", entry.split(maxsplit=1)[0]).lower()
-    kinds = {"fixed": "fixed", "changed": "changed", "removed": "removed", "deprecated": "deprecated"}
+    kinds = {
+        "fixed": "fixed",
+        "changed": "changed",
+        "removed": "removed",
+        "deprecated": "deprecated",
+    }
     return kinds.get(first, "security" if first == "security" else "added")
 
 
@@ -147,7 +163,9 @@ def _with_notes(text: str, notes: list[dict[str, str]], *, stamp: bool) -> str:
 
 def _check(tag: str) -> int:
     wanted = tag.removeprefix("v")
-    wrong = [f"{path}: {name}" for path, names in versions().items() for name in sorted(names - {wanted})]
+    wrong = [
+        f"{path}: {name}" for path, names in versions().items() for name in sorted(names - {wanted})
+    ]
     for line in wrong:
         sys.stderr.write(f"{line}, not {wanted}\n")
     return 1 if wrong else 0

@@ -19,14 +19,16 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 CACHE = ROOT / ".cache" / "image"
 PROGRAMS = ("mmdebstrap", "buildah", "podman", "runc")
-_MADE_BY = hashlib.sha256(Path(__file__).read_bytes()).hexdigest()[:12]  # a change of this file makes a new base
+_MADE_BY = hashlib.sha256(Path(__file__).read_bytes()).hexdigest()[
+    :12
+]  # a change of this file makes a new base
 BASE = f"localhost/image-update-base:{_MADE_BY}"
-MACHINE = dict(os.environ)  # the settings for packages on this machine, before a test's clean environment hides them
+MACHINE = dict(
+    os.environ
+)  # the settings for packages on this machine, before a test's clean environment hides them
 
 _PACKAGES = "python3,python3-venv,ca-certificates"
-_MERGED = (
-    "/usr/share/mmdebstrap/hooks/merged-usr"  # with links, like debootstrap, because the package usrmerge needs perl
-)
+_MERGED = "/usr/share/mmdebstrap/hooks/merged-usr"  # with links, like debootstrap, because the package usrmerge needs perl
 _MIRROR = "http://deb.debian.org/debian"
 # The official slim images leave out the same, and the bytecode of the standard library.
 _LEFT_OUT = ("/usr/share/doc/*", "/usr/share/man/*", "/usr/share/info/*", "/usr/share/locale/*")
@@ -50,10 +52,22 @@ def build(target: str = "runtime") -> str:
     """Build an image from `Dockerfile`, and return its name. Unchanged layers come from the last build."""
     name, onto = f"localhost/image-update-{target}:tests", base()
     with _locked():
-        options = ("--isolation", "chroot", "--layers", "--pull-never", "--quiet", "--target", target, "--tag", name)
+        options = (
+            "--isolation",
+            "chroot",
+            "--layers",
+            "--pull-never",
+            "--quiet",
+            "--target",
+            target,
+            "--tag",
+            name,
+        )
         given = ("--build-arg", f"PYTHON_IMAGE={onto}", *_packages_by())
         _said("buildah", "bud", *options, *given, "--file", str(ROOT / "Dockerfile"), str(ROOT))
-        _said("podman", "image", "prune", "--force", "--filter", "until=24h")  # layers of old builds
+        _said(
+            "podman", "image", "prune", "--force", "--filter", "until=24h"
+        )  # layers of old builds
     return name
 
 
@@ -67,7 +81,12 @@ def run(image: str, *options: str, command: Sequence[str] = ()) -> list[str]:
 
     That is how `restricted` pods run.
     """
-    rights = ("--read-only", "--read-only-tmpfs=false", "--cap-drop=ALL", "--security-opt=no-new-privileges")
+    rights = (
+        "--read-only",
+        "--read-only-tmpfs=false",
+        "--cap-drop=ALL",
+        "--security-opt=no-new-privileges",
+    )
     return container(image, *rights, *options, command=command)
 
 
@@ -77,7 +96,9 @@ def container(image: str, *options: str, command: Sequence[str] = ()) -> list[st
         "--ulimit=nofile=4096:4096",
         "--ulimit=nproc=10000:10000",
     )  # the default of a container may be more than is allowed here
-    return podman("run", "--rm", "--pull=never", "--network=host", *limits, *options, image, *command)
+    return podman(
+        "run", "--rm", "--pull=never", "--network=host", *limits, *options, image, *command
+    )
 
 
 def size(image: str) -> int:
@@ -88,12 +109,21 @@ def size(image: str) -> int:
 def environment() -> Mapping[str, str]:
     """Return the variables with which buildah and podman find their configuration, and the store in `.cache`."""
     CACHE.mkdir(parents=True, exist_ok=True)
-    driver = "vfs" if _filesystem() == "overlay" else "overlay"  # an overlay cannot be on another overlay
-    _write("storage.conf", f'[storage]\ndriver = "{driver}"\ngraphroot = "{CACHE}/store"\nrunroot = "{CACHE}/run"\n')
+    driver = (
+        "vfs" if _filesystem() == "overlay" else "overlay"
+    )  # an overlay cannot be on another overlay
+    _write(
+        "storage.conf",
+        f'[storage]\ndriver = "{driver}"\ngraphroot = "{CACHE}/store"\nrunroot = "{CACHE}/run"\n',
+    )
     # crun does not run with cgroups of the mixed kind, and without systemd there is no journal.
     engine = 'runtime = "runc"\ncgroup_manager = "cgroupfs"\nevents_logger = "none"\n'
     _write("containers.conf", f'[engine]\n{engine}[network]\nnetwork_backend = "netavark"\n')
-    kept = {name: text for name, text in MACHINE.items() if name in ("PATH", "HOME") or name.lower().endswith("_proxy")}
+    kept = {
+        name: text
+        for name, text in MACHINE.items()
+        if name in ("PATH", "HOME") or name.lower().endswith("_proxy")
+    }
     return {
         **kept,
         "CONTAINERS_STORAGE_CONF": str(CACHE / "storage.conf"),
@@ -104,11 +134,20 @@ def environment() -> Mapping[str, str]:
 def _make_base(tar: Path) -> None:
     """Make a minimal Debian with Python, from the package mirror of this machine's apt."""
     slim = [f"--dpkgopt=path-exclude={one}" for one in _LEFT_OUT]
-    if proxy := (_said("apt-config", "shell", "X", "Acquire::http::Proxy") or "").partition("=")[2].strip().strip("'"):
+    if (
+        proxy := (_said("apt-config", "shell", "X", "Acquire::http::Proxy") or "")
+        .partition("=")[2]
+        .strip()
+        .strip("'")
+    ):
         slim.append(f'--aptopt=Acquire::http::Proxy "{proxy}"')
     wanted = ("Created-By: Packages", "Codename: bookworm", "Component: main")
     sites = _said("apt-get", "indextargets", "--format", "$(SITE)", *wanted, fails=True) or ""
-    mirrors = [site for site in sites.split() if site.startswith("http") and not site.rstrip("/").endswith("-security")]
+    mirrors = [
+        site
+        for site in sites.split()
+        if site.startswith("http") and not site.rstrip("/").endswith("-security")
+    ]
     partial = tar.with_suffix(".partial.tar")
     _said(
         "mmdebstrap", "--quiet", "--variant=minbase", f"--include={_PACKAGES}", *slim,
@@ -125,28 +164,45 @@ def _packages_by() -> Iterator[str]:
     The image keeps none of them.
     """
     told = subprocess.run(
-        [sys.executable, "-m", "pip", "config", "list"], env=MACHINE, capture_output=True, text=True, check=False
+        [sys.executable, "-m", "pip", "config", "list"],
+        env=MACHINE,
+        capture_output=True,
+        text=True,
+        check=False,
     ).stdout
     settings = dict(re.findall(r"^(?:global|install|:env:)\.([a-z-]+)='(.*)'$", told, re.MULTILINE))
-    lines = ["[global]", *(f"{key} = {value}" for key, value in settings.items() if key in _PIP_KEYS)]
+    lines = [
+        "[global]",
+        *(f"{key} = {value}" for key, value in settings.items() if key in _PIP_KEYS),
+    ]
     authorities = settings.get("cert") or MACHINE.get("SSL_CERT_FILE", "")
     if authorities and os.path.isfile(authorities):
         lines.append(f"cert = {_AUTHORITIES}")
         yield from ("--volume", f"{os.path.realpath(authorities)}:{_AUTHORITIES}:ro")
-    yield from ("--volume", f"{_write('pip.conf', ''.join(f'{line}{chr(10)}' for line in lines))}:/etc/pip.conf:ro")
+    yield from (
+        "--volume",
+        f"{_write('pip.conf', ''.join(f'{line}{chr(10)}' for line in lines))}:/etc/pip.conf:ro",
+    )
 
 
 def _said(program: str, *arguments: str, fails: bool = False) -> str | None:
     """Return what a program prints, or None if it fails and `fails` allows that."""
-    done = subprocess.run([program, *arguments], env=environment(), capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [program, *arguments], env=environment(), capture_output=True, text=True, check=False
+    )
     if done.returncode and not fails:
-        raise RuntimeError(f"{program} {' '.join(arguments)} ended with {done.returncode}:\n{done.stderr[-4000:]}")
+        raise RuntimeError(
+            f"{program} {' '.join(arguments)} ended with {done.returncode}:\n{done.stderr[-4000:]}"
+        )
     return None if done.returncode else done.stdout.strip()
 
 
 def _filesystem() -> str:
     done = subprocess.run(
-        ["stat", "--file-system", "--format=%T", str(CACHE)], capture_output=True, text=True, check=False
+        ["stat", "--file-system", "--format=%T", str(CACHE)],
+        capture_output=True,
+        text=True,
+        check=False,
     )
     return "overlay" if done.stdout.startswith("overlay") else done.stdout.strip()
 

@@ -16,7 +16,15 @@ from pathlib import Path
 
 from task.ci.publish import NAMES
 from task.cli.call import HOSTED, defaults
-from task.option import ENV_PREFIX, PARAMETER_PREFIX, Option, every_choice, every_line, every_pair, every_word
+from task.option import (
+    ENV_PREFIX,
+    PARAMETER_PREFIX,
+    Option,
+    every_choice,
+    every_line,
+    every_pair,
+    every_word,
+)
 from task.settings import EVENT, GROUPS, SECRETS, options_of
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -30,7 +38,9 @@ MARKED = re.compile(
     r"^( *)(?:#|<!--) (\w+): `python -m scripts\.hosts` writes what follows.*\n([\s\S]*?)^ *(?:#|<!--) end of the \2",
     re.MULTILINE,
 )
-NOTE = "# Generated from ../image-update/manifests.yaml by `python -m scripts.hosts`: do not edit.\n"
+NOTE = (
+    "# Generated from ../image-update/manifests.yaml by `python -m scripts.hosts`: do not edit.\n"
+)
 
 COMMAND = f"What to do: {', '.join(HOSTED[:-1])} or {HOSTED[-1]}."
 # What the form of a template that is submitted by itself asks for.
@@ -97,7 +107,9 @@ class Host:
     settled: tuple[str, ...] = ()  # options that are no parameters here: the host knows them
     paths: str = ""  # where a relative path begins
     values: Mapping[str, str] = field(default_factory=dict)  # which are more than the parameter
-    words: Mapping[str, tuple[str, str]] = field(default_factory=dict)  # another default, and another help
+    words: Mapping[str, tuple[str, str]] = field(
+        default_factory=dict
+    )  # another default, and another help
     command: str = ""  # beside the default of the parameter `command`
 
 
@@ -134,7 +146,10 @@ HOSTS: Mapping[Path, Host] = {
         paths="A file of the artifact source is source/….",
         values={"report": "\"{{=inputs.parameters.report == 'true' ? '/out/report.json' : ''}}\""},
         words={
-            "ssh-directory": ("/credentials/ssh", "Folder like ~/.ssh. The Secret ssh-secret is mounted here."),
+            "ssh-directory": (
+                "/credentials/ssh",
+                "Folder like ~/.ssh. The Secret ssh-secret is mounted here.",
+            ),
             "report": (
                 "false",
                 "Keep the JSON report as the artifact report, which needs an artifact repository (true or false).",
@@ -175,7 +190,12 @@ def parameters() -> tuple[Parameter, ...]:
             options.setdefault(name, option)
     order = (EVENT, *GROUPS)
     return tuple(
-        Parameter(name, defaults().get(name, ""), _told(found[name]), options[name].metavar in ("FILE", "SOURCE"))
+        Parameter(
+            name,
+            defaults().get(name, ""),
+            _told(found[name]),
+            options[name].metavar in ("FILE", "SOURCE"),
+        )
         for name in sorted(found, key=lambda name: order.index(options[name].group))
     )
 
@@ -201,7 +221,11 @@ def _help(option: Option, default: object) -> str:
         return f"{text.rstrip('.')} ({', '.join(choices)})."
     if option.read in (every_line, every_pair):
         return f"{text} One value per line."
-    return f"{text} Several: by commas or blanks." if option.read in (every_word, every_choice) else text
+    return (
+        f"{text} Several: by commas or blanks."
+        if option.read in (every_word, every_choice)
+        else text
+    )
 
 
 def of_host(host: Host) -> Iterator[Parameter]:
@@ -216,7 +240,9 @@ def of_host(host: Host) -> Iterator[Parameter]:
 def secrets() -> Mapping[str, str]:
     """Return the variables that hold secrets, by their keys. Those of CI systems are not for users to set."""
     return {
-        one.removeprefix(ENV_PREFIX).lower().replace("_", "-"): one for one in SECRETS if one.startswith(ENV_PREFIX)
+        one.removeprefix(ENV_PREFIX).lower().replace("_", "-"): one
+        for one in SECRETS
+        if one.startswith(ENV_PREFIX)
     }
 
 
@@ -234,7 +260,9 @@ def _arguments(host: Host) -> Iterator[str]:
 
 def _declared(host: Host, one: Parameter) -> str:
     choices = host.command if one.name == "command" else ""
-    return host.parameter.format(name=one.name, default=_quoted(one.default), help=_quoted(one.help), choices=choices)
+    return host.parameter.format(
+        name=one.name, default=_quoted(one.default), help=_quoted(one.help), choices=choices
+    )
 
 
 def _variables(host: Host) -> Iterator[str]:
@@ -250,7 +278,9 @@ def _results(host: Host) -> Iterator[str]:
         yield host.result.format(
             name=name,
             type="object" if is_object else "array" if name == "applications" else "string",
-            properties="properties: {uri: {type: string}, digest: {type: string}}, " if is_object else "",
+            properties="properties: {uri: {type: string}, digest: {type: string}}, "
+            if is_object
+            else "",
             fallback=_quoted(FALLBACKS.get(name, "")),
             help=_quoted(RESULTS[name]),
         )
@@ -262,7 +292,10 @@ def _secrets(host: Host) -> Iterator[str]:
 
 
 def _inputs_for_secrets(host: Host) -> Iterator[str]:
-    return (_declared(host, Parameter(key, "", f"{SECRET_WORDS[key]} From a secret.")) for key in secrets())
+    return (
+        _declared(host, Parameter(key, "", f"{SECRET_WORDS[key]} From a secret."))
+        for key in secrets()
+    )
 
 
 def _table_of_parameters(host: Host) -> Iterator[str]:
@@ -316,7 +349,9 @@ def files() -> Mapping[Path, str]:
     """Return the text of every file that has generated parts."""
     readmes = (TASK.with_name("README.md"), TEMPLATE.with_name("README.md"))
     found = {path: rendered(path, path.read_text(encoding="utf-8")) for path in (*HOSTS, *readmes)}
-    whole = found[TEMPLATE].replace("\nkind: WorkflowTemplate\n", "\nkind: ClusterWorkflowTemplate\n", 1)
+    whole = found[TEMPLATE].replace(
+        "\nkind: WorkflowTemplate\n", "\nkind: ClusterWorkflowTemplate\n", 1
+    )
     return {**found, CLUSTER_TEMPLATE: NOTE + whole}
 
 

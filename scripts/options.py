@@ -23,7 +23,10 @@ from scripts.typer_options import (
 from task.cli.app import GROUPS
 
 ROOT = Path(__file__).resolve().parent.parent
-BEGIN, END = "<!-- options: `python -m scripts.options` writes what follows -->\n", "<!-- end of the options -->"
+BEGIN, END = (
+    "<!-- options: `python -m scripts.options` writes what follows -->\n",
+    "<!-- end of the options -->",
+)
 WRITING = (*GROUPS["Update"], *GROUPS["By hand"])
 WITHOUT_APPLICATIONS = ("report", "demo")
 
@@ -65,7 +68,10 @@ def _row(one: TyperParam) -> str:
     if isinstance(one, TyperArgument):
         shown = f"`{one.metavar}`"
     elif one.is_flag:
-        shown, default = f"`{one.opts[0]}`, `{one.secondary_opts[0]}`", "on" if one.default else "off"
+        shown, default = (
+            f"`{one.opts[0]}`, `{one.secondary_opts[0]}`",
+            "on" if one.default else "off",
+        )
     else:
         shown = f"`{one.opts[0]}` `{metavar}`{' (repeatable)' if one.multiple else ''}"
     # The variable has its own line: with another column before it, no phone would show what the option does.
@@ -75,7 +81,9 @@ def _row(one: TyperParam) -> str:
 def _taken_by(one: TyperParam) -> str:
     """Return the commands that take the option. The reference says which ones "all" and "writing" are."""
     taking = [
-        name for name in commands() if (one.name, one.help) in {(each.name, each.help) for each in options_of(name)}
+        name
+        for name in commands()
+        if (one.name, one.help) in {(each.name, each.help) for each in options_of(name)}
     ]
     left_out = [name for name in commands() if name not in (*taking, *WITHOUT_APPLICATIONS)]
     if len(left_out) < 2:

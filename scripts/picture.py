@@ -20,7 +20,12 @@ FIGURES = ROOT / "docs" / "figures.md"
 BARS = ROOT / "docs" / "diagrams" / "figures.svg"
 COLUMNS = 54  # narrow: on a phone with 360 pixels, the letters are still 10 pixels high
 END = re.compile(r"\n(?:\x1b\[[0-9;]*m)*diff --git a/apps/worker")
-CELL, LINE, MARGIN, BAR = 8.4, 19, 14, 36  # pixels: a column, a line, around the text, the window's upper bar
+CELL, LINE, MARGIN, BAR = (
+    8.4,
+    19,
+    14,
+    36,
+)  # pixels: a column, a line, around the text, the window's upper bar
 STYLES = {"1": "b", "2": "d", "31": "r", "32": "g", "33": "y", "34": "u", "35": "m", "36": "c"}
 LOOK = """\
 .back{fill:#ffffff}.edge{fill:none;stroke:#d0d7de}.bar{fill:#f6f8fa}.dot{fill:#c8cfd6}
@@ -44,9 +49,16 @@ def demo() -> str:
 
     The repository gets a fixed name.
     """
-    environ = {"PATH": os.environ["PATH"], "HOME": "/nonexistent", "COLUMNS": str(COLUMNS), "FORCE_COLOR": "1"}
+    environ = {
+        "PATH": os.environ["PATH"],
+        "HOME": "/nonexistent",
+        "COLUMNS": str(COLUMNS),
+        "FORCE_COLOR": "1",
+    }
     argv = [sys.executable, "-m", "task", "demo"]
-    done = subprocess.run(argv, cwd=ROOT, env=environ, capture_output=True, check=True, encoding="utf-8")
+    done = subprocess.run(
+        argv, cwd=ROOT, env=environ, capture_output=True, check=True, encoding="utf-8"
+    )
     shown = END.split(done.stdout)[0].rstrip("\n")
     return re.sub(r"\S*/image-update-demo-\w+/\n?gitops\.git", "/tmp/demo/gitops.git", shown)  # noqa: S108 - no file
 
@@ -66,7 +78,9 @@ def svg(shown: str) -> str:
         for number, line in enumerate(lines)
         if line
     )
-    dots = "".join(f'<circle class="dot" cx="{MARGIN + 18 * number}" cy="18" r="6"/>' for number in range(3))
+    dots = "".join(
+        f'<circle class="dot" cx="{MARGIN + 18 * number}" cy="18" r="6"/>' for number in range(3)
+    )
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}"'
         ' role="img" aria-label="image-update demo: decisions, commit and diff in a terminal">\n'
@@ -117,7 +131,8 @@ text{fill:#1f2328;font:12px system-ui,-apple-system,"Segoe UI","DejaVu Sans",san
 text{fill:#c9d1d9}}
 """
 ROW = re.compile(
-    r"^\| (?:a server|likewise)(?:.*(HTTP|SSH))?.*?([\d,]+ files) \| ([\d.]+) s.*? \| .*?([\d.]+) s\b", re.MULTILINE
+    r"^\| (?:a server|likewise)(?:.*(HTTP|SSH))?.*?([\d,]+ files) \| ([\d.]+) s.*? \| .*?([\d.]+) s\b",
+    re.MULTILINE,
 )
 
 
@@ -132,10 +147,15 @@ def bars(page: str) -> str:
         lines.append(f'<text x="22" y="{y + 17}">{files}</text>')
         for top, look, seconds in ((y, "ours", ours), (y + 13, "theirs", theirs)):
             width = round(float(seconds) * 38)
-            lines.append(f'<rect class="{look}" x="112" y="{top}" width="{width}" height="11" rx="2"/>')
+            lines.append(
+                f'<rect class="{look}" x="112" y="{top}" width="{width}" height="11" rx="2"/>'
+            )
             lines.append(f'<text x="{118 + width}" y="{top + 10}">{seconds} s</text>')
         y += 38
-    for x, look, who in ((22, "ours", "Image Update"), (132, "theirs", "clone --depth 1, sed, commit, push")):
+    for x, look, who in (
+        (22, "ours", "Image Update"),
+        (132, "theirs", "clone --depth 1, sed, commit, push"),
+    ):
         lines.append(f'<rect class="{look}" x="{x}" y="{y}" width="11" height="11" rx="2"/>')
         lines.append(f'<text x="{x + 16}" y="{y + 10}">{who}</text>')
     height = y + 26

@@ -30,7 +30,18 @@ PATTERNS = (
     "schemastore/artifacthub-repo.json",
 )
 
-_ONE = frozenset(("additionalItems", "additionalProperties", "contains", "else", "if", "not", "propertyNames", "then"))
+_ONE = frozenset(
+    (
+        "additionalItems",
+        "additionalProperties",
+        "contains",
+        "else",
+        "if",
+        "not",
+        "propertyNames",
+        "then",
+    )
+)
 _LIST = frozenset(("allOf", "anyOf", "oneOf"))
 _NAMED = frozenset(("definitions", "dependencies", "patternProperties", "properties"))
 _PLAIN = frozenset(
@@ -117,7 +128,9 @@ def _each(schema: Schema, change: Change) -> Schema:
         elif key in _LIST or key == "items":
             changed[key] = [change(one) for one in value]
         elif key in _NAMED:  # a dependency may be a list of names
-            changed[key] = {name: one if isinstance(one, list) else change(one) for name, one in value.items()}
+            changed[key] = {
+                name: one if isinstance(one, list) else change(one) for name, one in value.items()
+            }
     return changed
 
 
@@ -126,7 +139,11 @@ def _text(schema: Schema) -> str:
 
 
 def _lines(schemas: Mapping[str, Schema]) -> str:
-    return "{\n" + ",\n".join(f'"{name}": {_text(schema)}' for name, schema in sorted(schemas.items())) + "\n}"
+    return (
+        "{\n"
+        + ",\n".join(f'"{name}": {_text(schema)}' for name, schema in sorted(schemas.items()))
+        + "\n}"
+    )
 
 
 if __name__ == "__main__":

@@ -58,7 +58,9 @@ def pages(folder: Path) -> dict[str, str]:
     run, status = commands(folder)
     return {
         "summary": rendered(situation("mixed-update-and-failure", "summary")),
-        "request": rendered(re.sub(r"^(.*)\n", r"# \1\n", situation("request-with-waiting-builds", "request, open"))),
+        "request": rendered(
+            re.sub(r"^(.*)\n", r"# \1\n", situation("request-with-waiting-builds", "request, open"))
+        ),
         "report": run,
         "status": status,
     }
@@ -90,7 +92,10 @@ def commands(folder: Path) -> tuple[str, str]:
                     f"{PREFIX}{'write-back-target' if name != 'mail' else 'write-back-targt'}": "kustomization",
                 },
             },
-            "spec": {"project": "shop", "source": {"repoURL": URL, "targetRevision": "main", "path": f"apps/{name}"}},
+            "spec": {
+                "project": "shop",
+                "source": {"repoURL": URL, "targetRevision": "main", "path": f"apps/{name}"},
+            },
         }
         for name, constraint in APPS.items()
     ]
@@ -100,11 +105,17 @@ def commands(folder: Path) -> tuple[str, str]:
         file.write_text("images:\n- name: ghcr.io/acme/web\n  newTag: 1.4.2\n")
     manifest = folder / "applications.json"
     manifest.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": apps}))
-    environ |= {"GIT_CONFIG_GLOBAL": os.devnull, "IMAGE_UPDATE_APPLICATIONS": str(manifest), "PYTHONPATH": str(ROOT)}
+    environ |= {
+        "GIT_CONFIG_GLOBAL": os.devnull,
+        "IMAGE_UPDATE_APPLICATIONS": str(manifest),
+        "PYTHONPATH": str(ROOT),
+    }
     environ |= {"IMAGE_UPDATE_REWRITE_URL": f"{URL}={repo}", "IMAGE_UPDATE_ALLOW_PROTOCOL": "file"}
 
     def call(*words: str | Path) -> str:
-        done = subprocess.run([*words], cwd=folder, env=environ, capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            [*words], cwd=folder, env=environ, capture_output=True, text=True, check=False
+        )
         if done.returncode not in (0, 3):
             sys.exit(f"{words}: {done.stderr}")
         return done.stdout

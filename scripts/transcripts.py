@@ -25,7 +25,10 @@ PAGES = (
 )
 FOLDER = "/tmp"  # noqa: S108 - shown to readers instead of the real folder
 DEMO = "/tmp/image-update-demo"  # noqa: S108 - shown as well
-_FENCE = re.compile(r"^(?P<above>[^\n]*\n)?```(?P<language>[\w-]*)[^\n]*\n(?P<code>.*?)^```$", re.MULTILINE | re.DOTALL)
+_FENCE = re.compile(
+    r"^(?P<above>[^\n]*\n)?```(?P<language>[\w-]*)[^\n]*\n(?P<code>.*?)^```$",
+    re.MULTILINE | re.DOTALL,
+)
 _MARK = "=== the end of a block:"
 _PRELUDE = 'make() { [ "$*" = demo ] && image-update demo; }\n'  # `make demo`, but without making .venv first
 
@@ -44,7 +47,9 @@ def blocks(text: str) -> list[Block]:
     found, at = [], 0
     while match := _FENCE.search(text, at):
         above = re.fullmatch(r"<!-- not run: (.+) -->", (match["above"] or "").strip())
-        found.append(Block(match["language"], match["code"], match.span("code"), above[1] if above else ""))
+        found.append(
+            Block(match["language"], match["code"], match.span("code"), above[1] if above else "")
+        )
         at = match.end()
     return found
 
@@ -71,18 +76,31 @@ def _behind(text: str, one: Block, after: Block) -> bool:
 def printed(codes: Sequence[str], folder: Path) -> Iterator[tuple[int, str]]:
     """Run shell blocks in one shell. Yield the exit code of each, and everything that it printed."""
     script = _PRELUDE + "".join(f"{{\n{code}\n}} 2>&1\necho '{_MARK}' $?\n" for code in codes)
-    environ = {name: value for name, value in os.environ.items() if not name.startswith(("IMAGE_UPDATE_", "GIT_"))}
+    environ = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("IMAGE_UPDATE_", "GIT_"))
+    }
     environ |= {
         "PATH": os.pathsep.join((os.path.dirname(sys.executable), os.environ["PATH"])),
         "HOME": str(folder),
         "GIT_CONFIG_NOSYSTEM": "1",
     }
     done = subprocess.run(
-        ["bash", "-c", script], cwd=folder, env=environ, capture_output=True, text=True, timeout=120, check=False
+        ["bash", "-c", script],
+        cwd=folder,
+        env=environ,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
     )
     parts = re.split(rf"^{_MARK} (\d+)\n", done.stdout, flags=re.MULTILINE)
     for output, code in zip(parts[::2], parts[1::2], strict=False):
-        yield int(code), re.sub(r"\S*/image-update-demo-\w+", DEMO, output.replace(str(folder), FOLDER))
+        yield (
+            int(code),
+            re.sub(r"\S*/image-update-demo-\w+", DEMO, output.replace(str(folder), FOLDER)),
+        )
 
 
 def alike(text: str) -> str:

@@ -13,7 +13,9 @@ from task.cli.app import group
 from task.cli.command import GroupedHelp
 from task.settings import EVENT, GROUPS
 
-REFERENCE = tuple(dict.fromkeys((EVENT, *GROUPS)))  # the groups, of which most people need the image first
+REFERENCE = tuple(
+    dict.fromkeys((EVENT, *GROUPS))
+)  # the groups, of which most people need the image first
 TyperParam = TyperOption | TyperArgument
 
 
@@ -33,15 +35,23 @@ def options_of(command: str) -> tuple[TyperParam, ...]:
 @cache
 def all_options() -> tuple[TyperParam, ...]:
     """Return the options of all commands, group by group. Each comes once, or once for each of its meanings."""
-    order = ("run", "rollback", *commands())  # most commands have the options of these two, or fewer
+    order = (
+        "run",
+        "rollback",
+        *commands(),
+    )  # most commands have the options of these two, or fewer
     found = {(name_of(one), one.help): one for command in order for one in options_of(command)}
-    return tuple(one for panel in REFERENCE for one in found.values() if one.rich_help_panel == panel)
+    return tuple(
+        one for panel in REFERENCE for one in found.values() if one.rich_help_panel == panel
+    )
 
 
 def both_helps(command: str) -> str:
     """Return what `--help` and `--help-all` of a command print; for "", the help of the whole."""
     named = group.commands[command] if command else group
-    context = named.make_context(f"image-update {command}".strip(), [], resilient_parsing=True, max_content_width=120)
+    context = named.make_context(
+        f"image-update {command}".strip(), [], resilient_parsing=True, max_content_width=120
+    )
     whole = named.whole_help(context) if isinstance(named, GroupedHelp) else ""
     return f"{named.get_help(context)}\n{'-' * 120}\n{whole}"
 

@@ -36,7 +36,9 @@ class Names(Extension):
 
     def extendMarkdown(self, md: Markdown) -> None:  # noqa: N802 - the name is Markdown's
         """Add it."""
-        md.treeprocessors.register(Unbroken(md), "unbroken", 5)  # after the one that finds inline code
+        md.treeprocessors.register(
+            Unbroken(md), "unbroken", 5
+        )  # after the one that finds inline code
 
 
 def makeExtension(**options: object) -> Names:  # noqa: N802 - the name is Markdown's

@@ -20,7 +20,11 @@ LARGEST = 10_000_000  # bytes; certificates, keys and settings need a few hundre
 PATIENCE = 120.0  # seconds that a program behind `<(…)` may be silent
 _NO_SIZE = 1_000_000  # bytes of a file whose size is said to be 0, as in /proc and /sys
 _PIECE = 1 << 20
-_OWN = ("/dev/fd/", "/proc/self/fd/", "/dev/stdin")  # files that the shell has opened for us: `<(command)`
+_OWN = (
+    "/dev/fd/",
+    "/proc/self/fd/",
+    "/dev/stdin",
+)  # files that the shell has opened for us: `<(command)`
 _KINDS = {
     stat.S_IFIFO: "a pipe",
     stat.S_IFCHR: "a device",
@@ -92,7 +96,9 @@ def temporary_folder(parent: str, *, sockets: bool = False) -> str:
         return tempfile.mkdtemp(prefix=prefix, dir=parent)
     except OSError as error:
         message = f"cannot make a temporary folder in {parent}: {error.strerror}"
-        raise UnreachableError(message, hint="free some space, or set TMPDIR to another folder") from error
+        raise UnreachableError(
+            message, hint="free some space, or set TMPDIR to another folder"
+        ) from error
 
 
 def remove_folder(folder: str) -> None:
@@ -116,7 +122,8 @@ def exhausted(error: BaseException | None) -> ExhaustedError | None:
         return None
     if error.errno == errno.ENFILE:
         return ExhaustedError(
-            "too many open files on this machine", hint="close the programs that hold them open, then run it again"
+            "too many open files on this machine",
+            hint="close the programs that hold them open, then run it again",
         )
     most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return ExhaustedError(
@@ -140,11 +147,15 @@ def _piece(file: int, size: int, path: str, *, waits: bool) -> bytes:
         ready = select.poll()
         ready.register(file, select.POLLIN)
         if not ready.poll(PATIENCE * 1000):
-            raise TimeoutError(errno.ETIMEDOUT, f"nothing could be read for {PATIENCE:g} seconds", path)
+            raise TimeoutError(
+                errno.ETIMEDOUT, f"nothing could be read for {PATIENCE:g} seconds", path
+            )
     try:
         return os.read(file, size)
     except BlockingIOError:
-        raise OSError(errno.EINVAL, "it is not a regular file, and reading it may never end", path) from None
+        raise OSError(
+            errno.EINVAL, "it is not a regular file, and reading it may never end", path
+        ) from None
 
 
 def _too_large(path: str, most: int) -> OSError:

@@ -31,7 +31,9 @@ from task.secret import Secret
 from task.text import blanked
 from task.urls import origin, without_query
 
-LONGEST_WAIT = 30.0  # seconds for which a Retry-After is obeyed; an answer that asks for more is returned
+LONGEST_WAIT = (
+    30.0  # seconds for which a Retry-After is obeyed; an answer that asks for more is returned
+)
 _PAUSES = (0.5, 2.0)  # seconds before the second and the third try
 _BUSY = (429, 500, 502, 503, 504)
 _REDIRECTS = (301, 302, 303, 307, 308)
@@ -41,13 +43,17 @@ _SAFE = ("GET", "HEAD", "PUT", "DELETE")
 _PRIVATE = ("authorization", "cookie", "private-token", "proxy-authorization", "x-registry-auth")
 _GZIP = ("", "identity", "gzip", "x-gzip")  # the values of `Content-Encoding` that fit our request
 
-Login = Callable[[], Mapping[str, str]]  # makes the headers that log in, anew for each request, because tokens expire
+Login = Callable[
+    [], Mapping[str, str]
+]  # makes the headers that log in, anew for each request, because tokens expire
 
 
 class NoAnswerError(Exception):
     """There is no answer, and `kind` says why. The caller turns it into one of the named errors."""
 
-    def __init__(self, kind: Literal["unreachable", "tls", "slow", "large", "redirect"], message: str) -> None:
+    def __init__(
+        self, kind: Literal["unreachable", "tls", "slow", "large", "redirect"], message: str
+    ) -> None:
         super().__init__(message)
         self.kind = kind
         self.message = message
@@ -90,7 +96,9 @@ class Limits:
     size: int = 64 * 1024 * 1024  # bytes of a body, decompressed
     values: int = 0  # in a JSON body, roughly; 0 is no limit. In Python, 16 MB of "[],[],…" take half a gigabyte
     tries: int = 3
-    slow: float = 0.0  # seconds for all answers together that take more than ten each; 0 is no limit
+    slow: float = (
+        0.0  # seconds for all answers together that take more than ten each; 0 is no limit
+    )
 
 
 class Http:
@@ -115,23 +123,35 @@ class Http:
         self._login, self._limits, self._log = login, limits, log
         self._session = requests.Session()
         # Ask only for gzip: its ratio is known, and `_body` counts what is unpacked.
-        self._session.headers.update({"User-Agent": "image-update", "Accept-Encoding": "gzip", **(headers or {})})
-        self._session.cookies.set_policy(DefaultCookiePolicy(allowed_domains=[]))  # we use no cookies to log in
+        self._session.headers.update(
+            {"User-Agent": "image-update", "Accept-Encoding": "gzip", **(headers or {})}
+        )
+        self._session.cookies.set_policy(
+            DefaultCookiePolicy(allowed_domains=[])
+        )  # we use no cookies to log in
         self._lost = 0.0  # seconds that slow answers have taken
-        tls: dict[str, Any] = {"server_hostname": server_name, "assert_hostname": server_name} if server_name else {}
+        tls: dict[str, Any] = (
+            {"server_hostname": server_name, "assert_hostname": server_name} if server_name else {}
+        )
         if more_ca and verify:
             tls["ssl_context"] = ssl.create_default_context()  # requests adds its own bundle to it
             try:
                 tls["ssl_context"].load_verify_locations(cadata=more_ca)
             except (ssl.SSLError, ValueError):
-                raise NoAnswerError("tls", "the certificate authorities given are not PEM certificates") from None
+                raise NoAnswerError(
+                    "tls", "the certificate authorities given are not PEM certificates"
+                ) from None
         self._session.mount("http://", _Adapter())
         self._session.mount("https://", _Adapter(**tls))
         if not verify:
             urllib3.disable_warnings()  # an option or a secret of Argo CD (`insecure`) asks for it
         self._verify: bool | str = (ca_file or True) if verify else False
         self._certificate = certificate
-        self._proxies = None if proxy is None else {"http": proxy, "https": proxy, "no_proxy": "" if proxy else "*"}
+        self._proxies = (
+            None
+            if proxy is None
+            else {"http": proxy, "https": proxy, "no_proxy": "" if proxy else "*"}
+        )
 
     def ask(
         self,
@@ -155,7 +175,9 @@ class Http:
         for number in range(tries):
             last = number == tries - 1
             try:
-                answer = self._follow(method, url, params=params, json=json, data=data, headers=dict(headers or {}))
+                answer = self._follow(
+                    method, url, params=params, json=json, data=data, headers=dict(headers or {})
+                )
             except NoAnswerError as error:
                 if last or error.kind not in ("unreachable", "slow"):
                     raise
@@ -181,8 +203,12 @@ class Http:
                 return answer
             # Registries redirect a blob to a storage service, and forges a renamed repository to its new name.
             new = urljoin(url, target)
-            if not new.startswith("https://") and not (url.startswith("http://") and new.startswith("http://")):
-                raise NoAnswerError("redirect", f"{origin(url)} redirects to {origin(new)}, which is not encrypted")
+            if not new.startswith("https://") and not (
+                url.startswith("http://") and new.startswith("http://")
+            ):
+                raise NoAnswerError(
+                    "redirect", f"{origin(url)} redirects to {origin(new)}, which is not encrypted"
+                )
             url, what["params"] = new, None
         raise NoAnswerError("redirect", f"{origin(url)} redirects in circles")
 
@@ -190,11 +216,15 @@ class Http:
         ours = origin(url) == origin(self.base)
         login = dict(self._login()) if self._login and ours else {}
         if not ours:
-            headers = {name: value for name, value in headers.items() if name.lower() not in _PRIVATE}
+            headers = {
+                name: value for name, value in headers.items() if name.lower() not in _PRIVATE
+            }
         limits, began = self._limits, time.monotonic()
         shutdown.check()
         if limits.slow and self._lost > limits.slow:
-            why = f"{origin(url)} has been slow for {self._lost:.0f} seconds, and is not asked again"
+            why = (
+                f"{origin(url)} has been slow for {self._lost:.0f} seconds, and is not asked again"
+            )
             raise NoAnswerError("slow", why)
         try:
             with (
@@ -228,7 +258,9 @@ class Http:
         finally:
             took = time.monotonic() - began
             self._lost += took if took > _SLOW else 0.0
-        self._log(f"{method} {without_query(url)}: {response.status}, {len(body)} bytes, {took:.2f} s")
+        self._log(
+            f"{method} {without_query(url)}: {response.status}, {len(body)} bytes, {took:.2f} s"
+        )
         return response
 
     def _body(self, answer: requests.Response, url: str, began: float) -> bytes:
@@ -238,22 +270,33 @@ class Http:
         more than the requested piece.
         """
         if answer.headers.get("Content-Encoding", "").strip().lower() not in _GZIP:
-            raise NoAnswerError("redirect", f"{origin(url)} answers in an encoding that was not asked for")
+            raise NoAnswerError(
+                "redirect", f"{origin(url)} answers in an encoding that was not asked for"
+            )
         parts, size = list[bytes](), 0
         for part in answer.raw.stream(65536, decode_content=True):
             parts.append(part)
             size += len(part)
             if size > self._limits.size:
-                raise NoAnswerError("large", f"{origin(url)} answers with more than {self._limits.size} bytes")
+                raise NoAnswerError(
+                    "large", f"{origin(url)} answers with more than {self._limits.size} bytes"
+                )
             if time.monotonic() - began > self._limits.total:
                 raise self._slow(url)
         body = b"".join(parts)
-        if self._limits.values and sum(body.count(char) for char in (b",", b"[", b"{")) > self._limits.values:
-            raise NoAnswerError("large", f"{origin(url)} answers with more than {self._limits.values:,} values")
+        if (
+            self._limits.values
+            and sum(body.count(char) for char in (b",", b"[", b"{")) > self._limits.values
+        ):
+            raise NoAnswerError(
+                "large", f"{origin(url)} answers with more than {self._limits.values:,} values"
+            )
         return body
 
     def _slow(self, url: str) -> NoAnswerError:
-        return NoAnswerError("slow", f"{origin(url)} took more than {self._limits.total:g} seconds to answer")
+        return NoAnswerError(
+            "slow", f"{origin(url)} took more than {self._limits.total:g} seconds to answer"
+        )
 
 
 class _Headers(requests.auth.AuthBase):
@@ -275,11 +318,15 @@ class _Waiting:
     """The connection that a thread waits for."""
 
     connection: HTTPConnection | None = None
-    sock: socket.socket | None = None  # needed because an answer without a length takes it from the connection
+    sock: socket.socket | None = (
+        None  # needed because an answer without a length takes it from the connection
+    )
 
 
 _THREAD = threading.local()  # .waiting
-_AGAIN = 0.2  # seconds until the next attempt to end a connection, which may have been opened just now
+_AGAIN = (
+    0.2  # seconds until the next attempt to end a connection, which may have been opened just now
+)
 
 
 class _Connection(HTTPConnection):
@@ -334,7 +381,9 @@ def _limit(seconds: float) -> Iterator[threading.Event]:
         ended.set()
         sock = waiting.sock or (waiting.connection and waiting.connection.sock)
         if isinstance(sock, socket.socket):
-            with suppress(OSError):  # SSLSocket.shutdown would turn TLS off, and a reader would get raw bytes
+            with suppress(
+                OSError
+            ):  # SSLSocket.shutdown would turn TLS off, and a reader would get raw bytes
                 socket.socket.shutdown(sock, socket.SHUT_RDWR)
 
     def watch() -> None:
@@ -373,15 +422,26 @@ def retry_after(answer: Response) -> float | None:
 def _no_answer(error: Exception, url: str) -> NoAnswerError:
     """Return the error in our words. Those of requests have the whole URL, and a proxy's URL may have its password."""
     if isinstance(error, requests.exceptions.ProxyError):
-        return NoAnswerError("unreachable", f"the proxy on the way to {origin(url)} could not be used")
+        return NoAnswerError(
+            "unreachable", f"the proxy on the way to {origin(url)} could not be used"
+        )
     if isinstance(error, requests.exceptions.SSLError):
         if "certificate" not in str(error).lower():
-            return NoAnswerError("unreachable", f"{origin(url)} could not be reached over TLS, or broke off")
+            return NoAnswerError(
+                "unreachable", f"{origin(url)} could not be reached over TLS, or broke off"
+            )
         return NoAnswerError("tls", f"the TLS certificate of {origin(url)} was not accepted")
-    if isinstance(error, requests.exceptions.Timeout | TimeoutError | urllib3.exceptions.ReadTimeoutError):
+    if isinstance(
+        error, requests.exceptions.Timeout | TimeoutError | urllib3.exceptions.ReadTimeoutError
+    ):
         return NoAnswerError("slow", f"{origin(url)} did not answer in time")
-    if isinstance(error, OSError) and not isinstance(error, requests.exceptions.RequestException | ConnectionError):
+    if isinstance(error, OSError) and not isinstance(
+        error, requests.exceptions.RequestException | ConnectionError
+    ):
         return NoAnswerError(
-            "tls", "the file with the certificate authorities, or with the client certificate, cannot be read"
+            "tls",
+            "the file with the certificate authorities, or with the client certificate, cannot be read",
         )
-    return NoAnswerError("unreachable", f"{origin(url)} could not be reached, or broke off ({type(error).__name__})")
+    return NoAnswerError(
+        "unreachable", f"{origin(url)} could not be reached, or broke off ({type(error).__name__})"
+    )

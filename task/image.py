@@ -17,16 +17,22 @@ from task.errors import Malformed
 from task.model import Entry, Image
 from task.text import shortened
 
-_HUB = frozenset({"docker.io", "index.docker.io", "registry-1.docker.io", "registry.hub.docker.com"})
+_HUB = frozenset(
+    {"docker.io", "index.docker.io", "registry-1.docker.io", "registry.hub.docker.com"}
+)
 _HOST = r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?(?:\.[a-z0-9](?:[a-z0-9-]*[a-z0-9])?)*"
 _REGISTRY = re.compile(rf"(?:{_HOST}|\[[0-9a-f:.]+\])(?::[0-9]+)?", re.ASCII | re.IGNORECASE)
 # A port before a slash is never a tag. AIU reads `localhost:5000/foo:^1.0` as the image `localhost`.
-_HOST_AND_PORT = re.compile(r"(?:\[[0-9A-Fa-f:.]+\](?::[0-9]+)?|[^/:@\s\[\]]+:[0-9]+)(?=/)", re.ASCII)
+_HOST_AND_PORT = re.compile(
+    r"(?:\[[0-9A-Fa-f:.]+\](?::[0-9]+)?|[^/:@\s\[\]]+:[0-9]+)(?=/)", re.ASCII
+)
 _PART = re.compile(r"[a-z0-9]+(?:(?:\.|__?|-+)[a-z0-9]+)*", re.ASCII)
 _TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}", re.ASCII)
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}|sha384:[0-9a-f]{96}|sha512:[0-9a-f]{128}", re.ASCII)
 _DIGEST_LIKE = re.compile(r"[A-Za-z][A-Za-z0-9+._-]*:[A-Za-z0-9+/=_-]+", re.ASCII)
-_IMAGE_ID = re.compile(r"(?:sha256:)?[0-9a-f]{64}", re.ASCII)  # as `docker images --no-trunc` prints it
+_IMAGE_ID = re.compile(
+    r"(?:sha256:)?[0-9a-f]{64}", re.ASCII
+)  # as `docker images --no-trunc` prints it
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://", re.ASCII)
 _BLANK = re.compile(r"[\s\x00-\x20\x7f-\xa0]")
 _LONGEST_REPOSITORY = 255
@@ -46,7 +52,9 @@ def parse_image(text: str) -> Image:
         raise _wrong(text, why, "remove it; several references are separated by commas")
     _refuse_scheme(text, text)
     if _IMAGE_ID.fullmatch(text):
-        raise _wrong(text, " is an image id or a digest without a name", "write name:tag or name@sha256:…")
+        raise _wrong(
+            text, " is an image id or a digest without a name", "write name:tag or name@sha256:…"
+        )
     name, tag, digest = _split(text)
     image = _image(name, text)
     if tag is not None and not _TAG.fullmatch(tag):
@@ -65,15 +73,21 @@ def parse_images(values: Sequence[str]) -> tuple[Image, ...]:
     """
     texts: list[str] = []
     for value in map(str.strip, values):
-        if not value.startswith("[") or _HOST_AND_PORT.match(value):  # `[::1]:5000/app` is not a JSON list
+        if not value.startswith("[") or _HOST_AND_PORT.match(
+            value
+        ):  # `[::1]:5000/app` is not a JSON list
             texts += value.replace(",", " ").split()
             continue
         try:
             items = json.loads(value)
         except (ValueError, RecursionError) as problem:
-            raise _wrong(value, f" is not a JSON list: {problem}", 'write ["image:tag", …]') from problem
+            raise _wrong(
+                value, f" is not a JSON list: {problem}", 'write ["image:tag", …]'
+            ) from problem
         if not all(isinstance(item, str) for item in items):
-            raise _wrong(value, ": not everything in the list is a string", 'write ["image:tag", …]')
+            raise _wrong(
+                value, ": not everything in the list is a string", 'write ["image:tag", …]'
+            )
         texts += filter(None, map(str.strip, items))
     return tuple(dict.fromkeys(map(parse_image, texts)))
 
@@ -99,7 +113,11 @@ def live_image(text: str) -> Image | None:
 def split_registry(name: str) -> tuple[str, str]:
     """Split a name by Docker's rule: return the registry as written (or ""), and the rest."""
     first, slash, rest = name.partition("/")
-    return (first, rest) if slash and ("." in first or ":" in first or first.lower() == "localhost") else ("", name)
+    return (
+        (first, rest)
+        if slash and ("." in first or ":" in first or first.lower() == "localhost")
+        else ("", name)
+    )
 
 
 def split_image_list(text: str) -> tuple[str, ...]:
@@ -158,7 +176,9 @@ def parse_entry(text: str) -> Entry:
         raise _bad_tag(constraint or "", text)
     if digest is not None and not _DIGEST_LIKE.fullmatch(digest.strip()):
         raise _wrong(text, f": {shortened(digest)!r} is not a digest", "write sha256:…")
-    return Entry(alias, replace(image, digest=(digest or "").strip()), (constraint or "").strip(), text)
+    return Entry(
+        alias, replace(image, digest=(digest or "").strip()), (constraint or "").strip(), text
+    )
 
 
 def _split(text: str) -> tuple[str, str | None, str | None]:
@@ -176,37 +196,60 @@ def _image(name: str, text: str, *, any_case: bool = False) -> Image:
     if not name:
         raise _wrong(text, " does not name an image", "write [registry/]name:tag")
     registry, repository = split_registry(name)
-    registry = registry.lower() or "docker.io"  # case matters in repositories, but not in host names
+    registry = (
+        registry.lower() or "docker.io"
+    )  # case matters in repositories, but not in host names
     if registry in _HUB:
-        registry, repository = "docker.io", repository if "/" in repository else f"library/{repository}"
+        registry, repository = (
+            "docker.io",
+            repository if "/" in repository else f"library/{repository}",
+        )
     elif not _REGISTRY.fullmatch(registry):
-        raise _wrong(text, f": {shortened(registry)!r} is not the host of a registry", "write host[:port]/name")
+        raise _wrong(
+            text,
+            f": {shortened(registry)!r} is not the host of a registry",
+            "write host[:port]/name",
+        )
     for piece in repository.split("/"):
         if _PART.fullmatch(piece.lower() if any_case and piece.isascii() else piece):
             continue
         if not piece:
-            raise _wrong(text, f": a part of the name {shortened(name)!r} is empty", "check the slashes")
+            raise _wrong(
+                text, f": a part of the name {shortened(name)!r} is empty", "check the slashes"
+            )
         if _PART.fullmatch(piece.lower()):
-            raise _wrong(text, f": {shortened(piece)!r} has upper-case letters", f"write {shortened(piece.lower())}")
+            raise _wrong(
+                text,
+                f": {shortened(piece)!r} has upper-case letters",
+                f"write {shortened(piece.lower())}",
+            )
         hint = "write letters and digits, with single '.', '_', '__' or '-' between them; "
         hint += "a colon comes before the tag, a comma between two images"
         raise _wrong(text, f": {shortened(piece)!r} cannot be part of an image's name", hint)
     if len(repository) > _LONGEST_REPOSITORY:
-        raise _wrong(text, f": the name is longer than {_LONGEST_REPOSITORY} characters", "shorten the name")
+        raise _wrong(
+            text, f": the name is longer than {_LONGEST_REPOSITORY} characters", "shorten the name"
+        )
     return Image(name, registry, repository)
 
 
 def _refuse_scheme(reference: str, text: str) -> None:
     if "://" in reference and (scheme := _SCHEME.match(reference)):
         why = f": an image reference does not begin with {scheme.group()!r}"
-        raise _wrong(text, why, f"write {shortened(re.sub('^[^/]*@', '', reference[scheme.end() :]))}")
+        raise _wrong(
+            text, why, f"write {shortened(re.sub('^[^/]*@', '', reference[scheme.end() :]))}"
+        )
 
 
 def _bad_tag(tag: str, text: str) -> Malformed:
     if not tag:
-        return _wrong(text, ": nothing follows the colon", "write the tag after it, or leave out the colon")
+        return _wrong(
+            text, ": nothing follows the colon", "write the tag after it, or leave out the colon"
+        )
     if "/" in tag:
-        return _wrong(text, f": {shortened(tag)!r} is neither a port nor a tag", "write host:port/name:tag")
+        return _wrong(
+            text, f": {shortened(tag)!r} is neither a port nor a tag", "write host:port/name:tag"
+        )
     hint = "write up to 128 letters, digits, '_', '.' and '-', and begin with none of the last two"
     return _wrong(text, f": {shortened(tag)!r} is not a tag", hint)
 

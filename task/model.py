@@ -11,7 +11,14 @@ from task.errors import TaskError
 Strategy = Literal["semver", "newest-build", "alphabetical", "digest"]
 Kind = Literal["Helm", "Kustomize", "Plugin", "Directory", ""]
 TargetKind = Literal[
-    "helm-override", "kustomize-override", "plugin-override", "kustomization", "helmvalues", "manifests", "live", "flux"
+    "helm-override",
+    "kustomize-override",
+    "plugin-override",
+    "kustomization",
+    "helmvalues",
+    "manifests",
+    "live",
+    "flux",
 ]
 VerdictName = Literal["update", "unchanged", "refuse", "defer", "error"]
 Through = Literal["git", "github"]  # what makes a commit: git and a push, or GitHub's API
@@ -108,7 +115,9 @@ class Tracker:
 
     namespace: str
     name: str
-    annotations: Mapping[str, str] = field(default_factory=dict)  # Image Updater's, without the annotation prefix
+    annotations: Mapping[str, str] = field(
+        default_factory=dict
+    )  # Image Updater's, without the annotation prefix
     sources: tuple[Source, ...] = ()
     live: tuple[str, ...] = ()  # the images that run, as written
     labels: Mapping[str, str] = field(default_factory=dict)
@@ -144,7 +153,9 @@ class Policy:
     """Which tags an entry accepts, and which of two tags is the newer one."""
 
     strategy: Strategy = "semver"
-    constraints: tuple[str, ...] = ()  # the entry's, and that of `semver:<constraint>`; all of them must hold
+    constraints: tuple[
+        str, ...
+    ] = ()  # the entry's, and that of `semver:<constraint>`; all of them must hold
     allow: str | None = None  # RE2 pattern, unanchored; None is any tag
     ignore: tuple[str, ...] = ()  # Go filepath.Match globs
     platforms: tuple[str, ...] = ()
@@ -192,9 +203,13 @@ class Target:
     fallbacks: tuple[str, ...] = ()  # other spellings of `path`, used if only they exist
     # whether the spec's parameters, images and env are carried along; None: into lists of ours, and new ones
     carry: bool | None = None
-    managed: tuple[str, ...] = ()  # parameters, image identities and variables that any alias of the Application writes
+    managed: tuple[
+        str, ...
+    ] = ()  # parameters, image identities and variables that any alias of the Application writes
     others: tuple[Claim, ...] = ()  # the Application's other image-list entries
-    values: tuple[str, ...] = ()  # the values files in this repository that Helm reads, in its order
+    values: tuple[
+        str, ...
+    ] = ()  # the values files in this repository that Helm reads, in its order
 
 
 @dataclass(frozen=True)
@@ -203,7 +218,9 @@ class File:
 
     text: str  # "" for anything but a regular file that was requested
     mode: str = "100644"  # Git's: 100644, 100755, 120000 symlink, 160000 submodule, 040000 folder
-    problem: str = ""  # the reason why it cannot be edited: "not UTF-8 text", "larger than 10 MB", …
+    problem: str = (
+        ""  # the reason why it cannot be edited: "not UTF-8 text", "larger than 10 MB", …
+    )
 
 
 Files = Mapping[str, File]
@@ -231,14 +248,18 @@ class Snapshot:
     message: str = ""  # of that commit
     memory: Files = field(default_factory=dict)  # the state files on the memory branch
     memory_tip: str = ""  # "" if there is no such branch
-    default: Files = field(default_factory=dict)  # of the default branch's tip, if that is another commit
+    default: Files = field(
+        default_factory=dict
+    )  # of the default branch's tip, if that is another commit
 
 
 @dataclass(frozen=True)
 class Head(Snapshot):
     """A head branch. What waits there is what our commit changed against its own parent."""
 
-    before: Snapshot | None = None  # that parent; None if the tip is not a commit of ours, so the branch is not either
+    before: Snapshot | None = (
+        None  # that parent; None if the tip is not a commit of ours, so the branch is not either
+    )
     changed: tuple[str, ...] = ()  # the paths that differ
     by: str = ""  # the author of the tip
 
@@ -285,8 +306,12 @@ class Changeset:
     files: Files  # only changed ones, with their new text and mode
     message: str
     author: Person
-    head_commit: str | None = None  # the tip of the head branch, "" if it is absent, None if it was not read
-    on_top: bool = False  # the head branch is somebody else's: the commit goes on its own tip, `tip`
+    head_commit: str | None = (
+        None  # the tip of the head branch, "" if it is absent, None if it was not read
+    )
+    on_top: bool = (
+        False  # the head branch is somebody else's: the commit goes on its own tip, `tip`
+    )
     push_options: tuple[str, ...] = ()  # for the server
 
 
@@ -320,7 +345,9 @@ class Question:
 
     image: Image  # with the tag, the digest, or both
     facts: tuple[Fact, ...]
-    platforms: tuple[str, ...] = ()  # "os/arch[/variant]": only these members of an index count; () is all
+    platforms: tuple[
+        str, ...
+    ] = ()  # "os/arch[/variant]": only these members of an index count; () is all
     secret: str = ""  # the annotation `pull-secret`, as written
     namespace: str = ""  # the Application's, because it may name secrets there
     signed_by: KeySecret | None = None  # for a question about signatures, as the next one
@@ -362,13 +389,17 @@ class Proposed:
 
     url: str  # the page for people
     number: str
-    state: Literal["open", "merged", "closed", "gone"]  # "gone": closed by the forge, since its branch was deleted
+    state: Literal[
+        "open", "merged", "closed", "gone"
+    ]  # "gone": closed by the forge, since its branch was deleted
     title: str = ""
     body: str = ""
     head_commit: str = ""
     merge_commit: str = ""  # if it is merged
     conflicts: bool = False  # with its base, according to the forge
-    auto_merge: bool | None = None  # whether the forge will merge it by itself; None if it does not say
+    auto_merge: bool | None = (
+        None  # whether the forge will merge it by itself; None if it does not say
+    )
     note: str = ""  # a harmless failure, such as "GitHub cannot merge by itself here: …"
 
 
@@ -379,7 +410,9 @@ Fate = Literal["waits", "merged", "superseded", "deferred", "dropped"]
 class Waited:
     """A build that waited on a head branch before this run, and what became of it."""
 
-    application: str  # namespace/name; "" for lines of a file that belong to no Application of this run
+    application: (
+        str  # namespace/name; "" for lines of a file that belong to no Application of this run
+    )
     alias: str
     tag: str
     digest: str
@@ -527,7 +560,9 @@ class Proof:
     builder: str = ""
 
     def __str__(self) -> str:
-        known = (f"{one.name}={value}" for one in fields(self)[1:] if (value := getattr(self, one.name)))
+        known = (
+            f"{one.name}={value}" for one in fields(self)[1:] if (value := getattr(self, one.name))
+        )
         return "; ".join((self.kind, *known))
 
 
@@ -537,7 +572,9 @@ class Wishes:
 
     author_name: str | None = None
     author_email: str | None = None
-    template: str | None = None  # the path of the commit message's template, from the repository's root
+    template: str | None = (
+        None  # the path of the commit message's template, from the repository's root
+    )
     trailers: tuple[tuple[str, str], ...] | None = None
     sign_off: bool | None = None
     pull_request: bool | None = None
@@ -589,8 +626,12 @@ class Subscription(Tracked):
     signed_by: KeySecret | None = None
     wishes: Wishes = Wishes()  # from the repository's config, after it was read
     freeze: Hold | None = None  # the freeze in the repository's config that applies now
-    writes: tuple[Writes, ...] = ()  # of the configs of all branches that matter; each must allow what is written
-    demands: tuple[Demand, ...] = ()  # of the configs of the branches that are written, with the texts of their keys
+    writes: tuple[
+        Writes, ...
+    ] = ()  # of the configs of all branches that matter; each must allow what is written
+    demands: tuple[
+        Demand, ...
+    ] = ()  # of the configs of the branches that are written, with the texts of their keys
 
     def image_at(self, version: Versioned) -> Image:
         """Return the entry's image with this tag and digest."""
@@ -614,8 +655,12 @@ class Problem:
     key: str = ""  # the annotation, without prefix
     value: str = ""
     exit: int = 0  # the exit code of an error; 0 means that of a wrong annotation
-    advice: bool = False  # whether it is not a mistake, but says what is not read, and how to read it
-    field: tuple[str | int, ...] = ()  # of the manifest that the message names: ("spec", "applicationRefs", 0)
+    advice: bool = (
+        False  # whether it is not a mistake, but says what is not read, and how to read it
+    )
+    field: tuple[
+        str | int, ...
+    ] = ()  # of the manifest that the message names: ("spec", "applicationRefs", 0)
 
 
 @dataclass(frozen=True)
@@ -707,9 +752,13 @@ class Decision(Judged):
     """The decision about one subscription and the offered image, with the reason."""
 
     subscription: Subscription
-    unchecked: Unchecked | None = None  # facts that the rules needed and that no registry could give
+    unchecked: Unchecked | None = (
+        None  # facts that the rules needed and that no registry could give
+    )
     created: str = ""  # the values file that did not exist
-    misspelt: tuple[str, str] | None = None  # a key that is added to the file, and one there that is almost the same
+    misspelt: tuple[str, str] | None = (
+        None  # a key that is added to the file, and one there that is almost the same
+    )
     shared: tuple[str, ...] = ()  # other keys of the file that change as well, because of an anchor
     built: str = ""  # the build's digest, even if only its tag is written; "" if unknown
     owner: str = ""  # who takes back the patch of a live Application: "ApplicationSet web"
@@ -768,9 +817,13 @@ class Report:
     commits: tuple[Commit, ...]
     problems: tuple[Problem, ...]
     exit: int
-    timings: Timings | None = None  # None for a run that failed before it began, such as for a usage error
+    timings: Timings | None = (
+        None  # None for a run that failed before it began, such as for a usage error
+    )
     dry: bool = False  # whether it only says what would happen
-    undone: tuple[Decision, ...] = ()  # what the commits marked as rollbacks say, because rollouts failed
+    undone: tuple[
+        Decision, ...
+    ] = ()  # what the commits marked as rollbacks say, because rollouts failed
     waiting: tuple[Waited, ...] = ()  # what waited on head branches before
     earlier: tuple[Commit, ...] = ()  # commits of earlier runs that have these builds already
     source: str = ""  # the page of the commit that was built, else its id
@@ -779,7 +832,9 @@ class Report:
     @property
     def updates(self) -> tuple[Decision, ...]:
         """The decisions that wrote an image."""
-        return tuple(one for one in self.decisions if isinstance(one, Decision) and one.verdict == "update")
+        return tuple(
+            one for one in self.decisions if isinstance(one, Decision) and one.verdict == "update"
+        )
 
 
 @dataclass(frozen=True)
@@ -815,7 +870,9 @@ class ImageStatus:
     kind: TargetKind | None = None  # None if Git was not asked
     in_git: Reading = Reading()  # for a live Application, what is in its spec
     live: tuple[Image, ...] = ()
-    newest: Image | None = None  # in the registry, of those that the rules admit; None if it was not asked, or has none
+    newest: Image | None = (
+        None  # in the registry, of those that the rules admit; None if it was not asked, or has none
+    )
     read: bool = True  # whether Git or the live Application could be read
     too_young_until: str = ""  # RFC 3339, UTC; when the newest tag is old enough for `minimumAge`
     unanswered: bool = False  # whether the registry was asked for the newest, and did not answer
@@ -847,7 +904,9 @@ class Found:
     origin: str = ""  # "apps/web.yaml:12"
     problem: str = ""
     hint: str = ""
-    place: tuple[str, str, str] | None = None  # (repository, branch, path in it) of a manifest from Git
+    place: tuple[str, str, str] | None = (
+        None  # (repository, branch, path in it) of a manifest from Git
+    )
     generated_by: str = ""  # "namespace/name" of the ApplicationSet that generates this Application
     owner: Mapping[str, Any] | None = None  # that ApplicationSet
     # the template of an ApplicationSet that could not be rendered; placeholders are unknown text
@@ -856,7 +915,9 @@ class Found:
     subject: str = ""  # "namespace/name" that the problem is about
     exit: int = 0  # the exit code of an error; 0 is that of a wrong annotation
     text: str = ""  # of the file from Git, in which `lint` looks for lines
-    advice: bool = False  # the problem is not a mistake: it says what is not read, and how to read it
+    advice: bool = (
+        False  # the problem is not a mistake: it says what is not read, and how to read it
+    )
 
     @property
     def concerns_us(self) -> bool:

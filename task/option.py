@@ -23,8 +23,12 @@ from task.text import is_address, is_name
 T = TypeVar("T")
 OPTION = "option"  # the key of a field's metadata that has it
 ENV_PREFIX = "IMAGE_UPDATE_"
-PARAMETER_PREFIX = "IMAGE_UPDATE_PARAMETER_"  # prefix of the variables in which a host passes parameters
-RESULTS_PREFIX = "IMAGE_UPDATE_RESULT_"  # prefix of the lines in a dotenv file that one job passes to the next
+PARAMETER_PREFIX = (
+    "IMAGE_UPDATE_PARAMETER_"  # prefix of the variables in which a host passes parameters
+)
+RESULTS_PREFIX = (
+    "IMAGE_UPDATE_RESULT_"  # prefix of the lines in a dotenv file that one job passes to the next
+)
 # Placeholders that Tekton, Argo Workflows, GitHub Actions and GitLab leave as they are if a name in them is unknown.
 PLACEHOLDER = re.compile(
     r"\$\((?:tasks|params|context|workspaces|steps|results)\.[^()]*\)|\$?\{\{[^{}]*\}\}|\$\[\[[^\[\]]*\]\]"
@@ -47,7 +51,9 @@ class Given:
     @property
     def is_given(self) -> bool:
         """Whether the command line has the option, or a variable that is not blank."""
-        return self.source == "command line" or (self.source == "variable" and bool("".join(self.texts).strip()))
+        return self.source == "command line" or (
+            self.source == "variable" and bool("".join(self.texts).strip())
+        )
 
     def wrong(self, value: str, what: str, hint: str) -> UsageError:
         """Return the error for a bad value. `what` says what the value is not."""
@@ -57,7 +63,9 @@ class Given:
         """Return the text. Raises an error if it still has a placeholder of the CI system."""
         if found := PLACEHOLDER.search(text):
             hint = "check the names in it, and that the step which makes the value runs before this one"
-            raise UsageError(f"{self.name}: the pipeline did not replace {found.group()[:200]}", hint=hint)
+            raise UsageError(
+                f"{self.name}: the pipeline did not replace {found.group()[:200]}", hint=hint
+            )
         return text
 
 
@@ -109,8 +117,14 @@ def count(given: Given) -> int:
 def commit_id(given: Given) -> str:
     """Return a full or abbreviated commit id, because later steps cannot look up anything else."""
     text = one_text(given).lower()
-    if text and not (set(text) <= set("0123456789abcdef") and 7 <= len(text) <= 64):  # as git prints them
-        raise given.wrong(text, "the id of a commit", "write its 40 hexadecimal digits, as git rev-parse prints them")
+    if text and not (
+        set(text) <= set("0123456789abcdef") and 7 <= len(text) <= 64
+    ):  # as git prints them
+        raise given.wrong(
+            text,
+            "the id of a commit",
+            "write its 40 hexadecimal digits, as git rev-parse prints them",
+        )
     return text
 
 
@@ -127,7 +141,9 @@ def author_email(given: Given) -> str:
     """Return an e-mail address; "" if none is given, since the repository's config may have one."""
     text = one_text(given)
     if text and not is_address(text):
-        raise given.wrong(text, "an e-mail address", "write the address alone, such as bot@example.com")
+        raise given.wrong(
+            text, "an e-mail address", "write the address alone, such as bot@example.com"
+        )
     return text
 
 
@@ -184,7 +200,9 @@ class Option:
     flag: str = ""  # the option's name if it is not the field's
     argument: bool = False  # whether it comes without a name
     shown: str = ""  # the default that the help shows, if the field's default only says that nothing is given
-    common: bool | tuple[str, ...] = False  # whether --help shows it, or of which commands; --help-all shows all
+    common: bool | tuple[str, ...] = (
+        False  # whether --help shows it, or of which commands; --help-all shows all
+    )
     brief: tuple[str, str] = ("", "")  # its values and its text in --help, if --help-all says more
     old_name: bool = False  # whether no help names it, and no variable gives it
 

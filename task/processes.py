@@ -44,14 +44,22 @@ _GITLAB = ("GITLAB_TOKEN", "GITLAB_ACCESS_TOKEN", "CI_JOB_TOKEN")
 _AZURE = ("SYSTEM_ACCESSTOKEN", "ACTIONS_ID_TOKEN_REQUEST_TOKEN", "ACTIONS_ID_TOKEN_REQUEST_URL")
 # Programs that need one of these tokens to log in.
 _KNOWN = (
-    (re.compile(r"\b(?:gh|ghcr)\b"), _GITHUB),  # `!gh auth git-credential`, docker-credential-ghcr-login
-    (re.compile(r"\bglab\b"), _GITLAB),  # `!glab auth git-credential`, `glab cluster agent get-token`
+    (
+        re.compile(r"\b(?:gh|ghcr)\b"),
+        _GITHUB,
+    ),  # `!gh auth git-credential`, docker-credential-ghcr-login
+    (
+        re.compile(r"\bglab\b"),
+        _GITLAB,
+    ),  # `!glab auth git-credential`, `glab cluster agent get-token`
     (re.compile(r"\bkubelogin\b"), _AZURE),  # `kubelogin get-token --login azurepipelines`
 )
 _NAMED = re.compile(r"\$\{?([A-Za-z_][A-Za-z0-9_]*)")
 
 
-def child_environment(environ: Mapping[str, str], configured: Collection[str] = ()) -> dict[str, str]:
+def child_environment(
+    environ: Mapping[str, str], configured: Collection[str] = ()
+) -> dict[str, str]:
     """Return the environment without the tokens that a program does not need.
 
     `configured` are the texts with which somebody configured the program. A token that they name (`$GITHUB_TOKEN`)
@@ -72,7 +80,12 @@ def needs(configured: Collection[str]) -> frozenset[str]:
     Ours are never among them.
     """
     named = {name for text in configured for name in _NAMED.findall(text)}
-    known = {name for words, names in _KNOWN if any(words.search(text) for text in configured) for name in names}
+    known = {
+        name
+        for words, names in _KNOWN
+        if any(words.search(text) for text in configured)
+        for name in names
+    }
     return frozenset(name for name in named | known if not name.startswith(_OURS))
 
 
@@ -87,7 +100,9 @@ class Bounds:
 
     messages: int = 64_000_000  # bytes of refs and messages that one command prints
     pack: int = 2 << 30  # bytes of packs of one repository
-    memory: int = MEMORY  # bytes of each git process: it collects refs and error pages before it prints them
+    memory: int = (
+        MEMORY  # bytes of each git process: it collects refs and error pages before it prints them
+    )
     seconds: float = 120.0 + SPARE  # for all commands about one repository
 
     def limits(self) -> Callable[[], None]:
@@ -116,7 +131,9 @@ class Bounds:
         if any("Out of memory" in line for line in ours):
             return f"git would need more than {_amount(self.memory)} of memory for it"
         soft, _ = resource.getrlimit(resource.RLIMIT_FSIZE)
-        if any("File too large" in line for line in ours) and (soft == resource.RLIM_INFINITY or soft > self.pack):
+        if any("File too large" in line for line in ours) and (
+            soft == resource.RLIM_INFINITY or soft > self.pack
+        ):
             return self.too_much_pack
         return ""
 
@@ -131,7 +148,9 @@ class Bounds:
         return f"it sent more than {_amount(self.messages)} of refs and messages"
 
 
-def memory_of_step(cgroups: Path = Path("/sys/fs/cgroup"), own: Path = Path("/proc/self/cgroup")) -> int:
+def memory_of_step(
+    cgroups: Path = Path("/sys/fs/cgroup"), own: Path = Path("/proc/self/cgroup")
+) -> int:
     """Return the memory for each git process: 1 GiB, or half of the step's limit if that is less.
 
     Git can say that it ran out of memory. If the step reaches its own limit first, the kernel kills git without a word.
@@ -142,11 +161,21 @@ def memory_of_step(cgroups: Path = Path("/sys/fs/cgroup"), own: Path = Path("/pr
             _, controllers, place = line.split(":", 2)
             if controllers and "memory" not in controllers.split(","):
                 continue
-            folder, name = ("memory", "memory.limit_in_bytes") if controllers else (".", "memory.max")
+            folder, name = (
+                ("memory", "memory.limit_in_bytes") if controllers else (".", "memory.max")
+            )
             here = PurePosixPath(place)
             for group in (here, *here.parents):  # every group above limits it, too
-                with suppress(OSError, ValueError):  # not visible in a container; "max" if there is no limit
-                    limits.append(int((cgroups / folder / group.relative_to("/") / name).read_text(encoding="ascii")))
+                with suppress(
+                    OSError, ValueError
+                ):  # not visible in a container; "max" if there is no limit
+                    limits.append(
+                        int(
+                            (cgroups / folder / group.relative_to("/") / name).read_text(
+                                encoding="ascii"
+                            )
+                        )
+                    )
     return max(min(limits) // 2, _LEAST)
 
 
@@ -163,7 +192,9 @@ class Clock:
         now = time.monotonic()
         self._end = self._end or now + self.seconds
         if now >= self._end:
-            raise UnreachableError(f"the Git server takes too long ({self.why})", hint=_AGAIN, subject=self.subject)
+            raise UnreachableError(
+                f"the Git server takes too long ({self.why})", hint=_AGAIN, subject=self.subject
+            )
         return self._end - now
 
     @property
@@ -200,8 +231,13 @@ def start(
 
     Raises `ValueError` if the process was killed before it could begin.
     """
-    if sys.version_info >= (3, 12):  # it warns of a fork while threads run, but sh executes another program at once
-        warnings.filterwarnings("ignore", r"This process .* is multi-threaded, use of fork", DeprecationWarning)
+    if sys.version_info >= (
+        3,
+        12,
+    ):  # it warns of a fork while threads run, but sh executes another program at once
+        warnings.filterwarnings(
+            "ignore", r"This process .* is multi-threaded, use of fork", DeprecationWarning
+        )
 
     def begin() -> None:  # runs in the new process before it becomes the program
         shutdown.hear()
@@ -365,7 +401,10 @@ class Watch:
             if packs > self._bounds.pack:
                 return self._bounds.too_much_pack
             # Before the pack begins, git collects all refs and prints none. Each byte counts twice: written and read.
-            if packs == self._before and (bytes_moved(self._running.pid) or 0) > 2 * self._bounds.messages:
+            if (
+                packs == self._before
+                and (bytes_moved(self._running.pid) or 0) > 2 * self._bounds.messages
+            ):
                 return self._bounds.too_many_messages
         return ""
 

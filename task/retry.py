@@ -40,7 +40,11 @@ def again(
 
 
 def until(
-    good: Callable[[T], bool], answer: T, ask: Callable[[], T], pauses: Iterable[float], deadline: float = inf
+    good: Callable[[T], bool],
+    answer: T,
+    ask: Callable[[], T],
+    pauses: Iterable[float],
+    deadline: float = inf,
 ) -> T:
     """Call `ask` until its answer is good, and return this answer. The first one to check is `answer`.
 

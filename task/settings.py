@@ -48,11 +48,22 @@ GIT_SECRETS = (
 )  # fmt: skip
 ARGO_TOKENS = ("IMAGE_UPDATE_ARGOCD_AUTH_TOKEN", "ARGOCD_AUTH_TOKEN")
 FORGE_TOKENS = ("IMAGE_UPDATE_FORGE_TOKEN", "SYSTEM_ACCESSTOKEN")
-SECRETS = (*GIT_SECRETS, *ARGO_TOKENS, *FORGE_TOKENS, "IMAGE_UPDATE_REGISTRY_PASSWORD", "IMAGE_UPDATE_CLOUDEVENT_TOKEN")
+SECRETS = (
+    *GIT_SECRETS,
+    *ARGO_TOKENS,
+    *FORGE_TOKENS,
+    "IMAGE_UPDATE_REGISTRY_PASSWORD",
+    "IMAGE_UPDATE_CLOUDEVENT_TOKEN",
+)
 
 FROM_CI = "By default it comes from the CI system's variables."
 WAIT_TIMEOUT = partial(
-    ARGO.option, 600, "How long to wait for the rollout.", "SECONDS", read=seconds, common=(*ROLLED_OUT, "wait")
+    ARGO.option,
+    600,
+    "How long to wait for the rollout.",
+    "SECONDS",
+    read=seconds,
+    common=(*ROLLED_OUT, "wait"),
 )
 
 
@@ -68,7 +79,9 @@ class EventOptions:
         read=every_text,
         common=True,
     )
-    image_digest: str = EVENT.text("Digest of the image, if --image names exactly one.", "sha256:…", common=BUILDS)
+    image_digest: str = EVENT.text(
+        "Digest of the image, if --image names exactly one.", "sha256:…", common=BUILDS
+    )
     tag: str = EVENT.text("Tag to write for an --image that is given by digest only.", "TAG")
     images_from: tuple[str, ...] = EVENT.lines(
         "Read the images from a file that the builder wrote (BuildKit, kaniko, ko, Jib, Skaffold or GoReleaser).",
@@ -80,8 +93,12 @@ class EventOptions:
         "N",
         common=BUILDS,
     )
-    created: str = EVENT.text("Creation time of the image, in RFC 3339 format or in seconds since 1970.", "TIME")
-    source_commit: str = COMMIT.option("", f"Commit that the image was built from. {FROM_CI}", "SHA", read=commit_id)
+    created: str = EVENT.text(
+        "Creation time of the image, in RFC 3339 format or in seconds since 1970.", "TIME"
+    )
+    source_commit: str = COMMIT.option(
+        "", f"Commit that the image was built from. {FROM_CI}", "SHA", read=commit_id
+    )
 
 
 @dataclass(frozen=True)
@@ -94,7 +111,8 @@ class SourceOptions:
         common=True,
     )
     clusters: str = FIND.text(
-        "YAML list of {name, server, labels, annotations}, for the clusters generator of ApplicationSets.", "FILE"
+        "YAML list of {name, server, labels, annotations}, for the clusters generator of ApplicationSets.",
+        "FILE",
     )
     render: tuple[str, ...] = FIND.choices(
         "Render a source that is a Helm chart or a kustomization of Applications. The programs must be installed.",
@@ -107,10 +125,13 @@ class SourceOptions:
         read=count,
     )
     argocd_namespace: str = FIND.option(
-        "argocd", "Namespace of Argo CD's control plane. The name of the override file depends on it.", "NAME"
+        "argocd",
+        "Namespace of Argo CD's control plane. The name of the override file depends on it.",
+        "NAME",
     )
     kubeconfig: str = ARGO.text(
-        "Kubeconfig file of the cluster. By default KUBECONFIG, ~/.kube/config, or the pod's service account.", "FILE"
+        "Kubeconfig file of the cluster. By default KUBECONFIG, ~/.kube/config, or the pod's service account.",
+        "FILE",
     )
     kube_context: str = ARGO.text("Context of the kubeconfig to use.", "NAME")
     argocd_server: str = ARGO.text(
@@ -119,14 +140,18 @@ class SourceOptions:
         common=True,
     )
     argocd_auth_token_file: str = ARGO.text(
-        "File with the token for Argo CD's API. IMAGE_UPDATE_ARGOCD_AUTH_TOKEN may hold it instead.", "FILE"
+        "File with the token for Argo CD's API. IMAGE_UPDATE_ARGOCD_AUTH_TOKEN may hold it instead.",
+        "FILE",
     )
     argocd_plaintext: bool = ARGO.flag("Connect to Argo CD's API over plain http.")
     argocd_insecure: bool = ARGO.flag("Skip the check of the certificate of Argo CD's API server.")
-    argocd_ca_file: str = ARGO.text("File of certificate authorities to trust for Argo CD's API.", "FILE")
+    argocd_ca_file: str = ARGO.text(
+        "File of certificate authorities to trust for Argo CD's API.", "FILE"
+    )
     argocd_root_path: str = ARGO.text("Path under which Argo CD's API is served.", "PATH")
     argocd_header: tuple[str, ...] = ARGO.lines(
-        "Header to send to Argo CD's API, as NAME: VALUE. Give a secret one in the variable.", "HEADER"
+        "Header to send to Argo CD's API, as NAME: VALUE. Give a secret one in the variable.",
+        "HEADER",
     )
 
 
@@ -139,15 +164,26 @@ class ScopeOptions:
         "LABELS",
         common=(*NARROWED, "status"),
     )
-    project: tuple[str, ...] = FIND.words("Consider only Applications of this project; globs are allowed.", "NAME")
-    namespace: tuple[str, ...] = FIND.words("Consider only Applications in this namespace; globs are allowed.", "NAME")
+    project: tuple[str, ...] = FIND.words(
+        "Consider only Applications of this project; globs are allowed.", "NAME"
+    )
+    namespace: tuple[str, ...] = FIND.words(
+        "Consider only Applications in this namespace; globs are allowed.", "NAME"
+    )
     annotation_prefix: str = FIND.option(
-        "argocd-image-updater.argoproj.io/", "Prefix of the annotations to read.", "PREFIX", read=prefix
+        "argocd-image-updater.argoproj.io/",
+        "Prefix of the annotations to read.",
+        "PREFIX",
+        read=prefix,
     )
     strategy: Strategy = RULES.choice(
-        "semver", "Update strategy for images without an update-strategy annotation.", "|".join(get_args(Strategy))
+        "semver",
+        "Update strategy for images without an update-strategy annotation.",
+        "|".join(get_args(Strategy)),
     )
-    pin_digest: bool = RULES.flag("Write the digest together with the tag: TAG@sha256:….", common=(*BUILDS, "scan"))
+    pin_digest: bool = RULES.flag(
+        "Write the digest together with the tag: TAG@sha256:….", common=(*BUILDS, "scan")
+    )
 
 
 @dataclass(frozen=True)
@@ -155,7 +191,9 @@ class RulesOptions:
     """What the rules accept."""
 
     allow_downgrade: bool = RULES.flag("Accept a version older than the current one.")
-    require_live: bool = RULES.flag("Update only Applications whose status.summary.images lists the image.")
+    require_live: bool = RULES.flag(
+        "Update only Applications whose status.summary.images lists the image."
+    )
 
 
 @dataclass(frozen=True)
@@ -167,7 +205,8 @@ class TransportOptions:
         "file,git,http,https,ssh",
     )
     rewrite_url: tuple[tuple[str, str], ...] = GIT.pairs(
-        "Reach repositories whose URL begins with PREFIX at REPLACEMENT. The longest prefix wins.", "PREFIX=REPLACEMENT"
+        "Reach repositories whose URL begins with PREFIX at REPLACEMENT. The longest prefix wins.",
+        "PREFIX=REPLACEMENT",
     )
     git_config: bool = GIT.flag_on(
         "Use what the Git configuration of the user and the system says about servers: logins, URLs, proxies, "
@@ -186,25 +225,36 @@ class AccessOptions:
         common=LOGGED_IN,
     )
     git_credentials_url: tuple[str, ...] = GIT.lines(
-        "Send the user name, password or token only to URLs that begin with this.", "PREFIX", common=LOGGED_IN
+        "Send the user name, password or token only to URLs that begin with this.",
+        "PREFIX",
+        common=LOGGED_IN,
     )
     basic_auth_directory: str = GIT.text(
-        "Folder with .git-credentials and .gitconfig, or with the files username and password.", "DIR"
+        "Folder with .git-credentials and .gitconfig, or with the files username and password.",
+        "DIR",
     )
     github_app_id: str = GIT.text("Id of the GitHub App that pushes.", "ID")
     github_app_installation_id: str = GIT.text("Id of the GitHub App's installation.", "ID")
     github_app_key_file: str = GIT.text(
-        "File with the GitHub App's private key. IMAGE_UPDATE_GITHUB_APP_KEY may hold the key itself.", "FILE"
+        "File with the GitHub App's private key. IMAGE_UPDATE_GITHUB_APP_KEY may hold the key itself.",
+        "FILE",
     )
     ssh_key_file: str = GIT.text(
-        "File with a private SSH key without a passphrase. IMAGE_UPDATE_SSH_KEY may hold the key itself.", "FILE"
+        "File with a private SSH key without a passphrase. IMAGE_UPDATE_SSH_KEY may hold the key itself.",
+        "FILE",
     )
     ssh_directory: str = GIT.text(
         "Folder like ~/.ssh, with private keys, known_hosts and config.", "DIR", common=LOGGED_IN
     )
-    ssh_known_hosts_file: str = GIT.text("File with the host keys of SSH servers. Only these are trusted.", "FILE")
-    ssh_host_key: tuple[str, ...] = GIT.lines("Trust this host key as well, a line as ssh-keyscan prints it.", "LINE")
-    ca_file: str = GIT.text("File or folder of certificate authorities to trust in addition to the system's.", "FILE")
+    ssh_known_hosts_file: str = GIT.text(
+        "File with the host keys of SSH servers. Only these are trusted.", "FILE"
+    )
+    ssh_host_key: tuple[str, ...] = GIT.lines(
+        "Trust this host key as well, a line as ssh-keyscan prints it.", "LINE"
+    )
+    ca_file: str = GIT.text(
+        "File or folder of certificate authorities to trust in addition to the system's.", "FILE"
+    )
 
 
 @dataclass(frozen=True)
@@ -216,19 +266,24 @@ class GitOptions:
         "Copy the Application's own parameters into every override file. By default only into lists that Image "
         "Update makes.",
     )
-    repository_config: bool = COMMIT.flag_on("Obey the file .image-update/config of each repository that is written.")
+    repository_config: bool = COMMIT.flag_on(
+        "Obey the file .image-update/config of each repository that is written."
+    )
     deadline: float = GIT.option(
         120, "How long to try again when others push to the same branch.", "SECONDS", read=seconds
     )
     stall_timeout: float = GIT.option(
         60, "End a transfer that receives no data for this long.", "SECONDS", read=seconds
     )
-    git_cache_dir: str = GIT.text("Keep what was fetched in this folder for later runs, on a volume.", "DIR")
+    git_cache_dir: str = GIT.text(
+        "Keep what was fetched in this folder for later runs, on a volume.", "DIR"
+    )
     only_repository: tuple[str, ...] = GIT.lines(
         "Write to this repository only; what belongs to other repositories is left out.", "URL"
     )
     pull_request: bool = REQUEST.flag(
-        "Open or update a pull request instead of pushing to the base branch.", common=(*WRITERS, "plan")
+        "Open or update a pull request instead of pushing to the base branch.",
+        common=(*WRITERS, "plan"),
     )
     forge: str = REQUEST.text(
         "Kind of Git host, if its URL does not show it: github, gitlab, gitea, bitbucket, bitbucket-server or "
@@ -240,7 +295,9 @@ class GitOptions:
         "FILE",
         common=True,
     )
-    forge_username: str = REQUEST.text("User name that belongs to the API token, for Bitbucket.", "NAME")
+    forge_username: str = REQUEST.text(
+        "User name that belongs to the API token, for Bitbucket.", "NAME"
+    )
 
 
 @dataclass(frozen=True)
@@ -249,7 +306,11 @@ class CommitOptions:
 
     atomic: bool = COMMIT.flag("Commit nothing to a branch if one of its Applications fails.")
     git_author_name: str = COMMIT.option(
-        "", "Name of the commit's author and committer.", "NAME", read=author_name, shown="image-update"
+        "",
+        "Name of the commit's author and committer.",
+        "NAME",
+        read=author_name,
+        shown="image-update",
     )
     git_author_email: str = COMMIT.option(
         "",
@@ -259,10 +320,15 @@ class CommitOptions:
         shown="image-update@noreply.invalid",
     )
     commit_message_template: str = COMMIT.text(
-        "File with a Go template for the commit message; the fields are those of Image Updater.", "FILE"
+        "File with a Go template for the commit message; the fields are those of Image Updater.",
+        "FILE",
     )
-    trailer: tuple[tuple[str, str], ...] = COMMIT.pairs("Add a trailer to the commit message.", "KEY=VALUE")
-    sign_off: bool | None = COMMIT.option(None, "Add a Signed-off-by trailer that names the author.")
+    trailer: tuple[tuple[str, str], ...] = COMMIT.pairs(
+        "Add a trailer to the commit message.", "KEY=VALUE"
+    )
+    sign_off: bool | None = COMMIT.option(
+        None, "Add a Signed-off-by trailer that names the author."
+    )
     signing_key: Secret = COMMIT.option(
         Secret(""),
         "Sign commits with this private key: a file, or the id of a key in the GnuPG keyring. The variable may hold "
@@ -270,19 +336,28 @@ class CommitOptions:
         "KEY",
         read=secret,
     )
-    signing_format: str = COMMIT.choice("", "Format of the signing key. By default it is detected.", "openpgp|ssh")
+    signing_format: str = COMMIT.choice(
+        "", "Format of the signing key. By default it is detected.", "openpgp|ssh"
+    )
     commit_through: Through = COMMIT.choice(
-        "git", "How to commit: with git, or through GitHub's API, which signs the commit.", "git|github"
+        "git",
+        "How to commit: with git, or through GitHub's API, which signs the commit.",
+        "git|github",
     )
     push_option: tuple[str, ...] = COMMIT.lines(
-        "Send this text with each push of changes (git push --push-option), such as ci.skip for GitLab.", "TEXT"
+        "Send this text with each push of changes (git push --push-option), such as ci.skip for GitLab.",
+        "TEXT",
     )
-    pipeline_run: str = COMMIT.text(f"Link to this run of the pipeline, for the commit message. {FROM_CI}", "URL")
+    pipeline_run: str = COMMIT.text(
+        f"Link to this run of the pipeline, for the commit message. {FROM_CI}", "URL"
+    )
     pull_request_label: tuple[str, ...] = REQUEST.lines("Label to put on the pull request.", "NAME")
     pull_request_reviewer: tuple[str, ...] = REQUEST.lines(
         "User or team to ask for a review; a GitHub team is given as ORG/TEAM.", "NAME"
     )
-    pull_request_assignee: tuple[str, ...] = REQUEST.lines("User to assign the pull request to.", "NAME")
+    pull_request_assignee: tuple[str, ...] = REQUEST.lines(
+        "User to assign the pull request to.", "NAME"
+    )
     pull_request_draft: bool | None = REQUEST.option(None, "Open the pull request as a draft.")
     auto_merge: bool | None = REQUEST.option(
         None, "Let the Git host merge the pull request once its checks have passed."
@@ -303,7 +378,8 @@ class RegistryOptions:
         common=("scan",),
     )
     registry_credentials_for: tuple[str, ...] = REGISTRY.words(
-        "Registry or repository that the user name and password are for, such as ghcr.io or ghcr.io/acme.", "PREFIX"
+        "Registry or repository that the user name and password are for, such as ghcr.io or ghcr.io/acme.",
+        "PREFIX",
     )
     registry_cache_dir: str = REGISTRY.text(
         "Keep what is known about images in this folder for later runs, on a volume.", "DIR"
@@ -311,7 +387,9 @@ class RegistryOptions:
     allow_env: tuple[str, ...] = REGISTRY.words(
         "Let pull-secret annotations name this environment variable (env:NAME).", "NAME"
     )
-    allow_exec: bool = REGISTRY.flag("Let pull-secret annotations name a script to run (ext:/path).")
+    allow_exec: bool = REGISTRY.flag(
+        "Let pull-secret annotations name a script to run (ext:/path)."
+    )
 
 
 @dataclass(frozen=True)
@@ -349,8 +427,12 @@ class VerifyOptions:
 class HandedOptions:
     """Where a host reads the results."""
 
-    results_dir: str = RESULTS.text("Write each result to a file of its own, as Tekton and Argo expect it.", "DIR")
-    dotenv: str = RESULTS.text("Write the results as KEY=VALUE lines, as GitLab expects them.", "FILE")
+    results_dir: str = RESULTS.text(
+        "Write each result to a file of its own, as Tekton and Argo expect it.", "DIR"
+    )
+    dotenv: str = RESULTS.text(
+        "Write the results as KEY=VALUE lines, as GitLab expects them.", "FILE"
+    )
 
 
 @dataclass(frozen=True)
@@ -371,10 +453,15 @@ class ResultOptions(HandedOptions):
 class SendOptions:
     """What a command that writes may leave out, and whom it tells."""
 
-    dry_run: bool = RESULTS.flag("Show what would be done, with the diff, and write nothing.", common=True)
-    metrics_file: str = RESULTS.text("Write Prometheus metrics to this file. Counters in it are carried on.", "FILE")
+    dry_run: bool = RESULTS.flag(
+        "Show what would be done, with the diff, and write nothing.", common=True
+    )
+    metrics_file: str = RESULTS.text(
+        "Write Prometheus metrics to this file. Counters in it are carried on.", "FILE"
+    )
     cloudevent_url: str = RESULTS.text(
-        "Send a CloudEvent to this URL for each commit. IMAGE_UPDATE_CLOUDEVENT_TOKEN may hold a token for it.", "URL"
+        "Send a CloudEvent to this URL for each commit. IMAGE_UPDATE_CLOUDEVENT_TOKEN may hold a token for it.",
+        "URL",
     )
 
 
@@ -382,8 +469,12 @@ class SendOptions:
 class RolloutOptions:
     """What Argo CD is asked for after a push."""
 
-    refresh: bool = ARGO.flag_on("Ask Argo CD to look at Git at once, if Applications are read from cluster or argocd.")
-    refresh_parents: bool = ARGO.flag("Also refresh the parent Applications of those that were written.")
+    refresh: bool = ARGO.flag_on(
+        "Ask Argo CD to look at Git at once, if Applications are read from cluster or argocd."
+    )
+    refresh_parents: bool = ARGO.flag(
+        "Also refresh the parent Applications of those that were written."
+    )
     wait: bool = ARGO.flag(
         "Wait until Argo CD has synced what was written and it is healthy. Exit with 6 if that fails.",
         common=ROLLED_OUT,
@@ -414,10 +505,14 @@ class HoldOptions:
     """A hold."""
 
     reason: str = HELD.text(
-        "Why the images are held. It is shown with every update that is held back.", "TEXT", common=True
+        "Why the images are held. It is shown with every update that is held back.",
+        "TEXT",
+        common=True,
     )
     until: str = HELD.text(
-        "When the hold ends by itself: a date, an RFC 3339 time, or a duration (90m, 12h, 3d).", "DATE", common=True
+        "When the hold ends by itself: a date, an RFC 3339 time, or a duration (90m, 12h, 3d).",
+        "DATE",
+        common=True,
     )
     by: str = HELD.text(f"Who holds the images. {FROM_CI}", "NAME", common=True)
 
@@ -427,10 +522,16 @@ class RollbackOptions:
     """A rollback."""
 
     to: str = HELD.text(
-        "Version to go back to: a tag, TAG@DIGEST, previous, or N-back (3-back: three versions).", "TAG", common=True
+        "Version to go back to: a tag, TAG@DIGEST, previous, or N-back (3-back: three versions).",
+        "TAG",
+        common=True,
     )
-    unknown_tag: bool = HELD.flag("Accept a tag that is neither in Git's history nor in the registry.", common=True)
-    hold: bool = HELD.flag_on("Hold the images at the version they are rolled back to.", common=True)
+    unknown_tag: bool = HELD.flag(
+        "Accept a tag that is neither in Git's history nor in the registry.", common=True
+    )
+    hold: bool = HELD.flag_on(
+        "Hold the images at the version they are rolled back to.", common=True
+    )
 
 
 @dataclass(frozen=True)
@@ -443,16 +544,21 @@ class PromoteOptions:
         flag="--from",
         common=True,
     )
-    from_selector: str = FIND.text("Promote only from Applications with these labels.", "LABELS", common=True)
+    from_selector: str = FIND.text(
+        "Promote only from Applications with these labels.", "LABELS", common=True
+    )
     promote_to: tuple[str, ...] = FIND.words(
         "Applications that get them; {namespace}, {name} and {project} are those of the source.",
         "PATTERN",
         flag="--to",
         common=True,
     )
-    to_selector: str = FIND.text("Promote only to Applications with these labels.", "LABELS", common=True)
+    to_selector: str = FIND.text(
+        "Promote only to Applications with these labels.", "LABELS", common=True
+    )
     healthy: bool = FIND.flag(
-        "Promote only what Argo CD says is Synced and Healthy, and runs, in the source.", common=True
+        "Promote only what Argo CD says is Synced and Healthy, and runs, in the source.",
+        common=True,
     )
 
 
@@ -466,7 +572,9 @@ class StatusOptions:
         common=True,
         argument=True,
     )
-    output: str = RESULTS.choice("text", "How to print the status on stdout.", "text|json", common=True)
+    output: str = RESULTS.choice(
+        "text", "How to print the status on stdout.", "text|json", common=True
+    )
     builds: int = RESULTS.option(
         5,
         "How many of the last builds to show of each image. 0 does not read the history.",
@@ -475,7 +583,8 @@ class StatusOptions:
         common=True,
     )
     newest: bool = REGISTRY.flag(
-        "Also ask the registries for the newest tag that the rules of each image admit.", common=True
+        "Also ask the registries for the newest tag that the rules of each image admit.",
+        common=True,
     )
 
 
@@ -484,11 +593,16 @@ class WaitOptions:
     """What `wait` waits for."""
 
     app: tuple[str, ...] = FIND.words(
-        "Applications to wait for, each as NAME or NAMESPACE/NAME.", "APP...", common=True, argument=True
+        "Applications to wait for, each as NAME or NAMESPACE/NAME.",
+        "APP...",
+        common=True,
+        argument=True,
     )
     revision: str = ARGO.text("Commit that Argo CD must have synced.", "SHA", common=True)
     repository: str = ARGO.text(
-        "Repository of that commit. Other sources of the Applications may be at any commit.", "URL", common=True
+        "Repository of that commit. Other sources of the Applications may be at any commit.",
+        "URL",
+        common=True,
     )
     wait_timeout: float = WAIT_TIMEOUT()
 
@@ -504,13 +618,16 @@ class LintOptions:
         argument=True,
     )
     holds: bool = HELD.flag(
-        "Also list the holds, and check the written files, in repositories that need a login.", common=True
+        "Also list the holds, and check the written files, in repositories that need a login.",
+        common=True,
     )
     from_image_updater: bool = FIND.flag(
         "Also compare both: what Argo CD Image Updater does with each Application, and what Image Update will do.",
         common=True,
     )
-    output: str = RESULTS.choice("text", "How to print the findings on stdout.", "text|json", common=True)
+    output: str = RESULTS.choice(
+        "text", "How to print the findings on stdout.", "text|json", common=True
+    )
 
 
 @dataclass(frozen=True)
@@ -541,14 +658,18 @@ class Settings:
     wait: WaitOptions = WaitOptions()
     lint: LintOptions = LintOptions()
     # These options are each taken by other commands than the records.
-    source_repository: str = COMMIT.text(f"Repository that holds the source commit. {FROM_CI}", "URL")
+    source_repository: str = COMMIT.text(
+        f"Repository that holds the source commit. {FROM_CI}", "URL"
+    )
     application: tuple[str, ...] = FIND.words(
         "Consider only Applications with this name, given as NAME or NAMESPACE/NAME; globs are allowed.",
         "NAME",
         common=NARROWED,
     )
     require_update: bool = RULES.flag("Exit with 5 if nothing was updated.")
-    require_match: bool = RULES.flag("Exit with 5 if no Application tracks one of the images.", common=BUILDS)
+    require_match: bool = RULES.flag(
+        "Exit with 5 if no Application tracks one of the images.", common=BUILDS
+    )
     registry_check: str = REGISTRY.choice(
         "auto",
         "When to ask the registry about an image: only if a rule needs it (auto), always, or never.",
@@ -582,7 +703,10 @@ class Settings:
         "auto|text|json|github",
     )
     app: tuple[str, ...] = HELD.words(
-        "Applications, each as NAME or NAMESPACE/NAME; globs are allowed.", "APP...", common=True, argument=True
+        "Applications, each as NAME or NAMESPACE/NAME; globs are allowed.",
+        "APP...",
+        common=True,
+        argument=True,
     )
     discard: bool = HELD.flag("Drop the build that waits, which is otherwise written.", common=True)
     report_file: str = RESULTS.text(
@@ -615,11 +739,35 @@ class Settings:
 
 # What each command takes: records, and names of fields of `Settings`. What only real writers take is in `SendOptions`.
 Taken = type | str
-REACHING: tuple[Taken, ...] = (SourceOptions, "log_level", "log_format", TransportOptions, AccessOptions)
+REACHING: tuple[Taken, ...] = (
+    SourceOptions,
+    "log_level",
+    "log_format",
+    TransportOptions,
+    AccessOptions,
+)
 READING = (*REACHING, ScopeOptions)  # Applications
-DECIDING = (*READING, "registry_check", GitOptions, RegistryOptions, VerifyOptions)  # status, plan and all that write
-WRITING = (*DECIDING, CommitOptions, ResultOptions, RolloutOptions)  # what a commit or its plan needs
-UPDATING = ("application", RulesOptions, "require_update", "require_match", *WRITING, "on_failure")  # run to promote
+DECIDING = (
+    *READING,
+    "registry_check",
+    GitOptions,
+    RegistryOptions,
+    VerifyOptions,
+)  # status, plan and all that write
+WRITING = (
+    *DECIDING,
+    CommitOptions,
+    ResultOptions,
+    RolloutOptions,
+)  # what a commit or its plan needs
+UPDATING = (
+    "application",
+    RulesOptions,
+    "require_update",
+    "require_match",
+    *WRITING,
+    "on_failure",
+)  # run to promote
 BUILT = (EventOptions, "source_repository", *UPDATING, "comment", "deployments")  # run and plan
 TAKEN: Mapping[str, tuple[Taken, ...]] = {
     "run": (*BUILT, SendOptions),
@@ -669,7 +817,11 @@ def options_of(command: str) -> tuple[tuple[Field[Any], Any, Option], ...]:
 def _options(taken: Taken) -> tuple[tuple[Field[Any], Any, Option], ...]:
     record = Settings if isinstance(taken, str) else taken
     hints = get_type_hints(record)
-    found = (field for field in fields(record) if OPTION in field.metadata and taken in (record, field.name))
+    found = (
+        field
+        for field in fields(record)
+        if OPTION in field.metadata and taken in (record, field.name)
+    )
     return tuple((field, hints[field.name], field.metadata[OPTION]) for field in found)
 
 
@@ -682,13 +834,21 @@ def check(settings: Settings) -> None:
     """Raise `UsageError` for the first options that do not go together."""
     _check_verify(settings.verify)
     if settings.alias.alias and settings.alias.image:
-        raise UsageError("--alias and --image are both given", hint="leave out --image, the old name of --alias")
+        raise UsageError(
+            "--alias and --image are both given", hint="leave out --image, the old name of --alias"
+        )
     if settings.on_failure == "rollback":
         if not settings.rollout.wait:
-            raise UsageError("--on-failure=rollback is given without --wait", hint="give --wait: it sees the failure")
+            raise UsageError(
+                "--on-failure=rollback is given without --wait",
+                hint="give --wait: it sees the failure",
+            )
         if settings.git.pull_request and not settings.commit.auto_merge:
             hint = "give --auto-merge, or leave out --on-failure and run: image-update rollback"
-            raise UsageError("--on-failure=rollback does not go with a pull request that a person merges", hint=hint)
+            raise UsageError(
+                "--on-failure=rollback does not go with a pull request that a person merges",
+                hint=hint,
+            )
     for one in settings.commit.push_option:
         if not one.isprintable():
             raise UsageError(f"--push-option: {one!r} has a control character", hint="remove it")
@@ -696,7 +856,10 @@ def check(settings: Settings) -> None:
         _check_api(settings.commit)
     if settings.command == "promote":
         given = settings.promote
-        named = {"--from": given.promote_from or given.from_selector, "--to": given.promote_to or given.to_selector}
+        named = {
+            "--from": given.promote_from or given.from_selector,
+            "--to": given.promote_to or given.to_selector,
+        }
         for side, apps in named.items():
             if not apps:
                 hint = f"name Applications with {side}, or their labels with {side}-selector"
@@ -706,7 +869,9 @@ def check(settings: Settings) -> None:
 def _check_verify(given: VerifyOptions) -> None:
     if bool(given.verify_identity) != bool(given.verify_issuer):
         hint = "give --verify-identity and --verify-issuer together: who signed, and which OIDC issuer says so"
-        message = f"{'--verify-identity' if given.verify_identity else '--verify-issuer'} is given alone"
+        message = (
+            f"{'--verify-identity' if given.verify_identity else '--verify-issuer'} is given alone"
+        )
         raise UsageError(message, hint=hint)
     if given.verify and given.verify_identity:
         hint = "choose one: a public key, or an identity"
@@ -715,7 +880,14 @@ def _check_verify(given: VerifyOptions) -> None:
 
 def _check_api(given: CommitOptions) -> None:
     """Raise `UsageError` for what a commit through GitHub's API cannot have: an author, or our signature."""
-    fields = ("signing_key", "signing_format", "sign_off", "push_option", "git_author_name", "git_author_email")
+    fields = (
+        "signing_key",
+        "signing_format",
+        "sign_off",
+        "push_option",
+        "git_author_name",
+        "git_author_email",
+    )
     if named := [flag_of(field) for field in fields if getattr(given, field)]:
         raise UsageError(
             f"{', '.join(named)} and --commit-through github are {'all' if named[1:] else 'both'} given",

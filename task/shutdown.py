@@ -78,7 +78,9 @@ def check() -> None:
     """Raise `StoppedError` if a signal has come. Call this before you start anything new."""
     if _STATE.number:
         name = signal.Signals(_STATE.number).name
-        raise StoppedError(f"stopped by {name}", hint="run it again: it finds what was already pushed")
+        raise StoppedError(
+            f"stopped by {name}", hint="run it again: it finds what was already pushed"
+        )
 
 
 def sleep(seconds: float) -> None:

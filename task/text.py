@@ -25,7 +25,9 @@ _LOGIN = re.compile(
 )
 _ADDRESS = re.compile(r"[^\s<>@]+@[^\s<>@]+")
 # In JSON, the `#` before a bracket becomes \u0023, which every JSON reader turns back.
-_JSON_HASH = re.compile("#(?=[#\\w\u034f\u17b4\u17b5\u180b-\u180f\ufe00-\ufe0f\U000e0100-\U000e01ef]*\\[)")
+_JSON_HASH = re.compile(
+    "#(?=[#\\w\u034f\u17b4\u17b5\u180b-\u180f\ufe00-\ufe0f\U000e0100-\U000e01ef]*\\[)"
+)
 _IN_GLOB = {"*": "[^/]*", "**": ".*", "/**/": "/(?:.*/)?"}
 
 
@@ -126,7 +128,9 @@ def exact_json(text: str) -> str:
         text = _JSON_HASH.sub("\\\\u0023", text)
     if text.isascii() and "\x7f" not in text:
         return text
-    return "\n".join(line if line.isprintable() else "".join(map(_json, line)) for line in text.split("\n"))
+    return "\n".join(
+        line if line.isprintable() else "".join(map(_json, line)) for line in text.split("\n")
+    )
 
 
 def _disobeyed(line: str) -> str:
@@ -171,7 +175,9 @@ def go_float(number: float) -> str:
         return f"{digits[0]}{rest}e{'-' if exponent < 0 else '+'}{abs(exponent):02d}"
     if point <= 0:
         return "0." + "0" * -point + digits
-    return digits.ljust(point, "0") if len(digits) <= point else f"{digits[:point]}.{digits[point:]}"
+    return (
+        digits.ljust(point, "0") if len(digits) <= point else f"{digits[:point]}.{digits[point:]}"
+    )
 
 
 def nearest(word: str, known: Iterable[str], most: int = 2) -> str:
@@ -204,7 +210,9 @@ def differ(one: str, other: str, limit: int) -> int:
     """
     if abs(len(one) - len(other)) >= limit:
         return limit
-    start = next((i for i, pair in enumerate(zip(one, other, strict=False)) if pair[0] != pair[1]), None)
+    start = next(
+        (i for i, pair in enumerate(zip(one, other, strict=False)) if pair[0] != pair[1]), None
+    )
     if start is None:
         return min(limit, abs(len(one) - len(other)))
     one, other = one[start:], other[start:]

@@ -8,7 +8,8 @@ from datetime import UTC, datetime, timedelta
 from task.errors import Malformed
 
 _TIME = re.compile(
-    r"(\d{4}-\d\d-\d\d)(?:[Tt ](\d\d:\d\d)(?::(\d\d)(?:[.,](\d{1,12}))?)?\s?([Zz]|[+-]\d\d:?\d\d)?)?", re.ASCII
+    r"(\d{4}-\d\d-\d\d)(?:[Tt ](\d\d:\d\d)(?::(\d\d)(?:[.,](\d{1,12}))?)?\s?([Zz]|[+-]\d\d:?\d\d)?)?",
+    re.ASCII,
 )
 _HINT = "write it as 2026-11-21T06:00:00Z"
 
@@ -27,7 +28,9 @@ def utc(text: str) -> str:
     zone = "+00:00" if offset.upper() in {"", "Z"} else offset
     milliseconds = (fraction + "000")[:3]
     try:
-        return _spelled(datetime.fromisoformat(f"{date}T{minute or '00:00'}:{second}.{milliseconds}{zone}"))
+        return _spelled(
+            datetime.fromisoformat(f"{date}T{minute or '00:00'}:{second}.{milliseconds}{zone}")
+        )
     except (ValueError, OverflowError) as error:
         raise Malformed(f"{text[:50]!r} is not a time", _HINT) from error
 
@@ -35,7 +38,9 @@ def utc(text: str) -> str:
 def of_unix(seconds: int, milliseconds: int = 0) -> str:
     """Return the time for seconds since 1970, spelled as by `utc`. Raises `Malformed` beyond the year 9999."""
     try:
-        return _spelled(datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=seconds, milliseconds=milliseconds))
+        return _spelled(
+            datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=seconds, milliseconds=milliseconds)
+        )
     except OverflowError as error:
         raise Malformed(f"{seconds} seconds since 1970 are beyond any calendar", _HINT) from error
 

@@ -56,7 +56,9 @@ def split(url: str) -> Url:
     host, colon, port = place.rpartition(":")
     if not colon or "]" in port:
         host, port = place, ""
-    tail = (f"?{parts.query}" if parts.query else "") + (f"#{parts.fragment}" if parts.fragment else "")
+    tail = (f"?{parts.query}" if parts.query else "") + (
+        f"#{parts.fragment}" if parts.fragment else ""
+    )
     return Url(parts.scheme, login, host.lower(), port, parts.path, tail)
 
 
@@ -137,7 +139,9 @@ def argo_cd_url(url: str) -> str:
     scheme, marker, rest = text.partition("://")
     host = rest.partition("/")[0].rpartition("@")[2]
     port = host.rpartition("]")[2].partition(":")[2] if marker else ""
-    if scheme == "ssh" and port and not port.isdigit():  # Go's URL parser refuses `ssh://git@host:path`
+    if (
+        scheme == "ssh" and port and not port.isdigit()
+    ):  # Go's URL parser refuses `ssh://git@host:path`
         return ""
     return rest if scheme == "ssh" else text
 
@@ -174,5 +178,9 @@ def is_loopback(host: str) -> bool:
 
 def web_page(url: str | None, longest: int = 2000) -> str:
     """Return a page's URL as a server sent it, or "" if it cannot be one, or is longer than `longest` bytes."""
-    known = url is not None and url.startswith(("https://", "http://")) and len(url.encode(errors="replace")) <= longest
+    known = (
+        url is not None
+        and url.startswith(("https://", "http://"))
+        and len(url.encode(errors="replace")) <= longest
+    )
     return url if url and known and url.isprintable() and not set(url) & set(" <>\"'`\\") else ""

@@ -24,7 +24,9 @@ from task.errors import Malformed
 
 # Go's readers skip a byte order mark before the first word of each document, and two files may have been put together.
 _BOM = re.compile(r"((?:\A|^---[^\n]*\n)(?:[ \t]*(?:#[^\n]*)?\r?\n)*)\ufeff", re.MULTILINE)
-_LARGE = 1_000_000  # characters; there is no second try, because the parser in Python would take minutes
+_LARGE = (
+    1_000_000  # characters; there is no second try, because the parser in Python would take minutes
+)
 NULL = frozenset(("", "~", "null", "Null", "NULL"))
 _MERGE = object()  # the key `<<`
 # A document without any of these cannot concern us, and is not parsed, because parsing takes most of the time.
@@ -84,7 +86,9 @@ class Dialect:
     value: Callable[[Any], Any] = lambda value: value  # of what is no key
     deepest: int = 200
     merged: int = 0  # keys that `<<` may add to all mappings; if 0, `<<` is a key like any other
-    most: int = 0  # values after aliases are expanded: seven lines can expand to ten million. 0 is no limit
+    most: int = (
+        0  # values after aliases are expanded: seven lines can expand to ten million. 0 is no limit
+    )
     tags: bool = True  # whether explicit tags are allowed
 
 
@@ -99,18 +103,27 @@ class _Builder:
 
     def __init__(self, dialect: Dialect) -> None:
         self._how, self._left = dialect, dialect.merged
-        self._stack: list[tuple[Any, list[Any], str | None]] = []  # container, [pending key] or [], and its anchor
+        self._stack: list[
+            tuple[Any, list[Any], str | None]
+        ] = []  # container, [pending key] or [], and its anchor
         self._sizes = [0]  # of the open containers, with their aliases expanded
         self._anchors: dict[str | None, tuple[Any, int]] = {}
         self._done: list[Any] = []
 
     def build(self, events: Iterator[Any]) -> list[Any]:
         for event in events:
-            kind = type(event).__name__  # PyYAML and ruamel.yaml have different classes, with the same names
+            kind = type(
+                event
+            ).__name__  # PyYAML and ruamel.yaml have different classes, with the same names
             if not self._how.tags and (tag := getattr(event, "tag", None)):
-                raise Malformed(f"line {event.start_mark.line + 1}: the tag {str(tag)[:100]!r}", "leave the tag out")
+                raise Malformed(
+                    f"line {event.start_mark.line + 1}: the tag {str(tag)[:100]!r}",
+                    "leave the tag out",
+                )
             if kind == "ScalarEvent":
-                self._put(_MERGE if self._merges(event) else self._how.scalar(event), 1, event.anchor)
+                self._put(
+                    _MERGE if self._merges(event) else self._how.scalar(event), 1, event.anchor
+                )
             elif kind in ("MappingStartEvent", "SequenceStartEvent"):
                 if len(self._stack) >= self._how.deepest:
                     raise Malformed(f"nested more than {self._how.deepest} levels deep")
@@ -122,7 +135,9 @@ class _Builder:
                 self._put(container, self._sizes.pop(), anchor)
             elif kind == "AliasEvent":
                 if event.anchor not in self._anchors:
-                    raise Malformed(f"anchor '{event.anchor}' value contains itself, or there is none")
+                    raise Malformed(
+                        f"anchor '{event.anchor}' value contains itself, or there is none"
+                    )
                 self._put(*self._anchors[event.anchor], None)
             elif kind == "DocumentEndEvent":
                 self._anchors, self._sizes = {}, [0]
@@ -230,14 +245,20 @@ def _without_halves(data: Any, text: str) -> Any:
     r"""Replace half characters by U+FFFD, as Go does. JSON can write `\ud800`, but no text may have it."""
     if "\\ud" not in text and "\\uD" not in text:
         return data
-    whole = json.dumps(data, ensure_ascii=False).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    whole = (
+        json.dumps(data, ensure_ascii=False)
+        .encode("utf-16", "surrogatepass")
+        .decode("utf-16", "replace")
+    )
     return json.loads(whole)
 
 
 def _read(chunk: str, line: int) -> Iterator[ManifestDocument]:
     before = chunk[: len(chunk) - len(chunk.lstrip("-\r\n\t "))].count("\n")
     try:
-        for number, data in enumerate(loaded(chunk, Dialect(_scalar, _key, merged=_FEW + len(chunk)))):
+        for number, data in enumerate(
+            loaded(chunk, Dialect(_scalar, _key, merged=_FEW + len(chunk)))
+        ):
             yield ManifestDocument(data, line + before, text=chunk, number=number)
     except NotYaml as error:
         yield ManifestDocument(None, line, f"line {line + max(error.line, 1) - 1}: {error.what}")

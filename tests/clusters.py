@@ -29,9 +29,19 @@ def kubeconfig(folder: Path, api: KubernetesApi, token: str = "admin-token") -> 
     return path
 
 
-def app(name: str, repo: Path | str, namespace: str = "argocd", project: str = "default", **annotations: str) -> Any:
+def app(
+    name: str,
+    repo: Path | str,
+    namespace: str = "argocd",
+    project: str = "default",
+    **annotations: str,
+) -> Any:
     """Return an Application that is valid in Argo CD's schema, and is updated in its kustomization."""
-    given = {"image-list": f"web={WEB}", "write-back-method": "git", "write-back-target": "kustomization"}
+    given = {
+        "image-list": f"web={WEB}",
+        "write-back-method": "git",
+        "write-back-target": "kustomization",
+    }
     given |= {key.replace("__", ".").replace("_", "-"): value for key, value in annotations.items()}
     return {
         "apiVersion": "argoproj.io/v1alpha1",
@@ -51,13 +61,21 @@ def app(name: str, repo: Path | str, namespace: str = "argocd", project: str = "
     }
 
 
-def live_app(name: str, repo: Path | str = "https://git.example.com/acme/gitops.git", **annotations: str) -> Any:
+def live_app(
+    name: str, repo: Path | str = "https://git.example.com/acme/gitops.git", **annotations: str
+) -> Any:
     """Return an Application that is patched in the cluster."""
-    return app(name, repo, **{"write_back_method": "argocd", "write_back_target": "", **annotations})
+    return app(
+        name, repo, **{"write_back_method": "argocd", "write_back_target": "", **annotations}
+    )
 
 
 def run(
-    *more: str | Path, command: str = "run", image: str = IMAGE, env: Mapping[str, str] | None = None, **others: Any
+    *more: str | Path,
+    command: str = "run",
+    image: str = IMAGE,
+    env: Mapping[str, str] | None = None,
+    **others: Any,
 ) -> Result:
     """Run the command with an image, and with a JSON report on stdout."""
     given = ("--image", image) if command in ("run", "plan") else ()
@@ -81,9 +99,15 @@ def refreshed(api: KubernetesApi) -> list[str]:
 
 def of_argo_cd(url: str, kind: str = "repository", **data: str) -> dict[str, Any]:
     """Return a secret of Argo CD's own."""
-    encoded = {key: base64.b64encode(value.encode()).decode() for key, value in {"url": url, **data}.items()}
+    encoded = {
+        key: base64.b64encode(value.encode()).decode()
+        for key, value in {"url": url, **data}.items()
+    }
     labels = {"argocd.argoproj.io/secret-type": kind}
-    return {"metadata": {"name": f"{kind}-1", "namespace": "argocd", "labels": labels}, "data": encoded}
+    return {
+        "metadata": {"name": f"{kind}-1", "namespace": "argocd", "labels": labels},
+        "data": encoded,
+    }
 
 
 def in_cluster(folder: Path, api: KubernetesApi, url: str, *more: str | Path) -> Result:

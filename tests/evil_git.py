@@ -13,7 +13,13 @@ from serving import serving
 END = b"0000"
 TIP = "1" * 40
 LARGEST = 65_515  # bytes of a packet, without its length and band
-ABILITIES = (b"version 2\n", b"agent=evil/1\n", b"ls-refs\n", b"fetch=shallow filter\n", b"object-format=sha1\n")
+ABILITIES = (
+    b"version 2\n",
+    b"agent=evil/1\n",
+    b"ls-refs\n",
+    b"fetch=shallow filter\n",
+    b"object-format=sha1\n",
+)
 
 
 def packet(text: bytes) -> bytes:
@@ -114,7 +120,9 @@ def _paused(pieces: Iterable[bytes], seconds: float) -> Iterator[bytes]:
 
 def _branches() -> Iterator[bytes]:
     yield packet(f"{TIP} HEAD symref-target:refs/heads/main\n".encode())
-    yield from repeat(b"".join(packet(f"{TIP} refs/heads/main/{number}\n".encode()) for number in range(2000)))
+    yield from repeat(
+        b"".join(packet(f"{TIP} refs/heads/main/{number}\n".encode()) for number in range(2000))
+    )
 
 
 def _page(status: int) -> Iterator[bytes]:
@@ -127,7 +135,9 @@ def _pack() -> Iterator[bytes]:
     size = 1_000_000
     content = zlib.compress(os.urandom(size), 0)
     blob = _head(3, size) + content
-    yield from repeat(b"".join(banded(1, blob[at : at + LARGEST]) for at in range(0, len(blob), LARGEST)))
+    yield from repeat(
+        b"".join(banded(1, blob[at : at + LARGEST]) for at in range(0, len(blob), LARGEST))
+    )
 
 
 def _tree(size: int) -> Iterator[bytes]:
@@ -189,7 +199,10 @@ class _Handler(BaseHTTPRequestHandler):
         self.server.asked.append(self.path)
         pieces = self.server.answer(self.path, body)
         kind = "advertisement" if "info/refs" in self.path else "result"
-        head = b"HTTP/1.0 200 OK\r\nContent-Type: application/x-git-upload-pack-%b\r\n\r\n" % kind.encode()
+        head = (
+            b"HTTP/1.0 200 OK\r\nContent-Type: application/x-git-upload-pack-%b\r\n\r\n"
+            % kind.encode()
+        )
         with suppress(OSError):
             for piece in _honest(self.path) if pieces is None else pieces:
                 whole = piece if piece.startswith(b"HTTP/") else head + piece

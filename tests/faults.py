@@ -32,7 +32,14 @@ class Ground:
         """Return the options with a login for that port."""
         prefix = f"{scheme}://localhost:{port}/"
         file = self.folder / "password"
-        return ["--git-username", USER, "--git-password-file", file, "--git-credentials-url", prefix]
+        return [
+            "--git-username",
+            USER,
+            "--git-password-file",
+            file,
+            "--git-credentials-url",
+            prefix,
+        ]
 
     def start(self, url: str, *more: str | Path, env: dict[str, str] | None = None) -> Running:
         """Start a run."""
@@ -43,7 +50,9 @@ class Ground:
 
     def run(self, url: str, *more: str | Path, env: dict[str, str] | None = None) -> Result:
         """Do a run, and check that it left nothing behind and printed no secret."""
-        result = image_update(*self._arguments(url, *more), env={**self._environment, **(env or {})})
+        result = image_update(
+            *self._arguments(url, *more), env={**self._environment, **(env or {})}
+        )
         assert list(self.temporary.iterdir()) == []
         assert PASSWORD not in result.stdout + result.stderr
         assert "Traceback" not in result.stderr
@@ -56,7 +65,12 @@ class Ground:
     def by_https(self, web: Nginx, *more: str | Path, env: dict[str, str] | None = None) -> Result:
         """Do a run with everything right, over https."""
         return self.run(
-            self.url(web.tls, "https"), *self.options(web.tls, "https"), "--ca-file", web.ca, *more, env=env
+            self.url(web.tls, "https"),
+            *self.options(web.tls, "https"),
+            "--ca-file",
+            web.ca,
+            *more,
+            env=env,
         )
 
     def commits(self) -> int:

@@ -3,12 +3,21 @@
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from fakes import azure_api, bitbucket_cloud_api, bitbucket_data_center_api, gitea_api, github_api, gitlab_api
+from fakes import (
+    azure_api,
+    bitbucket_cloud_api,
+    bitbucket_data_center_api,
+    gitea_api,
+    github_api,
+    gitlab_api,
+)
 from fakes.forge_server import ForgeServer
 
 from task.forges.client import ForgeAddress
 
-AZURE = f"{azure_api.ORGANIZATION}/{azure_api.PROJECT}/_git/{azure_api.REPOSITORY}".replace(" ", "%20")
+AZURE = f"{azure_api.ORGANIZATION}/{azure_api.PROJECT}/_git/{azure_api.REPOSITORY}".replace(
+    " ", "%20"
+)
 DATA_CENTER = f"scm/{bitbucket_data_center_api.KEY}/{bitbucket_data_center_api.SLUG}.git"
 
 
@@ -48,4 +57,6 @@ KINDS: Mapping[str, Kind] = {
 
 def place_on(kind: Kind, server: ForgeServer) -> ForgeAddress:
     """Return the address of the stand-in's repository, in the form that our client gets."""
-    return ForgeAddress(kind.name, "git.example.com", f"{server.url}{kind.fake.api}", kind.project, server.url)
+    return ForgeAddress(
+        kind.name, "git.example.com", f"{server.url}{kind.fake.api}", kind.project, server.url
+    )

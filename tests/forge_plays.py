@@ -12,7 +12,15 @@ from hashlib import sha1
 import pytest
 from fakes.forge_server import ForgeServer, Reply, Request
 
-from task.errors import CredentialsError, Exit, ForgeError, Outpaced, RepositoryError, TaskError, UnreachableError
+from task.errors import (
+    CredentialsError,
+    Exit,
+    ForgeError,
+    Outpaced,
+    RepositoryError,
+    TaskError,
+    UnreachableError,
+)
 from task.forges.client import ForgeAddress, ForgeToken, Reach
 from task.forges.host import Host
 from task.forges.proposal import described, marked
@@ -39,7 +47,9 @@ class World:
     def forge(self, secret: str = SECRET, tries: int = 1) -> Host:
         token = ForgeToken(Secret(secret), self.user)
         limits = Limits(tries=tries, silence=5, total=10)
-        return self.client(Reach(self.place, token, log=self.log.append, limits=limits, warn=self.warned.append))
+        return self.client(
+            Reach(self.place, token, log=self.log.append, limits=limits, warn=self.warned.append)
+        )
 
     def propose(self, wanted: Proposal, secret: str = SECRET, tries: int = 1) -> Proposed:
         """Do what a run does: find the request before the push, and propose after it."""
@@ -102,7 +112,12 @@ def opened(world: World) -> None:
     assert the_only(world) == text(wanted)
     (pull,) = world.server.pulls
     assert (pull.base, pull.head) == ("main", HEAD)
-    assert (done.state, done.number, done.title, done.note) == ("open", str(pull.number), wanted.title, "")
+    assert (done.state, done.number, done.title, done.note) == (
+        "open",
+        str(pull.number),
+        wanted.title,
+        "",
+    )
     assert done.head_commit == world.server.branches[HEAD]
     assert done.url.startswith("http")
     assert done.url.endswith(f"/{pull.number}")
@@ -116,7 +131,12 @@ def found_open(world: World) -> None:
     done = world.propose(world.push("1.1"))
     found = world.forge().find("main", HEAD)
     assert found is not None
-    assert (found.number, found.state, found.title, found.body) == (done.number, "open", done.title, done.body)
+    assert (found.number, found.state, found.title, found.body) == (
+        done.number,
+        "open",
+        done.title,
+        done.body,
+    )
 
 
 def not_found_under_another_base(world: World) -> None:
@@ -145,11 +165,17 @@ def newer_build_updates_it(world: World) -> None:
 def a_persons_title_and_text_stay(world: World) -> None:
     world.propose(world.push("1.1"))
     pull = world.server.open[0]
-    pull.title, pull.body = "checked by Ann", f"- [x] release notes\n\n{pull.body.rstrip()}\n\nAsk Bob."
+    pull.title, pull.body = (
+        "checked by Ann",
+        f"- [x] release notes\n\n{pull.body.rstrip()}\n\nAsk Bob.",
+    )
     for build in ("1.1", "1.2", "1.3"):
         wanted = world.push(build)
         world.propose(wanted)
-        assert the_only(world) == ("checked by Ann", f"- [x] release notes\n\n{wanted.body.rstrip()}\n\nAsk Bob.")
+        assert the_only(world) == (
+            "checked by Ann",
+            f"- [x] release notes\n\n{wanted.body.rstrip()}\n\nAsk Bob.",
+        )
     pull.title, pull.body = "Update web to 1.1", "Who needs this?"
     wanted = world.push("1.4")
     world.propose(wanted)
@@ -163,7 +189,9 @@ def a_long_text_of_a_person_leaves_room_for_our_marks(world: World) -> None:
     pull = world.server.open[0]
     pull.body = f"{pull.body.replace(' x', '', 800).rstrip()}\n\n{'n' * 1500}"
     world.propose(long)
-    assert plain(pull.body).endswith(f"\n…\n\n{wanted.body.rstrip().rpartition(chr(10) * 2)[2]}\n\n{'n' * 1500}")
+    assert plain(pull.body).endswith(
+        f"\n…\n\n{wanted.body.rstrip().rpartition(chr(10) * 2)[2]}\n\n{'n' * 1500}"
+    )
 
 
 def what_failed_is_set_by_the_next_run(world: World) -> None:
@@ -281,7 +309,10 @@ def merged_while_it_is_updated(world: World) -> None:
     wanted = world.push("1.2")
 
     def merge(request: object) -> None:
-        if getattr(request, "method", "") in ("PUT", "PATCH") and world.server.pulls[0].state == "open":
+        if (
+            getattr(request, "method", "") in ("PUT", "PATCH")
+            and world.server.pulls[0].state == "open"
+        ):
             world.server.merge(first.number)
 
     world.server.before = merge
@@ -307,7 +338,10 @@ def closed_while_it_is_updated(world: World) -> None:
     wanted = world.push("1.2")
 
     def close(request: object) -> None:
-        if getattr(request, "method", "") in ("PUT", "PATCH") and world.server.pulls[0].state == "open":
+        if (
+            getattr(request, "method", "") in ("PUT", "PATCH")
+            and world.server.pulls[0].state == "open"
+        ):
             world.server.decline(first.number)
 
     world.server.before = close
@@ -321,13 +355,19 @@ def closed_and_its_branch_is_gone(world: World) -> None:
     del world.server.branches[HEAD]
     found = world.forge().find("main", HEAD)
     assert found is not None
-    assert (found.number, found.state, plain(found.body).strip()) == (first.number, "closed", wanted.body.strip())
+    assert (found.number, found.state, plain(found.body).strip()) == (
+        first.number,
+        "closed",
+        wanted.body.strip(),
+    )
 
 
 def many_others_cost_nothing(world: World) -> None:
     """The forge is asked once, for the head branch, and not for all requests of the repository."""
     for number in range(60):
-        other = world.server.add(base="main", head=f"other-{number}", title="other", body="x" * 1000)
+        other = world.server.add(
+            base="main", head=f"other-{number}", title="other", body="x" * 1000
+        )
         world.server.branches[other.head] = "c" * 40
         if number % 2:
             world.server.merge(str(other.number))
@@ -492,13 +532,23 @@ def no_json(world: World) -> None:
 
 
 def strange_json(world: World) -> None:
-    for body in ([], {}, {"values": None, "value": [None]}, [1], {"values": [[]], "value": {"a": 1}}):
+    for body in (
+        [],
+        {},
+        {"values": None, "value": [None]},
+        [1],
+        {"values": [[]], "value": {"a": 1}},
+    ):
         world.server.fail(Reply(200, body))
         assert world.forge().find("main", HEAD) is None
 
 
 def another_repository(world: World) -> None:
-    wrong = World(world.server, replace(world.place, project=(*world.place.project[:-1], "other")), world.client)
+    wrong = World(
+        world.server,
+        replace(world.place, project=(*world.place.project[:-1], "other")),
+        world.client,
+    )
     wrong.user = world.user
     assert fails(wrong, RepositoryError, world.push("1.1")).exit == Exit.ACCESS
 
@@ -520,7 +570,11 @@ def nothing_secret_in_the_log(world: World) -> None:
     world.propose(world.push("1.1"))
     world.server.fail(world.server.refusal("down"), "POST")
     assert world.log
-    assert not [line for line in world.log if SECRET in line or "?" in line or "Basic" in line or "Bearer" in line]
+    assert not [
+        line
+        for line in world.log
+        if SECRET in line or "?" in line or "Basic" in line or "Bearer" in line
+    ]
 
 
 def ten_at_once(world: World) -> None:

@@ -50,21 +50,33 @@ def start(
     """
     if any(name.startswith(NO_FORK) for name in env) or not hasattr(os, "pidfd_open"):
         if before:
-            argv = [sys.executable, "-c", f"{before}\nfrom task.__main__ import main\nmain()", *argv[1:]]
+            argv = [
+                sys.executable,
+                "-c",
+                f"{before}\nfrom task.__main__ import main\nmain()",
+                *argv[1:],
+            ]
         stdin, stdout, stderr = files
         return subprocess.Popen(argv, env=env, cwd=cwd, stdin=stdin, stdout=stdout, stderr=stderr)
     return Forked(argv, env, cwd, before, files)
 
 
 @cache
-def _server(settings: frozenset[tuple[str, str]]) -> "tuple[socket.socket, subprocess.Popen[bytes]]":
+def _server(
+    settings: frozenset[tuple[str, str]],
+) -> "tuple[socket.socket, subprocess.Popen[bytes]]":
     """Return the server whose Python was started with these variables, and the socket for its requests."""
     door, theirs = socket.socketpair()
     with theirs:
         argv = [sys.executable, "-P", __file__, str(theirs.fileno())]
         # sys.stdin and the others are made for pipes here, and find pipes again in each fork.
         server = subprocess.Popen(
-            argv, env=dict(settings), pass_fds=[theirs.fileno()], stdin=PIPE, stdout=PIPE, stderr=PIPE
+            argv,
+            env=dict(settings),
+            pass_fds=[theirs.fileno()],
+            stdin=PIPE,
+            stdout=PIPE,
+            stderr=PIPE,
         )
     atexit.register(server.communicate)
     atexit.register(door.close)  # called first, and ends the server
@@ -75,15 +87,23 @@ class Forked:
     """A running command, with those parts of `subprocess.Popen` that tests use."""
 
     def __init__(
-        self, argv: Sequence[str], env: Mapping[str, str], cwd: Path | None, before: str, files: Sequence[int]
+        self,
+        argv: Sequence[str],
+        env: Mapping[str, str],
+        cwd: Path | None,
+        before: str,
+        files: Sequence[int],
     ) -> None:
-        door, server = _server(frozenset((name, value) for name, value in env.items() if name.startswith(AT_START)))
+        door, server = _server(
+            frozenset((name, value) for name, value in env.items() if name.startswith(AT_START))
+        )
         folder = os.open(cwd or ".", os.O_RDONLY | os.O_DIRECTORY)
         self._end, theirs = socket.socketpair()
         pipes = [os.pipe() if fd == PIPE else (-1, -1) for fd in files]
         (_, self._stdin), (out, _), (err, _) = pipes
         its = [
-            pipe[number > 0] if fd == PIPE else fd for number, (fd, pipe) in enumerate(zip(files, pipes, strict=True))
+            pipe[number > 0] if fd == PIPE else fd
+            for number, (fd, pipe) in enumerate(zip(files, pipes, strict=True))
         ]
         socket.send_fds(door, [b"."], [theirs.fileno(), folder, *its])
         for fd in (theirs.detach(), folder, *set(its).difference(files)):
@@ -159,7 +179,9 @@ Running = Forked | subprocess.Popen[bytes]
 
 def become_the_next(door: socket.socket) -> None:
     """Fork for each call. This returns only in the forks, and each fork is the requested process."""
-    running: dict[int, tuple[int, socket.socket]] = {}  # by the file that becomes readable at its end
+    running: dict[
+        int, tuple[int, socket.socket]
+    ] = {}  # by the file that becomes readable at its end
     while True:
         (ready, *_), _, _ = select.select([door.fileno(), *running], [], [])
         if ready in running:

@@ -32,12 +32,17 @@ class GitBranch(Branch):
 
     @property
     def heads(self) -> dict[str, Commit]:  # type: ignore[override]
-        lines = git(self.repo, "for-each-ref", "--format=%(objectname) %(refname:lstrip=2)", "refs/heads/").splitlines()
+        lines = git(
+            self.repo, "for-each-ref", "--format=%(objectname) %(refname:lstrip=2)", "refs/heads/"
+        ).splitlines()
         names = (line.partition(" ") for line in lines)
         return {name: self._commit(name, oid) for oid, _, name in names if name != "main"}
 
     def _commit(self, name: str, oid: str) -> Commit:
-        message, tree = git(self.repo, "show", "-s", "--format=%B", oid), git(self.repo, "rev-parse", f"{oid}^{{tree}}")
+        message, tree = (
+            git(self.repo, "show", "-s", "--format=%B", oid),
+            git(self.repo, "rev-parse", f"{oid}^{{tree}}"),
+        )
         ours = is_marked(message, tree, name) and not name.startswith(f"{OURS[:-1]}-memory/")
         return Commit(oid, self.tree(oid), self.tree(f"{oid}^") if ours else None)
 
@@ -80,7 +85,9 @@ class Opened:
 
     def __init__(self, branch: GitBranch) -> None:
         self._branch = branch
-        self._store = BareRepository(Git(os.environ, protocols=frozenset({"file"})), f"file://{branch.repo}")
+        self._store = BareRepository(
+            Git(os.environ, protocols=frozenset({"file"})), f"file://{branch.repo}"
+        )
 
     def __getattr__(self, name: str) -> Any:
         self._branch.reached(name)

@@ -25,10 +25,14 @@ class GitServer(ThreadingHTTPServer):
         self.logins: dict[str, str] = {}  # empty: everybody may do everything
         self.public = False  # whether everybody may read; a wrong login is refused nevertheless
         self.readers: set[str] = set()  # logins that may only read
-        self.faults: dict[str, int] = {}  # end of a path → status; 0 breaks off, and -1 breaks off after the work
+        self.faults: dict[
+            str, int
+        ] = {}  # end of a path → status; 0 breaks off, and -1 breaks off after the work
         self.bearer = ""  # the token that is required
         self.page = b""  # the web page that is shown instead of everything
-        self.moved: dict[str, str] = {}  # the beginning of a path → the beginning of the URL that it is redirected to
+        self.moved: dict[
+            str, str
+        ] = {}  # the beginning of a path → the beginning of the URL that it is redirected to
         self.seen: list[tuple[str, str]] = []  # (method and path, user)
         self.headers: list[tuple[str, str]] = []  # (method and path, the Authorization header)
         self.told: list[str] = []  # all headers of each request, with the login decoded
@@ -73,8 +77,12 @@ class _Handler(BaseHTTPRequestHandler):
         self.server.headers.append((f"{self.command} {self.path}", token))
         basic = base64.b64decode(token[6:]).decode() if token.startswith("Basic ") else ""
         self.server.told.append(f"{self.headers}{basic}")
-        moved = next((where for where in self.server.moved.items() if self.path.startswith(where[0])), None)
-        fault = next((status for end, status in self.server.faults.items() if self.path.endswith(end)), None)
+        moved = next(
+            (where for where in self.server.moved.items() if self.path.startswith(where[0])), None
+        )
+        fault = next(
+            (status for end, status in self.server.faults.items() if self.path.endswith(end)), None
+        )
         if self.server.page:
             self._answer(200, {"Content-Type": "text/html; charset=utf-8"}, self.server.page)
         elif moved:
@@ -96,7 +104,9 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _user(self) -> str:
         kind, _, login = self.headers.get("Authorization", "").partition(" ")
-        user, _, password = base64.b64decode(login).decode().partition(":") if kind == "Basic" else ("", "", "")
+        user, _, password = (
+            base64.b64decode(login).decode().partition(":") if kind == "Basic" else ("", "", "")
+        )
         return user if self.server.logins.get(user) == password and user else ""
 
     def _body(self) -> bytes:
@@ -124,7 +134,9 @@ class _Handler(BaseHTTPRequestHandler):
             "GIT_PROTOCOL": self.headers.get("Git-Protocol", ""),
             "REMOTE_USER": self._user() or "anybody",
         }
-        done = subprocess.run(["git", "http-backend"], input=body, env=environ, capture_output=True, check=False)
+        done = subprocess.run(
+            ["git", "http-backend"], input=body, env=environ, capture_output=True, check=False
+        )
         head, _, content = done.stdout.partition(b"\r\n\r\n")
         headers = dict(line.split(": ", 1) for line in head.decode().split("\r\n") if line)
         return int(headers.pop("Status", "200").split()[0]), headers, content
@@ -145,7 +157,9 @@ def daemon(folder: Path) -> Iterator[str]:
         port = free.getsockname()[1]
     argv = ["git", "daemon", "--export-all", "--reuseaddr", "--listen=127.0.0.1", f"--port={port}"]
     with subprocess.Popen(
-        [*argv, f"--base-path={folder}", str(folder)], stderr=subprocess.DEVNULL, start_new_session=True
+        [*argv, f"--base-path={folder}", str(folder)],
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
     ) as running:
         for _ in range(100):
             with socket.socket() as probe:

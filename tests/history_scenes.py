@@ -28,7 +28,9 @@ def values_in(files: dict[str, str], app: str = "a") -> dict[str, str]:
     found = {}
     for part in files[target(app)].split("- name: ")[1:]:
         name, _, rest = part.partition("\n")
-        found[name.strip().rpartition("/")[2]] = rest.partition("newTag: ")[2].partition("\n")[0].strip("\"'")
+        found[name.strip().rpartition("/")[2]] = (
+            rest.partition("newTag: ")[2].partition("\n")[0].strip("\"'")
+        )
     return found
 
 
@@ -82,7 +84,9 @@ class Scene:
         hold = Hold("a reason", "jane", NOW) if held and verb != "release" else None
         intent = Intent(verb, hold, whole=not name, to=to, unknown=True)
         aliases = (name,) if name else ()
-        return self.story.run(Job(verb, (), SCOPE, Terms(now=NOW), WORDING, intent=intent, aliases=aliases))
+        return self.story.run(
+            Job(verb, (), SCOPE, Terms(now=NOW), WORDING, intent=intent, aliases=aliases)
+        )
 
     def freeze(self, *, ends: bool = False) -> None:
         """Commit a config that freezes everything now, or nothing."""

@@ -28,22 +28,35 @@ def schema_of(document: Mapping[str, Any]) -> str:
 
 def problems(schema: str, document: Any) -> list[str]:
     """Return what is wrong according to a schema."""
-    return [f"{error.json_path}: {error.message}" for error in _validator(schema).iter_errors(document)]
+    return [
+        f"{error.json_path}: {error.message}" for error in _validator(schema).iter_errors(document)
+    ]
 
 
-TYPES = {bool: "boolean", int: "integer", float: "number", str: "string", list: "array", dict: "object"}
+TYPES = {
+    bool: "boolean",
+    int: "integer",
+    float: "number",
+    str: "string",
+    list: "array",
+    dict: "object",
+}
 
 
 def violations(schema: str, document: Any) -> list[tuple[str, str, str]]:
     """Return (field, wanted type, actual type) of each wrong type, and (field, "", "") of each missing field."""
     found = []
     for error in _validator(schema).iter_errors(document):
-        path = "".join(f"[{one}]" if isinstance(one, int) else f".{one}" for one in error.absolute_path).lstrip(".")
+        path = "".join(
+            f"[{one}]" if isinstance(one, int) else f".{one}" for one in error.absolute_path
+        ).lstrip(".")
         if error.validator == "required":
             missing = next(one for one in error.validator_value if one not in error.instance)
             found.append((f"{path}.{missing}".lstrip("."), "", ""))
         else:
-            found.append((path, str(error.validator_value), TYPES.get(type(error.instance), "null")))
+            found.append(
+                (path, str(error.validator_value), TYPES.get(type(error.instance), "null"))
+            )
     return found
 
 

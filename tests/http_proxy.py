@@ -53,7 +53,11 @@ class _Handler(BaseHTTPRequestHandler):
         to = urlsplit(self.path)
         with socket.create_connection((to.hostname, to.port or 80)) as upstream:
             path = f"{to.path}?{to.query}" if to.query else to.path
-            kept = [(key, value) for key, value in self.headers.items() if not key.startswith(("Proxy-", "Connection"))]
+            kept = [
+                (key, value)
+                for key, value in self.headers.items()
+                if not key.startswith(("Proxy-", "Connection"))
+            ]
             lines = [
                 f"{self.command} {path} HTTP/1.1",
                 *(f"{key}: {value}" for key, value in kept),

@@ -50,7 +50,9 @@ class Branch:
         self.commits = [dict(files)]
         self.heads: dict[str, Commit] = {}
         self.made = 0
-        self.interrupt: tuple[str, Callable[[], object]] | None = None  # what happens before a step of the next run
+        self.interrupt: tuple[str, Callable[[], object]] | None = (
+            None  # what happens before a step of the next run
+        )
 
     def reached(self, step: str) -> None:
         """Do what is to happen before this step, once."""
@@ -77,12 +79,23 @@ class Branch:
     @property
     def proposals(self) -> dict[str, "Commit"]:
         """The head branches without the memory."""
-        return {name: one for name, one in self.heads.items() if not name.startswith("image-update-memory/")}
+        return {
+            name: one
+            for name, one in self.heads.items()
+            if not name.startswith("image-update-memory/")
+        }
 
     @property
     def memory(self) -> dict[str, str]:
         """The files of the memory branch."""
-        return next((one.files for name, one in self.heads.items() if name.startswith("image-update-memory/")), {})
+        return next(
+            (
+                one.files
+                for name, one in self.heads.items()
+                if name.startswith("image-update-memory/")
+            ),
+            {},
+        )
 
     def commit(self, files: Mapping[str, str]) -> None:
         """Add somebody else's commit."""
@@ -98,7 +111,10 @@ class Branch:
         one = self.heads[head]
         before = one.before if one.before is not None else self.commits[0]
         paths = {path for path in (*before, *one.files) if before.get(path) != one.files.get(path)}
-        merged = {path: merged_text(before.get(path), one.files.get(path), self.files.get(path)) for path in paths}
+        merged = {
+            path: merged_text(before.get(path), one.files.get(path), self.files.get(path))
+            for path in paths
+        }
         if not all(whole for _text, whole in merged.values()):
             return False
         files = {**self.files, **{path: text for path, (text, _whole) in merged.items()}}
@@ -118,7 +134,11 @@ class Branch:
         default: Collection[Place] = (),  # noqa: ARG002
     ) -> Snapshot:
         list(places)
-        tips = {name: one.id for name, one in self.heads.items() if name.startswith("image-update-memory/")}
+        tips = {
+            name: one.id
+            for name, one in self.heads.items()
+            if name.startswith("image-update-memory/")
+        }
         memory = {path: File(text) for path, text in self.memory.items()}
         tip = next(iter(tips.values()), "")
         return Snapshot(URL, branch, self.tip, shown(self.files), memory=memory, memory_tip=tip)
@@ -133,8 +153,20 @@ class Branch:
         if one.before is None:
             return Head(URL, head, one.id, shown(one.files))
         before = Snapshot(URL, head, "before", shown(one.before))
-        changed = {path for path in (*one.before, *one.files) if one.before.get(path) != one.files.get(path)}
-        return Head(URL, head, one.id, shown(one.files), one.message, before=before, changed=tuple(sorted(changed)))
+        changed = {
+            path
+            for path in (*one.before, *one.files)
+            if one.before.get(path) != one.files.get(path)
+        }
+        return Head(
+            URL,
+            head,
+            one.id,
+            shown(one.files),
+            one.message,
+            before=before,
+            changed=tuple(sorted(changed)),
+        )
 
     def named_alike(self, head: str) -> list[str]:
         return [one for one in self.heads if one != head and stem_of(one) == stem_of(head) != ""]
@@ -165,7 +197,11 @@ class Branch:
     def _with(self, change: Changeset) -> dict[str, str]:
         under = self.heads[change.head].files if change.on_top else self.files
         new = {**under, **{path: file.text for path, file in change.files.items()}}
-        return {path: text for path, text in new.items() if path not in change.files or change.files[path].mode}
+        return {
+            path: text
+            for path, text in new.items()
+            if path not in change.files or change.files[path].mode
+        }
 
     def remember(self, change: Changeset) -> Landing:
         self.reached("remember")
@@ -175,7 +211,10 @@ class Branch:
         self.heads.pop(head, None)
         if not change.files:
             return Landing("", "")
-        return Landing(self._move(head, {path: file.text for path, file in change.files.items()}, None), "t" * 40)
+        return Landing(
+            self._move(head, {path: file.text for path, file in change.files.items()}, None),
+            "t" * 40,
+        )
 
     def drop(self, head: str, was: str) -> None:
         self.reached("drop")
@@ -183,14 +222,22 @@ class Branch:
             raise Outpaced(head)
         del self.heads[head]
 
-    def _move(self, head: str, files: Mapping[str, str], before: dict[str, str] | None, message: str = "") -> str:
+    def _move(
+        self, head: str, files: Mapping[str, str], before: dict[str, str] | None, message: str = ""
+    ) -> str:
         self.made += 1
         self.heads[head] = Commit(f"{self.made:x}".rjust(40, "f"), dict(files), before, message)
         return self.heads[head].id
 
     def earlier(self, branch: str, path: str, limit: int) -> Iterable[tuple[str, str | None]]:  # noqa: ARG002 - one branch
-        texts = [(f"{number:040x}", files.get(path)) for number, files in enumerate(self.commits, 1)]
-        changed = [one for one, before in zip(texts, [("", None), *texts], strict=False) if one[1] != before[1]]
+        texts = [
+            (f"{number:040x}", files.get(path)) for number, files in enumerate(self.commits, 1)
+        ]
+        changed = [
+            one
+            for one, before in zip(texts, [("", None), *texts], strict=False)
+            if one[1] != before[1]
+        ]
         return changed[::-1][:limit]
 
     def written(
@@ -209,7 +256,9 @@ class Branch:
             for path, versions in found.items():
                 if files.get(path) != before.get(path):
                     message = f"Change\n\nPipeline-Run: https://ci.example/{number}\n"
-                    versions.insert(0, FileVersion(files.get(path), f"{number:040x}", NOW, "CI", message))
+                    versions.insert(
+                        0, FileVersion(files.get(path), f"{number:040x}", NOW, "CI", message)
+                    )
         return {path: versions[:most] for path, versions in found.items()}
 
     def branches(self, beginnings: Collection[str]) -> list[str]:
@@ -225,14 +274,18 @@ class Commit:
 
     id: str
     files: dict[str, str]
-    before: dict[str, str] | None  # the base that our commit is on; None if it is not a commit of ours
+    before: (
+        dict[str, str] | None
+    )  # the base that our commit is on; None if it is not a commit of ours
     message: str = ""
 
 
 def shown(files: Mapping[str, str]) -> dict[str, File]:
     """Return files as a snapshot has them, with their folders."""
     folders = {path[:end] for path in files for end, letter in enumerate(path) if letter == "/"}
-    return {path: File(text) for path, text in files.items()} | {path: File("", "040000") for path in folders}
+    return {path: File(text) for path, text in files.items()} | {
+        path: File("", "040000") for path in folders
+    }
 
 
 class Story:
@@ -246,13 +299,17 @@ class Story:
         self.now = NOW
         self.tags: tuple[str, ...] = ()  # what the registry lists
         self.answer = Answer()  # what else it says
-        self.prove: Callable[[Collection[Question]], Mapping[Question, Proof | Verdict | TaskError]] = lambda _: {}
+        self.prove: Callable[
+            [Collection[Question]], Mapping[Question, Proof | Verdict | TaskError]
+        ] = lambda _: {}
         self.because = ""  # the reason of the last decision
 
     def event(self, tag: str, sequence: int | None = None, image: str = WEB) -> tuple[str, str]:
         """Send the event of a build, and return the verdict and the rule."""
         one = parse_image(f"{image}:{tag}")
-        decision = self._one(Job("run", (one,), SCOPE, Terms(build=Build(sequence=sequence), now=self.now), WORDING))
+        decision = self._one(
+            Job("run", (one,), SCOPE, Terms(build=Build(sequence=sequence), now=self.now), WORDING)
+        )
         return decision.verdict, decision.rule
 
     def scan(self) -> tuple[str, str]:
@@ -273,14 +330,22 @@ class Story:
     @property
     def value(self) -> str:
         """The tag on the branch."""
-        return self.branch.files[target("a")].partition("newTag: ")[2].partition("\n")[0].strip("\"'")
+        return (
+            self.branch.files[target("a")].partition("newTag: ")[2].partition("\n")[0].strip("\"'")
+        )
 
     def _by_hand(self, intent: Intent, images: tuple[str, ...] = ()) -> Judged:
-        return self._one(Job(intent.verb, (), SCOPE, Terms(now=self.now), WORDING, intent=intent, aliases=images))
+        return self._one(
+            Job(intent.verb, (), SCOPE, Terms(now=self.now), WORDING, intent=intent, aliases=images)
+        )
 
     def _one(self, job: Job) -> Judged:
         report = self.run(job)
-        found = next(one for one in report.decisions if not job.images or one.candidate.name == job.images[0].name)
+        found = next(
+            one
+            for one in report.decisions
+            if not job.images or one.candidate.name == job.images[0].name
+        )
         self.because = found.because
         return found
 
@@ -300,7 +365,10 @@ class Story:
 
 def story(strategy: str = "newest-build", **annotations: str) -> Story:
     """Return the story of the Application `a`, which has the image `web` in its kustomization."""
-    return Story(application("a", URL, update_strategy=strategy, **annotations), Branch({target("a"): KUSTOMIZATION}))
+    return Story(
+        application("a", URL, update_strategy=strategy, **annotations),
+        Branch({target("a"): KUSTOMIZATION}),
+    )
 
 
 SCOPE = Scope(PREFIX, Narrow(), Defaults())

@@ -22,7 +22,10 @@ class Peak:
         while more := {pid for pid, parent in parents.items() if parent in family} - family:
             family |= more
         sizes = {pid: _resident(pid) for pid in family}
-        self.own, self.together = max(self.own, sizes[self.pid]), max(self.together, sum(sizes.values()))
+        self.own, self.together = (
+            max(self.own, sizes[self.pid]),
+            max(self.together, sum(sizes.values())),
+        )
 
 
 @contextmanager
@@ -51,5 +54,9 @@ def _parent(pid: str) -> int:
 
 def _resident(pid: int) -> float:
     with suppress(OSError):
-        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6
+        return (
+            int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+            * os.sysconf("SC_PAGE_SIZE")
+            / 1e6
+        )
     return 0.0

@@ -50,7 +50,9 @@ def password_registry(folder: Path) -> Iterator[Real]:
 def tls_registry(folder: Path) -> Iterator[Real]:
     """A registry over https only, with a certificate that nobody trusts."""
     _certificate(folder)
-    with _running(folder, "", f"  tls: {{certificate: {folder}/cert.pem, key: {folder}/key.pem}}\n") as port:
+    with _running(
+        folder, "", f"  tls: {{certificate: {folder}/cert.pem, key: {folder}/key.pem}}\n"
+    ) as port:
         yield Real(f"localhost:{port}", f"https://localhost:{port}", folder / "cert.pem")
 
 
@@ -117,7 +119,9 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_error(401)
             return
         allowed = ["pull"] if login or repository.startswith("public/") else []
-        body = json.dumps({"token": _token(self.server.folder, repository, allowed), "expires_in": 300}).encode()
+        body = json.dumps(
+            {"token": _token(self.server.folder, repository, allowed), "expires_in": 300}
+        ).encode()
         self.send_response(200)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()

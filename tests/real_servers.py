@@ -63,7 +63,9 @@ def sshd(folder: Path) -> Iterator[Sshd]:
     program = needs("sshd")
     needs("ssh")
     for name, words in (("host", ""), ("id", ""), ("stranger", ""), ("locked", "a passphrase")):
-        _call("ssh-keygen", "-q", "-t", "ed25519", "-N", words, "-C", name, "-f", str(folder / name))
+        _call(
+            "ssh-keygen", "-q", "-t", "ed25519", "-N", words, "-C", name, "-f", str(folder / name)
+        )
     (folder / "authorized").write_text((folder / "id.pub").read_text())
     port = free_port()
     (folder / "sshd_config").write_text(f"""
@@ -102,7 +104,9 @@ def nginx(folder: Path, repos: Path, *, tomorrow: bool = False) -> Iterator[Ngin
     with started([*wrapper, "-c", "8", "-s", f"unix:{at}"], at, folder / "fcgiwrap.log") as backend:
         argv = [*program, "-e", "stderr", "-p", str(folder), "-c", str(folder / "nginx.conf")]
         with started(argv, thief, folder / "nginx.log") as door:
-            ca, certificate, key, told = (folder / name for name in ("ca.pem", "client.pem", "client.key", "told"))
+            ca, certificate, key, told = (
+                folder / name for name in ("ca.pem", "client.pem", "client.key", "told")
+            )
             yield Nginx(tls, plain, client, thief, ca, certificate, key, told, door, backend)
 
 
@@ -111,16 +115,26 @@ def git_daemon(repos: Path, log: Path) -> Iterator[int]:
     """The port of a server without logins, which runs during the block."""
     core = Path(_call("git", "--exec-path").strip())
     port = free_port()
-    base = ["--export-all", "--reuseaddr", "--listen=127.0.0.1", f"--port={port}", f"--base-path={repos}"]
+    base = [
+        "--export-all",
+        "--reuseaddr",
+        "--listen=127.0.0.1",
+        f"--port={port}",
+        f"--base-path={repos}",
+    ]
     with started([str(core / "git-daemon"), *base, "--enable=receive-pack", str(repos)], port, log):
         yield port
 
 
 @contextmanager
-def started(argv: Sequence[str], where: int | Path, log: Path) -> "Iterator[subprocess.Popen[bytes]]":
+def started(
+    argv: Sequence[str], where: int | Path, log: Path
+) -> "Iterator[subprocess.Popen[bytes]]":
     """Run a program that listens at a port or socket, during the block. Then end it, and its children."""
     with log.open("wb") as said:
-        process = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=said, stderr=said, start_new_session=True)
+        process = subprocess.Popen(
+            argv, stdin=subprocess.DEVNULL, stdout=said, stderr=said, start_new_session=True
+        )
     try:
         _wait_for(process, where, log)
         yield process
@@ -144,9 +158,14 @@ def free_port() -> int:
 
 def _wait_for(process: subprocess.Popen[bytes], where: int | Path, log: Path) -> None:
     for _ in range(200):
-        kind, address = (socket.AF_UNIX, str(where)) if isinstance(where, Path) else (socket.AF_INET, where)
+        kind, address = (
+            (socket.AF_UNIX, str(where)) if isinstance(where, Path) else (socket.AF_INET, where)
+        )
         with socket.socket(kind) as probe:
-            if probe.connect_ex(address if isinstance(address, str) else ("127.0.0.1", address)) == 0:
+            if (
+                probe.connect_ex(address if isinstance(address, str) else ("127.0.0.1", address))
+                == 0
+            ):
                 return
         assert process.poll() is None, log.read_text()
         time.sleep(0.05)
@@ -199,16 +218,26 @@ subjectAltName = DNS:localhost,IP:127.0.0.1
         str(folder / "server.csr"),
     )
     _call("openssl", *asked)
-    authority = ("-cert", str(folder / "ca.pem"), "-keyfile", str(folder / "ca.key"), "-in", str(folder / "server.csr"))
+    authority = (
+        "-cert",
+        str(folder / "ca.pem"),
+        "-keyfile",
+        str(folder / "ca.key"),
+        "-in",
+        str(folder / "server.csr"),
+    )
     when = ("-startdate", start, "-enddate", stop, "-out", str(folder / "server.pem"))
-    _call("openssl", "ca", "-batch", "-notext", "-config", str(folder / "ca.conf"), *authority, *when)
+    _call(
+        "openssl", "ca", "-batch", "-notext", "-config", str(folder / "ca.conf"), *authority, *when
+    )
 
 
 def _nginx_conf(folder: Path, repos: Path, ports: Sequence[int]) -> str:
     tls, plain, client, thief = ports
     secure = f"ssl_certificate {folder}/server.pem; ssl_certificate_key {folder}/server.key;"
     temporary = "".join(
-        f"{kind}_temp_path {folder}/tmp-{kind};" for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
+        f"{kind}_temp_path {folder}/tmp-{kind};"
+        for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
     )
     user = f"user {_me()};" if os.getuid() == 0 else ""
     backend = Path(_call("git", "--exec-path").strip(), "git-http-backend")
@@ -249,4 +278,6 @@ def _me() -> str:
 
 def _call(program: str, *argv: str) -> str:
     found = shutil.which(program)
-    return subprocess.run([found or program, *argv], capture_output=True, check=True, text=True).stdout
+    return subprocess.run(
+        [found or program, *argv], capture_output=True, check=True, text=True
+    ).stdout

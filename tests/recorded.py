@@ -68,12 +68,17 @@ def shape(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
         yield path, type(value).__name__
 
 
-def head(response: requests.Response, recorded: Exchange) -> tuple[tuple[object, ...], tuple[object, ...]]:
+def head(
+    response: requests.Response, recorded: Exchange
+) -> tuple[tuple[object, ...], tuple[object, ...]]:
     """Return (the stand-in's answer, the real one): status, type, and headers about redirects and retries."""
     kept = ("Content-Type", "Location", "Retry-After", "Warning")
     real = recorded.response["headers"]
     ours = tuple(response.headers.get(name) for name in kept)
-    return (response.status_code, *ours), (recorded.response["status"], *(real.get(name) for name in kept))
+    return (response.status_code, *ours), (
+        recorded.response["status"],
+        *(real.get(name) for name in kept),
+    )
 
 
 # The fields of an Application that we read, as paths. `[]` goes through a list. Absent values are left out.
@@ -102,10 +107,17 @@ READ = (
 
 def application_fields(item: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields of an Application that we read. Times are replaced by their order: 1 is the earliest."""
-    found = {path: value for path in READ if (value := _at(item, path.split("."))) not in (None, [])}
-    moments = sorted({value for path, value in found.items() if path.endswith(("At", "Time", "Timestamp"))})
+    found = {
+        path: value for path in READ if (value := _at(item, path.split("."))) not in (None, [])
+    }
+    moments = sorted(
+        {value for path, value in found.items() if path.endswith(("At", "Time", "Timestamp"))}
+    )
     ranks = {moment: number for number, moment in enumerate(moments, 1)}
-    return {path: ranks[value] if isinstance(value, str) and value in ranks else value for path, value in found.items()}
+    return {
+        path: ranks[value] if isinstance(value, str) and value in ranks else value
+        for path, value in found.items()
+    }
 
 
 def _at(value: Any, path: list[str]) -> Any:

@@ -24,16 +24,25 @@ WEB = Image("ghcr.io/acme/web", "ghcr.io", "acme/web", "1.1.0")
 REPO = "https://git.example.com/acme/gitops.git"
 
 
-def decision(verdict: VerdictName = "update", rule: str = "admitted", name: str = "web", **more: Any) -> Decision:
+def decision(
+    verdict: VerdictName = "update", rule: str = "admitted", name: str = "web", **more: Any
+) -> Decision:
     """Return a decision about one Application."""
     app = Application("argocd", name, {}, ())
-    sub = Subscription(app, Entry("web", WEB, "", ""), Policy(), Keys(), Source(""), "override", "x", REPO)
-    return replace(Decision(sub, WEB, Verdict(verdict, rule, "so"), Reading(tag="1.0.0"), "main", "main"), **more)
+    sub = Subscription(
+        app, Entry("web", WEB, "", ""), Policy(), Keys(), Source(""), "override", "x", REPO
+    )
+    return replace(
+        Decision(sub, WEB, Verdict(verdict, rule, "so"), Reading(tag="1.0.0"), "main", "main"),
+        **more,
+    )
 
 
 def commit(**more: Any) -> Commit:
     """Return a commit that landed, for the Application `argocd/web`."""
-    return replace(Commit(REPO, "main", "main", "a" * 40, "b" * 40, ("f",), ("argocd/web",)), **more)
+    return replace(
+        Commit(REPO, "main", "main", "a" * 40, "b" * 40, ("f",), ("argocd/web",)), **more
+    )
 
 
 def report(

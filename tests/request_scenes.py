@@ -33,8 +33,13 @@ class Branches(dict[str, str]):
         self._repo = repo
 
     def _read(self) -> dict[str, str]:
-        lines = git(self._repo, "for-each-ref", "--format=%(refname) %(objectname)", "refs/heads/").splitlines()
-        return {name.removeprefix("refs/heads/"): oid for name, _, oid in (line.partition(" ") for line in lines)}
+        lines = git(
+            self._repo, "for-each-ref", "--format=%(refname) %(objectname)", "refs/heads/"
+        ).splitlines()
+        return {
+            name.removeprefix("refs/heads/"): oid
+            for name, _, oid in (line.partition(" ") for line in lines)
+        }
 
     def get(self, name: str, default: Any = None) -> Any:
         return self._read().get(name, default)
@@ -67,7 +72,10 @@ class Scene:
         self.folder, self.server, self.kind = folder, server, KINDS[kind]
         self.repo = repository(folder, *names)
         if group:
-            commit(self.repo, {".image-update/config": f"version: 1\npullRequests: {{group: {group}}}\n"})
+            commit(
+                self.repo,
+                {".image-update/config": f"version: 1\npullRequests: {{group: {group}}}\n"},
+            )
         server.branches = Branches(self.repo)
         self.url = f"{server.url}/{self.kind.path}"
         given = {"image_list": f"web={WEB},api={API}", **annotations}
@@ -78,11 +86,24 @@ class Scene:
     def given(self, *more: str) -> list[str]:
         rewrite = ("--rewrite-url", f"{self.url}={self.repo}", "--allow-protocol", "file")
         forge = ("--forge", f"{self.kind.name}={self.server.url}")
-        return [*more, "--applications", str(self.apps), *rewrite, *forge, "--output", "json", *self.flags]
+        return [
+            *more,
+            "--applications",
+            str(self.apps),
+            *rewrite,
+            *forge,
+            "--output",
+            "json",
+            *self.flags,
+        ]
 
     def call(self, command: str, *more: str, env: Mapping[str, str] | None = None) -> Result:
         given, environ = self.given(command, *more), {**self.env, **(env or {})}
-        result = elsewhere(given, environ) if self.kind.name == "bitbucket" else image_update(*given, env=environ)
+        result = (
+            elsewhere(given, environ)
+            if self.kind.name == "bitbucket"
+            else image_update(*given, env=environ)
+        )
         assert TOKEN not in result.stdout + result.stderr
         return result
 
@@ -98,7 +119,9 @@ class Scene:
     @property
     def head(self) -> str:
         """The only branch besides main, and its memory."""
-        (found,) = [name for name in self.server.branches if name != "main" and not name.startswith(MEMORY)]
+        (found,) = [
+            name for name in self.server.branches if name != "main" and not name.startswith(MEMORY)
+        ]
         return found
 
     @property
@@ -121,7 +144,9 @@ class Scene:
         (pull,) = self.server.open
         main, head = (self.server.branches[name] for name in (pull.base, pull.head))
         tree = f"{head}^{{tree}}"
-        made = git(self.repo, "commit-tree", tree, "-p", main, "-p", head, "-m", f"Merge {pull.number}")
+        made = git(
+            self.repo, "commit-tree", tree, "-p", main, "-p", head, "-m", f"Merge {pull.number}"
+        )
         git(self.repo, "update-ref", f"refs/heads/{pull.base}", made)
         self.server.merge(str(pull.number))
         pull.merge_commit = made
@@ -183,7 +208,10 @@ def a_reviewers_week(scene: Scene) -> None:
     pull.title, pull.body = "Checked by Ann", f"- [x] read\n\n{pull.body.rstrip()}\n\nAsk Bob."
     scene.server.seen.clear()
     scene.event(f"{WEB}:1.1.0")
-    assert (len(scene.server.seen), scene.server.writes) == (3 if scene.kind.name == "azure" else 2, [])
+    assert (len(scene.server.seen), scene.server.writes) == (
+        3 if scene.kind.name == "azure" else 2,
+        [],
+    )
     scene.event(f"{WEB}:1.2.0")
     assert (pull.title, pull.reviewers) == ("Checked by Ann", [])
     assert pull.body.startswith("- [x] read\n\n")

@@ -19,7 +19,9 @@ ATTACKS = (
     "\u202etxet",
     "a\u2028::b::\u2066c",
 )
-SPARES = frozenset("\x1b\x07\x9b\r\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\u2028\u2029\u200b\ufeff")
+SPARES = frozenset(
+    "\x1b\x07\x9b\r\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\u2028\u2029\u200b\ufeff"
+)
 
 
 def obeyed(line: str) -> bool:

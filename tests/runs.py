@@ -39,7 +39,9 @@ def application(name: str, repo: Path | str, **annotations: str) -> dict[str, An
             "namespace": "argocd",
             "annotations": {PREFIX + key.replace("_", "-"): value for key, value in given.items()},
         },
-        "spec": {"source": {"repoURL": str(repo), "path": f"apps/{name}", "targetRevision": "main"}},
+        "spec": {
+            "source": {"repoURL": str(repo), "path": f"apps/{name}", "targetRevision": "main"}
+        },
     }
 
 
@@ -52,14 +54,27 @@ def manifest(folder: Path, *apps: dict[str, Any], name: str = "applications.json
 
 def arguments(apps: Path | str, *more: str | Path, image: str = f"{WEB}:1.1.0") -> list[str]:
     """Return the arguments of a run on repositories on this machine."""
-    given = ("run", "--image", image, "--applications", apps, "--allow-protocol", "file", "--output", "json", *more)
+    given = (
+        "run",
+        "--image",
+        image,
+        "--applications",
+        apps,
+        "--allow-protocol",
+        "file",
+        "--output",
+        "json",
+        *more,
+    )
     return [str(one) for one in given]
 
 
 def start(args: list[str], *before: str, env: Mapping[str, str] | None = None) -> Running:
     """Start the command. `before` is the program that starts it."""
     # Leave out coverage: it takes locks and runs code at the end, but these processes fork from threads and are killed.
-    environ = {name: value for name, value in os.environ.items() if not name.startswith("COVERAGE")} | dict(env or {})
+    environ = {
+        name: value for name, value in os.environ.items() if not name.startswith("COVERAGE")
+    } | dict(env or {})
     if not before:
         return fork_server.start([command(), *args], env=environ)
     pipe = subprocess.PIPE

@@ -18,7 +18,9 @@ Server = TypeVar("Server", bound=BaseServer)
 @contextmanager
 def serving(server: Server) -> Iterator[Server]:
     """Run the server during the block."""
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
+    thread = threading.Thread(
+        target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True
+    )
     thread.start()
     try:
         yield server
@@ -47,7 +49,9 @@ def with_tls(server: TCPServer, found: Path, key: Path, *, of_clients: Path | No
     if of_clients:
         context.verify_mode = ssl.CERT_REQUIRED
         context.load_verify_locations(of_clients)
-    server.socket = context.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
+    server.socket = context.wrap_socket(
+        server.socket, server_side=True, do_handshake_on_connect=False
+    )
 
 
 class Answers(ThreadingHTTPServer):
@@ -59,7 +63,11 @@ class Answers(ThreadingHTTPServer):
         super().__init__((host, 0), _Answering)
         self.url = f"http://{host}:{self.server_address[1]}"
         self.seen: list[tuple[str, str, dict[str, str], bytes]] = []
-        self.reply: Callable[[str], tuple[int, dict[str, str], bytes]] = lambda _path: (200, {}, b"{}")
+        self.reply: Callable[[str], tuple[int, dict[str, str], bytes]] = lambda _path: (
+            200,
+            {},
+            b"{}",
+        )
 
     def handle_error(self, *_request: object) -> None:
         """Say nothing, because clients in these tests break off."""

@@ -58,7 +58,9 @@ def needs(component: str) -> list[str]:
     for candidate in _candidates(component):
         if found := shutil.which(candidate[0], path=_search_path()):
             return [found, *candidate[1:]]
-    raise missing(f"{component} is not here; install it (.ci/run and tests/real/install say which package has it)")
+    raise missing(
+        f"{component} is not here; install it (.ci/run and tests/real/install say which package has it)"
+    )
 
 
 def missing(message: str) -> BaseException:
@@ -73,7 +75,9 @@ def _candidates(component: str) -> list[list[str]]:
 
 
 def _search_path() -> str:
-    return os.pathsep.join((sysconfig.get_path("scripts"), os.environ.get("PATH", ""), "/usr/sbin", "/sbin"))
+    return os.pathsep.join(
+        (sysconfig.get_path("scripts"), os.environ.get("PATH", ""), "/usr/sbin", "/sbin")
+    )
 
 
 @contextmanager
@@ -83,7 +87,11 @@ def costs_at_most(*, seconds: float = 30, megabytes: int = 100) -> Iterator[None
     Path("/proc/self/clear_refs").write_text("5", encoding="ascii")  # resets the peak
 
     def peak() -> int:
-        return next(int(line.split()[1]) for line in status.read_text().splitlines() if line.startswith("VmHWM:"))
+        return next(
+            int(line.split()[1])
+            for line in status.read_text().splitlines()
+            if line.startswith("VmHWM:")
+        )
 
     before, began = peak(), time.monotonic()
     yield
@@ -114,8 +122,12 @@ def image_update(
     timeout: float = 60,
 ) -> Result:
     """Run the installed command in its own process. `env` is added to the tests' environment."""
-    running = fork_server.start([command(), *map(str, args)], env={**os.environ, **(env or {})}, cwd=cwd)
-    out, err = running.communicate(stdin.encode() if isinstance(stdin, str) else stdin, timeout=timeout)
+    running = fork_server.start(
+        [command(), *map(str, args)], env={**os.environ, **(env or {})}, cwd=cwd
+    )
+    out, err = running.communicate(
+        stdin.encode() if isinstance(stdin, str) else stdin, timeout=timeout
+    )
     return Result(running.wait(), out.decode(), err.decode())
 
 
@@ -139,10 +151,14 @@ def show(repo: Path, branch: str, path: str) -> str:
 
 def changed_paths(repo: Path, branch: str = "main") -> list[str]:
     """Return the paths that the last commit of a branch changed."""
-    return git(repo, "diff-tree", "--no-commit-id", "--name-only", "-r", "--root", branch).splitlines()
+    return git(
+        repo, "diff-tree", "--no-commit-id", "--name-only", "-r", "--root", branch
+    ).splitlines()
 
 
-def bare_repo(folder: Path, files: Mapping[str, Content], branch: str = "main", name: str = "repo.git") -> Path:
+def bare_repo(
+    folder: Path, files: Mapping[str, Content], branch: str = "main", name: str = "repo.git"
+) -> Path:
     """Make a bare repository with one commit of these files. Like Git hosts, it allows partial fetches."""
     repo = folder / name
     # Its settings come from a template. That saves two processes for each of thousands of repositories.
@@ -153,9 +169,15 @@ def bare_repo(folder: Path, files: Mapping[str, Content], branch: str = "main", 
     return repo
 
 
-def commit(repo: Path, files: Mapping[str, Content], branch: str = "main", message: str = "Change") -> str:
+def commit(
+    repo: Path, files: Mapping[str, Content], branch: str = "main", message: str = "Change"
+) -> str:
     """Put one commit with these files on top of a branch, or make the branch. Return the commit's id."""
-    _git(repo, ("fast-import", "--quiet", "--done"), _stream(files, branch, message, parent=_has(repo, branch)))
+    _git(
+        repo,
+        ("fast-import", "--quiet", "--done"),
+        _stream(files, branch, message, parent=_has(repo, branch)),
+    )
     return git(repo, "rev-parse", branch)
 
 
@@ -165,7 +187,10 @@ def _has(repo: Path, branch: str) -> bool:
 
 def _stream(files: Mapping[str, Content], branch: str, message: str, *, parent: bool) -> bytes:
     ref = f"refs/heads/{branch}"
-    lines = [f"commit {ref}\ncommitter Tests <tests@example.com> 1700000000 +0000\n".encode(), _data(message.encode())]
+    lines = [
+        f"commit {ref}\ncommitter Tests <tests@example.com> 1700000000 +0000\n".encode(),
+        _data(message.encode()),
+    ]
     if parent:
         lines.append(f"from {ref}^0\n".encode())
     lines += [_change(path, content) for path, content in files.items()]
@@ -187,7 +212,12 @@ def _data(body: bytes) -> bytes:
 
 def _git(folder: Path, args: tuple[str, ...], stdin: bytes = b"") -> bytes:
     done = subprocess.run(
-        ["git", *args], cwd=folder, input=stdin, env={**os.environ, **AUTHOR}, capture_output=True, check=False
+        ["git", *args],
+        cwd=folder,
+        input=stdin,
+        env={**os.environ, **AUTHOR},
+        capture_output=True,
+        check=False,
     )
     assert done.returncode == 0, f"git {' '.join(args)}: {done.stderr.decode(errors='replace')}"
     return done.stdout

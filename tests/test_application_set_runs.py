@@ -40,7 +40,10 @@ def made(folder: Path, key: str = "write-back-target") -> tuple[Path, Path]:
     """A repository of Applications, and the file of the clusters."""
     repo = folder / "repo.git"
     text = SET.format(repo=repo, prefix=PREFIX, web=WEB, key=key)
-    bare_repo(folder, {**{target(one): KUSTOMIZATION for one in ("web", "shop", "old")}, "sets/fleet.yaml": text})
+    bare_repo(
+        folder,
+        {**{target(one): KUSTOMIZATION for one in ("web", "shop", "old")}, "sets/fleet.yaml": text},
+    )
     clusters = folder / "clusters.yaml"
     clusters.write_text(CLUSTERS)
     return repo, clusters
@@ -51,8 +54,14 @@ def test_what_a_set_in_git_generates_is_updated_in_one_commit(tmp_path: Path) ->
     result = image_update(*arguments(f"{repo}//sets?ref=main", "--clusters", clusters))
     assert result.code == 0, result.stderr
     assert sorted(changed_paths(repo)) == [target("shop"), target("web")]
-    found = [(one["application"], one["verdict"], one["generated_by"]) for one in result.json["decisions"]]
-    assert found == [("argocd/shop-eu", "update", "argocd/fleet"), ("argocd/web-eu", "update", "argocd/fleet")]
+    found = [
+        (one["application"], one["verdict"], one["generated_by"])
+        for one in result.json["decisions"]
+    ]
+    assert found == [
+        ("argocd/shop-eu", "update", "argocd/fleet"),
+        ("argocd/web-eu", "update", "argocd/fleet"),
+    ]
     assert "ApplicationSets rendered: 1; Applications that they generate: 2" in result.stderr
 
 
@@ -61,11 +70,24 @@ def test_lint_names_a_mistake_in_a_template_once_and_with_the_sets_line(tmp_path
     repo, clusters = made(tmp_path, key="write-back-targt")
     text = SET.format(repo=repo, prefix=PREFIX, web=WEB, key="write-back-targt")
     (tmp_path / "set.yaml").write_text(f"---\n{text}")
-    args = ("lint", "--applications", str(tmp_path / "set.yaml"), "--output", "json", "--allow-protocol", "file")
-    for more in (("--clusters", str(clusters)), ()):  # rendered, and with its placeholders as they are
+    args = (
+        "lint",
+        "--applications",
+        str(tmp_path / "set.yaml"),
+        "--output",
+        "json",
+        "--allow-protocol",
+        "file",
+    )
+    for more in (
+        ("--clusters", str(clusters)),
+        (),
+    ):  # rendered, and with its placeholders as they are
         result = image_update(*args, *more)
         assert result.code == 3
-        (finding,) = [one for one in json.loads(result.stdout)["findings"] if one["key"] == "write-back-targt"]
+        (finding,) = [
+            one for one in json.loads(result.stdout)["findings"] if one["key"] == "write-back-targt"
+        ]
         assert (finding["file"], finding["line"]) == (str(tmp_path / "set.yaml"), 18)
 
 
@@ -99,7 +121,9 @@ def test_a_mistake_of_a_template_with_a_placeholder_in_it_is_told_once(tmp_path:
     jsonschema.validate(result.json, load("lint.v1"))
     errors = [one for one in result.json["findings"] if one["severity"] == "error"]
     first = "ApplicationSet argocd/shop: "
-    assert [(one["line"], one["application"], one["message"].partition(": unk")[0]) for one in errors] == [
+    assert [
+        (one["line"], one["application"], one["message"].partition(": unk")[0]) for one in errors
+    ] == [
         (16, None, f"{first}web.update-strategy"),
         (
             13,
@@ -143,10 +167,16 @@ spec:
         ("ignoreApplicationDifferences: [{jsonPointers: [/spec/source/helm/parameters]}]", 0),
     ],
 )
-def test_lint_tells_once_that_a_set_takes_back_live_patches(tmp_path: Path, ignores: str, count: int) -> None:
+def test_lint_tells_once_that_a_set_takes_back_live_patches(
+    tmp_path: Path, ignores: str, count: int
+) -> None:
     (tmp_path / "set.yaml").write_text(LIVE.format(prefix=PREFIX, ignores=ignores))
     result = image_update("lint", str(tmp_path / "set.yaml"), "--output", "json")
-    taken = [one for one in json.loads(result.stdout)["findings"] if "takes the patch back" in one["message"]]
+    taken = [
+        one
+        for one in json.loads(result.stdout)["findings"]
+        if "takes the patch back" in one["message"]
+    ]
     assert (result.code, [(one["severity"], one["key"], one["line"]) for one in taken]) == (
         0,
         [("warning", "write-back-method", 11)] * count,

@@ -17,14 +17,21 @@ def run(source: Path | str, stdin: str = "") -> Result:
 
 def test_half_a_character_in_json_stops_nobody(tmp_path: Path) -> None:
     repo = repository(tmp_path, "a", "b")
-    broken = json.dumps(application("b", "file:///HALF", git_branch="HALF")).replace("HALF", "\\ud800")
+    broken = json.dumps(application("b", "file:///HALF", git_branch="HALF")).replace(
+        "HALF", "\\ud800"
+    )
     listed = f'{{"kind": "List", "apiVersion": "v1", "items": [{broken}, {json.dumps(application("a", repo))}]}}'
     result = run("-", stdin=listed)
     assert [one["verdict"] for one in result.json["decisions"]] == ["update", "error"]
 
 
 def test_a_json_array_of_applications(tmp_path: Path) -> None:
-    assert run("-", stdin=json.dumps([application("a", repository(tmp_path, "a", "b"))])).json["counts"]["updated"] == 1
+    assert (
+        run("-", stdin=json.dumps([application("a", repository(tmp_path, "a", "b"))])).json[
+            "counts"
+        ]["updated"]
+        == 1
+    )
 
 
 def test_an_application_list_whose_items_lack_their_kind(tmp_path: Path) -> None:
@@ -49,17 +56,24 @@ def test_a_pipe_in_a_folder_is_not_opened(tmp_path: Path) -> None:
     (tmp_path / "a.yaml").write_text(json.dumps(application("a", repository(tmp_path, "a", "b"))))
     result = run(tmp_path)
     assert result.json["counts"]["updated"] == 1
-    assert [one["severity"] for one in result.json["errors"]] == ["warning", "warning"]  # the link, and the pipe
+    assert [one["severity"] for one in result.json["errors"]] == [
+        "warning",
+        "warning",
+    ]  # the link, and the pipe
 
 
 @pytest.mark.parametrize(("closed", "end"), [("in/below", (0, 1)), ("in", (2, 0))])
 def test_a_folder_that_cannot_be_read(closed: str, end: tuple[int, int]) -> None:
     """Below the one that is named it is a warning; the others count."""
-    with tempfile.TemporaryDirectory() as name:  # not below pytest's own folder, which is closed to others
+    with (
+        tempfile.TemporaryDirectory() as name
+    ):  # not below pytest's own folder, which is closed to others
         folder = Path(name)
         folder.chmod(0o755)
         (folder / "in" / "below").mkdir(parents=True)
-        (folder / "in" / "a.yaml").write_text(json.dumps(application("a", repository(folder, "a", "b"))))
+        (folder / "in" / "a.yaml").write_text(
+            json.dumps(application("a", repository(folder, "a", "b")))
+        )
         (folder / closed).chmod(0)
         done = as_nobody(folder / "in")
         (folder / closed).chmod(0o755)
@@ -70,9 +84,24 @@ def test_a_folder_that_cannot_be_read(closed: str, end: tuple[int, int]) -> None
 
 def as_nobody(source: Path) -> subprocess.CompletedProcess[str]:
     """A plan by somebody for whom closed folders are closed: not root."""
-    change = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"] if os.geteuid() == 0 else []
-    args = ["plan", "--image", f"{WEB}:1.1.0", "--allow-protocol", "file", "--output", "json", "--applications"]
-    trust = {"GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": "safe.directory", "GIT_CONFIG_VALUE_0": "*"}
+    change = (
+        ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"] if os.geteuid() == 0 else []
+    )
+    args = [
+        "plan",
+        "--image",
+        f"{WEB}:1.1.0",
+        "--allow-protocol",
+        "file",
+        "--output",
+        "json",
+        "--applications",
+    ]
+    trust = {
+        "GIT_CONFIG_COUNT": "1",
+        "GIT_CONFIG_KEY_0": "safe.directory",
+        "GIT_CONFIG_VALUE_0": "*",
+    }
     return subprocess.run(
         [*change, command(), *args, str(source)],
         env={**os.environ, **trust, "TMPDIR": "/tmp"},

@@ -28,7 +28,12 @@ def versioned(one: dict[str, Any]) -> dict[str, Any]:
 
 def env(server: ArgoCDServer, **more: str) -> Mapping[str, str]:
     """What users of the argocd command have."""
-    return {"ARGOCD_SERVER": server.address, "ARGOCD_AUTH_TOKEN": TOKEN, "ARGOCD_OPTS": "--plaintext", **more}
+    return {
+        "ARGOCD_SERVER": server.address,
+        "ARGOCD_AUTH_TOKEN": TOKEN,
+        "ARGOCD_OPTS": "--plaintext",
+        **more,
+    }
 
 
 def with_argocd(server: ArgoCDServer, *more: str | Path, **others: Any) -> Result:
@@ -36,7 +41,9 @@ def with_argocd(server: ArgoCDServer, *more: str | Path, **others: Any) -> Resul
 
 
 def refreshed(server: ArgoCDServer) -> list[str]:
-    return sorted(one.path.rpartition("/")[2] for one in server.asked("GET") if "refresh" in one.query)
+    return sorted(
+        one.path.rpartition("/")[2] for one in server.asked("GET") if "refresh" in one.query
+    )
 
 
 def test_a_run_with_argo_cd(tmp_path: Path, server: ArgoCDServer) -> None:
@@ -54,17 +61,23 @@ def test_a_run_with_argo_cd(tmp_path: Path, server: ArgoCDServer) -> None:
 
 
 @pytest.mark.parametrize("readable", [True, False])
-def test_a_project_that_wants_signed_commits(tmp_path: Path, server: ArgoCDServer, readable: bool) -> None:
+def test_a_project_that_wants_signed_commits(
+    tmp_path: Path, server: ArgoCDServer, readable: bool
+) -> None:
     repo = repository(tmp_path, "web")
     server.add(versioned(app("web", repo, project="shop")))
     if readable:
-        server.others["projects", "argocd", "shop"] = {"spec": {"signatureKeys": [{"keyID": "D56C4FCA57A46444"}]}}
+        server.others["projects", "argocd", "shop"] = {
+            "spec": {"signatureKeys": [{"keyID": "D56C4FCA57A46444"}]}
+        }
     result = with_argocd(server)
     assert (result.code, rules(result)) == (
         (4, {"argocd/web": "repository"}) if readable else (0, {"argocd/web": "admitted"})
     )
     assert ("signed by D56C4FCA57A46444" in result.stderr) == readable
-    assert [one.path for one in server.seen if "/projects/" in one.path] == ["/api/v1/projects/shop"]
+    assert [one.path for one in server.seen if "/projects/" in one.path] == [
+        "/api/v1/projects/shop"
+    ]
     assert server.wrong == []
 
 
@@ -74,7 +87,10 @@ def test_mistakes_in_what_is_passed_over(tmp_path: Path, server: ArgoCDServer) -
         server.add(versioned(one))
     result = with_argocd(server)
     assert [one["application"] for one in result.json["errors"]] == [None]
-    assert "one other Application has annotations that are not read: argocd/other (allow-tag)" in result.stderr
+    assert (
+        "one other Application has annotations that are not read: argocd/other (allow-tag)"
+        in result.stderr
+    )
     assert "/other" not in {one.path[-6:] for one in server.seen}
     assert "did you mean acme/other?" in with_argocd(server, image="ghcr.io/acme/other:1").stderr
     unknown = with_argocd(server, "--application", "wbe")
@@ -95,7 +111,9 @@ def test_a_token_that_may_see_nothing(tmp_path: Path, server: ArgoCDServer) -> N
     assert "no Application is called 'web'" in named.stderr
 
 
-def test_a_selector_that_cannot_be_read_is_refused_before_anything_is_asked(server: ArgoCDServer) -> None:
+def test_a_selector_that_cannot_be_read_is_refused_before_anything_is_asked(
+    server: ArgoCDServer,
+) -> None:
     result = with_argocd(server, "--selector", "team in a")
     assert result.code == 2
     assert "--selector: cannot read 'team in a'" in result.stderr
@@ -138,8 +156,20 @@ def test_a_token_by_file_a_root_path_and_a_header(tmp_path: Path) -> None:
     token.write_text(f"{TOKEN}\n")
     with argocd_server("/argo") as server:
         server.add(versioned(app("web", repository(tmp_path, "web"))))
-        ways = ("--argocd-server", server.address, "--argocd-plaintext", "--argocd-root-path", "argo")
-        result = run(*ways, "--argocd-auth-token-file", token, "--argocd-header", "X-Proxy: secret-of-the-proxy")
+        ways = (
+            "--argocd-server",
+            server.address,
+            "--argocd-plaintext",
+            "--argocd-root-path",
+            "argo",
+        )
+        result = run(
+            *ways,
+            "--argocd-auth-token-file",
+            token,
+            "--argocd-header",
+            "X-Proxy: secret-of-the-proxy",
+        )
         assert result.code == 0, result.stderr
         assert {one.headers["x-proxy"] for one in server.seen} == {"secret-of-the-proxy"}
     assert "secret-of-the-proxy" not in result.stderr
@@ -170,7 +200,9 @@ NARROW = [
 
 
 @pytest.mark.parametrize(("options", "found"), NARROW)
-def test_narrowing(tmp_path: Path, server: ArgoCDServer, options: tuple[str, ...], found: list[str]) -> None:
+def test_narrowing(
+    tmp_path: Path, server: ArgoCDServer, options: tuple[str, ...], found: list[str]
+) -> None:
     repo = repository(tmp_path, "web", "api", "far")
     labelled = app("api", repo)
     labelled["metadata"]["labels"] = {"team": "a"}
@@ -179,7 +211,11 @@ def test_narrowing(tmp_path: Path, server: ArgoCDServer, options: tuple[str, ...
     result = with_argocd(server, *options)
     assert (result.code, sorted(rules(result))) == (0, found), result.stderr
     assert result.json["counts"]["applications"] == 1
-    read = [one for one in server.asked("GET") if "/applications" in one.path and "refresh" not in one.query]
+    read = [
+        one
+        for one in server.asked("GET")
+        if "/applications" in one.path and "refresh" not in one.query
+    ]
     assert len(read) == 2  # the list, and that one
 
 
@@ -196,7 +232,9 @@ def test_a_rollback(tmp_path: Path, server: ArgoCDServer) -> None:
     server.add(versioned(app("web", repo)))
     assert with_argocd(server).code == 0
     back = with_argocd(server, "web", "--to", "previous", "--reason", "x", command="rollback")
-    assert (back.code, "newTag: 1.0.0" in show(repo, "main", target("web"))) == (0, True), back.stderr
+    assert (back.code, "newTag: 1.0.0" in show(repo, "main", target("web"))) == (0, True), (
+        back.stderr
+    )
 
 
 # write-back-method: argocd
@@ -206,7 +244,9 @@ def test_the_live_application_is_patched(server: ArgoCDServer) -> None:
     server.add(versioned(live_app("web")))
     result = with_argocd(server)
     assert (result.code, result.json["status"]) == (0, "updated"), result.stderr
-    assert server.plays["argocd", "web"][0]["spec"]["source"]["kustomize"]["images"] == [f"{WEB}:1.1.0"]
+    assert server.plays["argocd", "web"][0]["spec"]["source"]["kustomize"]["images"] == [
+        f"{WEB}:1.1.0"
+    ]
     assert result.json["decisions"][0]["target"] == "live"
     assert refreshed(server) == ["web"]
     assert with_argocd(server).json["status"] == "unchanged"
@@ -220,7 +260,9 @@ def test_the_live_application_is_patched_through_kubernetes_where_that_has_it(
         server.add(api.of(APPLICATIONS, "web"))
         result = run(env={**env(server), "KUBECONFIG": str(kubeconfig(tmp_path, api))})
         assert (result.code, result.json["status"]) == (0, "updated"), result.stderr
-        assert api.of(APPLICATIONS, "web")["spec"]["source"]["kustomize"]["images"] == [f"{WEB}:1.1.0"]
+        assert api.of(APPLICATIONS, "web")["spec"]["source"]["kustomize"]["images"] == [
+            f"{WEB}:1.1.0"
+        ]
     assert server.asked("PATCH") == []
 
 
@@ -254,7 +296,9 @@ def test_a_conflict_is_decided_again(server: ArgoCDServer) -> None:
     server.plays = Changed(server.plays)
     result = with_argocd(server)
     assert (result.code, rules(result)) == (0, {"argocd/web": "not-newer"}), result.stderr
-    assert server.plays["argocd", "web"][0]["spec"]["source"]["kustomize"]["images"] == [f"{WEB}:1.2.0"]
+    assert server.plays["argocd", "web"][0]["spec"]["source"]["kustomize"]["images"] == [
+        f"{WEB}:1.2.0"
+    ]
 
 
 def test_a_plan_patches_nothing(server: ArgoCDServer) -> None:
@@ -293,7 +337,9 @@ FAULTS = [
 
 
 @pytest.mark.parametrize(("fault", "code"), FAULTS)
-def test_a_server_that_does_not_let_us_in(tmp_path: Path, server: ArgoCDServer, fault: Fault, code: int) -> None:
+def test_a_server_that_does_not_let_us_in(
+    tmp_path: Path, server: ArgoCDServer, fault: Fault, code: int
+) -> None:
     server.add(versioned(app("web", repository(tmp_path, "web"))))
     server.faults = [fault] * 10
     result = with_argocd(server)

@@ -59,7 +59,9 @@ def gone() -> Iterator[BinaryIO]:
         yield file
 
 
-def call(args: list[str], stdout: BinaryIO | int, stderr: BinaryIO | int = subprocess.PIPE) -> tuple[int, str]:
+def call(
+    args: list[str], stdout: BinaryIO | int, stderr: BinaryIO | int = subprocess.PIPE
+) -> tuple[int, str]:
     files = [file if isinstance(file, int) else file.fileno() for file in (stdout, stderr)]
     running = fork_server.start([command(), *args], env=os.environ, files=(subprocess.PIPE, *files))
     _, said = running.communicate(timeout=60)
@@ -67,7 +69,9 @@ def call(args: list[str], stdout: BinaryIO | int, stderr: BinaryIO | int = subpr
 
 
 @pytest.mark.measured
-@pytest.mark.parametrize(("broken", "why"), [(full, "No space left on device"), (gone, "Broken pipe")])
+@pytest.mark.parametrize(
+    ("broken", "why"), [(full, "No space left on device"), (gone, "Broken pipe")]
+)
 def test_stdout_that_takes_nothing(scene: Scene, broken: Broken, why: str) -> None:
     with broken() as stdout:
         code, said = call(scene.arguments(), stdout)
@@ -87,7 +91,9 @@ def test_stdout_that_takes_nothing(scene: Scene, broken: Broken, why: str) -> No
         ([], {"GITHUB_STEP_SUMMARY": "/dev/full"}, "GITHUB_STEP_SUMMARY"),
     ],
 )
-def test_a_file_that_takes_nothing(scene: Scene, more: list[str], env: Mapping[str, str], named: str) -> None:
+def test_a_file_that_takes_nothing(
+    scene: Scene, more: list[str], env: Mapping[str, str], named: str
+) -> None:
     done = image_update(*scene.arguments(*more), env=env)
     assert (done.code, done.json["status"]) == (2, "updated")
     assert f"error: {named}: cannot write '/dev/full': No space left on device" in done.stderr
@@ -121,7 +127,9 @@ def test_streams_may_be_closed(scene: Scene, streams: str) -> None:
 def test_no_pipe_gets_the_number_of_a_closed_stream(number: int) -> None:
     begin = "import os, sys; from task.__main__ import main; sys.argv[1:] = ['--version']"
     code = f"{begin}\ntry: main()\nfinally: os.fstat({number})"
-    ran = subprocess.run(["sh", "-c", f'exec "$0" -c "$1" {number}>&-', sys.executable, code], check=False)
+    ran = subprocess.run(
+        ["sh", "-c", f'exec "$0" -c "$1" {number}>&-', sys.executable, code], check=False
+    )
     assert ran.returncode == 0
 
 
@@ -132,10 +140,16 @@ def test_no_applications_come_from_a_closed_stdin() -> None:
 
 @pytest.mark.parametrize(("broken", "code"), [(full, 2), (gone, 0)])
 @pytest.mark.parametrize("what", ["plan", "lint", "report"])
-def test_a_reader_that_has_gone_has_seen_enough(tmp_path: Path, what: str, broken: Broken, code: int) -> None:
+def test_a_reader_that_has_gone_has_seen_enough(
+    tmp_path: Path, what: str, broken: Broken, code: int
+) -> None:
     apps = manifest(tmp_path, application("web", f"file://{repository(tmp_path, 'web')}"))
     given = ["--applications", str(apps), "--allow-protocol", "file"]
-    args = {"plan": ["--image", f"{WEB}:1.1.0", *given], "lint": given, "report": [str(tmp_path / "report.json")]}
+    args = {
+        "plan": ["--image", f"{WEB}:1.1.0", *given],
+        "lint": given,
+        "report": [str(tmp_path / "report.json")],
+    }
     if what == "report":
         image_update("plan", *args["plan"], "--report", tmp_path / "report.json")
     with broken() as stdout:
@@ -147,8 +161,19 @@ def test_a_reader_that_has_gone_has_seen_enough(tmp_path: Path, what: str, broke
 def test_updated_means_that_an_image_was_written(scene: Scene) -> None:
     """Not what would be written, and not what is only remembered."""
     image_update("plan", *scene.arguments()[1:])
-    assert (scene.result("status"), scene.result("updated"), scene.result("commit")) == ("updated", "false", "")
-    given = ("--applications", scene.apps, "--allow-protocol", "file", "--results-dir", scene.results)
+    assert (scene.result("status"), scene.result("updated"), scene.result("commit")) == (
+        "updated",
+        "false",
+        "",
+    )
+    given = (
+        "--applications",
+        scene.apps,
+        "--allow-protocol",
+        "file",
+        "--results-dir",
+        scene.results,
+    )
     image_update("hold", "web", "--reason", "load test", *given)
     assert (scene.result("updated"), len(scene.result("commit"))) == ("false", 40)
     image_update(*scene.arguments())
@@ -160,9 +185,13 @@ def test_updated_means_that_an_image_was_written(scene: Scene) -> None:
 
 @pytest.mark.measured
 @pytest.mark.parametrize("option", ["--report", "--results-dir", "--dotenv"])
-def test_a_place_that_cannot_be_written_is_said_before_anything_is_done(tmp_path: Path, option: str) -> None:
+def test_a_place_that_cannot_be_written_is_said_before_anything_is_done(
+    tmp_path: Path, option: str
+) -> None:
     repo, blocker = repository(tmp_path, "a"), tmp_path / "file"
     blocker.write_text("")
-    result = image_update(*arguments(manifest(tmp_path, application("a", repo)), option, blocker / "below"))
+    result = image_update(
+        *arguments(manifest(tmp_path, application("a", repo)), option, blocker / "below")
+    )
     assert (result.code, git(repo, "rev-list", "--count", "main")) == (2, "1")
     assert option in result.stderr

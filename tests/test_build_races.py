@@ -28,7 +28,10 @@ def test_ten_builds_at_once_leave_the_newest(tmp_path: Path) -> None:
         apps = manifest(folder, application("a", repo, update_strategy="newest-build"))
         builds = {build: f"b{build * 7 % 10}" for build in range(10)}
         order = chance.sample(sorted(builds), AT_ONCE)
-        running = [start(arguments(apps, "--sequence", str(build), image=f"{WEB}:{builds[build]}")) for build in order]
+        running = [
+            start(arguments(apps, "--sequence", str(build), image=f"{WEB}:{builds[build]}"))
+            for build in order
+        ]
         outs = [one.communicate(timeout=300) for one in running]
         assert [one.returncode for one in running] == [0] * AT_ONCE, (order, outs)
         assert f"newTag: {builds[9]}" in show(repo, "main", target("a")), order
@@ -43,7 +46,18 @@ def test_a_rollback_amid_twenty_events_stands_at_the_end(tmp_path: Path) -> None
     events = [start(arguments(apps, image=f"{WEB}:1.{number}.0")) for number in range(1, 11)]
     wait_until(lambda: git(repo, "rev-list", "--count", "main") != "1")
     back = start(
-        ["rollback", "a", "--to", "1.0.0", "--applications", str(apps), "--allow-protocol", "file", "--output", "json"]
+        [
+            "rollback",
+            "a",
+            "--to",
+            "1.0.0",
+            "--applications",
+            str(apps),
+            "--allow-protocol",
+            "file",
+            "--output",
+            "json",
+        ]
     )
     events += [start(arguments(apps, image=f"{WEB}:1.{number}.0")) for number in range(11, 21)]
     outs = [one.communicate(timeout=300) for one in (back, *events)]

@@ -18,7 +18,10 @@ class Scene:
     def __init__(self, folder: Path, strategy: str, **annotations: str) -> None:
         self.folder, self.strategy = folder, strategy
         self.repo = repository(folder, "a")
-        commit(self.repo, {target("a"): "resources: []\nimages:\n- name: ghcr.io/acme/web\n  newTag: 0-first\n"})
+        commit(
+            self.repo,
+            {target("a"): "resources: []\nimages:\n- name: ghcr.io/acme/web\n  newTag: 0-first\n"},
+        )
         given = {"update_strategy": strategy, **annotations}
         self.apps = manifest(folder, application("a", self.repo, **given))
 
@@ -29,7 +32,16 @@ class Scene:
         return result.json["decisions"][0]
 
     def call(self, command: str, *more: str) -> Result:
-        return image_update(command, *more, "--applications", self.apps, "--allow-protocol", "file", "--output", "json")
+        return image_update(
+            command,
+            *more,
+            "--applications",
+            self.apps,
+            "--allow-protocol",
+            "file",
+            "--output",
+            "json",
+        )
 
     @property
     def value(self) -> str:
@@ -51,7 +63,9 @@ def history(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
 # What decides is pure: tests/deciding/test_build_orders.py has every order and identity. Here are two, in whole runs.
 
 
-def test_the_newest_by_the_order_of_commits_is_the_final_value(tmp_path: Path, history: tuple[Path, list[str]]) -> None:
+def test_the_newest_by_the_order_of_commits_is_the_final_value(
+    tmp_path: Path, history: tuple[Path, list[str]]
+) -> None:
     scene, (source, commits) = Scene(tmp_path, "newest-build"), history
     for number in (1, 5, 2, 4, 3):
         tag = f"main-{number * 7 % 5}{number}"  # in no order
@@ -76,7 +90,9 @@ def test_the_reason_names_both_builds_and_what_told_them_apart(tmp_path: Path) -
     assert scene.value == "main-b"
 
 
-def test_a_state_is_written_in_the_same_commit_and_only_when_there_is_something_to_remember(tmp_path: Path) -> None:
+def test_a_state_is_written_in_the_same_commit_and_only_when_there_is_something_to_remember(
+    tmp_path: Path,
+) -> None:
     scene = Scene(tmp_path, "newest-build")
     scene.event("main-b", "--sequence", "12")
     assert changed_paths(scene.repo) == [STATE, target("a")]
@@ -90,7 +106,10 @@ def test_a_state_is_written_in_the_same_commit_and_only_when_there_is_something_
 
 def test_replaying_an_old_pipeline_changes_nothing(tmp_path: Path) -> None:
     scene = Scene(tmp_path, "newest-build")
-    builds = [(tag, "--sequence", number) for tag, number in (("main-b", "1"), ("main-a", "2"), ("main-c", "3"))]
+    builds = [
+        (tag, "--sequence", number)
+        for tag, number in (("main-b", "1"), ("main-a", "2"), ("main-c", "3"))
+    ]
     for build in builds:
         scene.event(*build)
     tip = scene.tip
@@ -113,13 +132,24 @@ def test_a_broken_state_is_an_error_for_what_it_covers(tmp_path: Path) -> None:
 
 def test_the_numbers_of_two_counters_are_not_compared(tmp_path: Path) -> None:
     scene = Scene(tmp_path, "newest-build")
-    github = {"GITHUB_RUN_NUMBER": "90", "GITHUB_SERVER_URL": "https://github.com", "GITHUB_REPOSITORY": "acme/web"}
+    github = {
+        "GITHUB_RUN_NUMBER": "90",
+        "GITHUB_SERVER_URL": "https://github.com",
+        "GITHUB_REPOSITORY": "acme/web",
+    }
     for env, tag in (
         ({**github, "GITHUB_WORKFLOW": "build"}, "main-a"),
         ({"BUILD_NUMBER": "3", "JOB_NAME": "j"}, "main-b"),
     ):
         result = image_update(
-            "run", "--image", f"{WEB}:{tag}", "--applications", scene.apps, "--allow-protocol", "file", env=env
+            "run",
+            "--image",
+            f"{WEB}:{tag}",
+            "--applications",
+            scene.apps,
+            "--allow-protocol",
+            "file",
+            env=env,
         )
         assert result.code == 0
         assert scene.value == tag
@@ -127,8 +157,14 @@ def test_the_numbers_of_two_counters_are_not_compared(tmp_path: Path) -> None:
 
 def test_plan_says_what_run_does(tmp_path: Path) -> None:
     scene = Scene(tmp_path, "newest-build")
-    for more in (["main-b", "--sequence", "12"], ["main-a", "--sequence", "11"], ["main-c", "--sequence", "13"]):
+    for more in (
+        ["main-b", "--sequence", "12"],
+        ["main-a", "--sequence", "11"],
+        ["main-c", "--sequence", "13"],
+    ):
         planned = scene.call("plan", "--image", f"{WEB}:{more[0]}", *more[1:]).json
         done = scene.call("run", "--image", f"{WEB}:{more[0]}", *more[1:]).json
         assert planned["decisions"] == done["decisions"]
-        assert [one["tree"] for one in planned["commits"]] == [one["tree"] for one in done["commits"]]
+        assert [one["tree"] for one in planned["commits"]] == [
+            one["tree"] for one in done["commits"]
+        ]

@@ -66,7 +66,13 @@ def told(folder: Path, name: str) -> None:
 
 
 def environ_of(folder: Path, **more: str) -> dict[str, str]:
-    return {**os.environ, **ENVIRON, "HOME": str(folder), "PATH": f"{folder}/bin:{os.environ['PATH']}", **more}
+    return {
+        **os.environ,
+        **ENVIRON,
+        "HOME": str(folder),
+        "PATH": f"{folder}/bin:{os.environ['PATH']}",
+        **more,
+    }
 
 
 def test_git_the_hooks_of_a_repository_and_the_program_that_signs(tmp_path: Path) -> None:
@@ -80,13 +86,30 @@ def test_git_the_hooks_of_a_repository_and_the_program_that_signs(tmp_path: Path
         f"[http]\n\textraHeader = Authorization: Bearer {SECRET}\n"
         '[credential]\n\thelper = "!f() { echo password=$GITHUB_TOKEN; }; f"\n'
     )
-    signing = ("--signing-key", key, "--signing-format", "ssh", "--git-credentials-url", "https://git.example.com/")
+    signing = (
+        "--signing-key",
+        key,
+        "--signing-format",
+        "ssh",
+        "--git-credentials-url",
+        "https://git.example.com/",
+    )
     registry = ("--registry-username", "u", "--registry-credentials-for", "ghcr.io")
     environ = environ_of(tmp_path)
-    for name in ("IMAGE_UPDATE_SSH_KEY", "IMAGE_UPDATE_GITHUB_APP_KEY", "IMAGE_UPDATE_GIT_PASSWORD"):
+    for name in (
+        "IMAGE_UPDATE_SSH_KEY",
+        "IMAGE_UPDATE_GITHUB_APP_KEY",
+        "IMAGE_UPDATE_GIT_PASSWORD",
+    ):
         del environ[name]  # the first two hold no key, and a token and a password are too much
     result = image_update(
-        *arguments(manifest(tmp_path, application("web", repo)), *signing, *registry, "--allow-env", "REGISTRY"),
+        *arguments(
+            manifest(tmp_path, application("web", repo)),
+            *signing,
+            *registry,
+            "--allow-env",
+            "REGISTRY",
+        ),
         env={**environ, "REGISTRY": f"u:{SECRET}"},
     )
     assert result.code == 0, result.stderr
@@ -96,7 +119,9 @@ def test_git_the_hooks_of_a_repository_and_the_program_that_signs(tmp_path: Path
 
 def test_ssh(tmp_path: Path) -> None:
     ssh = program(tmp_path, "ssh")
-    (tmp_path / ".gitconfig").write_text(f"[http]\n\textraHeader = Authorization: Bearer {SECRET}\n")
+    (tmp_path / ".gitconfig").write_text(
+        f"[http]\n\textraHeader = Authorization: Bearer {SECRET}\n"
+    )
     door = Git(environ_of(tmp_path, GIT_SSH_COMMAND=str(ssh)))
     url = "ssh://git.example.com/x"
     with pytest.raises(GitFailed):
@@ -111,7 +136,10 @@ def test_ssh(tmp_path: Path) -> None:
         ("!{}", set()),
         ('!f() {{ TOKEN="$GITHUB_TOKEN" {}; }}; f', {"GITHUB_TOKEN"}),
         ('!f() {{ TOKEN="${{CI_JOB_TOKEN}}" {}; }}; f', {"CI_JOB_TOKEN"}),
-        ("!gh auth git-credential; {}", {"GITHUB_TOKEN", "GH_TOKEN", "GITHUB_ENTERPRISE_TOKEN", "GH_ENTERPRISE_TOKEN"}),
+        (
+            "!gh auth git-credential; {}",
+            {"GITHUB_TOKEN", "GH_TOKEN", "GITHUB_ENTERPRISE_TOKEN", "GH_ENTERPRISE_TOKEN"},
+        ),
         ('!f() {{ TOKEN="$IMAGE_UPDATE_FORGE_TOKEN" {}; }}; f', set()),
     ],
 )
@@ -150,7 +178,11 @@ def test_programs_that_know_a_registrys_login(tmp_path: Path) -> None:
 def test_an_exec_plugin_of_a_kubeconfig(tmp_path: Path) -> None:
     def asked(*args: str) -> None:
         with pytest.raises(SourceAccessError):
-            ask(Plugin("plugin", args, env=(("OWN", "given"),)), Server("https://cluster"), environ_of(tmp_path))
+            ask(
+                Plugin("plugin", args, env=(("OWN", "given"),)),
+                Server("https://cluster"),
+                environ_of(tmp_path),
+            )
 
     program(tmp_path, "plugin")
     asked("get-token")
@@ -160,7 +192,9 @@ def test_an_exec_plugin_of_a_kubeconfig(tmp_path: Path) -> None:
     assert f"SYSTEM_ACCESSTOKEN={SECRET}" in (tmp_path / "plugin.env").read_text()
 
 
-def test_programs_that_are_killed_before_they_begin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_programs_that_are_killed_before_they_begin(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """As by the kernel, when the memory of the step is used up."""
     path, environ = program(tmp_path, "plugin"), environ_of(tmp_path)
     monkeypatch.setattr(os, "setsid", lambda: os.kill(os.getpid(), signal.SIGKILL))

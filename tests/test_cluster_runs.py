@@ -11,7 +11,16 @@ from typing import Any
 import pytest
 from clusters import app, kubeconfig, live_app, refreshed, rules
 from clusters import run as run_command
-from fakes.kubernetes_api import APPLICATIONS, CONFIG_MAPS, EVENTS, PROJECTS, SECRETS, UPDATERS, KubernetesApi, running
+from fakes.kubernetes_api import (
+    APPLICATIONS,
+    CONFIG_MAPS,
+    EVENTS,
+    PROJECTS,
+    SECRETS,
+    UPDATERS,
+    KubernetesApi,
+    running,
+)
 from fakes.oci_images import image
 from fakes.registry_api import registry_api
 from git_servers import git_server
@@ -46,14 +55,21 @@ def run(tmp_path: Path, api: KubernetesApi) -> Any:
 
     def call(*more: str | Path, command: str = "run", **others: Any) -> Result:
         config = kubeconfig(tmp_path, api)
-        return run_command("--applications", "cluster", "--kubeconfig", config, *more, command=command, **others)
+        return run_command(
+            "--applications", "cluster", "--kubeconfig", config, *more, command=command, **others
+        )
 
     return call
 
 
 def test_a_run_on_a_cluster(tmp_path: Path, api: KubernetesApi, run: Any) -> None:
     repo = repository(tmp_path, "web", "api")
-    api.add(APPLICATIONS, app("web", repo), app("api", repo), app("other", repo, image_list="x=ghcr.io/acme/other"))
+    api.add(
+        APPLICATIONS,
+        app("web", repo),
+        app("api", repo),
+        app("other", repo, image_list="x=ghcr.io/acme/other"),
+    )
     api.add(APPLICATIONS, app("plain", repo, image_list=""))
     result = run()
     assert (result.code, result.json["status"]) == (0, "updated")
@@ -68,28 +84,47 @@ def test_only_metadata_is_read_of_those_that_do_not_take_the_image(
     tmp_path: Path, api: KubernetesApi, run: Any
 ) -> None:
     repo = repository(tmp_path, "web")
-    api.add(APPLICATIONS, app("web", repo), *(app(f"o{n}", repo, image_list="x=acme/other") for n in range(1200)))
+    api.add(
+        APPLICATIONS,
+        app("web", repo),
+        *(app(f"o{n}", repo, image_list="x=acme/other") for n in range(1200)),
+    )
     assert run().code == 0
     lists = [one for one in api.asked if one.verb == "list" and one.resource == APPLICATIONS]
     assert len(lists) == 3
     assert all("PartialObjectMetadataList" in one.accept for one in lists)
-    assert [one.name for one in api.asked if one.verb == "get" and one.resource == APPLICATIONS] == ["web"]
+    assert [
+        one.name for one in api.asked if one.verb == "get" and one.resource == APPLICATIONS
+    ] == ["web"]
 
 
-def test_exactly_what_was_written_is_refreshed(tmp_path: Path, api: KubernetesApi, run: Any) -> None:
+def test_exactly_what_was_written_is_refreshed(
+    tmp_path: Path, api: KubernetesApi, run: Any
+) -> None:
     repo = repository(tmp_path, "web", "api", "same")
     commit(repo, {target("same"): KUSTOMIZATION.replace("1.0.0", "1.1.0")})
-    api.add(APPLICATIONS, app("web", repo), app("api", repo, allow_tags="regexp:^2"), app("same", repo))
+    api.add(
+        APPLICATIONS, app("web", repo), app("api", repo, allow_tags="regexp:^2"), app("same", repo)
+    )
     result = run()
-    assert rules(result) == {"argocd/web": "admitted", "argocd/api": "allow-tags", "argocd/same": "same"}
+    assert rules(result) == {
+        "argocd/web": "admitted",
+        "argocd/api": "allow-tags",
+        "argocd/same": "same",
+    }
     assert refreshed(api) == ["argocd/web"]
-    assert api.of(APPLICATIONS, "web")["metadata"]["annotations"]["argocd.argoproj.io/refresh"] == "normal"
+    assert (
+        api.of(APPLICATIONS, "web")["metadata"]["annotations"]["argocd.argoproj.io/refresh"]
+        == "normal"
+    )
     assert run().json["status"] == "unchanged"
     assert refreshed(api) == ["argocd/web"]
 
 
 @pytest.mark.parametrize("how", [("--no-refresh",), ()])
-def test_a_refresh_can_be_left_out(tmp_path: Path, api: KubernetesApi, run: Any, how: tuple[str, ...]) -> None:
+def test_a_refresh_can_be_left_out(
+    tmp_path: Path, api: KubernetesApi, run: Any, how: tuple[str, ...]
+) -> None:
     api.add(APPLICATIONS, app("web", repository(tmp_path, "web")))
     assert run(*how).code == 0
     assert refreshed(api) == ([] if how else ["argocd/web"])
@@ -111,7 +146,16 @@ def test_a_refresh_that_is_forbidden_is_a_warning(tmp_path: Path, api: Kubernete
     api.add(APPLICATIONS, app("web", repo))
     api.tokens = {"reader": "system:serviceaccount:ci:reader"}
     api.rules = [
-        role("ClusterRole", [{"apiGroups": ["argoproj.io"], "resources": ["applications"], "verbs": ["list", "get"]}]),
+        role(
+            "ClusterRole",
+            [
+                {
+                    "apiGroups": ["argoproj.io"],
+                    "resources": ["applications"],
+                    "verbs": ["list", "get"],
+                }
+            ],
+        ),
         binding("ClusterRole"),
     ]
     config = kubeconfig(tmp_path, api, "reader")
@@ -135,23 +179,37 @@ def binding(kind: str, name: str = "reader") -> dict[str, Any]:
     }
 
 
-def test_where_all_is_forbidden_the_control_planes_namespace_is_read(tmp_path: Path, api: KubernetesApi) -> None:
+def test_where_all_is_forbidden_the_control_planes_namespace_is_read(
+    tmp_path: Path, api: KubernetesApi
+) -> None:
     repo = repository(tmp_path, "web", "far")
     api.add(APPLICATIONS, app("web", repo), app("far", repo, namespace="team"))
     api.tokens = {"reader": "system:serviceaccount:ci:reader"}
-    granted = [{"apiGroups": ["argoproj.io"], "resources": ["applications"], "verbs": ["list", "get", "patch"]}]
+    granted = [
+        {
+            "apiGroups": ["argoproj.io"],
+            "resources": ["applications"],
+            "verbs": ["list", "get", "patch"],
+        }
+    ]
     api.rules = [role("Role", granted), binding("Role")]
-    result = run_command("--applications", "cluster", "--kubeconfig", kubeconfig(tmp_path, api, "reader"))
+    result = run_command(
+        "--applications", "cluster", "--kubeconfig", kubeconfig(tmp_path, api, "reader")
+    )
     assert (result.code, rules(result)) == (0, {"argocd/web": "admitted"})
     assert "only those of namespace 'argocd' count" in result.stderr
 
 
 def test_no_access_at_all_is_4_and_names_the_right(tmp_path: Path, api: KubernetesApi) -> None:
     api.tokens = {"nobody": "system:serviceaccount:ci:nobody"}
-    result = run_command("--applications", "cluster", "--kubeconfig", kubeconfig(tmp_path, api, "nobody"))
+    result = run_command(
+        "--applications", "cluster", "--kubeconfig", kubeconfig(tmp_path, api, "nobody")
+    )
     assert (result.code, result.json["status"]) == (4, "failed")
     assert "may not list applications.argoproj.io" in result.stderr
-    result = run_command("--applications", "cluster", "--kubeconfig", kubeconfig(tmp_path, api, "wrong-token"))
+    result = run_command(
+        "--applications", "cluster", "--kubeconfig", kubeconfig(tmp_path, api, "wrong-token")
+    )
     assert result.code == 4
     assert "does not accept" in result.stderr
     assert "wrong-token" not in result.stderr + result.stdout
@@ -167,42 +225,67 @@ NARROW = [
 
 
 @pytest.mark.parametrize(("options", "found"), NARROW)
-def test_narrowing(tmp_path: Path, api: KubernetesApi, run: Any, options: tuple[str, ...], found: list[str]) -> None:
+def test_narrowing(
+    tmp_path: Path, api: KubernetesApi, run: Any, options: tuple[str, ...], found: list[str]
+) -> None:
     repo = repository(tmp_path, "web", "api", "far")
     labelled = app("api", repo)
     labelled["metadata"]["labels"] = {"team": "a"}
-    api.add(APPLICATIONS, app("web", repo), labelled, app("far", repo, namespace="team", project="shop"))
+    api.add(
+        APPLICATIONS, app("web", repo), labelled, app("far", repo, namespace="team", project="shop")
+    )
     result = run(*options)
     assert (result.code, sorted(rules(result))) == (0, found)
     assert result.json["counts"]["applications"] == 1
 
 
-def test_what_no_application_takes_is_a_warning(tmp_path: Path, api: KubernetesApi, run: Any) -> None:
+def test_what_no_application_takes_is_a_warning(
+    tmp_path: Path, api: KubernetesApi, run: Any
+) -> None:
     """Only metadata is read of those that do not take it, and that is enough to name the nearest."""
     repo = repository(tmp_path, "web")
-    api.add(APPLICATIONS, app("web", repo), app("far", repo, namespace="team", image_list="x=quay.io/acme/far"))
+    api.add(
+        APPLICATIONS,
+        app("web", repo),
+        app("far", repo, namespace="team", image_list="x=quay.io/acme/far"),
+    )
     result = run(image="ghcr.io/acme/wbe:1.0.0")
     assert (result.code, result.json["counts"]["applications"]) == (0, 2)
-    assert "no Application tracks ghcr.io/acme/wbe\n  fix: did you mean ghcr.io/acme/web?" in result.stderr
+    assert (
+        "no Application tracks ghcr.io/acme/wbe\n  fix: did you mean ghcr.io/acme/web?"
+        in result.stderr
+    )
     assert not [one for one in api.requests() if one.startswith("get applications")]
     assert run("--require-match", image="ghcr.io/acme/far:1.0.0").code == 5
 
 
 def test_mistakes_in_what_is_passed_over(tmp_path: Path, api: KubernetesApi, run: Any) -> None:
     repo = repository(tmp_path, "web")
-    others = [app(f"o{n}", repo, image_list="x=acme/other", x__alow_tags="any", project="shop") for n in range(6)]
+    others = [
+        app(f"o{n}", repo, image_list="x=acme/other", x__alow_tags="any", project="shop")
+        for n in range(6)
+    ]
     listless = app("listless", repo, image_list="", image_lst=f"web={WEB}")
     api.add(APPLICATIONS, app("web", repo, colour="blue"), listless, *others)
     result = run()
     assert result.code == 0
-    assert [one["application"] for one in result.json["errors"]] == ["argocd/web", "argocd/listless", None]
-    assert "6 other Applications have annotations that are not read: argocd/o0 (x.alow-tags), " in result.stderr
+    assert [one["application"] for one in result.json["errors"]] == [
+        "argocd/web",
+        "argocd/listless",
+        None,
+    ]
+    assert (
+        "6 other Applications have annotations that are not read: argocd/o0 (x.alow-tags), "
+        in result.stderr
+    )
     # whose project these are, metadata does not tell
     narrowed = run("--project", "default", image=f"{WEB}:1.2.0")
     assert [one["application"] for one in narrowed.json["errors"]] == ["argocd/web"]
 
 
-def test_a_name_that_no_application_of_the_cluster_has(tmp_path: Path, api: KubernetesApi, run: Any) -> None:
+def test_a_name_that_no_application_of_the_cluster_has(
+    tmp_path: Path, api: KubernetesApi, run: Any
+) -> None:
     repo = repository(tmp_path, "web")
     api.add(APPLICATIONS, app("web", repo), app("api", repo, image_list="x=acme/other"))
     known = run("--application", "api")  # it is there, and does not take the image
@@ -212,16 +295,25 @@ def test_a_name_that_no_application_of_the_cluster_has(tmp_path: Path, api: Kube
     assert "no Application is called 'wbe'\n  fix: did you mean web?" in unknown.stderr
 
 
-def test_an_image_updater_configures_what_it_references(tmp_path: Path, api: KubernetesApi, run: Any) -> None:
+def test_an_image_updater_configures_what_it_references(
+    tmp_path: Path, api: KubernetesApi, run: Any
+) -> None:
     repo = repository(tmp_path, "web")
-    api.add(APPLICATIONS, app("web", repo, image_list="", write_back_method="", write_back_target=""))
+    api.add(
+        APPLICATIONS, app("web", repo, image_list="", write_back_method="", write_back_target="")
+    )
     api.add(
         UPDATERS,
         {
             "metadata": {"name": "all", "namespace": "argocd"},
             "spec": {
-                "writeBackConfig": {"method": "git", "gitConfig": {"writeBackTarget": "kustomization"}},
-                "applicationRefs": [{"namePattern": "w*", "images": [{"alias": "web", "imageName": WEB}]}],
+                "writeBackConfig": {
+                    "method": "git",
+                    "gitConfig": {"writeBackTarget": "kustomization"},
+                },
+                "applicationRefs": [
+                    {"namePattern": "w*", "images": [{"alias": "web", "imageName": WEB}]}
+                ],
             },
         },
     )
@@ -235,7 +327,9 @@ def test_lint_reads_all_of_them(tmp_path: Path, api: KubernetesApi, run: Any) ->
     broken = app("web", repo, update_strategy="nonsense")
     listless = app("none", repo, image_list="")
     api.add(APPLICATIONS, broken, listless, app("good", repo))
-    (tmp_path / "cluster").write_text("argocd-image-updater.argoproj.io/update-strategy: nonsense\n")
+    (tmp_path / "cluster").write_text(
+        "argocd-image-updater.argoproj.io/update-strategy: nonsense\n"
+    )
     result = run(command="lint", cwd=tmp_path)
     found = result.json["findings"]
     assert result.code == 3
@@ -271,7 +365,9 @@ def secret(name: str, namespace: str = "argocd", kind: str = "", **data: str) ->
 
 
 def login(name: str, user: str, url: str, kind: str = "repository", **more: str) -> dict[str, Any]:
-    return secret(name, kind=kind, type="git", url=url, username=user, password=f"{PASSWORD}-{user}", **more)
+    return secret(
+        name, kind=kind, type="git", url=url, username=user, password=f"{PASSWORD}-{user}", **more
+    )
 
 
 def hidden(result: Result) -> bool:
@@ -282,7 +378,9 @@ KINDS = [("repository", "repo.git"), ("repository", "repo"), ("repo-creds", "")]
 
 
 @pytest.mark.parametrize(("kind", "end"), KINDS)
-def test_argo_cds_own_login_for_a_repository(tmp_path: Path, api: KubernetesApi, run: Any, kind: str, end: str) -> None:
+def test_argo_cds_own_login_for_a_repository(
+    tmp_path: Path, api: KubernetesApi, run: Any, kind: str, end: str
+) -> None:
     repo = repository(tmp_path, "web")
     git(repo, "config", "http.receivepack", "true")
     with git_server(tmp_path) as server:
@@ -301,14 +399,19 @@ def test_a_secret_that_an_annotation_names(tmp_path: Path, api: KubernetesApi, r
     with git_server(tmp_path) as server:
         server.logins = {"mine": f"{PASSWORD}-mine"}
         api.add(SECRETS, secret("git", "team", username="mine", password=f"{PASSWORD}-mine"))
-        api.add(APPLICATIONS, app("web", f"{HTTPS}repo.git", "team", write_back_method="git:secret:team/git"))
+        api.add(
+            APPLICATIONS,
+            app("web", f"{HTTPS}repo.git", "team", write_back_method="git:secret:team/git"),
+        )
         result = run("--rewrite-url", f"{HTTPS}={server.url}", "--log-level", "debug")
     assert (result.code, result.json["status"]) == (0, "updated"), result.stderr
     assert hidden(result)
 
 
 @pytest.mark.measured
-def test_each_application_writes_as_its_own_secret_says(tmp_path: Path, api: KubernetesApi, run: Any) -> None:
+def test_each_application_writes_as_its_own_secret_says(
+    tmp_path: Path, api: KubernetesApi, run: Any
+) -> None:
     repo = repository(tmp_path, "a", "b", "c")
     git(repo, "config", "http.receivepack", "true")
     with git_server(tmp_path) as server:
@@ -316,28 +419,48 @@ def test_each_application_writes_as_its_own_secret_says(tmp_path: Path, api: Kub
         api.add(SECRETS, login("repo", "one", f"{HTTPS}repo.git"))
         api.add(SECRETS, secret("git", "team", username="two", password=f"{PASSWORD}-two"))
         api.add(APPLICATIONS, app("a", f"{HTTPS}repo.git"), app("c", f"{HTTPS}repo"))
-        api.add(APPLICATIONS, app("b", f"{HTTPS}repo.git", "team", write_back_method="git:secret:team/git"))
+        api.add(
+            APPLICATIONS,
+            app("b", f"{HTTPS}repo.git", "team", write_back_method="git:secret:team/git"),
+        )
         result = run("--rewrite-url", f"{HTTPS}={server.url}")
     assert (result.code, len(result.json["decisions"])) == (0, 3), result.stderr
-    assert sorted(one["applications"] for one in result.json["commits"]) == [["argocd/a", "argocd/c"], ["team/b"]]
-    pushed = {user for path, user in server.seen if path.startswith("POST") and "receive-pack" in path and user}
+    assert sorted(one["applications"] for one in result.json["commits"]) == [
+        ["argocd/a", "argocd/c"],
+        ["team/b"],
+    ]
+    pushed = {
+        user
+        for path, user in server.seen
+        if path.startswith("POST") and "receive-pack" in path and user
+    }
     assert pushed == {"one", "two"}
     for name in "abc":
         assert "newTag: 1.1.0" in show(repo, "main", target(name))
     assert hidden(result)
 
 
-def test_projects_share_a_commit_where_they_share_the_login(tmp_path: Path, api: KubernetesApi, run: Any) -> None:
+def test_projects_share_a_commit_where_they_share_the_login(
+    tmp_path: Path, api: KubernetesApi, run: Any
+) -> None:
     repo = repository(tmp_path, "a", "b", "c")
     git(repo, "config", "http.receivepack", "true")
     with git_server(tmp_path) as server:
         server.logins = {user: f"{PASSWORD}-{user}" for user in ("all", "shop")}
         url = f"{server.url}repo.git"
         api.add(SECRETS, login("all", "all", url), login("shop", "shop", url, project="shop"))
-        api.add(APPLICATIONS, app("a", url), app("b", url, project="other"), app("c", url, project="shop"))
+        api.add(
+            APPLICATIONS,
+            app("a", url),
+            app("b", url, project="other"),
+            app("c", url, project="shop"),
+        )
         result = run()
     assert result.code == 0, result.stderr
-    assert sorted(one["applications"] for one in result.json["commits"]) == [["argocd/a", "argocd/b"], ["argocd/c"]]
+    assert sorted(one["applications"] for one in result.json["commits"]) == [
+        ["argocd/a", "argocd/b"],
+        ["argocd/c"],
+    ]
 
 
 FOREIGN = [
@@ -374,13 +497,24 @@ def test_argo_cds_own_key_and_known_hosts(tmp_path: Path, api: KubernetesApi, ru
     repo = repository(tmp_path, "web")
     with sshd(tmp_path) as server:
         key = server.key.read_text()
-        api.add(SECRETS, secret("ssh", kind="repo-creds", type="git", url=server.url(tmp_path), sshPrivateKey=key))
+        api.add(
+            SECRETS,
+            secret(
+                "ssh", kind="repo-creds", type="git", url=server.url(tmp_path), sshPrivateKey=key
+            ),
+        )
         data = {"ssh_known_hosts": f"{server.host_key}\n"}
         api.add(CONFIG_MAPS, {"metadata": {"name": "argocd-ssh-known-hosts-cm"}, "data": data})
         api.add(APPLICATIONS, app("web", server.url(repo)))
         result = run("--log-level", "debug")
         assert (result.code, rules(result)) == (0, {"argocd/web": "admitted"}), result.stderr
-        api.add(CONFIG_MAPS, {"metadata": {"name": "argocd-ssh-known-hosts-cm"}, "data": {"ssh_known_hosts": "x y z"}})
+        api.add(
+            CONFIG_MAPS,
+            {
+                "metadata": {"name": "argocd-ssh-known-hosts-cm"},
+                "data": {"ssh_known_hosts": "x y z"},
+            },
+        )
         refused = run(image=f"{WEB}:1.2.0")
     assert (refused.code, rules(refused)) == (4, {"argocd/web": "credentials"}), refused.stderr
     assert "PRIVATE KEY" not in result.stderr + refused.stderr
@@ -393,12 +527,20 @@ def test_what_is_given_by_options_wins(tmp_path: Path, api: KubernetesApi, run: 
         server.logins = {"given": "token-of-the-pipeline", "argo": f"{PASSWORD}-argo"}
         api.add(SECRETS, login("one", "argo", server.url, "repo-creds"))
         api.add(APPLICATIONS, app("web", f"{server.url}repo.git"))
-        given = {"IMAGE_UPDATE_GIT_TOKEN": "token-of-the-pipeline", "IMAGE_UPDATE_GIT_USERNAME": "given"}
+        given = {
+            "IMAGE_UPDATE_GIT_TOKEN": "token-of-the-pipeline",
+            "IMAGE_UPDATE_GIT_USERNAME": "given",
+        }
         result = run("--git-credentials-url", server.url, env=given)
         assert result.code == 0, result.stderr
         assert {user for _, user in server.seen if user} == {"given"}
         server.seen.clear()
-        other = run("--git-credentials-url", "https://elsewhere.example.com/", env=given, image=f"{WEB}:1.2.0")
+        other = run(
+            "--git-credentials-url",
+            "https://elsewhere.example.com/",
+            env=given,
+            image=f"{WEB}:1.2.0",
+        )
     assert other.code == 0, other.stderr
     assert {user for _, user in server.seen if user} == {"argo"}
 
@@ -406,10 +548,15 @@ def test_what_is_given_by_options_wins(tmp_path: Path, api: KubernetesApi, run: 
 def test_a_forge_takes_the_clusters_login_where_there_is_one_for_it() -> None:
     url = f"{HTTPS}acme/x"
     one = subscription_of(url)
-    plans = {user: credentials_of(RepoCredentials(user, user, Secret("t")), url) for user in ("one", "two")}
+    plans = {
+        user: credentials_of(RepoCredentials(user, user, Secret("t")), url)
+        for user in ("one", "two")
+    }
     with ExitStack() as opened:
         found = iter(("one", "one", "two"))
-        clients = GitClients(Settings("run"), {}, Log(), opened, lambda *_: (name := next(found), plans[name]))
+        clients = GitClients(
+            Settings("run"), {}, Log(), opened, lambda *_: (name := next(found), plans[name])
+        )
         assert clients.logins(url) == ()
         clients.client(url, one)
         clients.client(url, one)
@@ -426,7 +573,9 @@ def subscription_of(url: str) -> Subscription:
 
 
 @pytest.mark.measured
-def test_empty_folders_and_the_workflows_own_token_hide_no_secret(tmp_path: Path, api: KubernetesApi, run: Any) -> None:
+def test_empty_folders_and_the_workflows_own_token_hide_no_secret(
+    tmp_path: Path, api: KubernetesApi, run: Any
+) -> None:
     repo = repository(tmp_path, "web")
     git(repo, "config", "http.receivepack", "true")
     (tmp_path / "none").mkdir()
@@ -440,13 +589,23 @@ def test_empty_folders_and_the_workflows_own_token_hide_no_secret(tmp_path: Path
     assert result.code == 0, result.stderr
 
 
-def test_without_the_right_to_read_secrets_git_is_tried_as_it_is(tmp_path: Path, api: KubernetesApi) -> None:
+def test_without_the_right_to_read_secrets_git_is_tried_as_it_is(
+    tmp_path: Path, api: KubernetesApi
+) -> None:
     repo = repository(tmp_path, "web")
     api.add(APPLICATIONS, app("web", repo))
     api.tokens = {"reader": "system:serviceaccount:ci:reader"}
-    granted = [{"apiGroups": ["argoproj.io"], "resources": ["applications"], "verbs": ["list", "get", "patch"]}]
+    granted = [
+        {
+            "apiGroups": ["argoproj.io"],
+            "resources": ["applications"],
+            "verbs": ["list", "get", "patch"],
+        }
+    ]
     api.rules = [role("ClusterRole", granted), binding("ClusterRole")]
-    result = run_command("--applications", "cluster", "--kubeconfig", kubeconfig(tmp_path, api, "reader"))
+    result = run_command(
+        "--applications", "cluster", "--kubeconfig", kubeconfig(tmp_path, api, "reader")
+    )
     assert (result.code, rules(result)) == (0, {"argocd/web": "admitted"})
     assert "Argo CD's repository secrets are not used" in result.stderr
 
@@ -454,7 +613,9 @@ def test_without_the_right_to_read_secrets_git_is_tried_as_it_is(tmp_path: Path,
 # write-back-method: argocd
 
 
-def kustomize(repo: str = "https://git.example.com/acme/gitops.git", *images: str, **annotations: str) -> Any:
+def kustomize(
+    repo: str = "https://git.example.com/acme/gitops.git", *images: str, **annotations: str
+) -> Any:
     one = live_app("web", repo, **annotations)
     if images:
         one["spec"]["source"]["kustomize"] = {"images": list(images)}
@@ -466,9 +627,15 @@ def test_the_live_application_is_patched(api: KubernetesApi, run: Any, tmp_path:
     results = tmp_path / "results"
     result = run("--results-dir", results)
     assert (result.code, result.json["status"]) == (0, "updated"), result.stderr
-    assert api.of(APPLICATIONS, "web")["spec"]["source"]["kustomize"] == {"images": [f"{WEB}:1.1.0"]}
+    assert api.of(APPLICATIONS, "web")["spec"]["source"]["kustomize"] == {
+        "images": [f"{WEB}:1.1.0"]
+    }
     decision = result.json["decisions"][0]
-    assert (decision["target"], decision["verdict"], decision["current"]) == ("live", "update", "1.0.0")
+    assert (decision["target"], decision["verdict"], decision["current"]) == (
+        "live",
+        "update",
+        "1.0.0",
+    )
     assert [decision[key] for key in ("repository", "branch", "head", "file")] == [None] * 4
     assert result.json["commits"] == []
     assert {name: (results / name).read_text() for name in ("updated", "commit", "applications")} == {
@@ -484,10 +651,16 @@ def test_a_parent_that_takes_a_patch_back_is_told_before_it(
     api: KubernetesApi, run: Any, heals: bool, leaves: bool
 ) -> None:
     one = kustomize("https://git.example.com/x.git", f"{WEB}:1.0.0")
-    one["metadata"]["annotations"]["argocd.argoproj.io/tracking-id"] = "root:argoproj.io/Application:argocd/web"
+    one["metadata"]["annotations"]["argocd.argoproj.io/tracking-id"] = (
+        "root:argoproj.io/Application:argocd/web"
+    )
     root = app("root", "https://git.example.com/x.git", image_list="")
     root["spec"]["syncPolicy"]["automated"] = {"selfHeal": heals}
-    rule = {"group": "argoproj.io", "kind": "Application", "jsonPointers": ["/spec/source/kustomize/images"]}
+    rule = {
+        "group": "argoproj.io",
+        "kind": "Application",
+        "jsonPointers": ["/spec/source/kustomize/images"],
+    }
     root["spec"]["ignoreDifferences"] = [rule] if leaves else []
     api.add(APPLICATIONS, one, root)
     planned, found, done = run(command="plan"), run(command="lint", image=""), run()
@@ -496,17 +669,24 @@ def test_a_parent_that_takes_a_patch_back_is_told_before_it(
     for report in (planned, done):
         assert [error["message"] for error in report.json["errors"]] == expected
     assert (planned.code, done.code, found.code) == (0, 0, 0)
-    assert [one["message"] for one in found.json["findings"] if "takes the patch" in one["message"]] == expected
+    assert [
+        one["message"] for one in found.json["findings"] if "takes the patch" in one["message"]
+    ] == expected
 
 
-def test_a_project_of_the_cluster_that_wants_signed_commits(api: KubernetesApi, run: Any, tmp_path: Path) -> None:
+def test_a_project_of_the_cluster_that_wants_signed_commits(
+    api: KubernetesApi, run: Any, tmp_path: Path
+) -> None:
     repo = repository(tmp_path, "web", "api")
     api.add(APPLICATIONS, app("web", repo, project="shop"), app("api", repo, project="other"))
     policy = {"repos": [{"url": "*"}], "gpg": {"mode": "head", "keys": ["D56C4FCA57A46444"]}}
     spec = {"sourceIntegrity": {"git": {"policies": [policy]}}}
     api.add(PROJECTS, {"metadata": {"name": "shop", "namespace": "argocd"}, "spec": spec})
     result = run()
-    assert (result.code, rules(result)) == (4, {"argocd/web": "repository", "argocd/api": "admitted"}), result.stderr
+    assert (result.code, rules(result)) == (
+        4,
+        {"argocd/web": "repository", "argocd/api": "admitted"},
+    ), result.stderr
     assert "newTag: 1.0.0" in show(repo, "main", target("web"))
     assert "syncs only commits that are signed by D56C4FCA57A46444" in result.stderr
 
@@ -520,7 +700,11 @@ def test_no_method_means_git(api: KubernetesApi, run: Any, tmp_path: Path) -> No
 def test_several_images_of_one_application(api: KubernetesApi, run: Any) -> None:
     one = kustomize("https://git.example.com/x.git", "reg:5000/a:1.0.0", "reg:5000/b:1.0.0",
                     image_list="a=reg:5000/a,b=reg:5000/b,c=reg:5000/c")  # fmt: skip
-    one["status"]["summary"]["images"] = ["reg:5000/a:1.0.0", "reg:5000/b:1.0.0", "reg:5000/c:1.0.0"]
+    one["status"]["summary"]["images"] = [
+        "reg:5000/a:1.0.0",
+        "reg:5000/b:1.0.0",
+        "reg:5000/c:1.0.0",
+    ]
     api.add(APPLICATIONS, one)
     result = run(image="reg:5000/b:2.0.0,reg:5000/a:3.0.0,reg:5000/c:4.0.0")
     assert result.code == 0, result.stderr
@@ -548,7 +732,9 @@ def test_a_conflict_is_decided_again(api: KubernetesApi, run: Any) -> None:
 def test_helm_parameters_are_patched(api: KubernetesApi, run: Any) -> None:
     one = live_app("web", web__helm__image_tag="image.tag", web__helm__image_name="image.repo")
     one["status"]["sourceType"] = "Helm"
-    one["spec"]["source"]["helm"] = {"parameters": [{"name": "image.tag", "value": "1.0.0", "forceString": True}]}
+    one["spec"]["source"]["helm"] = {
+        "parameters": [{"name": "image.tag", "value": "1.0.0", "forceString": True}]
+    }
     api.add(APPLICATIONS, one)
     assert run().code == 0
     assert api.of(APPLICATIONS, "web")["spec"]["source"]["helm"]["parameters"] == [
@@ -557,13 +743,19 @@ def test_helm_parameters_are_patched(api: KubernetesApi, run: Any) -> None:
     ]
 
 
-def test_a_patch_that_is_forbidden_is_an_error_of_that_application(tmp_path: Path, api: KubernetesApi) -> None:
+def test_a_patch_that_is_forbidden_is_an_error_of_that_application(
+    tmp_path: Path, api: KubernetesApi
+) -> None:
     repo = repository(tmp_path, "git")
     api.add(APPLICATIONS, kustomize(), app("git", repo))
     api.tokens = {"reader": "system:serviceaccount:ci:reader"}
-    granted = [{"apiGroups": ["argoproj.io"], "resources": ["applications"], "verbs": ["list", "get"]}]
+    granted = [
+        {"apiGroups": ["argoproj.io"], "resources": ["applications"], "verbs": ["list", "get"]}
+    ]
     api.rules = [role("ClusterRole", granted), binding("ClusterRole")]
-    result = run_command("--applications", "cluster", "--kubeconfig", kubeconfig(tmp_path, api, "reader"))
+    result = run_command(
+        "--applications", "cluster", "--kubeconfig", kubeconfig(tmp_path, api, "reader")
+    )
     assert result.code == 4
     assert rules(result) == {"argocd/web": "source", "argocd/git": "admitted"}
     assert "may not patch applications.argoproj.io 'web'" in result.stderr
@@ -582,7 +774,9 @@ def test_a_live_application_has_nothing_to_hold(api: KubernetesApi, run: Any) ->
     assert "leaves nothing in Git to hold" in result.stderr
 
 
-def test_only_one_repository_leaves_live_applications_alone(api: KubernetesApi, run: Any, tmp_path: Path) -> None:
+def test_only_one_repository_leaves_live_applications_alone(
+    api: KubernetesApi, run: Any, tmp_path: Path
+) -> None:
     repo = repository(tmp_path, "git")
     api.add(APPLICATIONS, kustomize(), app("git", repo))
     assert rules(run("--only-repository", repo)) == {"argocd/git": "admitted"}
@@ -592,9 +786,13 @@ def test_only_one_repository_leaves_live_applications_alone(api: KubernetesApi, 
 # Events, parents, registries
 
 
-def test_events_are_written_where_they_are_asked_for(tmp_path: Path, api: KubernetesApi, run: Any) -> None:
+def test_events_are_written_where_they_are_asked_for(
+    tmp_path: Path, api: KubernetesApi, run: Any
+) -> None:
     repo = repository(tmp_path, "web", "api")
-    api.add(APPLICATIONS, app("web", repo), app("api", repo, allow_tags="regexp:^2"), live_app("live"))
+    api.add(
+        APPLICATIONS, app("web", repo), app("api", repo, allow_tags="regexp:^2"), live_app("live")
+    )
     assert run("--kubernetes-events").code == 0
     events = list(api.objects[EVENTS].values())
     assert sorted(one["involvedObject"]["name"] for one in events) == ["live", "web"]
@@ -609,7 +807,13 @@ def test_events_are_written_where_they_are_asked_for(tmp_path: Path, api: Kubern
 def test_events_that_are_forbidden_are_a_warning(tmp_path: Path, api: KubernetesApi) -> None:
     api.add(APPLICATIONS, app("web", repository(tmp_path, "web")))
     api.tokens = {"reader": "system:serviceaccount:ci:reader"}
-    granted = [{"apiGroups": ["argoproj.io"], "resources": ["applications"], "verbs": ["list", "get", "patch"]}]
+    granted = [
+        {
+            "apiGroups": ["argoproj.io"],
+            "resources": ["applications"],
+            "verbs": ["list", "get", "patch"],
+        }
+    ]
     api.rules = [role("ClusterRole", granted), binding("ClusterRole")]
     config = kubeconfig(tmp_path, api, "reader")
     result = run_command("--applications", "cluster", "--kubeconfig", config, "--kubernetes-events")
@@ -619,9 +823,13 @@ def test_events_that_are_forbidden_are_a_warning(tmp_path: Path, api: Kubernetes
     assert refreshed(api) == ["argocd/web"]
 
 
-def test_parents_are_refreshed_where_that_is_asked_for(tmp_path: Path, api: KubernetesApi, run: Any) -> None:
+def test_parents_are_refreshed_where_that_is_asked_for(
+    tmp_path: Path, api: KubernetesApi, run: Any
+) -> None:
     child = app("web", repository(tmp_path, "web"))
-    child["metadata"]["annotations"]["argocd.argoproj.io/tracking-id"] = "root:argoproj.io/Application:argocd/web"
+    child["metadata"]["annotations"]["argocd.argoproj.io/tracking-id"] = (
+        "root:argoproj.io/Application:argocd/web"
+    )
     root = app("root", "https://git.example.com/x.git", image_list="")
     api.add(APPLICATIONS, child, root)
     assert run("--refresh-parents").code == 0
@@ -642,17 +850,37 @@ def test_pull_secrets_of_the_cluster(tmp_path: Path, api: KubernetesApi, run: An
     assert rules(result) == {"argocd/web": "registry", "argocd/far": "annotation"}
     assert "holds no login for ghcr.io" in result.stderr
     assert "names a secret of namespace other" in result.stderr
-    assert {one.namespace for one in api.asked if one.resource == SECRETS and one.verb == "get"} == {"argocd"}
+    assert {
+        one.namespace for one in api.asked if one.resource == SECRETS and one.verb == "get"
+    } == {"argocd"}
     assert hidden(result)
 
 
-def test_an_application_of_a_file_gets_no_secret_of_the_cluster(tmp_path: Path, api: KubernetesApi, run: Any) -> None:
+def test_an_application_of_a_file_gets_no_secret_of_the_cluster(
+    tmp_path: Path, api: KubernetesApi, run: Any
+) -> None:
     """A file may claim any namespace."""
     repo = repository(tmp_path, "web")
-    api.add(SECRETS, secret("pull", "argocd", pair=f"ci:{PASSWORD}"), login("repo", "them", f"{HTTPS}{repo.name}"))
-    claims = app("web", f"{HTTPS}{repo.name}", pull_secret="secret:argocd/pull#pair", update_strategy="newest-build")
+    api.add(
+        SECRETS,
+        secret("pull", "argocd", pair=f"ci:{PASSWORD}"),
+        login("repo", "them", f"{HTTPS}{repo.name}"),
+    )
+    claims = app(
+        "web",
+        f"{HTTPS}{repo.name}",
+        pull_secret="secret:argocd/pull#pair",
+        update_strategy="newest-build",
+    )
     files = manifest(tmp_path, claims)
-    result = run("--applications", files, "--rewrite-url", f"{HTTPS}={tmp_path}/", "--registry-check", "always")
+    result = run(
+        "--applications",
+        files,
+        "--rewrite-url",
+        f"{HTTPS}={tmp_path}/",
+        "--registry-check",
+        "always",
+    )
     assert rules(result) == {"argocd/web": "registry"}
     assert "no cluster is available" in result.stderr
     assert [one for one in api.asked if one.resource == SECRETS] == []
@@ -662,8 +890,16 @@ def test_an_application_of_a_file_gets_no_secret_of_the_cluster(tmp_path: Path, 
     ("home", "named", "words"),
     [
         # `config` of a cluster's secret is JSON: with its colon it was taken for `user:password`
-        ("argocd", "secret:argocd/cluster-prod#config", "belongs to Argo CD itself and is not a login for a registry"),
-        ("team", "secret:argocd/cluster-prod#config", "namespace argocd, the Application is in team"),
+        (
+            "argocd",
+            "secret:argocd/cluster-prod#config",
+            "belongs to Argo CD itself and is not a login for a registry",
+        ),
+        (
+            "team",
+            "secret:argocd/cluster-prod#config",
+            "namespace argocd, the Application is in team",
+        ),
         ("team", "secret:argocd/ldap-bind#pair", "namespace argocd, the Application is in team"),
     ],
 )
@@ -671,7 +907,10 @@ def test_an_application_of_a_file_gets_no_secret_of_the_cluster(tmp_path: Path, 
 def test_a_secret_of_argo_cds_namespace_never_reaches_a_registry(
     tmp_path: Path, api: KubernetesApi, run: Any, check: str, home: str, named: str, words: str
 ) -> None:
-    api.add(SECRETS, secret("cluster-prod", kind="cluster", config=json.dumps({"bearerToken": PASSWORD})))
+    api.add(
+        SECRETS,
+        secret("cluster-prod", kind="cluster", config=json.dumps({"bearerToken": PASSWORD})),
+    )
     api.add(SECRETS, secret("ldap-bind", "argocd", pair=f"cn=admin:{PASSWORD}"))
     with registry_api() as server:
         server.put("acme/web", "1.1.0", CONTENT)
@@ -689,8 +928,14 @@ def test_a_secret_of_argo_cds_namespace_never_reaches_a_registry(
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ({"writeBackConfig": {"method": "git:secret:argocd/theirs"}}, "Argo CD's login for another repository"),
-        ({"commonUpdateSettings": {"pullSecret": "pullsecret:argocd/cluster-prod"}}, "not a login for a registry"),
+        (
+            {"writeBackConfig": {"method": "git:secret:argocd/theirs"}},
+            "Argo CD's login for another repository",
+        ),
+        (
+            {"commonUpdateSettings": {"pullSecret": "pullsecret:argocd/cluster-prod"}},
+            "not a login for a registry",
+        ),
     ],
 )
 def test_an_image_updater_may_name_no_more_than_an_annotation(
@@ -698,9 +943,17 @@ def test_an_image_updater_may_name_no_more_than_an_annotation(
 ) -> None:
     repo = repository(tmp_path, "web")
     api.add(SECRETS, login("theirs", "them", "https://git.example.com/bank/infra.git"))
-    api.add(SECRETS, secret("cluster-prod", kind="cluster", config=json.dumps({"bearerToken": PASSWORD})))
-    api.add(APPLICATIONS, app("web", f"{HTTPS}{repo.name}", "team", image_list="", write_back_method=""))
-    spec = {**settings, "applicationRefs": [{"namePattern": "w*", "images": [{"alias": "web", "imageName": WEB}]}]}
+    api.add(
+        SECRETS,
+        secret("cluster-prod", kind="cluster", config=json.dumps({"bearerToken": PASSWORD})),
+    )
+    api.add(
+        APPLICATIONS, app("web", f"{HTTPS}{repo.name}", "team", image_list="", write_back_method="")
+    )
+    spec = {
+        **settings,
+        "applicationRefs": [{"namePattern": "w*", "images": [{"alias": "web", "imageName": WEB}]}],
+    }
     api.add(UPDATERS, {"metadata": {"name": "all", "namespace": "team"}, "spec": spec})
     result = run("--rewrite-url", f"{HTTPS}={tmp_path}/", "--registry-check", "always")
     assert (result.code, rules(result)) == (3, {"team/web": "annotation"}), result.stderr
@@ -708,7 +961,9 @@ def test_an_image_updater_may_name_no_more_than_an_annotation(
     assert hidden(result)
 
 
-def test_a_refused_pull_secret_is_no_mere_warning(tmp_path: Path, api: KubernetesApi, run: Any) -> None:
+def test_a_refused_pull_secret_is_no_mere_warning(
+    tmp_path: Path, api: KubernetesApi, run: Any
+) -> None:
     """`newest-build` goes on where a registry does not answer; not where the annotation itself is wrong."""
     repo = repository(tmp_path, "web")
     given = {"update_strategy": "newest-build", "pull_secret": "pullsecret:other/pull"}
@@ -718,12 +973,20 @@ def test_a_refused_pull_secret_is_no_mere_warning(tmp_path: Path, api: Kubernete
     assert "newTag: 1.0.0" in show(repo, "main", target("web"))
 
 
-def test_a_pull_secret_that_may_not_be_read_is_an_error_of_that_entry(tmp_path: Path, api: KubernetesApi) -> None:
+def test_a_pull_secret_that_may_not_be_read_is_an_error_of_that_entry(
+    tmp_path: Path, api: KubernetesApi
+) -> None:
     repo = repository(tmp_path, "web", "good")
     given = {"update_strategy": "newest-build", "pull_secret": "pullsecret:argocd/pull"}
     api.add(APPLICATIONS, app("web", repo, **given), app("good", repo))
     api.tokens = {"reader": "system:serviceaccount:ci:reader"}
-    granted = [{"apiGroups": ["argoproj.io"], "resources": ["applications"], "verbs": ["list", "get", "patch"]}]
+    granted = [
+        {
+            "apiGroups": ["argoproj.io"],
+            "resources": ["applications"],
+            "verbs": ["list", "get", "patch"],
+        }
+    ]
     api.rules = [role("ClusterRole", granted), binding("ClusterRole")]
     config = kubeconfig(tmp_path, api, "reader")
     check = ("--registry-check", "always", "--application", "web")
@@ -755,7 +1018,9 @@ def test_the_source_where_none_is_given(
     monkeypatch.setattr("task.wiring.argo.in_cluster", lambda _environ: account)
     settings = Settings("run")
     assert sources(settings, environ) == found
-    assert sources(replace(settings, sources=SourceOptions(applications=("x.yaml",))), environ) == ("x.yaml",)
+    assert sources(replace(settings, sources=SourceOptions(applications=("x.yaml",))), environ) == (
+        "x.yaml",
+    )
 
 
 # Faults
@@ -769,9 +1034,17 @@ def test_a_kubeconfig_that_is_not_there(tmp_path: Path) -> None:
     assert "there is no cluster to ask" in result.stderr
     (tmp_path / "empty").write_text("{}")
     result = run_command("--applications", "cluster", "--kubeconfig", tmp_path / "empty")
-    assert (result.code, f"the kubeconfig '{tmp_path}/empty' has no context" in result.stderr) == (2, True)
-    result = run_command("--applications", "cluster", "--kubeconfig", tmp_path / "empty", "--kube-context", "a")
-    assert "the kubeconfig has no context 'a'\n  fix: it has none: name another file with --kubeconfig" in result.stderr
+    assert (result.code, f"the kubeconfig '{tmp_path}/empty' has no context" in result.stderr) == (
+        2,
+        True,
+    )
+    result = run_command(
+        "--applications", "cluster", "--kubeconfig", tmp_path / "empty", "--kube-context", "a"
+    )
+    assert (
+        "the kubeconfig has no context 'a'\n  fix: it has none: name another file with --kubeconfig"
+        in result.stderr
+    )
 
 
 def test_events_without_a_cluster_are_a_warning(tmp_path: Path) -> None:
@@ -796,9 +1069,17 @@ def test_without_argo_cd_it_is_said(api: KubernetesApi, run: Any) -> None:
     assert "Argo CD is not installed here" in result.stderr
 
 
-def test_certificates_of_argo_cds_config_map_are_trusted_besides(tmp_path: Path, api: KubernetesApi, run: Any) -> None:
+def test_certificates_of_argo_cds_config_map_are_trusted_besides(
+    tmp_path: Path, api: KubernetesApi, run: Any
+) -> None:
     repo = bare_repo(tmp_path, {target("web"): KUSTOMIZATION})
-    api.add(CONFIG_MAPS, {"metadata": {"name": "argocd-tls-certs-cm"}, "data": {"git.example.com": "no certificate"}})
+    api.add(
+        CONFIG_MAPS,
+        {
+            "metadata": {"name": "argocd-tls-certs-cm"},
+            "data": {"git.example.com": "no certificate"},
+        },
+    )
     api.add(SECRETS, login("one", "argo", f"{HTTPS}repo.git"))
     api.add(APPLICATIONS, app("web", f"{HTTPS}repo.git"))
     result = run("--rewrite-url", f"{HTTPS}={tmp_path}/")

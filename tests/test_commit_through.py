@@ -21,23 +21,33 @@ def server(tmp_path: Path) -> Iterator[CommittingGitHub]:
         yield running
 
 
-def scene_of(server: CommittingGitHub, folder: Path, *flags: str, names: tuple[str, ...] = ("a",)) -> Scene:
+def scene_of(
+    server: CommittingGitHub, folder: Path, *flags: str, names: tuple[str, ...] = ("a",)
+) -> Scene:
     scene = Scene(folder, server, names=names)
     scene.flags = ("--commit-through", "github", *flags)
     return scene
 
 
-def test_a_pull_request_gets_each_build_and_stays_open(server: CommittingGitHub, tmp_path: Path) -> None:
+def test_a_pull_request_gets_each_build_and_stays_open(
+    server: CommittingGitHub, tmp_path: Path
+) -> None:
     scene = scene_of(server, tmp_path, "--pull-request")
     tips: list[str] = []
-    server.before = lambda _request: tips.extend(one for name, one in server.branches.items() if name != "main")
+    server.before = lambda _request: tips.extend(
+        one for name, one in server.branches.items() if name != "main"
+    )
     for tag in ("1.1.0", "1.2.0"):
         report = scene.event(f"{WEB}:{tag}")
-        assert [(one["through"], one["head"]) for one in report["commits"]] == [("github", scene.head)]
+        assert [(one["through"], one["head"]) for one in report["commits"]] == [
+            ("github", scene.head)
+        ]
         assert report["commits"][0]["commit"] == git(scene.repo, "rev-parse", scene.head)
         assert f"newTag: {tag}" in scene.text()
     assert (len(server.pulls), len(server.open), scene.on_top()) == (1, 1, 1)
-    assert git(scene.repo, "rev-parse", "main") not in tips[1:]  # it began there, and never came back
+    assert (
+        git(scene.repo, "rev-parse", "main") not in tips[1:]
+    )  # it began there, and never came back
     (there,) = scene.event(f"{WEB}:1.2.0")["commits"]
     assert (there["through"], there["commit"]) == (None, git(scene.repo, "rev-parse", scene.head))
 
@@ -48,25 +58,46 @@ def test_a_reviewers_week(server: CommittingGitHub, tmp_path: Path) -> None:
 
 def test_by_a_github_app(server: CommittingGitHub, tmp_path: Path) -> None:
     key = tmp_path / "app.pem"
-    subprocess.run([*needs("openssl"), "genrsa", "-out", key, "2048"], check=True, capture_output=True)
-    app = ("--github-app-id", "12", "--github-app-installation-id", "34", "--github-app-key-file", str(key))
+    subprocess.run(
+        [*needs("openssl"), "genrsa", "-out", key, "2048"], check=True, capture_output=True
+    )
+    app = (
+        "--github-app-id",
+        "12",
+        "--github-app-installation-id",
+        "34",
+        "--github-app-key-file",
+        str(key),
+    )
     scene = scene_of(server, tmp_path, *app)
     scene.env = {"GITHUB_SERVER_URL": server.url}
     plan = scene.call("plan", "--image", f"{WEB}:1.1.0").json
     assert server.seen == []
     (made,) = scene.event(f"{WEB}:1.1.0")["commits"]
-    assert (made["tree"], made["through"]) == (plan["commits"][0]["tree"], plan["commits"][0]["through"])
+    assert (made["tree"], made["through"]) == (
+        plan["commits"][0]["tree"],
+        plan["commits"][0]["through"],
+    )
     assert made["commit"] == git(scene.repo, "rev-parse", "main")
-    assert git(scene.repo, "log", "-1", "--format=%an", "main") == "Tests"  # the stand-in's author, not ours
+    assert (
+        git(scene.repo, "log", "-1", "--format=%an", "main") == "Tests"
+    )  # the stand-in's author, not ours
     assert scene.event(f"{WEB}:1.1.0")["status"] == "unchanged"
 
 
-def test_a_file_with_the_executable_bit_stops_its_application_only(server: CommittingGitHub, tmp_path: Path) -> None:
+def test_a_file_with_the_executable_bit_stops_its_application_only(
+    server: CommittingGitHub, tmp_path: Path
+) -> None:
     scene = scene_of(server, tmp_path, names=("a", "b"))
     blob = git(scene.repo, "rev-parse", f"main:{target('a')}")
     # A branch with the bit set, made with plumbing: `support.commit` writes plain files.
     stream = "commit refs/heads/main\ncommitter T <t@example.com> 1700000000 +0000\ndata 1\nx\nfrom refs/heads/main^0\n"
-    git(scene.repo, "fast-import", "--quiet", stdin=f"{stream}M 100755 {blob} {target('a')}\n".encode())
+    git(
+        scene.repo,
+        "fast-import",
+        "--quiet",
+        stdin=f"{stream}M 100755 {blob} {target('a')}\n".encode(),
+    )
     for name in ("plan", "run"):
         result = scene.call(name, "--image", f"{WEB}:1.1.0")
         found = {one["application"]: one["verdict"] for one in result.json["decisions"]}
@@ -94,11 +125,15 @@ def test_ten_writers_all_land(server: CommittingGitHub, tmp_path: Path) -> None:
     scene = scene_of(server, tmp_path, names=tuple(WRITERS))
     running = [scene.started("--image", f"{WEB}:1.1.0", "--application", name) for name in WRITERS]
     outs = [one.communicate(timeout=300) for one in running]
-    assert [one.returncode for one in running] == [0] * len(running), [err for _, err in outs if err][:3]
+    assert [one.returncode for one in running] == [0] * len(running), [
+        err for _, err in outs if err
+    ][:3]
     commits = [made for out, _ in outs for made in json.loads(out)["commits"]]
     assert {one["through"] for one in commits} == {"github"}
     assert sum(one["attempts"] for one in commits) > len(WRITERS)
-    assert sorted(one["commit"] for one in commits) == sorted(git(scene.repo, "rev-list", "main", "^main~10").split())
+    assert sorted(one["commit"] for one in commits) == sorted(
+        git(scene.repo, "rev-list", "main", "^main~10").split()
+    )
     assert git(scene.repo, "rev-list", "--count", "main") == str(len(WRITERS) + 1)
     assert git(scene.repo, "rev-list", "--min-parents=2", "main") == ""
     assert all("1.1.0" in show(scene.repo, "main", target(name)) for name in WRITERS)

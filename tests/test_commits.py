@@ -18,7 +18,9 @@ GITLAB = {
 }
 
 
-def message(folder: Path, *more: str | Path, env: dict[str, str] | None = None) -> tuple[str, list[tuple[str, str]]]:
+def message(
+    folder: Path, *more: str | Path, env: dict[str, str] | None = None
+) -> tuple[str, list[tuple[str, str]]]:
     """The commit's message, and the trailers that git finds in it."""
     repo = repository(folder, "a")
     running = start(arguments(manifest(folder, application("a", repo)), *more), env=env)
@@ -26,9 +28,15 @@ def message(folder: Path, *more: str | Path, env: dict[str, str] | None = None) 
     assert running.returncode == 0, err
     text = git(repo, "log", "-1", "--format=%B", "main")
     found = subprocess.run(
-        ["git", "interpret-trailers", "--parse"], input=text, capture_output=True, text=True, check=True
+        ["git", "interpret-trailers", "--parse"],
+        input=text,
+        capture_output=True,
+        text=True,
+        check=True,
     ).stdout
-    return text, [(key, value) for key, _, value in (line.partition(": ") for line in found.splitlines())]
+    return text, [
+        (key, value) for key, _, value in (line.partition(": ") for line in found.splitlines())
+    ]
 
 
 def test_outside_of_ci_nothing_is_guessed(tmp_path: Path) -> None:
@@ -96,10 +104,14 @@ def test_what_is_no_commit(tmp_path: Path, value: str) -> None:
     assert (running.returncode, b"--source-commit" in err) == (2, True)
 
 
-@pytest.mark.parametrize("template", ["[skip ci] {{ .AppName }}\n\nbody\n", "{{ .AppName }}\n\n[skip ci]\n"])
+@pytest.mark.parametrize(
+    "template", ["[skip ci] {{ .AppName }}\n\nbody\n", "{{ .AppName }}\n\n[skip ci]\n"]
+)
 def test_skip_ci_through_the_template(tmp_path: Path, template: str) -> None:
     (tmp_path / "template").write_text(template)
-    text, trailers = message(tmp_path, "--commit-message-template", tmp_path / "template", "--sign-off")
+    text, trailers = message(
+        tmp_path, "--commit-message-template", tmp_path / "template", "--sign-off"
+    )
     assert "[skip ci]" in text
     assert trailers[-1][0] == "Signed-off-by"
 

@@ -13,7 +13,18 @@ from typing import Any
 
 import pytest
 from fork_server import Running
-from runs import KUSTOMIZATION, WEB, application, arguments, hook, manifest, repository, start, target, wait_until
+from runs import (
+    KUSTOMIZATION,
+    WEB,
+    application,
+    arguments,
+    hook,
+    manifest,
+    repository,
+    start,
+    target,
+    wait_until,
+)
 from support import commit, git, show
 
 CROWD = int(os.environ.get("CROWD") or 15)
@@ -23,7 +34,9 @@ ROUNDS = int(os.environ.get("KILL_ROUNDS") or 8)
 def ends(running: list[Running]) -> list[Any]:
     """The reports of runs that all ended well."""
     outs = [one.communicate(timeout=300) for one in running]
-    assert [one.returncode for one in running] == [0] * len(running), [err for _, err in outs if err][:3]
+    assert [one.returncode for one in running] == [0] * len(running), [
+        err for _, err in outs if err
+    ][:3]
     return [json.loads(out) for out, _ in outs]
 
 
@@ -108,7 +121,11 @@ def test_decided_again_on_the_new_tip(tmp_path: Path, whole: bool) -> None:
     if whole:
         git(repo, "config", "uploadpackfilter.allow", "false")
     newer = commit_like(repo, {target("a"): KUSTOMIZATION.replace("1.0.0", "2.0.0")})
-    hook(repo, "update", f'rm "$0"; env -u GIT_QUARANTINE_PATH git update-ref refs/heads/main {newer}')
+    hook(
+        repo,
+        "update",
+        f'rm "$0"; env -u GIT_QUARANTINE_PATH git update-ref refs/heads/main {newer}',
+    )
     (report,) = ends([start(arguments(manifest(tmp_path, application("a", repo))))])
     assert report["decisions"][0]["rule"] == "not-newer"
     assert git(repo, "rev-parse", "main") == newer
@@ -177,9 +194,13 @@ def test_several_repositories_and_one_fails_alone(tmp_path: Path) -> None:
         out, err = running.communicate()
         report = json.loads(out)
         assert running.returncode == 4, err
-        assert [one["application"] for one in report["decisions"]] == [f"argocd/{name}" for name in "abcdefghijz"]
+        assert [one["application"] for one in report["decisions"]] == [
+            f"argocd/{name}" for name in "abcdefghijz"
+        ]
         assert [one["application"] for one in report["errors"]] == ["argocd/d", "argocd/z"]
-    assert [git(repo, "rev-list", "--count", "main") for repo in repos] == ["2"] * 3 + ["1"] + ["2"] * 6
+    assert [git(repo, "rev-list", "--count", "main") for repo in repos] == ["2"] * 3 + ["1"] + [
+        "2"
+    ] * 6
 
 
 def test_several_repositories_at_the_same_time(tmp_path: Path) -> None:

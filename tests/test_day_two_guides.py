@@ -30,7 +30,12 @@ def server() -> Iterator[ArgoCDServer]:
 
 def commands(page: Path) -> list[str]:
     """The lines of the page's shell blocks."""
-    return [line for one in blocks(page.read_text()) if one.language == "sh" for line in one.code.splitlines()]
+    return [
+        line
+        for one in blocks(page.read_text())
+        if one.language == "sh"
+        for line in one.code.splitlines()
+    ]
 
 
 def shown(page: Path) -> list[str]:
@@ -71,14 +76,28 @@ def test_promote_from_staging_to_production(tmp_path: Path, server: ArgoCDServer
     assert staging.code == 0, staging.stderr
     assert ([alike(production.stdout)], production.code) == (shown(page), 0), production.stderr
     assert "newTag: 1.1.0" in show(repo, "main", target("web-production"))
-    assert [(one.code, "no Application fits" in one.stderr) for one in others] == [(3, False), (3, True)]
+    assert [(one.code, "no Application fits" in one.stderr) for one in others] == [
+        (3, False),
+        (3, True),
+    ]
 
 
 def promotions(page: Path) -> Iterator[tuple[str, dict[str, str]]]:
     """The steps of the page's pipelines that promote: the host, and the parameters."""
-    for one in maps([yaml.safe_load(block.code) for block in blocks(page.read_text()) if block.language == "yaml"]):
+    for one in maps(
+        [
+            yaml.safe_load(block.code)
+            for block in blocks(page.read_text())
+            if block.language == "yaml"
+        ]
+    ):
         listed = one.get("params") or one.get("parameters") or ()
-        given = {pair["name"]: pair["value"] for pair in listed} or one.get("with") or one.get("inputs") or {}
+        given = (
+            {pair["name"]: pair["value"] for pair in listed}
+            or one.get("with")
+            or one.get("inputs")
+            or {}
+        )
         if given.get("command") == "promote":
             yield next(host for key, host in HOSTS.items() if key in one), given
 
@@ -91,12 +110,18 @@ def test_every_host_promotes() -> None:
     assert [host for host, _ in PROMOTIONS] == ["github", "gitlab", "tekton", "argo"]
 
 
-@pytest.mark.parametrize(("host", "given"), PROMOTIONS, ids=lambda one: one if isinstance(one, str) else "")
-def test_the_pipelines_propose_it(host: str, given: dict[str, str], tmp_path: Path, server: ArgoCDServer) -> None:
+@pytest.mark.parametrize(
+    ("host", "given"), PROMOTIONS, ids=lambda one: one if isinstance(one, str) else ""
+)
+def test_the_pipelines_propose_it(
+    host: str, given: dict[str, str], tmp_path: Path, server: ArgoCDServer
+) -> None:
     secrets = [name for name in given if name.endswith("-token")]
     assert bool(secrets) == (host == "github")
     params = {
-        name: value for name, value in given.items() if name not in (*secrets, "command", "job-name", "argocd-server")
+        name: value
+        for name, value in given.items()
+        if name not in (*secrets, "command", "job-name", "argocd-server")
     }
     with serving(GitHub()) as forge:
         scene = Scene(tmp_path, forge, names=("web-staging", "web-production"))
@@ -105,7 +130,10 @@ def test_the_pipelines_propose_it(host: str, given: dict[str, str], tmp_path: Pa
         for one in apps:
             server.add(good(one, git(scene.repo, "rev-parse", "main"))[-1])
         environ = {
-            **{f"IMAGE_UPDATE_PARAMETER_{name.upper().replace('-', '_')}": value for name, value in params.items()},
+            **{
+                f"IMAGE_UPDATE_PARAMETER_{name.upper().replace('-', '_')}": value
+                for name, value in params.items()
+            },
             **environment(server, scene.repo),
             "IMAGE_UPDATE_ARGOCD_SERVER": server.address,
             "IMAGE_UPDATE_ARGOCD_AUTH_TOKEN": "good-token",
@@ -125,11 +153,21 @@ def test_the_pipelines_propose_it(host: str, given: dict[str, str], tmp_path: Pa
     ("page", "path", "line"),
     [
         ("app-of-apps", "apps/blog.yaml", "image: {repository: ghcr.io/acme/blog, tag: 1.4.2}"),
-        ("application-sets", "sets/stores.yaml", '- {name: store-berlin, number: "0", tag: 1.4.2, track: "^1"}'),
+        (
+            "application-sets",
+            "sets/stores.yaml",
+            '- {name: store-berlin, number: "0", tag: 1.4.2, track: "^1"}',
+        ),
     ],
 )
-def test_the_version_may_be_in_the_manifest_itself(tmp_path: Path, page: str, path: str, line: str) -> None:
-    shown = [one.code for one in blocks((HOW_TO / f"{page}.md").read_text()) if f"helmvalues:/{path}" in one.code]
+def test_the_version_may_be_in_the_manifest_itself(
+    tmp_path: Path, page: str, path: str, line: str
+) -> None:
+    shown = [
+        one.code
+        for one in blocks((HOW_TO / f"{page}.md").read_text())
+        if f"helmvalues:/{path}" in one.code
+    ]
     before = next(one for one in shown if "valuesObject" in one)
     repo = bare_repo(tmp_path, {path: before})
     source, platform = f"{repo}//{path}?ref=main", "https://git.example.com/platform.git"

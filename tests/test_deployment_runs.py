@@ -38,7 +38,9 @@ def actions(server: ArgoCDServer, github: GitHub) -> Mapping[str, str]:
     }  # fmt: skip
 
 
-def test_each_application_is_an_environment(tmp_path: Path, server: ArgoCDServer, github: GitHub) -> None:
+def test_each_application_is_an_environment(
+    tmp_path: Path, server: ArgoCDServer, github: GitHub
+) -> None:
     played(server, tmp_path, web=good, api=hook_fails)
     server.settings = {"url": "https://argocd.example.com"}
     result = run("--wait", "--deployments", env=actions(server, github))
@@ -56,7 +58,9 @@ def test_each_application_is_an_environment(tmp_path: Path, server: ArgoCDServer
     assert [one["rule"] for one in result.json["errors"]] == ["rollout"]
 
 
-def test_a_paused_rollout_stays_in_progress(tmp_path: Path, server: ArgoCDServer, github: GitHub) -> None:
+def test_a_paused_rollout_stays_in_progress(
+    tmp_path: Path, server: ArgoCDServer, github: GitHub
+) -> None:
     played(server, tmp_path, web=paused)
     result = run("--wait", "--deployments", env=actions(server, github))
     assert result.code == 0, result.stderr
@@ -64,7 +68,9 @@ def test_a_paused_rollout_stays_in_progress(tmp_path: Path, server: ArgoCDServer
     assert {state for _, _, state in github.statuses} == {"pending"}
 
 
-def test_a_forge_that_refuses_changes_nothing_else(tmp_path: Path, server: ArgoCDServer, github: GitHub) -> None:
+def test_a_forge_that_refuses_changes_nothing_else(
+    tmp_path: Path, server: ArgoCDServer, github: GitHub
+) -> None:
     repo = played(server, tmp_path, web=good)
     github.fail(github.refusal("forbidden"), "POST", "/deployments", times=5)
     result = run("--wait", "--deployments", env=actions(server, github))
@@ -94,7 +100,9 @@ def test_a_rollout_whose_end_nobody_knows_stays_in_progress(
     assert [one.states for one in github.deployments] == [["in_progress", "success"]]
 
 
-def test_gitlab_has_an_environment_that_leads_to_argo_cd(tmp_path: Path, server: ArgoCDServer) -> None:
+def test_gitlab_has_an_environment_that_leads_to_argo_cd(
+    tmp_path: Path, server: ArgoCDServer
+) -> None:
     played(server, tmp_path, web=good)
     with serving(GitLab()) as gitlab:
         gitlab.commits.add(COMMIT)
@@ -111,7 +119,9 @@ def test_gitlab_has_an_environment_that_leads_to_argo_cd(tmp_path: Path, server:
         assert f"deployments are shown at {gitlab.url}/{PROJECT}: 1 queued" in result.stderr
 
 
-def test_what_was_built_has_to_be_known(tmp_path: Path, server: ArgoCDServer, github: GitHub) -> None:
+def test_what_was_built_has_to_be_known(
+    tmp_path: Path, server: ArgoCDServer, github: GitHub
+) -> None:
     repo = played(server, tmp_path, web=good)
     for missing in ("GITHUB_SHA", "GITHUB_REPOSITORY"):
         env = {name: value for name, value in actions(server, github).items() if name != missing}
@@ -121,6 +131,7 @@ def test_what_was_built_has_to_be_known(tmp_path: Path, server: ArgoCDServer, gi
     nonsense = run("--deployments", "--source-repository", "nonsense", env=actions(server, github))
     assert nonsense.code == 2
     assert (
-        "--source-repository: no deployment is shown for 'nonsense': it is not an https or ssh URL" in nonsense.stderr
+        "--source-repository: no deployment is shown for 'nonsense': it is not an https or ssh URL"
+        in nonsense.stderr
     )
     assert (git(repo, "rev-list", "--count", "main"), github.seen) == ("1", [])

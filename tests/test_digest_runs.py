@@ -41,7 +41,10 @@ def test_every_command_tells_of_an_old_digest_beside_the_tag(tmp_path: Path, tar
         assert (decision["verdict"], decision["rule"]) == ("error", "target")
         assert f"apps/web/values.yaml: {WHERE}" in decision["because"]
         (error,) = result.json["errors"]
-        assert error["hint"] == "annotate web.helm.image-digest: image.digest, which each update then writes"
+        assert (
+            error["hint"]
+            == "annotate web.helm.image-digest: image.digest, which each update then writes"
+        )
     status = image_update("status", *given[3:])
     assert (status.code, WHERE in errors(status)) == (3, True)
     lint = image_update("lint", str(apps), "--allow-protocol", "file", "--output", "json")
@@ -67,10 +70,14 @@ def test_a_digest_in_the_spec_counts_as_well(tmp_path: Path, helm: dict[str, Any
 
 @pytest.mark.parametrize("pin", [False, True])
 @pytest.mark.parametrize("digest", ["", NEW])
-def test_an_annotated_digest_is_written_or_emptied(tmp_path: Path, digest: str, *, pin: bool) -> None:
+def test_an_annotated_digest_is_written_or_emptied(
+    tmp_path: Path, digest: str, *, pin: bool
+) -> None:
     repo, apps = scene(tmp_path, write_back_target="helmvalues", **KEYS, **DIGEST_KEY)
     more = [*(("--image-digest", digest) if digest else ()), *(("--pin-digest",) if pin else ())]
-    result = image_update(*arguments(apps, *more, "--registry-check", "never", image=f"{WEB}:1.5.0"))
+    result = image_update(
+        *arguments(apps, *more, "--registry-check", "never", image=f"{WEB}:1.5.0")
+    )
     if pin and not digest:
         assert (result.code, show(repo, "main", "apps/web/values.yaml")) == (3, VALUES)
         return
@@ -116,7 +123,9 @@ def test_a_shared_value_changes_with_a_warning(tmp_path: Path) -> None:
         ("1.2.0", f"{WEB}:1.1.0", ("refuse", "not-newer")),
     ],
 )
-def test_pin_digest_never_writes_without_a_digest(tmp_path: Path, now: str, event: str, end: tuple[str, str]) -> None:
+def test_pin_digest_never_writes_without_a_digest(
+    tmp_path: Path, now: str, event: str, end: tuple[str, str]
+) -> None:
     repo = repository(tmp_path, "a")
     commit(repo, {"apps/a/.argocd-source-a.yaml": f"kustomize:\n  images:\n  - {WEB}:{now}\n"})
     apps = manifest(tmp_path, application("a", repo, write_back_target=""))

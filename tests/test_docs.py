@@ -21,7 +21,10 @@ from task.schemas import load
 
 REFERENCE = (ROOT / "docs" / "reference.md").read_text()
 ANNOTATIONS = (ROOT / "docs" / "annotations.md").read_text()
-PAGES = {path.relative_to(ROOT).as_posix(): path.read_text() for path in sorted((ROOT / "docs").rglob("*.md"))}
+PAGES = {
+    path.relative_to(ROOT).as_posix(): path.read_text()
+    for path in sorted((ROOT / "docs").rglob("*.md"))
+}
 
 
 def test_the_table_of_options_is_that_of_the_code() -> None:
@@ -79,7 +82,11 @@ def _fields(schema: dict[str, Any], path: str = "") -> Iterator[str]:
 @pytest.mark.parametrize("field", [one for one in _fields(load("report.v1")) if "." in one])
 def test_every_field_of_the_report_is_documented(field: str) -> None:
     parent, _, name = field.rpartition(".")
-    rows = [line for line in PAGES["docs/report.md"].splitlines() if line.startswith("|") and f"`{parent}" in line]
+    rows = [
+        line
+        for line in PAGES["docs/report.md"].splitlines()
+        if line.startswith("|") and f"`{parent}" in line
+    ]
     assert any(re.search(rf"`(?:{re.escape(parent)})?\.?{re.escape(name)}`", row) for row in rows)
 
 
@@ -93,7 +100,9 @@ def test_every_field_of_a_status_is_documented(field: str) -> None:
     table = PAGES["docs/status.md"].partition("## Every field of the JSON")[2]
     parent, _, name = field.rpartition(".")
     rows = [
-        line for line in table.splitlines() if line.startswith(f"| `{parent.removesuffix('[]')}" if name else field)
+        line
+        for line in table.splitlines()
+        if line.startswith(f"| `{parent.removesuffix('[]')}" if name else field)
     ]
     assert any(re.search(rf"`(?:{re.escape(field)}(?:\[\].*)?|{name})`", row) for row in rows)
 
@@ -101,12 +110,16 @@ def test_every_field_of_a_status_is_documented(field: str) -> None:
 STATE = load("state.v1")["definitions"]
 
 
-@pytest.mark.parametrize("key", sorted({key for one in STATE.values() for key in one["properties"]}))
+@pytest.mark.parametrize(
+    "key", sorted({key for one in STATE.values() for key in one["properties"]})
+)
 def test_every_key_of_the_state_file_is_documented(key: str) -> None:
     assert re.search(rf"[`.]{key}`", PAGES["docs/ordering.md"].partition("state file")[2])
 
 
-@pytest.mark.parametrize("rule", load("report.v1")["properties"]["decisions"]["items"]["properties"]["rule"]["enum"])
+@pytest.mark.parametrize(
+    "rule", load("report.v1")["properties"]["decisions"]["items"]["properties"]["rule"]["enum"]
+)
 def test_every_rule_of_a_refusal_is_explained(rule: str) -> None:
     if rule in {"admitted", "same"}:
         return
@@ -122,18 +135,28 @@ def test_every_annotation_is_in_the_guide_for_those_who_come_from_image_updater(
 def test_every_field_of_image_updaters_resource_is_in_the_guide() -> None:
     known = fields("argocd-image-updater-imageupdater-v1alpha1", "spec")
     guide = PAGES["docs/from-image-updater.md"].partition("## Every field of")[2]
-    missing = [field for field in known if not re.search(rf"\b{re.escape(field.rpartition('.')[2])}\b", guide)]
+    missing = [
+        field
+        for field in known
+        if not re.search(rf"\b{re.escape(field.rpartition('.')[2])}\b", guide)
+    ]
     assert len(known) > 20
     assert missing == []
 
 
 def _said() -> list[str]:
     """Every text that the code may say; what differs in it is a `…`."""
-    nodes = (node for path in (ROOT / "task").rglob("*.py") for node in ast.walk(ast.parse(path.read_text())))
+    nodes = (
+        node
+        for path in (ROOT / "task").rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+    )
     found = []
     for node in nodes:
         if isinstance(node, ast.JoinedStr):
-            found.append("…".join(str(one.value) for one in node.values if isinstance(one, ast.Constant)))
+            found.append(
+                "…".join(str(one.value) for one in node.values if isinstance(one, ast.Constant))
+            )
         elif isinstance(node, ast.Constant) and isinstance(node.value, str):
             found.append(node.value)
     return found
@@ -141,7 +164,9 @@ def _said() -> list[str]:
 
 def test_the_messages_that_are_explained_are_those_of_the_code() -> None:
     said = "\n".join(_said())
-    rows = re.findall(r"^\| `(?!image-update )([^`]+)`", PAGES["docs/troubleshooting.md"], re.MULTILINE)
+    rows = re.findall(
+        r"^\| `(?!image-update )([^`]+)`", PAGES["docs/troubleshooting.md"], re.MULTILINE
+    )
     pieces = {piece.strip(" ,()") for row in rows for piece in row.split("…")}
     assert [piece for piece in pieces if len(piece) > 3 and piece not in said] == []
 
@@ -153,14 +178,24 @@ def test_every_failure_of_git_is_explained(meaning: Meaning) -> None:
 
 def test_every_layer_of_the_house_is_in_the_picture() -> None:
     layers = (
-        (ROOT / ".importlinter").read_text().partition("layers =\n")[2].partition("\n#")[0].partition("exhaustive")[0]
+        (ROOT / ".importlinter")
+        .read_text()
+        .partition("layers =\n")[2]
+        .partition("\n#")[0]
+        .partition("exhaustive")[0]
     )
-    picture = (ROOT / "CONTRIBUTING.md").read_text().partition("## The house")[2].partition("\n## ")[0]
-    assert [name for name in re.findall(r"\w+", layers) if not re.search(rf"\b{name}\b", picture)] == []
+    picture = (
+        (ROOT / "CONTRIBUTING.md").read_text().partition("## The house")[2].partition("\n## ")[0]
+    )
+    assert [
+        name for name in re.findall(r"\w+", layers) if not re.search(rf"\b{name}\b", picture)
+    ] == []
 
 
 def test_every_file_that_contributing_names_is_there() -> None:
-    named = re.findall(r"`((?:bench|docs|scripts|task|tests)/[\w./-]+)`", (ROOT / "CONTRIBUTING.md").read_text())
+    named = re.findall(
+        r"`((?:bench|docs|scripts|task|tests)/[\w./-]+)`", (ROOT / "CONTRIBUTING.md").read_text()
+    )
     assert len(named) > 50
     assert [one for one in named if not (ROOT / one).exists()] == []
 
@@ -180,8 +215,13 @@ def test_one_sentence_says_what_it_is(path: str) -> None:
     assert SENTENCE in " ".join(text.split())
 
 
-@pytest.mark.parametrize("page", sorted({page for group in GROUPS.values() for _, page in group.values()}))
+@pytest.mark.parametrize(
+    "page", sorted({page for group in GROUPS.values() for _, page in group.values()})
+)
 def test_the_page_that_a_help_names_is_there(page: str) -> None:
     name, _, anchor = page.partition("#")
     headings = re.findall(r"^#+ (.+)$", PAGES[f"docs/{name}"], re.MULTILINE)
-    assert anchor in {"", *(re.sub(r"[^\w -]", "", one).lower().replace(" ", "-") for one in headings)}
+    assert anchor in {
+        "",
+        *(re.sub(r"[^\w -]", "", one).lower().replace(" ", "-") for one in headings),
+    }

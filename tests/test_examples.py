@@ -15,7 +15,9 @@ DIGEST, OTHER = "sha256:" + "a" * 64, "sha256:" + "b" * 64
 class Play:
     """One example: its manifest, and a bare repository in place of its Git server."""
 
-    def __init__(self, name: str, folder: Path, files: dict[str, str], branch: str = "main") -> None:
+    def __init__(
+        self, name: str, folder: Path, files: dict[str, str], branch: str = "main"
+    ) -> None:
         self.manifest = EXAMPLES / name
         self.application = yaml.safe_load(self.manifest.read_text())
         self.repo = bare_repo(folder, files, branch)
@@ -56,7 +58,11 @@ def parameters(text: str) -> dict[str, Any]:
 
 def test_two_images_of_one_registry_with_a_port_do_not_replace_each_other(tmp_path: Path) -> None:
     folder = "kubernetes/myapp/development"
-    play = Play("local-registry-kustomize.yaml", tmp_path, {f"{folder}/kustomization.yaml": "resources: []\n"})
+    play = Play(
+        "local-registry-kustomize.yaml",
+        tmp_path,
+        {f"{folder}/kustomization.yaml": "resources: []\n"},
+    )
     assert rules(play.event("192.168.0.100:32000/api-server:abc1234")) == ["admitted"]
     assert rules(play.event("192.168.0.100:32000/app:abc1234")) == ["admitted"]
     images = yaml.safe_load(play.file(f"{folder}/kustomization.yaml"))["images"]
@@ -67,18 +73,28 @@ def test_two_images_of_one_registry_with_a_port_do_not_replace_each_other(tmp_pa
 
 
 def test_commit_shas_are_let_in_and_branch_names_kept_out(tmp_path: Path) -> None:
-    play = Play("development-commit-sha.yaml", tmp_path, {"overlays/development/kustomization.yaml": "resources: []\n"})
+    play = Play(
+        "development-commit-sha.yaml",
+        tmp_path,
+        {"overlays/development/kustomization.yaml": "resources: []\n"},
+    )
     image = "asia.gcr.io/some-gcp-project/some-image-name"
     assert rules(play.event(f"{image}:0f3c2ab")) == ["admitted"]
     assert rules(play.event(f"{image}:latest")) == ["ignore-tags"]
     assert rules(play.event(f"{image}:test")) == ["allow-tags"]
-    override = yaml.safe_load(play.file("overlays/development/.argocd-source-some-app-development.yaml"))
+    override = yaml.safe_load(
+        play.file("overlays/development/.argocd-source-some-app-development.yaml")
+    )
     assert override == {"kustomize": {"images": [f"{image}:0f3c2ab"]}}
     assert play.commits() == 2
 
 
 def test_a_newer_version_is_written_and_an_older_one_refused(tmp_path: Path) -> None:
-    play = Play("production-semver.yaml", tmp_path, {"overlays/production/kustomization.yaml": "resources: []\n"})
+    play = Play(
+        "production-semver.yaml",
+        tmp_path,
+        {"overlays/production/kustomization.yaml": "resources: []\n"},
+    )
     image = "asia.gcr.io/some-gcp-project/some-image-name"
     first = play.event(f"{image}:v1.4.0")
     assert rules(first) == ["admitted"]
@@ -88,7 +104,12 @@ def test_a_newer_version_is_written_and_an_older_one_refused(tmp_path: Path) -> 
 
 
 def test_the_specs_parameters_still_take_effect(tmp_path: Path) -> None:
-    play = Play("helm-gitops-demo.yaml", tmp_path, {"helm/Chart.yaml": "name: x\nversion: 0.1.0\n"}, branch="master")
+    play = Play(
+        "helm-gitops-demo.yaml",
+        tmp_path,
+        {"helm/Chart.yaml": "name: x\nversion: 0.1.0\n"},
+        branch="master",
+    )
     assert rules(play.event("ghcr.io/cnych/gitops-demo:v0.1.1")) == ["admitted"]
     assert changed_paths(play.repo, "master") == ["helm/.argocd-source-gitops-demo.yaml"]
     assert parameters(play.file("helm/.argocd-source-gitops-demo.yaml")) == {
@@ -99,7 +120,9 @@ def test_the_specs_parameters_still_take_effect(tmp_path: Path) -> None:
 
 
 def test_a_constraint_in_the_strategy_holds(tmp_path: Path) -> None:
-    play = Play("umbrella-chart.yaml", tmp_path, {"charts/shop/Chart.yaml": "name: x\nversion: 0.1.0\n"})
+    play = Play(
+        "umbrella-chart.yaml", tmp_path, {"charts/shop/Chart.yaml": "name: x\nversion: 0.1.0\n"}
+    )
     image = "registry.example.com/shop/cart"
     assert rules(play.event(f"{image}:1.6.3")) == ["admitted"]
     assert rules(play.event(f"{image}:1.7.0")) == ["constraint"]
@@ -109,40 +132,63 @@ def test_a_constraint_in_the_strategy_holds(tmp_path: Path) -> None:
 
 
 def test_a_mutable_tag_is_followed_by_its_digest(tmp_path: Path) -> None:
-    play = Play("digest-follow.yaml", tmp_path, {"charts/web/Chart.yaml": "name: x\nversion: 0.1.0\n"})
+    play = Play(
+        "digest-follow.yaml", tmp_path, {"charts/web/Chart.yaml": "name: x\nversion: 0.1.0\n"}
+    )
     image = "registry.example.com/shop/web:staging"
     assert rules(play.event(f"{image}@{DIGEST}")) == ["admitted"]
-    assert parameters(play.file("charts/web/.argocd-source-web.yaml"))["web.image.shasum"] == f"staging@{DIGEST}"
+    assert (
+        parameters(play.file("charts/web/.argocd-source-web.yaml"))["web.image.shasum"]
+        == f"staging@{DIGEST}"
+    )
     assert rules(play.event(f"{image}@{OTHER}")) == ["admitted"]
-    assert parameters(play.file("charts/web/.argocd-source-web.yaml"))["web.image.shasum"] == f"staging@{OTHER}"
+    assert (
+        parameters(play.file("charts/web/.argocd-source-web.yaml"))["web.image.shasum"]
+        == f"staging@{OTHER}"
+    )
     again = play.event(f"{image}@{OTHER}")
     assert (rules(again), again.json["status"]) == (["same"], "unchanged")
 
 
 def test_a_minor_version_is_held(tmp_path: Path) -> None:
     play = Play(
-        "gitlab-minor.yaml", tmp_path, {"deploy/charts/frontend/Chart.yaml": "name: x\nversion: 0.1.0\n"}, "trunk"
+        "gitlab-minor.yaml",
+        tmp_path,
+        {"deploy/charts/frontend/Chart.yaml": "name: x\nversion: 0.1.0\n"},
+        "trunk",
     )
     image = "registry.gitlab.com/microservices28/frontend"
     assert rules(play.event(f"{image}:v0.0.40")) == ["admitted"]
     assert rules(play.event(f"{image}:v0.1.0")) == ["constraint"]
-    assert changed_paths(play.repo, "trunk") == ["deploy/charts/frontend/.argocd-source-frontend.yaml"]
+    assert changed_paths(play.repo, "trunk") == [
+        "deploy/charts/frontend/.argocd-source-frontend.yaml"
+    ]
 
 
 @pytest.mark.parametrize("command", ["plan", "run"])
 def test_plan_predicts_the_tree_that_run_makes(tmp_path: Path, command: str) -> None:
-    play = Play("umbrella-chart.yaml", tmp_path, {"charts/shop/Chart.yaml": "name: x\nversion: 0.1.0\n"})
+    play = Play(
+        "umbrella-chart.yaml", tmp_path, {"charts/shop/Chart.yaml": "name: x\nversion: 0.1.0\n"}
+    )
     planned = play.event("registry.example.com/shop/cart:1.6.3", command="plan")
     assert play.commits() == 1
     ran = play.event("registry.example.com/shop/cart:1.6.3", command=command)
     assert planned.json["decisions"] == ran.json["decisions"]
-    assert [one["tree"] for one in planned.json["commits"]] == [one["tree"] for one in ran.json["commits"]]
+    assert [one["tree"] for one in planned.json["commits"]] == [
+        one["tree"] for one in ran.json["commits"]
+    ]
     assert "+    value: 1.6.3" in planned.json["commits"][0]["diff"]
 
 
 def test_applications_mixed_with_anything_else(tmp_path: Path) -> None:
-    play = Play("umbrella-chart.yaml", tmp_path, {"charts/shop/Chart.yaml": "name: x\nversion: 0.1.0\n"})
-    items = [{"kind": "ConfigMap"}, play.application, {"kind": "ApplicationSet", "apiVersion": "argoproj.io/v1alpha1"}]
+    play = Play(
+        "umbrella-chart.yaml", tmp_path, {"charts/shop/Chart.yaml": "name: x\nversion: 0.1.0\n"}
+    )
+    items = [
+        {"kind": "ConfigMap"},
+        play.application,
+        {"kind": "ApplicationSet", "apiVersion": "argoproj.io/v1alpha1"},
+    ]
     mixed = tmp_path / "list.json"
     mixed.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
     result = play.event("registry.example.com/shop/cart:1.6.3", manifest=mixed)
@@ -157,8 +203,20 @@ def test_a_flux_release_gets_its_tag_and_nothing_else(tmp_path: Path) -> None:
     git(tmp_path, "clone", "--quiet", str(repo), str(work))
     image = "registry.gitlab.com/wenger23/microservices-demo/frontend:v0.0.41"
     for source in (work / "releases", f"{repo}//releases?ref=master"):
-        args = ("run", "--image", image, "--applications", source, "--allow-protocol", "file", "--output", "json")
+        args = (
+            "run",
+            "--image",
+            image,
+            "--applications",
+            source,
+            "--allow-protocol",
+            "file",
+            "--output",
+            "json",
+        )
         result = image_update(*args)
         assert result.code == 0, result.stderr
         assert [one["target"] for one in result.json["decisions"]] == ["flux"]
-    assert show(repo, "master", "releases/frontend.yaml") == text.replace("tag: v0.0.40", "tag: v0.0.41")
+    assert show(repo, "master", "releases/frontend.yaml") == text.replace(
+        "tag: v0.0.40", "tag: v0.0.41"
+    )

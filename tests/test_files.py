@@ -36,14 +36,19 @@ def linked(target: str) -> Callable[[Path], Path]:
         (linked("pipe"), "it is a pipe, not a file"),
         (linked("/dev/zero"), "it is a device, not a file"),
         (linked("/dev/tty"), "it is a device, not a file|No such device"),
-        (linked("/proc/kmsg"), "reading it may never end|Operation not permitted|Permission denied"),
+        (
+            linked("/proc/kmsg"),
+            "reading it may never end|Operation not permitted|Permission denied",
+        ),
         (linked("/proc/kallsyms"), "it is larger than 1,000,000 bytes|No such file|denied"),
         (linked("."), "Is a directory"),
         (linked("nowhere"), "No such file"),
         (linked("large"), "it is larger than 10,000,000 bytes"),
     ],
 )
-def test_what_is_no_file_is_refused_at_once(make: Callable[[Path], Path], says: str, tmp_path: Path) -> None:
+def test_what_is_no_file_is_refused_at_once(
+    make: Callable[[Path], Path], says: str, tmp_path: Path
+) -> None:
     if make is not a_pipe:
         a_pipe(tmp_path)
     with (tmp_path / "large").open("wb") as file:
@@ -68,7 +73,10 @@ def test_what_the_shell_has_opened_is_read() -> None:
     script = "import sys; from task.files import read_file; print(len(read_file(sys.argv[1])))"
     slow = "sleep 0.3; head -c 300000 /dev/zero"
     done = subprocess.run(
-        ["bash", "-c", f"'{sys.executable}' -c '{script}' <({slow})"], capture_output=True, text=True, check=True
+        ["bash", "-c", f"'{sys.executable}' -c '{script}' <({slow})"],
+        capture_output=True,
+        text=True,
+        check=True,
     )
     assert done.stdout == "300000\n"
 
@@ -89,7 +97,12 @@ OPTIONS: Mapping[str, tuple[str, ...]] = {
     "--clusters": (),
     "--commit-message-template": (),
     "--signing-key": (),
-    "--git-password-file": ("--git-username", "me", "--git-credentials-url", "https://git.example.com"),
+    "--git-password-file": (
+        "--git-username",
+        "me",
+        "--git-credentials-url",
+        "https://git.example.com",
+    ),
     "--github-app-key-file": ("--github-app-id", "1", "--github-app-installation-id", "2"),
     "--ssh-key-file": (),
     "--ssh-known-hosts-file": (),
@@ -97,7 +110,12 @@ OPTIONS: Mapping[str, tuple[str, ...]] = {
     "--verify": (),
     "--trust-root": (),
     "--kubeconfig": ("--applications", "cluster"),
-    "--argocd-auth-token-file": ("--applications", "argocd", "--argocd-server", "argocd.example.com"),
+    "--argocd-auth-token-file": (
+        "--applications",
+        "argocd",
+        "--argocd-server",
+        "argocd.example.com",
+    ),
     "--argocd-ca-file": ("--applications", "argocd", "--argocd-server", "argocd.example.com"),
     "--registries-conf": ("--registry-check", "always"),
     "--registry-password-file": ("--registry-username", "me", "--registry-check", "always"),
@@ -117,7 +135,17 @@ def test_an_option_that_names_a_pipe_is_an_error(option: str, tmp_path: Path) ->
     more = OPTIONS[option]
     given = () if "--applications" in (option, *more) else ("--applications", apps)
     image = ("--image", "ghcr.io/acme/web:1.1.0") if option != "--images-from" else ()
-    done = image_update("run", *image, *given, *more, option, a_pipe(tmp_path), "--allow-protocol", "file", timeout=30)
+    done = image_update(
+        "run",
+        *image,
+        *given,
+        *more,
+        option,
+        a_pipe(tmp_path),
+        "--allow-protocol",
+        "file",
+        timeout=30,
+    )
     assert "Traceback" not in done.stderr
     assert "is a pipe, not a file" in done.stderr + done.stdout
     assert done.code == 2
@@ -125,7 +153,9 @@ def test_an_option_that_names_a_pipe_is_an_error(option: str, tmp_path: Path) ->
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("command_line", ["run --image ghcr.io/acme/web:1.1.0 --allow-protocol file", "lint"])
+@pytest.mark.parametrize(
+    "command_line", ["run --image ghcr.io/acme/web:1.1.0 --allow-protocol file", "lint"]
+)
 def test_a_manifest_that_is_no_file_is_a_warning(command_line: str, tmp_path: Path) -> None:
     folder = tmp_path / "apps"
     folder.mkdir()
@@ -135,10 +165,15 @@ def test_a_manifest_that_is_no_file_is_a_warning(command_line: str, tmp_path: Pa
     (folder / "c.yml").symlink_to("/dev/zero")
     (folder / "d.json").symlink_to("a.yaml")
     with costs_at_most():
-        done = image_update(*command_line.split(), "--applications", folder, "--output", "json", timeout=60)
+        done = image_update(
+            *command_line.split(), "--applications", folder, "--output", "json", timeout=60
+        )
     if command_line == "lint":
         said = " ".join(one["message"] for one in done.json["findings"])
-        assert all(f"cannot read {folder / name}: " in said for name in ("a.yaml", "b.yaml", "c.yml", "d.json"))
+        assert all(
+            f"cannot read {folder / name}: " in said
+            for name in ("a.yaml", "b.yaml", "c.yml", "d.json")
+        )
         return
     assert done.json["counts"]["updated"] == 1
     assert [one["severity"] for one in done.json["errors"]] == ["warning"] * 4

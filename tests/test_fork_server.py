@@ -31,7 +31,9 @@ def fork(args: list[str], env: dict[str, str], cwd: Path, stdin: bytes) -> Resul
 
 def process(args: list[str], env: dict[str, str], cwd: Path, stdin: bytes) -> Result:
     environ = {**os.environ, **env}
-    done = subprocess.run([command(), *args], env=environ, cwd=cwd, input=stdin, capture_output=True, check=False)
+    done = subprocess.run(
+        [command(), *args], env=environ, cwd=cwd, input=stdin, capture_output=True, check=False
+    )
     return Result(done.returncode, done.stdout.decode(), done.stderr.decode())
 
 
@@ -59,10 +61,17 @@ def program(folder: Path, script: str) -> dict[str, str]:
         (0, PLAN, {"GITHUB_ACTIONS": "true", "IMAGE_UPDATE_STRANGE": "1"}, b""),
         (0, PLAN, {"LC_ALL": "C", "PYTHONWARNINGS": "error"}, b""),
         (2, ["plan", "--image", "a\udcff:1", *APPS], {}, b""),
-        (0, ["lint", "--applications", "-"], {}, b'{"kind": "List", "apiVersion": "v1", "items": []}'),
+        (
+            0,
+            ["lint", "--applications", "-"],
+            {},
+            b'{"kind": "List", "apiVersion": "v1", "items": []}',
+        ),
     ],
 )
-def test_it_says_the_same(folder: Path, code: int, args: list[str], env: dict[str, str], stdin: bytes) -> None:
+def test_it_says_the_same(
+    folder: Path, code: int, args: list[str], env: dict[str, str], stdin: bytes
+) -> None:
     real = process(args, env, folder, stdin)
     assert real.code == code, real.stderr
     assert fork(args, env, folder, stdin) == real
@@ -104,7 +113,9 @@ def test_nobody_waits_longer_than_agreed(folder: Path) -> None:
 def test_several_run_at_once_and_take_signals(folder: Path) -> None:
     environ = {**os.environ, **program(folder, f"echo >>{folder}/started; exec sleep 30")}
     several = [fork_server.start([command(), *PLAN], env=environ, cwd=folder) for _ in range(3)]
-    wait_until(lambda: (folder / "started").exists() and (folder / "started").read_text() == "\n" * 3)
+    wait_until(
+        lambda: (folder / "started").exists() and (folder / "started").read_text() == "\n" * 3
+    )
     assert [one.poll() for one in several] == [None] * 3
     several[0].send_signal(signal.SIGTERM)
     several[1].send_signal(signal.SIGINT)
@@ -115,13 +126,19 @@ def test_several_run_at_once_and_take_signals(folder: Path) -> None:
 
 
 def test_it_measures_what_it_runs_where_it_is_asked_to(tmp_path: Path) -> None:
-    (tmp_path / "rc").write_text(f"[run]\nbranch = true\nsource = task\ndata_file = {tmp_path}/measured\n")
-    assert fork(["--version"], {"COVERAGE_PROCESS_START": f"{tmp_path}/rc"}, tmp_path, b"").code == 0
+    (tmp_path / "rc").write_text(
+        f"[run]\nbranch = true\nsource = task\ndata_file = {tmp_path}/measured\n"
+    )
+    assert (
+        fork(["--version"], {"COVERAGE_PROCESS_START": f"{tmp_path}/rc"}, tmp_path, b"").code == 0
+    )
     data = CoverageData(str(tmp_path / "measured"))
     data.read()
     assert any(path.endswith("/task/cli/app.py") for path in data.measured_files())
 
 
 def test_one_that_starts_otherwise_is_a_process(tmp_path: Path) -> None:
-    running = fork_server.start(["sh", "-c", "cat"], env={**os.environ, "LD_LIBRARY_PATH": "x"}, cwd=tmp_path)
+    running = fork_server.start(
+        ["sh", "-c", "cat"], env={**os.environ, "LD_LIBRARY_PATH": "x"}, cwd=tmp_path
+    )
     assert running.communicate(b"a process", timeout=60)[0] == b"a process"

@@ -34,14 +34,17 @@ def updater(*references: dict[str, Any], **spec: Any) -> dict[str, Any]:
 
 
 def compared(apps: Path, *more: str) -> Result:
-    return image_update("lint", str(apps), "--from-image-updater", "--allow-protocol", "file", *more)
+    return image_update(
+        "lint", str(apps), "--from-image-updater", "--allow-protocol", "file", *more
+    )
 
 
 def rows(apps: Path) -> dict[str, dict[str, Any]]:
     result = compared(apps, "--output", "json")
     jsonschema.validate(result.json, load("lint.v1"))
     return {
-        one["application"].removeprefix("argocd/"): one for one in result.json["from_image_updater"]["applications"]
+        one["application"].removeprefix("argocd/"): one
+        for one in result.json["from_image_updater"]["applications"]
     }
 
 
@@ -53,14 +56,21 @@ def rows(apps: Path) -> dict[str, dict[str, Any]]:
         ({"write_back_method": "argocd"}, "live", "live", False),
         ({"write_back_method": "git:secret:argocd/login"}, "git", "git", False),
         ({**GIT, "update_strategy": "latest"}, "git", "git", False),
-        ({**GIT, "image_list": WEB, "web.update_strategy": "newest-build"}, "git", "git", True),  # AIU wants an alias
+        (
+            {**GIT, "image_list": WEB, "web.update_strategy": "newest-build"},
+            "git",
+            "git",
+            True,
+        ),  # AIU wants an alias
         ({**GIT, "web.alow_tags": "regexp:^1"}, "git", "nothing", True),
         ({**GIT, "write_back_target": "manifests"}, "nothing", "nothing", False),
         ({**GIT, "git_branch": "gone"}, "git", "nothing", True),
         ({**GIT, "image_list": "web"}, "git", "git", False),
     ],
 )
-def test_one_application(tmp_path: Path, annotations: dict[str, str], now: str, here: str, changes: bool) -> None:
+def test_one_application(
+    tmp_path: Path, annotations: dict[str, str], now: str, here: str, changes: bool
+) -> None:
     apps = manifest(tmp_path, application("a", repository(tmp_path, "a"), **annotations))
     (row,) = rows(apps).values()
     assert (row["now"]["how"], row["here"]["how"], row["changes"]) == (now, here, changes), row
@@ -68,12 +78,28 @@ def test_one_application(tmp_path: Path, annotations: dict[str, str], now: str, 
 
 def test_what_selects_it_and_where_its_version_comes_from(tmp_path: Path) -> None:
     repo = repository(tmp_path, "named", "own", "left")
-    images = [{"alias": "web", "imageName": f"{WEB}:^1", "commonUpdateSettings": {"updateStrategy": "digest"}}]
-    references = ({"namePattern": "named", "images": images}, {"namePattern": "own", "useAnnotations": True})
-    by_resource = updater(
-        *references, writeBackConfig={"method": "git", "gitConfig": {"writeBackTarget": "kustomization"}}
+    images = [
+        {
+            "alias": "web",
+            "imageName": f"{WEB}:^1",
+            "commonUpdateSettings": {"updateStrategy": "digest"},
+        }
+    ]
+    references = (
+        {"namePattern": "named", "images": images},
+        {"namePattern": "own", "useAnnotations": True},
     )
-    found = rows(manifest(tmp_path, *(application(one, repo, **GIT) for one in ("named", "own", "left")), by_resource))
+    by_resource = updater(
+        *references,
+        writeBackConfig={"method": "git", "gitConfig": {"writeBackTarget": "kustomization"}},
+    )
+    found = rows(
+        manifest(
+            tmp_path,
+            *(application(one, repo, **GIT) for one in ("named", "own", "left")),
+            by_resource,
+        )
+    )
     assert [one["selected_by"] for one in found.values()] == [
         "ImageUpdater argocd/all, applicationRefs[0]",
         "ImageUpdater argocd/all, applicationRefs[1], which leaves it to its annotations",
@@ -81,7 +107,11 @@ def test_what_selects_it_and_where_its_version_comes_from(tmp_path: Path) -> Non
     ]
     assert [one["now"]["how"] for one in found.values()] == ["git", "git", "nothing"]
     (image,) = found["named"]["images"]
-    assert (image["strategy"], image["strategy_now"], image["constraint"]) == ("digest", "digest", "^1")
+    assert (image["strategy"], image["strategy_now"], image["constraint"]) == (
+        "digest",
+        "digest",
+        "^1",
+    )
     assert (image["version"], image["version_from"]) == ("1.0.0", target("named"))
 
 
@@ -96,7 +126,13 @@ def test_a_version_that_only_the_spec_has_comes_from_there(tmp_path: Path) -> No
 
 def test_a_branch_that_is_missing_hides_no_other(tmp_path: Path) -> None:
     repo = repository(tmp_path, "a", "b")
-    found = rows(manifest(tmp_path, application("a", repo, **GIT), application("b", repo, **GIT, git_branch="v1.0")))
+    found = rows(
+        manifest(
+            tmp_path,
+            application("a", repo, **GIT),
+            application("b", repo, **GIT, git_branch="v1.0"),
+        )
+    )
     assert found["a"]["images"][0]["version"] == "1.0.0"
     assert "the branch does not exist" in found["b"]["here"]["because"]
 
@@ -104,16 +140,26 @@ def test_a_branch_that_is_missing_hides_no_other(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("secret", "login"),
     [
-        ("pullsecret:argocd/regcred", "registry: pullsecret argocd/regcred, to be given by options"),
+        (
+            "pullsecret:argocd/regcred",
+            "registry: pullsecret argocd/regcred, to be given by options",
+        ),
         ("env:CREDS", "registry: the variable CREDS, and --allow-env CREDS"),
-        ("ext:/scripts/ecr.sh", "registry: the script /scripts/ecr.sh in the image of the step, and --allow-exec"),
+        (
+            "ext:/scripts/ecr.sh",
+            "registry: the script /scripts/ecr.sh in the image of the step, and --allow-exec",
+        ),
     ],
 )
 @pytest.mark.parametrize("strategy", ["semver", "newest-build"])
 def test_logins(tmp_path: Path, secret: str, login: str, strategy: str) -> None:
     repo = repository(tmp_path, "a")
     app = application(
-        "a", repo, update_strategy=strategy, pull_secret=secret, write_back_method="git:secret:argocd/git"
+        "a",
+        repo,
+        update_strategy=strategy,
+        pull_secret=secret,
+        write_back_method="git:secret:argocd/git",
     )
     git, registry = rows(manifest(tmp_path, app))["a"]["logins"]
     assert git.startswith("Git: secret:argocd/git")
@@ -125,7 +171,10 @@ def test_it_is_told_in_text(tmp_path: Path) -> None:
     repo = repository(tmp_path, "a", "b", "c")
     silent = [application(one, repo) for one in ("b", "c")]
     apps = manifest(
-        tmp_path, application("a", repo, **GIT), *silent, config(**{"git.user": "The bot", "interval": "2m"})
+        tmp_path,
+        application("a", repo, **GIT),
+        *silent,
+        config(**{"git.user": "The bot", "interval": "2m"}),
     )
     result = compared(apps)
     assert result.code == 0
@@ -160,7 +209,9 @@ def test_it_is_told_in_text(tmp_path: Path) -> None:
 
 
 def test_without_the_option_the_config_map_is_a_remark(tmp_path: Path) -> None:
-    apps = manifest(tmp_path, application("a", "https://git.example/x.git", **GIT), config(interval="2m"))
+    apps = manifest(
+        tmp_path, application("a", "https://git.example/x.git", **GIT), config(interval="2m")
+    )
     result = image_update("lint", str(apps), "--output", "json")
     assert [one["severity"] for one in result.json["findings"]] == ["info"]
     assert "--from-image-updater" in result.json["findings"][0]["hint"]
@@ -173,12 +224,22 @@ def test_without_the_option_the_config_map_is_a_remark(tmp_path: Path) -> None:
         ("log.level", "trace", "--log-level debug", ""),
         ("log.level", "warn", "--log-level warning", ""),
         ("git.user", "o'neill", "--git-author-name 'o'\"'\"'neill'", ""),
-        ("git.user", "bot\x1b[2J", "--git-author-name 'bot\x1b[2J'", ""),  # made visible where it is printed
+        (
+            "git.user",
+            "bot\x1b[2J",
+            "--git-author-name 'bot\x1b[2J'",
+            "",
+        ),  # made visible where it is printed
         ("git.email", "bot@example.com", "--git-author-email bot@example.com", ""),
         ("kube.events", "true", "--kubernetes-events", ""),
         ("kube.events", "false", "", "not needed: it is false"),
         ("applications_api", "kubernetes", "--applications cluster", ""),
-        ("webhook.enable", "true", "", "not needed: nothing listens for webhooks, because the pipeline calls"),
+        (
+            "webhook.enable",
+            "true",
+            "",
+            "not needed: nothing listens for webhooks, because the pipeline calls",
+        ),
         ("colour", "blue", "", "Image Updater does not read this key either"),
     ],
 )
@@ -186,7 +247,9 @@ def test_keys_of_the_config_map(key: str, value: str, option: str, note: str) ->
     assert options_of(config(**{key: value})) == (ConfigOption(key, option, note),)
 
 
-@pytest.mark.parametrize("item", [{}, {"data": None}, {"data": []}, {"data": {"interval": {"x": 1}}}])
+@pytest.mark.parametrize(
+    "item", [{}, {"data": None}, {"data": []}, {"data": {"interval": {"x": 1}}}]
+)
 def test_a_config_map_that_is_malformed_is_no_error(item: dict[str, Any]) -> None:
     assert [one.option for one in options_of(item)] in ([], [""])
 
@@ -202,6 +265,15 @@ def test_in_a_cluster_the_live_application_and_the_status_tell_the_version(tmp_p
         )  # fmt: skip
     found = {one["application"]: one for one in result.json["from_image_updater"]["applications"]}
     assert found["argocd/live"]["now"]["how"] == found["argocd/live"]["here"]["how"] == "live"
-    versions = {key: [(one["version"], one["version_from"]) for one in row["images"]] for key, row in found.items()}
-    assert versions == {"argocd/git": [("1.0.0", target("git"))], "argocd/live": [("1.0.0", "status")]}
-    assert "pullsecret argocd/regcred, which is read from the cluster" in found["argocd/git"]["logins"][1]
+    versions = {
+        key: [(one["version"], one["version_from"]) for one in row["images"]]
+        for key, row in found.items()
+    }
+    assert versions == {
+        "argocd/git": [("1.0.0", target("git"))],
+        "argocd/live": [("1.0.0", "status")],
+    }
+    assert (
+        "pullsecret argocd/regcred, which is read from the cluster"
+        in found["argocd/git"]["logins"][1]
+    )

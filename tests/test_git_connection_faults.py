@@ -51,7 +51,9 @@ def test_a_connection_that_breaks_off_is_made_again(ground: Ground, way: Wire, a
     ground.lengthen()
     way.cut_after, way.cuts, way.reset = after, 2, after == 0
     result = ground.by_http(way.port)
-    assert (result.code, way.cuts, ground.landed(), ground.commits()) == (0, 0, True, 3), result.stderr
+    assert (result.code, way.cuts, ground.landed(), ground.commits()) == (0, 0, True, 3), (
+        result.stderr
+    )
     assert "trying again" in result.stderr
 
 
@@ -92,7 +94,9 @@ def test_nobody_listens(ground: Ground, web: Nginx) -> None:
 # a server that dies
 
 
-def test_killed_in_the_middle_of_a_fetch(ground: Ground, repos: Path, way: Wire, tmp_path: Path) -> None:
+def test_killed_in_the_middle_of_a_fetch(
+    ground: Ground, repos: Path, way: Wire, tmp_path: Path
+) -> None:
     ground.lengthen()
     healthy, way.at = way.target, 100_000
     (tmp_path / "nginx").mkdir()
@@ -108,7 +112,9 @@ def test_killed_in_the_middle_of_a_fetch(ground: Ground, repos: Path, way: Wire,
 
 
 @pytest.mark.parametrize("lives", ["", "backend"])
-def test_killed_in_the_middle_of_a_push(ground: Ground, repos: Path, way: Wire, tmp_path: Path, lives: str) -> None:
+def test_killed_in_the_middle_of_a_push(
+    ground: Ground, repos: Path, way: Wire, tmp_path: Path, lives: str
+) -> None:
     """With git, so that the push is lost; or only what stands in front of it, so that nobody is told of it."""
     healthy, marker = way.target, tmp_path / "pushing"
     hook(ground.repo, "pre-receive", f"touch {marker}; sleep 1")
@@ -131,14 +137,20 @@ def test_killed_in_the_middle_of_a_push(ground: Ground, repos: Path, way: Wire, 
 
 @pytest.mark.parametrize("moment", ["pre-receive", "post-receive"])
 @pytest.mark.parametrize("always", [False, True])
-def test_git_killed_on_the_server_over_ssh(ground: Ground, ssh: Sshd, moment: str, always: bool) -> None:
+def test_git_killed_on_the_server_over_ssh(
+    ground: Ground, ssh: Sshd, moment: str, always: bool
+) -> None:
     """Before the branch moved, or after: looked up, and pushed again only if it did not land."""
     once = "" if always else 'rm "$0"; '
     path = hook(ground.repo, moment, f"{once}kill -9 $PPID; sleep 0.2")
     key = ("--ssh-key-file", ssh.key, "--ssh-host-key", ssh.host_key)
     result = ground.run(ssh.url(ground.repo), *key)
     lost = always and moment == "pre-receive"
-    assert (result.code, ground.landed(), ground.commits()) == (75 if lost else 0, not lost, 1 if lost else 2)
+    assert (result.code, ground.landed(), ground.commits()) == (
+        75 if lost else 0,
+        not lost,
+        1 if lost else 2,
+    )
     if lost:
         assert DOWN in problem(result)[2]
         path.unlink()
@@ -162,7 +174,10 @@ def test_a_clock_that_is_behind(ground: Ground, repos: Path, web: Nginx, tmp_pat
 @pytest.mark.parametrize("room", [4096, 20_000])
 def test_a_file_that_may_not_become_so_large(ground: Ground, web: Nginx, room: int) -> None:
     ground.lengthen()
-    args = arguments(manifest(ground.folder, application("web", ground.url(web.plain))), *ground.options(web.plain))
+    args = arguments(
+        manifest(ground.folder, application("web", ground.url(web.plain))),
+        *ground.options(web.plain),
+    )
     done = subprocess.run(
         [command(), *args],
         env={**os.environ, "TMPDIR": str(ground.temporary), "HOME": str(ground.folder)},
@@ -199,7 +214,9 @@ def small_disk(tmp_path: Path) -> Iterator[Callable[[int], Path]]:
 
 
 @pytest.mark.parametrize("left", [0, 4096, 8192, 60_000])
-def test_a_disk_that_is_full(ground: Ground, web: Nginx, small_disk: Callable[[int], Path], left: int) -> None:
+def test_a_disk_that_is_full(
+    ground: Ground, web: Nginx, small_disk: Callable[[int], Path], left: int
+) -> None:
     ground.lengthen()
     disk = small_disk(left)
     code, rule, words = problem(ground.by_http(web.plain, env={"TMPDIR": str(disk)}))

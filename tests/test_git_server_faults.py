@@ -61,13 +61,23 @@ def ground(tmp_path: Path, repos: Path) -> Ground:
 @pytest.mark.parametrize(
     ("name", "script", "told"),
     [
-        ("pre-receive", "echo 'rejected by policy: freeze until Monday' >&2; exit 1", ["freeze until Monday"]),
+        (
+            "pre-receive",
+            "echo 'rejected by policy: freeze until Monday' >&2; exit 1",
+            ["freeze until Monday"],
+        ),
         ("pre-receive", f"echo '{GITLAB}' >&2; exit 1", [GITLAB, "--pull-request"]),
         ("pre-receive", "exit 1", ["pre-receive hook declined"]),
-        ("proc-receive", "", ["GH006", "through a pull request", "protected branch hook declined", "--pull-request"]),
+        (
+            "proc-receive",
+            "",
+            ["GH006", "through a pull request", "protected branch hook declined", "--pull-request"],
+        ),
     ],
 )
-def test_a_push_that_is_refused(ground: Ground, web: Nginx, name: str, script: str, told: list[str]) -> None:
+def test_a_push_that_is_refused(
+    ground: Ground, web: Nginx, name: str, script: str, told: list[str]
+) -> None:
     path = hook(ground.repo, name, script)
     if name == "proc-receive":
         path.write_text(GITHUB)
@@ -93,14 +103,22 @@ def other(ground: Ground, version: str = "1.0.0") -> str:
 def test_a_race_that_the_server_sees_during_our_push(ground: Ground, web: Nginx) -> None:
     """`[remote rejected] (failed to update ref)`, `cannot lock ref`: decided again, and landed on top."""
     new = other(ground)
-    hook(ground.repo, "update", f'rm "$0"; env -u GIT_QUARANTINE_PATH git update-ref refs/heads/main {new}')
+    hook(
+        ground.repo,
+        "update",
+        f'rm "$0"; env -u GIT_QUARANTINE_PATH git update-ref refs/heads/main {new}',
+    )
     result = ground.by_http(web.plain)
     assert (result.code, ground.landed(), ground.commits()) == (0, True, 3), result.stderr
     assert result.json["commits"][0]["attempts"] == 2
 
 
-@pytest.mark.parametrize(("version", "verdict"), [("1.0.0", "update"), ("1.1.0", "unchanged"), ("1.2.0", "refuse")])
-def test_a_race_that_was_lost_before_our_push(ground: Ground, web: Nginx, version: str, verdict: str) -> None:
+@pytest.mark.parametrize(
+    ("version", "verdict"), [("1.0.0", "update"), ("1.1.0", "unchanged"), ("1.2.0", "refuse")]
+)
+def test_a_race_that_was_lost_before_our_push(
+    ground: Ground, web: Nginx, version: str, verdict: str
+) -> None:
     """`[rejected] (stale info)`: what is on the branch now decides."""
     new = other(ground, version)
     (ground.repo / "next").write_text(new)
@@ -109,11 +127,15 @@ def test_a_race_that_was_lost_before_our_push(ground: Ground, web: Nginx, versio
     assert (result.code, decision["verdict"]) == (0, verdict), result.stderr
     assert not (ground.repo / "next").exists()
     assert ground.commits() == (3 if verdict == "update" else 2)
-    assert [one["attempts"] for one in result.json["commits"]] == ([2] if verdict == "update" else [])
+    assert [one["attempts"] for one in result.json["commits"]] == (
+        [2] if verdict == "update" else []
+    )
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
-def test_a_client_that_gave_up_while_the_server_took_its_time(ground: Ground, web: Nginx, number: int) -> None:
+def test_a_client_that_gave_up_while_the_server_took_its_time(
+    ground: Ground, web: Nginx, number: int
+) -> None:
     """Its push lands all the same, or not: the next run makes one commit of it."""
     marker = ground.folder / "waiting"
     hook(ground.repo, "pre-receive", f"touch {marker}; sleep 2")

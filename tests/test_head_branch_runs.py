@@ -14,7 +14,9 @@ STATE = ".image-update/apps/a/argocd_a.state"
 class Scene:
     """One Application with two images, whose updates go to a branch of their own."""
 
-    def __init__(self, folder: Path, strategy: str = "semver", head: str = "updates/{{.AppName}}") -> None:
+    def __init__(
+        self, folder: Path, strategy: str = "semver", head: str = "updates/{{.AppName}}"
+    ) -> None:
         self.repo = repository(folder, "a")
         app = application(
             "a",
@@ -42,7 +44,12 @@ class Scene:
         return int(git(self.repo, "rev-list", "--count", "main..updates/a"))
 
     def memories(self) -> list[str]:
-        return git(self.repo, "for-each-ref", "--format=%(refname:short)", "refs/heads/image-update-memory/").split()
+        return git(
+            self.repo,
+            "for-each-ref",
+            "--format=%(refname:short)",
+            "refs/heads/image-update-memory/",
+        ).split()
 
 
 def test_another_image_keeps_what_waits(tmp_path: Path) -> None:
@@ -63,12 +70,16 @@ def test_what_waits_survives_a_change_of_the_base(tmp_path: Path) -> None:
     scene.event(f"{WEB}:1.1.0")
     commit(scene.repo, {target("a"): scene.text("main") + "namePrefix: x-\n"})
     scene.event(f"{API}:2.0.0")
-    assert all(words in scene.text() for words in ("newTag: 1.1.0", "newTag: 2.0.0", "namePrefix: x-"))
+    assert all(
+        words in scene.text() for words in ("newTag: 1.1.0", "newTag: 2.0.0", "namePrefix: x-")
+    )
     assert scene.on_top() == 1
 
 
 @pytest.mark.parametrize("strategy", ["semver", "newest-build"])
-def test_an_older_build_does_not_replace_a_newer_one_that_waits(tmp_path: Path, strategy: str) -> None:
+def test_an_older_build_does_not_replace_a_newer_one_that_waits(
+    tmp_path: Path, strategy: str
+) -> None:
     scene = Scene(tmp_path, strategy)
     assert scene.event(f"{WEB}:1.2.0", "--sequence", "2") == ("update", "admitted")
     assert scene.event(f"{WEB}:1.1.0", "--sequence", "1") == ("refuse", "superseded")
@@ -105,7 +116,14 @@ def test_a_persons_commit_is_kept_and_the_log_names_it(tmp_path: Path) -> None:
     scene = Scene(tmp_path)
     scene.event(f"{WEB}:1.1.0")
     theirs = commit(scene.repo, {"people.yaml": "x\n"}, "updates/a", "Our own change\n\nMore of it")
-    given = ("--image", f"{WEB}:1.2.0", "--applications", str(scene.apps), "--allow-protocol", "file")
+    given = (
+        "--image",
+        f"{WEB}:1.2.0",
+        "--applications",
+        str(scene.apps),
+        "--allow-protocol",
+        "file",
+    )
     said = image_update("run", *given).stderr
     assert f"updates/a keeps {theirs[:12]} by Tests: Our own change\n" in said
     assert git(scene.repo, "rev-parse", "updates/a^") == theirs
@@ -183,7 +201,8 @@ def test_somebody_pushed_to_the_head_branch_meanwhile(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["a..b", "-f", "a b", "x.lock", "a:b:c", "refs/heads/x~1", "@{-1}", "a\\b", ".x", "HEAD"]
+    "name",
+    ["a..b", "-f", "a b", "x.lock", "a:b:c", "refs/heads/x~1", "@{-1}", "a\\b", ".x", "HEAD"],
 )
 def test_a_name_that_git_refuses_is_an_error(tmp_path: Path, name: str) -> None:
     heads = Heads(tmp_path, f"main:{name}")

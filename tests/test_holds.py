@@ -20,7 +20,9 @@ class Scene:
 
     def __init__(self, folder: Path, strategy: str = "newest-build", **annotations: str) -> None:
         self.repo = repository(folder, "a")
-        self.apps = manifest(folder, application("a", self.repo, update_strategy=strategy, **annotations))
+        self.apps = manifest(
+            folder, application("a", self.repo, update_strategy=strategy, **annotations)
+        )
 
     def call(self, command: str, *more: str) -> Result:
         given = ("--applications", str(self.apps), "--allow-protocol", "file", "--output", "json")
@@ -39,7 +41,12 @@ class Scene:
 
     @property
     def value(self) -> str:
-        return show(self.repo, "main", target("a")).partition("newTag: ")[2].partition("\n")[0].strip("\"'")
+        return (
+            show(self.repo, "main", target("a"))
+            .partition("newTag: ")[2]
+            .partition("\n")[0]
+            .strip("\"'")
+        )
 
     @property
     def tip(self) -> str:
@@ -52,7 +59,11 @@ class Scene:
 
 def test_a_rollback_stays_until_it_is_released(tmp_path: Path) -> None:
     scene = Scene(tmp_path)
-    assert scene.event("bc", "--sequence", "1") == scene.event("ba", "--sequence", "2") == ("update", "admitted")
+    assert (
+        scene.event("bc", "--sequence", "1")
+        == scene.event("ba", "--sequence", "2")
+        == ("update", "admitted")
+    )
     back = scene.do("rollback", "a", "--to", "bc", "--reason", "errors")
     assert (back["verdict"], scene.value) == ("update", "bc")
     assert changed_paths(scene.repo) == [STATE, target("a")]
@@ -64,19 +75,25 @@ def test_a_rollback_stays_until_it_is_released(tmp_path: Path) -> None:
     before = scene.commits
     assert scene.do("release", "a")["verdict"] == "update"
     assert (scene.value, scene.commits) == ("bb", before + 1)
-    assert STATE in git(scene.repo, "ls-tree", "-r", "--name-only", "main")  # the newest build is remembered
+    assert STATE in git(
+        scene.repo, "ls-tree", "-r", "--name-only", "main"
+    )  # the newest build is remembered
 
 
 def test_a_hold_says_who_why_and_until_when(tmp_path: Path) -> None:
     scene = Scene(tmp_path)
-    found = scene.do("hold", "a", "--reason", "incident 42\n: x", "--by", "jane", "--until", "2099-01-01")
+    found = scene.do(
+        "hold", "a", "--reason", "incident 42\n: x", "--by", "jane", "--until", "2099-01-01"
+    )
     assert (found["verdict"], found["rule"]) == ("defer", "held")
     for word in ("incident 42 : x", "jane", "2099-01-01"):
         assert word in found["because"]
         assert word in show(scene.repo, "main", STATE)
     tip = scene.tip
     assert (
-        scene.do("hold", "a", "--reason", "incident 42\n: x", "--by", "jane", "--until", "2099-01-01")["verdict"]
+        scene.do(
+            "hold", "a", "--reason", "incident 42\n: x", "--by", "jane", "--until", "2099-01-01"
+        )["verdict"]
         == "unchanged"
     )
     assert scene.tip == tip
@@ -110,7 +127,9 @@ def test_release_may_drop_what_waited(tmp_path: Path) -> None:
     scene.event("1.2.0")
     assert scene.do("release", "a", "--discard")["verdict"] == "unchanged"
     assert scene.value == "1.0.0"
-    assert STATE not in git(scene.repo, "ls-tree", "-r", "--name-only", "main")  # nothing is left to remember
+    assert STATE not in git(
+        scene.repo, "ls-tree", "-r", "--name-only", "main"
+    )  # nothing is left to remember
 
 
 def test_more_steps_back_than_there_are(tmp_path: Path) -> None:
@@ -122,7 +141,10 @@ def test_more_steps_back_than_there_are(tmp_path: Path) -> None:
 
 def test_single_images_and_several_applications(tmp_path: Path) -> None:
     repo = repository(tmp_path, "a", "b")
-    apps = manifest(tmp_path, *(application(name, repo, image_list=f"web={WEB}, db=ghcr.io/acme/db") for name in "ab"))
+    apps = manifest(
+        tmp_path,
+        *(application(name, repo, image_list=f"web={WEB}, db=ghcr.io/acme/db") for name in "ab"),
+    )
     given = ("--applications", apps, "--allow-protocol", "file", "--output", "json")
     held = image_update("hold", "a", "b", "--alias", "web", "--reason", "x", *given)
     assert (held.code, len(held.json["commits"])) == (0, 1)
@@ -136,7 +158,10 @@ def test_single_images_and_several_applications(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("template", "beginning"),
     [
-        ("", "build: automatic update of a, b to 1.1.0\n\nupdates image acme/web tag '1.0.0' to '1.1.0' for a, b\n"),
+        (
+            "",
+            "build: automatic update of a, b to 1.1.0\n\nupdates image acme/web tag '1.0.0' to '1.1.0' for a, b\n",
+        ),
         ("chore: {{.AppName}}", "chore: a, b\n"),
     ],
 )
@@ -160,7 +185,11 @@ def test_a_commit_is_called_after_what_it_updates_and_names_what_it_defers(
     assert text.startswith(beginning)
     kept = r"^Held back:\nc \(web\): held since .*INC-42.*; 1\.1\.0 waits: image-update release argocd/c ends the hold"
     assert re.search(kept, text, re.MULTILINE)
-    assert trailers.splitlines() == [f"Image: {WEB}:1.1.0", "Application: argocd/a", "Application: argocd/b"]
+    assert trailers.splitlines() == [
+        f"Image: {WEB}:1.1.0",
+        "Application: argocd/a",
+        "Application: argocd/b",
+    ]
 
 
 @pytest.mark.measured
@@ -177,7 +206,9 @@ def test_a_hold_counts_at_once_whatever_branch_is_written(tmp_path: Path, branch
     scene = Scene(tmp_path, "semver", git_branch=branch)
     result = scene.call("hold", "a", "--reason", "freeze")
     (commit,) = result.json["commits"]
-    assert commit["head"].partition("/")[0] == ("main" if branch == "main" else "image-update-memory")
+    assert commit["head"].partition("/")[0] == (
+        "main" if branch == "main" else "image-update-memory"
+    )
     assert result.json["errors"] == []
     assert scene.event("1.2.0") == ("defer", "held")
 
@@ -207,7 +238,9 @@ def test_plan_and_lint_show_what_is_held(tmp_path: Path) -> None:
         (("release",), "APP"),
     ],
 )
-def test_what_makes_no_sense_is_a_usage_error(tmp_path: Path, args: tuple[str, ...], named: str) -> None:
+def test_what_makes_no_sense_is_a_usage_error(
+    tmp_path: Path, args: tuple[str, ...], named: str
+) -> None:
     scene = Scene(tmp_path)
     result = scene.call(*args)
     assert result.code == 2

@@ -46,7 +46,9 @@ LINE = b"load key repository unable to write "
 
 
 @contextmanager
-def evil_run(folder: Path, url: str, spare: float = 600, deadline: int = 1) -> "Iterator[subprocess.Popen[bytes]]":
+def evil_run(
+    folder: Path, url: str, spare: float = 600, deadline: int = 1
+) -> "Iterator[subprocess.Popen[bytes]]":
     """A run on that server's repository; nothing of it is left when the block ends."""
     (folder / "tmp").mkdir()
     apps = manifest(folder, application("web", url))
@@ -75,11 +77,17 @@ def evil_run(folder: Path, url: str, spare: float = 600, deadline: int = 1) -> "
         pytest.param(page(), {MEMORY}, id="error page"),
         pytest.param(page(404), {MEMORY}, id="page not found"),
         pytest.param(pack(), {"it sent more than 20 MB of packs"}, id="pack"),
-        pytest.param(tree(2_000_000_000), {MEMORY}, id="two megabytes that stand for a tree of two gigabytes"),
+        pytest.param(
+            tree(2_000_000_000), {MEMORY}, id="two megabytes that stand for a tree of two gigabytes"
+        ),
     ],
 )
 def test_a_server_that_sends_without_end(tmp_path: Path, answer: Answer, why: set[str]) -> None:
-    with evil_server(answer) as server, evil_run(tmp_path, server.url) as running, peak(running.pid) as most:
+    with (
+        evil_server(answer) as server,
+        evil_run(tmp_path, server.url) as running,
+        peak(running.pid) as most,
+    ):
         out, err = running.communicate(timeout=LONGEST)
     (error,) = json.loads(out)["errors"]
     assert (running.returncode, error["rule"]) == (75, "repository"), err
@@ -93,7 +101,10 @@ def test_a_server_that_sends_without_end(tmp_path: Path, answer: Answer, why: se
 
 def test_a_server_that_trickles(tmp_path: Path) -> None:
     """It never stalls: a packet comes again and again."""
-    with evil_server(slowly(messages(1), 0.3)) as server, evil_run(tmp_path, server.url, spare=2) as running:
+    with (
+        evil_server(slowly(messages(1), 0.3)) as server,
+        evil_run(tmp_path, server.url, spare=2) as running,
+    ):
         out, err = running.communicate(timeout=LONGEST)
     (error,) = json.loads(out)["errors"]
     assert running.returncode == 75, err
@@ -105,10 +116,17 @@ def test_a_server_that_trickles(tmp_path: Path) -> None:
 @pytest.mark.parametrize("length", [60_000, 1_200_000])
 def test_one_long_line(tmp_path: Path, length: int) -> None:
     answer = one_line(LINE * (length // len(LINE)))
-    with evil_server(answer) as server, evil_run(tmp_path, server.url) as running, peak(running.pid) as most:
+    with (
+        evil_server(answer) as server,
+        evil_run(tmp_path, server.url) as running,
+        peak(running.pid) as most,
+    ):
         out, err = running.communicate(timeout=LONGEST)
     assert running.returncode == 75, err
-    assert "the Git server could not be reached, or broke off" in json.loads(out)["errors"][0]["message"]
+    assert (
+        "the Git server could not be reached, or broke off"
+        in json.loads(out)["errors"][0]["message"]
+    )
     assert len(out) < 20_000
     assert most.own < LARGEST
 

@@ -50,7 +50,9 @@ def naps(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 def http(server: Server | str, **how: Any) -> Http:
     base = server if isinstance(server, str) else server.url
-    return Http(base, **{"limits": QUICK, "login": lambda: {"Authorization": f"Bearer {SECRET}"}, **how})
+    return Http(
+        base, **{"limits": QUICK, "login": lambda: {"Authorization": f"Bearer {SECRET}"}, **how}
+    )
 
 
 def raw(start_with: bytes, drip: bytes = b"", pause: float = 0.05) -> tuple[socket.socket, str]:
@@ -85,12 +87,23 @@ def test_what_is_sent(server: Server) -> None:
     asked.ask("POST", "/a", json={"b": 1}, params={"q": "x y"}, headers={"X-Mine": "1"})
     method, path, headers, body = server.seen[0]
     assert (method, path, body) == ("POST", "/base/a?q=x+y", b'{"b": 1}')
-    assert (headers["X-Mine"], headers["User-Agent"], headers["Accept-Encoding"]) == ("1", "image-update", "gzip")
+    assert (headers["X-Mine"], headers["User-Agent"], headers["Accept-Encoding"]) == (
+        "1",
+        "image-update",
+        "gzip",
+    )
 
 
 @pytest.mark.parametrize(
     ("method", "again", "requests"),
-    [("GET", None, 3), ("HEAD", None, 3), ("PUT", None, 3), ("POST", None, 1), ("POST", True, 3), ("GET", False, 1)],
+    [
+        ("GET", None, 3),
+        ("HEAD", None, 3),
+        ("PUT", None, 3),
+        ("POST", None, 1),
+        ("POST", True, 3),
+        ("GET", False, 1),
+    ],
 )
 def test_a_busy_server_is_asked_again(
     server: Server, naps: list[float], method: str, again: bool | None, requests: int
@@ -135,11 +148,20 @@ def test_retry_after_as_a_date(server: Server, naps: list[float]) -> None:
 
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
-def test_a_redirect_to_another_server_takes_nothing_along(start: Callable[..., Server], status: int) -> None:
+def test_a_redirect_to_another_server_takes_nothing_along(
+    start: Callable[..., Server], status: int
+) -> None:
     one, other = start(), start("localhost")
     one.reply = lambda _: (status, {"Location": f"{other.url}/there?sig=1"}, b"")
-    private = {"Authorization": "Basic x", "PRIVATE-TOKEN": SECRET, "Cookie": SECRET, "X-Registry-Auth": SECRET}
-    answer = http(one).ask("GET", "/", headers={**private, "Accept": "a/b"}, params={"token": SECRET})
+    private = {
+        "Authorization": "Basic x",
+        "PRIVATE-TOKEN": SECRET,
+        "Cookie": SECRET,
+        "X-Registry-Auth": SECRET,
+    }
+    answer = http(one).ask(
+        "GET", "/", headers={**private, "Accept": "a/b"}, params={"token": SECRET}
+    )
     assert answer.url == f"{other.url}/there?sig=1"
     assert SECRET not in other.told + str(other.seen)
     assert "Authorization" not in other.told
@@ -154,9 +176,14 @@ def test_a_redirect_to_another_port_is_to_another_server(start: Callable[..., Se
 
 
 def test_a_redirect_within_the_server_keeps_the_login(server: Server) -> None:
-    server.reply = lambda path: (302, {"Location": "b?x=1"}, b"") if path == "/a" else (200, {}, b"")
+    server.reply = lambda path: (
+        (302, {"Location": "b?x=1"}, b"") if path == "/a" else (200, {}, b"")
+    )
     assert http(server).ask("HEAD", "/a").status == 200
-    assert [(path, SECRET in str(headers)) for _, path, headers, _ in server.seen] == [("/a", True), ("/b?x=1", True)]
+    assert [(path, SECRET in str(headers)) for _, path, headers, _ in server.seen] == [
+        ("/a", True),
+        ("/b?x=1", True),
+    ]
 
 
 def test_a_url_of_another_server_is_asked_without_the_login(start: Callable[..., Server]) -> None:
@@ -177,7 +204,9 @@ def test_what_changes_something_is_not_redirected(server: Server) -> None:
     assert len(server.seen) == 1
 
 
-@pytest.mark.parametrize("target", ["ftp://127.0.0.1/x", "file:///etc/passwd", "javascript:x", "gopher://x"])
+@pytest.mark.parametrize(
+    "target", ["ftp://127.0.0.1/x", "file:///etc/passwd", "javascript:x", "gopher://x"]
+)
 def test_redirects_to_what_is_no_web_server(server: Server, target: str) -> None:
     server.reply = lambda _: (302, {"Location": target}, b"")
     with pytest.raises(NoAnswerError) as refused:
@@ -276,7 +305,9 @@ def test_an_answer_in_drips_is_ended(begin: bytes) -> None:
 
 def test_silence_is_ended() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
-        asked = http(f"http://127.0.0.1:{silent.getsockname()[1]}", limits=Limits(silence=0.2, tries=1))
+        asked = http(
+            f"http://127.0.0.1:{silent.getsockname()[1]}", limits=Limits(silence=0.2, tries=1)
+        )
         with pytest.raises(NoAnswerError) as refused:
             asked.ask("GET", "/")
     assert refused.value.kind == "slow"
@@ -309,7 +340,9 @@ def test_cookies_are_not_kept(server: Server) -> None:
 
 
 @pytest.mark.parametrize("proxy", [None, "given"])
-def test_a_proxy(start: Callable[..., Server], monkeypatch: pytest.MonkeyPatch, proxy: str | None) -> None:
+def test_a_proxy(
+    start: Callable[..., Server], monkeypatch: pytest.MonkeyPatch, proxy: str | None
+) -> None:
     between = start()
     if proxy is None:
         monkeypatch.setenv("HTTP_PROXY", between.url)
@@ -328,7 +361,9 @@ def test_no_proxy(start: Callable[..., Server], monkeypatch: pytest.MonkeyPatch,
     assert (len(between.seen), len(server.seen)) == (0, 1)
 
 
-def test_a_proxy_that_is_down_is_named_without_its_password(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_proxy_that_is_down_is_named_without_its_password(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("http_proxy", f"http://me:{SECRET}@127.0.0.1:9")
     with pytest.raises(NoAnswerError, match="proxy") as refused:
         http("http://registry.example").ask("GET", "/")
@@ -344,11 +379,15 @@ def test_authorities_that_cannot_be_read(file: str) -> None:
 
 def test_a_server_that_speaks_no_tls(server: Server) -> None:
     with pytest.raises(NoAnswerError) as refused:
-        http(server.url.replace("http:", "https:"), limits=replace(QUICK, silence=1)).ask("GET", "/")
+        http(server.url.replace("http:", "https:"), limits=replace(QUICK, silence=1)).ask(
+            "GET", "/"
+        )
     assert refused.value.kind in ("unreachable", "slow")
 
 
-@pytest.mark.parametrize("url", ["http://", "http://a..b/", "http://[::1/", "http://host:port/", "http://\udcff/"])
+@pytest.mark.parametrize(
+    "url", ["http://", "http://a..b/", "http://[::1/", "http://host:port/", "http://\udcff/"]
+)
 def test_what_is_no_url(url: str) -> None:
     with pytest.raises(NoAnswerError):
         http(url).ask("GET", "/")
@@ -360,7 +399,9 @@ def test_the_beginning_of_a_body_is_printable() -> None:
     assert len(answer.text()) == 300
 
 
-def test_a_server_whose_answers_all_come_late_is_asked_no_more(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_whose_answers_all_come_late_is_asked_no_more(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("task.http._SLOW", 0.1)
 
     def reply(_path: str) -> tuple[int, dict[str, str], bytes]:
@@ -369,7 +410,9 @@ def test_a_server_whose_answers_all_come_late_is_asked_no_more(server: Server, m
 
     server.reply = reply
     http = Http(server.url, limits=replace(QUICK, slow=0.5))
-    with pytest.raises(NoAnswerError, match="has been slow for 1 seconds, and is not asked again") as caught:
+    with pytest.raises(
+        NoAnswerError, match="has been slow for 1 seconds, and is not asked again"
+    ) as caught:
         [http.ask("GET", "/") for _ in range(10)]
     assert caught.value.kind == "slow"
     assert len(server.seen) == 3

@@ -70,7 +70,10 @@ def test_finds_the_live_image_of_an_entry(case: dict[str, Any]) -> None:
     if name := given_.get("kustomize_image_name"):
         wanted.insert(0, parse_image(name))
     live = [(text, live_image(text)) for text in given_["live"]]
-    found = next((t for want in wanted for t, image in live if image and image.identity == want.identity), None)
+    found = next(
+        (t for want in wanted for t, image in live if image and image.identity == want.identity),
+        None,
+    )
     if case["id"] in OURS:
         assert found == given_["live"][0]
     else:
@@ -82,10 +85,17 @@ def test_reads_image_lists_as_image_updater_does(case: dict[str, Any]) -> None:
     expect = [entry for entry in case.get("expect_v1", case["expect"]) if entry["name"]]
     entries = parse_image_list(case["input"]["annotations"]["image-list"])
     got = [
-        (e.alias, their_registry(e.image), e.image.name, e.constraint) for e in entries if not isinstance(e, Malformed)
+        (e.alias, their_registry(e.image), e.image.name, e.constraint)
+        for e in entries
+        if not isinstance(e, Malformed)
     ]
     assert got == [
-        (e["alias"], e["registry"], "/".join(filter(None, (e["registry"], e["name"]))), e["constraint"] or "")
+        (
+            e["alias"],
+            e["registry"],
+            "/".join(filter(None, (e["registry"], e["name"]))),
+            e["constraint"] or "",
+        )
         for e in expect
     ]
 
@@ -97,9 +107,23 @@ def test_reads_image_lists_as_image_updater_does(case: dict[str, Any]) -> None:
         ("nginx:1.25", "nginx", "docker.io", "library/nginx", "1.25", ""),
         ("library/nginx", "library/nginx", "docker.io", "library/nginx", "", ""),
         ("docker.io/nginx", "docker.io/nginx", "docker.io", "library/nginx", "", ""),
-        ("docker.io/library/nginx", "docker.io/library/nginx", "docker.io", "library/nginx", "", ""),
+        (
+            "docker.io/library/nginx",
+            "docker.io/library/nginx",
+            "docker.io",
+            "library/nginx",
+            "",
+            "",
+        ),
         ("index.docker.io/acme/x:1", "index.docker.io/acme/x", "docker.io", "acme/x", "1", ""),
-        ("registry-1.docker.io/nginx", "registry-1.docker.io/nginx", "docker.io", "library/nginx", "", ""),
+        (
+            "registry-1.docker.io/nginx",
+            "registry-1.docker.io/nginx",
+            "docker.io",
+            "library/nginx",
+            "",
+            "",
+        ),
         ("acme/web", "acme/web", "docker.io", "acme/web", "", ""),
         ("ghcr.io/library/nginx:1", "ghcr.io/library/nginx", "ghcr.io", "library/nginx", "1", ""),
         ("ghcr.io/nginx", "ghcr.io/nginx", "ghcr.io", "nginx", "", ""),
@@ -117,7 +141,9 @@ def test_reads_image_lists_as_image_updater_does(case: dict[str, Any]) -> None:
         (f"a/x:{'t' * 128}", "a/x", "docker.io", "a/x", "t" * 128, ""),
     ],
 )
-def test_parses_a_reference(text: str, name: str, registry: str, repository: str, tag: str, digest: str) -> None:
+def test_parses_a_reference(
+    text: str, name: str, registry: str, repository: str, tag: str, digest: str
+) -> None:
     assert parse_image(text) == Image(name, registry, repository, tag, digest)
 
 
@@ -197,7 +223,9 @@ def test_takes_several_references_in_one_value(values: list[str], references: li
     assert [image.reference for image in parse_images(values)] == references
 
 
-@pytest.mark.parametrize("value", ["[", '["a:1"', "[1]", '[["a:1"]]', "[null]", '["a b"]', "[a:1]", "a:1,B:2", '"a:1"'])
+@pytest.mark.parametrize(
+    "value", ["[", '["a:1"', "[1]", '[["a:1"]]', "[null]", '["a b"]', "[a:1]", "a:1,B:2", '"a:1"']
+)
 def test_refuses_a_value_that_is_no_list_of_references(value: str) -> None:
     with pytest.raises(Malformed):
         parse_images([value])
@@ -280,8 +308,20 @@ def test_reads_live_images_leniently(text: str, image: Image | None) -> None:
         ("localhost:5000/foo:^1.0", "", "localhost:5000/foo", "^1.0", ""),
         ("registry:5000/x:~2", "", "registry:5000/x", "~2", ""),
         ("x=registry:5000/x", "x", "registry:5000/x", "", ""),
-        ("argoproj/argocd=quay.io/argoproj/argocd:~2.1", "argoproj/argocd", "quay.io/argoproj/argocd", "~2.1", ""),
-        ("ghcr.io:4567/acme/old=gcr.io:1234/acme/new:0.1", "ghcr.io:4567/acme/old", "gcr.io:1234/acme/new", "0.1", ""),
+        (
+            "argoproj/argocd=quay.io/argoproj/argocd:~2.1",
+            "argoproj/argocd",
+            "quay.io/argoproj/argocd",
+            "~2.1",
+            "",
+        ),
+        (
+            "ghcr.io:4567/acme/old=gcr.io:1234/acme/new:0.1",
+            "ghcr.io:4567/acme/old",
+            "gcr.io:1234/acme/new",
+            "0.1",
+            "",
+        ),
         ("acme/old=gcr.io/acme/new", "acme/old", "gcr.io/acme/new", "", ""),
         ("my alias=nginx:1", "my alias", "nginx", "1", ""),
         ("ghcr.io/Acme/Web:^1", "", "ghcr.io/Acme/Web", "^1", ""),
@@ -291,7 +331,12 @@ def test_reads_live_images_leniently(text: str, image: Image | None) -> None:
 )
 def test_parses_an_entry(text: str, alias: str, name: str, constraint: str, digest: str) -> None:
     entry = parse_entry(text)
-    assert (entry.alias, entry.image.name, entry.constraint, entry.image.digest) == (alias, name, constraint, digest)
+    assert (entry.alias, entry.image.name, entry.constraint, entry.image.digest) == (
+        alias,
+        name,
+        constraint,
+        digest,
+    )
     assert entry.image.tag == ""
     assert entry.text == text.strip()
 
@@ -334,12 +379,25 @@ def test_a_list_keeps_its_order_and_reports_each_problem_in_its_place() -> None:
 WORD = st.text("abcxyz019", min_size=1, max_size=5)
 PART = st.builds("".join, st.tuples(WORD, st.sampled_from(["", ".", "_", "__", "-", "---"]), WORD))
 HOST = st.sampled_from(
-    ["", "ghcr.io/", "docker.io/", "index.docker.io/", "localhost/", "localhost:5000/", "r:1/", "A.b/"]
+    [
+        "",
+        "ghcr.io/",
+        "docker.io/",
+        "index.docker.io/",
+        "localhost/",
+        "localhost:5000/",
+        "r:1/",
+        "A.b/",
+    ]
 )
-NAME = st.builds(lambda host, parts: host + "/".join(parts), HOST, st.lists(PART, min_size=1, max_size=3))
+NAME = st.builds(
+    lambda host, parts: host + "/".join(parts), HOST, st.lists(PART, min_size=1, max_size=3)
+)
 TAG = st.from_regex(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,12}", fullmatch=True)
 DIGEST = st.text("0123456789abcdef", min_size=64, max_size=64).map("sha256:{}".format)
-CONSTRAINT = st.sampled_from(["", "^1", "~1.2-0", ">=1 <2", "1.x || >=3", "*", "latest", "1.2 - 1.4", "!=1.2"])
+CONSTRAINT = st.sampled_from(
+    ["", "^1", "~1.2-0", ">=1 <2", "1.x || >=3", "*", "latest", "1.2 - 1.4", "!=1.2"]
+)
 
 
 @given(NAME, st.just("") | TAG, st.just("") | DIGEST)
@@ -353,8 +411,14 @@ def test_printing_a_reference_and_parsing_it_agree(name: str, tag: str, digest: 
 
 
 @given(PART, NAME, CONSTRAINT, st.just("") | DIGEST)
-def test_printing_an_entry_and_parsing_it_agree(alias: str, name: str, constraint: str, digest: str) -> None:
-    text = f"{alias}={name}" + (f":{constraint}" if constraint else "") + (f"@{digest}" if digest else "")
+def test_printing_an_entry_and_parsing_it_agree(
+    alias: str, name: str, constraint: str, digest: str
+) -> None:
+    text = (
+        f"{alias}={name}"
+        + (f":{constraint}" if constraint else "")
+        + (f"@{digest}" if digest else "")
+    )
     image = parse_image(f"{name}@{digest}" if digest else name)
     assert parse_entry(text) == Entry(alias, image, constraint, text)
     assert parse_image_list(f" {text},\n{text}") == (parse_entry(text), parse_entry(text))

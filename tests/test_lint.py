@@ -38,7 +38,12 @@ def lint(annotations: dict[str, str], **source: Any) -> tuple[Finding, ...]:
             "write-back-metod",
             "rename it to write-back-method",
         ),
-        ({"image-list": "web=acme/web", "colour": "blue"}, "warning", "colour", "unknown annotation"),
+        (
+            {"image-list": "web=acme/web", "colour": "blue"},
+            "warning",
+            "colour",
+            "unknown annotation",
+        ),
         (
             {"image-list": "web=acme/web", "wep.allow-tags": "any"},
             "error",
@@ -51,18 +56,46 @@ def lint(annotations: dict[str, str], **source: Any) -> tuple[Finding, ...]:
             "other.allow-tags",
             "write other=<image>",
         ),
-        ({"image-list": "acme/web", "web.allow-tags": "any"}, "info", "web.allow-tags", "write web=acme/web"),
-        ({"image-list": "web=acme/web", "helm.image-tag": "t"}, "info", "helm.image-tag", "AIU ignores it"),
-        ({"image-list": "web=acme/web", "platforms": "linux/arm64"}, "info", "platforms", "AIU ignores it"),
-        ({"image-list": "web=acme/web", "web.pin-digest": "true"}, "info", "web.pin-digest", "AIU ignores it"),
         (
-            {"image-list": "web=acme/web", "web.update-strategy": "alphabetical", "web.tag-order": "numeric"},
+            {"image-list": "acme/web", "web.allow-tags": "any"},
+            "info",
+            "web.allow-tags",
+            "write web=acme/web",
+        ),
+        (
+            {"image-list": "web=acme/web", "helm.image-tag": "t"},
+            "info",
+            "helm.image-tag",
+            "AIU ignores it",
+        ),
+        (
+            {"image-list": "web=acme/web", "platforms": "linux/arm64"},
+            "info",
+            "platforms",
+            "AIU ignores it",
+        ),
+        (
+            {"image-list": "web=acme/web", "web.pin-digest": "true"},
+            "info",
+            "web.pin-digest",
+            "AIU ignores it",
+        ),
+        (
+            {
+                "image-list": "web=acme/web",
+                "web.update-strategy": "alphabetical",
+                "web.tag-order": "numeric",
+            },
             "info",
             "web.tag-order",
             "AIU ignores it",
         ),
         (
-            {"image-list": "web=acme/web", "web.update-strategy": "newest-build", "web.tag-order": "numeric"},
+            {
+                "image-list": "web=acme/web",
+                "web.update-strategy": "newest-build",
+                "web.tag-order": "numeric",
+            },
             "warning",
             "web.tag-order",
             "no effect with the strategy newest-build",
@@ -73,27 +106,87 @@ def lint(annotations: dict[str, str], **source: Any) -> tuple[Finding, ...]:
             "web.tag-order",
             "no group for the version",
         ),
-        ({"image-list": "web=acme/web", "tag-order": "regexp:v([0-9]+)"}, "error", "tag-order", "no named group"),
-        ({"image-list": "web=acme/web", "web.tag-odrer": "numeric"}, "error", "web.tag-odrer", "web.tag-order"),
-        ({"image-list": "web=acme/web", "web.helm.image-digest": "d"}, "info", "web.helm.image-digest", "AIU ignores"),
+        (
+            {"image-list": "web=acme/web", "tag-order": "regexp:v([0-9]+)"},
+            "error",
+            "tag-order",
+            "no named group",
+        ),
+        (
+            {"image-list": "web=acme/web", "web.tag-odrer": "numeric"},
+            "error",
+            "web.tag-odrer",
+            "web.tag-order",
+        ),
+        (
+            {"image-list": "web=acme/web", "web.helm.image-digest": "d"},
+            "info",
+            "web.helm.image-digest",
+            "AIU ignores",
+        ),
         (
             {"image-list": "web=acme/web", "web.write-back-target": "helmvalues"},
             "error",
             "web.write-back-target",
             "no per-image form",
         ),
-        ({"image-list": "web=acme/web", "web.allow-tags": "^v1"}, "error", "web.allow-tags", "regexp:^v1"),
-        ({"image-list": "web=acme/web:>=1.0,<2.0"}, "error", "image-list", "web=acme/web:>=1.0 <2.0"),
+        (
+            {"image-list": "web=acme/web", "web.allow-tags": "^v1"},
+            "error",
+            "web.allow-tags",
+            "regexp:^v1",
+        ),
+        (
+            {"image-list": "web=acme/web:>=1.0,<2.0"},
+            "error",
+            "image-list",
+            "web=acme/web:>=1.0 <2.0",
+        ),
         ({"image-list": "acme/web:>=1.0"}, "error", "image-list", "=acme/web:>=1.0"),
-        ({"image-list": "web=acme/web", "update-strategy": "latest"}, "warning", "update-strategy", "newest-build"),
+        (
+            {"image-list": "web=acme/web", "update-strategy": "latest"},
+            "warning",
+            "update-strategy",
+            "newest-build",
+        ),
         ({"write-back-method": "git"}, "warning", "image-list", "nothing is ever updated"),
         ({"image-list": " , "}, "warning", "image-list", "nothing is ever updated"),
-        ({"image-list": "web=acme/web", "web.pull-secret": "secret:a/b"}, "error", "web.pull-secret", "#<field>"),
-        ({"image-list": "web=acme/web", "pull-secret": "vault:a/b"}, "error", "pull-secret", "'vault'"),
-        ({"image-list": "web=acme/web", "web.platforms": "linux/arm64, amd64"}, "error", "web.platforms", "'amd64'"),
-        ({"image-list": "web=acme/web", "web.platforms": "linux/am64"}, "warning", "web.platforms", "linux/amd64"),
-        ({"image-list": "web=acme/web", "web.platforms": "linux/x86_64"}, "warning", "web.platforms", "linux/amd64"),
-        ({"image-list": "web=acme/web", "web.platforms": "Linux/ARM64"}, "error", "web.platforms", "write linux/arm64"),
+        (
+            {"image-list": "web=acme/web", "web.pull-secret": "secret:a/b"},
+            "error",
+            "web.pull-secret",
+            "#<field>",
+        ),
+        (
+            {"image-list": "web=acme/web", "pull-secret": "vault:a/b"},
+            "error",
+            "pull-secret",
+            "'vault'",
+        ),
+        (
+            {"image-list": "web=acme/web", "web.platforms": "linux/arm64, amd64"},
+            "error",
+            "web.platforms",
+            "'amd64'",
+        ),
+        (
+            {"image-list": "web=acme/web", "web.platforms": "linux/am64"},
+            "warning",
+            "web.platforms",
+            "linux/amd64",
+        ),
+        (
+            {"image-list": "web=acme/web", "web.platforms": "linux/x86_64"},
+            "warning",
+            "web.platforms",
+            "linux/amd64",
+        ),
+        (
+            {"image-list": "web=acme/web", "web.platforms": "Linux/ARM64"},
+            "error",
+            "web.platforms",
+            "write linux/arm64",
+        ),
         (
             {"image-list": "web=acme/web:^1", "web.update-strategy": "newest-build"},
             "warning",
@@ -101,14 +194,27 @@ def lint(annotations: dict[str, str], **source: Any) -> tuple[Finding, ...]:
             "newest-build takes every tag, whatever '^1' says",
         ),
         (
-            {"image-list": "web=acme/web", "web.helm.image-name": "image", "web.helm.image-tag": "image"},
+            {
+                "image-list": "web=acme/web",
+                "web.helm.image-name": "image",
+                "web.helm.image-tag": "image",
+            },
             "error",
             "image-list",
             "write web.helm.image-spec: image",
         ),
-        ({"image-list": "web=acme/web", "git-branch": "main:{{ lower .AppName }}"}, "error", "git-branch", "lower"),
         (
-            {"image-list": "web=acme/web", "write-back-target": "helmvalues", "web.helm.image-name": "image.name"},
+            {"image-list": "web=acme/web", "git-branch": "main:{{ lower .AppName }}"},
+            "error",
+            "git-branch",
+            "lower",
+        ),
+        (
+            {
+                "image-list": "web=acme/web",
+                "write-back-target": "helmvalues",
+                "web.helm.image-name": "image.name",
+            },
             "error",
             "write-back-target",
             "web.helm.image-tag",
@@ -132,23 +238,48 @@ RANGE_HINT = "write web=acme/web:~1.0 in image-list"
     ("annotations", "severity", "key", "words"),
     [
         # a comma is told of where there is one
-        ({"image-list": "<account-id>.dkr.ecr.eu.example/web:~1"}, "error", "image-list", "placeholder '<account-id>'"),
-        ({"image-list": "a=acme/a, b=<id>.ecr.example/b"}, "error", "image-list", "placeholder '<id>'"),
+        (
+            {"image-list": "<account-id>.dkr.ecr.eu.example/web:~1"},
+            "error",
+            "image-list",
+            "placeholder '<account-id>'",
+        ),
+        (
+            {"image-list": "a=acme/a, b=<id>.ecr.example/b"},
+            "error",
+            "image-list",
+            "placeholder '<id>'",
+        ),
         (
             {"image-list": "web={dockerhub-username}/web"},
             "error",
             "image-list",
             "placeholder '{dockerhub-username}'",
         ),  # 660
-        ({"image-list": "web=acme/web:{{.branch}}"}, "error", "image-list", "placeholder '{{.branch}}'"),  # 877
+        (
+            {"image-list": "web=acme/web:{{.branch}}"},
+            "error",
+            "image-list",
+            "placeholder '{{.branch}}'",
+        ),  # 877
         ({"image-list": "^ghcr.io/acme/.*$"}, "error", "image-list", "is a pattern"),
         ({"image-list": "regexp:^acme"}, "error", "image-list", "is a pattern"),
         ({"image-list": "web=ghcr.io/acme/*"}, "error", "image-list", "is a pattern"),
         ({"image-list": "~1.0"}, "error", "image-list", "write <alias>=<image>:~1.0"),
         ({"image-list": "web=acme/web:1.x, 2.x"}, "error", "image-list", "'2.x' follows a comma"),
-        ({"image-list": "web=acme/web:regexp:^[0-9]{1,3}$"}, "error", "image-list", "which cut a pattern"),
+        (
+            {"image-list": "web=acme/web:regexp:^[0-9]{1,3}$"},
+            "error",
+            "image-list",
+            "which cut a pattern",
+        ),
         ({"image-list": "- web=acme/web"}, "warning", "image-list", "the alias '- web'"),
-        ({"image-list": "web=ghcr.io/Acme/Web:~1"}, "error", "image-list", "write web=ghcr.io/acme/web:~1"),
+        (
+            {"image-list": "web=ghcr.io/Acme/Web:~1"},
+            "error",
+            "image-list",
+            "write web=ghcr.io/acme/web:~1",
+        ),
         # a range belongs into image-list
         ({**WEB, "web.allow-tags": "~1.0"}, "error", "web.allow-tags", RANGE_HINT),
         ({**WEB, "web.allow-tags": "semver:~1.0"}, "error", "web.allow-tags", RANGE_HINT),
@@ -165,18 +296,43 @@ RANGE_HINT = "write web=acme/web:~1.0 in image-list"
             "web.allow-tags",
             "can have '~1.0' instead",
         ),
-        ({**WEB, "web.allow-tags": "^1.2"}, "error", "web.allow-tags", "for the range ^1.2, write web=acme/web:^1.2"),
+        (
+            {**WEB, "web.allow-tags": "^1.2"},
+            "error",
+            "web.allow-tags",
+            "for the range ^1.2, write web=acme/web:^1.2",
+        ),
         ({**WEB, "web.update-strategy": "semver:~1.0"}, "info", "web.update-strategy", RANGE_HINT),
-        ({**WEB, "web.update-strategy": "~1.0"}, "error", "web.update-strategy", "web=acme/web:~1.0 in image-list"),
+        (
+            {**WEB, "web.update-strategy": "~1.0"},
+            "error",
+            "web.update-strategy",
+            "web=acme/web:~1.0 in image-list",
+        ),
         (
             {**WEB, "web.update-strategy": "digest:main"},
             "error",
             "web.update-strategy",
             "web=acme/web:main in image-list",
         ),
-        ({"image-list": "web=acme/web:semver:~1.0"}, "error", "image-list", "write web=acme/web:~1.0"),
-        ({"image-list": "web=acme/web:regexp:^v1"}, "error", "image-list", "web.allow-tags: regexp:^v1"),
-        ({"image-list": "web=acme/web:main"}, "error", "image-list", "write web.update-strategy: digest"),
+        (
+            {"image-list": "web=acme/web:semver:~1.0"},
+            "error",
+            "image-list",
+            "write web=acme/web:~1.0",
+        ),
+        (
+            {"image-list": "web=acme/web:regexp:^v1"},
+            "error",
+            "image-list",
+            "web.allow-tags: regexp:^v1",
+        ),
+        (
+            {"image-list": "web=acme/web:main"},
+            "error",
+            "image-list",
+            "write web.update-strategy: digest",
+        ),
         (
             {"image-list": "web=acme/web:dev-*", "update-strategy": "newest-build"},  # 1100
             "warning",
@@ -191,11 +347,26 @@ RANGE_HINT = "write web=acme/web:~1.0 in image-list"
         ),
         # filters
         ({**WEB, "web.allow-tags": "latest"}, "error", "web.allow-tags", "write regexp:^latest$"),
-        ({**WEB, "web.allow-tags": "master-*"}, "error", "web.allow-tags", "write regexp:^master-.*$"),
+        (
+            {**WEB, "web.allow-tags": "master-*"},
+            "error",
+            "web.allow-tags",
+            "write regexp:^master-.*$",
+        ),
         ({**WEB, "web.allow-tags": "*"}, "error", "web.allow-tags", "write any"),
-        ({**WEB, "web.allow-tags": "regexp: ^v1"}, "error", "web.allow-tags", "write regexp:^v1"),  # 1018
+        (
+            {**WEB, "web.allow-tags": "regexp: ^v1"},
+            "error",
+            "web.allow-tags",
+            "write regexp:^v1",
+        ),  # 1018
         ({**WEB, "web.allow-tags": "regexp:/^v1/"}, "error", "web.allow-tags", "write regexp:^v1"),
-        ({**WEB, "web.ignore-tags": "regexp:^sha256"}, "error", "web.ignore-tags", "write sha256*"),  # 1108
+        (
+            {**WEB, "web.ignore-tags": "regexp:^sha256"},
+            "error",
+            "web.ignore-tags",
+            "write sha256*",
+        ),  # 1108
         (
             {**WEB, "web.ignore-tags": "regexp:(a|b)"},
             "error",
@@ -205,17 +376,57 @@ RANGE_HINT = "write web=acme/web:~1.0 in image-list"
         ({**WEB, "web.ignore-tags": "^dev-.*$"}, "error", "web.ignore-tags", "write dev-*"),
         ({**WEB, "ignore-tags": "latest master"}, "error", "ignore-tags", "write latest, master"),
         # Helm keys are names of parameters
-        ({**WEB, "web.helm.image-name": "acme/web"}, "error", "web.helm.image-name", "write image.repository"),
-        ({**WEB, "web.helm.image-name": "ghcr.io/x/y"}, "warning", "web.helm.image-name", "looks like an image"),
-        ({**WEB, "web.helm.image-spec": "acme/web:1.0"}, "error", "web.helm.image-spec", "write image,"),
-        ({**WEB, "web.helm.image-digest": ".Values.image.digest"}, "error", "web.helm.image-digest", "image.digest"),
-        ({**WEB, "web.helm.image-tag": "develop-v0.20.0-33"}, "error", "web.helm.image-tag", "write image.tag"),
+        (
+            {**WEB, "web.helm.image-name": "acme/web"},
+            "error",
+            "web.helm.image-name",
+            "write image.repository",
+        ),
+        (
+            {**WEB, "web.helm.image-name": "ghcr.io/x/y"},
+            "warning",
+            "web.helm.image-name",
+            "looks like an image",
+        ),
+        (
+            {**WEB, "web.helm.image-spec": "acme/web:1.0"},
+            "error",
+            "web.helm.image-spec",
+            "write image,",
+        ),
+        (
+            {**WEB, "web.helm.image-digest": ".Values.image.digest"},
+            "error",
+            "web.helm.image-digest",
+            "image.digest",
+        ),
+        (
+            {**WEB, "web.helm.image-tag": "develop-v0.20.0-33"},
+            "error",
+            "web.helm.image-tag",
+            "write image.tag",
+        ),
         ({**WEB, "web.helm.image-tag": "latest"}, "error", "web.helm.image-tag", "is a tag"),
         ({**WEB, "web.helm.image-tag": "v1.2.3"}, "error", "web.helm.image-tag", "is a tag"),
         ({**WEB, "web.helm.image-tag": "0f3c2ab"}, "error", "web.helm.image-tag", "is a tag"),
-        ({**WEB, "web.helm.image-tag": ".Values.image.tag"}, "error", "web.helm.image-tag", "write image.tag"),
-        ({**WEB, "web.helm.image-tag": "{{ .Values.tag }}"}, "error", "web.helm.image-tag", "that nothing fills in"),
-        ({**WEB, "web.helm.image-tag": "pods.0.tag"}, "warning", "web.helm.image-tag", "write pods[0].tag"),
+        (
+            {**WEB, "web.helm.image-tag": ".Values.image.tag"},
+            "error",
+            "web.helm.image-tag",
+            "write image.tag",
+        ),
+        (
+            {**WEB, "web.helm.image-tag": "{{ .Values.tag }}"},
+            "error",
+            "web.helm.image-tag",
+            "that nothing fills in",
+        ),
+        (
+            {**WEB, "web.helm.image-tag": "pods.0.tag"},
+            "warning",
+            "web.helm.image-tag",
+            "write pods[0].tag",
+        ),
         (
             {**WEB, "web.helm.image-spec": "image.tag"},
             "warning",
@@ -234,7 +445,12 @@ RANGE_HINT = "write web=acme/web:~1.0 in image-list"
             "web.helm.image-tag",
             "write web.helm.image-tag: image.tag and web.helm.image-name: image.repository",
         ),
-        ({**WEB, "web.kustomize.image-name": "acme/web:1"}, "error", "web.kustomize.image-name", "write acme/web"),
+        (
+            {**WEB, "web.kustomize.image-name": "acme/web:1"},
+            "error",
+            "web.kustomize.image-name",
+            "write acme/web",
+        ),
         (
             {**WEB, "web.helm.image-tag": "image.tag", "web.kustomize.image-name": "acme/web"},
             "warning",
@@ -242,10 +458,30 @@ RANGE_HINT = "write web=acme/web:~1.0 in image-list"
             "keep those of the Application's type",
         ),
         # where to write
-        ({**WEB, "write-back-target": "helm"}, "error", "write-back-target", "write helmvalues"),  # 934
-        ({**WEB, "write-back-target": "helm:/a/b.yaml"}, "error", "write-back-target", "write helmvalues:/a/b.yaml"),
-        ({**WEB, "write-back-target": "kustomizatio"}, "error", "write-back-target", "write kustomization"),  # 867
-        ({**WEB, "write-back-target": "kustomize:../x"}, "error", "write-back-target", "write kustomization:../x"),
+        (
+            {**WEB, "write-back-target": "helm"},
+            "error",
+            "write-back-target",
+            "write helmvalues",
+        ),  # 934
+        (
+            {**WEB, "write-back-target": "helm:/a/b.yaml"},
+            "error",
+            "write-back-target",
+            "write helmvalues:/a/b.yaml",
+        ),
+        (
+            {**WEB, "write-back-target": "kustomizatio"},
+            "error",
+            "write-back-target",
+            "write kustomization",
+        ),  # 867
+        (
+            {**WEB, "write-back-target": "kustomize:../x"},
+            "error",
+            "write-back-target",
+            "write kustomization:../x",
+        ),
         (
             {**WEB, "write-back-target": "kustomization:a/kustomization.yaml"},
             "error",
@@ -258,14 +494,39 @@ RANGE_HINT = "write web=acme/web:~1.0 in image-list"
             "write-back-target",
             "with write-back-method: argocd",
         ),
-        ({**WEB, "pull-secret": "secret:a/b#.dockerconfigjson"}, "error", "pull-secret", "write pullsecret:a/b"),
+        (
+            {**WEB, "pull-secret": "secret:a/b#.dockerconfigjson"},
+            "error",
+            "pull-secret",
+            "write pullsecret:a/b",
+        ),
         # keys of older versions, of forks, and made up
-        ({**WEB, "git-credentials": "a/b"}, "warning", "git-credentials", "write-back-method: git:secret:"),
-        ({**WEB, "git-commit-message": "x"}, "warning", "git-commit-message", "--commit-message-template"),
+        (
+            {**WEB, "git-credentials": "a/b"},
+            "warning",
+            "git-credentials",
+            "write-back-method: git:secret:",
+        ),
+        (
+            {**WEB, "git-commit-message": "x"},
+            "warning",
+            "git-commit-message",
+            "--commit-message-template",
+        ),
         ({**WEB, "web.credentials": "a/b"}, "warning", "web.credentials", "write web.pull-secret"),
         ({**WEB, "chart-version": "1"}, "warning", "chart-version", "targetRevision"),
-        ({**WEB, "web.filter-tag": "^v1"}, "warning", "web.filter-tag", "write web.allow-tags"),  # 1018
-        ({**WEB, "web.image-tag": "image.tag"}, "warning", "web.image-tag", "write web.helm.image-tag"),
+        (
+            {**WEB, "web.filter-tag": "^v1"},
+            "warning",
+            "web.filter-tag",
+            "write web.allow-tags",
+        ),  # 1018
+        (
+            {**WEB, "web.image-tag": "image.tag"},
+            "warning",
+            "web.image-tag",
+            "write web.helm.image-tag",
+        ),
     ],
 )
 def test_what_people_write_by_mistake_gets_what_to_write(
@@ -275,7 +536,9 @@ def test_what_people_write_by_mistake_gets_what_to_write(
     assert any(words in f"{one.message}; {one.hint}" for one in found), lint(annotations)
 
 
-@pytest.mark.parametrize("value", ["<account-id>.ecr.example/web", "^acme/.*", "~1.0", "web={x}/web", "acme/Web"])
+@pytest.mark.parametrize(
+    "value", ["<account-id>.ecr.example/web", "^acme/.*", "~1.0", "web={x}/web", "acme/Web"]
+)
 def test_nothing_stands_behind_a_comma_where_there_is_none(value: str) -> None:
     found = lint({"image-list": value})
     assert len(found) == 1
@@ -304,7 +567,10 @@ def test_a_values_file_is_looked_for_where_the_source_has_it() -> None:
         "helmvalues:../environments/dev/values.yaml",
         "helmvalues",
     ):
-        assert lint({**WEB, "write-back-target": good}, kind="Helm", path="chart", value_files=files) == ()
+        assert (
+            lint({**WEB, "write-back-target": good}, kind="Helm", path="chart", value_files=files)
+            == ()
+        )
 
 
 @pytest.mark.parametrize(
@@ -312,9 +578,17 @@ def test_a_values_file_is_looked_for_where_the_source_has_it() -> None:
     [
         {"image-list": "localhost:5000/a, 2048"},
         {"image-list": "web=acme/web:>=1.0 <2 || ^3, GHCR.io/acme/x:1.x, y=acme/y:*"},
-        {"image-list": "a/web=acme/web:~1-0", "a_web.allow-tags": "regexp:^[^/]+$", "a_web.helm.image-tag": "tag"},
+        {
+            "image-list": "a/web=acme/web:~1-0",
+            "a_web.allow-tags": "regexp:^[^/]+$",
+            "a_web.helm.image-tag": "tag",
+        },
         {**WEB, "web.ignore-tags": r"[!a]*, v\\.1, latest, ?.?, *-rc[0-9]"},
-        {**WEB, "web.helm.image-name": r"images.acme\.example/web", "web.helm.image-tag": "images[0].tag"},
+        {
+            **WEB,
+            "web.helm.image-name": r"images.acme\.example/web",
+            "web.helm.image-tag": "images[0].tag",
+        },
         {**WEB, "web.helm.image-name": "global.registry", "web.helm.image-tag": "web.image.shasum"},
         {**WEB, "web.helm.image-spec": "image"},
         {**WEB, "web.helm.image-tag": "v2.image.tag", "web.helm.image-name": "v2.image.name"},
@@ -347,12 +621,16 @@ ALARMS = {
 def test_what_image_updater_takes_raises_no_alarm(case: dict[str, Any]) -> None:
     annotations = {key: value.strip() for key, value in case["input"]["annotations"].items()}
     kind = case["input"].get("source_type", "")
-    expected = ALARMS.get(case["id"], [] if annotations.get("image-list") or not annotations else ["image-list"])
+    expected = ALARMS.get(
+        case["id"], [] if annotations.get("image-list") or not annotations else ["image-list"]
+    )
     found = lint(annotations, kind=kind if kind in ("Helm", "Kustomize") else "")
     assert sorted(one.key for one in found if one.severity != "info") == expected
 
 
-@pytest.mark.parametrize("path", sorted((DATA / "examples").glob("*.yaml")), ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "path", sorted((DATA / "examples").glob("*.yaml")), ids=lambda path: path.stem
+)
 def test_published_examples_raise_no_alarm(path: Path) -> None:
     app = parse_application(yaml.safe_load(path.read_text()))
     found = [one for one in findings(app) if one.severity != "info"]
@@ -362,11 +640,26 @@ def test_published_examples_raise_no_alarm(path: Path) -> None:
 @pytest.mark.parametrize(
     ("image_list", "key", "severity", "words"),
     [
-        ("te/am=acme/web", "te_am.allow-tags", "info", "write te-am=<image>, and its keys as te-am.<key>"),
+        (
+            "te/am=acme/web",
+            "te_am.allow-tags",
+            "info",
+            "write te-am=<image>, and its keys as te-am.<key>",
+        ),
         ("te/am=acme/web", "te/am.allow-tags", "error", "write te_am.allow-tags"),
         ("-web=acme/web", "-web.allow-tags", "warning", "begin with a letter or digit"),
-        ("we b=acme/web", "we b.allow-tags", "warning", "use letters, digits, '-', '_' and '.' only"),
-        ("we b=acme/web", "we b.allow-tags", "error", "Kubernetes refuses the annotation 'we b.allow-tags'"),
+        (
+            "we b=acme/web",
+            "we b.allow-tags",
+            "warning",
+            "use letters, digits, '-', '_' and '.' only",
+        ),
+        (
+            "we b=acme/web",
+            "we b.allow-tags",
+            "error",
+            "Kubernetes refuses the annotation 'we b.allow-tags'",
+        ),
         (f"{'w' * 60}=acme/web", f"{'w' * 60}.allow-tags", "error", "use a shorter alias"),
     ],
 )
@@ -374,7 +667,9 @@ def test_an_alias_is_the_beginning_of_a_name_that_kubernetes_takes(
     image_list: str, key: str, severity: str, words: str
 ) -> None:
     found = lint({"image-list": image_list, key: "any"})
-    assert any(words in f"{one.message} {one.hint}" for one in found if one.severity == severity), found
+    assert any(words in f"{one.message} {one.hint}" for one in found if one.severity == severity), (
+        found
+    )
 
 
 @pytest.mark.parametrize("alias", ["web", "web.v2", "Web_2", "0"])
@@ -384,8 +679,12 @@ def test_an_alias_that_kubernetes_takes_is_no_finding(alias: str) -> None:
 
 def test_two_images_in_one_helm_value_are_an_error() -> None:
     found = lint({"image-list": "a=acme/a, b=acme/b", "b.helm.image-name": "b.name"}, kind="Helm")
-    assert [one.message for one in found] == ["'a=acme/a' and 'b=acme/b' are both written to image.tag"]
-    assert lint({"image-list": "a=acme/a, b=acme/b", "b.helm.image-tag": "b.tag"}, kind="Helm") == ()
+    assert [one.message for one in found] == [
+        "'a=acme/a' and 'b=acme/b' are both written to image.tag"
+    ]
+    assert (
+        lint({"image-list": "a=acme/a, b=acme/b", "b.helm.image-tag": "b.tag"}, kind="Helm") == ()
+    )
     assert lint({"image-list": "a=acme/a, b=acme/b"}, kind="Kustomize") == ()
 
 
@@ -415,9 +714,15 @@ def test_good_annotations_have_no_findings() -> None:
 def test_a_plugin_without_a_variable_is_an_error_whatever_helms_keys_say() -> None:
     annotations = {"image-list": "web=acme/web", "web.helm.image-tag": "image.tag"}
     (found,) = lint(annotations, kind="Plugin", section="Plugin")
-    assert (found.severity, found.hint.partition(" or ")[0]) == ("error", "write web.plugin.image-tag")
+    assert (found.severity, found.hint.partition(" or ")[0]) == (
+        "error",
+        "write web.plugin.image-tag",
+    )
     assert (
-        lint({**annotations, "web.plugin.image-tag": "TAG"}, kind="Plugin", section="Plugin")[0].severity == "warning"
+        lint({**annotations, "web.plugin.image-tag": "TAG"}, kind="Plugin", section="Plugin")[
+            0
+        ].severity
+        == "warning"
     )
 
 
@@ -459,8 +764,16 @@ def test_one_mistake_hides_no_other() -> None:
 
 
 def test_what_a_misspelt_key_leaves_out_is_not_told_as_well() -> None:
-    annotations = {"image-list": "web=acme/web", "write-back-target": "helmvalues", "web.helm.image-name": "image.name"}
-    (one,) = (one for one in lint({**annotations, "web.helm.image-tga": "image.tag"}) if one.severity == "error")
+    annotations = {
+        "image-list": "web=acme/web",
+        "write-back-target": "helmvalues",
+        "web.helm.image-name": "image.name",
+    }
+    (one,) = (
+        one
+        for one in lint({**annotations, "web.helm.image-tga": "image.tag"})
+        if one.severity == "error"
+    )
     assert one.key == "web.helm.image-tga"
 
 
@@ -471,7 +784,14 @@ def test_a_broken_entry_hides_no_mistake_of_the_place() -> None:
 
 
 def test_every_problem_comes_at_once_errors_first() -> None:
-    found = lint({"image-list": "web=acme/web:>", "web.allow-tags": "x", "force-update": "yes", "platforms": "a/b"})
+    found = lint(
+        {
+            "image-list": "web=acme/web:>",
+            "web.allow-tags": "x",
+            "force-update": "yes",
+            "platforms": "a/b",
+        }
+    )
     assert [one.severity for one in found] == ["error", "error", "warning", "info"]
 
 
@@ -480,7 +800,10 @@ def manifest(tmp_path: Path) -> Path:
     app = {
         "apiVersion": "argoproj.io/v1alpha1",
         "kind": "Application",
-        "metadata": {"name": "web", "annotations": {P + "image-list": "web=acme/web", P + "web.allow-tags": "^1"}},
+        "metadata": {
+            "name": "web",
+            "annotations": {P + "image-list": "web=acme/web", P + "web.allow-tags": "^1"},
+        },
         "spec": {"source": {"repoURL": "https://git.example/x", "path": "p"}},
     }
     path = tmp_path / "apps.yaml"
@@ -498,8 +821,14 @@ def test_json_findings_have_file_and_line(manifest: Path) -> None:
     result = image_update("lint", "--applications", manifest, "--output", "json")
     jsonschema.validate(result.json, load("lint.v1"))
     finding = result.json["findings"][0]
-    line = next(n for n, text in enumerate(manifest.read_text().splitlines(), 1) if "allow-tags" in text)
-    assert (finding["file"], finding["line"], finding["key"]) == (str(manifest), line, "web.allow-tags")
+    line = next(
+        n for n, text in enumerate(manifest.read_text().splitlines(), 1) if "allow-tags" in text
+    )
+    assert (finding["file"], finding["line"], finding["key"]) == (
+        str(manifest),
+        line,
+        "web.allow-tags",
+    )
 
 
 def test_github_gets_annotations_on_the_line(manifest: Path) -> None:
@@ -573,9 +902,14 @@ def test_what_an_image_updater_resource_says_is_linted_too(tmp_path: Path) -> No
     path.write_text(UPDATER)
     result = image_update("lint", "--applications", path, "--output", "json")
     jsonschema.validate(result.json, load("lint.v1"))
-    found = {(one["application"], one["key"], one["severity"]): one for one in result.json["findings"]}
+    found = {
+        (one["application"], one["key"], one["severity"]): one for one in result.json["findings"]
+    }
     silent = found.pop(("argocd/web", "write-back-method", "info"))
-    assert "Image Updater patches the live Application, Image Update commits to Git" in silent["message"]
+    assert (
+        "Image Updater patches the live Application, Image Update commits to Git"
+        in silent["message"]
+    )
     assert set(found) == {("argocd/web", "web.allow-tags", "error"), (None, None, "error")}
     assert "colour" in found[None, None, "error"]["message"]
     assert {(one["file"], one["line"]) for one in found.values()} == {(str(path), 8)}
@@ -614,7 +948,11 @@ def test_what_is_wrong_with_an_image_updater_is_told_at_its_own_line(tmp_path: P
     """Not at the Application's, and once, however many Applications it references."""
     (tmp_path / "updater.yaml").write_text(f"# another document\n---\n{RESOURCE}")
     for name in ("web", "web-2", "web-3"):
-        app = {"apiVersion": "argoproj.io/v1alpha1", "kind": "Application", "metadata": {"name": name}}
+        app = {
+            "apiVersion": "argoproj.io/v1alpha1",
+            "kind": "Application",
+            "metadata": {"name": name},
+        }
         source = {"repoURL": "https://git.example/x", "path": "p"}
         (tmp_path / f"{name}.yaml").write_text(yaml.safe_dump({**app, "spec": {"source": source}}))
     result = image_update("lint", tmp_path, "--output", "json")
@@ -622,8 +960,16 @@ def test_what_is_wrong_with_an_image_updater_is_told_at_its_own_line(tmp_path: P
     assert {Path(one["file"]).name for one in result.json["findings"]} == {"updater.yaml"}
     at, left_out = "ImageUpdater argocd/iu", ": the images that this is for are left out"
     assert [(one["line"], one["message"], one["hint"]) for one in result.json["findings"]][:5] == [
-        (7, f"{at}: spec.writeBackConfig has an unknown field 'gitConfg'", "did you mean gitConfig?"),
-        (10, f"{at}: spec.applicationRefs[0] has an unknown field 'namePatern'", "did you mean namePattern?"),
+        (
+            7,
+            f"{at}: spec.writeBackConfig has an unknown field 'gitConfg'",
+            "did you mean gitConfig?",
+        ),
+        (
+            10,
+            f"{at}: spec.applicationRefs[0] has an unknown field 'namePatern'",
+            "did you mean namePattern?",
+        ),
         (
             11,
             f"{at}: spec.applicationRefs[0] has an unknown field 'updateStrategy'",
@@ -650,12 +996,23 @@ def test_what_is_wrong_with_an_image_updater_is_told_at_its_own_line(tmp_path: P
 
 def test_each_reference_that_makes_a_resource_unusable_is_told_at_its_line(tmp_path: Path) -> None:
     path = tmp_path / "updater.yaml"
-    path.write_text(RESOURCE.replace("namePattern: none", "namePattern: []").replace("namePattern: web*", "images: []"))
+    path.write_text(
+        RESOURCE.replace("namePattern: none", "namePattern: []").replace(
+            "namePattern: web*", "images: []"
+        )
+    )
     result = image_update("lint", path, "--output", "json")
-    skipped = [(one["line"], one["message"]) for one in result.json["findings"] if "is skipped" in one["message"]]
+    skipped = [
+        (one["line"], one["message"])
+        for one in result.json["findings"]
+        if "is skipped" in one["message"]
+    ]
     assert skipped == [
         (7, "ImageUpdater argocd/iu is skipped: applicationRefs[0] has no namePattern"),
-        (20, "ImageUpdater argocd/iu is skipped: applicationRefs[1].namePattern: namePattern is not a string"),
+        (
+            20,
+            "ImageUpdater argocd/iu is skipped: applicationRefs[1].namePattern: namePattern is not a string",
+        ),
     ]
 
 
@@ -668,9 +1025,13 @@ def test_a_resource_in_a_list_has_the_place_of_the_list(tmp_path: Path) -> None:
     assert {(one["file"], one["line"]) for one in result.json["findings"]} == {(str(path), 1)}
 
 
-def test_a_field_of_a_hostile_resource_is_looked_for_no_longer_than_the_rest(tmp_path: Path) -> None:
+def test_a_field_of_a_hostile_resource_is_looked_for_no_longer_than_the_rest(
+    tmp_path: Path,
+) -> None:
     fields = ", ".join(f"f{n}: 1" for n in range(100_000))
-    (tmp_path / "updater.yaml").write_text(RESOURCE.replace("writeBackConfig: {", f"writeBackConfig: {{{fields}, "))
+    (tmp_path / "updater.yaml").write_text(
+        RESOURCE.replace("writeBackConfig: {", f"writeBackConfig: {{{fields}, ")
+    )
     result = image_update("lint", tmp_path, "--output", "json")
     assert sum("unknown field 'f" in one["message"] for one in result.json["findings"]) == 50
 
@@ -684,7 +1045,9 @@ def test_annotations_of_a_flux_release_are_linted_wherever_it_lies(tmp_path: Pat
         for one in image_update("lint", "--applications", path, "--output", "json").json["findings"]
         if one["severity"] == "error"
     ]
-    assert [(one["application"], one["key"]) for one in errors] == [("team/web", "fluxcd.io/tag.chart-image")]
+    assert [(one["application"], one["key"]) for one in errors] == [
+        ("team/web", "fluxcd.io/tag.chart-image")
+    ]
     path.write_text(RELEASE.replace("regex:[", "semver:^1"))
     assert image_update("lint", "--applications", path).code == 0
 
@@ -693,7 +1056,9 @@ def test_annotations_of_a_flux_release_are_linted_wherever_it_lies(tmp_path: Pat
 def test_what_came_by_stdin_is_in_no_file() -> None:
     result = image_update("lint", "--applications", "-", "--output", "json", stdin=UPDATER)
     assert {(one["file"], one["line"]) for one in result.json["findings"]} == {(None, None)}
-    printed = image_update("lint", "--applications", "-", "--log-format", "github", stdin=UPDATER).stdout
+    printed = image_update(
+        "lint", "--applications", "-", "--log-format", "github", stdin=UPDATER
+    ).stdout
     assert "file=" not in printed
     assert "::error title=argocd/web::" in printed
 
@@ -713,6 +1078,17 @@ def test_an_order_that_does_not_match_the_current_tag_is_told(
 ) -> None:
     order = {"web.update-strategy": "alphabetical", "web.tag-order": "regexp:^v(?P<n>[0-9]+)$"}
     one = replace(Source("https://git.example/x", "apps/web", "main"), **source)
-    app = Application("argocd", "web", {"image-list": "web=acme/web", **order}, (one,), live=live, origin="apps.yaml:3")
-    found = [one for one in findings(app) if one.key == "web.tag-order" and one.severity == "warning"]
-    assert [("main-1" in one.message, "current tag" in one.message) for one in found] == [(True, True)] * told
+    app = Application(
+        "argocd",
+        "web",
+        {"image-list": "web=acme/web", **order},
+        (one,),
+        live=live,
+        origin="apps.yaml:3",
+    )
+    found = [
+        one for one in findings(app) if one.key == "web.tag-order" and one.severity == "warning"
+    ]
+    assert [("main-1" in one.message, "current tag" in one.message) for one in found] == [
+        (True, True)
+    ] * told

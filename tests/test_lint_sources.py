@@ -34,23 +34,47 @@ def repository(tmp_path: Path) -> Path:
     ("args", "variable", "expected"),
     [
         (["."], "", ["one/app.yaml", "two/app.yaml"]),
-        (["."], "cluster", ["one/app.yaml", "two/app.yaml"]),  # what is given here counts before a variable
+        (
+            ["."],
+            "cluster",
+            ["one/app.yaml", "two/app.yaml"],
+        ),  # what is given here counts before a variable
         (["two"], "one", ["two/app.yaml"]),
         ([], "one", ["one/app.yaml"]),
         (["two", "one/app.yaml"], "", ["two/app.yaml", "one/app.yaml"]),
-        pytest.param(["two", "--applications", "one"], "", ["two/app.yaml", "one/app.yaml"], marks=pytest.mark.slow),
+        pytest.param(
+            ["two", "--applications", "one"],
+            "",
+            ["two/app.yaml", "one/app.yaml"],
+            marks=pytest.mark.slow,
+        ),
     ],
 )
-def test_sources_are_arguments(repository: Path, args: list[str], variable: str, expected: list[str]) -> None:
-    ended = image_update("lint", *args, "--output", "json", env={"IMAGE_UPDATE_APPLICATIONS": variable}, cwd=repository)
+def test_sources_are_arguments(
+    repository: Path, args: list[str], variable: str, expected: list[str]
+) -> None:
+    ended = image_update(
+        "lint",
+        *args,
+        "--output",
+        "json",
+        env={"IMAGE_UPDATE_APPLICATIONS": variable},
+        cwd=repository,
+    )
     assert ended.code == 3, ended.stderr
-    assert [(one["file"], one["line"]) for one in ended.json["findings"]] == [(path, 8) for path in expected]
+    assert [(one["file"], one["line"]) for one in ended.json["findings"]] == [
+        (path, 8) for path in expected
+    ]
 
 
 def test_a_finding_in_git_has_its_line(tmp_path: Path) -> None:
     second = WRONG.replace("NAME", "two").replace("stratgy", "strategi")
-    repo = bare_repo(tmp_path, {"apps/both.yaml": f"# two\n{WRONG.replace('NAME', 'one')}---\n{second}"})
-    ended = image_update("lint", f"{repo}//apps?ref=main", "--allow-protocol", "file", "--output", "json")
+    repo = bare_repo(
+        tmp_path, {"apps/both.yaml": f"# two\n{WRONG.replace('NAME', 'one')}---\n{second}"}
+    )
+    ended = image_update(
+        "lint", f"{repo}//apps?ref=main", "--allow-protocol", "file", "--output", "json"
+    )
     assert ended.code == 3, ended.stderr
     assert [(one["application"], one["line"]) for one in ended.json["findings"]] == [
         ("argocd/one", 9),
@@ -68,7 +92,9 @@ def test_a_folder_without_applications_is_a_warning(tmp_path: Path, text: str) -
     assert last == "0 Applications read: 0 errors, 1 warning, 0 remarks"
 
 
-@pytest.mark.parametrize("given", [["/none"], ["--applications", "/none"], ["file:///none.git//apps"]])
+@pytest.mark.parametrize(
+    "given", [["/none"], ["--applications", "/none"], ["file:///none.git//apps"]]
+)
 def test_a_source_that_cannot_be_read_is_a_finding_of_the_json(given: list[str]) -> None:
     ended = image_update("lint", *given, "--output", "json", "--allow-protocol", "file")
     (found,) = ended.json["findings"]
@@ -79,7 +105,9 @@ def test_a_source_that_cannot_be_read_is_a_finding_of_the_json(given: list[str])
 def test_the_place_of_a_finding_is_printed_once(repository: Path) -> None:
     (repository / ".image-update").mkdir()
     (repository / ".image-update" / "config").write_text("version: 1\npinDigest: maybe\n")
-    (repository / "bad.yaml").write_text("apiVersion: argoproj.io/v1alpha1\nkind: Application\na: [\n")
+    (repository / "bad.yaml").write_text(
+        "apiVersion: argoproj.io/v1alpha1\nkind: Application\na: [\n"
+    )
     lines = image_update("lint", ".", cwd=repository).stdout.splitlines()
     assert lines[0] == "error   .image-update/config:2  pinDigest is neither true nor false"
     (bad,) = [line for line in lines if "bad.yaml" in line]
@@ -90,7 +118,9 @@ def test_the_place_of_a_finding_is_printed_once(repository: Path) -> None:
 def test_a_chart_that_is_not_rendered_is_a_warning(tmp_path: Path) -> None:
     (tmp_path / "templates").mkdir()
     (tmp_path / "Chart.yaml").write_text("name: apps\n")
-    (tmp_path / "templates" / "app.yaml").write_text(WRONG.replace("NAME", '{{ .Values.name | quote }}"'))
+    (tmp_path / "templates" / "app.yaml").write_text(
+        WRONG.replace("NAME", '{{ .Values.name | quote }}"')
+    )
     ended = image_update("lint", ".", "--output", "json", cwd=tmp_path)
     assert (ended.code, [one["severity"] for one in ended.json["findings"]]) == (0, ["warning"])
 
@@ -98,9 +128,24 @@ def test_a_chart_that_is_not_rendered_is_a_warning(tmp_path: Path) -> None:
 def test_the_hook_for_pre_commit(repository: Path) -> None:
     """The keys are those of pre-commit 4.7, whose `try-repo` was run by hand."""
     (hook,) = yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text())
-    assert set(hook) == {"id", "name", "description", "entry", "args", "language", "files", "pass_filenames"}
-    assert (hook["id"], hook["language"], hook["pass_filenames"]) == ("image-update-lint", "python", False)
-    assert [bool(re.search(hook["files"], name)) for name in ("a/b.yaml", "b.yml", "c.json", "d.py")] == [1, 1, 1, 0]
+    assert set(hook) == {
+        "id",
+        "name",
+        "description",
+        "entry",
+        "args",
+        "language",
+        "files",
+        "pass_filenames",
+    }
+    assert (hook["id"], hook["language"], hook["pass_filenames"]) == (
+        "image-update-lint",
+        "python",
+        False,
+    )
+    assert [
+        bool(re.search(hook["files"], name)) for name in ("a/b.yaml", "b.yml", "c.json", "d.py")
+    ] == [1, 1, 1, 0]
     program, *words = [*shlex.split(hook["entry"]), *map(str, hook["args"])]
     assert program == "image-update"
     ended = image_update(*words, cwd=repository)
@@ -111,12 +156,36 @@ def test_the_hook_for_pre_commit(repository: Path) -> None:
     ("target", "first", "second", "severity", "words"),
     [
         ("helmvalues", "w=acme/web:^1", "w=acme/web:^1", "", ""),
-        ("helmvalues", "w=acme/web:^1", "w=acme/web:~1.4", "warning", "argocd/a writes image.tag in x/values.yaml too"),
-        ("helmvalues", "w=acme/web", "c=acme/cart", "error", "'c=acme/cart' is written to image.tag in x/values.yaml"),
+        (
+            "helmvalues",
+            "w=acme/web:^1",
+            "w=acme/web:~1.4",
+            "warning",
+            "argocd/a writes image.tag in x/values.yaml too",
+        ),
+        (
+            "helmvalues",
+            "w=acme/web",
+            "c=acme/cart",
+            "error",
+            "'c=acme/cart' is written to image.tag in x/values.yaml",
+        ),
         ("helmvalues:$name.yaml", "w=acme/web", "c=acme/cart", "", ""),
-        ("kustomization", "w=acme/web:^1", "w=acme/web:~1.4", "warning", "the entry of acme/web in x too"),
+        (
+            "kustomization",
+            "w=acme/web:^1",
+            "w=acme/web:~1.4",
+            "warning",
+            "the entry of acme/web in x too",
+        ),
         ("kustomization", "w=acme/web", "c=acme/cart", "", ""),
-        ("", "w=acme/web:^1", "w=acme/web:~1.4", "", ""),  # an override file belongs to one Application
+        (
+            "",
+            "w=acme/web:^1",
+            "w=acme/web:~1.4",
+            "",
+            "",
+        ),  # an override file belongs to one Application
     ],
 )
 def test_two_applications_that_write_to_one_place(
@@ -124,7 +193,9 @@ def test_two_applications_that_write_to_one_place(
 ) -> None:
     for name, listed in (("a", first), ("b", second), ("c", second)):
         app = WRONG.replace("NAME", name).replace("web=ghcr.io/acme/web", listed)
-        app = app.replace("web.update-stratgy: semver", f"write-back-target: {target.replace('$name', name)!r}")
+        app = app.replace(
+            "web.update-stratgy: semver", f"write-back-target: {target.replace('$name', name)!r}"
+        )
         (tmp_path / f"{name}.yaml").write_text(app)
     ended = image_update("lint", ".", "--output", "json", cwd=tmp_path)
     found = [(one["severity"], one["file"], one["line"]) for one in ended.json["findings"]]

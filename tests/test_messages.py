@@ -23,18 +23,32 @@ REPO = "https://git.example/acme/deploy"
 @pytest.mark.parametrize(
     ("tag", "constraints", "words"),
     [
-        ("1.6.0-rc.1", ("^1",), "1.6.0-rc.1 is a pre-release, and ^1 admits releases only; to admit it, write ^1-0"),
+        (
+            "1.6.0-rc.1",
+            ("^1",),
+            "1.6.0-rc.1 is a pre-release, and ^1 admits releases only; to admit it, write ^1-0",
+        ),
         ("1.6.0-rc.1", (">=1 <2",), "to admit it, write >=1 <2-0"),
         ("1.6.0-rc.1", ("1.5.0 || ^1.6",), "to admit it, write 1.5.0 || ^1.6-0"),
         ("1.6.0-rc.1", ("^1.6 || 1.5.0",), "to admit it, write -0 after a version, as in >=1.0-0"),
         ("2.0.0-rc.1", ("^1",), "2.0.0-rc.1 does not satisfy ^1"),
         ("2.0.0", ("^1-0",), "2.0.0 does not satisfy ^1-0"),
-        ("1.6.0-rc.1", (), "without a constraint only releases go in; to admit it, write the constraint >=0-0"),
-        ("main-42", (), "semver, the default strategy, needs; write update-strategy: newest-build, or a tag-order for"),
+        (
+            "1.6.0-rc.1",
+            (),
+            "without a constraint only releases go in; to admit it, write the constraint >=0-0",
+        ),
+        (
+            "main-42",
+            (),
+            "semver, the default strategy, needs; write update-strategy: newest-build, or a tag-order for",
+        ),
         ("latest", (), "write update-strategy: newest-build, or digest to follow this tag"),
     ],
 )
-def test_a_tag_that_the_default_strategy_refuses(tag: str, constraints: tuple[str, ...], words: str) -> None:
+def test_a_tag_that_the_default_strategy_refuses(
+    tag: str, constraints: tuple[str, ...], words: str
+) -> None:
     found = objection(tag, Policy(constraints=constraints))
     assert found is not None
     assert found.because.endswith(words) or words in found.because
@@ -149,7 +163,9 @@ def login_page() -> None:
 
 
 def argo_login_page() -> None:
-    page = Response(200, {"Content-Type": "text/html"}, b"<html>", "https://argocd.example/api/v1/applications")
+    page = Response(
+        200, {"Content-Type": "text/html"}, b"<html>", "https://argocd.example/api/v1/applications"
+    )
     raise explained(page, Connection("argocd.example"), "", "", ())
 
 

@@ -24,7 +24,12 @@ NOW, DAY = "2026-11-22T12:00:00Z", 86_400
 @pytest.mark.parametrize(
     ("dates", "tag", "rule", "until"),
     [
-        ({"1.2.0": "2026-11-22T00:00:00Z", "1.1.0": "2026-11-01T00:00:00Z"}, "1.1.0", "", "2026-11-25T00:00:00Z"),
+        (
+            {"1.2.0": "2026-11-22T00:00:00Z", "1.1.0": "2026-11-01T00:00:00Z"},
+            "1.1.0",
+            "",
+            "2026-11-25T00:00:00Z",
+        ),
         ({"1.2.0": "2026-11-19T12:00:00Z", "1.1.0": "2026-11-01T00:00:00Z"}, "1.2.0", "", ""),
         ({"1.2.0": "", "1.1.0": "2026-11-01T00:00:00Z"}, "1.1.0", "", ""),
         ({"1.2.0": "2026-11-22T00:00:00Z"}, "1.2.0", "too-young", "2026-11-25T00:00:00Z"),
@@ -32,15 +37,22 @@ NOW, DAY = "2026-11-22T12:00:00Z", 86_400
         ({"latest": "2026-11-01T00:00:00Z"}, "latest", "not-a-version", ""),
     ],
 )
-def test_a_scan_takes_the_newest_that_is_old_enough(dates: dict[str, str], tag: str, rule: str, until: str) -> None:
+def test_a_scan_takes_the_newest_that_is_old_enough(
+    dates: dict[str, str], tag: str, rule: str, until: str
+) -> None:
     def registry(questions: Collection[Question]) -> Mapping[Question, Answer]:
-        return {one: Answer(tags=tuple(dates), created=dates.get(one.image.tag, "")) for one in questions}
+        return {
+            one: Answer(tags=tuple(dates), created=dates.get(one.image.tag, ""))
+            for one in questions
+        }
 
     one = subscribe(parse_application(application("a", "https://git.example/x")))
     found, young = chosen(asks_for_all([one]), Terms(minimum_age=3 * DAY, now=NOW), registry)
     image = found.asks[0].candidates[0] if found.asks else found.decisions[0].candidate
     assert (image.tag, found.decisions[0].rule if found.decisions else "") == (tag, rule)
-    assert [text.replace(".000Z", "Z") for text in young.values() if text] == ([until] if until else [])
+    assert [text.replace(".000Z", "Z") for text in young.values() if text] == (
+        [until] if until else []
+    )
 
 
 def committed(repo: Path, tag: str, when: str) -> None:
@@ -67,10 +79,25 @@ FUTURE = "Mon, 2 Nov 2099 12:00:00 +0100"
         ([("1.1.0", FUTURE)], "", (), "admitted"),
         ([("1.1.0", FUTURE)], "", ("--minimum-age", "3d"), "too-young"),
         ([("1.1.0", FUTURE)], "minimumAge: 3d\n", (), "too-young"),
-        ([("1.1.0", FUTURE)], "rules:\n- match: {applications: [b]}\n  minimumAge: 3d\n", (), "too-young"),
-        ([("1.1.0", FUTURE)], "rules:\n- match: {applications: [a]}\n  minimumAge: 3d\n", (), "admitted"),
+        (
+            [("1.1.0", FUTURE)],
+            "rules:\n- match: {applications: [b]}\n  minimumAge: 3d\n",
+            (),
+            "too-young",
+        ),
+        (
+            [("1.1.0", FUTURE)],
+            "rules:\n- match: {applications: [a]}\n  minimumAge: 3d\n",
+            (),
+            "admitted",
+        ),
         ([("1.2.0", OLD), ("1.1.0", FUTURE)], "", ("--minimum-age", "3d"), "too-young"),
-        ([("1.1.0", OLD), ("1.2.0", LATER), ("1.1.0", FUTURE)], "", ("--minimum-age", "3d"), "too-young"),  # went back
+        (
+            [("1.1.0", OLD), ("1.2.0", LATER), ("1.1.0", FUTURE)],
+            "",
+            ("--minimum-age", "3d"),
+            "too-young",
+        ),  # went back
     ],
 )
 def test_a_promotion_waits_for_the_age_of_the_source(
@@ -83,7 +110,16 @@ def test_a_promotion_waits_for_the_age_of_the_source(
     for tag, when in history:
         committed(source, tag, when)
     apps = manifest(tmp_path, application("a", source), application("b", to))
-    given_words = ("--from", "a", "--to", "b", "--applications", str(apps), "--allow-protocol", "file")
+    given_words = (
+        "--from",
+        "a",
+        "--to",
+        "b",
+        "--applications",
+        str(apps),
+        "--allow-protocol",
+        "file",
+    )
     result = image_update("promote", *given_words, "--output", "json", *more)
     (decision,) = result.json["decisions"]
     assert (result.code, decision["rule"]) == (0, rule), result.stderr
@@ -92,7 +128,9 @@ def test_a_promotion_waits_for_the_age_of_the_source(
         assert git(to, "rev-list", "--count", "main") == "1"
 
 
-@pytest.mark.parametrize(("config", "more"), [("minimumAge: 3d\n", ()), ("", ("--minimum-age", "3d"))])
+@pytest.mark.parametrize(
+    ("config", "more"), [("minimumAge: 3d\n", ()), ("", ("--minimum-age", "3d"))]
+)
 def test_a_scan_leaves_what_is_too_young_and_status_says_until_when(
     tmp_path: Path, config: str, more: tuple[str, ...]
 ) -> None:
@@ -103,10 +141,20 @@ def test_a_scan_leaves_what_is_too_young_and_status_says_until_when(
             server.put("acme/web", tag, image(created=created, seed=tag))
         named = f"{server.name}/acme/web"
         text = KUSTOMIZATION.replace("ghcr.io/acme/web", named).replace("1.0.0", "build-9")
-        files = {target("a"): text, ".image-update/config": f"version: 1\ntagOrder: numeric\n{config}"}
+        files = {
+            target("a"): text,
+            ".image-update/config": f"version: 1\ntagOrder: numeric\n{config}",
+        }
         repo = bare_repo(tmp_path, files)
         app = application("a", repo, image_list=f"web={named}", update_strategy="alphabetical")
-        given = ("--applications", manifest(tmp_path, app), "--allow-protocol", "file", "--output", "json")
+        given = (
+            "--applications",
+            manifest(tmp_path, app),
+            "--allow-protocol",
+            "file",
+            "--output",
+            "json",
+        )
         asked = ("--registry-check", "auto", *given)
         shown = image_update("status", "--newest", *asked).json["images"][0]
         done = image_update("scan", *asked, *more)
@@ -114,11 +162,16 @@ def test_a_scan_leaves_what_is_too_young_and_status_says_until_when(
     assert "newTag: build-10" in git(repo, "show", f"main:{target('a')}")
     until = (now + timedelta(days=2)).strftime("%Y-%m-%dT%H:%M:%S")
     newest = "build-10" if config else "build-100"
-    assert (shown["newest"]["tag"], (shown["too_young_until"] or "")[:19]) == (newest, until if config else "")
+    assert (shown["newest"]["tag"], (shown["too_young_until"] or "")[:19]) == (
+        newest,
+        until if config else "",
+    )
 
 
 @pytest.mark.parametrize("text", ["3", "3 days", "0d", "900d"])
 def test_a_duration_that_is_none_is_a_usage_error(tmp_path: Path, text: str) -> None:
     apps = manifest(tmp_path, application("a", "https://git.example/x"))
-    result = image_update("scan", "--applications", str(apps), "--minimum-age", text, "--registry-check", "auto")
+    result = image_update(
+        "scan", "--applications", str(apps), "--minimum-age", text, "--registry-check", "auto"
+    )
     assert (result.code, "--minimum-age" in result.stderr) == (2, True)

@@ -14,14 +14,21 @@ from task.schemas import load
 P = "argocd-image-updater.argoproj.io/"
 
 
-def run(apps: Path | str, *more: str | Path, env: dict[str, str] | None = None, image: str = f"{WEB}:1.1.0") -> Result:
+def run(
+    apps: Path | str,
+    *more: str | Path,
+    env: dict[str, str] | None = None,
+    image: str = f"{WEB}:1.1.0",
+) -> Result:
     return image_update(*arguments(apps, *more, image=image), env=env)
 
 
 def annotated(name: str, repo: Path, **annotations: str) -> dict[str, Any]:
     """An Application with keys as they are written, `__` standing for a dot."""
     made = application(name, repo)
-    made["metadata"]["annotations"] |= {P + key.replace("__", "."): value for key, value in annotations.items()}
+    made["metadata"]["annotations"] |= {
+        P + key.replace("__", "."): value for key, value in annotations.items()
+    }
     return made
 
 
@@ -33,7 +40,9 @@ def test_a_misspelt_rule_lets_no_tag_through(tmp_path: Path) -> None:
     repo = repository(tmp_path, "strict", "loose")
     strict = annotated("strict", repo, **{"web.allow_tag": "regexp:^2[.]"})
     result = run(manifest(tmp_path, strict, application("loose", repo)))
-    assert {one["application"]: (one["verdict"], one["rule"]) for one in result.json["decisions"]} == {
+    assert {
+        one["application"]: (one["verdict"], one["rule"]) for one in result.json["decisions"]
+    } == {
         "argocd/strict": ("error", "annotation"),
         "argocd/loose": ("update", "admitted"),
     }
@@ -59,14 +68,22 @@ def test_half_a_constraint_is_an_error_in_every_command(tmp_path: Path, command:
 
 @pytest.mark.parametrize("command", ["run", "plan", "lint"])
 def test_annotations_do_not_write_the_owners_files(tmp_path: Path, command: str) -> None:
-    config = "version: 1\nfreezes:\n- {schedule: 0 0 1 1 *, duration: 1h, match: {paths: ['apps/**']}}\n"
+    config = (
+        "version: 1\nfreezes:\n- {schedule: 0 0 1 1 *, duration: 1h, match: {paths: ['apps/**']}}\n"
+    )
     repo = bare_repo(tmp_path, {target("web"): "resources: []\n", ".image-update/config": config})
-    where = {"write_back_target": "helmvalues:/.image-update/config", "web.helm.image_tag": "freezes[0].match.paths[0]"}
+    where = {
+        "write_back_target": "helmvalues:/.image-update/config",
+        "web.helm.image_tag": "freezes[0].match.paths[0]",
+    }
     args = arguments(manifest(tmp_path, application("web", repo, **where)))
     args = ["--applications", args[4], "--output", "json"] if command == "lint" else args[1:]
     result = image_update(command, *args)
     assert result.code == 3
-    assert "annotations may not write Image Update's own files: '.image-update/config'" in result.stdout
+    assert (
+        "annotations may not write Image Update's own files: '.image-update/config'"
+        in result.stdout
+    )
     if command != "lint":
         assert [one["rule"] for one in result.json["decisions"]] == ["not-permitted"]
     assert git(repo, "rev-list", "--count", "main") == "1"
@@ -84,21 +101,38 @@ def test_a_rule_that_a_merge_key_brings_counts(tmp_path: Path, kind: str) -> Non
     if kind == "ApplicationSet":
         template = {"metadata": made["metadata"], "spec": made["spec"]}
         spec = {"generators": [{"list": {"elements": [{}]}}], "template": template}
-        made = {**made, "kind": kind, "metadata": {"name": "set", "namespace": "argocd"}, "spec": spec}
+        made = {
+            **made,
+            "kind": kind,
+            "metadata": {"name": "set", "namespace": "argocd"},
+            "spec": spec,
+        }
     text = rules + "".join(f"{key}: {json.dumps(value)}\n" for key, value in made.items())
     apps = tmp_path / "apps.yaml"
-    apps.write_text(text.replace('"MERGED": "MERGED"', f"<<: *rules, {P}write-back-target: kustomization"))
+    apps.write_text(
+        text.replace('"MERGED": "MERGED"', f"<<: *rules, {P}write-back-target: kustomization")
+    )
     result = run(apps, image=f"{WEB}:9.9.9")
-    assert [(one["verdict"], one["rule"]) for one in result.json["decisions"]] == [("refuse", "allow-tags")]
+    assert [(one["verdict"], one["rule"]) for one in result.json["decisions"]] == [
+        ("refuse", "allow-tags")
+    ]
     listed = image_update("lint", str(apps), "--output", "json")
-    assert [(one["key"], one["line"]) for one in listed.json["findings"]] == [("platforms", 4), ("platforms", 4)]
+    assert [(one["key"], one["line"]) for one in listed.json["findings"]] == [
+        ("platforms", 4),
+        ("platforms", 4),
+    ]
 
 
 def test_annotations_that_nobody_reads_are_warnings(tmp_path: Path) -> None:
     repo = repository(tmp_path, "web")
-    takes = annotated("web", repo, colour="blue", **{"git-credentials": "secret:a/b", "old.allow-tags": "any"})
+    takes = annotated(
+        "web", repo, colour="blue", **{"git-credentials": "secret:a/b", "old.allow-tags": "any"}
+    )
     listless = annotated("listless", repo, **{"image-list": "", "image-lst": f"web={WEB}"})
-    others = [annotated(f"o{n}", repo, **{"image-list": "api=acme/api", "allow-tag": "any"}) for n in range(7)]
+    others = [
+        annotated(f"o{n}", repo, **{"image-list": "api=acme/api", "allow-tag": "any"})
+        for n in range(7)
+    ]
     apps = manifest(tmp_path, takes, listless, *others)
     for command in ("plan", "run"):
         args = arguments(apps)
@@ -135,7 +169,11 @@ def test_an_image_that_nobody_tracks_is_said_wherever_the_host_looks(tmp_path: P
 @pytest.mark.parametrize(
     ("command", "what", "names"),
     [
-        (["run", "--image", f"{WEB}:1.1.0", "--require-match"], "that track the image", ["api", "web"]),
+        (
+            ["run", "--image", f"{WEB}:1.1.0", "--require-match"],
+            "that track the image",
+            ["api", "web"],
+        ),
         (["plan", "--image", f"{WEB}:1.1.0,acme/typo:1"], "that track the images", ["api", "web"]),
         (["scan", "--dry-run", "--registry-check", "auto"], "of this run", ["api", "web"]),
         (["hold", "web", "--reason", "x"], "of this run", ["web"]),
@@ -150,7 +188,14 @@ def test_only_repository_that_leaves_out_everything(
     repos = {name: repository(tmp_path, name, name=f"{name}.git") for name in ("web", "api")}
     apps = manifest(tmp_path, *(application(name, repo) for name, repo in repos.items()))
     elsewhere = "https://git.example/other.git"
-    given = ["--applications", str(apps), "--allow-protocol", "file", "--only-repository", elsewhere]
+    given = [
+        "--applications",
+        str(apps),
+        "--allow-protocol",
+        "file",
+        "--only-repository",
+        elsewhere,
+    ]
     result = image_update(*command, *given, "--output", "json")
     told = [one for one in result.json["errors"] if one["rule"] == "only-repository"]
     places = ", ".join(f"argocd/{name} ({repos[name]})" for name in names)
@@ -161,7 +206,10 @@ def test_only_repository_that_leaves_out_everything(
     assert message in text.stderr
     assert f"no Application tracks {WEB}" not in text.stdout + text.stderr
     if command[0] == "run":
-        assert f"{WEB}:1.1.0: no Application of these repositories tracks it (2 read); exit code 0" in text.stdout
+        assert (
+            f"{WEB}:1.1.0: no Application of these repositories tracks it (2 read); exit code 0"
+            in text.stdout
+        )
 
 
 def test_only_repository_that_leaves_out_some(tmp_path: Path) -> None:
@@ -194,7 +242,11 @@ def test_require_match(tmp_path: Path, command: str, image: str, code: int) -> N
 def test_a_scan_has_no_image_to_match(tmp_path: Path) -> None:
     apps = manifest(tmp_path, application("web", repository(tmp_path, "web")))
     result = image_update(
-        "scan", "--applications", apps, "--require-match", env={"IMAGE_UPDATE_REGISTRY_CHECK": "auto"}
+        "scan",
+        "--applications",
+        apps,
+        "--require-match",
+        env={"IMAGE_UPDATE_REGISTRY_CHECK": "auto"},
     )
     assert result.code == 2
     assert "--require-match" in result.stderr
@@ -232,7 +284,14 @@ def test_a_misspelt_variable(tmp_path: Path) -> None:
     assert "s3cret" not in result.stderr + result.stdout
     # it may be why there is an error
     report = tmp_path / "report.json"
-    early = image_update("run", "--applications", apps, "--report", report, env={"IMAGE_UPDATE_IMGAE": f"{WEB}:1.1.0"})
+    early = image_update(
+        "run",
+        "--applications",
+        apps,
+        "--report",
+        report,
+        env={"IMAGE_UPDATE_IMGAE": f"{WEB}:1.1.0"},
+    )
     assert early.code == 2
     assert "did you mean IMAGE_UPDATE_IMAGE?" in early.stderr
     severities = [one["severity"] for one in json.loads(report.read_text())["errors"]]
@@ -262,7 +321,11 @@ def test_options_for_pull_requests_that_nothing_asks_for(tmp_path: Path) -> None
     repo = repository(tmp_path, "web", "api")
     apps = manifest(tmp_path, application("web", repo), application("api", repo))
     given = ("--auto-merge", "--pull-request-label", "bot")
-    for command in ("plan", "run", "run"):  # the last one has nothing to do, and the mistake is the same
+    for command in (
+        "plan",
+        "run",
+        "run",
+    ):  # the last one has nothing to do, and the mistake is the same
         result = image_update(command, *arguments(apps, *given)[1:])
         assert (result.code, unasked(result)) == (
             0,
@@ -301,8 +364,12 @@ def test_options_for_pull_requests_that_are_no_mistake(
 
 
 @pytest.mark.parametrize("way", ["file", "folder", "stdin", "git"])
-@pytest.mark.parametrize("command", [["run", "--image", f"{WEB}:1.1.0"], ["plan", "--image", f"{WEB}:1.1.0"], ["lint"]])
-def test_broken_yaml_where_no_application_was_found(tmp_path: Path, command: list[str], way: str) -> None:
+@pytest.mark.parametrize(
+    "command", [["run", "--image", f"{WEB}:1.1.0"], ["plan", "--image", f"{WEB}:1.1.0"], ["lint"]]
+)
+def test_broken_yaml_where_no_application_was_found(
+    tmp_path: Path, command: list[str], way: str
+) -> None:
     text = "a: 1\n---\nb: 2\nc: [\n"
     folder = tmp_path / "apps"
     folder.mkdir()
@@ -329,9 +396,15 @@ def test_broken_yaml_where_no_application_was_found(tmp_path: Path, command: lis
     assert result.code == (3 if alone else 0)
 
 
-@pytest.mark.parametrize("text", ["a: [\n", "apiVersion: argoproj.io/v1alpha1\nkind: Application\nspec: [\n"])
-@pytest.mark.parametrize("command", [["run", "--image", "x:1"], ["scan"], ["status"], ["lint"], ["release", "web"]])
-def test_a_folder_whose_only_manifest_is_broken(tmp_path: Path, command: list[str], text: str) -> None:
+@pytest.mark.parametrize(
+    "text", ["a: [\n", "apiVersion: argoproj.io/v1alpha1\nkind: Application\nspec: [\n"]
+)
+@pytest.mark.parametrize(
+    "command", [["run", "--image", "x:1"], ["scan"], ["status"], ["lint"], ["release", "web"]]
+)
+def test_a_folder_whose_only_manifest_is_broken(
+    tmp_path: Path, command: list[str], text: str
+) -> None:
     (tmp_path / "x.yaml").write_text(text)
     env = {"IMAGE_UPDATE_REGISTRY_CHECK": "auto"}
     result = image_update(*command, "--applications", ".", cwd=tmp_path, env=env)
@@ -351,7 +424,9 @@ def test_broken_yaml_of_others_beside_an_application(tmp_path: Path) -> None:
     folder.mkdir()
     manifest(folder, application("web", repository(tmp_path, "web")))
     (folder / "template.yaml").write_text("a: {{ b }}: [\n")
-    (folder / "ours.yaml").write_text("apiVersion: argoproj.io/v1alpha1\nkind: Application\nspec: [\n")
+    (folder / "ours.yaml").write_text(
+        "apiVersion: argoproj.io/v1alpha1\nkind: Application\nspec: [\n"
+    )
     (told,) = messages(run(folder))
     assert "apps/ours.yaml:1: not YAML: line 4" in told
 
@@ -388,7 +463,10 @@ NOWHERE = "/no/such/file"
 @pytest.mark.parametrize(
     ("more", "words"),
     [
-        (["--pull-request", "--forge", "gitea", "--forge-token-file", NOWHERE], "--forge-token-file: cannot read"),
+        (
+            ["--pull-request", "--forge", "gitea", "--forge-token-file", NOWHERE],
+            "--forge-token-file: cannot read",
+        ),
         (["--signing-key", NOWHERE], "--signing-key: cannot read"),
         (["--verify", NOWHERE], "--verify: cannot read"),
     ],
@@ -412,12 +490,16 @@ def test_git_that_is_not_installed_is_no_success(tmp_path: Path) -> None:
     assert "git is not installed\n  fix: install git" in done.stderr
 
 
-def test_a_file_that_registries_conf_names_is_not_a_registry_that_does_not_answer(tmp_path: Path) -> None:
+def test_a_file_that_registries_conf_names_is_not_a_registry_that_does_not_answer(
+    tmp_path: Path,
+) -> None:
     """Without an answer newest-build goes on by arrival; here nobody was asked."""
     repo = repository(tmp_path, "web")
     apps = manifest(tmp_path, application("web", f"file://{repo}", update_strategy="newest-build"))
     conf = tmp_path / "registries.conf"
-    conf.write_text(f"registries:\n- {{name: g, prefix: ghcr.io, api_url: 'https://ghcr.io', ca_file: {NOWHERE}}}\n")
+    conf.write_text(
+        f"registries:\n- {{name: g, prefix: ghcr.io, api_url: 'https://ghcr.io', ca_file: {NOWHERE}}}\n"
+    )
     done = image_update(*arguments(apps, "--registry-check", "auto", "--registries-conf", conf))
     assert (done.code, done.json["commits"]) == (2, []), done.stderr
     assert f"cannot read ca_file '{NOWHERE}'" in done.stderr

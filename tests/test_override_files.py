@@ -32,7 +32,11 @@ class Scene:
 
 
 def helm(**parameters: str) -> dict[str, Any]:
-    return {"helm": {"parameters": [{"name": name, "value": value} for name, value in parameters.items()]}}
+    return {
+        "helm": {
+            "parameters": [{"name": name, "value": value} for name, value in parameters.items()]
+        }
+    }
 
 
 def warnings(result: Result) -> list[str]:
@@ -53,7 +57,8 @@ def test_what_a_person_wrote_stays_and_is_told(tmp_path: Path) -> None:
     scene = Scene(tmp_path, HELM)
     scene.run("1.1.0", helm(replicas="2", log="info"))
     mine = scene.text.replace(
-        'replicas  # from the Application\n    value: "2"', 'replicas  # twice the load\n    value: "4"'
+        'replicas  # from the Application\n    value: "2"',
+        'replicas  # twice the load\n    value: "4"',
     )
     commit(scene.repo, {FILE: mine})
     done = scene.run("1.2.0", helm(replicas="3", log="debug"))
@@ -64,7 +69,9 @@ def test_what_a_person_wrote_stays_and_is_told(tmp_path: Path) -> None:
     assert warnings(scene.run("1.3.0", helm(replicas="4", log="debug"))) == []
 
 
-def test_the_file_of_an_older_version_or_of_image_updater_is_nobody_s_but_its_author_s(tmp_path: Path) -> None:
+def test_the_file_of_an_older_version_or_of_image_updater_is_nobody_s_but_its_author_s(
+    tmp_path: Path,
+) -> None:
     old = "helm:\n  parameters:\n" + "".join(
         f"  - name: {name}\n    value: {value}\n    forcestring: {force}\n"
         for name, value, force in [
@@ -85,17 +92,23 @@ def test_the_file_of_an_older_version_or_of_image_updater_is_nobody_s_but_its_au
     done = scene.run("1.2.0", helm(log="debug", replicas="2"), "--no-carry-parameters")
     assert (scene.text, warnings(done)) == (kept.replace("1.1.0", "1.2.0"), [])
     kept = kept.replace("1.1.0", "1.3.0")
-    for asked in ("--carry-parameters", "--no-repository-config"):  # the second run follows the mark of the first
+    for asked in (
+        "--carry-parameters",
+        "--no-repository-config",
+    ):  # the second run follows the mark of the first
         done = scene.run("1.3.0", helm(log="debug", replicas="2"), asked)
         assert (
-            scene.text == f'{kept}  - name: replicas  # from the Application\n    value: "2"\n    forcestring: false\n'
+            scene.text
+            == f'{kept}  - name: replicas  # from the Application\n    value: "2"\n    forcestring: false\n'
         )
         assert ["in log;" in told for told in warnings(done)] == [True]
 
 
 def test_plan_tells_it_too_and_five_names_are_enough(tmp_path: Path) -> None:
     names = [f"p{number}" for number in range(8)]
-    text = "helm:\n  parameters:\n" + "".join(f"  - {{name: {name}, value: own}}\n" for name in (*names, "image.tag"))
+    text = "helm:\n  parameters:\n" + "".join(
+        f"  - {{name: {name}, value: own}}\n" for name in (*names, "image.tag")
+    )
     scene = Scene(tmp_path, {**HELM, FILE: text})
     one = application("a", scene.repo, write_back_target="")
     one["spec"]["source"] |= helm(**dict.fromkeys(names, "spec"))
@@ -137,7 +150,9 @@ def test_variables_of_a_plugin_and_the_common_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("alias", ["web", "db"])
-def test_an_image_s_own_parameter_is_not_reset_once_it_was_written(tmp_path: Path, alias: str) -> None:
+def test_an_image_s_own_parameter_is_not_reset_once_it_was_written(
+    tmp_path: Path, alias: str
+) -> None:
     scene = Scene(tmp_path, HELM)
     tags = {"web.helm.image-tag": "web.tag", "db.helm.image-tag": "db.tag"}
     both = {"image_list": f"web={WEB}, db=acme/db", **tags}
@@ -149,13 +164,22 @@ def test_an_image_s_own_parameter_is_not_reset_once_it_was_written(tmp_path: Pat
     one["spec"]["source"] |= spec
     for name, tag in (("db", "7.0.0"), (alias, "8.0.0")):
         image_update(*arguments(manifest(tmp_path, one), image=f"{image[name]}:{tag}"))
-    assert "  - name: db.tag\n    value: {}\n".format("8.0.0" if alias == "db" else "7.0.0") in scene.text
+    assert (
+        "  - name: db.tag\n    value: {}\n".format("8.0.0" if alias == "db" else "7.0.0")
+        in scene.text
+    )
     assert "1.0.0" not in scene.text
     assert git(scene.repo, "rev-list", "--count", "main") == "4"
 
 
-def test_the_first_run_reads_the_chart_s_values_so_that_an_older_build_does_not_go_in(tmp_path: Path) -> None:
-    files = {**HELM, "apps/a/values.yaml": "image: {tag: 1.0.0}\n", "apps/common/prod.yaml": "image: {tag: 2.0.0}\n"}
+def test_the_first_run_reads_the_chart_s_values_so_that_an_older_build_does_not_go_in(
+    tmp_path: Path,
+) -> None:
+    files = {
+        **HELM,
+        "apps/a/values.yaml": "image: {tag: 1.0.0}\n",
+        "apps/common/prod.yaml": "image: {tag: 2.0.0}\n",
+    }
     scene = Scene(tmp_path, files)
     section = {"helm": {"valueFiles": ["../common/prod.yaml"]}}
     (one,) = scene.run("1.5.0", section).json["decisions"]
@@ -176,7 +200,9 @@ AIU = f"""helm:
 
 
 @pytest.mark.parametrize("command", ["run", "plan", "status", "lint", "lint here"])
-def test_what_a_file_hides_and_what_it_does_not_change_is_told_by(command: str, tmp_path: Path) -> None:
+def test_what_a_file_hides_and_what_it_does_not_change_is_told_by(
+    command: str, tmp_path: Path
+) -> None:
     scene = Scene(tmp_path, {**HELM, FILE: AIU})
     one = application("a", scene.repo, write_back_target="")
     one["spec"]["source"] |= helm(replicas="7")
@@ -191,16 +217,26 @@ def test_what_a_file_hides_and_what_it_does_not_change_is_told_by(command: str, 
         found = result.json["findings" if command == "lint" else "errors"]
         assert result.code == 0, result.stderr
     told = [one["message"] for one in found if one["severity"] == "warning"]
-    assert f"{FILE} hides replicas of the Application: it has a list of its own, and Argo CD uses only that" in told
+    assert (
+        f"{FILE} hides replicas of the Application: it has a list of its own, and Argo CD uses only that"
+        in told
+    )
     assert f"{WEB} is also at {FILE}:7, not changed" in told
 
 
 def test_what_else_is_the_image_in_a_folder_of_manifests(tmp_path: Path) -> None:
-    pod = f"apiVersion: v1\nkind: Pod\nspec:\n  containers:\n  - {{name: a, image: '{WEB}:1.0.0'}}\n"
-    recipe = f"apiVersion: x.dev/v1\nkind: Recipe\nspec:\n  runs: {WEB}:1.0.0\n  text: use {WEB}:1.0.0\n"
+    pod = (
+        f"apiVersion: v1\nkind: Pod\nspec:\n  containers:\n  - {{name: a, image: '{WEB}:1.0.0'}}\n"
+    )
+    recipe = (
+        f"apiVersion: x.dev/v1\nkind: Recipe\nspec:\n  runs: {WEB}:1.0.0\n  text: use {WEB}:1.0.0\n"
+    )
     repo = bare_repo(tmp_path, {"apps/a/pod.yaml": pod, "apps/a/recipe.yaml": recipe})
     apps = manifest(tmp_path, application("a", repo, write_back_target="manifests"))
     for _ in range(2):  # also when there is nothing to do
         result = image_update(*arguments(apps))
         assert warnings(result) == [f"{WEB} is also at apps/a/recipe.yaml:4, not changed"]
-    assert (show(repo, "main", "apps/a/recipe.yaml"), git(repo, "rev-list", "--count", "main")) == (recipe, "2")
+    assert (show(repo, "main", "apps/a/recipe.yaml"), git(repo, "rev-list", "--count", "main")) == (
+        recipe,
+        "2",
+    )

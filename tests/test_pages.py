@@ -15,14 +15,24 @@ from scripts.typer_options import all_options, commands, options_of
 from task import __version__
 from task.ci.publish import NAMES, dotenv
 
-PAGES = {path.relative_to(ROOT).as_posix(): path.read_text() for path in sorted((ROOT / "docs").rglob("*.md"))}
+PAGES = {
+    path.relative_to(ROOT).as_posix(): path.read_text()
+    for path in sorted((ROOT / "docs").rglob("*.md"))
+}
 EVERYWHERE = {"README.md": (ROOT / "README.md").read_text(), **PAGES}
-HOSTS_AND_MACHINES = re.compile(r"pypi\.org|files\.pythonhosted|registry\.npmjs|/root/|/home/(?!nonroot)\w+/|/work/")
+HOSTS_AND_MACHINES = re.compile(
+    r"pypi\.org|files\.pythonhosted|registry\.npmjs|/root/|/home/(?!nonroot)\w+/|/work/"
+)
 
 
 def _fenced(language: str) -> list[tuple[str, str]]:
     """(page, text) of every block of a language in README and docs."""
-    return [(name, one.code) for name, text in EVERYWHERE.items() for one in blocks(text) if one.language == language]
+    return [
+        (name, one.code)
+        for name, text in EVERYWHERE.items()
+        for one in blocks(text)
+        if one.language == language
+    ]
 
 
 @pytest.mark.parametrize(("page", "text"), _fenced("yaml"))
@@ -43,7 +53,9 @@ def test_lint_finds_nothing_wrong_with_what_is_shown(tmp_path: Path) -> None:
             (tmp_path / f"{number}.yaml").write_text(text)
     ended = image_update("lint", "--applications", tmp_path, "--output", "json")
     errors = [one for one in ended.json["findings"] if one["severity"] == "error"]
-    assert [one for one in errors if not one["message"].endswith("fits")] == []  # not every page shows the Applications
+    assert [
+        one for one in errors if not one["message"].endswith("fits")
+    ] == []  # not every page shows the Applications
 
 
 @pytest.mark.parametrize(("page", "text"), [one for one in _fenced("yaml") if "\non:" in one[1]])
@@ -69,7 +81,9 @@ def test_a_command_that_is_shown_exists(page: str, line: str) -> None:
     if command == "--version":
         return
     assert command in commands(), page
-    known = {flag for option in options_of(command) for flag in (*option.opts, *option.secondary_opts)}
+    known = {
+        flag for option in options_of(command) for flag in (*option.opts, *option.secondary_opts)
+    }
     known |= {"--keep", "--help", "--help-all"}
     given = {word.partition("=")[0] for word in words if word.startswith("--")}
     assert given - known == set(), page
@@ -113,7 +127,11 @@ def test_links_out_of_the_root_lead_somewhere(page: str) -> None:
 def test_a_name_in_inline_code_stays_on_one_line() -> None:
     page = "`--git-token` and `image-update run`\n\n    a-b\n"
     shown = Markdown(extensions=["scripts.unbroken"]).convert(page)
-    assert re.findall(r'<span class="word">([^<]+)</span>', shown) == ["--git-token", "image-update", "run"]
+    assert re.findall(r'<span class="word">([^<]+)</span>', shown) == [
+        "--git-token",
+        "image-update",
+        "run",
+    ]
     assert re.sub(r"</?span[^>]*>", "", shown) == Markdown().convert(page)
 
 

@@ -20,7 +20,9 @@ def words(picture: str) -> list[str]:
 
 def test_the_picture_shows_what_the_demo_shows() -> None:
     kept = words(PICTURE.read_text(encoding="utf-8"))
-    assert [text_of(line) for line in kept] == [text_of(line) for line in words(svg(demo()))], "make picture"
+    assert [text_of(line) for line in kept] == [text_of(line) for line in words(svg(demo()))], (
+        "make picture"
+    )
 
 
 def test_the_picture_shows_every_letter() -> None:
@@ -38,7 +40,12 @@ def test_the_picture_needs_nothing_else() -> None:
 def test_the_timeline_is_what_happens(tmp_path: Path) -> None:
     """Two builds, the older one late; a rollback; a build that waits; its release."""
     repo = bare_repo(tmp_path, {target("web"): KUSTOMIZATION.replace("1.0.0", "1.4.2")})
-    place = ["--applications", str(manifest(tmp_path, application("web", repo))), "--allow-protocol", "file"]
+    place = [
+        "--applications",
+        str(manifest(tmp_path, application("web", repo))),
+        "--allow-protocol",
+        "file",
+    ]
     steps = [
         ["run", "--image", f"{WEB}:1.5.1"],
         ["run", "--image", f"{WEB}:1.5.0"],
@@ -60,13 +67,17 @@ def test_the_timeline_is_what_happens(tmp_path: Path) -> None:
 def test_the_bars_are_the_figures() -> None:
     drawn = BARS.read_text(encoding="utf-8")
     assert drawn == bars(FIGURES.read_text(encoding="utf-8")), "make picture"
-    assert drawn.count("<rect class=") == 1 + 2 * (8 + 1)  # the background; eight pairs, and the key
+    assert drawn.count("<rect class=") == 1 + 2 * (
+        8 + 1
+    )  # the background; eight pairs, and the key
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_every_screenshot_is_shown_somewhere_and_small(tmp_path: Path, scheme: str) -> None:
     made = {f"{name}-{scheme}.png" for name in pages(tmp_path)}
-    assert {path.name for path in FOLDER.glob(f"*-{scheme}.png")} == made, "python -m scripts.screenshots"
+    assert {path.name for path in FOLDER.glob(f"*-{scheme}.png")} == made, (
+        "python -m scripts.screenshots"
+    )
     shown = "".join(path.read_text() for path in (ROOT / "docs").rglob("*.md"))
     assert [name for name in made if f"screenshots/{name}" not in shown] == []
     assert [name for name in made if (FOLDER / name).stat().st_size > 150_000] == []

@@ -23,7 +23,9 @@ def stages(tmp_path: Path) -> tuple[Path, Path, Path]:
     """The Applications' file, and the repositories of staging and production."""
     staging = repository(tmp_path, "web-staging", name="staging.git")
     production = repository(tmp_path, "web-production", name="production.git")
-    apps = manifest(tmp_path, application("web-staging", staging), application("web-production", production))
+    apps = manifest(
+        tmp_path, application("web-staging", staging), application("web-production", production)
+    )
     return apps, staging, production
 
 
@@ -39,7 +41,10 @@ def test_from_one_repository_to_another(stages: tuple[Path, Path, Path]) -> None
     jsonschema.validate(result.json, load("report.v1"))
     assert (result.code, result.json["command"], result.json["status"]) == (0, "promote", "updated")
     (decision,) = result.json["decisions"]
-    assert (decision["application"], decision["from"]) == ("argocd/web-production", "argocd/web-staging")
+    assert (decision["application"], decision["from"]) == (
+        "argocd/web-production",
+        "argocd/web-staging",
+    )
     assert "newTag: 1.1.0" in show(production, "main", target("web-production"))
     assert git(staging, "rev-parse", "main") == before
     assert promoted(apps, *words).json["status"] == "unchanged"
@@ -70,12 +75,16 @@ def test_variables_name_both_sides(stages: tuple[Path, Path, Path]) -> None:
         (["--from", "a", "--to", "b", "--sequence", "1"], "promote has no --sequence"),
     ],
 )
-def test_mistakes_are_usage_errors(stages: tuple[Path, Path, Path], words: list[str], message: str) -> None:
+def test_mistakes_are_usage_errors(
+    stages: tuple[Path, Path, Path], words: list[str], message: str
+) -> None:
     result = promoted(stages[0], *words)
     assert (result.code, message in result.stderr) == (2, True), result.stderr
 
 
-def test_a_repository_that_cannot_be_read_is_told_of_the_target(stages: tuple[Path, Path, Path]) -> None:
+def test_a_repository_that_cannot_be_read_is_told_of_the_target(
+    stages: tuple[Path, Path, Path],
+) -> None:
     apps, staging, production = stages
     staging.rename(staging.with_name("gone.git"))
     result = promoted(apps, "--from", "web-staging", "--to", "web-production")
@@ -90,13 +99,24 @@ def test_only_what_argo_cd_calls_healthy_goes_on_even_to_a_live_application(tmp_
         staging = app("staging", repo)
         api.add(APPLICATIONS, staging)
         api.add(APPLICATIONS, live_app("production"))
-        words = ("--kubeconfig", kubeconfig(tmp_path, api), "--healthy", "--from", "staging", "--to", "production")
+        words = (
+            "--kubeconfig",
+            kubeconfig(tmp_path, api),
+            "--healthy",
+            "--from",
+            "staging",
+            "--to",
+            "production",
+        )
         assert promoted("cluster", *words).json["decisions"][0]["rule"] == "not-healthy"
         staging["status"] |= {"sync": {"status": "Synced"}, "health": {"status": "Healthy"}}
         api.add(APPLICATIONS, staging)
         image_update(*arguments("cluster", "--application", "staging", *words[:2]))
         behind = promoted("cluster", *words)
-        assert behind.json["decisions"][0]["because"] == "argocd/staging does not run 1.1.0: Argo CD says 1.0.0"
+        assert (
+            behind.json["decisions"][0]["because"]
+            == "argocd/staging does not run 1.1.0: Argo CD says 1.0.0"
+        )
         assert behind.code == 0
         staging["status"]["summary"] = {"images": [f"{WEB}:1.1.0"]}
         api.add(APPLICATIONS, staging)

@@ -53,13 +53,24 @@ class Scene:
         rules = "".join(f"- match: {{applications: [b]}}\n  {one}\n" for one in wanted)
         config = f"version: 1\nrules:\n{rules}" if rules else "version: 1\n"
         keys = pair.public.read_text()
-        self.repo = bare_repo(folder, {target("a"): text, target("b"): text, CONFIG: config, "keys/ci.pub": keys})
+        self.repo = bare_repo(
+            folder, {target("a"): text, target("b"): text, CONFIG: config, "keys/ci.pub": keys}
+        )
         apps = (application(name, self.repo, image_list=f"web={self.named}") for name in "ab")
         self.apps = manifest(folder, *apps)
 
     def call(self, command: str, *more: str | Path) -> Result:
         event = () if command not in ("run", "plan") else ("--image", f"{self.named}:1.1.0")
-        given = ("--applications", self.apps, "--allow-protocol", "file", "--output", "json", *event, *more)
+        given = (
+            "--applications",
+            self.apps,
+            "--allow-protocol",
+            "file",
+            "--output",
+            "json",
+            *event,
+            *more,
+        )
         result = image_update(command, *given, env={"IMAGE_UPDATE_REGISTRY_CHECK": "auto"})
         if command not in ("status", "lint"):
             jsonschema.validate(result.json, load("report.v1"))
@@ -75,13 +86,25 @@ class Scene:
         return show(self.repo, "main", target(name)).partition("newTag: ")[2].partition("\n")[0]
 
 
-def attest(server: RegistryApi, pair: cosign.Keys, digest: str = IMAGE.digest, ref: str = "refs/heads/main") -> None:
+def attest(
+    server: RegistryApi, pair: cosign.Keys, digest: str = IMAGE.digest, ref: str = "refs/heads/main"
+) -> None:
     """Put a statement beside an image, as Tekton Chains does."""
     workflow = {"ref": ref, "repository": WEB, "path": "release.yml"}
-    definition = {"buildType": "x", "externalParameters": {"workflow": workflow}, "resolvedDependencies": []}
-    predicate = {"buildDefinition": definition, "runDetails": {"builder": {"id": "https://builder.example"}}}
+    definition = {
+        "buildType": "x",
+        "externalParameters": {"workflow": workflow},
+        "resolvedDependencies": [],
+    }
+    predicate = {
+        "buildDefinition": definition,
+        "runDetails": {"builder": {"id": "https://builder.example"}},
+    }
     about = [{"name": "web", "digest": {"sha256": digest.partition(":")[2]}}]
-    kinds = {"_type": "https://in-toto.io/Statement/v1", "predicateType": "https://slsa.dev/provenance/v1"}
+    kinds = {
+        "_type": "https://in-toto.io/Statement/v1",
+        "predicateType": "https://slsa.dev/provenance/v1",
+    }
     statement = json.dumps({**kinds, "subject": about, "predicate": predicate}).encode()
     made = cosign.attestations((cosign.envelope(pair, statement), {}))
     server.put("acme/web", cosign.tag_of(digest, "att"), made)
@@ -98,7 +121,11 @@ def test_what_is_proved_is_written_by_its_digest_and_told(
     attest(server, pair)
     planned, written = scene.of("plan"), scene.call("run")
     found = {one["application"]: one for one in written.json["decisions"]}
-    assert (planned["proof"], found["argocd/b"]["proof"], found["argocd/a"]["proof"]) == (PROOF, PROOF, None)
+    assert (planned["proof"], found["argocd/b"]["proof"], found["argocd/a"]["proof"]) == (
+        PROOF,
+        PROOF,
+        None,
+    )
     assert f"digest: {IMAGE.digest}" in show(scene.repo, "main", target("b"))
     assert "digest" not in show(scene.repo, "main", target("a"))
     trailers = git(scene.repo, "log", "-1", "--format=%(trailers:key=Proof,valueonly)", "main")
@@ -111,7 +138,10 @@ def test_what_is_proved_is_written_by_its_digest_and_told(
     assert scene.of("run")["proof"] is None  # nothing is written, so nothing is asked
     saved = tmp_path / "report.json"
     saved.write_text(written.stdout)
-    for shown in (image_update("report", saved).stdout, image_update("report", saved, "--html", "-").stdout):
+    for shown in (
+        image_update("report", saved).stdout,
+        image_update("report", saved, "--html", "-").stdout,
+    ):
         assert "proof: slsa-v1; signer=keys/ci.pub; source_repository=" in " ".join(shown.split())
 
 
@@ -121,18 +151,27 @@ def test_what_is_not_proved_is_refused_and_other_applications_are_not(
 ) -> None:
     scene = Scene(tmp_path, server.name, pair, PROVENANCE)
     result = scene.call(command)
-    verdicts = {one["application"]: (one["verdict"], one["rule"]) for one in result.json["decisions"]}
+    verdicts = {
+        one["application"]: (one["verdict"], one["rule"]) for one in result.json["decisions"]
+    }
     assert (result.code, verdicts["argocd/b"]) == (0, ("refuse", "provenance"))
     assert verdicts["argocd/a"] == ("update", "admitted")
     assert scene.tag() == "1.0.0"
-    because = next(one["because"] for one in result.json["decisions"] if one["rule"] == "provenance")
+    because = next(
+        one["because"] for one in result.json["decisions"] if one["rule"] == "provenance"
+    )
     said = "the registry has no provenance; .image-update/config, line 4, asks for it"
     assert because == f"1.1.0@{IMAGE.digest}: {said}"
     attest(server, pair, ref="refs/heads/dev")
-    assert "its ref is 'refs/heads/dev', and 'refs/heads/main' is asked for" in scene.of(command)["because"]
+    assert (
+        "its ref is 'refs/heads/dev', and 'refs/heads/main' is asked for"
+        in scene.of(command)["because"]
+    )
 
 
-def test_options_and_the_config_must_both_hold(tmp_path: Path, server: RegistryApi, pair: cosign.Keys) -> None:
+def test_options_and_the_config_must_both_hold(
+    tmp_path: Path, server: RegistryApi, pair: cosign.Keys
+) -> None:
     other = cosign.keys(tmp_path, name="other")
     scene = Scene(tmp_path, server.name, pair, SIGNATURES)
     sign(server, pair)
@@ -165,7 +204,12 @@ def test_the_keys_are_those_of_the_branch_that_is_written(
     ],
 )
 def test_a_key_that_cannot_be_had_lets_nothing_through(
-    tmp_path: Path, server: RegistryApi, pair: cosign.Keys, files: dict[str, str | None], rule: str, words: str
+    tmp_path: Path,
+    server: RegistryApi,
+    pair: cosign.Keys,
+    files: dict[str, str | None],
+    rule: str,
+    words: str,
 ) -> None:
     scene = Scene(tmp_path, server.name, pair, SIGNATURES)
     sign(server, pair)
@@ -178,7 +222,9 @@ def test_a_key_that_cannot_be_had_lets_nothing_through(
     assert words in listed.stdout
 
 
-def test_promote_and_release_prove_again(tmp_path: Path, server: RegistryApi, pair: cosign.Keys) -> None:
+def test_promote_and_release_prove_again(
+    tmp_path: Path, server: RegistryApi, pair: cosign.Keys
+) -> None:
     scene = Scene(tmp_path, server.name, pair, PROVENANCE)
     assert scene.of("run", "--application", "a", name="a")["verdict"] == "update"
     given = ("--from", "a", "--to", "b")
@@ -201,13 +247,20 @@ def test_a_rollback_of_what_is_not_proved_is_written_with_a_warning(
     assert scene.of("run")["verdict"] == "update"
     result = scene.call("rollback", "b", "--to", "1.0.0")
     (found,) = result.json["decisions"]
-    assert (result.code, found["verdict"], found["proof"], scene.tag()) == (0, "update", None, "1.0.0")
+    assert (result.code, found["verdict"], found["proof"], scene.tag()) == (
+        0,
+        "update",
+        None,
+        "1.0.0",
+    )
     (warning,) = [one for one in result.json["errors"] if "not proved" in one["message"]]
     assert warning["severity"] == "warning"
     assert "the registry has no provenance" in warning["message"]
     forward = scene.call("rollback", "b", "--to", "1.1.0")
     assert forward.json["decisions"][0]["proof"] == PROOF
-    refused = scene.call("rollback", "b", "--to", "1.0.0", "--verify", pair.public)  # an option stays an option
+    refused = scene.call(
+        "rollback", "b", "--to", "1.0.0", "--verify", pair.public
+    )  # an option stays an option
     assert refused.json["decisions"][0]["rule"] == "signature"
     server.faults["/acme/web/manifests/1.0.0"] = lambda _: (503, {}, b"")
     assert scene.call("rollback", "b", "--to", "1.0.0", "--registry-check", "never").code == 0
@@ -218,7 +271,9 @@ def test_an_identity_without_the_package_is_a_usage_error_that_names_the_extra(
 ) -> None:
     (tmp_path / "without" / "sigstore").mkdir(parents=True)
     (tmp_path / "without" / "sigstore" / "__init__.py").write_text("raise ImportError\n")
-    identities = "signatures: {identities: [{subject: me@acme.example, issuer: https://issuer.example}]}"
+    identities = (
+        "signatures: {identities: [{subject: me@acme.example, issuer: https://issuer.example}]}"
+    )
     scene = Scene(tmp_path, server.name, pair, identities)
     env = {"IMAGE_UPDATE_REGISTRY_CHECK": "auto", "PYTHONPATH": str(tmp_path / "without")}
     given = ("--applications", scene.apps, "--allow-protocol", "file", "--output", "json")
@@ -233,7 +288,9 @@ def test_an_identity_without_the_package_is_a_usage_error_that_names_the_extra(
     assert "argocd-image-update[sigstore]" in at_once.stderr
 
 
-def test_identities_of_a_sigstore_of_ones_own(tmp_path: Path, server: RegistryApi, pair: cosign.Keys) -> None:
+def test_identities_of_a_sigstore_of_ones_own(
+    tmp_path: Path, server: RegistryApi, pair: cosign.Keys
+) -> None:
     pytest.importorskip("sigstore")
     own, claims = Sigstore(), workflow()
     who, config = claims["subject"], "https://github.com/acme/*/.github/workflows/*@refs/heads/main"
@@ -250,11 +307,17 @@ def test_identities_of_a_sigstore_of_ones_own(tmp_path: Path, server: RegistryAp
     server.put("acme/web", "signature", cosign.referrer(blob, IMAGE, cosign.SIGN))
     root = ("--trust-root", own.root(tmp_path))
     found = scene.of("plan", *root)
-    assert (found["verdict"], found["proof"]["kind"], found["proof"]["signer"]) == ("update", "certificate", who)
+    assert (found["verdict"], found["proof"]["kind"], found["proof"]["signer"]) == (
+        "update",
+        "certificate",
+        who,
+    )
     assert (found["proof"]["source_repository"], found["proof"]["ref"]) == (WEB, "refs/heads/main")
     exact = ("--verify-issuer", GITHUB, "--verify-identity")
     assert scene.of("plan", *root, *exact, who)["verdict"] == "update"
-    assert scene.of("plan", *root, *exact, config)["rule"] == "signature"  # an option names one identity, not a glob
+    assert (
+        scene.of("plan", *root, *exact, config)["rule"] == "signature"
+    )  # an option names one identity, not a glob
     other = tmp_path / "other"
     other.mkdir()
     assert scene.of("run", "--trust-root", Sigstore().root(other))["rule"] == "signature"
@@ -268,7 +331,10 @@ def test_what_the_config_of_somebodys_branch_wants_counts_as_well(
     git(scene.repo, "branch", "release", "main")
     wanted = f"version: 1\n{SIGNATURES}\n"
     commit(scene.repo, {CONFIG: wanted}, branch="release")
-    apps = manifest(tmp_path, application("b", scene.repo, image_list=f"web={scene.named}", git_branch="main:release"))
+    apps = manifest(
+        tmp_path,
+        application("b", scene.repo, image_list=f"web={scene.named}", git_branch="main:release"),
+    )
     scene.apps = apps
     assert scene.of("run")["rule"] == "signature"
     sign(server, pair)

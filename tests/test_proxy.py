@@ -47,7 +47,11 @@ def test_the_users_git_configuration_names_it(ground: Ground, web: Nginx, proxy:
 
 
 def test_variables_of_git_name_it(ground: Ground, web: Nginx, proxy: Proxy) -> None:
-    pairs = {"GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": "http.proxy", "GIT_CONFIG_VALUE_0": url(proxy)}
+    pairs = {
+        "GIT_CONFIG_COUNT": "1",
+        "GIT_CONFIG_KEY_0": "http.proxy",
+        "GIT_CONFIG_VALUE_0": url(proxy),
+    }
     result = ground.by_https(web, env=pairs)
     assert (result.code, ground.landed(), bool(proxy.seen)) == (0, True, True), result.stderr
 
@@ -66,17 +70,29 @@ def test_not_for_this_host(ground: Ground, web: Nginx, proxy: Proxy) -> None:
     ],
 )
 def test_it_refuses(
-    ground: Ground, web: Nginx, proxy: Proxy, login: str, refuses: int, code: int, rule: str, told: str
+    ground: Ground,
+    web: Nginx,
+    proxy: Proxy,
+    login: str,
+    refuses: int,
+    code: int,
+    rule: str,
+    told: str,
 ) -> None:
     proxy.refuses = refuses
     result = ground.by_https(web, env={"HTTPS_PROXY": url(proxy, login)})
     assert problem(result)[:2] == (code, rule)
     assert told in problem(result)[2]
     assert "CONNECT" in problem(result)[2]
-    assert len(proxy.seen) >= (3 if code == 75 else 1)  # asked again, a few times, where that may help
+    assert len(proxy.seen) >= (
+        3 if code == 75 else 1
+    )  # asked again, a few times, where that may help
     hides(result.stdout + result.stderr)
     proxy.refuses = 0
-    assert (ground.by_https(web, env={"HTTPS_PROXY": url(proxy)}).code, ground.landed()) == (0, True)
+    assert (ground.by_https(web, env={"HTTPS_PROXY": url(proxy)}).code, ground.landed()) == (
+        0,
+        True,
+    )
 
 
 def hides(text: str) -> None:
@@ -86,7 +102,12 @@ def hides(text: str) -> None:
 @pytest.mark.parametrize(
     ("where", "given", "code", "told"),
     [
-        ("HTTPS_PROXY", f"http://{LOGIN}@127.0.0.1:{{}}", 75, "could not be reached"),  # nobody listens
+        (
+            "HTTPS_PROXY",
+            f"http://{LOGIN}@127.0.0.1:{{}}",
+            75,
+            "could not be reached",
+        ),  # nobody listens
         ("http.proxy", f"http://{LOGIN}@127.0.0.1:{{}}", 75, "could not be reached"),
         ("http.proxy", f"http://{LOGIN}@127.0.0.1:port", 4, "the proxy cannot be used"),
         ("http.proxy", f"http://{LOGIN}@pro xy:3128", 4, "the proxy cannot be used"),
@@ -97,7 +118,9 @@ def hides(text: str) -> None:
         ("HTTPS_PROXY", "bob:pr0xy'/@s3cret@127.0.0.1:1", 4, "the proxy cannot be used"),
     ],
 )
-def test_it_cannot_be_used(ground: Ground, web: Nginx, where: str, given: str, code: int, told: str) -> None:
+def test_it_cannot_be_used(
+    ground: Ground, web: Nginx, where: str, given: str, code: int, told: str
+) -> None:
     given = given.format(free_port())
     pairs = {"GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": where, "GIT_CONFIG_VALUE_0": given}
     result = ground.by_https(web, env=pairs if where == "http.proxy" else {where: given})

@@ -12,14 +12,18 @@ def scene(folder: Path, *, takes: bool = True) -> tuple[Path, Path]:
     repo = bare_repo(folder, {target("a"): KUSTOMIZATION})
     git(repo, "config", "receive.advertisePushOptions", str(takes).lower())
     hook = repo / "hooks" / "pre-receive"
-    hook.write_text("#!/bin/sh\necho push >>options\nenv | sed -n 's/^GIT_PUSH_OPTION_[0-9]*=//p' | sort >>options\n")
+    hook.write_text(
+        "#!/bin/sh\necho push >>options\nenv | sed -n 's/^GIT_PUSH_OPTION_[0-9]*=//p' | sort >>options\n"
+    )
     hook.chmod(0o755)
     return repo, manifest(folder, application("a", repo))
 
 
 def run(apps: Path, *more: str, image: str = f"{WEB}:1.1.0", verb: str = "run") -> tuple[int, str]:
     given = ["--image", image] if verb == "run" else ["a", "--reason", "quiet"]
-    result = image_update(verb, *given, "--applications", str(apps), "--allow-protocol", "file", *more)
+    result = image_update(
+        verb, *given, "--applications", str(apps), "--allow-protocol", "file", *more
+    )
     return result.code, result.stderr
 
 
@@ -56,10 +60,15 @@ def test_a_server_without_them_gets_the_push_and_the_log_says_so_once(tmp_path: 
     ("more", "words"),
     [
         (("--push-option", "a\nb"), "control character"),
-        (("--push-option", "ci.skip", "--commit-through", "github"), "--push-option and --commit-through github"),
+        (
+            ("--push-option", "ci.skip", "--commit-through", "github"),
+            "--push-option and --commit-through github",
+        ),
     ],
 )
-def test_what_cannot_be_sent_is_a_usage_error(tmp_path: Path, more: tuple[str, ...], words: str) -> None:
+def test_what_cannot_be_sent_is_a_usage_error(
+    tmp_path: Path, more: tuple[str, ...], words: str
+) -> None:
     _, apps = scene(tmp_path)
     code, log = run(apps, *more)
     assert code == 2

@@ -37,7 +37,9 @@ def other(repo: Path) -> Iterator[GitServer]:
         yield server
 
 
-def run(folder: Path, url: str, *more: str | Path, config: str = "", env: dict[str, str] | None = None) -> Result:
+def run(
+    folder: Path, url: str, *more: str | Path, config: str = "", env: dict[str, str] | None = None
+) -> Result:
     """A run on one repository; `config` is the user's configuration of git."""
     (folder / ".gitconfig").write_text(config)
     given = {"HOME": str(folder), **(env or {})}
@@ -81,7 +83,11 @@ def test_a_header_of_the_users_configuration_does_so_too(
 ) -> None:
     with git_server(tmp_path) as server:
         server.moved["/old"] = f"{other.url}new"
-        result = run(tmp_path, f"{server.url}old.git", config=config.replace("SERVER", server.url.rstrip("/")))
+        result = run(
+            tmp_path,
+            f"{server.url}old.git",
+            config=config.replace("SERVER", server.url.rstrip("/")),
+        )
     assert (result.code, other.headers) == (4, [])
     assert ELSEWHERE in result.stderr
     assert TOKEN not in result.stdout + result.stderr
@@ -89,7 +95,11 @@ def test_a_header_of_the_users_configuration_does_so_too(
 
 
 def test_a_header_of_a_variable_does_so_too(tmp_path: Path, repo: Path, other: GitServer) -> None:
-    pairs = {"GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": "http.extraHeader", "GIT_CONFIG_VALUE_0": f"X: {TOKEN}"}
+    pairs = {
+        "GIT_CONFIG_COUNT": "1",
+        "GIT_CONFIG_KEY_0": "http.extraHeader",
+        "GIT_CONFIG_VALUE_0": f"X: {TOKEN}",
+    }
     with git_server(tmp_path) as server:
         server.moved["/old"] = f"{other.url}new"
         result = run(tmp_path, f"{server.url}old.git", env=pairs)
@@ -116,7 +126,12 @@ def test_a_renamed_repository_is_found_on_its_own_server(
         server.moved = {"/older": "/old", "/old": f"{server.url}new"}
         server.bearer = fields.get("bearerToken", "")
         server.logins = {} if server.bearer else {"u": TOKEN}
-        api.add(SECRETS, of_argo_cd(f"{server.url}older" if kind == "repository" else server.url, kind, **fields))
+        api.add(
+            SECRETS,
+            of_argo_cd(
+                f"{server.url}older" if kind == "repository" else server.url, kind, **fields
+            ),
+        )
         result = in_cluster(tmp_path, api, f"{server.url}older.git")
     assert (result.code, landed(repo)) == (0, True), result.stderr
     if server.bearer:
@@ -124,7 +139,9 @@ def test_a_renamed_repository_is_found_on_its_own_server(
     assert TOKEN not in result.stdout + result.stderr
 
 
-def test_a_header_of_the_configuration_finds_a_renamed_repository(tmp_path: Path, repo: Path) -> None:
+def test_a_header_of_the_configuration_finds_a_renamed_repository(
+    tmp_path: Path, repo: Path
+) -> None:
     with git_server(tmp_path) as server:
         server.moved["/old"], server.bearer = "/new", TOKEN
         config = f'[http "{server.url}"]\n\textraHeader = Authorization: Bearer {TOKEN}\n'
@@ -132,7 +149,9 @@ def test_a_header_of_the_configuration_finds_a_renamed_repository(tmp_path: Path
     assert (result.code, landed(repo)) == (0, True), result.stderr
 
 
-@pytest.mark.parametrize(("moved", "said"), [("/old/x", "in circles"), ("/login?", "which git does not follow")])
+@pytest.mark.parametrize(
+    ("moved", "said"), [("/old/x", "in circles"), ("/login?", "which git does not follow")]
+)
 def test_redirects_that_lead_nowhere(tmp_path: Path, repo: Path, moved: str, said: str) -> None:
     with git_server(repo.parent) as server:
         server.moved["/old"] = moved
@@ -143,7 +162,9 @@ def test_redirects_that_lead_nowhere(tmp_path: Path, repo: Path, moved: str, sai
 
 
 @pytest.mark.parametrize("config", ["", f"[http]\n\textraHeader = Authorization: Bearer {TOKEN}\n"])
-def test_https_is_never_left_for_plain_http(tmp_path: Path, repo: Path, other: GitServer, config: str) -> None:
+def test_https_is_never_left_for_plain_http(
+    tmp_path: Path, repo: Path, other: GitServer, config: str
+) -> None:
     found, key = certificate(tmp_path)
     with git_server(tmp_path, (found, key)) as server:
         server.moved["/old"] = f"{other.url}new"
@@ -152,7 +173,9 @@ def test_https_is_never_left_for_plain_http(tmp_path: Path, repo: Path, other: G
     assert ("redirects from https to plain http" if not config else ELSEWHERE) in result.stderr
 
 
-def test_an_application_of_https_that_is_rewritten_to_http(tmp_path: Path, repo: Path, other: GitServer) -> None:
+def test_an_application_of_https_that_is_rewritten_to_http(
+    tmp_path: Path, repo: Path, other: GitServer
+) -> None:
     config = f'[url "{other.url}"]\n\tinsteadOf = https://git.example.com/\n'
     result = run(tmp_path, "https://git.example.com/new.git", config=config)
     assert (result.code, landed(repo)) == (0, True), result.stderr

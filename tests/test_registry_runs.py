@@ -39,9 +39,22 @@ class Scene:
         given["image_list"] = given["image_list"].replace("IMAGE", self.named)
         self.apps = manifest(folder, application("a", self.repo, **given))
 
-    def run(self, *more: str | Path, version: str = ":1.1.0", env: Mapping[str, str] = {}) -> Result:
-        given = ("--applications", self.apps, "--allow-protocol", "file", "--output", "json", "--log-level", "debug")
-        return image_update("run", "--image", f"{self.named}{version}", *given, *more, env={**ASK, **env})
+    def run(
+        self, *more: str | Path, version: str = ":1.1.0", env: Mapping[str, str] = {}
+    ) -> Result:
+        given = (
+            "--applications",
+            self.apps,
+            "--allow-protocol",
+            "file",
+            "--output",
+            "json",
+            "--log-level",
+            "debug",
+        )
+        return image_update(
+            "run", "--image", f"{self.named}{version}", *given, *more, env={**ASK, **env}
+        )
 
     @property
     def text(self) -> str:
@@ -68,7 +81,12 @@ NEWEST = {"update_strategy": "newest-build"}
         ({}, ("--pin-digest",), f":1.1.0@{BOTH.digest}", 0),
         ({}, ("--registry-check", "always"), ":1.1.0", 1),
         (DIGEST, ("--registry-check", "always"), ":1.1.0", 1),
-        (NEWEST, ("--created", DAY.format(2)), ":1.1.0", 1),  # when what Git says was created is not known
+        (
+            NEWEST,
+            ("--created", DAY.format(2)),
+            ":1.1.0",
+            1,
+        ),  # when what Git says was created is not known
     ],
 )
 def test_requests_are_counted(
@@ -125,11 +143,26 @@ def test_pin_digest_by_annotation_and_option(tmp_path: Path, server: RegistryApi
         ({"web.platforms": "linux/arm64/v8"}, (), ":1.1.0", ("update", "admitted")),
         ({"web.platforms": "windows/amd64"}, (), ":1.1.0", ("refuse", "platforms")),
         ({}, ("--registry-check", "always"), ":1.2.0", ("refuse", "not-in-registry")),
-        ({}, ("--registry-check", "always"), f":1.1.0@sha256:{'0' * 64}", ("refuse", "not-in-registry")),
+        (
+            {},
+            ("--registry-check", "always"),
+            f":1.1.0@sha256:{'0' * 64}",
+            ("refuse", "not-in-registry"),
+        ),
         ({"web.platforms": "linux/amd64"}, (), ":1.2.0", ("refuse", "not-in-registry")),
-        ({"image_list": "web=IMAGE:1.2.0", "update_strategy": "digest"}, (), ":1.2.0", ("refuse", "not-in-registry")),
+        (
+            {"image_list": "web=IMAGE:1.2.0", "update_strategy": "digest"},
+            (),
+            ":1.2.0",
+            ("refuse", "not-in-registry"),
+        ),
         ({}, ("--pin-digest",), ":1.2.0", ("refuse", "not-in-registry")),
-        ({"web.platforms": "windows/amd64"}, ("--registry-check", "never"), ":1.1.0", ("update", "admitted")),
+        (
+            {"web.platforms": "windows/amd64"},
+            ("--registry-check", "never"),
+            ":1.1.0",
+            ("update", "admitted"),
+        ),
     ],
 )
 def test_what_the_registry_says_decides(
@@ -170,7 +203,9 @@ def test_a_registry_that_is_not_there(
     assert all("127.0.0.1:1" in one["message"] for one in warned)
 
 
-TEMPLATE = '{{ range .AppChanges }}{{ .Image }} from {{ index .Labels "org.example.source" }}\n{{ end }}'
+TEMPLATE = (
+    '{{ range .AppChanges }}{{ .Image }} from {{ index .Labels "org.example.source" }}\n{{ end }}'
+)
 
 
 @pytest.mark.parametrize(
@@ -191,7 +226,9 @@ def test_labels_are_asked_for_where_the_message_tells_them(
 @pytest.mark.measured
 def test_labels_that_cannot_be_had_stop_nothing(tmp_path: Path, server: RegistryApi) -> None:
     server.faults["/1.1.0"] = lambda _: (500, {}, b"")
-    (tmp_path / "template").write_text("{{ range .AppChanges }}{{ .Image }} {{ .Labels.source }}{{ end }}\n")
+    (tmp_path / "template").write_text(
+        "{{ range .AppChanges }}{{ .Image }} {{ .Labels.source }}{{ end }}\n"
+    )
     scene = Scene(tmp_path, server.name)
     result = scene.run("--commit-message-template", tmp_path / "template")
     assert (result.code, decision(result)) == (0, ("update", "admitted"))
@@ -256,7 +293,9 @@ def test_logins(tmp_path: Path, server: RegistryApi, challenge: str, by: str) ->
         ("secret:other/login#field", "namespace"),
     ],
 )
-def test_what_an_annotation_may_not_name(tmp_path: Path, server: RegistryApi, secret: str, words: str) -> None:
+def test_what_an_annotation_may_not_name(
+    tmp_path: Path, server: RegistryApi, secret: str, words: str
+) -> None:
     scene = Scene(tmp_path, server.name, **DIGEST, **{"web.pull_secret": secret})
     result = scene.run(env={"HOME_LOGIN": f"ci:{SECRET}"})
     assert (result.code, decision(result)[0]) == (3, "error"), result.stderr
@@ -321,7 +360,14 @@ def test_a_real_registry(tmp_path: Path) -> None:
         assert decision(pinned) == ("update", "admitted")
         assert "digest: sha256:" in scene.text
         scanned = image_update(
-            "scan", "--applications", scene.apps, "--allow-protocol", "file", "--output", "json", env=ASK
+            "scan",
+            "--applications",
+            scene.apps,
+            "--allow-protocol",
+            "file",
+            "--output",
+            "json",
+            env=ASK,
         )
         assert scanned.code == 0, scanned.stderr
         assert decision(scanned) == ("unchanged", "same")

@@ -32,7 +32,9 @@ def repo(tmp_path: Path) -> Path:
             **{target(one): KUSTOMIZATION for one in ("web", "shop")},
             "chart/Chart.yaml": "apiVersion: v2\nname: chart\nversion: 0.1.0\n",
             "chart/values.yaml": "apps: [web, shop]\n",
-            "chart/templates/apps.yaml": TEMPLATE.format(prefix=PREFIX, web=WEB, repo=tmp_path / "repo.git"),
+            "chart/templates/apps.yaml": TEMPLATE.format(
+                prefix=PREFIX, web=WEB, repo=tmp_path / "repo.git"
+            ),
         },
     )
 
@@ -41,7 +43,9 @@ def repo(tmp_path: Path) -> Path:
 def test_the_applications_of_a_chart_in_git_are_updated_in_one_commit(repo: Path) -> None:
     (helm,) = needs("helm")
     path = os.pathsep.join((os.path.dirname(helm), os.environ["PATH"]))
-    result = image_update(*arguments(f"{repo}//chart?ref=main", "--render", "helm"), env={"PATH": path})
+    result = image_update(
+        *arguments(f"{repo}//chart?ref=main", "--render", "helm"), env={"PATH": path}
+    )
     assert result.code == 0, result.stderr
     assert sorted(changed_paths(repo)) == [target("shop"), target("web")]
     assert [one["application"] for one in result.json["decisions"]] == ["argocd/shop", "argocd/web"]
@@ -57,7 +61,9 @@ def test_a_chart_that_cannot_be_rendered_is_one_finding_of_lint(tmp_path: Path) 
     wrong["metadata"]["annotations"][f"{PREFIX}image-list"] = "no image"
     path = os.pathsep.join((str(tmp_path / "bin"), os.environ["PATH"]))
     sources = ("chart", manifest(tmp_path, wrong))
-    result = image_update("lint", *sources, "--render", "helm", "--output", "json", cwd=tmp_path, env={"PATH": path})
+    result = image_update(
+        "lint", *sources, "--render", "helm", "--output", "json", cwd=tmp_path, env={"PATH": path}
+    )
     assert result.code == 3
     first, *others = result.json["findings"]
     assert (first["file"], first["severity"]) == ("chart", "error")
@@ -70,18 +76,27 @@ def test_a_chart_that_is_not_rendered_is_a_warning_that_says_how(repo: Path) -> 
     assert (result.code, result.json["decisions"]) == (0, [])
     (warning,) = [one for one in result.json["errors"] if "Helm chart" in one["message"]]
     assert (warning["severity"], warning["rule"]) == ("warning", "source")
-    assert warning["message"] == f"{repo}//chart: this Helm chart makes Applications, and it is not rendered"
+    assert (
+        warning["message"]
+        == f"{repo}//chart: this Helm chart makes Applications, and it is not rendered"
+    )
     assert "render it with --render helm" in result.stderr
 
 
 @pytest.mark.measured
-def test_applications_below_a_parent_are_updated_through_the_url_that_the_step_reaches(tmp_path: Path) -> None:
+def test_applications_below_a_parent_are_updated_through_the_url_that_the_step_reaches(
+    tmp_path: Path,
+) -> None:
     url = "https://git.example.com/repo.git"
     parent = application("root", url)
     del parent["metadata"]["annotations"]
     parent["spec"]["source"]["path"] = "children"
-    children = {f"children/{one}.json": json.dumps(application(one, url)) for one in ("web", "shop")}
-    repo = bare_repo(tmp_path, {**children, **{target(one): KUSTOMIZATION for one in ("web", "shop")}})
+    children = {
+        f"children/{one}.json": json.dumps(application(one, url)) for one in ("web", "shop")
+    }
+    repo = bare_repo(
+        tmp_path, {**children, **{target(one): KUSTOMIZATION for one in ("web", "shop")}}
+    )
     rewrite = f"https://git.example.com/=file://{tmp_path}/"
     args = arguments(manifest(tmp_path, parent), "--rewrite-url", rewrite)
     without = image_update(*args)

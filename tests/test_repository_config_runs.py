@@ -18,8 +18,13 @@ STATE = ".image-update/apps/a/argocd_a.state"
 NOW = 'version: 1\nfreezes:\n- {schedule: "* * * * *", duration: 1h, reason: the big sale, match: {paths: [apps/a]}}\n'
 
 
-def run(folder: Path, repo: Path, *names: str, image: str = f"{WEB}:1.1.0", more: tuple[str, ...] = ()) -> Result:
-    apps = manifest(folder, *(application(name, repo, update_strategy="newest-build") for name in names or ("a",)))
+def run(
+    folder: Path, repo: Path, *names: str, image: str = f"{WEB}:1.1.0", more: tuple[str, ...] = ()
+) -> Result:
+    apps = manifest(
+        folder,
+        *(application(name, repo, update_strategy="newest-build") for name in names or ("a",)),
+    )
     return image_update(*arguments(apps, *more, image=image))
 
 
@@ -39,10 +44,18 @@ def test_a_freeze_holds_an_event_back_and_the_first_run_after_it_writes_it(tmp_p
     assert "the big sale" in found["argocd/a"]["because"]
     assert (found["argocd/b"]["verdict"], tag(repo), tag(repo, "b")) == ("update", "1.0.0", "1.1.0")
     assert "1.1.0" in show(repo, "main", STATE)
-    on_screen = image_update("lint", "--applications", tmp_path / "applications.json", "--allow-protocol", "file")
+    on_screen = image_update(
+        "lint", "--applications", tmp_path / "applications.json", "--allow-protocol", "file"
+    )
     assert "images are held by the freeze" in on_screen.stdout
 
-    given = ("status", "--applications", str(tmp_path / "applications.json"), "--allow-protocol", "file")
+    given = (
+        "status",
+        "--applications",
+        str(tmp_path / "applications.json"),
+        "--allow-protocol",
+        "file",
+    )
     shown = image_update(*given, "--output", "json").json["images"]
     frozen = next(one for one in shown if one["application"] == "argocd/a")
     assert (frozen["hold"]["scope"], frozen["hold"]["reason"]) == ("freeze", "the big sale")
@@ -53,17 +66,24 @@ def test_a_freeze_holds_an_event_back_and_the_first_run_after_it_writes_it(tmp_p
     assert tag(repo) == "1.1.0"
 
 
-def test_a_broken_config_is_an_error_of_every_application_and_nothing_is_written(tmp_path: Path) -> None:
+def test_a_broken_config_is_an_error_of_every_application_and_nothing_is_written(
+    tmp_path: Path,
+) -> None:
     repo, other = repository(tmp_path, "a", "b"), repository(tmp_path, "c", name="other.git")
     commit(repo, {CONFIG: "version: 1\npullRequests:\n  enable: true\n"})
     tip = git(repo, "rev-parse", "main")
-    apps = manifest(tmp_path, application("a", repo), application("b", repo), application("c", other))
+    apps = manifest(
+        tmp_path, application("a", repo), application("b", repo), application("c", other)
+    )
     result = image_update(*arguments(apps))
     assert result.code == 3
     found = {one["application"]: one for one in result.json["decisions"]}
     for name in ("argocd/a", "argocd/b"):
         assert (found[name]["verdict"], found[name]["rule"]) == ("error", "target")
-        assert ".image-update/config: line 3: the key 'enable' is not known in pullRequests" in found[name]["because"]
+        assert (
+            ".image-update/config: line 3: the key 'enable' is not known in pullRequests"
+            in found[name]["because"]
+        )
     assert found["argocd/c"]["verdict"] == "update"  # in another repository
     assert git(repo, "rev-parse", "main") == tip
     assert "did you mean enabled?" in result.json["errors"][0]["hint"]
@@ -71,7 +91,10 @@ def test_a_broken_config_is_an_error_of_every_application_and_nothing_is_written
     given = ("status", "--applications", str(apps), "--allow-protocol", "file", "--output", "json")
     status = image_update(*given, "--image", f"{WEB}:1.1.0")
     assert status.code == 3
-    would = {one["application"]: (one["current"]["tag"], one["would"]["verdict"]) for one in status.json["images"]}
+    would = {
+        one["application"]: (one["current"]["tag"], one["would"]["verdict"])
+        for one in status.json["images"]
+    }
     assert would == {
         "argocd/a": ("1.0.0", "error"),
         "argocd/b": ("1.0.0", "error"),
@@ -126,12 +149,22 @@ def test_lint_names_the_line_of_a_mistake_in_the_config(tmp_path: Path) -> None:
     result = image_update("lint", "--applications", apps, "--output", "json")
     jsonschema.validate(result.json, load("lint.v1"))
     (found,) = result.json["findings"]
-    assert (result.code, found["severity"], found["application"], found["line"]) == (3, "error", None, 2)
+    assert (result.code, found["severity"], found["application"], found["line"]) == (
+        3,
+        "error",
+        None,
+        2,
+    )
     assert found["file"].endswith(CONFIG)
     assert found["message"] == "pinDigest is neither true nor false"
     config.write_text("version: 1\npinDigest: true\n")
     assert image_update("lint", tmp_path / "work").code == 0
-    assert json.loads(image_update("lint", "--applications", apps, "--output", "json").stdout)["findings"] == []
+    assert (
+        json.loads(image_update("lint", "--applications", apps, "--output", "json").stdout)[
+            "findings"
+        ]
+        == []
+    )
 
 
 def test_lint_tells_all_mistakes_of_the_config_by_line(tmp_path: Path) -> None:
@@ -156,7 +189,11 @@ def test_lint_tells_all_mistakes_of_the_config_by_line(tmp_path: Path) -> None:
     assert result.code == 3
     assert told == [
         (3, "error", "the key 'projets' is not known in rules[1].match"),
-        (4, "warning", "rules[2] does not match the one Application read that writes to this repository"),
+        (
+            4,
+            "warning",
+            "rules[2] does not match the one Application read that writes to this repository",
+        ),
         (5, "error", "commit.template: there is no file no"),
         (5, "error", "rules[3].match.projects is empty, and fits nothing"),
         (6, "error", "pinDigest is neither true nor false"),
@@ -171,7 +208,9 @@ def test_lint_tells_all_mistakes_of_the_config_by_line(tmp_path: Path) -> None:
         ("{{.AppName", "line 1"),
     ],
 )
-def test_lint_reads_the_template_of_the_config(tmp_path: Path, template: str | None, words: str) -> None:
+def test_lint_reads_the_template_of_the_config(
+    tmp_path: Path, template: str | None, words: str
+) -> None:
     """A template that stops each run is an error, with the line of its key."""
     git(tmp_path, "init", "--quiet", "work")
     config = tmp_path / "work" / CONFIG
@@ -195,11 +234,17 @@ def test_lint_warns_of_a_rule_that_matches_no_application(tmp_path: Path) -> Non
     git(tmp_path, "clone", "--quiet", str(repo), "work")
     config = tmp_path / "work" / CONFIG
     config.parent.mkdir(exist_ok=True)
-    rules = [f"- {{match: {{paths: [{glob}]}}, pinDigest: true}}" for glob in ("apps/a", "aps/**", '"["')]
+    rules = [
+        f"- {{match: {{paths: [{glob}]}}, pinDigest: true}}" for glob in ("apps/a", "aps/**", '"["')
+    ]
     config.write_text("\n".join(("version: 1", "rules:", *rules)))
     manifest(tmp_path / "work", application("a", repo), application("b", tmp_path / "other"))
     result = image_update("lint", tmp_path / "work", "--output", "json")
-    found = [(one["severity"], one["line"], one["message"]) for one in result.json["findings"] if one["line"]]
+    found = [
+        (one["severity"], one["line"], one["message"])
+        for one in result.json["findings"]
+        if one["line"]
+    ]
     none = "does not match the one Application read that writes to this repository"
     assert found == [("warning", 4, f"rules[2] {none}"), ("warning", 5, f"rules[3] {none}")]
     assert result.code == 0
@@ -231,5 +276,8 @@ def test_lint_tells_of_a_config_in_the_wrong_place(tmp_path: Path) -> None:
     (tmp_path / "work" / f"{CONFIG}.yaml").write_text("version: 1\n")
     result = image_update("lint", tmp_path / "work", "--output", "json")
     found = [one["message"] for one in result.json["findings"] if "is not read" in one["message"]]
-    assert found == [f"the folder {CONFIG} is not read", f"{CONFIG}.yaml is not read: the config is the file {CONFIG}"]
+    assert found == [
+        f"the folder {CONFIG} is not read",
+        f"{CONFIG}.yaml is not read: the config is the file {CONFIG}",
+    ]
     assert result.code == 3

@@ -48,7 +48,9 @@ def landed(repo: Path, result: Result) -> None:
 
 
 @pytest.mark.parametrize(("kind", "ours", "theirs"), ENDS)
-def test_a_bearer_token(tmp_path: Path, repo: Path, api: KubernetesApi, kind: str, ours: str, theirs: str) -> None:
+def test_a_bearer_token(
+    tmp_path: Path, repo: Path, api: KubernetesApi, kind: str, ours: str, theirs: str
+) -> None:
     with git_server(tmp_path) as server:
         server.bearer = TOKEN
         api.add(SECRETS, of_argo_cd(f"{server.url}{ours}", kind, bearerToken=TOKEN))
@@ -61,12 +63,18 @@ def test_a_client_certificate_and_an_unchecked_server(
 ) -> None:
     found, key = certificate(tmp_path)
     with git_server(tmp_path, (found, key), of_clients=found) as server:
-        ours_is = {"tlsClientCertData": found.read_text(), "tlsClientCertKey": key.read_text(), "insecure": "true"}
+        ours_is = {
+            "tlsClientCertData": found.read_text(),
+            "tlsClientCertKey": key.read_text(),
+            "insecure": "true",
+        }
         api.add(SECRETS, of_argo_cd(f"{server.url}{ours}", kind, **ours_is))
         landed(repo, in_cluster(tmp_path, api, f"{server.url}{theirs}"))
 
 
-def test_a_server_is_checked_where_the_secret_is_silent(tmp_path: Path, repo: Path, api: KubernetesApi) -> None:
+def test_a_server_is_checked_where_the_secret_is_silent(
+    tmp_path: Path, repo: Path, api: KubernetesApi
+) -> None:
     with git_server(tmp_path, certificate(tmp_path)) as server:
         api.add(SECRETS, of_argo_cd(f"{server.url}repo.git", username="u", password=TOKEN))
         result = in_cluster(tmp_path, api, f"{server.url}repo.git")
@@ -77,7 +85,9 @@ def test_a_server_is_checked_where_the_secret_is_silent(tmp_path: Path, repo: Pa
 
 
 @pytest.mark.parametrize(("kind", "ours", "theirs"), IN_GIT)
-def test_a_proxy(tmp_path: Path, repo: Path, api: KubernetesApi, kind: str, ours: str, theirs: str) -> None:
+def test_a_proxy(
+    tmp_path: Path, repo: Path, api: KubernetesApi, kind: str, ours: str, theirs: str
+) -> None:
     with git_server(tmp_path) as server, http_proxy(f"bob:{TOKEN}") as proxy:
         url = f"http://bob:{TOKEN}@127.0.0.1:{proxy.port}"
         api.add(SECRETS, of_argo_cd(f"{server.url}{ours}", kind, proxy=url))
@@ -85,18 +95,34 @@ def test_a_proxy(tmp_path: Path, repo: Path, api: KubernetesApi, kind: str, ours
         assert any(one.endswith("/git-receive-pack") for one in proxy.seen)
 
 
-@pytest.mark.parametrize(("said", "used"), [("127.0.0.1,other.example.com", False), ("other.example.com", True)])
+@pytest.mark.parametrize(
+    ("said", "used"), [("127.0.0.1,other.example.com", False), ("other.example.com", True)]
+)
 def test_servers_that_need_no_proxy(
-    tmp_path: Path, repo: Path, api: KubernetesApi, monkeypatch: pytest.MonkeyPatch, said: str, used: bool
+    tmp_path: Path,
+    repo: Path,
+    api: KubernetesApi,
+    monkeypatch: pytest.MonkeyPatch,
+    said: str,
+    used: bool,
 ) -> None:
-    monkeypatch.setenv("NO_PROXY", "other.example.com" if not used else "127.0.0.1")  # the secret's word counts alone
+    monkeypatch.setenv(
+        "NO_PROXY", "other.example.com" if not used else "127.0.0.1"
+    )  # the secret's word counts alone
     with git_server(tmp_path) as server, http_proxy() as proxy:
-        api.add(SECRETS, of_argo_cd(server.url, "repo-creds", proxy=f"http://127.0.0.1:{proxy.port}", noProxy=said))
+        api.add(
+            SECRETS,
+            of_argo_cd(
+                server.url, "repo-creds", proxy=f"http://127.0.0.1:{proxy.port}", noProxy=said
+            ),
+        )
         landed(repo, in_cluster(tmp_path, api, f"{server.url}repo.git"))
         assert bool(proxy.seen) is used
 
 
-def test_the_proxy_of_one_repository_is_no_others(tmp_path: Path, repo: Path, api: KubernetesApi) -> None:
+def test_the_proxy_of_one_repository_is_no_others(
+    tmp_path: Path, repo: Path, api: KubernetesApi
+) -> None:
     second = repository(tmp_path, "api", name="second.git")
     git(second, "config", "http.receivepack", "true")
     with git_server(tmp_path) as server, http_proxy() as proxy:
@@ -134,7 +160,9 @@ def test_an_unchecked_server_is_told_no_login_of_the_platform(
             server.bearer = "s3cret-mine" if accepted else "other"
         host = server.url.rstrip("/")
         (home / ".netrc").write_text(f"machine 127.0.0.1 login netrc password {PLATFORM}\n")
-        (home / ".git-credentials").write_text(f"https://stored:{PLATFORM}@{host.partition('://')[2]}\n")
+        (home / ".git-credentials").write_text(
+            f"https://stored:{PLATFORM}@{host.partition('://')[2]}\n"
+        )
         (home / "askpass").write_text(f"#!/bin/sh\necho {PLATFORM}\n")
         (home / "askpass").chmod(0o755)
         (home / ".gitconfig").write_text(
@@ -143,9 +171,14 @@ def test_an_unchecked_server_is_told_no_login_of_the_platform(
         )
         (home / "cookies").write_text(f"127.0.0.1\tFALSE\t/\tTRUE\t0\tsession\t{PLATFORM}\n")
         api.add(SECRETS, named("git", "team", **own, insecure="true"))
-        api.add(APPLICATIONS, app("web", f"{server.url}repo.git", "team", write_back_method="git:secret:team/git"))
+        api.add(
+            APPLICATIONS,
+            app("web", f"{server.url}repo.git", "team", write_back_method="git:secret:team/git"),
+        )
         env = {"HOME": str(home), "GIT_ASKPASS": str(home / "askpass")}
-        result = run("--applications", "cluster", "--kubeconfig", kubeconfig(tmp_path, api), env=env)
+        result = run(
+            "--applications", "cluster", "--kubeconfig", kubeconfig(tmp_path, api), env=env
+        )
         told = server.told
     assert result.code == (0 if accepted else 4), result.stderr
     assert ("newTag: 1.1.0" in show(repo, "main", target("web"))) is accepted
@@ -155,12 +188,17 @@ def test_an_unchecked_server_is_told_no_login_of_the_platform(
 def test_a_secret_that_is_not_read_is_named_once(tmp_path: Path) -> None:
     repo = repository(tmp_path, "a", "b")
     secret = "git:secret:argocd/git-creds"
-    apps = manifest(tmp_path, *(application(name, repo, write_back_method=secret) for name in ("a", "b")))
+    apps = manifest(
+        tmp_path, *(application(name, repo, write_back_method=secret) for name in ("a", "b"))
+    )
     ended = image_update(*arguments(apps))
     assert (ended.code, ended.json["counts"]["updated"]) == (0, 2)
     told = [line for line in ended.stderr.splitlines() if "git-creds" in line]
     assert len(told) == 1
-    assert "git:secret:argocd/git-creds, which argocd/a names, is read only with --applications cluster" in told[0]
+    assert (
+        "git:secret:argocd/git-creds, which argocd/a names, is read only with --applications cluster"
+        in told[0]
+    )
 
 
 def test_nothing_is_said_if_no_secret_is_named(tmp_path: Path) -> None:

@@ -18,7 +18,9 @@ from support import git
     ("command", "revision", "requests"),
     [("run", "main", 5), ("run", "HEAD", 7), ("plan", "main", 3), ("plan", "HEAD", 5)],
 )
-def test_the_branch_is_fetched_once(tmp_path: Path, command: str, revision: str, requests: int) -> None:
+def test_the_branch_is_fetched_once(
+    tmp_path: Path, command: str, revision: str, requests: int
+) -> None:
     repo = repository(tmp_path, "a", "b")
     git(repo, "config", "http.receivepack", "true")
     with git_server(tmp_path) as server:

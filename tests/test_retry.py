@@ -57,7 +57,9 @@ def test_an_error_that_does_not_pass_is_raised_at_once(naps: list[float]) -> Non
     ("pauses", "answer", "slept"),
     [((), 1, []), ((0.5,), 2, [0.5]), ((0.5, 0.5, 0.5), 3, [0.5, 0.5])],
 )
-def test_until_an_answer_is_good(pauses: tuple[float, ...], answer: int, slept: list[float], naps: list[float]) -> None:
+def test_until_an_answer_is_good(
+    pauses: tuple[float, ...], answer: int, slept: list[float], naps: list[float]
+) -> None:
     answers = iter([1, 2, 3, 4])
     assert until(lambda one: one == 3, next(answers), lambda: next(answers), pauses) == answer
     assert naps == slept
@@ -128,11 +130,16 @@ def test_how_it_ends(sent: list[Answer], seen: list[Answer], end: Answer) -> Non
 
 
 @pytest.mark.parametrize(("sent", "seen"), [([LOST], [BLIND]), ([LOST, RACE], ["", BLIND])])
-def test_an_end_that_cannot_be_seen_is_called_unknown(sent: list[Answer], seen: list[Answer]) -> None:
+def test_an_end_that_cannot_be_seen_is_called_unknown(
+    sent: list[Answer], seen: list[Answer]
+) -> None:
     with pytest.raises(UnreachableError) as caught:
         land_once(giving(sent), giving(seen), "whether it arrived")
     assert (caught.value.message, caught.value.subject) == ("broke off", "repo")
-    assert caught.value.hint == "whether it arrived is not known; run it again: it finds what has landed"
+    assert (
+        caught.value.hint
+        == "whether it arrived is not known; run it again: it finds what has landed"
+    )
 
 
 def test_a_signal_ends_the_repetitions(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -43,7 +43,13 @@ def test_after_a_revert_the_previous_version_is_what_was_reverted(tmp_path: Path
 
 
 def test_commits_that_leave_the_value_are_passed_over(tmp_path: Path) -> None:
-    repo, apps = scene(tmp_path, text("1.1.0"), text("1.2.0"), text("1.2.0", "# a note\n"), text("1.2.0", "# two\n"))
+    repo, apps = scene(
+        tmp_path,
+        text("1.1.0"),
+        text("1.2.0"),
+        text("1.2.0", "# a note\n"),
+        text("1.2.0", "# two\n"),
+    )
     commit(repo, {"README": "x"})
     roll_back(apps)
     assert value(repo) == "1.1.0"
@@ -135,7 +141,9 @@ def server() -> Iterator[RegistryApi]:
 class Scene:
     """Applications with an image of a registry, and the versions that each of them had, oldest first."""
 
-    def __init__(self, folder: Path, registry: str, *versions: str, apps: str = "a", **annotations: str) -> None:
+    def __init__(
+        self, folder: Path, registry: str, *versions: str, apps: str = "a", **annotations: str
+    ) -> None:
         self.named = f"{registry}/acme/web"
         self.repo = bare_repo(folder, {target(app): self.text("1.0.0") for app in apps})
         for version in versions:
@@ -149,8 +157,19 @@ class Scene:
         return f"resources: []\nimages:\n- name: {self.named}\n  newTag: {tag}\n{pin}"
 
     def back(self, to: str, *more: str | Path, check: str = "auto", code: int = 0) -> Result:
-        given = ("--to", to, "--applications", self.apps, "--allow-protocol", "file", "--output", "json")
-        result = image_update("rollback", "a", *given, *more, env={"IMAGE_UPDATE_REGISTRY_CHECK": check})
+        given = (
+            "--to",
+            to,
+            "--applications",
+            self.apps,
+            "--allow-protocol",
+            "file",
+            "--output",
+            "json",
+        )
+        result = image_update(
+            "rollback", "a", *given, *more, env={"IMAGE_UPDATE_REGISTRY_CHECK": check}
+        )
         assert result.code == code, result.stderr + result.stdout
         return result
 
@@ -202,8 +221,12 @@ def test_a_tag_of_the_registry_is_asked_for_once(tmp_path: Path, server: Registr
     assert len(server.seen) == 1, server.asked
 
 
-@pytest.mark.parametrize(("check", "words"), [("never", "--registry-check never"), ("auto", "127.0.0.1:9")])
-def test_a_registry_that_does_not_answer_is_a_warning(tmp_path: Path, check: str, words: str) -> None:
+@pytest.mark.parametrize(
+    ("check", "words"), [("never", "--registry-check never"), ("auto", "127.0.0.1:9")]
+)
+def test_a_registry_that_does_not_answer_is_a_warning(
+    tmp_path: Path, check: str, words: str
+) -> None:
     scene = Scene(tmp_path, "127.0.0.1:9", "1.5.0")
     result = scene.back("1.3.0", check=check)
     assert only(result)["verdict"] == "update"
@@ -237,7 +260,9 @@ def test_a_pinned_target_stays_pinned(tmp_path: Path, server: RegistryApi) -> No
 
 
 def test_only_the_last_fifty_versions_are_looked_at(tmp_path: Path, server: RegistryApi) -> None:
-    scene = Scene(tmp_path, server.name, "old-1", "old-2", *(f"1.{number}.0" for number in range(49)))
+    scene = Scene(
+        tmp_path, server.name, "old-1", "old-2", *(f"1.{number}.0" for number in range(49))
+    )
     assert only(scene.back("old-2"))["verdict"] == "update"
     git(scene.repo, "update-ref", "refs/heads/main", "main~1")
     assert only(scene.back("old-1", code=2))["rule"] == "usage"
@@ -252,6 +277,9 @@ def test_a_tag_that_only_one_of_several_images_has_is_an_error_of_the_others(
     both = f"web={server.name}/acme/web, db={server.name}/acme/db"
     scene = Scene(tmp_path, server.name, "1.4.2", "1.5.0", image_list=both)
     result = scene.back("1.4.2", code=2)
-    assert {one["alias"]: one["rule"] for one in result.json["decisions"]} == {"web": "admitted", "db": "usage"}
+    assert {one["alias"]: one["rule"] for one in result.json["decisions"]} == {
+        "web": "admitted",
+        "db": "usage",
+    }
     assert "--alias ALIAS" in result.stderr
     assert "acme/db" not in scene.now

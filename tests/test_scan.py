@@ -48,7 +48,9 @@ class Scene:
         self.repo = bare_repo(folder, {"README": ""})
         self.apps: list[dict[str, Any]] = []
 
-    def add(self, name: str, now: str = "0.1.0", repository: str = "acme/web", **annotations: str) -> None:
+    def add(
+        self, name: str, now: str = "0.1.0", repository: str = "acme/web", **annotations: str
+    ) -> None:
         named = f"{self.server.name}/{repository}"
         text = f"resources: []\nimages:\n- name: {named}\n  newTag: {now}\n"
         commit(self.repo, {f"apps/{name}/kustomization.yaml": text})
@@ -63,14 +65,20 @@ class Scene:
         return image_update("scan", *given, env={**ASK, **env})
 
     def value(self, name: str) -> str:
-        return str(yaml.safe_load(show(self.repo, "main", f"apps/{name}/kustomization.yaml"))["images"][0]["newTag"])
+        return str(
+            yaml.safe_load(show(self.repo, "main", f"apps/{name}/kustomization.yaml"))["images"][0][
+                "newTag"
+            ]
+        )
 
 
 def verdicts(result: Result) -> dict[str, tuple[str, str]]:
     return {one["application"]: (one["verdict"], one["rule"]) for one in result.json["decisions"]}
 
 
-def test_two_thousand_tags_are_one_list_and_no_manifest(tmp_path: Path, server: RegistryApi) -> None:
+def test_two_thousand_tags_are_one_list_and_no_manifest(
+    tmp_path: Path, server: RegistryApi
+) -> None:
     one = image()
     for number in range(2000):
         server.put("acme/web", f"1.{number // 100}.{number % 100}", one)
@@ -92,9 +100,13 @@ def test_two_thousand_tags_are_one_list_and_no_manifest(tmp_path: Path, server: 
     assert (again.code, again.json["status"], again.json["commits"]) == (0, "unchanged", [])
 
 
-def test_newest_build_asks_for_dates_once_and_then_for_what_is_new(tmp_path: Path, server: RegistryApi) -> None:
+def test_newest_build_asks_for_dates_once_and_then_for_what_is_new(
+    tmp_path: Path, server: RegistryApi
+) -> None:
     for number in (3, 1, 2):
-        server.put("acme/web", f"main-{9 - number}", image(created=DAY.format(number), seed=str(number)))
+        server.put(
+            "acme/web", f"main-{9 - number}", image(created=DAY.format(number), seed=str(number))
+        )
     server.put("acme/web", "release-1", image(created=DAY.format(9)))
     scene, cache = Scene(tmp_path, server), tmp_path / "cache"
     scene.add("a", "main-0", update_strategy="newest-build", **{"web.allow_tags": "regexp:^main-"})
@@ -104,7 +116,9 @@ def test_newest_build_asks_for_dates_once_and_then_for_what_is_new(tmp_path: Pat
     assert len([one for one in server.asked if "/blobs/" in one]) == 3
     assert not any("release-1" in one for one in server.asked)
     assert verdicts(scene.scan(*kept)) == {"argocd/a": ("unchanged", "same")}
-    assert {one.partition(" ")[0] for one in server.asked if "/manifests/" in one} == {"HEAD"}  # tags move
+    assert {one.partition(" ")[0] for one in server.asked if "/manifests/" in one} == {
+        "HEAD"
+    }  # tags move
     assert [one for one in server.asked if "/blobs/" in one] == []
     server.put("acme/web", "main-1", image(created=DAY.format(4), seed="4"))
     scene.scan(*kept)
@@ -126,11 +140,15 @@ def test_what_ties_goes_to_the_greatest_text_and_what_has_no_date_is_oldest(
     assert scene.value("a") == "c"
 
 
-def test_a_newer_build_that_the_rules_no_longer_admit_is_replaced(tmp_path: Path, server: RegistryApi) -> None:
+def test_a_newer_build_that_the_rules_no_longer_admit_is_replaced(
+    tmp_path: Path, server: RegistryApi
+) -> None:
     server.put("acme/web", "main-1", image(created=DAY.format(9), seed="1"))
     server.put("acme/web", "release-1", image(created=DAY.format(1), seed="2"))
     scene = Scene(tmp_path, server)
-    scene.add("a", "main-1", update_strategy="newest-build", **{"web.allow_tags": "regexp:^release-"})
+    scene.add(
+        "a", "main-1", update_strategy="newest-build", **{"web.allow_tags": "regexp:^release-"}
+    )
     scene.scan()
     assert scene.value("a") == "release-1"
     assert server.asked == ["GET /v2/acme/web/tags/list"]
@@ -147,10 +165,16 @@ def test_the_digest_of_one_tag_is_one_head_and_no_list(tmp_path: Path, server: R
 
 
 @pytest.mark.measured
-def test_platforms_are_walked_down_to_the_first_that_fits(tmp_path: Path, server: RegistryApi) -> None:
+def test_platforms_are_walked_down_to_the_first_that_fits(
+    tmp_path: Path, server: RegistryApi
+) -> None:
     both = index([image("linux/amd64"), image("linux/arm64")])
     for number in range(1, 6):
-        server.put("acme/web", f"1.{number}.0", both if number <= 3 else image("linux/amd64", seed=str(number)))
+        server.put(
+            "acme/web",
+            f"1.{number}.0",
+            both if number <= 3 else image("linux/amd64", seed=str(number)),
+        )
     scene = Scene(tmp_path, server)
     scene.add("a", "1.0.0", **{"web.platforms": "linux/arm64"})
     scene.add("b", "1.0.0", **{"web.platforms": "windows/amd64"})
@@ -160,7 +184,9 @@ def test_platforms_are_walked_down_to_the_first_that_fits(tmp_path: Path, server
     assert scene.value("b") == "1.0.0"
 
 
-def test_a_registry_that_fails_is_an_error_of_its_own_entries(tmp_path: Path, server: RegistryApi) -> None:
+def test_a_registry_that_fails_is_an_error_of_its_own_entries(
+    tmp_path: Path, server: RegistryApi
+) -> None:
     server.put("acme/web", "1.0.0", image())
     server.put("acme/down", "1.0.0", image())
     server.faults["/acme/down/tags/list"] = lambda _: (503, {}, b"")
@@ -181,7 +207,9 @@ def test_a_registry_that_fails_is_an_error_of_its_own_entries(tmp_path: Path, se
     assert scene.scan().code == 3
 
 
-def test_a_date_that_cannot_be_had_is_never_another_choice(tmp_path: Path, server: RegistryApi) -> None:
+def test_a_date_that_cannot_be_had_is_never_another_choice(
+    tmp_path: Path, server: RegistryApi
+) -> None:
     server.put("acme/web", "a", image(created=DAY.format(1), seed="a"))
     server.put("acme/web", "b", image(created=DAY.format(2), seed="b"))
     server.faults["/manifests/b"] = lambda _: (500, {}, b"")
@@ -198,11 +226,21 @@ def test_a_date_that_cannot_be_had_is_never_another_choice(tmp_path: Path, serve
         (["main", "latest"], {}, "not-a-version", "none of the 2 tags"),
         (["1.0.0"], {"image_list": "web=IMAGE:~2"}, "constraint", "the only tag is not admitted"),
         (["1.0.0", "1.0.1"], {"web.ignore_tags": "1.*"}, "ignore-tags", "none of the 2 tags"),
-        ([f"sha256-{'a' * 64}.sig"], {"update_strategy": "alphabetical"}, "not-in-registry", "signatures"),
+        (
+            [f"sha256-{'a' * 64}.sig"],
+            {"update_strategy": "alphabetical"},
+            "not-in-registry",
+            "signatures",
+        ),
     ],
 )
 def test_no_tag_that_the_rules_admit(
-    tmp_path: Path, server: RegistryApi, tags: list[str], annotations: dict[str, str], rule: str, words: str
+    tmp_path: Path,
+    server: RegistryApi,
+    tags: list[str],
+    annotations: dict[str, str],
+    rule: str,
+    words: str,
 ) -> None:
     for tag in tags:
         server.put("acme/web", tag, image())
@@ -221,7 +259,9 @@ def test_what_git_says_is_not_downgraded(tmp_path: Path, server: RegistryApi) ->
     assert verdicts(scene.scan("--allow-downgrade")) == {"argocd/a": ("update", "admitted")}
 
 
-def test_a_hold_defers_what_is_found_and_release_applies_it(tmp_path: Path, server: RegistryApi) -> None:
+def test_a_hold_defers_what_is_found_and_release_applies_it(
+    tmp_path: Path, server: RegistryApi
+) -> None:
     server.put("acme/web", "1.0.0", image())
     scene = Scene(tmp_path, server)
     scene.add("a", "1.0.0")
@@ -240,7 +280,9 @@ def test_a_hold_defers_what_is_found_and_release_applies_it(tmp_path: Path, serv
 
 def test_what_was_rolled_back_does_not_come_back(tmp_path: Path, server: RegistryApi) -> None:
     for number in (1, 2):
-        server.put("acme/web", f"main-{number}", image(created=DAY.format(number), seed=str(number)))
+        server.put(
+            "acme/web", f"main-{number}", image(created=DAY.format(number), seed=str(number))
+        )
     scene = Scene(tmp_path, server)
     scene.add("a", "main-1", update_strategy="newest-build")
     scene.scan()
@@ -253,7 +295,9 @@ def test_what_was_rolled_back_does_not_come_back(tmp_path: Path, server: Registr
     assert scene.value("a") == "main-3"
 
 
-def test_a_broken_entry_is_an_error_and_the_others_go_on(tmp_path: Path, server: RegistryApi) -> None:
+def test_a_broken_entry_is_an_error_and_the_others_go_on(
+    tmp_path: Path, server: RegistryApi
+) -> None:
     server.put("acme/web", "1.0.0", image())
     scene = Scene(tmp_path, server)
     scene.add("a")
@@ -282,7 +326,9 @@ def test_the_job_that_scans_is_not_the_build(tmp_path: Path, server: RegistryApi
     assert "https://github.com/acme/config/actions/runs/9" in message
 
 
-def test_only_what_lands_in_the_repository_is_asked_about(tmp_path: Path, server: RegistryApi) -> None:
+def test_only_what_lands_in_the_repository_is_asked_about(
+    tmp_path: Path, server: RegistryApi
+) -> None:
     server.put("acme/web", "1.0.0", image())
     scene = Scene(tmp_path, server)
     scene.add("a")
@@ -299,7 +345,9 @@ def test_only_what_lands_in_the_repository_is_asked_about(tmp_path: Path, server
         (["--registry-check", "never"], "scan cannot do without the registries"),
     ],
 )
-def test_an_event_is_not_for_scan(tmp_path: Path, server: RegistryApi, more: list[str], words: str) -> None:
+def test_an_event_is_not_for_scan(
+    tmp_path: Path, server: RegistryApi, more: list[str], words: str
+) -> None:
     result = Scene(tmp_path, server).scan(*more)
     assert result.code == 2
     assert words in result.stderr
@@ -319,25 +367,43 @@ LOGIN = "s3cret-of-the-cluster"
 
 
 @pytest.mark.measured
-def test_applications_of_a_cluster_with_their_own_logins(tmp_path: Path, server: RegistryApi) -> None:
+def test_applications_of_a_cluster_with_their_own_logins(
+    tmp_path: Path, server: RegistryApi
+) -> None:
     server.put("acme/web", "1.2.0", image())
     digest = server.put("acme/live", "edge", image(seed="live"))
     server.users["ci"] = LOGIN
     server.challenge = 'Basic realm="registry"'
-    secret = base64.b64encode(json.dumps({"auths": {server.name: {"username": "ci", "password": LOGIN}}}).encode())
+    secret = base64.b64encode(
+        json.dumps({"auths": {server.name: {"username": "ci", "password": LOGIN}}}).encode()
+    )
     scene = Scene(tmp_path, server)
     scene.add("a", "1.0.0")
     with running() as api:
-        pull = {"data": {".dockerconfigjson": secret.decode()}, "metadata": {"name": "pull", "namespace": "argocd"}}
+        pull = {
+            "data": {".dockerconfigjson": secret.decode()},
+            "metadata": {"name": "pull", "namespace": "argocd"},
+        }
         api.add(SECRETS, pull)
-        named = {"image_list": f"web={server.name}/acme/web", "web__pull_secret": "pullsecret:argocd/pull"}
-        api.add(APPLICATIONS, app("a", scene.repo, **named), app("b", scene.repo, **{**named, "web__pull_secret": ""}))
+        named = {
+            "image_list": f"web={server.name}/acme/web",
+            "web__pull_secret": "pullsecret:argocd/pull",
+        }
+        api.add(
+            APPLICATIONS,
+            app("a", scene.repo, **named),
+            app("b", scene.repo, **{**named, "web__pull_secret": ""}),
+        )
         live = {"image_list": f"web={server.name}/acme/live:edge", "update_strategy": "digest"}
         api.add(APPLICATIONS, live_app("c", **live, web__pull_secret="pullsecret:argocd/pull"))
         config = kubeconfig(tmp_path, api)
         result = run("--applications", "cluster", "--kubeconfig", config, command="scan", env=ASK)
         patched = api.of(APPLICATIONS, "c")["spec"]["source"]["kustomize"]["images"]
-    assert rules(result) == {"argocd/a": "admitted", "argocd/b": "registry", "argocd/c": "admitted"}, result.stderr
+    assert rules(result) == {
+        "argocd/a": "admitted",
+        "argocd/b": "registry",
+        "argocd/c": "admitted",
+    }, result.stderr
     assert result.code == 4
     assert scene.value("a") == "1.2.0"
     assert patched == [f"{server.name}/acme/live:edge@{digest}"]
@@ -357,18 +423,28 @@ def date(seconds: int) -> str:
 
 def test_the_picks_of_image_updater(tmp_path: Path, server: RegistryApi) -> None:
     """All of them in one scan: a repository and an Application for each."""
-    cases = [case for case in rows("strategies") if case["input"]["op"] == "pick" and case["input"]["tags"]]
+    cases = [
+        case
+        for case in rows("strategies")
+        if case["input"]["op"] == "pick" and case["input"]["tags"]
+    ]
     scene, expected = Scene(tmp_path, server), dict[str, str]()
     for number, case in enumerate(cases):
         given = case["input"]
         for tag in given["tags"]:
             created = date(tag["date"]) if "date" in tag else None
-            server.put(f"case/{number}", tag["name"], image(created=created, seed=f"{number} {tag['name']}"))
+            server.put(
+                f"case/{number}",
+                tag["name"],
+                image(created=created, seed=f"{number} {tag['name']}"),
+            )
         strategy, constraint = given["strategy"], given["constraint"]
         if strategy == "digest":
             continue  # the tag is the constraint's
         listed = f"web=IMAGE:{constraint}" if constraint else "web=IMAGE"
-        scene.add(f"n{number}", "now", f"case/{number}", image_list=listed, update_strategy=strategy)
+        scene.add(
+            f"n{number}", "now", f"case/{number}", image_list=listed, update_strategy=strategy
+        )
         expected[f"n{number}"] = case.get("expect_v1", case["expect"])["tag"] or "now"
     assert expected
     result = scene.scan()
@@ -394,45 +470,77 @@ def registry(given: Mapping[str, Any], questions: Collection[Question]) -> dict[
     for name, tags in given["registry_tags"].items():
         of_name = known.setdefault(parse_image(name).identity, {})
         of_name |= {
-            tag if isinstance(tag, str) else tag["name"]: "" if isinstance(tag, str) else tag["digest"] for tag in tags
+            tag if isinstance(tag, str) else tag["name"]: ""
+            if isinstance(tag, str)
+            else tag["digest"]
+            for tag in tags
         }
     found = {}
     for question in questions:
         tags = known.get(question.image.identity, {})
         digest = tags.get(question.image.tag, "") if "digest" in question.facts else ""
         listed = tuple(tags) if "tags" in question.facts else ()
-        found[question] = Answer("tags" in question.facts or question.image.tag in tags, digest, tags=listed)
+        found[question] = Answer(
+            "tags" in question.facts or question.image.tag in tags, digest, tags=listed
+        )
     return found
 
 
-@pytest.mark.parametrize("case", [case for case in FLOWS if case["id"] not in OURS], ids=lambda case: case["id"])
+@pytest.mark.parametrize(
+    "case", [case for case in FLOWS if case["id"] not in OURS], ids=lambda case: case["id"]
+)
 def test_whole_updates_of_image_updater(case: dict[str, Any]) -> None:
     given, expected = case["input"], case.get("expect_v1", case["expect"])
     annotations = {PREFIX + key: value for key, value in given["annotations"].items()}
-    metadata = {"name": given["app_name"], "namespace": given["app_namespace"], "annotations": annotations}
-    status = {"sourceType": given.get("source_type", ""), "summary": {"images": given["live_images"]}}
-    app = parse_application({"metadata": metadata, "spec": {"source": given["source"]}, "status": status})
-    found, _ = chosen(asks_for_all([subscribe(app)]), Terms(), lambda questions: registry(given, questions))
-    files = {path: File(text) for path, text in given["files"].items()} | {given["source"]["path"]: File("", "040000")}
+    metadata = {
+        "name": given["app_name"],
+        "namespace": given["app_namespace"],
+        "annotations": annotations,
+    }
+    status = {
+        "sourceType": given.get("source_type", ""),
+        "summary": {"images": given["live_images"]},
+    }
+    app = parse_application(
+        {"metadata": metadata, "spec": {"source": given["source"]}, "status": status}
+    )
+    found, _ = chosen(
+        asks_for_all([subscribe(app)]), Terms(), lambda questions: registry(given, questions)
+    )
+    files = {path: File(text) for path, text in given["files"].items()} | {
+        given["source"]["path"]: File("", "040000")
+    }
     snapshot = Snapshot(given["source"]["repoURL"], "main", "tip", files)
     asks = [ask for ask in found.asks if settled_without_git(ask, Terms()) is None]
     about = {
         Question(
-            ask.candidates[0], (), ask.subscription.policy.platforms, ask.subscription.policy.pull_secret, app.namespace
+            ask.candidates[0],
+            (),
+            ask.subscription.policy.platforms,
+            ask.subscription.policy.pull_secret,
+            app.namespace,
         ): ask
         for ask in asks
     }
     answers = registry(given, [replace(question, facts=("digest",)) for question in about])
-    facts = Facts(answers={replace(question, facts=()): answer for question, answer in answers.items()})
+    facts = Facts(
+        answers={replace(question, facts=()): answer for question, answer in answers.items()}
+    )
     made, settled, _obsolete = prepare_commits(
         snapshot, decide(snapshot, asks, Terms(), facts), Terms(), Wording(Person("a", "b"))
     )
-    changed = {path: yaml.safe_load(file.text) for one in made for path, file in one.changeset.files.items()}
+    changed = {
+        path: yaml.safe_load(file.text)
+        for one in made
+        for path, file in one.changeset.files.items()
+    }
     wanted = {path: file["parsed"] for path, file in expected.get("files_changed", {}).items()}
     assert changed == wanted, (found, settled)
 
 
-def test_a_registry_that_never_ends_costs_its_own_application_only(tmp_path: Path, server: RegistryApi) -> None:
+def test_a_registry_that_never_ends_costs_its_own_application_only(
+    tmp_path: Path, server: RegistryApi
+) -> None:
     scene = Scene(tmp_path, server)
     scene.add("evil", repository="evil/web", allow_tags=f"regexp:^{'v' * 4000}")
     scene.add("good")
@@ -442,7 +550,11 @@ def test_a_registry_that_never_ends_costs_its_own_application_only(tmp_path: Pat
     def page(_: Seen) -> Reply:
         at = len(server.seen)
         names = ",".join(f'"{at:030d}-{number:06d}"' for number in range(40_000)).encode()
-        return 200, {"Link": f'</v2/evil/web/tags/list?last={at}>; rel="next"'}, b'{"tags":[%s]}' % names
+        return (
+            200,
+            {"Link": f'</v2/evil/web/tags/list?last={at}>; rel="next"'},
+            b'{"tags":[%s]}' % names,
+        )
 
     server.faults["/evil/web/tags/list"] = page
     apps = manifest(tmp_path, *scene.apps)

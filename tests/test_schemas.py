@@ -12,12 +12,18 @@ from host_schemas import fields, problems, schema_of
 
 from scripts import schemas
 
-NAME = {"type": "object", "properties": {"name": {"type": "string", "minLength": 2}}, "additionalProperties": False}
+NAME = {
+    "type": "object",
+    "properties": {"name": {"type": "string", "minLength": 2}},
+    "additionalProperties": False,
+}
 ONE: dict[str, Any] = {
     "$schema": "http://json-schema.org/draft-07/schema#",
     "description": "left out",
     "type": "object",
-    "definitions": {"step": {"type": "object", "required": ["run"], "properties": {"of": {"$ref": "#"}}}},
+    "definitions": {
+        "step": {"type": "object", "required": ["run"], "properties": {"of": {"$ref": "#"}}}
+    },
     "properties": {
         "description": {"description": "a field of that name stays", "type": "string"},
         "first": {**NAME, "description": "the same type as the second one"},
@@ -51,7 +57,9 @@ def test_what_is_written_finds_what_the_schema_finds(document: Any) -> None:
     facts = json.loads(schemas.rendered({"one": ONE, "other": {**ONE, "type": "array"}}))
     found = jsonschema.Draft7Validator({"$ref": "#/schemas/one", **facts}).iter_errors(document)
     expected = jsonschema.Draft7Validator(ONE).iter_errors(document)
-    assert {(one.json_path, one.message) for one in found} == {(one.json_path, one.message) for one in expected}
+    assert {(one.json_path, one.message) for one in found} == {
+        (one.json_path, one.message) for one in expected
+    }
 
 
 def test_a_type_of_several_schemas_is_written_once_and_without_descriptions() -> None:
@@ -70,14 +78,21 @@ def test_an_unknown_kind_of_a_known_group_is_no_silence() -> None:
 
 def test_a_misspelt_field_is_found_at_its_place() -> None:
     workflow = {"apiVersion": "argoproj.io/v1alpha1", "kind": "Workflow", "metadata": {"name": "a"}}
-    assert problems(schema_of(workflow), {**workflow, "spec": {"entrypoint": "a", "templates": []}}) == []
-    (found,) = problems(schema_of(workflow), {**workflow, "spec": {"templates": [{"containr": {}}]}})
+    assert (
+        problems(schema_of(workflow), {**workflow, "spec": {"entrypoint": "a", "templates": []}})
+        == []
+    )
+    (found,) = problems(
+        schema_of(workflow), {**workflow, "spec": {"templates": [{"containr": {}}]}}
+    )
     assert found.startswith("$.spec.templates[0]: ")
     assert "containr" in found
     assert "templates[].container.image" in fields("argo-workflows-workflow-v1alpha1", "spec")
 
 
-if os.environ.get("SCHEMAS_DIR"):  # an extra for those who have the schemas, nothing that a clone lacks
+if os.environ.get(
+    "SCHEMAS_DIR"
+):  # an extra for those who have the schemas, nothing that a clone lacks
 
     def test_the_committed_facts_are_those_of_the_schemas() -> None:
         made = schemas.rendered(schemas.gathered(Path(os.environ["SCHEMAS_DIR"])))

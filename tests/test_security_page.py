@@ -29,7 +29,9 @@ def promises() -> list[str]:
             heading = block.lstrip("# ")
         elif heading and heading not in FREE and block.strip():
             if block.startswith("|"):
-                found += [row for row in block.splitlines()[2:] if not row.rstrip(" |").endswith("–")]
+                found += [
+                    row for row in block.splitlines()[2:] if not row.rstrip(" |").endswith("–")
+                ]
             elif block.startswith("- "):
                 found += re.split(r"\n(?=- )", block)
             elif not block.endswith(":") and not block.startswith(("[", ">")):
@@ -37,7 +39,9 @@ def promises() -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("text", promises(), ids=lambda text: " ".join(re.findall(r"\w+", text)[:6]))
+@pytest.mark.parametrize(
+    "text", promises(), ids=lambda text: " ".join(re.findall(r"\w+", text)[:6])
+)
 def test_a_promise_names_what_holds_it(text: str) -> None:
     assert re.search(r"\[\^[\w-]+\]", text), f"name the test that holds it in a footnote: {text}"
 
@@ -85,7 +89,13 @@ class Other:
 
 def test_a_secret_prints_as_stars() -> None:
     secret = Secret("s3cret")
-    shown = [str(secret), repr(secret), f"{secret} {secret!r} {secret!s}", "%s" % secret, f"{[secret]} {{1: secret}}"]  # noqa: UP031 - one way of many
+    shown = [
+        str(secret),
+        repr(secret),
+        f"{secret} {secret!r} {secret!s}",
+        "%s" % secret,  # noqa: UP031 - one way of many
+        f"{[secret]} {{1: secret}}",
+    ]
     shown += [repr(Holder("bob", secret)), str(Other(secret)), repr({"password": secret})]
     with pytest.raises(ValueError, match=r"\*\*\*") as caught:
         raise ValueError(secret)
@@ -108,7 +118,9 @@ CALLS = [
 
 @pytest.mark.parametrize("call", CALLS, ids=" ".join)
 @pytest.mark.parametrize("broken", [True, False])
-def test_logins_in_urls_are_shown_nowhere(tmp_path: Path, call: tuple[str, ...], broken: bool) -> None:
+def test_logins_in_urls_are_shown_nowhere(
+    tmp_path: Path, call: tuple[str, ...], broken: bool
+) -> None:
     """Messages quote annotations, and an Application's owner may have written a password into any of them."""
     annotations = {"git_repository": LOGIN, "write_back_source": LOGIN}
     if broken:
@@ -128,7 +140,11 @@ def test_logins_in_urls_are_shown_nowhere(tmp_path: Path, call: tuple[str, ...],
         }
     apps = manifest(tmp_path, application("a", LOGIN, **annotations))
     places = {name: str(tmp_path / name) for name in ("GITHUB_STEP_SUMMARY", "GITHUB_OUTPUT")}
-    more = () if "lint" in call else ("--results-dir", tmp_path, "--report", tmp_path / "report", "--deadline", "1")
+    more = (
+        ()
+        if "lint" in call
+        else ("--results-dir", tmp_path, "--report", tmp_path / "report", "--deadline", "1")
+    )
     result = image_update(*call, "--applications", apps, *more, env=places)
     apps.unlink()
     written = [path.read_text() for path in tmp_path.iterdir() if path.is_file()]
@@ -140,25 +156,40 @@ SHELLS = {"bash", "/bin/sh", "/bin/bash", "dash", "zsh"}
 
 
 @pytest.mark.parametrize(
-    "path", sorted((ROOT / "task").rglob("*.py")), ids=lambda path: path.relative_to(ROOT).as_posix()
+    "path",
+    sorted((ROOT / "task").rglob("*.py")),
+    ids=lambda path: path.relative_to(ROOT).as_posix(),
 )
 def test_no_module_starts_a_shell(path: Path) -> None:
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Call):
             called = ast.unparse(node.func)
-            assert called not in ("os.system", "os.popen", "subprocess.getoutput", "subprocess.getstatusoutput")
+            assert called not in (
+                "os.system",
+                "os.popen",
+                "subprocess.getoutput",
+                "subprocess.getstatusoutput",
+            )
             assert not [one for one in node.keywords if one.arg == "shell"], called
             words = [one.value for one in ast.walk(node) if isinstance(one, ast.Constant)]
             assert not SHELLS & {word for word in words if isinstance(word, str)}, called
 
 
-@pytest.mark.parametrize("name", ["requirements.lock", "requirements-build.lock", "requirements-dev.lock"])
+@pytest.mark.parametrize(
+    "name", ["requirements.lock", "requirements-build.lock", "requirements-dev.lock"]
+)
 def test_dependencies_are_locked_with_hashes(name: str) -> None:
     text = (ROOT / name).read_text().replace("\\\n", " ")
-    wanted = [line for line in text.splitlines() if line.strip() and not line.lstrip().startswith("#")]
+    wanted = [
+        line for line in text.splitlines() if line.strip() and not line.lstrip().startswith("#")
+    ]
     assert wanted
     for line in wanted:
-        assert re.match(r"[\w.-]+(\[[\w,]+\])?==[^ ]+ .*--hash=sha256:[0-9a-f]{64}", line), line[:80]
+        assert re.match(r"[\w.-]+(\[[\w,]+\])?==[^ ]+ .*--hash=sha256:[0-9a-f]{64}", line), line[
+            :80
+        ]
     installs = re.findall(r"pip[^\n&]* install[^\n&]*", (ROOT / "Dockerfile").read_text())
     assert installs
-    assert [line for line in installs if "--require-hashes" not in line and "--no-deps" not in line] == []
+    assert [
+        line for line in installs if "--require-hashes" not in line and "--no-deps" not in line
+    ] == []

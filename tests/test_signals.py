@@ -43,7 +43,13 @@ class Scene:
         self.before = before
 
     def start(self) -> Running:
-        args = arguments(self.apps, "--results-dir", self.folder / "results", "--report", self.folder / "report.json")
+        args = arguments(
+            self.apps,
+            "--results-dir",
+            self.folder / "results",
+            "--report",
+            self.folder / "report.json",
+        )
         running = start(args, *(self.before or OWN), env={"TMPDIR": str(self.scratch)})
         wait_until(self.marker.exists)
         wait_until(self.marker.read_text)
@@ -60,7 +66,9 @@ class Scene:
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
-def test_a_run_is_stopped_while_it_pushes(tmp_path: Path, number: signal.Signals, code: int) -> None:
+def test_a_run_is_stopped_while_it_pushes(
+    tmp_path: Path, number: signal.Signals, code: int
+) -> None:
     scene = Scene(tmp_path)
     running = scene.start()
     running.send_signal(number)
@@ -78,8 +86,12 @@ def test_a_run_is_stopped_while_it_waits_for_its_first_fetch(tmp_path: Path, tra
     slow.chmod(0o755)
     settings = tmp_path / "gitconfig"
     settings.write_text(f'[uploadpack]\n\tpackObjectsHook = "{slow}"\n')
-    args = arguments(scene.apps, "--results-dir", tmp_path / "results", "--report", tmp_path / "report.json")
-    running = start(args, *OWN, env={"TMPDIR": str(scene.scratch), "GIT_CONFIG_GLOBAL": str(settings)})
+    args = arguments(
+        scene.apps, "--results-dir", tmp_path / "results", "--report", tmp_path / "report.json"
+    )
+    running = start(
+        args, *OWN, env={"TMPDIR": str(scene.scratch), "GIT_CONFIG_GLOBAL": str(settings)}
+    )
     wait_until(scene.marker.exists)
     wait_until(scene.marker.read_text)
     running.send_signal(signal.SIGTERM)
@@ -119,7 +131,11 @@ def test_two_signals_at_once_are_one(tmp_path: Path) -> None:
 
 def test_a_server_that_ignores_sigterm_does_not_hold_us_up(tmp_path: Path) -> None:
     scene = Scene(tmp_path)
-    hook(scene.repo, "pre-receive", f"trap '' TERM; echo $$ > {scene.marker}; while :; do sleep 1; done")
+    hook(
+        scene.repo,
+        "pre-receive",
+        f"trap '' TERM; echo $$ > {scene.marker}; while :; do sleep 1; done",
+    )
     running = scene.start()
     running.send_signal(signal.SIGTERM)
     scene.check(running, 143)
@@ -134,7 +150,9 @@ def unshare() -> list[str]:
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
-def test_as_the_first_process_of_a_container(tmp_path: Path, number: signal.Signals, code: int) -> None:
+def test_as_the_first_process_of_a_container(
+    tmp_path: Path, number: signal.Signals, code: int
+) -> None:
     scene = Scene(tmp_path, *unshare())
     running = scene.start()
     children = Path(f"/proc/{running.pid}/task/{running.pid}/children").read_text().split()
@@ -160,15 +178,18 @@ def test_what_landed_in_other_repositories_is_told(tmp_path: Path) -> None:
     assert (running.returncode, list(scratch.iterdir())) == (143, []), err
     report = json.loads(out)
     assert [one["verdict"] for one in report["decisions"]] == ["update", "update", "error", "error"]
-    assert [one["commit"] for one in report["commits"]] == [git(repo, "rev-parse", "main") for repo in repos[:2]]
+    assert [one["commit"] for one in report["commits"]] == [
+        git(repo, "rev-parse", "main") for repo in repos[:2]
+    ]
     assert (tmp_path / "results" / "commit").read_text() == git(repos[0], "rev-parse", "main")
     assert show(repos[0], "main", target("a")).count("1.1.0") == 1
 
 
 def test_while_waiting_for_a_contended_branch(tmp_path: Path) -> None:
     repo = repository(tmp_path, "a")
-    moves = "n=$(git -c user.name=x -c user.email=x commit-tree -p main -m o 'main^{tree}'); touch " + str(
-        tmp_path / "m"
+    moves = (
+        "n=$(git -c user.name=x -c user.email=x commit-tree -p main -m o 'main^{tree}'); touch "
+        + str(tmp_path / "m")
     )
     hook(repo, "update", f"{moves}; env -u GIT_QUARANTINE_PATH git update-ref refs/heads/main $n")
     running = start(arguments(manifest(tmp_path, application("a", repo))), *OWN)
@@ -185,7 +206,9 @@ def test_while_reading_applications_from_standard_input(tmp_path: Path) -> None:
     results = tmp_path / "results"
     read, write = os.pipe()
     args = ["run", "--image", f"{WEB}:1", "--applications", "-", "--results-dir", str(results)]
-    running = subprocess.Popen([command(), *args], stdin=read, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    running = subprocess.Popen(
+        [command(), *args], stdin=read, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
     time.sleep(1.0)
     running.send_signal(signal.SIGTERM)
     _, err = running.communicate(timeout=10)
@@ -201,7 +224,12 @@ def block() -> None:
 def begin(scene_folder: Path, repo: Path, *, blocked: bool) -> "subprocess.Popen[bytes]":
     """A run from its very first moment; `blocked`: its parent has left signals for later."""
     apps = manifest(scene_folder, application("a", repo))
-    places = ("--results-dir", str(scene_folder / "results"), "--report", str(scene_folder / "report.json"))
+    places = (
+        "--results-dir",
+        str(scene_folder / "results"),
+        "--report",
+        str(scene_folder / "report.json"),
+    )
     return subprocess.Popen(
         [command(), *arguments(apps, *places)],
         env={**os.environ, "TMPDIR": str(scene_folder / "scratch")},
@@ -213,7 +241,9 @@ def begin(scene_folder: Path, repo: Path, *, blocked: bool) -> "subprocess.Popen
 
 
 @pytest.mark.parametrize("number", MOMENTS)
-def test_a_signal_that_was_there_before_anybody_listened(tmp_path: Path, number: signal.Signals) -> None:
+def test_a_signal_that_was_there_before_anybody_listened(
+    tmp_path: Path, number: signal.Signals
+) -> None:
     (tmp_path / "scratch").mkdir()
     repo = repository(tmp_path, "a")
     running = begin(tmp_path, repo, blocked=True)
@@ -270,7 +300,9 @@ def test_a_signal_at_any_moment(tmp_path: Path, blocked: bool) -> None:
         assert running.returncode in {0, MOMENTS[number]}, err
         report, landed = json.loads(out), git(repo, "rev-list", "--count", "main") == "2"
         status = (folder / "results" / "status").read_text()
-        assert report["status"] == json.loads((folder / "report.json").read_text())["status"] == status
+        assert (
+            report["status"] == json.loads((folder / "report.json").read_text())["status"] == status
+        )
         # A push that was ended may have arrived: then the next run finds it.
         assert status in ({"updated", "failed"} if landed else {"failed"})
         assert running.returncode == MOMENTS[number] or status == "updated"
@@ -324,14 +356,29 @@ MOMENTS_AFTER_THE_PUSH = [
 def test_a_signal_after_the_push_loses_nothing(tmp_path: Path, kind: str, what: str) -> None:
     """What has landed is told once, and nothing says afterwards that the run failed."""
     repo = repository(tmp_path, "a")
-    apps, results, metrics = manifest(tmp_path, application("a", repo)), tmp_path / "results", tmp_path / "m.prom"
-    told = ("--results-dir", results, "--metrics-file", metrics, "--cloudevent-url", "http://127.0.0.1:1/")
+    apps, results, metrics = (
+        manifest(tmp_path, application("a", repo)),
+        tmp_path / "results",
+        tmp_path / "m.prom",
+    )
+    told = (
+        "--results-dir",
+        results,
+        "--metrics-file",
+        metrics,
+        "--cloudevent-url",
+        "http://127.0.0.1:1/",
+    )
     words = [sys.executable, "-c", AT_A_MOMENT, kind, what, *map(str, arguments(apps, *told))]
     done = subprocess.run(words, capture_output=True, check=False)
     assert (done.returncode in {0, 143}, b"Traceback" in done.stderr) == (True, False), done.stderr
     report = json.loads(done.stdout)
     assert (report["status"], (results / "status").read_text()) == ("updated", "updated")
-    assert report["commits"][0]["commit"] == (results / "commit").read_text() == git(repo, "rev-parse", "main")
+    assert (
+        report["commits"][0]["commit"]
+        == (results / "commit").read_text()
+        == git(repo, "rev-parse", "main")
+    )
     assert "image_update_commits_total 1.0" in metrics.read_text()
     assert b"StoppedError" not in done.stderr
 

@@ -45,7 +45,16 @@ class Scene:
 
     def call(self, *more: str | Path, command: str = "run", version: str = "1.1.0") -> Result:
         event = () if command not in ("run", "plan") else ("--image", f"{self.named}:{version}")
-        given = ("--applications", self.apps, "--allow-protocol", "file", "--output", "json", *event, *more)
+        given = (
+            "--applications",
+            self.apps,
+            "--allow-protocol",
+            "file",
+            "--output",
+            "json",
+            *event,
+            *more,
+        )
         return image_update(command, *given, env=ASK)
 
     @property
@@ -74,16 +83,23 @@ def test_what_is_signed_is_written_by_its_digest(
     many = len(server.seen)
     again = scene.call("--verify", pair.public, command=command)
     assert decision(again) == ("unchanged", "same")
-    assert [one for one in server.asked[many:] if ".sig" in one] == []  # nothing is written, so nothing is checked
+    assert [
+        one for one in server.asked[many:] if ".sig" in one
+    ] == []  # nothing is written, so nothing is checked
 
 
-def test_the_digest_that_was_given_is_what_is_checked(tmp_path: Path, server: RegistryApi, pair: cosign.Keys) -> None:
+def test_the_digest_that_was_given_is_what_is_checked(
+    tmp_path: Path, server: RegistryApi, pair: cosign.Keys
+) -> None:
     sign(server, pair)
     other = server.put("acme/web", "other", image(seed="other"))
     scene = Scene(tmp_path, server.name)
     refused = scene.call("--verify", pair.public, version=f"1.1.0@{other}")
     assert decision(refused) == ("refuse", "signature")
-    assert decision(scene.call("--verify", pair.public, version=f"1.1.0@{IMAGE.digest}")) == ("update", "admitted")
+    assert decision(scene.call("--verify", pair.public, version=f"1.1.0@{IMAGE.digest}")) == (
+        "update",
+        "admitted",
+    )
 
 
 def test_what_is_not_signed_is_refused_and_nothing_is_written(
@@ -106,7 +122,9 @@ def test_another_key(tmp_path: Path, server: RegistryApi, pair: cosign.Keys) -> 
     assert "not by the key" in result.json["decisions"][0]["because"]
 
 
-def test_what_cannot_be_checked_is_an_error(tmp_path: Path, server: RegistryApi, pair: cosign.Keys) -> None:
+def test_what_cannot_be_checked_is_an_error(
+    tmp_path: Path, server: RegistryApi, pair: cosign.Keys
+) -> None:
     server.faults[".sig"] = lambda _: (503, {}, b"")
     scene = Scene(tmp_path, server.name)
     result = scene.call("--verify", pair.public)
@@ -134,7 +152,9 @@ def test_a_signature_is_waited_for(tmp_path: Path, server: RegistryApi, pair: co
 
 
 @pytest.mark.measured
-def test_a_rollback_is_checked_as_well(tmp_path: Path, server: RegistryApi, pair: cosign.Keys) -> None:
+def test_a_rollback_is_checked_as_well(
+    tmp_path: Path, server: RegistryApi, pair: cosign.Keys
+) -> None:
     scene = Scene(tmp_path, server.name)
     arguments = ("a", "--to", "1.1.0", "--verify", pair.public)
     assert decision(scene.call(*arguments, command="rollback")) == ("refuse", "signature")
@@ -149,7 +169,14 @@ def test_a_live_application_is_patched_with_what_is_signed(
     named = f"{server.name}/acme/web"
     with running() as api:
         api.add(APPLICATIONS, live_app("a", image_list=f"web={named}"))
-        cluster = ("--applications", "cluster", "--kubeconfig", kubeconfig(tmp_path, api), "--verify", pair.public)
+        cluster = (
+            "--applications",
+            "cluster",
+            "--kubeconfig",
+            kubeconfig(tmp_path, api),
+            "--verify",
+            pair.public,
+        )
         refused = run(*cluster, image=f"{named}:1.1.0", env=ASK)
         assert decision(refused) == ("refuse", "signature")
         assert "kustomize" not in api.of(APPLICATIONS, "a")["spec"]["source"]
@@ -159,7 +186,9 @@ def test_a_live_application_is_patched_with_what_is_signed(
     assert patched == [f"{named}:1.1.0@{IMAGE.digest}"]
 
 
-def test_what_was_deferred_is_checked_on_release(tmp_path: Path, server: RegistryApi, pair: cosign.Keys) -> None:
+def test_what_was_deferred_is_checked_on_release(
+    tmp_path: Path, server: RegistryApi, pair: cosign.Keys
+) -> None:
     scene = Scene(tmp_path, server.name)
     assert scene.call("a", "--reason", "freeze", command="hold").code == 0
     assert decision(scene.call()) == ("defer", "held")  # without --verify: it has no digest
@@ -201,14 +230,19 @@ class WithResource(Scene):
             "kind": "ImageUpdater",
             "metadata": {"name": "all", "namespace": "argocd"},
             "spec": {
-                "writeBackConfig": {"method": "git", "gitConfig": {"writeBackTarget": "kustomization"}},
+                "writeBackConfig": {
+                    "method": "git",
+                    "gitConfig": {"writeBackTarget": "kustomization"},
+                },
                 "applicationRefs": [{"namePattern": "a", "images": [image]}],
             },
         }
         self.apps = manifest(folder, application("a", self.repo), self.updater)
 
 
-def key_secret(text: str, name: str = "keys", key: str = "cosign.pub", kind: str = "") -> dict[str, Any]:
+def key_secret(
+    text: str, name: str = "keys", key: str = "cosign.pub", kind: str = ""
+) -> dict[str, Any]:
     labels = {"argocd.argoproj.io/secret-type": kind} if kind else {}
     data = {key: base64.b64encode(text.encode()).decode()}
     return {"metadata": {"name": name, "namespace": "argocd", "labels": labels}, "data": data}
@@ -251,7 +285,13 @@ def test_an_image_is_signed_by_the_key_that_its_resource_names(
     ],
 )
 def test_a_key_that_cannot_be_had_lets_nothing_through(
-    tmp_path: Path, server: RegistryApi, pair: cosign.Keys, secret: Any, code: int, rule: str, words: str
+    tmp_path: Path,
+    server: RegistryApi,
+    pair: cosign.Keys,
+    secret: Any,
+    code: int,
+    rule: str,
+    words: str,
 ) -> None:
     sign(server, pair)
     with running() as api:
@@ -264,7 +304,9 @@ def test_a_key_that_cannot_be_had_lets_nothing_through(
     assert "newTag: 1.0.0" in scene.text
 
 
-def test_without_a_cluster_the_key_is_not_known(tmp_path: Path, server: RegistryApi, pair: cosign.Keys) -> None:
+def test_without_a_cluster_the_key_is_not_known(
+    tmp_path: Path, server: RegistryApi, pair: cosign.Keys
+) -> None:
     sign(server, pair)
     result = WithResource(tmp_path, server.name).call("--verify", pair.public)
     assert (result.code, decision(result)) == (3, ("error", "registry"))
@@ -280,7 +322,9 @@ def test_a_real_registry(tmp_path: Path, pair: cosign.Keys, form: str) -> None:
         scene = Scene(tmp_path, real.name)
         assert decision(scene.call("--verify", pair.public)) == ("refuse", "signature")
         if form == "tag":
-            push(real.url, "acme/web", cosign.tag_of(IMAGE.digest), cosign.signed(pair, IMAGE.digest))
+            push(
+                real.url, "acme/web", cosign.tag_of(IMAGE.digest), cosign.signed(pair, IMAGE.digest)
+            )
         else:
             listed = cosign.fallback(cosign.bundle(pair, IMAGE))
             push(real.url, "acme/web", IMAGE.digest.replace(":", "-"), listed)

@@ -41,7 +41,15 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("site")
     shutil.copytree(ROOT / "docs", folder / "docs")
     shutil.copy(ROOT / "mkdocs.yml", folder)
-    build = [sys.executable, "-m", "zensical", "build", "--strict", "--config-file", str(folder / "mkdocs.yml")]
+    build = [
+        sys.executable,
+        "-m",
+        "zensical",
+        "build",
+        "--strict",
+        "--config-file",
+        str(folder / "mkdocs.yml"),
+    ]
     done = subprocess.run(build, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return folder / ".cache" / "site"
@@ -64,9 +72,19 @@ def page() -> Iterator[Page]:
 
 def test_a_link_to_nowhere_fails_the_build(tmp_path: Path) -> None:
     (tmp_path / "docs").mkdir()
-    (tmp_path / "docs" / "index.md").write_text("# Here\n\n[there](there.md#part), [below](#below)\n")
+    (tmp_path / "docs" / "index.md").write_text(
+        "# Here\n\n[there](there.md#part), [below](#below)\n"
+    )
     (tmp_path / "mkdocs.yml").write_text("site_name: x\n")
-    build = [sys.executable, "-m", "zensical", "build", "--strict", "--config-file", str(tmp_path / "mkdocs.yml")]
+    build = [
+        sys.executable,
+        "-m",
+        "zensical",
+        "build",
+        "--strict",
+        "--config-file",
+        str(tmp_path / "mkdocs.yml"),
+    ]
     done = subprocess.run(build, capture_output=True, text=True, check=False)
     assert done.returncode != 0
     assert "2 issues" in done.stdout + done.stderr
@@ -74,7 +92,9 @@ def test_a_link_to_nowhere_fails_the_build(tmp_path: Path) -> None:
 
 def test_it_loads_nothing_from_elsewhere(site: Path) -> None:
     pages = {path.relative_to(site).as_posix(): path.read_text() for path in site.rglob("*.html")}
-    loaded = re.compile(r"<(?:script|img|iframe)[^>]+src=.?https?:[^>]*>|<link[^>]+stylesheet[^>]+https?:[^>]*>")
+    loaded = re.compile(
+        r"<(?:script|img|iframe)[^>]+src=.?https?:[^>]*>|<link[^>]+stylesheet[^>]+https?:[^>]*>"
+    )
     assert {name: found for name, text in pages.items() if (found := loaded.findall(text))} == {}
     # The theme's script fetches these two by itself: the program that draws, and the stars of a repository.
     asked = re.compile(r'class="mermaid"|data-md-component="source"')
@@ -94,7 +114,9 @@ def test_every_picture_and_every_entry_of_the_menu_is_there(site: Path) -> None:
 
 
 @pytest.mark.parametrize(("question", "answer"), QUESTIONS.items())
-def test_the_search_finds_the_answer_first(page: Page, address: str, question: str, answer: str) -> None:
+def test_the_search_finds_the_answer_first(
+    page: Page, address: str, question: str, answer: str
+) -> None:
     page.open(f"{address}index.html")
     page.until("!!document.querySelector('.md-search__button')")
     page.run("document.querySelector('.md-search__button').click()")
@@ -106,7 +128,9 @@ def test_the_search_finds_the_answer_first(page: Page, address: str, question: s
     assert re.sub(r"\?h=[^#]*", "", first).removeprefix(address) == answer
 
 
-@pytest.mark.parametrize("name", ["index", "reference", "troubleshooting", "how-to/rollback", "figures"])
+@pytest.mark.parametrize(
+    "name", ["index", "reference", "troubleshooting", "how-to/rollback", "figures"]
+)
 def test_no_page_is_wider_than_a_phone(page: Page, address: str, name: str) -> None:
     page.reader(390, 844)
     page.open(f"{address}{name}.html")
@@ -117,7 +141,9 @@ def test_no_page_is_wider_than_a_phone(page: Page, address: str, name: str) -> N
 def test_a_page_is_as_dark_as_its_reader_wants(page: Page, address: str, scheme: str) -> None:
     page.reader(1280, 900, scheme)
     page.open(f"{address}index.html")
-    page.until(f"document.body.dataset.mdColorScheme === '{'slate' if scheme == 'dark' else 'default'}'")
+    page.until(
+        f"document.body.dataset.mdColorScheme === '{'slate' if scheme == 'dark' else 'default'}'"
+    )
     background = page.run("getComputedStyle(document.body).backgroundColor")
     light = sum(int(part) for part in re.findall(r"\d+", background)[:3]) > 384
     assert light == (scheme == "light")

@@ -32,7 +32,9 @@ URL = "https://github.com/acme/gitops.git"
 BUILT = ("--source-repository", "https://github.com/acme/web", "--source-commit", "0123456789" * 4)
 CI = ("--pipeline-run", "https://ci.example.com/runs/7")
 TOKEN = "good-token"
-WRITE = os.environ.get("SITUATIONS") == "write"  # read before the tests get an environment of their own
+WRITE = (
+    os.environ.get("SITUATIONS") == "write"
+)  # read before the tests get an environment of their own
 LOG = re.compile(r"^## log: .*\n((?:.*\n)+?)exit code (\d+)$", re.MULTILINE)
 
 
@@ -86,13 +88,17 @@ class Stage:
         words += BUILT if words[0] in ("run", "plan") else ()
         result = self.call(*words)
         asked = " ".join(words[: words.index("--report")] if publishes else words)
-        self.say(f"log: image-update {asked}", f"{result.stderr}{result.stdout}exit code {result.code}")
+        self.say(
+            f"log: image-update {asked}", f"{result.stderr}{result.stdout}exit code {result.code}"
+        )
         if publishes:
             self.say("summary", summary.read_text())
             pages = image_update("report", report, "--html=-")
             self.say("page", text_of(pages.stdout))
         if git(self.repo, "for-each-ref") != tips:
-            for head in git(self.repo, "for-each-ref", "--format=%(refname)", "refs/heads/").split():
+            for head in git(
+                self.repo, "for-each-ref", "--format=%(refname)", "refs/heads/"
+            ).split():
                 if (tip := git(self.repo, "rev-parse", head)) not in tips:
                     name = head.removeprefix("refs/heads/")
                     self.say(f"commit on {name}", git(self.repo, "log", "-1", "--format=%B", tip))
@@ -114,8 +120,12 @@ def text_of(page: str) -> str:
     """The text of a page: one line for each row, paragraph and item."""
     body = page.partition("<body>")[2]
     body = re.sub(r"\s+", " ", body)
-    body = re.sub(r"<(/?tr|/?p|/?li|/?h1|/?dl|dt|/?ul|/?details|summary|footer|span)\b[^>]*>", "\n", body)
-    lines = [re.sub(r"\s+", " ", re.sub(r"<[^>]*>", " ", line)).strip() for line in body.split("\n")]
+    body = re.sub(
+        r"<(/?tr|/?p|/?li|/?h1|/?dl|dt|/?ul|/?details|summary|footer|span)\b[^>]*>", "\n", body
+    )
+    lines = [
+        re.sub(r"\s+", " ", re.sub(r"<[^>]*>", " ", line)).strip() for line in body.split("\n")
+    ]
     return html.unescape("\n".join(filter(None, lines)))
 
 
@@ -210,7 +220,9 @@ def request_with_waiting_builds(stage: Stage) -> None:
 def mixed_update_and_failure(stage: Stage) -> None:
     stage.call("hold", "web", "--reason", "incident 42", "--by", "jane")
     stage.apps[2]["spec"]["source"]["path"] = "apps/nowhere"
-    stage.apps.append(application("docs", URL, image_list=f"web={WEB}:~1.0", web_update_strategy="semver"))
+    stage.apps.append(
+        application("docs", URL, image_list=f"web={WEB}:~1.0", web_update_strategy="semver")
+    )
     stage.apps[-1]["spec"]["source"]["path"] = "apps/shop"
     stage.show("run", "--image", f"{WEB}:1.1.0")
     stage.show("run", "--image", f"{WEB}:1.2.0", "--application", "shop", "--application", "web")
@@ -222,12 +234,23 @@ def git_login_refused(stage: Stage) -> None:
     server.logins = {"jane": "right"}
     stage.apps = [application("web", f"{server.url}repo.git")]
     stage.more, stage.env["IMAGE_UPDATE_GIT_PASSWORD"] = ("--allow-protocol", "http"), "wrong"
-    stage.show("run", "--image", f"{WEB}:1.1.0", "--git-username", "jane", "--git-credentials-url", server.url)
+    stage.show(
+        "run",
+        "--image",
+        f"{WEB}:1.1.0",
+        "--git-username",
+        "jane",
+        "--git-credentials-url",
+        server.url,
+    )
 
 
 def unknown_host(stage: Stage) -> None:
     server = stage.stack.enter_context(git_server(stage.folder))
-    stage.apps, stage.more = [application("web", f"{server.url}repo.git")], ("--allow-protocol", "http")
+    stage.apps, stage.more = (
+        [application("web", f"{server.url}repo.git")],
+        ("--allow-protocol", "http"),
+    )
     stage.show("run", "--image", f"{WEB}:1.1.0", "--pull-request")
 
 
@@ -326,6 +349,9 @@ def test_the_log_says_everything_at_both_ends() -> None:
     """In 2,000 lines of other steps, one line is enough: the image, the numbers, what failed, and who acts."""
     for path in FILES.iterdir():
         for log in LOG.findall(path.read_text(encoding="utf-8")):
-            lines, code = [line for line in log[0].splitlines() if line.startswith("image-update ")], log[1]
+            lines, code = (
+                [line for line in log[0].splitlines() if line.startswith("image-update ")],
+                log[1],
+            )
             assert len(set(lines)) <= 1, path
             assert all(f"; exit code {code}" in line for line in lines), path

@@ -87,19 +87,35 @@ def test_what_git_says_what_holds_it_and_what_came_before(scene: Scene) -> None:
     found = scene.status()
     a, b, c = found["images"]
     assert found["errors"] == []
-    assert (a["application"], a["alias"], a["image"], a["strategy"]) == ("argocd/a", "web", WEB, "semver")
+    assert (a["application"], a["alias"], a["image"], a["strategy"]) == (
+        "argocd/a",
+        "web",
+        WEB,
+        "semver",
+    )
     assert (a["repository"], a["branch"], a["file"]) == (str(scene.repo), "main", target("a"))
-    assert (a["current"], a["hold"], a["deferred"], a["would"]) == ({"tag": "1.1.0", "digest": None}, None, None, None)
+    assert (a["current"], a["hold"], a["deferred"], a["would"]) == (
+        {"tag": "1.1.0", "digest": None},
+        None,
+        None,
+        None,
+    )
     assert [(one["tag"], one["by"], one["pipeline_run"]) for one in a["builds"]] == [
         ("1.1.0", "image-update", RUN),
         ("1.0.0", "Tests", None),
     ]
     assert a["builds"][0]["commit"] == git(scene.repo, "rev-list", "-1", "main", "--", target("a"))
     held = b["hold"]
-    assert (held["reason"], held["by"], held["until"]) == ("incident 42", "jane", "2099-01-01T00:00:00Z")
+    assert (held["reason"], held["by"], held["until"]) == (
+        "incident 42",
+        "jane",
+        "2099-01-01T00:00:00Z",
+    )
     assert held["scope"] == "application"
     assert (b["current"]["tag"], b["deferred"]["tag"]) == ("1.0.0", "1.2.0")
-    assert b["deferred"]["at"] == git(scene.repo, "log", "-1", "--format=%cd", "--date=format:%FT%TZ", "main")
+    assert b["deferred"]["at"] == git(
+        scene.repo, "log", "-1", "--format=%cd", "--date=format:%FT%TZ", "main"
+    )
     assert (c["current"]["tag"], [one["tag"] for one in c["builds"]]) == ("1.0.0", ["1.0.0"])
     assert [one["builds"] for one in scene.status("--builds", "0")["images"]] == [[], [], []]
     scene.do("hold", "c", "--alias", "web", "--reason", "only this")
@@ -110,7 +126,9 @@ def test_text_table_and_page_say_the_same(scene: Scene) -> None:
     with untouched(scene.repo):
         brief = scene.call("status").stdout
         text = scene.call("status", "*").stdout
-        wide = scene.call("status", "*", env={"FORCE_COLOR": "1", "COLUMNS": "80", "TERM": "xterm"}).stdout
+        wide = scene.call(
+            "status", "*", env={"FORCE_COLOR": "1", "COLUMNS": "80", "TERM": "xterm"}
+        ).stdout
         page = scene.call("status", "--html").stdout
     for words in ("incident 42", "by jane since ", "1.2.0, since ", RUN, "1 held, 2 ok"):
         assert words in text
@@ -126,10 +144,18 @@ def test_text_table_and_page_say_the_same(scene: Scene) -> None:
     assert "incident 42" in wide
 
 
-@pytest.mark.parametrize("words", ["FOLDER/page.html", "FOLDER/page", "--html=page", "page.html", "./page"])
-def test_the_page_goes_to_the_file(scene: Scene, tmp_path: Path, words: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "words", ["FOLDER/page.html", "FOLDER/page", "--html=page", "page.html", "./page"]
+)
+def test_the_page_goes_to_the_file(
+    scene: Scene, tmp_path: Path, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
-    given = [words] if words.startswith("--html=") else ["--html", words.replace("FOLDER", str(tmp_path))]
+    given = (
+        [words]
+        if words.startswith("--html=")
+        else ["--html", words.replace("FOLDER", str(tmp_path))]
+    )
     assert scene.call("status", *given) == (0, "", "")
     (page,) = (*tmp_path.glob("page"), *tmp_path.glob("page.html"))
     assert page.read_text().startswith("<!DOCTYPE html>")
@@ -145,11 +171,15 @@ def test_the_page_goes_to_the_file(scene: Scene, tmp_path: Path, words: str, mon
         (["a", "b", "--application", "b"], ["argocd/b"], 3),
     ],
 )
-def test_names_within_those_of_the_option(scene: Scene, words: list[str], shown: list[str], code: int) -> None:
+def test_names_within_those_of_the_option(
+    scene: Scene, words: list[str], shown: list[str], code: int
+) -> None:
     found = scene.status(*words, code=code)
     assert keys(found) == shown
     told = [(one["message"], one["hint"]) for one in found["errors"] if one["severity"] == "error"]
-    hint = "widen --application, --namespace, --project or --selector: there is one that it leaves out"
+    hint = (
+        "widen --application, --namespace, --project or --selector: there is one that it leaves out"
+    )
     assert told == ([("no Application is called 'a'", hint)] if code else [])
 
 
@@ -167,7 +197,11 @@ def test_a_wrong_annotation_is_an_error_and_the_others_are_shown(tmp_path: Path)
     found = scene.status(code=3)
     assert keys(found) == ["argocd/a", "argocd/c"]
     (error,) = found["errors"]
-    assert (error["application"], error["rule"], error["severity"]) == ("argocd/b", "annotation", "error")
+    assert (error["application"], error["rule"], error["severity"]) == (
+        "argocd/b",
+        "annotation",
+        "error",
+    )
     assert "error: argocd/b: " in scene.call("status").stderr
     assert scene.status("a")["errors"] == []
 
@@ -203,7 +237,9 @@ def test_a_repository_that_is_not_there(tmp_path: Path) -> None:
     found = image_update("status", "--applications", nowhere, *scene.given, "--output", "json")
     assert found.code == 4
     assert keys(found.json) == ["argocd/a", "argocd/b", "argocd/c", "argocd/x"]
-    assert [(one["application"], one["rule"]) for one in found.json["errors"]] == [("argocd/x", "repository")]
+    assert [(one["application"], one["rule"]) for one in found.json["errors"]] == [
+        ("argocd/x", "repository")
+    ]
     text = image_update("status", "x", "--applications", nowhere, *scene.given).stdout
     assert f"unknown   argocd/x  web={WEB}  not read\n" in text
 
@@ -212,7 +248,9 @@ def test_a_repository_that_is_not_there(tmp_path: Path) -> None:
 def test_what_would_happen_to_an_image_is_what_plan_decides(scene: Scene, tag: str) -> None:
     planned = scene.do("plan", "--image", f"{WEB}:{tag}")["decisions"]
     would = [one["would"] for one in scene.status("--image", f"{WEB}:{tag}")["images"]]
-    assert would == [{name: one[name] for name in ("verdict", "rule", "because")} for one in planned]
+    assert would == [
+        {name: one[name] for name in ("verdict", "rule", "because")} for one in planned
+    ]
     assert {one["verdict"] for one in would} >= (
         {"defer"} if tag == "1.3.0" else {"refuse"} if tag != "1.1.0" else set()
     )
@@ -230,7 +268,10 @@ def test_mistakes_on_the_command_line(scene: Scene) -> None:
         found = scene.call("status", *words)
         assert (found.code, "a whole number from 0 to 50" in found.stderr) == (2, True)
     found = scene.call("status", "--newest", "--registry-check", "never")
-    assert (found.code, "--newest and --registry-check=never are both given" in found.stderr) == (2, True)
+    assert (found.code, "--newest and --registry-check=never are both given" in found.stderr) == (
+        2,
+        True,
+    )
 
 
 def test_the_newest_tag_that_the_rules_admit(tmp_path: Path) -> None:
@@ -250,12 +291,21 @@ def test_the_newest_tag_that_the_rules_admit(tmp_path: Path) -> None:
         repo = bare_repo(tmp_path, texts)
         apps = [application(name, repo, image_list=text) for name, text in lists.items()]
         apps[1] = application("b", repo, image_list=lists["b"], update_strategy="digest")
-        given = ("--applications", manifest(tmp_path, *apps), "--allow-protocol", "file", "--output", "json")
+        given = (
+            "--applications",
+            manifest(tmp_path, *apps),
+            "--allow-protocol",
+            "file",
+            "--output",
+            "json",
+        )
         with untouched(repo):
             found = image_update("status", "--newest", "--registry-check", "auto", *given)
             quiet = image_update("status", *given)
         assert lists_of(server) == 2
-        text = image_update("status", "d", "--newest", "--registry-check", "auto", *given[:-2]).stdout
+        text = image_update(
+            "status", "d", "--newest", "--registry-check", "auto", *given[:-2]
+        ).stdout
         assert "      newest   unknown: the registry did not say\n" in text
         assert "1 unknown, 1 error, as of " in text
     jsonschema.validate(found.json, SCHEMA)
@@ -282,10 +332,21 @@ def test_what_runs_as_argo_cd_says(tmp_path: Path) -> None:
     with argocd_server() as server:
         for one in (app("web", repo), live_app("live", repo, kustomize__image_name=WEB)):
             server.add({**one, "metadata": {"resourceVersion": "7", **one["metadata"]}})
-        env = {"ARGOCD_SERVER": server.address, "ARGOCD_AUTH_TOKEN": "good-token", "ARGOCD_OPTS": "--plaintext"}
+        env = {
+            "ARGOCD_SERVER": server.address,
+            "ARGOCD_AUTH_TOKEN": "good-token",
+            "ARGOCD_OPTS": "--plaintext",
+        }
         with untouched(repo):
             found = image_update(
-                "status", "--image", f"{WEB}:1.2.0", "--allow-protocol", "file", "--output", "json", env=env
+                "status",
+                "--image",
+                f"{WEB}:1.2.0",
+                "--allow-protocol",
+                "file",
+                "--output",
+                "json",
+                env=env,
             )
         assert {one.method for one in server.seen} == {"GET"}
         assert not [one for one in server.seen if "refresh" in one.query]
@@ -300,8 +361,20 @@ def test_what_runs_as_argo_cd_says(tmp_path: Path) -> None:
 def test_what_runs_as_the_cluster_says_and_nothing_but_reading(tmp_path: Path) -> None:
     repo = repository(tmp_path, "web", "other")
     with running() as api:
-        api.add(APPLICATIONS, app("web", repo), app("other", repo), live_app("live", kustomize__image_name=WEB))
-        given = ("--applications", "cluster", "--kubeconfig", kubeconfig(tmp_path, api), "--allow-protocol", "file")
+        api.add(
+            APPLICATIONS,
+            app("web", repo),
+            app("other", repo),
+            live_app("live", kustomize__image_name=WEB),
+        )
+        given = (
+            "--applications",
+            "cluster",
+            "--kubeconfig",
+            kubeconfig(tmp_path, api),
+            "--allow-protocol",
+            "file",
+        )
         with untouched(repo):
             found = image_update("status", "web", "live", *given, "--output", "json")
         assert {one.verb for one in api.asked} <= {"get", "list"}
@@ -316,7 +389,9 @@ def test_a_live_application_from_a_file_is_not_known(tmp_path: Path) -> None:
     found = image_update("status", *given)
     assert found.code == 0
     assert [one["current"] for one in found.json["images"]] == [{"tag": None, "digest": None}]
-    assert [(one["rule"], one["severity"]) for one in found.json["errors"]] == [("source", "warning")]
+    assert [(one["rule"], one["severity"]) for one in found.json["errors"]] == [
+        ("source", "warning")
+    ]
 
 
 @pytest.mark.servers
@@ -333,13 +408,22 @@ def test_what_waits_in_an_open_pull_request(tmp_path: Path) -> None:
         rows = {one["image"]: one["pull_request"] for one in found.json["images"]}
         assert rows[API] is None
         number = int(pull.number)
-        assert rows[WEB] == {"url": rows[WEB]["url"], "number": number, "head": scene.head, "tag": "1.1.0"}
+        assert rows[WEB] == {
+            "url": rows[WEB]["url"],
+            "number": number,
+            "head": scene.head,
+            "tag": "1.1.0",
+        }
         assert rows[WEB]["url"].endswith(f"/{number}")
         assert {one["pull_request"] for one in without.json["images"]} == {None}
         scene.merge()
         after = scene.call("status").json["images"]
-    assert [(one["pull_request"], one["current"]["tag"]) for one in after if one["image"] == WEB] == [(None, "1.1.0")]
-    assert next(one for one in after if one["image"] == WEB)["builds"][0]["by"] == "image-update"  # and not who merged
+    assert [
+        (one["pull_request"], one["current"]["tag"]) for one in after if one["image"] == WEB
+    ] == [(None, "1.1.0")]
+    assert (
+        next(one for one in after if one["image"] == WEB)["builds"][0]["by"] == "image-update"
+    )  # and not who merged
 
 
 @pytest.mark.servers
@@ -376,11 +460,24 @@ def test_two_thousand_applications_are_one_fetch_and_one_of_the_history(tmp_path
     for number in range(20):
         commit(repo, {target(names[number]): KUSTOMIZATION.replace("1.0.0", f"1.{number}.1")})
     apps = manifest(tmp_path, *(application(name, repo) for name in names))
-    given = ("--applications", apps, "--allow-protocol", "file", "--output", "json", "--log-level", "debug")
+    given = (
+        "--applications",
+        apps,
+        "--allow-protocol",
+        "file",
+        "--output",
+        "json",
+        "--log-level",
+        "debug",
+    )
     with untouched(repo):
         found = image_update("status", *given)
     assert found.code == 0, found.stderr
     assert len(found.json["images"]) == 2000
-    assert [len(one["builds"]) for one in found.json["images"] if one["application"] == "argocd/app-7"] == [2]
+    assert [
+        len(one["builds"]) for one in found.json["images"] if one["application"] == "argocd/app-7"
+    ] == [2]
     transfers = [line for line in found.stderr.splitlines() if ": fetch " in line]
-    assert len(transfers) <= 4, transfers  # the tip, its files; the commits, and what the files were before
+    assert len(transfers) <= 4, (
+        transfers
+    )  # the tip, its files; the commits, and what the files were before

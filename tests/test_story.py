@@ -12,7 +12,19 @@ from typing import Any
 import jsonschema
 import pytest
 import yaml
-from support import ROOT, Content, Link, Result, bare_repo, changed_paths, command, commit, git, image_update, show
+from support import (
+    ROOT,
+    Content,
+    Link,
+    Result,
+    bare_repo,
+    changed_paths,
+    command,
+    commit,
+    git,
+    image_update,
+    show,
+)
 
 P = "argocd-image-updater.argoproj.io/"
 SCHEMA = json.loads((ROOT / "task" / "schemas" / "report.v1.json").read_text())
@@ -26,7 +38,12 @@ env -u GIT_QUARANTINE_PATH git update-ref refs/heads/main $new
 
 
 def application(
-    name: str, repo: Path | str, *, revision: str = "main", path: str | None = None, **annotations: str
+    name: str,
+    repo: Path | str,
+    *,
+    revision: str = "main",
+    path: str | None = None,
+    **annotations: str,
 ) -> dict[str, Any]:
     given = {
         "image-list": f"web={WEB}",
@@ -60,8 +77,21 @@ def write(folder: Path, *apps: dict[str, Any]) -> Path:
     return manifest
 
 
-def run(manifest: Path | str, *more: str, image: str = f"{WEB}:1.1.0", env: dict[str, str] | None = None) -> Result:
-    args = ("run", "--image", image, "--applications", manifest, "--allow-protocol", "file", "--output", "json", *more)
+def run(
+    manifest: Path | str, *more: str, image: str = f"{WEB}:1.1.0", env: dict[str, str] | None = None
+) -> Result:
+    args = (
+        "run",
+        "--image",
+        image,
+        "--applications",
+        manifest,
+        "--allow-protocol",
+        "file",
+        "--output",
+        "json",
+        *more,
+    )
     result = image_update(*args, env=env)
     if result.stdout.startswith("{"):
         jsonschema.validate(result.json, SCHEMA)
@@ -88,7 +118,11 @@ def test_the_second_run_finds_nothing_to_do(tmp_path: Path) -> None:
     manifest = write(tmp_path, application("a", repo))
     run(manifest)
     result = run(manifest)
-    assert (result.code, result.json["status"], rules(result)) == (0, "unchanged", {"argocd/a": "same"})
+    assert (result.code, result.json["status"], rules(result)) == (
+        0,
+        "unchanged",
+        {"argocd/a": "same"},
+    )
     assert git(repo, "rev-list", "--count", "main") == "2"
 
 
@@ -108,7 +142,9 @@ def test_default_and_named_branch_are_one_commit(tmp_path: Path) -> None:
 
 def test_a_repository_that_fails_fails_alone(tmp_path: Path) -> None:
     repo = bare_repo(tmp_path, files("a"))
-    result = run(write(tmp_path, application("a", repo), application("b", tmp_path / "nowhere.git")))
+    result = run(
+        write(tmp_path, application("a", repo), application("b", tmp_path / "nowhere.git"))
+    )
     assert result.code == 4
     assert rules(result) == {"argocd/a": "admitted", "argocd/b": "repository"}
     assert git(repo, "rev-list", "--count", "main") == "2"
@@ -133,7 +169,9 @@ def test_atomic_counts_a_broken_annotation_too(tmp_path: Path) -> None:
     repo = bare_repo(tmp_path, files("a", "b"))
     other = bare_repo(tmp_path, files("c"), name="other.git")
     broken = application("b", repo, write_back_method="svn")
-    result = run(write(tmp_path, application("a", repo), broken, application("c", other)), "--atomic")
+    result = run(
+        write(tmp_path, application("a", repo), broken, application("c", other)), "--atomic"
+    )
     expected = {"argocd/a": "annotation", "argocd/b": "annotation", "argocd/c": "admitted"}
     assert (result.code, rules(result)) == (3, expected)
 
@@ -142,7 +180,16 @@ def test_plan_knows_a_head_branch_that_holds_the_change_already(tmp_path: Path) 
     repo = bare_repo(tmp_path, files("a"))
     manifest = write(tmp_path, application("a", repo, git_branch="main:upd"))
     run(manifest)
-    args = ("--image", f"{WEB}:1.1.0", "--applications", manifest, "--allow-protocol", "file", "--output", "json")
+    args = (
+        "--image",
+        f"{WEB}:1.1.0",
+        "--applications",
+        manifest,
+        "--allow-protocol",
+        "file",
+        "--output",
+        "json",
+    )
     planned, dry = image_update("plan", *args), image_update("run", "--dry-run", *args)
     assert {**dry.json, "timings": None} == {**planned.json, "timings": None}
     again = image_update("run", *args)
@@ -187,7 +234,9 @@ def test_an_entry_that_cannot_be_read_may_be_ours(tmp_path: Path) -> None:
         {"pull_request": "perhaps"},
     ],
 )
-def test_a_broken_annotation_lets_no_tag_through(tmp_path: Path, annotations: dict[str, str]) -> None:
+def test_a_broken_annotation_lets_no_tag_through(
+    tmp_path: Path, annotations: dict[str, str]
+) -> None:
     repo = bare_repo(tmp_path, files("a"))
     result = run(write(tmp_path, application("a", repo, **annotations)))
     assert (result.code, rules(result)) == (3, {"argocd/a": "annotation"})
@@ -195,7 +244,9 @@ def test_a_broken_annotation_lets_no_tag_through(tmp_path: Path, annotations: di
 
 
 def test_nobody_takes_the_image(tmp_path: Path) -> None:
-    result = run(write(tmp_path, application("a", "https://git.example/none")), image="acme/other:1")
+    result = run(
+        write(tmp_path, application("a", "https://git.example/none")), image="acme/other:1"
+    )
     assert (result.code, result.json["status"], result.json["decisions"]) == (0, "unchanged", [])
 
 
@@ -205,7 +256,10 @@ def test_a_rerun_names_the_commit_that_it_finds(tmp_path: Path) -> None:
 
     def results(*more: str) -> tuple[str, ...]:
         run(manifest, "--results-dir", str(tmp_path / "results"), *more)
-        return tuple((tmp_path / "results" / name).read_text() for name in ("commit", "updated", "branch", "message"))
+        return tuple(
+            (tmp_path / "results" / name).read_text()
+            for name in ("commit", "updated", "branch", "message")
+        )
 
     first = results()
     assert first == (git(repo, "rev-parse", "main"), "true", "main", "2 updated")
@@ -233,13 +287,17 @@ def test_require_live_refuses_what_does_not_run(tmp_path: Path) -> None:
 
 
 def test_a_refusal_needs_no_repository(tmp_path: Path) -> None:
-    result = run(write(tmp_path, application("a", tmp_path / "nowhere.git", web__ignore_tags="1.*")))
+    result = run(
+        write(tmp_path, application("a", tmp_path / "nowhere.git", web__ignore_tags="1.*"))
+    )
     assert (result.code, rules(result)) == (0, {"argocd/a": "ignore-tags"})
 
 
 def test_of_several_tags_of_one_build_the_newest_admitted_is_taken(tmp_path: Path) -> None:
     repo = bare_repo(tmp_path, files("a"))
-    result = run(write(tmp_path, application("a", repo)), image=f"{WEB}:latest {WEB}:1.2 {WEB}:1.2.3 {WEB}:1")
+    result = run(
+        write(tmp_path, application("a", repo)), image=f"{WEB}:latest {WEB}:1.2 {WEB}:1.2.3 {WEB}:1"
+    )
     assert [one["candidate"] for one in result.json["decisions"]] == ["1.2.3"]
 
 
@@ -250,11 +308,16 @@ def test_of_several_tags_of_one_build_the_newest_admitted_is_taken(tmp_path: Pat
         ("apps/a/.argocd-source-a.yaml", f"kustomize:\n  images:\n  - {WEB}@{{0}}\n"),
     ],
 )
-def test_a_digest_without_a_tag_is_not_rewritten_for_the_same_digest(tmp_path: Path, path: str, text: str) -> None:
+def test_a_digest_without_a_tag_is_not_rewritten_for_the_same_digest(
+    tmp_path: Path, path: str, text: str
+) -> None:
     digest = "sha256:" + "c" * 64
     repo = bare_repo(tmp_path, {**files("a"), path: text.format(digest)})
     target = "kustomization" if path.endswith("kustomization.yaml") else ""
-    apps, tip = write(tmp_path, application("a", repo, write_back_target=target)), git(repo, "rev-parse", "main")
+    apps, tip = (
+        write(tmp_path, application("a", repo, write_back_target=target)),
+        git(repo, "rev-parse", "main"),
+    )
     assert rules(run(apps, image=f"{WEB}:1.1.0@{digest}")) == {"argocd/a": "same"}
     assert git(repo, "rev-parse", "main") == tip
     assert rules(run(apps, image=f"{WEB}:1.1.0@sha256:{'d' * 64}")) == {"argocd/a": "admitted"}
@@ -337,7 +400,14 @@ def test_applications_from_stdin(tmp_path: Path) -> None:
     repo = bare_repo(tmp_path, files("a"))
     stdin = json.dumps({"kind": "List", "apiVersion": "v1", "items": [application("a", repo)]})
     result = image_update(
-        "run", "--image", f"{WEB}:1.1.0", "--applications", "-", "--allow-protocol", "file", stdin=stdin
+        "run",
+        "--image",
+        f"{WEB}:1.1.0",
+        "--applications",
+        "-",
+        "--allow-protocol",
+        "file",
+        stdin=stdin,
     )
     assert result.code == 0
     assert ": 1 updated; exit code 0" in result.stdout
@@ -345,7 +415,10 @@ def test_applications_from_stdin(tmp_path: Path) -> None:
 
 def test_applications_from_git(tmp_path: Path) -> None:
     repo = bare_repo(tmp_path, files("a"))
-    manifests = {"argo/apps/a.yaml": yaml.safe_dump(application("a", repo)), "argo/b.txt": "not this"}
+    manifests = {
+        "argo/apps/a.yaml": yaml.safe_dump(application("a", repo)),
+        "argo/b.txt": "not this",
+    }
     source = bare_repo(tmp_path, manifests, branch="live", name="apps.git")
     for path in ("argo", "argo/apps/a.yaml"):
         result = run(f"{source}//{path}?ref=live")
@@ -388,7 +461,10 @@ def test_a_broken_manifest_is_a_warning_and_the_others_count(tmp_path: Path) -> 
         (["--image", "a:1", "--image-digest", "sha256:1", "--applications", "x"], "--image-digest"),
         (["--image", "a:1", "--strategy", "newest", "--applications", "x"], "--strategy"),
         (["--image", "a:1", "--selector", "a==b==c", "--applications", "-"], "--selector"),
-        (["--image", "a:1", "--commit-message-template", "/none", "--applications", "-"], "--commit-message-template"),
+        (
+            ["--image", "a:1", "--commit-message-template", "/none", "--applications", "-"],
+            "--commit-message-template",
+        ),
         (["--imag", "a:1"], "--image"),
     ],
 )
@@ -414,7 +490,9 @@ def test_usage_errors_exit_2_and_name_the_option(args: list[str], words: str) ->
 )
 def test_hostile_repository_urls(tmp_path: Path, repo: str, words: str) -> None:
     manifest = write(tmp_path, application("a", repo))
-    result = image_update("run", "--image", f"{WEB}:1.1.0", "--applications", manifest, "--output", "json")
+    result = image_update(
+        "run", "--image", f"{WEB}:1.1.0", "--applications", manifest, "--output", "json"
+    )
     assert (result.code, rules(result)) == (3, {"argocd/a": "source"})
     assert words in result.stderr
     assert "Traceback" not in result.stderr
@@ -430,7 +508,9 @@ def test_hostile_repository_urls(tmp_path: Path, repo: str, words: str) -> None:
         ({"apps/a/.argocd-source-a.yaml": "a: &a [x]\nb: *a\n---\nc: d\n"}, "target"),
     ],
 )
-def test_a_file_that_cannot_be_edited_is_left_alone(tmp_path: Path, content: dict[str, Content], rule: str) -> None:
+def test_a_file_that_cannot_be_edited_is_left_alone(
+    tmp_path: Path, content: dict[str, Content], rule: str
+) -> None:
     repo = bare_repo(tmp_path, {**files("a", "b"), **content})
     result = run(write(tmp_path, application("a", repo), application("b", repo)))
     assert (result.code, rules(result)) == (3, {"argocd/a": rule, "argocd/b": "admitted"})
@@ -461,8 +541,13 @@ def test_a_tag_stays_a_string(tmp_path: Path, tag: str) -> None:
     for app in apps:
         app["metadata"]["annotations"][P + "update-strategy"] = "newest-build"
     assert run(write(tmp_path, *apps), image=f"{WEB}:{tag}").code == 0
-    assert yaml.safe_load(show(repo, "main", "apps/a/kustomization.yaml"))["images"][0]["newTag"] == tag
-    parameters = yaml.safe_load(show(repo, "main", "apps/h/.argocd-source-h.yaml"))["helm"]["parameters"]
+    assert (
+        yaml.safe_load(show(repo, "main", "apps/a/kustomization.yaml"))["images"][0]["newTag"]
+        == tag
+    )
+    parameters = yaml.safe_load(show(repo, "main", "apps/h/.argocd-source-h.yaml"))["helm"][
+        "parameters"
+    ]
     assert {"name": "image.tag", "value": tag, "forcestring": True} in parameters
 
 
@@ -475,10 +560,22 @@ def test_termination_leaves_nothing_behind(tmp_path: Path) -> None:
     hook.chmod(0o755)
     manifest, scratch = write(tmp_path, application("a", repo)), tmp_path / "scratch"
     scratch.mkdir()
-    args = [command(), "run", "--image", f"{WEB}:1.1.0", "--applications", str(manifest), "--allow-protocol", "file"]
+    args = [
+        command(),
+        "run",
+        "--image",
+        f"{WEB}:1.1.0",
+        "--applications",
+        str(manifest),
+        "--allow-protocol",
+        "file",
+    ]
     args += ["--results-dir", str(tmp_path / "results")]
     process = subprocess.Popen(
-        args, env={**os.environ, "TMPDIR": str(scratch)}, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL
+        args,
+        env={**os.environ, "TMPDIR": str(scratch)},
+        stderr=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
     )
     deadline = time.monotonic() + 20
     while not list(scratch.iterdir()) and time.monotonic() < deadline:
@@ -535,7 +632,13 @@ def test_only_the_meant_applications_file_changes_between_runs(tmp_path: Path) -
 @pytest.mark.parametrize("command", ["run", "plan"])
 def test_a_failure_prints_one_json_text(tmp_path: Path, command: str) -> None:
     result = image_update(
-        command, "--image", f"{WEB}:1.1.0", "--applications", tmp_path / "nowhere", "--output", "json"
+        command,
+        "--image",
+        f"{WEB}:1.1.0",
+        "--applications",
+        tmp_path / "nowhere",
+        "--output",
+        "json",
     )
     assert (result.code, json.loads(result.stdout)["status"]) == (2, "failed")
 
@@ -543,7 +646,10 @@ def test_a_failure_prints_one_json_text(tmp_path: Path, command: str) -> None:
 @pytest.mark.measured
 def test_a_failure_does_not_say_that_nobody_takes_the_image() -> None:
     result = image_update("run", "--image", "web:1", "--applications", "/nowhere")
-    assert (result.code, result.stdout) == (2, "image-update run: 1 error; exit code 2: the pipeline's author acts\n")
+    assert (result.code, result.stdout) == (
+        2,
+        "image-update run: 1 error; exit code 2: the pipeline's author acts\n",
+    )
 
 
 def test_an_image_that_runs_and_that_git_does_not_name_is_unchanged(tmp_path: Path) -> None:
@@ -569,13 +675,29 @@ def test_an_image_that_runs_and_that_git_does_not_name_is_unchanged(tmp_path: Pa
 )
 def test_plan_decides_as_run_does(tmp_path: Path, annotations: dict[str, str]) -> None:
     repo = bare_repo(tmp_path, files("a", "b"))
-    apps = write(tmp_path, application("a", repo, **annotations), application("b", repo), application("gone", repo))
-    given = ("--image", f"{WEB}:1.1.0", "--applications", apps, "--allow-protocol", "file", "--output", "json")
+    apps = write(
+        tmp_path,
+        application("a", repo, **annotations),
+        application("b", repo),
+        application("gone", repo),
+    )
+    given = (
+        "--image",
+        f"{WEB}:1.1.0",
+        "--applications",
+        apps,
+        "--allow-protocol",
+        "file",
+        "--output",
+        "json",
+    )
     planned = image_update("plan", *given)
     done = run(apps)
     assert planned.json["decisions"] == done.json["decisions"]
     assert planned.json["counts"] == done.json["counts"]
-    assert [one["tree"] for one in planned.json["commits"]] == [one["tree"] for one in done.json["commits"]]
+    assert [one["tree"] for one in planned.json["commits"]] == [
+        one["tree"] for one in done.json["commits"]
+    ]
     assert planned.code == done.code
 
 
@@ -583,4 +705,6 @@ def test_plan_decides_as_run_does(tmp_path: Path, annotations: dict[str, str]) -
 def test_the_annotation_prefix_ends_with_a_slash_or_not(tmp_path: Path, prefix: str) -> None:
     app = application("a", bare_repo(tmp_path, files("a")))
     app["metadata"]["annotations"] = {"deploy.example.com/image-list": WEB}
-    assert rules(run(write(tmp_path, app), "--annotation-prefix", prefix)) == {"argocd/a": "admitted"}
+    assert rules(run(write(tmp_path, app), "--annotation-prefix", prefix)) == {
+        "argocd/a": "admitted"
+    }

@@ -9,7 +9,9 @@ from support import Link, bare_repo, changed_paths, commit, git, show
 
 
 def test_a_bare_repository_holds_every_byte(tmp_path: Path) -> None:
-    repo = bare_repo(tmp_path, {'odd "name"\n.yaml': "a: 1\r\nb", "é/x": b"\x00\xff", "link": Link("é/x")})
+    repo = bare_repo(
+        tmp_path, {'odd "name"\n.yaml': "a: 1\r\nb", "é/x": b"\x00\xff", "link": Link("é/x")}
+    )
     assert show(repo, "main", 'odd "name"\n.yaml') == "a: 1\r\nb"
     assert git(repo, "ls-tree", "main", "link").startswith("120000")
 
@@ -30,7 +32,9 @@ def test_nothing_of_the_machine_is_left(tmp_path: Path) -> None:
     assert {line.split("\t")[0] for line in settings} == {"local"}
 
 
-@pytest.mark.parametrize(("in_ci", "outcome"), [(True, pytest.fail.Exception), (False, pytest.skip.Exception)])
+@pytest.mark.parametrize(
+    ("in_ci", "outcome"), [(True, pytest.fail.Exception), (False, pytest.skip.Exception)]
+)
 def test_a_missing_component_fails_in_ci_only(
     *, in_ci: bool, outcome: type[BaseException], monkeypatch: pytest.MonkeyPatch
 ) -> None:

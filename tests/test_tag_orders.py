@@ -13,7 +13,9 @@ RELEASES = r"regexp:^release-(?P<semver>.+)$"
 OLD, NEW, NEWEST = "main-a91b7e2-99", "main-04cc1f0-100", "main-0000000-101"
 
 
-def tracking(tag: str, strategy: str = "alphabetical", config: str = "", **annotations: Any) -> Story:
+def tracking(
+    tag: str, strategy: str = "alphabetical", config: str = "", **annotations: Any
+) -> Story:
     """Return the story of an Application that has this tag, in a repository with this config."""
     found = story(strategy, **annotations)
     found.branch = Branch({target("a"): KUSTOMIZATION.replace("1.0.0", tag)})
@@ -27,7 +29,8 @@ def in_config(order: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("config", "annotations"), [("", {"web.tag-order": BUILDS}), ("", {"tag-order": BUILDS}), (in_config(BUILDS), {})]
+    ("config", "annotations"),
+    [("", {"web.tag-order": BUILDS}), ("", {"tag-order": BUILDS}), (in_config(BUILDS), {})],
 )
 def test_each_place_orders_events_and_scans(config: str, annotations: dict[str, str]) -> None:
     one = tracking(OLD, config=config, **annotations)
@@ -41,7 +44,9 @@ def test_each_place_orders_events_and_scans(config: str, annotations: dict[str, 
 
 def test_the_config_finds_versions_in_tags_that_are_none() -> None:
     """The rules alone refuse such a tag without Git, so the config has to be read before they do."""
-    one = tracking("release-1.2.3", "semver", in_config(RELEASES), image_list="web=ghcr.io/acme/web:~1.2")
+    one = tracking(
+        "release-1.2.3", "semver", in_config(RELEASES), image_list="web=ghcr.io/acme/web:~1.2"
+    )
     assert one.event("release-1.2.10") == ("update", "admitted")
     assert one.event("release-1.3.0") == ("refuse", "constraint")
     one.tags = ("release-1.2.9", "release-1.2.11", "release-1.3.0", "1.2.12")
@@ -52,7 +57,10 @@ def test_the_config_finds_versions_in_tags_that_are_none() -> None:
 def test_an_annotation_wins_over_the_config_and_the_first_rule_over_the_top_level() -> None:
     rule = f"{in_config('numeric')}rules:\n- match: {{applications: [a]}}\n  tagOrder: '{BUILDS}'\n"
     assert tracking(OLD, config=rule).event(NEW) == ("update", "admitted")
-    assert tracking(OLD, config=rule, **{"web.tag-order": "alphabetical"}).event(NEW) == ("refuse", "not-newer")
+    assert tracking(OLD, config=rule, **{"web.tag-order": "alphabetical"}).event(NEW) == (
+        "refuse",
+        "not-newer",
+    )
 
 
 def test_an_order_of_the_config_without_versions_is_an_error_with_semver() -> None:
@@ -74,7 +82,9 @@ def test_the_newest_of_what_waits_is_the_newest_in_the_order() -> None:
 
 
 def test_a_freeze_keeps_the_newest_in_the_order() -> None:
-    freeze = f"{in_config(BUILDS)}freezes:\n- {{schedule: '0 0 * * *', duration: 20h, reason: quiet}}\n"
+    freeze = (
+        f"{in_config(BUILDS)}freezes:\n- {{schedule: '0 0 * * *', duration: 20h, reason: quiet}}\n"
+    )
     one = tracking("main-b-1", config=freeze)
     assert one.event(NEW) == ("defer", "held")
     assert one.event(OLD) == ("refuse", "superseded")
@@ -94,7 +104,9 @@ def test_a_rollback_is_not_undone_by_what_it_replaced() -> None:
 
 def test_a_promotion_follows_the_order_of_the_target(tmp_path: Path) -> None:
     old, new = KUSTOMIZATION.replace("1.0.0", OLD), KUSTOMIZATION.replace("1.0.0", NEW)
-    repo = bare_repo(tmp_path, {target("a"): new, target("b"): old, target("c"): new, target("d"): old})
+    repo = bare_repo(
+        tmp_path, {target("a"): new, target("b"): old, target("c"): new, target("d"): old}
+    )
     ordered = {"update_strategy": "alphabetical", "web.tag-order": BUILDS}
     apps = manifest(tmp_path, *(application(name, repo, **ordered) for name in "abcd"))
     given = ("--applications", str(apps), "--allow-protocol", "file", "--output", "json")

@@ -8,9 +8,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 from runner_rules import ATTACKS, dangers
 
-from task.text import blanked, exact_json, harmless, one_line, printable, printable_lines, visible, without_logins
+from task.text import (
+    blanked,
+    exact_json,
+    harmless,
+    one_line,
+    printable,
+    printable_lines,
+    visible,
+    without_logins,
+)
 
-HOSTILE = st.text(st.sampled_from(":#[]\\ \t\n\r\x1b\u00a0\u034f\ufe0f\u202e\u2028\ud800vsoax"), max_size=12)
+HOSTILE = st.text(
+    st.sampled_from(":#[]\\ \t\n\r\x1b\u00a0\u034f\ufe0f\u202e\u2028\ud800vsoax"), max_size=12
+)
 
 
 @pytest.mark.parametrize(
@@ -60,7 +71,9 @@ def test_it_can_still_be_read(text: str) -> None:
 
 
 @pytest.mark.parametrize("ascii_only", [True, False])
-@given(st.recursive(HOSTILE, lambda one: st.lists(one) | st.dictionaries(HOSTILE, one), max_leaves=5))
+@given(
+    st.recursive(HOSTILE, lambda one: st.lists(one) | st.dictionaries(HOSTILE, one), max_leaves=5)
+)
 def test_json_says_the_same_and_nobody_obeys_it(ascii_only: bool, value: Any) -> None:
     text = exact_json(json.dumps(value, indent=2, ensure_ascii=ascii_only))
     assert json.loads(text) == json.loads(json.dumps(value))
@@ -89,8 +102,14 @@ def test_one_line() -> None:
         ("mail a@b.example", "mail a@b.example"),
         ("at https://u:se/cret@h/x, and 'http://u:a/b/c@h'", "at https://h/x, and 'http://h'"),
         ("ssh://git:se/cret@h/x", "ssh://git@h/x"),
-        ("http://h:8080/x@main and https://[::1]:1/x@main", "http://h:8080/x@main and https://[::1]:1/x@main"),
-        ("see https://h/x@main or ssh://git@h:22/x@main", "see https://h/x@main or ssh://git@h:22/x@main"),
+        (
+            "http://h:8080/x@main and https://[::1]:1/x@main",
+            "http://h:8080/x@main and https://[::1]:1/x@main",
+        ),
+        (
+            "see https://h/x@main or ssh://git@h:22/x@main",
+            "see https://h/x@main or ssh://git@h:22/x@main",
+        ),
     ],
 )
 def test_logins_within_a_text_are_not_shown(text: str, shown: str) -> None:

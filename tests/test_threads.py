@@ -34,7 +34,9 @@ def test_results_have_the_order_of_their_items() -> None:
 
 
 def test_a_single_item_needs_no_thread() -> None:
-    assert in_threads(lambda _item: threading.current_thread(), [1], 8) == [threading.current_thread()]
+    assert in_threads(lambda _item: threading.current_thread(), [1], 8) == [
+        threading.current_thread()
+    ]
 
 
 def test_threads_do_not_keep_the_process_alive() -> None:
@@ -45,7 +47,9 @@ def test_threads_do_not_keep_the_process_alive() -> None:
     assert in_threads(daemon, range(4), 4) == [True] * 4
 
 
-def test_after_a_signal_nothing_new_begins_and_a_thread_that_hangs_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_after_a_signal_nothing_new_begins_and_a_thread_that_hangs_is_left(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     gate, begun = threading.Event(), list[int]()
     join = threading.Thread.join
 

@@ -19,7 +19,10 @@ README = PAGES[0]  # measured, for the demo in it
 
 @pytest.mark.parametrize(
     "page",
-    [pytest.param(one, marks=pytest.mark.measured if one == README else (), id=one.name) for one in PAGES],
+    [
+        pytest.param(one, marks=pytest.mark.measured if one == README else (), id=one.name)
+        for one in PAGES
+    ],
 )
 def test_the_shell_blocks_print_what_the_page_shows(page: Path, tmp_path: Path) -> None:
     pairs = runnable(page.read_text())
@@ -39,13 +42,19 @@ def test_every_id_that_git_may_print_is_left_out(of_git: str) -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_a_block_is_run_unless_the_page_says_why_not(page: Path) -> None:
-    shell = [block for block in blocks(page.read_text()) if block.language in {"bash", "console", "shell", "sh"}]
+    shell = [
+        block
+        for block in blocks(page.read_text())
+        if block.language in {"bash", "console", "shell", "sh"}
+    ]
     assert {block.language for block in shell} == {"sh"}
     assert any(not block.why_not for block in shell)
 
 
 def test_make_has_the_target_that_the_readme_names() -> None:
-    done = subprocess.run(["make", "-n", "demo"], cwd=ROOT, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        ["make", "-n", "demo"], cwd=ROOT, capture_output=True, text=True, check=True
+    )
     assert "image-update demo" in done.stdout
 
 
@@ -66,12 +75,21 @@ def test_the_commands_for_a_cluster_do_what_the_page_says(tmp_path: Path) -> Non
     text = (ROOT / "docs" / "tutorial.md").read_text()
     shown = [one.code for one in blocks(text) if one.why_not == "needs a cluster"]
     annotated = dict(word.split("=", 1) for word in shlex.split(shown[0]) if "argoproj.io/" in word)
-    repo = bare_repo(tmp_path, {"apps/web/kustomization.yaml": "images:\n- name: ghcr.io/acme/web\n  newTag: 1.4.2\n"})
+    repo = bare_repo(
+        tmp_path,
+        {"apps/web/kustomization.yaml": "images:\n- name: ghcr.io/acme/web\n  newTag: 1.4.2\n"},
+    )
     source = {"repoURL": str(repo), "targetRevision": "main", "path": "apps/web"}
     with running() as api:
-        api.add(APPLICATIONS, application("web", metadata={"annotations": annotated}, spec={"source": source}))
+        api.add(
+            APPLICATIONS,
+            application("web", metadata={"annotations": annotated}, spec={"source": source}),
+        )
         api.before = lambda asked: _come_to_life(api, asked, git(repo, "rev-parse", "main"))
-        environ = {"KUBECONFIG": str(_kubeconfig(tmp_path, api.url)), "IMAGE_UPDATE_ALLOW_PROTOCOL": "file"}
+        environ = {
+            "KUBECONFIG": str(_kubeconfig(tmp_path, api.url)),
+            "IMAGE_UPDATE_ALLOW_PROTOCOL": "file",
+        }
         lines = [line for code in shown[1:] for line in code.splitlines()]
         ends = [image_update(*shlex.split(line)[1:], env=environ) for line in lines]
     assert [end.code for end in ends] == [0, 0, 0], ends
@@ -82,8 +100,13 @@ def test_the_commands_for_a_cluster_do_what_the_page_says(tmp_path: Path) -> Non
 def _come_to_life(api: KubernetesApi, asked: Asked, tip: str) -> None:
     if asked.verb == "patch" and asked.resource == APPLICATIONS:
         app = api.of(APPLICATIONS, "web")
-        synced, seen = (time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + after)) for after in (1, 3))
-        state: dict[str, Any] = at(app, "Synced", "Healthy", revision=tip, operation=operated(revision=tip))["status"]
+        synced, seen = (
+            time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + after))
+            for after in (1, 3)
+        )
+        state: dict[str, Any] = at(
+            app, "Synced", "Healthy", revision=tip, operation=operated(revision=tip)
+        )["status"]
         state["reconciledAt"] = seen
         state["operationState"] |= {"startedAt": synced, "finishedAt": synced}
         app["status"] = state

@@ -16,7 +16,9 @@ VALUES = "image:\n  tag: main-1\n"
 class Scene:
     """`argocd/web` of two clusters, staging and prod, in one repository."""
 
-    def __init__(self, folder: Path, files: dict[str, str], staging: dict[str, str], prod: dict[str, str]) -> None:
+    def __init__(
+        self, folder: Path, files: dict[str, str], staging: dict[str, str], prod: dict[str, str]
+    ) -> None:
         self.repo = bare_repo(folder, files)
         self.manifests = {
             name: manifest(folder, self._application(where), name=f"{name}.json")
@@ -24,7 +26,11 @@ class Scene:
         }
 
     def _application(self, where: dict[str, str]) -> dict[str, Any]:
-        annotations = {"image-list": f"web={WEB}", "update-strategy": "newest-build", "write-back-method": "git"}
+        annotations = {
+            "image-list": f"web={WEB}",
+            "update-strategy": "newest-build",
+            "write-back-method": "git",
+        }
         annotations |= {"write-back-target": where["target"]} if "target" in where else {}
         return {
             "apiVersion": "argoproj.io/v1alpha1",
@@ -34,15 +40,30 @@ class Scene:
                 "namespace": "argocd",
                 "annotations": {PREFIX + key: value for key, value in annotations.items()},
             },
-            "spec": {"source": {"repoURL": str(self.repo), "path": where["path"], "targetRevision": "main"}},
+            "spec": {
+                "source": {
+                    "repoURL": str(self.repo),
+                    "path": where["path"],
+                    "targetRevision": "main",
+                }
+            },
         }
 
     def call(self, cluster: str, command: str, *more: str) -> Result:
-        given = ("--applications", str(self.manifests[cluster]), "--allow-protocol", "file", "--output", "json")
+        given = (
+            "--applications",
+            str(self.manifests[cluster]),
+            "--allow-protocol",
+            "file",
+            "--output",
+            "json",
+        )
         return image_update(command, *more, *given)
 
     def event(self, cluster: str, build: int) -> tuple[str, str]:
-        result = self.call(cluster, "run", "--image", f"{WEB}:main-{build}", "--sequence", str(build))
+        result = self.call(
+            cluster, "run", "--image", f"{WEB}:main-{build}", "--sequence", str(build)
+        )
         assert result.code == 0, result.stderr
         found = result.json["decisions"][0]
         return found["verdict"], found["rule"]
@@ -57,7 +78,9 @@ def folders(folder: Path) -> Scene:
     """Each cluster has its folder."""
     text = f"resources: []\nimages:\n- name: {WEB}\n  newTag: main-1\n"
     files = {f"clusters/{name}/web/kustomization.yaml": text for name in ("staging", "prod")}
-    paths = [{"path": f"clusters/{name}/web", "target": "kustomization"} for name in ("staging", "prod")]
+    paths = [
+        {"path": f"clusters/{name}/web", "target": "kustomization"} for name in ("staging", "prod")
+    ]
     return Scene(folder, files, paths[0], paths[1])
 
 
@@ -69,8 +92,13 @@ def test_a_hold_on_staging_holds_nothing_on_production(tmp_path: Path) -> None:
     assert two.call("prod", "lint").json["findings"] == []
     held, waits = (found["message"] for found in two.call("staging", "lint").json["findings"])
     assert ("load test" in held, "main-3" in waits) == (True, True), waits
-    assert two.call("prod", "release", "web").json["decisions"][0]["because"] == "it is not held, and no build waits"
-    back = two.call("prod", "rollback", "web", "--to", "previous", "--reason", "errors").json["decisions"][0]
+    assert (
+        two.call("prod", "release", "web").json["decisions"][0]["because"]
+        == "it is not held, and no build waits"
+    )
+    back = two.call("prod", "rollback", "web", "--to", "previous", "--reason", "errors").json[
+        "decisions"
+    ][0]
     assert (back["verdict"], back["candidate"]) == ("update", "main-1")
     assert len(two.call("staging", "lint").json["findings"]) == 2
     assert two.call("staging", "release", "web").json["decisions"][0]["verdict"] == "update"
@@ -79,12 +107,20 @@ def test_a_hold_on_staging_holds_nothing_on_production(tmp_path: Path) -> None:
 
 def test_several_targets_are_held_and_released_together(tmp_path: Path) -> None:
     both = {"path": "web", "target": "helmvalues:staging.yaml, helmvalues:../other/prod.yaml"}
-    one = Scene(tmp_path, {"web/Chart.yaml": CHART, "web/staging.yaml": VALUES, "other/prod.yaml": VALUES}, both, both)
+    one = Scene(
+        tmp_path,
+        {"web/Chart.yaml": CHART, "web/staging.yaml": VALUES, "other/prod.yaml": VALUES},
+        both,
+        both,
+    )
     assert one.call("prod", "hold", "web", "--reason", "load test").code == 0
     assert one.states == [".image-update/web/argocd_web.state"]
     held = one.call("prod", "run", "--image", f"{WEB}:main-2", "--sequence", "2").json["decisions"]
     assert [each["verdict"] for each in held] == ["defer", "defer"]
     found = [each["message"] for each in one.call("prod", "lint").json["findings"]]
-    assert [sum(f" in {name}" in each for each in found) for name in ("web/staging.yaml", "other/prod.yaml")] == [2, 2]
+    assert [
+        sum(f" in {name}" in each for each in found)
+        for name in ("web/staging.yaml", "other/prod.yaml")
+    ] == [2, 2]
     freed = one.call("prod", "release", "web").json["decisions"]
     assert [each["verdict"] for each in freed] == ["update", "update"]

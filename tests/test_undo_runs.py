@@ -56,7 +56,10 @@ def then(*plays: Play) -> Play:
 def nothing_to_sync(one: dict[str, Any], tip: str) -> list[dict[str, Any]]:
     """The failed sync has changed nothing, so what Git says again is what runs."""
     failed = operated("Failed", revision="b" * 40)
-    states = [at(one, "Synced", "Healthy", revision=tip, compared=at_, operation=failed) for at_ in (13, 14, 15, 16)]
+    states = [
+        at(one, "Synced", "Healthy", revision=tip, compared=at_, operation=failed)
+        for at_ in (13, 14, 15, 16)
+    ]
     return [{**state, "status": {**state["status"], "summary": OLD_ONE}} for state in states]
 
 
@@ -80,7 +83,9 @@ def test_only_the_application_that_fails_goes_back(tmp_path: Path, server: ArgoC
     assert (update["rollback"], update["applications"]) == (False, ["argocd/api", "argocd/web"])
     assert (back["rollback"], back["applications"]) == (True, ["argocd/web"])
     assert back["commit"] == git(repo, "rev-parse", "main")
-    assert {name: (results / name).read_text() for name in ("updated", "rolled-back", "commit")} == {
+    assert {
+        name: (results / name).read_text() for name in ("updated", "rolled-back", "commit")
+    } == {
         "updated": "true",
         "rolled-back": "true",
         "commit": update["commit"],
@@ -89,7 +94,10 @@ def test_only_the_application_that_fails_goes_back(tmp_path: Path, server: ArgoC
     assert "PreSync hook Job migrate: Job has reached the backoff limit" in hold
     assert show(repo, "main", "apps/api/kustomization.yaml").count("newTag") == 1
     assert "rolled back: ghcr.io/acme/web is held at 1.0.0" in result.stderr
-    for shown in (image_update("report", report).stdout, image_update("report", report, "--html", "-").stdout):
+    for shown in (
+        image_update("report", report).stdout,
+        image_update("report", report, "--html", "-").stdout,
+    ):
         assert "rolled back" in shown
         assert "failed" in shown
     again = undoing(server)  # held: nothing is written, and what runs there is waited for
@@ -128,7 +136,9 @@ def test_a_sync_that_takes_too_long_goes_back(tmp_path: Path, server: ArgoCDServ
     assert (result.code, [one["rollback"] for one in result.json["commits"]]) == (6, [False, True])
     assert "newTag: 1.0.0" in show(repo, "main", target("web"))
     why = "the time of --wait-timeout is over"
-    assert warnings(result) == [f"{BACK}whether the Application is healthy again is not known: {why}"]
+    assert warnings(result) == [
+        f"{BACK}whether the Application is healthy again is not known: {why}"
+    ]
 
 
 def during(server: ArgoCDServer, repo: Path, happens: Callable[[], object]) -> None:
@@ -154,7 +164,9 @@ def test_a_newer_build_stays(tmp_path: Path, server: ArgoCDServer) -> None:
     assert "is not what Git says now: 1.2.0" in warnings(result)[0]
 
 
-def test_an_argo_cd_that_cannot_be_asked_puts_nothing_back(tmp_path: Path, server: ArgoCDServer) -> None:
+def test_an_argo_cd_that_cannot_be_asked_puts_nothing_back(
+    tmp_path: Path, server: ArgoCDServer
+) -> None:
     repo = played(server, tmp_path, web=hook_fails)
     during(server, repo, lambda: server.faults.extend([Fault(503)] * 50))
     result = undoing(server)
@@ -163,14 +175,18 @@ def test_an_argo_cd_that_cannot_be_asked_puts_nothing_back(tmp_path: Path, serve
 
 
 @pytest.mark.parametrize("again", [nothing_to_sync, synced_again])
-def test_a_version_that_is_back_is_healthy_again(tmp_path: Path, server: ArgoCDServer, again: Play) -> None:
+def test_a_version_that_is_back_is_healthy_again(
+    tmp_path: Path, server: ArgoCDServer, again: Play
+) -> None:
     played(server, tmp_path, web=then(hook_fails, again))
     result = undoing(server, "--wait-timeout", "20")
     assert result.code == 6
     assert warnings(result) == [BACK + "the Application is healthy again"]
 
 
-def test_a_version_that_is_back_and_fails_as_well_is_an_error(tmp_path: Path, server: ArgoCDServer) -> None:
+def test_a_version_that_is_back_and_fails_as_well_is_an_error(
+    tmp_path: Path, server: ArgoCDServer
+) -> None:
     repo = played(server, tmp_path, web=hook_fails)
     result = undoing(server, "--wait-timeout", "20")
     assert (result.code, "newTag: 1.0.0" in show(repo, "main", target("web"))) == (6, True)
@@ -186,10 +202,14 @@ def test_a_version_that_is_not_back_in_time(tmp_path: Path, server: ArgoCDServer
     (told,) = warnings(result)
     assert told.startswith(f"{BACK}the Application is not healthy again yet: the sync is running")
     hint = result.json["errors"][-1]["hint"]
-    assert hint.startswith(f"image-update wait argocd/web --revision {git(repo, 'rev-parse', 'main')}; once the cause")
+    assert hint.startswith(
+        f"image-update wait argocd/web --revision {git(repo, 'rev-parse', 'main')}; once the cause"
+    )
 
 
-def test_an_argo_cd_that_is_gone_after_the_rollback_leaves_the_exit_code(tmp_path: Path, server: ArgoCDServer) -> None:
+def test_an_argo_cd_that_is_gone_after_the_rollback_leaves_the_exit_code(
+    tmp_path: Path, server: ArgoCDServer
+) -> None:
     def gone(one: dict[str, Any], tip: str) -> list[dict[str, Any]]:
         server.faults.extend([Fault(503)] * 50)
         return stuck(one, tip)
@@ -217,8 +237,12 @@ def test_sigterm_after_the_rollback_tells_of_it(tmp_path: Path, server: ArgoCDSe
     out, err = one.communicate(timeout=5)
     assert one.returncode == 143, err
     assert (results / "rolled-back").read_text() == "true"
-    (told,) = (each["message"] for each in json.loads(out)["errors"] if each["severity"] == "warning")
-    assert told == f"{BACK}whether the Application is healthy again is not known: stopped by SIGTERM"
+    (told,) = (
+        each["message"] for each in json.loads(out)["errors"] if each["severity"] == "warning"
+    )
+    assert (
+        told == f"{BACK}whether the Application is healthy again is not known: stopped by SIGTERM"
+    )
 
 
 def test_it_is_told_in_text(tmp_path: Path, server: ArgoCDServer) -> None:

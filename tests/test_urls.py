@@ -87,7 +87,9 @@ def test_the_origin_is_where_the_request_goes(url: str, expected: str) -> None:
     assert origin(url) == expected
     parsed = parse_url(url)
     port = (
-        f":{parsed.port}" if parsed.port and (parsed.scheme, parsed.port) not in {("https", 443), ("http", 80)} else ""
+        f":{parsed.port}"
+        if parsed.port and (parsed.scheme, parsed.port) not in {("https", 443), ("http", 80)}
+        else ""
     )
     assert origin(url) == f"{parsed.scheme}://{parsed.host}{port}"
 

@@ -18,7 +18,9 @@ from support import Result, commit, git, image_update
 OLD = "a" * 40
 NEW = [f"{WEB}:1.1.0", "docker.io/library/nginx:1"]
 OLD_ONE = {"images": [f"{WEB}:1.0.0"]}
-Play = Callable[[dict[str, Any], str], Sequence[dict[str, Any]]]  # (Application, the branch's tip) → its states
+Play = Callable[
+    [dict[str, Any], str], Sequence[dict[str, Any]]
+]  # (Application, the branch's tip) → its states
 
 
 def old(one: dict[str, Any]) -> dict[str, Any]:
@@ -33,7 +35,13 @@ def rollout(one: dict[str, Any], tip: str) -> list[dict[str, Any]]:
     return [
         old(one),
         at(one, "OutOfSync", "Healthy", revision=tip, operation=before),
-        at(one, "OutOfSync", "Healthy", revision=tip, operation=operated("Running", revision=tip, finished=None)),
+        at(
+            one,
+            "OutOfSync",
+            "Healthy",
+            revision=tip,
+            operation=operated("Running", revision=tip, finished=None),
+        ),
         at(one, "OutOfSync", "Healthy", revision=tip, operation=done),
         at(one, "Synced", "Progressing", revision=tip, compared=13, operation=done),
     ]
@@ -42,21 +50,43 @@ def rollout(one: dict[str, Any], tip: str) -> list[dict[str, Any]]:
 def good(one: dict[str, Any], tip: str) -> list[dict[str, Any]]:
     return [
         *rollout(one, tip),
-        at(one, "Synced", "Healthy", revision=tip, compared=14, operation=operated(revision=tip), images=NEW),
+        at(
+            one,
+            "Synced",
+            "Healthy",
+            revision=tip,
+            compared=14,
+            operation=operated(revision=tip),
+            images=NEW,
+        ),
     ]
 
 
 def runs_another(one: dict[str, Any], tip: str) -> list[dict[str, Any]]:
     """The chart does not read the key that was written."""
-    return [*rollout(one, tip), {**good(one, tip)[-1], "status": {**good(one, tip)[-1]["status"], "summary": OLD_ONE}}]
+    return [
+        *rollout(one, tip),
+        {**good(one, tip)[-1], "status": {**good(one, tip)[-1]["status"], "summary": OLD_ONE}},
+    ]
 
 
 def runs_nothing(one: dict[str, Any], tip: str) -> list[dict[str, Any]]:
-    return [*rollout(one, tip), {**good(one, tip)[-1], "status": {**good(one, tip)[-1]["status"], "summary": {}}}]
+    return [
+        *rollout(one, tip),
+        {**good(one, tip)[-1], "status": {**good(one, tip)[-1]["status"], "summary": {}}},
+    ]
 
 
 def hook_fails(one: dict[str, Any], tip: str) -> list[dict[str, Any]]:
-    failed = [applied("Job", "migrate", "Job has reached the backoff limit", hookType="PreSync", hookPhase="Failed")]
+    failed = [
+        applied(
+            "Job",
+            "migrate",
+            "Job has reached the backoff limit",
+            hookType="PreSync",
+            hookPhase="Failed",
+        )
+    ]
     done = operated("Failed", revision=tip, message="one or more tasks failed", resources=failed)
     return [*rollout(one, tip)[:3], at(one, "OutOfSync", "Healthy", revision=tip, operation=done)]
 
@@ -68,12 +98,25 @@ def by_hand(one: dict[str, Any], tip: str) -> list[dict[str, Any]]:
 
 def paused(one: dict[str, Any], tip: str) -> list[dict[str, Any]]:
     """A canary that waits for a person."""
-    canary = [resource("Rollout", "web", "Suspended", "CanaryPauseStep", group="argoproj.io", namespace="web")]
+    canary = [
+        resource(
+            "Rollout", "web", "Suspended", "CanaryPauseStep", group="argoproj.io", namespace="web"
+        )
+    ]
     done = operated(revision=tip)
     both = [*NEW, *OLD_ONE["images"]]
     return [
         *rollout(one, tip),
-        at(one, "Synced", "Suspended", revision=tip, compared=14, operation=done, resources=canary, images=both),
+        at(
+            one,
+            "Synced",
+            "Suspended",
+            revision=tip,
+            compared=14,
+            operation=done,
+            resources=canary,
+            images=both,
+        ),
     ]
 
 
@@ -84,9 +127,15 @@ def stuck(one: dict[str, Any], tip: str) -> list[dict[str, Any]]:
 class Played(dict[tuple[str, str], list[dict[str, Any]]]):
     """Applications that roll out what a branch's tip is once it has moved."""
 
-    def __init__(self, repo: Path, plays: Mapping[str, Play], apps: Sequence[dict[str, Any]]) -> None:
+    def __init__(
+        self, repo: Path, plays: Mapping[str, Play], apps: Sequence[dict[str, Any]]
+    ) -> None:
         super().__init__()
-        self.repo, self.plays, self.apps = repo, plays, {one["metadata"]["name"]: one for one in apps}
+        self.repo, self.plays, self.apps = (
+            repo,
+            plays,
+            {one["metadata"]["name"]: one for one in apps},
+        )
         self.tips: dict[str, str] = {}
         for one in apps:
             self["argocd", one["metadata"]["name"]] = [old(one)]
@@ -110,7 +159,11 @@ def versioned(one: dict[str, Any]) -> dict[str, Any]:
 
 
 def env(server: ArgoCDServer) -> Mapping[str, str]:
-    return {"ARGOCD_SERVER": server.address, "ARGOCD_AUTH_TOKEN": "good-token", "ARGOCD_OPTS": "--plaintext"}
+    return {
+        "ARGOCD_SERVER": server.address,
+        "ARGOCD_AUTH_TOKEN": "good-token",
+        "ARGOCD_OPTS": "--plaintext",
+    }
 
 
 def played(server: ArgoCDServer, folder: Path, **plays: Play) -> Path:
@@ -141,7 +194,9 @@ BAD = [
 
 
 @pytest.mark.parametrize(("play", "cause"), BAD)
-def test_a_rollout_that_fails_is_6_with_the_cause(tmp_path: Path, server: ArgoCDServer, play: Play, cause: str) -> None:
+def test_a_rollout_that_fails_is_6_with_the_cause(
+    tmp_path: Path, server: ArgoCDServer, play: Play, cause: str
+) -> None:
     repo = played(server, tmp_path, web=play)
     results = tmp_path / "results"
     result = waiting(server, "--results-dir", results, "--report", tmp_path / "report.json")
@@ -153,7 +208,9 @@ def test_a_rollout_that_fails_is_6_with_the_cause(tmp_path: Path, server: ArgoCD
     report = json.loads((tmp_path / "report.json").read_text())
     assert report["commits"][0]["commit"] == tip
     assert report["decisions"][0]["verdict"] == "update"
-    assert [(one["rule"], cause in one["message"]) for one in report["errors"]] == [("rollout", True)]
+    assert [(one["rule"], cause in one["message"]) for one in report["errors"]] == [
+        ("rollout", True)
+    ]
 
 
 def test_healthy_means_that_the_image_runs(tmp_path: Path, server: ArgoCDServer) -> None:
@@ -187,17 +244,26 @@ def test_an_image_that_a_later_commit_replaced(tmp_path: Path, server: ArgoCDSer
     class Newer(Played):
         def __getitem__(self, key: tuple[str, str]) -> list[dict[str, Any]]:
             if git(self.repo, "rev-list", "--count", "main") == "2":
-                commit(self.repo, {target("web"): KUSTOMIZATION.replace("1.0.0", "1.2.0")}, message="Somebody else's")
+                commit(
+                    self.repo,
+                    {target("web"): KUSTOMIZATION.replace("1.0.0", "1.2.0")},
+                    message="Somebody else's",
+                )
             return super().__getitem__(key)
 
     def newer(one: dict[str, Any], tip: str) -> list[dict[str, Any]]:
         end = good(one, tip)[-1]
-        return [*rollout(one, tip), {**end, "status": {**end["status"], "summary": {"images": [f"{WEB}:1.2.0"]}}}]
+        return [
+            *rollout(one, tip),
+            {**end, "status": {**end["status"], "summary": {"images": [f"{WEB}:1.2.0"]}}},
+        ]
 
     server.plays = Newer(repo, {"web": newer}, [versioned(app("web", repo))])
     result = waiting(server, "--wait-timeout", "30")
     assert result.code == 0, result.stderr
-    assert [one["message"] for one in result.json["errors"]] == [f"{WEB} was set to 1.2.0 meanwhile, no longer 1.1.0"]
+    assert [one["message"] for one in result.json["errors"]] == [
+        f"{WEB} was set to 1.2.0 meanwhile, no longer 1.1.0"
+    ]
 
 
 def test_a_time_out_says_who_was_not_ready(tmp_path: Path, server: ArgoCDServer) -> None:
@@ -211,7 +277,9 @@ def test_a_time_out_says_who_was_not_ready(tmp_path: Path, server: ArgoCDServer)
 
 
 @pytest.mark.parametrize("length", [2, 5])
-def test_no_moment_before_the_end_is_a_success(tmp_path: Path, server: ArgoCDServer, length: int) -> None:
+def test_no_moment_before_the_end_is_a_success(
+    tmp_path: Path, server: ArgoCDServer, length: int
+) -> None:
     played(server, tmp_path, web=lambda one, tip: rollout(one, tip)[:length])
     assert waiting(server, "--wait-timeout", "3").code == 6
 
@@ -265,7 +333,9 @@ def test_a_commit_without_ours_never_counts(tmp_path: Path, server: ArgoCDServer
     assert before[:12] in result.stderr
 
 
-def test_nothing_is_waited_for_where_nothing_was_asked(tmp_path: Path, server: ArgoCDServer) -> None:
+def test_nothing_is_waited_for_where_nothing_was_asked(
+    tmp_path: Path, server: ArgoCDServer
+) -> None:
     played(server, tmp_path, web=stuck)
     result = waiting(server, image="ghcr.io/acme/unknown:1.0.0")
     assert (result.code, result.json["status"]) == (0, "unchanged")
@@ -274,17 +344,26 @@ def test_nothing_is_waited_for_where_nothing_was_asked(tmp_path: Path, server: A
 @pytest.mark.measured
 def test_a_head_branch_is_not_waited_for(tmp_path: Path, server: ArgoCDServer) -> None:
     repo = repository(tmp_path, "web")
-    server.plays = Played(repo, {"web": stuck}, [versioned(app("web", repo, git_branch="main:updates"))])
+    server.plays = Played(
+        repo, {"web": stuck}, [versioned(app("web", repo, git_branch="main:updates"))]
+    )
     result = waiting(server)
     assert (result.code, result.json["status"]) == (0, "updated"), result.stderr
     warning = result.json["errors"][0]
-    assert (warning["severity"], "before updates is merged" in warning["message"]) == ("warning", True)
+    assert (warning["severity"], "before updates is merged" in warning["message"]) == (
+        "warning",
+        True,
+    )
     assert not [one for one in server.asked("GET") if "refresh" in one.query]
 
 
-def test_a_repository_that_no_source_is_of_is_not_waited_for(tmp_path: Path, server: ArgoCDServer) -> None:
+def test_a_repository_that_no_source_is_of_is_not_waited_for(
+    tmp_path: Path, server: ArgoCDServer
+) -> None:
     repo = repository(tmp_path, "web")
-    one = app("web", "https://git.example.com/charts.git", git_repository=str(repo), git_branch="main")
+    one = app(
+        "web", "https://git.example.com/charts.git", git_repository=str(repo), git_branch="main"
+    )
     server.plays = Played(repo, {"web": stuck}, [versioned(one)])
     result = waiting(server)
     assert (result.code, result.json["status"]) == (0, "updated"), result.stderr
@@ -306,7 +385,10 @@ def test_a_patched_application_is_waited_for(server: ArgoCDServer) -> None:
                 done = operated(revision=OLD)
                 done["syncResult"]["source"] = spec["source"]
                 after = at(found[0], "Synced", "Healthy", revision=OLD, compared=14, operation=done)
-                after["status"]["sync"]["comparedTo"] = {"source": spec["source"], "destination": spec["destination"]}
+                after["status"]["sync"]["comparedTo"] = {
+                    "source": spec["source"],
+                    "destination": spec["destination"],
+                }
                 found[:] = [found[0], found[0], after]
             return found
 
@@ -318,7 +400,12 @@ def test_a_patched_application_is_waited_for(server: ArgoCDServer) -> None:
 def test_a_patch_that_its_owner_takes_back_is_6(server: ArgoCDServer) -> None:
     """The ApplicationSet writes the old spec again, and the pods of the patch still run for a moment."""
     one = versioned(live_app("web"))
-    owner = {"apiVersion": "argoproj.io/v1alpha1", "kind": "ApplicationSet", "name": "gen", "uid": "5"}
+    owner = {
+        "apiVersion": "argoproj.io/v1alpha1",
+        "kind": "ApplicationSet",
+        "name": "gen",
+        "uid": "5",
+    }
     one["metadata"]["ownerReferences"] = [owner]
     before = old(one)
     before["status"] |= one["status"]
@@ -332,7 +419,15 @@ def test_a_patch_that_its_owner_takes_back_is_6(server: ArgoCDServer) -> None:
             if any("refresh" in request.query for request in server.asked("GET")):
                 done = operated(revision=OLD)
                 done["syncResult"]["source"] = one["spec"]["source"]
-                state = at(one, "Synced", "Healthy", revision=OLD, compared=next(seconds), operation=done, images=NEW)
+                state = at(
+                    one,
+                    "Synced",
+                    "Healthy",
+                    revision=OLD,
+                    compared=next(seconds),
+                    operation=done,
+                    images=NEW,
+                )
                 found[:] = [state]
             return found
 
@@ -352,7 +447,14 @@ def test_files_need_to_know_whom_to_ask(tmp_path: Path, server: ArgoCDServer) ->
     result = run("--applications", apps, "--wait")
     assert (result.code, git(repo, "rev-list", "--count", "main")) == (2, "1")
     assert "--argocd-server" in result.stderr
-    wrong = run("--applications", apps, "--wait", "--argocd-server", "http://x/", env={"ARGOCD_AUTH_TOKEN": "x"})
+    wrong = run(
+        "--applications",
+        apps,
+        "--wait",
+        "--argocd-server",
+        "http://x/",
+        env={"ARGOCD_AUTH_TOKEN": "x"},
+    )
     assert (wrong.code, git(repo, "rev-list", "--count", "main")) == (2, "1")
     assert waiting(server, "--applications", apps).code == 0
 
@@ -377,12 +479,19 @@ def test_an_image_that_cannot_be_pulled(tmp_path: Path, server: ArgoCDServer) ->
         done = operated(revision=tip)
         return [
             *rollout(one, tip),
-            *(at(one, "Synced", "Progressing", revision=tip, compared=n, operation=done) for n in range(14, 60)),
+            *(
+                at(one, "Synced", "Progressing", revision=tip, compared=n, operation=done)
+                for n in range(14, 60)
+            ),
         ]
 
     played(server, tmp_path, web=starting)
     pod = resource(
-        "Pod", "web-1", "Degraded", f'Back-off pulling image "{WEB}:1.1.0"', createdAt="2026-11-21T06:00:12Z"
+        "Pod",
+        "web-1",
+        "Degraded",
+        f'Back-off pulling image "{WEB}:1.1.0"',
+        createdAt="2026-11-21T06:00:12Z",
     )
     server.trees["argocd", "web"] = {"nodes": [pod]}
     result = waiting(server, "--wait-timeout", "8")
@@ -417,10 +526,15 @@ class Controller:
         if asked.verb != "get" or asked.resource != APPLICATIONS:
             return
         now = self.api.of(APPLICATIONS, asked.name, asked.namespace)
-        if now["metadata"]["annotations"].pop("argocd.argoproj.io/refresh", "") and self.states is None:
+        if (
+            now["metadata"]["annotations"].pop("argocd.argoproj.io/refresh", "")
+            and self.states is None
+        ):
             self.states = list(self.play(now, git(self.repo, "rev-parse", "main")))
         if self.states:
-            self.api.add(APPLICATIONS, self.states.pop(0) if len(self.states) > 1 else self.states[0])
+            self.api.add(
+                APPLICATIONS, self.states.pop(0) if len(self.states) > 1 else self.states[0]
+            )
 
 
 @pytest.mark.parametrize(("play", "code"), [(good, 0), (hook_fails, 6)])
@@ -430,7 +544,9 @@ def test_a_cluster_without_argo_cds_api(tmp_path: Path, play: Play, code: int) -
         api.add(APPLICATIONS, old(app("web", repo)))
         api.before = Controller(api, repo, play)
         config = kubeconfig(tmp_path, api)
-        result = run("--applications", "cluster", "--kubeconfig", config, "--wait", "--wait-timeout", "30")
+        result = run(
+            "--applications", "cluster", "--kubeconfig", config, "--wait", "--wait-timeout", "30"
+        )
         assert (result.code, len(result.json["commits"])) == (code, 1), result.stderr
         assert refreshed(api)
         assert {one.rpartition("/")[2] for one in refreshed(api)} == {"web"}
@@ -469,9 +585,13 @@ def test_the_command_accepts_a_later_commit(tmp_path: Path, server: ArgoCDServer
     repo = rolled_out(server, tmp_path, good)
     wanted = git(repo, "rev-parse", "main")
     commit(repo, {"other": "x"})
-    result = wait(server, "web", "--revision", wanted, "--allow-protocol", "file", "--wait-timeout", "30")
+    result = wait(
+        server, "web", "--revision", wanted, "--allow-protocol", "file", "--wait-timeout", "30"
+    )
     assert result.code == 0, result.stderr
-    late = wait(server, "web", "--revision", "f" * 40, "--allow-protocol", "file", "--wait-timeout", "2")
+    late = wait(
+        server, "web", "--revision", "f" * 40, "--allow-protocol", "file", "--wait-timeout", "2"
+    )
     assert late.code == 6
 
 

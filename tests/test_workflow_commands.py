@@ -18,7 +18,15 @@ ACTIONS = {
     "IMAGE_UPDATE_GIT_TOKEN": "s3cret",
     "IMAGE_UPDATE_GIT_CREDENTIALS_URL": "https://x/",
 }
-OURS = ("::error::", "::warning::", "::debug::", "::notice ", "::error ", "::warning ", "::add-mask::")
+OURS = (
+    "::error::",
+    "::warning::",
+    "::debug::",
+    "::notice ",
+    "::error ",
+    "::warning ",
+    "::add-mask::",
+)
 FORMS = [
     ("text", "text", {}),
     ("json", "json", {}),
@@ -26,7 +34,9 @@ FORMS = [
     ("json", "auto", ACTIONS),
     ("text", "text", {"FORCE_COLOR": "1", "COLUMNS": "40"}),
 ]
-LINES = [text for text in ATTACKS if not set(text) & set("\r\n\u2028\x1b\x07")]  # what YAML takes in a block
+LINES = [
+    text for text in ATTACKS if not set(text) & set("\r\n\u2028\x1b\x07")
+]  # what YAML takes in a block
 SECRETS = {"s3cret", "czNjcmV0"}
 
 
@@ -36,17 +46,24 @@ def hostile(folder: Path, turn: int) -> Path:
     item = f"- note: |\n    {LINES[turn]}\n  name: {WEB}\n  newTag: 1.0.0\n##[x]\n# {LINES[turn - 1]}\n"
     commit(repo, {target("web"): f"resources: []\nimages:\n{item}"})
     apps = [application("web", f"file://{repo}")]
-    texts = itertools.islice(itertools.cycle(ATTACKS), turn * 3, None)  # another one for each field in each turn
+    texts = itertools.islice(
+        itertools.cycle(ATTACKS), turn * 3, None
+    )  # another one for each field in each turn
     for key in [*APPLICATION_KEYS, *(f"web.{key}" for key in IMAGE_KEYS), "unknown", "web.unknown"]:
         one = application(f"a{len(apps)}", f"file://{repo}")
-        one["metadata"]["annotations"][PREFIX + key] = _url(next(texts)) if key == "git-repository" else next(texts)
+        one["metadata"]["annotations"][PREFIX + key] = (
+            _url(next(texts)) if key == "git-repository" else next(texts)
+        )
         apps.append(one)
     for number, text in enumerate(ATTACKS):
         for field in ("repoURL", "path", "targetRevision"):
             one = application(f"b{number}-{field.lower()}", f"file://{repo}")
             one["spec"]["source"][field] = _url(text) if field == "repoURL" else text
             apps.append(one)
-        named, running = application(text, f"file://{repo}"), application(f"c{number}", f"file://{repo}")
+        named, running = (
+            application(text, f"file://{repo}"),
+            application(f"c{number}", f"file://{repo}"),
+        )
         apps += [named, {**running, "status": status(text)}]
     return manifest(folder, *apps)
 
@@ -107,7 +124,9 @@ def test_no_hostile_application_is_obeyed(tmp_path: Path, command: str, turn: in
 
 
 @pytest.mark.parametrize(("output", "log", "env"), FORMS[2:4])
-def test_no_message_of_a_server_is_obeyed(tmp_path: Path, output: str, log: str, env: Mapping[str, str]) -> None:
+def test_no_message_of_a_server_is_obeyed(
+    tmp_path: Path, output: str, log: str, env: Mapping[str, str]
+) -> None:
     repo = repository(tmp_path, "web")
     said = r"::add-mask::x\n  ::set-output name=x::y\n##[x]\ntext ##[add-mask]x\n\033]0;x\007"
     hook(repo, "pre-receive", f"printf '{said}\\n' >&2; exit 1")
@@ -120,7 +139,11 @@ def test_no_message_of_a_server_is_obeyed(tmp_path: Path, output: str, log: str,
 
 @pytest.mark.parametrize("text", ["::add-mask::x", "\u00a0::x::", "a ##[x]", "a\n::error::b"])
 def test_no_option_is_obeyed(text: str) -> None:
-    for given in (["run", "--image", text, "--applications", "x"], ["plan", f"--{text}"], ["wait", text]):
+    for given in (
+        ["run", "--image", text, "--applications", "x"],
+        ["plan", f"--{text}"],
+        ["wait", text],
+    ):
         done = image_update(*given, env=ACTIONS)
         assert done.code == 2, done.stderr
         unheard(done, ACTIONS)

@@ -46,7 +46,10 @@ def checkout(folder: Path, config: str) -> Path:
     [
         pytest.param(BROKEN, id="broken"),
         pytest.param("[core]\n\trepositoryformatversion = 99\n", id="of a git to come"),
-        pytest.param("[core]\n\trepositoryformatversion = 1\n[extensions]\n\tnew = 1\n", id="an unknown extension"),
+        pytest.param(
+            "[core]\n\trepositoryformatversion = 1\n[extensions]\n\tnew = 1\n",
+            id="an unknown extension",
+        ),
         pytest.param("\0\xff" * 1000, id="no text"),
         pytest.param(HOSTILE, id="hostile"),
     ],
@@ -62,7 +65,9 @@ def test_the_git_configuration_of_the_folder_is_not_used(tmp_path: Path, config:
     for name, value in (("marker", marker), ("hooks", hooks), ("folder", tmp_path)):
         said = said.replace(f"{{{name}}}", str(value))
     work = checkout(tmp_path, said)
-    (tmp_path / ".gitconfig").write_text("[http]\n\tsslVerify = true\n")  # so that git is asked what it says
+    (tmp_path / ".gitconfig").write_text(
+        "[http]\n\tsslVerify = true\n"
+    )  # so that git is asked what it says
     apps = manifest(tmp_path, application("a", repo))
     done = image_update(*arguments(apps), cwd=work, env={"HOME": str(tmp_path)})
     assert (done.code, done.json["status"]) == (0, "updated"), done.stderr
@@ -75,7 +80,11 @@ def test_a_git_file_that_leads_nowhere(tmp_path: Path) -> None:
     work.mkdir()
     (work / ".git").write_text("gitdir: /nonexistent\n")
     (tmp_path / ".gitconfig").write_text("[http]\n\tsslVerify = true\n")
-    done = image_update(*arguments(manifest(tmp_path, application("a", repo))), cwd=work, env={"HOME": str(tmp_path)})
+    done = image_update(
+        *arguments(manifest(tmp_path, application("a", repo))),
+        cwd=work,
+        env={"HOME": str(tmp_path)},
+    )
     assert (done.code, done.json["status"]) == (0, "updated"), done.stderr
 
 
@@ -87,11 +96,15 @@ spec: {values: {image: {repository: ghcr.io/acme/web, tag: 1.0.0}}}
 """
 
 
-def test_where_the_work_tree_is_what_is_read_a_broken_configuration_is_a_warning(tmp_path: Path) -> None:
+def test_where_the_work_tree_is_what_is_read_a_broken_configuration_is_a_warning(
+    tmp_path: Path,
+) -> None:
     """Flux HelmReleases belong to the `origin` of the work tree they lie in. The Applications beside them go on."""
     repo, work = repository(tmp_path, "a"), checkout(tmp_path, BROKEN)
     for number in (1, 2):
-        (work / f"release{number}.yaml").write_text(RELEASE.replace("name: web", f"name: web{number}"))
+        (work / f"release{number}.yaml").write_text(
+            RELEASE.replace("name: web", f"name: web{number}")
+        )
     manifest(work, application("a", repo))
     done = image_update(*arguments(work), cwd=work, env={"HOME": str(tmp_path)})
     assert "newTag: 1.1.0" in show(repo, "main", target("a")), done.stderr

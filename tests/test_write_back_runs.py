@@ -10,7 +10,9 @@ from support import Content, Link, Result, bare_repo, commit, git, image_update,
 BASE: dict[str, Content] = {target("a"): KUSTOMIZATION, target("b"): KUSTOMIZATION}
 
 
-def app(name: str, repo: Path, namespace: str = "argocd", path: str | None = None, **annotations: str) -> Any:
+def app(
+    name: str, repo: Path, namespace: str = "argocd", path: str | None = None, **annotations: str
+) -> Any:
     """An Application that is updated in its override file."""
     made = application(name, repo, **annotations)
     if "write_back_target" not in annotations:
@@ -56,7 +58,10 @@ def test_the_other_spelling_of_the_override_file_is_used_with_a_warning(
 
 
 def test_the_right_spelling_gives_no_warning(tmp_path: Path) -> None:
-    both = {"apps/a/.argocd-source-a.yaml": override("1.0.0"), "apps/a/.argocd-source-argocd_a.yaml": override("0.9.0")}
+    both = {
+        "apps/a/.argocd-source-a.yaml": override("1.0.0"),
+        "apps/a/.argocd-source-argocd_a.yaml": override("0.9.0"),
+    }
     result = call(tmp_path, app("a", bare_repo(tmp_path, {**BASE, **both})))
     assert (ends(result), result.json["errors"]) == ([("update", "admitted")], [])
 
@@ -65,7 +70,10 @@ def test_the_right_spelling_gives_no_warning(tmp_path: Path) -> None:
 def test_the_root_of_the_repository_as_path(tmp_path: Path, path: str) -> None:
     repo = bare_repo(tmp_path, {"kustomization.yaml": KUSTOMIZATION})
     result = call(tmp_path, app("a", repo, path=path))
-    assert (ends(result), result.json["commits"][0]["files"]) == ([("update", "admitted")], [".argocd-source-a.yaml"])
+    assert (ends(result), result.json["commits"][0]["files"]) == (
+        [("update", "admitted")],
+        [".argocd-source-a.yaml"],
+    )
 
 
 @pytest.mark.parametrize("path", ["./apps/a", "apps/a/", "apps/./a", "/apps//a"])
@@ -83,7 +91,9 @@ def test_spellings_of_one_path(tmp_path: Path, path: str) -> None:
         ({"other": "text"}, "'apps/x' does not exist"),
     ],
 )
-def test_a_path_that_is_no_folder_says_what_it_is(tmp_path: Path, content: dict[str, Content], words: str) -> None:
+def test_a_path_that_is_no_folder_says_what_it_is(
+    tmp_path: Path, content: dict[str, Content], words: str
+) -> None:
     result = call(tmp_path, app("x", bare_repo(tmp_path, content)))
     assert (result.code, ends(result)) == (3, [("error", "source")])
     assert words in result.json["errors"][0]["message"]
@@ -99,7 +109,12 @@ def test_two_entries_of_one_image_are_two_updates_of_one_file(tmp_path: Path) ->
     repo = bare_repo(tmp_path, BASE)
     result = call(tmp_path, app("a", repo, image_list=f"one={WEB}:~1,two={WEB}:^1"))
     assert ends(result) == [("update", "admitted")] * 2
-    assert call(tmp_path, app("a", repo, image_list=f"one={WEB}:~1,two={WEB}:^1")).json["counts"]["unchanged"] == 2
+    assert (
+        call(tmp_path, app("a", repo, image_list=f"one={WEB}:~1,two={WEB}:^1")).json["counts"][
+            "unchanged"
+        ]
+        == 2
+    )
 
 
 def test_two_applications_that_share_a_file_are_both_updated_by_one_commit(tmp_path: Path) -> None:
@@ -129,7 +144,9 @@ def test_the_executable_bit_stays(tmp_path: Path) -> None:
 
 
 def test_an_alias_bomb_is_a_target_error(tmp_path: Path) -> None:
-    bomb = "a0: &a0 [x]\n" + "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 12))
+    bomb = "a0: &a0 [x]\n" + "".join(
+        f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 12)
+    )
     repo = bare_repo(tmp_path, BASE)
     commit(repo, {"apps/a/.argocd-source-a.yaml": bomb})
     assert ends(call(tmp_path, app("a", repo))) == [("error", "target")]
@@ -137,7 +154,9 @@ def test_an_alias_bomb_is_a_target_error(tmp_path: Path) -> None:
 
 def warnings(result: Result) -> list[str]:
     told = [one["message"] for one in result.json["errors"] if one["severity"] == "warning"]
-    return [message for message in told if "is a first tag" not in message]  # a plan says so as well
+    return [
+        message for message in told if "is a first tag" not in message
+    ]  # a plan says so as well
 
 
 @pytest.mark.parametrize(
@@ -154,7 +173,9 @@ def warnings(result: Result) -> list[str]:
     ],
 )
 def test_a_misspelt_key_is_a_warning_once(tmp_path: Path, key: str, near: str) -> None:
-    values = "image: {repository: x, tag: 1.0.0}\nweb:\n  image:\n    tag: 1.0.0\nside: {cars: {a: b}}\n"
+    values = (
+        "image: {repository: x, tag: 1.0.0}\nweb:\n  image:\n    tag: 1.0.0\nside: {cars: {a: b}}\n"
+    )
     repo = bare_repo(tmp_path, {"apps/a/values.yaml": values, "apps/a/Chart.yaml": "name: a\n"})
     given = {"write_back_target": "helmvalues", "web.helm.image-tag": key}
     apps = manifest(tmp_path, application("a", repo, **given))
@@ -191,7 +212,11 @@ def test_a_values_file_that_nobody_reads_is_not_created_without_a_word(
 
 CART = "ghcr.io/acme/cart"
 VALUES = "apps/a/values.yaml"
-KEY = {"write_back_target": "helmvalues", "web.helm.image_tag": "image.tag", "cart.helm.image_tag": "image.tag"}
+KEY = {
+    "write_back_target": "helmvalues",
+    "web.helm.image_tag": "image.tag",
+    "cart.helm.image_tag": "image.tag",
+}
 BOTH = f"{WEB}:1.1.0 {CART}:2.0.0"
 
 
@@ -208,7 +233,9 @@ def applications(repo: Path, case: str) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("command", ["run", "plan"])
 @pytest.mark.parametrize("case", ["one Application", "two Applications"])
-def test_the_second_image_is_an_error_and_does_not_replace_the_first(tmp_path: Path, case: str, command: str) -> None:
+def test_the_second_image_is_an_error_and_does_not_replace_the_first(
+    tmp_path: Path, case: str, command: str
+) -> None:
     repo = bare_repo(tmp_path, {"apps/a/Chart.yaml": "name: a\n", VALUES: "image:\n  tag: 1.0.0\n"})
     apps = manifest(tmp_path, *applications(repo, case))
     done = image_update(command, *arguments(apps, image=BOTH)[1:])
@@ -237,7 +264,10 @@ TARGETS = {
         "apps/a/kustomization.yaml",
         "images:\n- name: web\n  newName: {0}\n  newTag: {1}\n- name: web-db\n  newName: {0}\n  newTag: {2}\n",
     ),
-    "": ("apps/a/.argocd-source-a.yaml", "kustomize:\n  images:\n  - web={0}:{1}\n  - web-db={0}:{2}\n"),
+    "": (
+        "apps/a/.argocd-source-a.yaml",
+        "kustomize:\n  images:\n  - web={0}:{1}\n  - web-db={0}:{2}\n",
+    ),
     "manifests": (
         "apps/a/pods.yaml",
         "apiVersion: v1\nkind: Pod\nspec:\n  containers:\n  - image: web-db:{2}\n  - image: web:{1}\n",
@@ -254,7 +284,11 @@ def test_each_alias_has_its_own_tag(tmp_path: Path, target: str) -> None:
     key = "manifests" if target == "manifests" else "kustomize"
     names = {f"app.{key}.image_name": "web", f"db.{key}.image_name": "web-db"}
     apps = manifest(tmp_path, application("a", repo, **given, **names))
-    for tag, ours, theirs in [("1.1.0", "1.0.0", "1.1.0"), ("1.0.1", "1.0.1", "1.1.0"), ("1.2.0", "1.0.1", "1.2.0")]:
+    for tag, ours, theirs in [
+        ("1.1.0", "1.0.0", "1.1.0"),
+        ("1.0.1", "1.0.1", "1.1.0"),
+        ("1.2.0", "1.0.1", "1.2.0"),
+    ]:
         first = image_update(*arguments(apps, image=f"{WEB}:{tag}"))
         assert first.code == 0, first.stderr
         assert show(repo, "main", path) == text.format(WEB, ours, theirs)
@@ -277,7 +311,9 @@ def test_each_alias_has_its_own_tag(tmp_path: Path, target: str) -> None:
         ),
     ],
 )
-def test_json_is_edited_in_place(tmp_path: Path, annotations: dict[str, str], file: str, text: str) -> None:
+def test_json_is_edited_in_place(
+    tmp_path: Path, annotations: dict[str, str], file: str, text: str
+) -> None:
     repo = bare_repo(tmp_path, {f"apps/a/{file}": text % WEB})
     assert call(tmp_path, app("a", repo, **annotations)).code == 0
     assert show(repo, "main", f"apps/a/{file}") == (text % WEB).replace("1.0.0", "1.1.0")

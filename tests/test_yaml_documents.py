@@ -35,7 +35,9 @@ def test_scalars_stay_the_text_they_are() -> None:
 
 
 def test_documents_that_cannot_concern_us_are_not_even_read() -> None:
-    assert data("a: [\n---\n" + APP + "---\nb: {\n") == [{"apiVersion": "argoproj.io/v1alpha1", "kind": "Application"}]
+    assert data("a: [\n---\n" + APP + "---\nb: {\n") == [
+        {"apiVersion": "argoproj.io/v1alpha1", "kind": "Application"}
+    ]
 
 
 def test_a_broken_document_does_not_hide_its_neighbours() -> None:
@@ -45,20 +47,35 @@ def test_a_broken_document_does_not_hide_its_neighbours() -> None:
 
 @pytest.mark.parametrize(
     ("before", "line"),
-    [("", 1), ("---\n", 2), ("# c\n---\n", 3), ("a: b\n---\n", 3), ("a: b\n---\nc: d\n---\n", 5), ("\n\n", 3)],
+    [
+        ("", 1),
+        ("---\n", 2),
+        ("# c\n---\n", 3),
+        ("a: b\n---\n", 3),
+        ("a: b\n---\nc: d\n---\n", 5),
+        ("\n\n", 3),
+    ],
 )
 def test_the_line_of_a_document_is_known(before: str, line: int) -> None:
     assert [one.line for one in documents(before + APP)] == [line]
 
 
 def test_directives_and_byte_order_marks_are_read() -> None:
-    assert data("\ufeff%YAML 1.1\n---\n" + APP)[0] == {"apiVersion": "argoproj.io/v1alpha1", "kind": "Application"}
+    assert data("\ufeff%YAML 1.1\n---\n" + APP)[0] == {
+        "apiVersion": "argoproj.io/v1alpha1",
+        "kind": "Application",
+    }
 
 
-@pytest.mark.parametrize("between", ["---\n\ufeff", "--- \r\n\ufeff", "---\n# c\n\n\ufeff", "---\n\ufeff# c\n"])
+@pytest.mark.parametrize(
+    "between", ["---\n\ufeff", "--- \r\n\ufeff", "---\n# c\n\n\ufeff", "---\n\ufeff# c\n"]
+)
 def test_two_files_with_a_byte_order_mark_that_were_put_together(between: str) -> None:
     """kubectl (1.32) reads both."""
-    assert data(APP + between + APP) == [{"apiVersion": "argoproj.io/v1alpha1", "kind": "Application"}] * 2
+    assert (
+        data(APP + between + APP)
+        == [{"apiVersion": "argoproj.io/v1alpha1", "kind": "Application"}] * 2
+    )
 
 
 def test_a_block_scalar_may_hold_what_looks_like_a_document() -> None:
@@ -67,17 +84,26 @@ def test_a_block_scalar_may_hold_what_looks_like_a_document() -> None:
 
 
 def test_json_is_read_as_json() -> None:
-    assert data(json.dumps({"apiVersion": "argoproj.io/v1", "n": 1})) == [{"apiVersion": "argoproj.io/v1", "n": 1}]
+    assert data(json.dumps({"apiVersion": "argoproj.io/v1", "n": 1})) == [
+        {"apiVersion": "argoproj.io/v1", "n": 1}
+    ]
 
 
 def test_flow_mappings_with_urls() -> None:
-    assert data("apiVersion: argoproj.io/v1alpha1\nsource: {repoURL: https://git.example:8443/x, path: a}\n") == [
-        {"apiVersion": "argoproj.io/v1alpha1", "source": {"repoURL": "https://git.example:8443/x", "path": "a"}}
+    assert data(
+        "apiVersion: argoproj.io/v1alpha1\nsource: {repoURL: https://git.example:8443/x, path: a}\n"
+    ) == [
+        {
+            "apiVersion": "argoproj.io/v1alpha1",
+            "source": {"repoURL": "https://git.example:8443/x", "path": "a"},
+        }
     ]
 
 
 def test_an_alias_bomb_costs_no_more_than_its_text() -> None:
-    lines = ["a0: &a0 [x, x]"] + [f"a{n}: &a{n} [*a{n - 1}, *a{n - 1}, *a{n - 1}]" for n in range(1, 60)]
+    lines = ["a0: &a0 [x, x]"] + [
+        f"a{n}: &a{n} [*a{n - 1}, *a{n - 1}, *a{n - 1}]" for n in range(1, 60)
+    ]
     start = time.perf_counter()
     assert len(data(APP + "\n".join(lines) + "\n")) == 1
     assert time.perf_counter() - start < 2
@@ -112,8 +138,15 @@ def test_a_merge_key_without_a_mapping_is_a_problem(text: str) -> None:
 
 def test_merge_keys_cost_no_more_than_the_text() -> None:
     """Each of many merge keys brings many keys, or what another one has brought. Like Go, none brings itself."""
-    wide = "big: &big {" + ", ".join(f"k{n}: v" for n in range(3000)) + "}\nx:\n" + "- <<: *big\n" * 30_000
-    deep = "a0: &a0 {k: v}\n" + "".join(f"a{n}: &a{n} {{<<: *a{n - 1}, k{n}: v}}\n" for n in range(1, 30_000))
+    wide = (
+        "big: &big {"
+        + ", ".join(f"k{n}: v" for n in range(3000))
+        + "}\nx:\n"
+        + "- <<: *big\n" * 30_000
+    )
+    deep = "a0: &a0 {k: v}\n" + "".join(
+        f"a{n}: &a{n} {{<<: *a{n - 1}, k{n}: v}}\n" for n in range(1, 30_000)
+    )
     own = "a: &a {<<: *a, k: v}\n"
     start = time.perf_counter()
     problems = [one.problem for text in (wide, deep, own) for one in documents(APP + text)]
@@ -122,22 +155,29 @@ def test_merge_keys_cost_no_more_than_the_text() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["[" * 5000, "{a: " * 5000, "- " * 5000 + "x", "".join(f"{'  ' * n}a:\n" for n in range(400))]
+    "text",
+    ["[" * 5000, "{a: " * 5000, "- " * 5000 + "x", "".join(f"{'  ' * n}a:\n" for n in range(400))],
 )
 def test_nesting_that_no_person_writes_is_a_problem(text: str) -> None:
     assert [
-        bool(one.problem) for one in documents(APP + "x:\n" + "\n".join("  " + line for line in text.split("\n")))
+        bool(one.problem)
+        for one in documents(APP + "x:\n" + "\n".join("  " + line for line in text.split("\n")))
     ] == [True]
 
 
 @given(
     st.recursive(
         st.text(alphabet="abc:-#é😀 ", max_size=8),
-        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text("abc", min_size=1), inner, max_size=3),
+        lambda inner: (
+            st.lists(inner, max_size=3)
+            | st.dictionaries(st.text("abc", min_size=1), inner, max_size=3)
+        ),
     )
 )
 def test_strings_are_read_back(value: object) -> None:
-    text = yaml.safe_dump({"apiVersion": "argoproj.io/v1", "value": value}, allow_unicode=True, default_style='"')
+    text = yaml.safe_dump(
+        {"apiVersion": "argoproj.io/v1", "value": value}, allow_unicode=True, default_style='"'
+    )
     assert data(text) == [{"apiVersion": "argoproj.io/v1", "value": value}]
 
 

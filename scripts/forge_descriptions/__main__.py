@@ -40,17 +40,24 @@ def main() -> None:
     for forge in sys.argv[1:] or SOURCES:
         source = SOURCES[forge]
         folder = Path(packages, source.folder)
-        found: dict[str, Any] = {"source": f"{source.package}: {source.about}", "operations": source.read(folder)}
+        found: dict[str, Any] = {
+            "source": f"{source.package}: {source.about}",
+            "operations": source.read(folder),
+        }
         if forge == "github":
             found |= _of_github(folder, found["operations"])
-            _graphql(Path(packages, "octokit-graphql-schema", "schema.graphql"), DATA / "github.graphql")
+            _graphql(
+                Path(packages, "octokit-graphql-schema", "schema.graphql"), DATA / "github.graphql"
+            )
         text = json.dumps(found, indent=1, sort_keys=True, ensure_ascii=False)
         (DATA / f"{forge}.json").write_text(f"{text}\n", encoding="utf-8")
 
 
 def operation(query: Mapping[str, Schema], request: Schema | None = None) -> dict[str, Any]:
     """Return one operation, in the form of the files."""
-    parameters = [{"in": "query", "name": name, "schema": schema} for name, schema in sorted(query.items())]
+    parameters = [
+        {"in": "query", "name": name, "schema": schema} for name, schema in sorted(query.items())
+    ]
     return {"parameters": parameters, **({"request": request} if request is not None else {})}
 
 
@@ -74,13 +81,23 @@ def gitea(folder: Path) -> Operations:
     )  # fmt: skip
     found: Operations = {}
     for path in sorted((folder / "api").glob("*_api.py")):
-        functions = {one.name: one for one in ast.walk(ast.parse(path.read_text())) if isinstance(one, _FUNCTION)}
+        functions = {
+            one.name: one
+            for one in ast.walk(ast.parse(path.read_text()))
+            if isinstance(one, _FUNCTION)
+        }
         for name in used:
             if f"_{name}_serialize" not in functions:
                 continue
             sends = ast.unparse(functions[f"_{name}_serialize"])
-            method, where = (_match(rf"{key}='([^']+)'", sends) for key in ("method", "resource_path"))
-            types = {one.arg: _inner(one.annotation) for one in functions[name].args.args if one.annotation}
+            method, where = (
+                _match(rf"{key}='([^']+)'", sends) for key in ("method", "resource_path")
+            )
+            types = {
+                one.arg: _inner(one.annotation)
+                for one in functions[name].args.args
+                if one.annotation
+            }
             query = {key: _of_python(types[arg], folder)
                      for key, arg in re.findall(r"_query_params\.append\(\('(\w+)', (\w+)", sends)}  # fmt: skip
             body = re.search(r"_body_params = (\w+)$", sends, re.MULTILINE)
@@ -104,14 +121,25 @@ def _of_python(text: str, folder: Path) -> Schema:
     text = re.sub(r"^Optional\[(.*)\]$", r"\1", text)
     if match := re.fullmatch(r"List\[(.*)\]", text):
         return {"type": "array", "items": _of_python(match[1], folder)}
-    plain = {"StrictStr": "string", "StrictInt": "integer", "StrictBool": "boolean", "datetime": "string"}
+    plain = {
+        "StrictStr": "string",
+        "StrictInt": "integer",
+        "StrictBool": "boolean",
+        "datetime": "string",
+    }
     if text in plain:
         return {"type": plain[text]}
     path = folder / "models" / f"{re.sub('(?<=[a-z])(?=[A-Z])', '_', text).lower()}.py"
     if not path.exists():
         return {}
-    (model,) = (one for one in ast.walk(ast.parse(path.read_text())) if isinstance(one, ast.ClassDef))
-    fields = [one for one in model.body if isinstance(one, ast.AnnAssign) and isinstance(one.target, ast.Name)]
+    (model,) = (
+        one for one in ast.walk(ast.parse(path.read_text())) if isinstance(one, ast.ClassDef)
+    )
+    fields = [
+        one
+        for one in model.body
+        if isinstance(one, ast.AnnAssign) and isinstance(one.target, ast.Name)
+    ]
     properties = {one.target.id: _of_python(_inner(one.annotation), folder)
                   for one in fields if isinstance(one.target, ast.Name) and not one.target.id.startswith("_")
                   and one.target.id != "additional_properties"}  # fmt: skip
@@ -147,7 +175,9 @@ def gitlab(folder: Path) -> Operations:
 def _of_go(text: str, struct: str, tag: str) -> dict[str, Schema]:
     """Return the fields of a struct, by their names in a tag."""
     match = _match(rf"^type {struct} struct \{{\n(.*?)^}}", text, re.MULTILINE | re.DOTALL)
-    fields: dict[str, Schema] = {"page": {"type": "integer"}, "per_page": {"type": "integer"}} if tag == "url" else {}
+    fields: dict[str, Schema] = (
+        {"page": {"type": "integer"}, "per_page": {"type": "integer"}} if tag == "url" else {}
+    )
     plain = {"string": "string", "bool": "boolean", "int": "integer", "int64": "integer"}
     for kind, tags in re.findall(r"^\t\w+\s+(\S+)\s+`([^`]*)`", match[1], re.MULTILINE):
         name = re.search(rf'{tag}:"([^",]+)', tags)
@@ -171,7 +201,10 @@ def bitbucket(folder: Path) -> Operations:
     )  # fmt: skip
     text = (folder / "dist/cloud/openapi/openapi-typescript.d.ts").read_text()
     found = _of_openapi_typescript(text, used, "")
-    for name, one in found.items():  # "filtering and sorting", "pagination": described once, for all lists
+    for (
+        name,
+        one,
+    ) in found.items():  # "filtering and sorting", "pagination": described once, for all lists
         if name.startswith("GET") and not name.endswith("}"):
             more = {key: {"type": "string"} for key in ("q", "sort", "fields")} | {
                 "page": {"type": "integer"}, "pagelen": {"type": "integer"}}  # fmt: skip
@@ -209,14 +242,23 @@ def _of_openapi_typescript(text: str, used: tuple[str, ...], prefix: str) -> Ope
             one = declared.member("operations", ref)
         parts = one["properties"]
         query = parts["parameters"]["properties"].get("query", {}).get("properties", {})
-        sends = parts.get("requestBody", {}).get("properties", {}).get("content", {}).get("properties", {})
+        sends = (
+            parts.get("requestBody", {})
+            .get("properties", {})
+            .get("content", {})
+            .get("properties", {})
+        )
         body = sends.get("application/json")
         inner = {name: closed(schema, named) for name, schema in query.items()}
         request = closed(body, named) if body else None
         if (
             request and "/comments" in wanted
         ):  # otherwise, each one would have the request, its commits and its repositories
-            kept = {name: one for name, one in request["properties"].items() if name in ("content", "text", "version")}
+            kept = {
+                name: one
+                for name, one in request["properties"].items()
+                if name in ("content", "text", "version")
+            }
             request = {"type": "object", "properties": kept}
         found[wanted] = operation(inner, request)
     return found
@@ -245,22 +287,38 @@ def azure(folder: Path) -> Operations:
         values = _match(r"routeValues: \{(.*?)\}", match[0], re.DOTALL)
         given = re.findall(r"(\w+):", values[1])
         # Parts without a value are left out of the route.
-        parts = [part for part in route[1].split("/") if not part.startswith("{") or part.strip("{*}") in given]
+        parts = [
+            part
+            for part in route[1].split("/")
+            if not part.startswith("{") or part.strip("{*}") in given
+        ]
         query = re.search(r"const queryValues = \{(.*?)\n            \};", match[0], re.DOTALL)
         names = re.findall(r"^ +'?([$\w]+)'?:", query[1], re.MULTILINE) if query else []
-        parameters: dict[str, Schema] = {one: {} for one in (*names, "api-version") if one != "searchCriteria"}
+        parameters: dict[str, Schema] = {
+            one: {} for one in (*names, "api-version") if one != "searchCriteria"
+        }
         if "searchCriteria" in names:
             fields = declared[0].interface("GitPullRequestSearchCriteria")["properties"]
             parameters |= {f"searchCriteria.{one}": {} for one in fields}
         verb = method[1] if method else "GET"
-        found[f"{verb} /{'/'.join(parts)}"] = operation(parameters, closed({"$ref": body}, named) if body else None)
+        found[f"{verb} /{'/'.join(parts)}"] = operation(
+            parameters, closed({"$ref": body}, named) if body else None
+        )
     # Microsoft's client for Python has two more, without their routes. These are from learn.microsoft.com.
     python = folder.parent / "azure_devops/azure/devops/v7_1"
     for file, function, path in (
-        ("git/git_client_base.py", "get_policy_configurations", "/{project}/_apis/git/policy/configurations"),
+        (
+            "git/git_client_base.py",
+            "get_policy_configurations",
+            "/{project}/_apis/git/policy/configurations",
+        ),
         ("identity/identity_client.py", "read_identities", "/_apis/identities"),
     ):
-        match = _match(rf"^    def {function}\(.*?(?=^    def )", (python / file).read_text(), re.MULTILINE | re.DOTALL)
+        match = _match(
+            rf"^    def {function}\(.*?(?=^    def )",
+            (python / file).read_text(),
+            re.MULTILINE | re.DOTALL,
+        )
         names = ["api-version", *re.findall(r"query_parameters\['([^']+)'\]", match[0])]
         found[f"GET {path}"] = operation({one: {} for one in names})
     return found
@@ -314,7 +372,10 @@ def _of_github(folder: Path, operations: Operations) -> dict[str, Any]:
         "issue": "issue", "pull": "pull-request", "review": "pull-request-review", "comment": "issue-comment",
         "deployment": "deployment", "deployment status": "deployment-status", "status": "status",
     }  # fmt: skip
-    return {"schemas": schemas, "examples": {key: components["examples"][name]["value"] for key, name in names.items()}}
+    return {
+        "schemas": schemas,
+        "examples": {key: components["examples"][name]["value"] for key, name in names.items()},
+    }
 
 
 def _graphql(source: Path, target: Path) -> None:
@@ -343,13 +404,22 @@ def _graphql(source: Path, target: Path) -> None:
         texts = (re.sub(r'""".*?"""', "", print_ast(one), flags=re.DOTALL) for one in fields)
         lines = [" ".join(re.sub(r" @\w+(\([^)]*\))?", "", text).split()) for text in texts]
         choices = [one.name.value for one in getattr(known[name], "values", ()) or ()]
-        kind = known[name].kind.removesuffix("_definition").removesuffix("_type").replace("input_object", "input")
+        kind = (
+            known[name]
+            .kind.removesuffix("_definition")
+            .removesuffix("_type")
+            .replace("input_object", "input")
+        )
         kind = {"object": "type"}.get(kind, kind)
         body = "".join(f"  {line}\n" for line in (*lines, *choices))
         found[name] = f"{kind} {name} {{\n{body}}}\n" if body else f"{kind} {name}\n"
-        left += re.findall(r"\w+", " ".join(line.partition(":")[2] + line.partition("(")[2] for line in lines))
+        left += re.findall(
+            r"\w+", " ".join(line.partition(":")[2] + line.partition("(")[2] for line in lines)
+        )
     about = "# npm package @octokit/graphql-schema 15.26.1: what is used of GitHub's own GraphQL schema; MIT, Octokit\n"
-    target.write_text(about + "\n" + "\n".join(found[name] for name in sorted(found)), encoding="utf-8")
+    target.write_text(
+        about + "\n" + "\n".join(found[name] for name in sorted(found)), encoding="utf-8"
+    )
 
 
 def _referred(whole: Any, one: Any) -> Any:
@@ -382,7 +452,17 @@ def _reduced(schema: Any) -> Any:
 
 
 _UNUSED = frozenset(
-    ("description", "example", "examples", "nullable", "title", "default", "deprecated", "x-github", "externalDocs")
+    (
+        "description",
+        "example",
+        "examples",
+        "nullable",
+        "title",
+        "default",
+        "deprecated",
+        "x-github",
+        "externalDocs",
+    )
 )
 
 

@@ -6,7 +6,9 @@ import re
 from typing import Any
 
 Schema = dict[str, Any]
-_TOKEN = re.compile(r"""\s+|/\*.*?\*/|//[^\n]*|(?P<word>"[^"]*"|'[^']*'|[\w$.*]+|[{}\[\]()<>|&;:?,=])""", re.DOTALL)
+_TOKEN = re.compile(
+    r"""\s+|/\*.*?\*/|//[^\n]*|(?P<word>"[^"]*"|'[^']*'|[\w$.*]+|[{}\[\]()<>|&;:?,=])""", re.DOTALL
+)
 _PLAIN = {
     "string": {"type": "string"}, "number": {"type": "number"}, "boolean": {"type": "boolean"},
     "Date": {"type": "string"}, "null": {"type": "null"},
@@ -22,14 +24,18 @@ class Declarations:
 
     def interface(self, name: str) -> Schema:
         """Return the type in `interface NAME`, or the empty schema if it is an enumeration, or missing."""
-        match = re.search(rf"^export interface {re.escape(name)}\b[^{{]*(?=\{{)", self._text, re.MULTILINE)
+        match = re.search(
+            rf"^export interface {re.escape(name)}\b[^{{]*(?=\{{)", self._text, re.MULTILINE
+        )
         return _Reader(self._text, match.end()).type() if match else {}
 
     def member(self, section: str, name: str) -> Schema:
         """Return one member of an interface, `    readonly NAME: TYPE;`, without parsing the others."""
         start = re.search(rf"^export interface {section} \{{", self._text, re.MULTILINE)
         at = start.end() if start else 0
-        match = re.compile(rf'^ {{4,8}}readonly "?{re.escape(name)}"?: ', re.MULTILINE).search(self._text, at)
+        match = re.compile(rf'^ {{4,8}}readonly "?{re.escape(name)}"?: ', re.MULTILINE).search(
+            self._text, at
+        )
         if match is None:
             raise KeyError(name)
         return _Reader(self._text, match.end()).type()
@@ -51,7 +57,9 @@ class _Reader:
 
     def _expect(self, word: str) -> None:
         if self._word != word:
-            raise ValueError(f"{word} was expected before {self._text[self._at - 20 : self._at + 60]!r}")
+            raise ValueError(
+                f"{word} was expected before {self._text[self._at - 20 : self._at + 60]!r}"
+            )
         self._next()
 
     def type(self) -> Schema:
@@ -148,12 +156,16 @@ def closed(schema: Schema, named: Any, depth: int = _DEPTH, seen: tuple[str, ...
         return {}
     if sides := schema.get("allOf"):
         all_of = [closed(one, named, depth, seen) for one in sides]
-        properties = {name: one for side in all_of for name, one in side.get("properties", {}).items()}
+        properties = {
+            name: one for side in all_of for name, one in side.get("properties", {}).items()
+        }
         return {"type": "object", "properties": properties} if properties else {}
     if sides := schema.get("anyOf"):
         return {"anyOf": [closed(one, named, depth, seen) for one in sides]}
     if "properties" in schema:
-        inner = {name: closed(one, named, depth - 1, seen) for name, one in schema["properties"].items()}
+        inner = {
+            name: closed(one, named, depth - 1, seen) for name, one in schema["properties"].items()
+        }
         return {"type": "object", "properties": inner} if inner else {"type": "object"}
     if schema.get("type") == "array":
         return {"type": "array", "items": closed(schema["items"], named, depth, seen)}

@@ -26,27 +26,37 @@ WORDS: Mapping[DeploymentState, str] = {
 class ShownDeployments:
     """The deployments of one run, one for each Application that was written."""
 
-    def __init__(self, source: DeployedSource, job: Job, world: World, everyone: Iterable[Tracker]) -> None:
+    def __init__(
+        self, source: DeployedSource, job: Job, world: World, everyone: Iterable[Tracker]
+    ) -> None:
         """`everyone`: the Applications among which an environment's name must be unique."""
         self._source, self._run, self._world = source, job.requests.run, world
-        self._names = Counter(name for _namespace, name in {(one.namespace, one.name) for one in everyone})
+        self._names = Counter(
+            name for _namespace, name in {(one.namespace, one.name) for one in everyone}
+        )
         self._begun: dict[str, Deployment] = {}
         self._ended: dict[str, Deployment] = {}
         self._problems: list[Problem] = []
         self._forge: Deployments | None = None
-        self._over = False  # true once the forge refuses or does not answer: it gets no more requests
+        self._over = (
+            False  # true once the forge refuses or does not answer: it gets no more requests
+        )
 
     def begin(self, landed: Sequence[Landed]) -> None:
         """Show what has landed as in progress, or as queued if the run does not wait for the end."""
         state: DeploymentState = "in_progress" if self._source.waits else "queued"
         said = "Argo CD deploys it" if self._source.waits else "written to Git for Argo CD"
-        there = by_application(one for one in landed if one.written and one.arrives and not one.request)
+        there = by_application(
+            one for one in landed if one.written and one.arrives and not one.request
+        )
         for key, of in list(there.items())[:MOST]:
             wanted = self._deployment(of, state, said)
             if self._begins(wanted):
                 self._begun[key] = wanted
         if len(there) > MOST:
-            self._warn("usage", f"deployments are shown for {MOST} of {len(there)} Applications", "")
+            self._warn(
+                "usage", f"deployments are shown for {MOST} of {len(there)} Applications", ""
+            )
         self._sum_up()
 
     def end(self, landed: Sequence[Landed], followed: Followed) -> tuple[Problem, ...]:
@@ -65,7 +75,9 @@ class ShownDeployments:
         for key, of in list(by_application(landed).items())[: 2 * MOST]:
             if key not in ends:  # the end is unknown; a later run may end the deployment
                 continue
-            wanted = self._deployment(of, "success" if ends[key].state == "healthy" else "failure", ends[key].because)
+            wanted = self._deployment(
+                of, "success" if ends[key].state == "healthy" else "failure", ends[key].because
+            )
             if self._ends(key, wanted, written=any(one.written for one in of)):
                 self._ended[key] = wanted
         self._sum_up()
@@ -77,17 +89,23 @@ class ShownDeployments:
         """Show an end, and tell whether that worked. What is not `written` needs an earlier run that began it."""
         if key in self._begun:
             return self._tried(lambda forge: forge.end(wanted, begun=True))
-        if written and len(self._begun) < MOST:  # the request was merged meanwhile, or the forge was down before
+        if (
+            written and len(self._begun) < MOST
+        ):  # the request was merged meanwhile, or the forge was down before
             return self._begins(wanted)
         found = list[bool]()
         self._tried(lambda forge: found.append(forge.end(wanted, begun=False)))
         return any(found)
 
-    def _deployment(self, of: Sequence[Landed], state: DeploymentState, description: str) -> Deployment:
+    def _deployment(
+        self, of: Sequence[Landed], state: DeploymentState, description: str
+    ) -> Deployment:
         app, source = of[0].application, self._source
         name = app.name if self._names[app.name] < 2 else app.key
         said, page = without_logins(description), self._world.page(app)
-        return Deployment(name, source.commit, state, said, source.ref, source.is_tag, page, self._run)
+        return Deployment(
+            name, source.commit, state, said, source.ref, source.is_tag, page, self._run
+        )
 
     def _sum_up(self) -> None:
         """Set one status for the commit. A run that does not wait sets none, because it would be pending for ever."""
@@ -121,7 +139,9 @@ def summary(shown: Sequence[Deployment], commit: str, run: str) -> CommitStatus:
     said = ", ".join(f"{states[state]} {word}" for state, word in WORDS.items() if states[state])
     if states["failure"]:
         return CommitStatus(commit, context, "failure", said, run)
-    return CommitStatus(commit, context, "success" if states["success"] == len(shown) else "pending", said, run)
+    return CommitStatus(
+        commit, context, "success" if states["success"] == len(shown) else "pending", said, run
+    )
 
 
 def by_application(landed: Iterable[Landed]) -> Mapping[str, list[Landed]]:

@@ -62,7 +62,9 @@ def expected(landed: Sequence[Landed], repository: Repositories) -> list[Expecte
                     revision=one.commit,
                     digest=decision.built,
                     replaced=replaced.identity if replaced else "",
-                    now=_at_the_tip(decision, repository) if one.commit else partial(_live, decision),
+                    now=_at_the_tip(decision, repository)
+                    if one.commit
+                    else partial(_live, decision),
                 )
             )
     return found
@@ -77,13 +79,22 @@ def _place(decision: Decision) -> tuple[str, str]:
         key = sub.keys.spec or sub.keys.tag or "image.tag"
         name = "helm.image-spec" if sub.keys.spec else "helm.image-tag"
         return f"{alias}{name} ({key})", f"does a template of the chart read {key}?"
-    if kind in ("kustomize-override", "kustomization") or (kind == "live" and section == "Kustomize"):
+    if kind in ("kustomize-override", "kustomization") or (
+        kind == "live" and section == "Kustomize"
+    ):
         name = sub.keys.kustomize_name or sub.entry.image.name
-        more = " Kustomize before 5 misreads tag@digest" if decision.candidate.digest and decision.candidate.tag else ""
+        more = (
+            " Kustomize before 5 misreads tag@digest"
+            if decision.candidate.digest and decision.candidate.tag
+            else ""
+        )
         return f"{alias}kustomize.image-name ({name})", f"do the manifests name {name}?{more}"
     if kind in ("plugin-override", "live"):
         key = sub.keys.spec or sub.keys.tag or "its variables"
-        return f"{alias}plugin.image-{'spec' if sub.keys.spec else 'tag'} ({key})", f"does the plugin read {key}?"
+        return (
+            f"{alias}plugin.image-{'spec' if sub.keys.spec else 'tag'} ({key})",
+            f"does the plugin read {key}?",
+        )
     return decision.current.file or "what was written", "does the Application deploy it?"
 
 
@@ -112,7 +123,9 @@ def reverted(decisions: Sequence[Decision], item: Mapping[str, Any]) -> Rollout 
         now = _live_reading(one, item) if one.verdict == "update" else None
         if now and (now.tag, now.digest) in (("", ""), (one.current.tag, one.current.digest)):
             owner = (
-                f"ApplicationSet {set_of(item)}" if set_of(item) else "the owner of the Application, such as a parent"
+                f"ApplicationSet {set_of(item)}"
+                if set_of(item)
+                else "the owner of the Application, such as a parent"
             )
             because = f"the live Application no longer has {one.candidate.reference}: {owner} took the patch back"
             compared = text(item, "status", "reconciledAt")
@@ -120,7 +133,9 @@ def reverted(decisions: Sequence[Decision], item: Mapping[str, Any]) -> Rollout 
     return None
 
 
-def _at_the_tip(decision: Decision, repository: Repositories) -> Callable[[Mapping[str, Any]], Image | None]:
+def _at_the_tip(
+    decision: Decision, repository: Repositories
+) -> Callable[[Mapping[str, Any]], Image | None]:
     """Return what the branch has by now. It is read once, because a later commit is the reason for the question."""
 
     @once
@@ -140,7 +155,11 @@ def _at_the_tip(decision: Decision, repository: Repositories) -> Callable[[Mappi
 def _image(decision: Decision, now: Reading) -> Image | None:
     """Return the image of a reading, or None if it has none."""
     image = decision.candidate
-    return Image(image.name, image.registry, image.repository, now.tag, now.digest) if now.tag or now.digest else None
+    return (
+        Image(image.name, image.registry, image.repository, now.tag, now.digest)
+        if now.tag or now.digest
+        else None
+    )
 
 
 def expecting(found: Rollout, item: Mapping[str, Any], expected: Sequence[Expected]) -> Rollout:
@@ -151,7 +170,11 @@ def expecting(found: Rollout, item: Mapping[str, Any], expected: Sequence[Expect
     """
     if found.state != "synced-and-healthy":
         return found
-    live = [image for one in elements(item, "status", "summary", "images") if (image := live_image(str(one)))]
+    live = [
+        image
+        for one in elements(item, "status", "summary", "images")
+        if (image := live_image(str(one)))
+    ]
     warnings = []
     for one in expected:
         others = [image for image in live if image.identity in (one.image.identity, one.replaced)]
@@ -161,17 +184,23 @@ def expecting(found: Rollout, item: Mapping[str, Any], expected: Sequence[Expect
         if one.revision not in revisions_of(mapping(item, "status", "sync")):
             now = one.now(item)
             if now is not None and (now.tag, now.digest) != (one.image.tag, one.image.digest):
-                warnings.append(f"{one.image.name} was set to {now.version} meanwhile, no longer {one.image.version}")
+                warnings.append(
+                    f"{one.image.name} was set to {now.version} meanwhile, no longer {one.image.version}"
+                )
                 continue
         if not others:
             why = "it may have no replicas, or no job that is due; if it should run,"
             warnings.append(f"{one.image.reference} does not run in it: {why} look at {one.key}")
             continue
         versions = list(dict.fromkeys(image.version or "no tag" for image in others))
-        because = f"synced and healthy, but {one.image.name} runs as {and_more(versions)} only, not as "
+        because = (
+            f"synced and healthy, but {one.image.name} runs as {and_more(versions)} only, not as "
+        )
         because += f"{(wanted if any(image.tag == wanted.tag for image in others) else one.image).version}: "
         because += f"look at {one.key}"
-        return replace(found, state="failed", because=because, hint=one.hint, sure=False, slow=True, stale=True)
+        return replace(
+            found, state="failed", because=because, hint=one.hint, sure=False, slow=True, stale=True
+        )
     return replace(found, warning="; ".join(warnings))
 
 

@@ -44,7 +44,9 @@ class ReachedArgo(Protocol):
     log: Log
     kind: str  # where Applications were read: "cluster", "argocd", or "" for elsewhere
     api: Callable[[], ApplicationApi]  # reads, patches and refreshes single Applications
-    patient: Callable[[], ApplicationApi]  # the same for a wait, in which each request is repeated anyway
+    patient: Callable[
+        [], ApplicationApi
+    ]  # the same for a wait, in which each request is repeated anyway
     kubernetes: Callable[[], Kubernetes]
 
 
@@ -97,7 +99,10 @@ class Follow:
     def _recoveries(self, there: Sequence[Landed], left: float) -> tuple[RolloutEnd, ...]:
         applications = _by_application(there)
         # An Application may have sources of several repositories, and the command waits for one commit.
-        waits = {key: f"image-update wait {key} --revision {of[0].commit}" for key, of in applications.items()}
+        waits = {
+            key: f"image-update wait {key} --revision {of[0].commit}"
+            for key, of in applications.items()
+        }
         if left < _LEAST:
             why = "the time of --wait-timeout is over"
             return tuple(RolloutEnd(key, "unknown", why, hint) for key, hint in waits.items())
@@ -105,7 +110,9 @@ class Follow:
         try:
             rows, errors = self._watched(applications, left)
         except TaskError as error:
-            return tuple(RolloutEnd(key, "unknown", str(error), hint) for key, hint in waits.items())
+            return tuple(
+                RolloutEnd(key, "unknown", str(error), hint) for key, hint in waits.items()
+            )
         found = []
         for row in rows:
             key = row.application
@@ -128,7 +135,9 @@ class Follow:
     def _tell(self, error: TaskError, severity: Severity) -> None:
         code = int(error.exit) if severity == "error" else 0
         self._problems.append(
-            Problem(rule=error.rule, message=str(error), hint=error.hint, severity=severity, exit=code)
+            Problem(
+                rule=error.rule, message=str(error), hint=error.hint, severity=severity, exit=code
+            )
         )
 
     def _events(self, written: Sequence[Landed]) -> None:
@@ -137,7 +146,9 @@ class Follow:
             app = members[0].application
             item = kubernetes.get(APPLICATIONS, app.namespace, app.name)
             if item is not None:
-                updates = [two for one in members for two in one.decisions if two.verdict == "update"]
+                updates = [
+                    two for one in members for two in one.decisions if two.verdict == "update"
+                ]
                 changes = [change_of(two) for two in updates]
                 kubernetes.post(updated_event(item["metadata"], changes, time.time()))
 
@@ -152,10 +163,15 @@ class Follow:
             return []
         api = self._argo.api()
         keys = dict.fromkeys((one.application.namespace, one.application.name) for one in landed)
-        parents = (parent_of(api.get_application(*key), self._settings.sources.argocd_namespace) for key in keys)
+        parents = (
+            parent_of(api.get_application(*key), self._settings.sources.argocd_namespace)
+            for key in keys
+        )
         return [one for one in parents if one is not None]
 
-    def _wait_for(self, landed: Sequence[Landed], there: Sequence[Landed], written: Sequence[Landed]) -> None:
+    def _wait_for(
+        self, landed: Sequence[Landed], there: Sequence[Landed], written: Sequence[Landed]
+    ) -> None:
         """Wait for pull requests to be merged, and then for all rollouts."""
         requested = [one for one in landed if one.request]
         # the wait itself refreshes the Applications that it waits for
@@ -180,7 +196,9 @@ class Follow:
     def _follows(self, one: Landed) -> bool:
         """Tell whether a source of the Application is from the repository that was written."""
         url = normal_url(one.repo)
-        if not one.commit or any(normal_url(source.repo) == url for source in one.application.sources):
+        if not one.commit or any(
+            normal_url(source.repo) == url for source in one.application.sources
+        ):
             return True
         self._untold(one, f"none of its sources is of {without_login(one.repo)}")
         return False
@@ -200,7 +218,9 @@ class Follow:
                 judge = _running(judge, expected(of, self._repository))
             awaited.append(Awaited(of[0].application.namespace, of[0].application.name, judge))
         argo = self._argo
-        return watch(argo.patient(), awaited, limit, argo.environ, argo.log, refresh=self._given.refresh)
+        return watch(
+            argo.patient(), awaited, limit, argo.environ, argo.log, refresh=self._given.refresh
+        )
 
     def _wait(self, landed: Sequence[Landed]) -> None:
         applications = _by_application(landed)
@@ -211,22 +231,38 @@ class Follow:
             if error := errors.get(key):
                 message = bare(error, key)
                 self._problems.append(
-                    Problem(application=key, rule=error.rule, message=message, hint=error.hint, exit=int(error.exit))
+                    Problem(
+                        application=key,
+                        rule=error.rule,
+                        message=message,
+                        hint=error.hint,
+                        exit=int(error.exit),
+                    )
                 )
             elif row.state in ROLLED_OUT:
-                if row.state != "paused":  # nobody knows yet how that ends, so a deployment stays in progress
+                if (
+                    row.state != "paused"
+                ):  # nobody knows yet how that ends, so a deployment stays in progress
                     self._ends[key] = RolloutEnd(key, "healthy", row.because)
                 if row.warning:
                     self._problems.append(warning(key, row.warning, row.hint))
             else:
                 self._problems.append(
-                    Problem(application=key, rule="rollout", message=told(row), hint=row.hint, exit=int(Exit.ROLLOUT))
+                    Problem(
+                        application=key,
+                        rule="rollout",
+                        message=told(row),
+                        hint=row.hint,
+                        exit=int(Exit.ROLLOUT),
+                    )
                 )
                 self._ends[key] = RolloutEnd(key, "failed", told(row))
                 if row.begun and row.state in ("failed", "timed-out"):
                     self._failures.append(Failure(tuple(applications[key]), told(row)))
                 elif self._settings.on_failure == "rollback":
-                    self._problems.append(not_undone(key, "no sync of what was written has begun and failed"))
+                    self._problems.append(
+                        not_undone(key, "no sync of what was written has begun and failed")
+                    )
         bad = sum(row.state not in ROLLED_OUT for row in rows)
         if bad and len(rows) > 1:
             self._argo.log("error", f"{bad} of {len(rows)} Applications are not rolled out")
@@ -235,9 +271,14 @@ class Follow:
         """Accept an Application that is synced with the commit or a later one, or with the patched spec without Git."""
         if not one.commit:
             patched = judge_of(lambda _any: True, spec=True)
-            return lambda item, since, details: reverted(one.decisions, item) or patched(item, since, details)
+            return lambda item, since, details: (
+                reverted(one.decisions, item) or patched(item, since, details)
+            )
         sub = one.decisions[0].subscription
-        return judge_of(holding(lambda found: self._descends(sub, one.repo, found, one.commit), one.commit), one.repo)
+        return judge_of(
+            holding(lambda found: self._descends(sub, one.repo, found, one.commit), one.commit),
+            one.repo,
+        )
 
 
 def _running(judge: Judge, images: Sequence[Expected]) -> Judge:
@@ -248,7 +289,11 @@ def _running(judge: Judge, images: Sequence[Expected]) -> Judge:
 def _by_application(landed: Sequence[Landed]) -> dict[str, list[Landed]]:
     """Return each Application once. If something was written in a repository, only that counts there."""
     return {
-        key: [one for one in of if one.written or not any(two.written for two in of if two.repo == one.repo)]
+        key: [
+            one
+            for one in of
+            if one.written or not any(two.written for two in of if two.repo == one.repo)
+        ]
         for key, of in by_application(landed).items()
     }
 
@@ -301,14 +346,18 @@ def _merged_request(forge: Host, number: str, end: float, log: Log) -> Proposed:
         pause = min(2 * pause, _LONGEST_PAUSE)
 
 
-def updated_event(metadata: Mapping[str, Any], changes: Sequence[Change], now: float) -> dict[str, Any]:
+def updated_event(
+    metadata: Mapping[str, Any], changes: Sequence[Change], now: float
+) -> dict[str, Any]:
     """Return the Event that lists an Application's changed images. `now` is in seconds since 1970.
 
     Reason, type and annotations are AIU's, with the images counted from 0. The Event is in the Application's namespace,
     because its owner looks there and Kubernetes allows no other.
     """
     name, namespace = str(metadata.get("name", "")), str(metadata.get("namespace", ""))
-    time = datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")  # whole seconds, like `metav1.Time`
+    time = datetime.fromtimestamp(now, UTC).strftime(
+        "%Y-%m-%dT%H:%M:%SZ"
+    )  # whole seconds, like `metav1.Time`
     tail = f".{round(now * 1e9):x}"  # unique by time, like the names that Kubernetes' own components use
     annotations: dict[str, str] = {}
     for number, change in enumerate(changes):

@@ -40,7 +40,9 @@ def follow_up(delivered: Delivered, world: World) -> Ended:
     """Show deployments, refresh Argo CD and wait. Restore what was there before failed rollouts, if the job says so."""
     job, landed = delivered.job, delivered.outcome.landed
     seen, source = delivered.seen, delivered.job.deployed
-    shown = ShownDeployments(source, job, world, (*seen.everyone, *seen.outside)) if source else None
+    shown = (
+        ShownDeployments(source, job, world, (*seen.everyone, *seen.outside)) if source else None
+    )
     if shown and source and source.waits:
         shown.begin(landed)
     followed = world.follow(landed)
@@ -53,7 +55,9 @@ def follow_up(delivered: Delivered, world: World) -> Ended:
     return Ended(Outcome(commits=back.commits), problems + notes, back.decisions)
 
 
-def undo(failures: tuple[Failure, ...], delivered: Delivered, world: World) -> tuple[Outcome, tuple[Problem, ...]]:
+def undo(
+    failures: tuple[Failure, ...], delivered: Delivered, world: World
+) -> tuple[Outcome, tuple[Problem, ...]]:
     """Restore what was there before these failed rollouts, unless Git has changed since this run wrote it.
 
     The problems also say whether the Applications are healthy again.
@@ -66,10 +70,16 @@ def undo(failures: tuple[Failure, ...], delivered: Delivered, world: World) -> t
         done = deliver_all(Matched(tuple(again)), job_to_undo(job, again), world)
     followed = world.follow_back([one for one in done.landed if not one.request])
     commits = tuple(replace(one, rollback=True) for one in done.commits)
-    return replace(done, commits=commits), (*problems, *told_of(done, followed.recoveries), *followed.problems)
+    return replace(done, commits=commits), (
+        *problems,
+        *told_of(done, followed.recoveries),
+        *followed.problems,
+    )
 
 
-def asks_to_undo(failures: Iterable[Failure], asks: Iterable[Ask], now: str) -> tuple[list[Ask], list[Problem]]:
+def asks_to_undo(
+    failures: Iterable[Failure], asks: Iterable[Ask], now: str
+) -> tuple[list[Ask], list[Problem]]:
     """Return an ask for each failed update that can be undone, and a warning with the reason for each that cannot.
 
     `asks` are those of the run. `by_hand` decides about each on what Git says by then, as for any rollback.
@@ -78,9 +88,13 @@ def asks_to_undo(failures: Iterable[Failure], asks: Iterable[Ask], now: str) -> 
     siblings = {ask.subscription.identity: ask.siblings for ask in asks}
     found, problems = [], []
     for failure in failures:
-        updates = [two for one in failure.landed for two in one.decisions if two.verdict == "update"]
+        updates = [
+            two for one in failure.landed for two in one.decisions if two.verdict == "update"
+        ]
         if not updates:
-            problems.append(not_undone(failure.landed[0].application.key, "this run wrote nothing there"))
+            problems.append(
+                not_undone(failure.landed[0].application.key, "this run wrote nothing there")
+            )
         for one in updates:
             sub = one.subscription
             if why := _never(one):
@@ -110,7 +124,11 @@ def _never(one: Decision) -> str:
 
 def job_to_undo(job: Job, asks: Sequence[Ask]) -> Job:
     """Return the job for these asks: a rollback, which does not name the build's source commit."""
-    kept = [one for one in job.wording.trailers if one[0] != "Source-Commit" and not one[0].startswith(REFERENCE)]
+    kept = [
+        one
+        for one in job.wording.trailers
+        if one[0] != "Source-Commit" and not one[0].startswith(REFERENCE)
+    ]
     wording = replace(job.wording, command="rollback", trailers=tuple(kept))
     return replace(job, command="rollback", wording=wording, atomic=False, intent=asks[0].intent)
 
@@ -121,10 +139,19 @@ def told_of(undone: Outcome, recoveries: Iterable[RolloutEnd] = ()) -> list[Prob
     Its exit code is that of the failed rollout, which made the rollback necessary.
     """
     ends = {one.application: one for one in recoveries}
-    proposed = {app: one.pull_request for one in undone.commits if one.head != one.branch for app in one.applications}
+    proposed = {
+        app: one.pull_request
+        for one in undone.commits
+        if one.head != one.branch
+        for app in one.applications
+    }
     found = []
     for one in undone.decisions:
-        app, name, verdict = one.subscription.application.key, one.subscription.entry.image.name, one.judged
+        app, name, verdict = (
+            one.subscription.application.key,
+            one.subscription.entry.image.name,
+            one.judged,
+        )
         if one.unchecked:
             message = f"{one.candidate.reference}: {one.unchecked.message}"
             found.append(replace(warning(app, message, one.unchecked.hint), rule="registry"))
@@ -135,15 +162,25 @@ def told_of(undone: Outcome, recoveries: Iterable[RolloutEnd] = ()) -> list[Prob
             hint = f"once the cause is repaired: image-update release {app}"
             end = None if request else ends.get(app)
             if end:
-                because = f"{because}; {_AGAIN[end.state]}{f': {end.because}' if end.because else ''}"
+                because = (
+                    f"{because}; {_AGAIN[end.state]}{f': {end.because}' if end.because else ''}"
+                )
                 hint = f"{end.hint}; {hint}" if end.hint else hint
             told = warning(app, because, hint)
             failed = end and end.state == "failed"
-            found.append(replace(told, severity="error", exit=int(Exit.ROLLOUT)) if failed else told)
+            found.append(
+                replace(told, severity="error", exit=int(Exit.ROLLOUT)) if failed else told
+            )
         elif verdict.verdict == "error":
             because = f"not rolled back: {verdict.because}"
             found.append(
-                Problem(application=app, rule=verdict.rule, message=because, hint=verdict.hint, exit=verdict.exit)
+                Problem(
+                    application=app,
+                    rule=verdict.rule,
+                    message=because,
+                    hint=verdict.hint,
+                    exit=verdict.exit,
+                )
             )
         else:
             found.append(not_undone(app, f"{name}: {verdict.because}"))
@@ -152,7 +189,11 @@ def told_of(undone: Outcome, recoveries: Iterable[RolloutEnd] = ()) -> list[Prob
 
 def not_undone(app: str, why: str) -> Problem:
     """Return the warning that an update stays although its rollout failed."""
-    return warning(app, f"not rolled back: {why}", f"go back by hand: image-update rollback {app} --to previous")
+    return warning(
+        app,
+        f"not rolled back: {why}",
+        f"go back by hand: image-update rollback {app} --to previous",
+    )
 
 
 def warning(app: str, message: str, hint: str) -> Problem:
@@ -172,7 +213,9 @@ def commented(report: Report, job: Job, world: World) -> Report:
         html = comments.forge not in WITHOUT_HTML
         mark = (HIDDEN if html else HIDDEN_WITHOUT_HTML).format(MARK, job.comment.key)
         room = longest_body(comments.forge) - len(mark) - 2
-        page = comments.put(job.comment.number, mark, f"{summary(as_json(report), room, html=html)}\n{mark}\n")
+        page = comments.put(
+            job.comment.number, mark, f"{summary(as_json(report), room, html=html)}\n{mark}\n"
+        )
     except TaskError as error:
         problem = Problem(
             rule=error.rule,

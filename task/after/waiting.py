@@ -112,7 +112,10 @@ def all_of(judges: Sequence[Judge]) -> Judge:
 
     def judged(item: Mapping[str, Any], since: str, details: Details) -> Rollout:
         found = [judge(item, since, details) for judge in judges]
-        return max(found, key=lambda one: (one.state not in ROLLED_OUT, not one.sure, one.state == "paused"))
+        return max(
+            found,
+            key=lambda one: (one.state not in ROLLED_OUT, not one.sure, one.state == "paused"),
+        )
 
     return judged
 
@@ -122,7 +125,9 @@ def accepts(revision: str, found: str) -> bool:
     return found == revision or (len(revision) < _FULL and found.startswith(revision))
 
 
-def rollout_error(rows: Iterable[RolloutState], errors: Mapping[str, TaskError] = {}) -> TaskError | None:
+def rollout_error(
+    rows: Iterable[RolloutState], errors: Mapping[str, TaskError] = {}
+) -> TaskError | None:
     """Return the error for rollouts that did not succeed, or None. An error of the API comes first."""
     if errors:
         return min(errors.values(), key=lambda one: PRECEDENCE.index(one.exit))
@@ -135,7 +140,9 @@ def rollout_error(rows: Iterable[RolloutState], errors: Mapping[str, TaskError] 
 
 
 @contextmanager
-def display(log: Log, environ: Mapping[str, str], limit: float) -> Iterator[Callable[[Sight], None]]:
+def display(
+    log: Log, environ: Mapping[str, str], limit: float
+) -> Iterator[Callable[[Sight], None]]:
     """Show the sights as they come. The log of a CI job gets a line for each change.
 
     A failure is not logged as an error here, because the command's own error repeats it at the end, with what to do.
@@ -152,19 +159,25 @@ def display(log: Log, environ: Mapping[str, str], limit: float) -> Iterator[Call
     live = Live(console=console, auto_refresh=False, redirect_stdout=False, redirect_stderr=False)
     try:
         live.start()
-        yield lambda sight: live.update(picture(sight.rows, sight.seconds, limit, console.size), refresh=True)
+        yield lambda sight: live.update(
+            picture(sight.rows, sight.seconds, limit, console.size), refresh=True
+        )
     finally:
         with shutdown.shield():  # restores the cursor
             live.stop()
 
 
-def picture(rows: Sequence[RolloutState], seconds: float, limit: float, size: ConsoleDimensions) -> RenderableType:
+def picture(
+    rows: Sequence[RolloutState], seconds: float, limit: float, size: ConsoleDimensions
+) -> RenderableType:
     """Draw all Applications at `seconds` of at most `limit`, one line each, cut at the terminal's width.
 
     If they need more than the height, failed ones come first, then open ones.
     """
     most = max(size.height, 4) - 2
-    shown = rows if len(rows) <= most else sorted(rows, key=lambda row: MARKS[row.state][2])[: most - 1]
+    shown = (
+        rows if len(rows) <= most else sorted(rows, key=lambda row: MARKS[row.state][2])[: most - 1]
+    )
     done = sum(row.state == "synced-and-healthy" for row in rows)
     bar = Table.grid(padding=(0, 1))
     bar.add_row(
@@ -178,7 +191,9 @@ def picture(rows: Sequence[RolloutState], seconds: float, limit: float, size: Co
     table.add_column(ratio=1, no_wrap=True)
     for row in shown:
         mark, style, _rank = MARKS[row.state]
-        table.add_row(Text(mark, style), Text(printable(row.application)), Text(printable(row.because)))
+        table.add_row(
+            Text(mark, style), Text(printable(row.application)), Text(printable(row.because))
+        )
     more = [Text(f"   and {len(rows) - len(shown)} more")] if len(shown) < len(rows) else []
     return Group(bar, table, *more)
 
@@ -191,7 +206,9 @@ def line(row: RolloutState) -> str:
 
 def told(row: RolloutState) -> str:
     """Return what happened to an Application that is not rolled out."""
-    late = f"not synced and healthy after {_time(row.seconds)}: " if row.state == "timed-out" else ""
+    late = (
+        f"not synced and healthy after {_time(row.seconds)}: " if row.state == "timed-out" else ""
+    )
     return f"{late}{printable(row.because)}"
 
 

@@ -31,7 +31,13 @@ def range_of(text: str) -> str:
     word, colon, rest = text.partition(":")
     named = bool(colon) and word.strip().lower() == "semver"
     wanted = " ".join((rest if named else text).replace(",", " ").split())
-    looks = named or wanted[:1] in tuple("<>=!^~") or "||" in wanted or " - " in wanted or _WILD_PART.search(wanted)
+    looks = (
+        named
+        or wanted[:1] in tuple("<>=!^~")
+        or "||" in wanted
+        or " - " in wanted
+        or _WILD_PART.search(wanted)
+    )
     if not looks or not any(letter.isdigit() for letter in wanted):
         return ""
     try:
@@ -64,8 +70,12 @@ def on_allow_tags(entry: Entry, key: str, value: str) -> str:
     move = f"write {listed_as(entry, wanted)} in image-list and remove {key}"
     if entry.constraint and entry.constraint != wanted:
         move = f"remove {key}: image-list has the constraint {entry.constraint!r}, and can have {wanted!r} instead"
-    if wanted.startswith("^") and not value.lower().startswith("semver"):  # `^1.2` is a range and a regular expression
-        return f"write regexp:{wanted} if you mean tags that begin so; for the range {wanted}, {move}"
+    if wanted.startswith("^") and not value.lower().startswith(
+        "semver"
+    ):  # `^1.2` is a range and a regular expression
+        return (
+            f"write regexp:{wanted} if you mean tags that begin so; for the range {wanted}, {move}"
+        )
     return move
 
 
@@ -126,7 +136,9 @@ def blind_glob(glob: str) -> str:
     A glob with such a character ignores nothing.
     """
     outside = re.sub(r"\[(?:\\.|[^\]])*\]|\\", "", glob)
-    return next((letter for letter in outside if letter not in TAG_LETTERS and letter not in "*?"), "")
+    return next(
+        (letter for letter in outside if letter not in TAG_LETTERS and letter not in "*?"), ""
+    )
 
 
 def on_blind_glob(glob: str) -> str:

@@ -21,7 +21,12 @@ from task.model import Application, Kind, Parameter, Source, Tracker
 from task.plain_data import elements, mappings, text
 
 PREFIX = "argocd-image-updater.argoproj.io/"
-SECTIONS: Mapping[str, Kind] = {"helm": "Helm", "kustomize": "Kustomize", "plugin": "Plugin", "directory": "Directory"}
+SECTIONS: Mapping[str, Kind] = {
+    "helm": "Helm",
+    "kustomize": "Kustomize",
+    "plugin": "Plugin",
+    "directory": "Directory",
+}
 _WRITE_IT = "write it as a mapping, as the Application specification has it"
 _LONGEST_VALUES = 1_500_000  # characters; Kubernetes stores no larger Application
 KINDS: Mapping[str, Kind] = {kind: kind for kind in SECTIONS.values()}
@@ -29,7 +34,9 @@ KINDS: Mapping[str, Kind] = {kind: kind for kind in SECTIONS.values()}
 
 def is_application(item: object) -> bool:
     """Tell whether a manifest is an Argo CD Application."""
-    return text(item, "kind") == "Application" and text(item, "apiVersion").startswith("argoproj.io/")
+    return text(item, "kind") == "Application" and text(item, "apiVersion").startswith(
+        "argoproj.io/"
+    )
 
 
 def parse_application(
@@ -46,17 +53,23 @@ def parse_application(
         raise Malformed("an Application without metadata.name", "give it a name")
     # Names become parts of paths: of the override file, and of the state file.
     if "/" in name or not name.isprintable():
-        raise Malformed(f"{name!r} is not a valid name of an Application", "use a name that Kubernetes accepts")
+        raise Malformed(
+            f"{name!r} is not a valid name of an Application", "use a name that Kubernetes accepts"
+        )
     namespace = _text(metadata.get("namespace")) or namespace
     if "/" in namespace or not namespace.isprintable():
-        raise Malformed(f"{name}: {namespace!r} is not a valid namespace", "use a name that Kubernetes accepts")
+        raise Malformed(
+            f"{name}: {namespace!r} is not a valid namespace", "use a name that Kubernetes accepts"
+        )
     sources, multi = _sources(spec, status)
     live = tuple(_strings(_mapping(status, "summary").get("images")))
     return Application(
         namespace=namespace,
         name=name,
         annotations={
-            key.removeprefix(prefix): value.strip()  # as in AIU v1; v0 keeps the blanks of some values
+            key.removeprefix(
+                prefix
+            ): value.strip()  # as in AIU v1; v0 keeps the blanks of some values
             for key, value in _mapping(metadata, "annotations").items()
             if key.startswith(prefix) and key != prefix and isinstance(value, str)
         },
@@ -83,13 +96,17 @@ def annotated(item: Mapping[str, Any], prefix: str, origin: str = "") -> Applica
 
 def _sources(spec: Mapping[str, Any], status: Mapping[str, Any]) -> tuple[tuple[Source, ...], bool]:
     hydrator = spec.get("sourceHydrator")
-    if isinstance(hydrator, dict):  # Argo CD generates the hydrated branch from the dry source; AIU reads it since v1.3
+    if isinstance(
+        hydrator, dict
+    ):  # Argo CD generates the hydrated branch from the dry source; AIU reads it since v1.3
         return (_source(_mapping(hydrator, "drySource"), status.get("sourceType")),), False
     several = spec.get("sources")
     if isinstance(several, list) and several:
         # `status.sourceTypes` has the order of `spec.sources`. It is shorter or absent until Argo CD has compared.
         types = elements(status, "sourceTypes")
-        return tuple(_source(raw, kind) for raw, kind in zip_longest(several, types[: len(several)])), True
+        return tuple(
+            _source(raw, kind) for raw, kind in zip_longest(several, types[: len(several)])
+        ), True
     single = _mapping(spec, "source")
     return ((_source(single, status.get("sourceType")),) if single else ()), False
 
@@ -99,7 +116,9 @@ def _source(raw: object, status_kind: object) -> Source:
         raise Malformed("a source of the Application is not a mapping", _WRITE_IT)
     sections = {key: _mapping(raw, key) for key in SECTIONS if raw.get(key) is not None}
     section: Kind = SECTIONS[next(iter(sections))] if sections else ""
-    helm, kustomize, plugin = (sections.get(key, NOTHING) for key in ("helm", "kustomize", "plugin"))
+    helm, kustomize, plugin = (
+        sections.get(key, NOTHING) for key in ("helm", "kustomize", "plugin")
+    )
     return Source(
         repo=_text(raw.get("repoURL")),
         # For Argo CD, `./apps/web/` and `/apps/web` are `apps/web`, and `.` is the root.
@@ -110,12 +129,17 @@ def _source(raw: object, status_kind: object) -> Source:
         kind=KINDS.get(status_kind, section) if isinstance(status_kind, str) else section,
         section=section,
         parameters=tuple(
-            Parameter(_text(item.get("name")), _text(item.get("value")), item.get("forceString") is True)
+            Parameter(
+                _text(item.get("name")), _text(item.get("value")), item.get("forceString") is True
+            )
             for item in mappings(helm.get("parameters"))
             if item.get("name")
         ),
         images=tuple(_strings(kustomize.get("images"))),
-        env=tuple((_text(item.get("name")), _text(item.get("value"))) for item in mappings(plugin.get("env"))),
+        env=tuple(
+            (_text(item.get("name")), _text(item.get("value")))
+            for item in mappings(plugin.get("env"))
+        ),
         value_files=tuple(_strings(helm.get("valueFiles"))),
         values=_values(helm),
         recurse=sections.get("directory", NOTHING).get("recurse") is True,
@@ -177,19 +201,28 @@ class Narrow:
     namespaces: tuple[str, ...] = ()
     projects: tuple[str, ...] = ()
     selector: str = ""
-    within: tuple[str, ...] = ()  # globs like `names`: `status APP` shows only what --application leaves
+    within: tuple[
+        str, ...
+    ] = ()  # globs like `names`: `status APP` shows only what --application leaves
 
 
 def considered(app: Tracker, narrow: Narrow) -> bool:
     """Tell whether an Application fits every part. Raises `UsageError` for an invalid selector."""
     return (
         all(
-            not globs or any(fnmatchcase(app.key if "/" in glob else app.name, glob) for glob in globs)
+            not globs
+            or any(fnmatchcase(app.key if "/" in glob else app.name, glob) for glob in globs)
             for globs in (narrow.names, narrow.within)
         )
-        and (not narrow.namespaces or any(fnmatchcase(app.namespace, glob) for glob in narrow.namespaces))
+        and (
+            not narrow.namespaces
+            or any(fnmatchcase(app.namespace, glob) for glob in narrow.namespaces)
+        )
         and (not narrow.projects or any(fnmatchcase(app.project, glob) for glob in narrow.projects))
-        and (not narrow.selector or all(requirement.met(app.labels) for requirement in parse_selector(narrow.selector)))
+        and (
+            not narrow.selector
+            or all(requirement.met(app.labels) for requirement in parse_selector(narrow.selector))
+        )
     )
 
 
@@ -213,7 +246,12 @@ class Requirement:
         return (labels.get(self.key) in self.values) == (self.operator == "In")
 
 
-OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist")  # the names in `matchExpressions` of a Kubernetes selector
+OPERATORS = (
+    "In",
+    "NotIn",
+    "Exists",
+    "DoesNotExist",
+)  # the names in `matchExpressions` of a Kubernetes selector
 _SET = re.compile(r"(?P<key>[^\s!=,()]+)\s+(?P<not>notin|in)\s*\((?P<values>[^()]*)\)")
 _EQUAL = re.compile(r"(?P<key>[^\s!=,()]+)\s*(?P<not>!?)={1,2}\s*(?P<values>[^\s!=,()]*)")
 _EXISTS = re.compile(r"(?P<not>!?)\s*(?P<key>[^\s!=,()]+)")
@@ -226,9 +264,15 @@ def parse_selector(text: str) -> tuple[Requirement, ...]:
     for part in filter(None, map(str.strip, re.findall(r"(?:[^,()]|\([^()]*\))+", text))):
         if match := _SET.fullmatch(part) or _EQUAL.fullmatch(part):
             values = tuple(value.strip() for value in match["values"].split(","))
-            requirements.append(Requirement(match["key"], "NotIn" if match["not"] in ("!", "notin") else "In", values))
+            requirements.append(
+                Requirement(
+                    match["key"], "NotIn" if match["not"] in ("!", "notin") else "In", values
+                )
+            )
         elif match := _EXISTS.fullmatch(part):
-            requirements.append(Requirement(match["key"], "DoesNotExist" if match["not"] else "Exists"))
+            requirements.append(
+                Requirement(match["key"], "DoesNotExist" if match["not"] else "Exists")
+            )
         else:
             hint = "write a=b, a!=b, a in (b,c), a or !a, with commas between them"
             raise UsageError(f"--selector: cannot read {part!r}", hint=hint)

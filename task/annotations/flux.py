@@ -30,7 +30,9 @@ def is_helm_release(item: object) -> bool:
     return text(item, "kind") == "HelmRelease" and text(item, "apiVersion").startswith(GROUPS)
 
 
-def subscribe_helm_release(item: Mapping[str, Any], origin: str, repo: str, branch: str, path: str) -> Subscribed:
+def subscribe_helm_release(
+    item: Mapping[str, Any], origin: str, repo: str, branch: str, path: str
+) -> Subscribed:
     """Return one Subscription for each image in `spec.values` that Flux would update, and the release's flaws.
 
     `repo`, `branch` ("" is the default branch) and `path` say where the manifest is in Git. Without a `repo`, every
@@ -39,7 +41,9 @@ def subscribe_helm_release(item: Mapping[str, Any], origin: str, repo: str, bran
     """
     metadata = mapping(item, "metadata")
     annotations = {
-        str(key): str(value).lower() if isinstance(value, bool) else value.strip()  # an unquoted `true` counts as text
+        str(key): str(value).lower()
+        if isinstance(value, bool)
+        else value.strip()  # an unquoted `true` counts as text
         for key, value in mapping(metadata, "annotations").items()
         if isinstance(value, (str, bool))
     }
@@ -55,8 +59,15 @@ def subscribe_helm_release(item: Mapping[str, Any], origin: str, repo: str, bran
     for name in ("automated", "locked"):  # for Flux, any word but `true` means off
         key, value = _policy(annotations, name)
         if key and value not in ("true", "false"):
-            flaws.append(_warned(key, value, f"{value!r} is not true: it counts as false", f'write {key}: "true"'))
-    if _policy(annotations, "automated")[1] != "true" or _policy(annotations, "ignore")[1] == "true":
+            flaws.append(
+                _warned(
+                    key, value, f"{value!r} is not true: it counts as false", f'write {key}: "true"'
+                )
+            )
+    if (
+        _policy(annotations, "automated")[1] != "true"
+        or _policy(annotations, "ignore")[1] == "true"
+    ):
         return Subscribed(release, (), tuple(flaws))
     values = mapping(item, "spec", "values")
     named = [key.removeprefix(MAPPED[0]) for key in annotations if key.startswith(MAPPED[0])]
@@ -79,7 +90,9 @@ def subscribe_helm_release(item: Mapping[str, Any], origin: str, repo: str, bran
             flaws.append(replace(flaw, severity="warning") if held else flaw)
             policy = Policy() if held else None
         if not repo:
-            message = f"{path or 'the manifest'} is not in a Git work tree with an origin and a commit"
+            message = (
+                f"{path or 'the manifest'} is not in a Git work tree with an origin and a commit"
+            )
             hint = "clone the repository with git, or give --applications REPO//PATH"
             flaws.append(Flaw(entry.text, entry, "", "", message, hint, "source"))
         elif not container.path:
@@ -122,7 +135,9 @@ def _held(annotations: Mapping[str, str]) -> str:
     return f"{key}: true" + (f" ({' by '.join(filter(None, words))})" if any(words) else "")
 
 
-def _unknown_containers(annotations: Mapping[str, str], containers: tuple[Container, ...]) -> Iterator[Flaw]:
+def _unknown_containers(
+    annotations: Mapping[str, str], containers: tuple[Container, ...]
+) -> Iterator[Flaw]:
     known = {container.name for container in containers}
     for key, value in annotations.items():
         for prefix in (*(f"{prefix}tag." for prefix in PREFIXES), FILTER):
@@ -150,7 +165,10 @@ def filter_policy(text: str) -> Policy:
     glob = pattern if colon and kind == "glob" else text
     check_length(glob)
     if not glob:
-        raise Malformed("the filter is empty, so no tag passes it", "write glob:*, semver:<range> or regexp:<pattern>")
+        raise Malformed(
+            "the filter is empty, so no tag passes it",
+            "write glob:*, semver:<range> or regexp:<pattern>",
+        )
     if not glob.strip("*"):
         return Policy("newest-build")
     pattern = glob_pattern(glob)
@@ -176,16 +194,23 @@ class Container:
 
     name: str
     image: Image
-    path: str  # below `spec.values`; "chart-image" is the top level; "" if the editor cannot write it
+    path: (
+        str  # below `spec.values`; "chart-image" is the top level; "" if the editor cannot write it
+    )
 
 
-def containers(values: Mapping[str, Any], mapped: Mapping[str, Container | None]) -> tuple[Container, ...]:
+def containers(
+    values: Mapping[str, Any], mapped: Mapping[str, Container | None]
+) -> tuple[Container, ...]:
     """Return the images by name, each once.
 
     An image in annotations (`mapped`) wins over one of that name in the usual place.
     """
     named = ((str(key), mapping(value)) for key, value in values.items())
-    usual = (_container(TOP, values, ""), *(_container(key, value, key.replace(".", "\\.")) for key, value in named))
+    usual = (
+        _container(TOP, values, ""),
+        *(_container(key, value, key.replace(".", "\\.")) for key, value in named),
+    )
     return tuple({one.name: one for one in (*usual, *mapped.values()) if one}.values())
 
 
@@ -217,12 +242,16 @@ def _image(text: object, beside: Mapping[str, Any]) -> Image | None:
     return replace(image, tag=tag) if image and isinstance(tag, str) and tag else image
 
 
-def _mapped(name: str, values: Mapping[str, Any], annotations: Mapping[str, str]) -> Container | None:
+def _mapped(
+    name: str, values: Mapping[str, Any], annotations: Mapping[str, str]
+) -> Container | None:
     """Return the image at the keys in `repository.fluxcd.io/<name>: path`, `tag…` and `registry…`, or None."""
     where, tag, registry = (annotations.get(prefix + name, "") for prefix in MAPPED)
     beside = {"tag": _at(values, tag), "registry": _at(values, registry)}
     image = _image(_at(values, where), beside)
-    if image is None or any(path and not isinstance(_at(values, path), str) for path in (tag, registry)):
+    if image is None or any(
+        path and not isinstance(_at(values, path), str) for path in (tag, registry)
+    ):
         return None
     return Container(name, image, _common(values, where, tag))
 
@@ -234,7 +263,10 @@ def _common(values: Mapping[str, Any], repository: str, tag: str) -> str:
     """
     if not tag:
         return repository
-    (folder, _, name_key), (tag_folder, _, tag_key) = repository.rpartition("."), tag.rpartition(".")
+    (folder, _, name_key), (tag_folder, _, tag_key) = (
+        repository.rpartition("."),
+        tag.rpartition("."),
+    )
     if folder != tag_folder or name_key not in ("repository", "image") or tag_key != "tag":
         return ""
     holder = mapping(values, *folder.split(".")) if folder else values

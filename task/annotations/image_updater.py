@@ -29,7 +29,13 @@ from task.policy.tag_filter import check_glob, glob_match
 from task.text import nearest, shortened
 
 # AIU ignores these keys. They stay on an Application that a resource configures, because no resource can set the same.
-OURS = ("write-back-source", "pull-request", "pin-digest", "manifests.image-name", "helm.image-digest")
+OURS = (
+    "write-back-source",
+    "pull-request",
+    "pin-digest",
+    "manifests.image-name",
+    "helm.image-digest",
+)
 NO_FILES = ("", "cluster", "argocd")  # origins that messages leave out
 _STRATEGY = "write updateStrategy into it"
 _WILD = re.compile(r"[*?\[\]]")
@@ -65,7 +71,9 @@ class Reference:
 
     def takes(self, app: Application) -> bool:
         """Tell whether the reference selects this Application of the resource's namespace."""
-        return glob_match(self.pattern, app.name) and all(label.met(app.labels) for label in self.labels)
+        return glob_match(self.pattern, app.name) and all(
+            label.met(app.labels) for label in self.labels
+        )
 
 
 # The references by namespace and name; those whose pattern may fit several names have none. So each Application is
@@ -76,7 +84,9 @@ References = dict[tuple[str, str], list[Reference]]
 def is_image_updater(item: object) -> bool:
     """Tell whether a manifest is an `ImageUpdater` of Argo CD Image Updater."""
     version = plain_data.text(item, "apiVersion")
-    return plain_data.text(item, "kind") == "ImageUpdater" and version.startswith("argocd-image-updater.argoproj.io/")
+    return plain_data.text(item, "kind") == "ImageUpdater" and version.startswith(
+        "argocd-image-updater.argoproj.io/"
+    )
 
 
 def configure(
@@ -103,14 +113,19 @@ def configure(
     exact_first = sorted(references, key=lambda name: name[1] == "")
     idle = {one: None for name in exact_first for one in references[name]} if complete else {}
     for app in apps:
-        possible = (*references.get((app.namespace, app.name), ()), *references.get((app.namespace, ""), ()))
+        possible = (
+            *references.get((app.namespace, app.name), ()),
+            *references.get((app.namespace, ""), ()),
+        )
         matching = sorted((one for one in possible if one.takes(app)), key=lambda one: one.order)
         for reference in matching:
             idle.pop(reference, None)
         while matching:
             reference = matching[0]
             if reference not in settings:
-                settings[reference] = reference_settings(reference.spec, reference.ref, reference.namespace)
+                settings[reference] = reference_settings(
+                    reference.spec, reference.ref, reference.namespace
+                )
                 problems += _told(reference, settings[reference])
             if settings[reference].annotations is not None or app.annotations.get("image-list"):
                 break
@@ -125,7 +140,9 @@ def configure(
             message = f"{winner.updater} counts, not {', '.join(rivals)}"
             message = f"several ImageUpdaters reference this Application: {message}"
             hint = "let each Application be referenced by one ImageUpdater"
-            problems.append(replace(_warning(winner.origin, message, hint, winner.field), application=app.key))
+            problems.append(
+                replace(_warning(winner.origin, message, hint, winner.field), application=app.key)
+            )
     for reference in idle:
         message = f"{reference.place}: no Application in namespace {reference.namespace!r} fits"
         labels = ", or its labelSelectors" if reference.labels else ""
@@ -171,13 +188,21 @@ def _warning(origin: str, message: str, hint: str = "", field: Path = ()) -> Pro
     return Problem(rule="source", message=told, hint=hint, severity="warning", field=field)
 
 
-def _references(updaters: Sequence[tuple[Mapping[str, Any], str]], namespace: str) -> tuple[References, list[Problem]]:
+def _references(
+    updaters: Sequence[tuple[Mapping[str, Any], str]], namespace: str
+) -> tuple[References, list[Problem]]:
     """Return the references of all resources in the order of their names, and the problems in them."""
     references, problems = References(), list[Problem]()
     named = []
     for item, origin in updaters:
         metadata = plain_data.mapping(item, "metadata")
-        named.append(((str(metadata.get("namespace") or namespace), str(metadata.get("name") or "")), item, origin))
+        named.append(
+            (
+                (str(metadata.get("namespace") or namespace), str(metadata.get("name") or "")),
+                item,
+                origin,
+            )
+        )
     named.sort(key=lambda one: one[0])
     for index, (name, item, origin) in enumerate(named):
         if index and name[1] and named[index - 1][0] == name:
@@ -191,10 +216,14 @@ def _references(updaters: Sequence[tuple[Mapping[str, Any], str]], namespace: st
             if spec.get("namespace") not in (None, "", name[0]):
                 message = f"spec.namespace is not read any more; only Applications in {name[0]!r} are referenced"
                 hint = "put the ImageUpdater into the namespace of its Applications"
-                problems.append(_warning(origin, f"{called}: {message}", hint, ("spec", "namespace")))
+                problems.append(
+                    _warning(origin, f"{called}: {message}", hint, ("spec", "namespace"))
+                )
             for reference in _of_resource(index, name, spec, origin, problems):
                 several = _WILD.search(reference.pattern) or "\\" in reference.pattern
-                references.setdefault((name[0], "" if several else reference.pattern), []).append(reference)
+                references.setdefault((name[0], "" if several else reference.pattern), []).append(
+                    reference
+                )
         except Malformed as error:
             problems.append(_warning(origin, f"{called} is skipped: {error.message}", error.hint))
     return references, problems
@@ -209,7 +238,9 @@ def _of_resource(
     """
     refs = mappings(spec, "applicationRefs")
     if not refs:
-        raise Malformed("spec.applicationRefs is empty", "reference an Application with namePattern")
+        raise Malformed(
+            "spec.applicationRefs is empty", "reference an Application with namePattern"
+        )
     references, rejected = [], False
     called = f"ImageUpdater {'/'.join(name)}"
     for at, ref in enumerate(refs):
@@ -217,7 +248,9 @@ def _of_resource(
         try:
             pattern = _pattern(ref, at)
         except Malformed as error:
-            problems.append(_warning(origin, f"{called} is skipped: {error.message}", error.hint, where))
+            problems.append(
+                _warning(origin, f"{called} is skipped: {error.message}", error.hint, where)
+            )
             rejected = True
             continue
         try:
@@ -231,8 +264,12 @@ def _of_resource(
         score += len(re.sub(r"[*?]", "", _SET.sub("", pattern)))
         selector = ref.get("labelSelectors")
         if isinstance(selector, Mapping):
-            score += 10_000 + 100 * sum(len(selector.get(key) or ()) for key in ("matchLabels", "matchExpressions"))
-        references.append(Reference((index, -score, at), "/".join(name), pattern, labels, spec, ref, origin))
+            score += 10_000 + 100 * sum(
+                len(selector.get(key) or ()) for key in ("matchLabels", "matchExpressions")
+            )
+        references.append(
+            Reference((index, -score, at), "/".join(name), pattern, labels, spec, ref, origin)
+        )
     return [] if rejected else references
 
 
@@ -254,7 +291,11 @@ def _labels(ref: Mapping[str, Any]) -> Iterator[Requirement]:
     for key in labels:
         yield Requirement(str(key), "In", (text(labels, key),))
     for raw in mappings(selector, "matchExpressions"):
-        key, operator, values = text(raw, "key"), text(raw, "operator"), tuple(strings(raw, "values"))
+        key, operator, values = (
+            text(raw, "key"),
+            text(raw, "operator"),
+            tuple(strings(raw, "values")),
+        )
         if not key or operator not in OPERATORS or bool(values) != operator.endswith("In"):
             raise Malformed(
                 f"matchExpressions: {key!r} {operator!r} {list(values)} is not a valid selector requirement"
@@ -289,9 +330,15 @@ def options_of(item: Mapping[str, Any]) -> tuple[ConfigOption, ...]:
 
 def _option_of(key: str, text: str) -> ConfigOption:
     if key == "registries.conf":
-        needs = " Scripts (ext:) need --allow-exec, and have to be in the image of the step." if "ext:" in text else ""
+        needs = (
+            " Scripts (ext:) need --allow-exec, and have to be in the image of the step."
+            if "ext:" in text
+            else ""
+        )
         needs += " Variables (env:) need --allow-env." if "env:" in text else ""
-        return ConfigOption(key, "--registries-conf registries.conf", f"save the value as registries.conf.{needs}")
+        return ConfigOption(
+            key, "--registries-conf registries.conf", f"save the value as registries.conf.{needs}"
+        )
     if key == "git.commit-message-template":
         option = "--commit-message-template commit.template"
         return ConfigOption(key, option, "save the value as commit.template")
@@ -300,8 +347,12 @@ def _option_of(key: str, text: str) -> ConfigOption:
         return ConfigOption(key, f"{_VALUES[key]} {quote(word)}")
     if key in _SWITCHES:
         on = text.lower() == "true"
-        return ConfigOption(key, _SWITCHES[key] if on else "", "" if on else f"not needed: it is {text or 'empty'}")
-    note = NO_SERVER if key.startswith("webhook.") else "Image Updater does not read this key either"
+        return ConfigOption(
+            key, _SWITCHES[key] if on else "", "" if on else f"not needed: it is {text or 'empty'}"
+        )
+    note = (
+        NO_SERVER if key.startswith("webhook.") else "Image Updater does not read this key either"
+    )
     return ConfigOption(key, "", _NOT_NEEDED.get(key, note))
 
 

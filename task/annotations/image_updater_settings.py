@@ -26,7 +26,11 @@ UPDATE = {
     "forceUpdate": "force-update",
     "platforms": "platforms",
 }
-GIT = {"repository": "git-repository", "branch": "git-branch", "writeBackTarget": "write-back-target"}
+GIT = {
+    "repository": "git-repository",
+    "branch": "git-branch",
+    "writeBackTarget": "write-back-target",
+}
 TARGETS = {
     "helm": {"name": "helm.image-name", "tag": "helm.image-tag", "spec": "helm.image-spec"},
     "kustomize": {"name": "kustomize.image-name"},
@@ -69,7 +73,9 @@ class _Images:
     advice: list[str]
 
 
-def reference_settings(spec: Mapping[str, Any], ref: Mapping[str, Any], namespace: str) -> ReferenceSettings:
+def reference_settings(
+    spec: Mapping[str, Any], ref: Mapping[str, Any], namespace: str
+) -> ReferenceSettings:
     """Return the settings of one reference, merged from `spec`, `ref` and each image. A later level wins.
 
     The annotations are empty if no image can be used. Never raises.
@@ -86,7 +92,10 @@ def reference_settings(spec: Mapping[str, Any], ref: Mapping[str, Any], namespac
         git = _merged([mapping(level, "gitConfig") for level in write_back])
         if method == "argocd":  # then AIU does not read gitConfig
             git = {}
-        places = {"write-back-method": method, **{name: text(git, key) for key, name in GIT.items()}}
+        places = {
+            "write-back-method": method,
+            **{name: text(git, key) for key, name in GIT.items()},
+        }
         places["pull-request"] = "true" if git.get("pullRequest") is not None else ""
         labels = _request_labels(git, images.warnings)
         listed = mappings(ref, "images")
@@ -103,7 +112,11 @@ def reference_settings(spec: Mapping[str, Any], ref: Mapping[str, Any], namespac
             images.warnings.append(f"images[{number}] is left out: {error.message}")
     if not images.known:
         return ReferenceSettings({}, (*images.warnings, "no image is named: nothing is updated"))
-    named = {f"{alias}.{key}": value for alias, (_, keys, _) in images.known.items() for key, value in keys.items()}
+    named = {
+        f"{alias}.{key}": value
+        for alias, (_, keys, _) in images.known.items()
+        for key, value in keys.items()
+    }
     listing = ", ".join(f"{alias}={image}" for alias, (image, *_) in images.known.items())
     signed = {alias: key for alias, (*_, key) in images.known.items() if key}
     told = (tuple(images.warnings), signed, labels, tuple(dict.fromkeys(images.advice)))
@@ -111,7 +124,9 @@ def reference_settings(spec: Mapping[str, Any], ref: Mapping[str, Any], namespac
     return ReferenceSettings({"image-list": listing, **places, **named}, *told)
 
 
-def _add_image(raw: Mapping[str, Any], levels: Sequence[Mapping[str, Any]], namespace: str, images: _Images) -> None:
+def _add_image(
+    raw: Mapping[str, Any], levels: Sequence[Mapping[str, Any]], namespace: str, images: _Images
+) -> None:
     """Read one image and add it to `images`. `levels` are the resource and the reference. Raises `Malformed`."""
     # A comma in a constraint means the same as a blank, but in `image-list` a comma would end the entry.
     image = " ".join(text(raw, "imageName").replace(",", " ").split())
@@ -124,7 +139,11 @@ def _add_image(raw: Mapping[str, Any], levels: Sequence[Mapping[str, Any]], name
     alias = text(raw, "alias")
     if not ALIAS.fullmatch(alias):
         short = parse_entry(f"alias={image}").image.repository.rpartition("/")[2].lower()
-        warning = f"{alias!r} is not a valid alias: {image} is called {short!r}" if alias else f"{image} has no alias"
+        warning = (
+            f"{alias!r} is not a valid alias: {image} is called {short!r}"
+            if alias
+            else f"{image} has no alias"
+        )
         images.warnings.append(warning)
         alias = short
     if images.known.get(alias) == (image, keys, signed_by):
@@ -146,7 +165,11 @@ def _stored_default(
     outer, names = "", ("spec", "the reference", "the image")
     for name, level, settings in zip(names, levels, common, strict=True):
         strategy = text(settings, "updateStrategy")
-        if not strategy and outer not in ("", "semver") and level.get("commonUpdateSettings") is not None:
+        if (
+            not strategy
+            and outer not in ("", "semver")
+            and level.get("commonUpdateSettings") is not None
+        ):
             advice.append(
                 f"commonUpdateSettings of {name} has no updateStrategy: here the outer {outer} counts, but in a "
                 "cluster Image Updater's CRD stores semver"
@@ -176,7 +199,9 @@ def _targets(targets: Mapping[str, Any]) -> dict[str, str]:
     """
     kinds = [kind for kind in TARGETS if targets.get(kind) is not None]
     if len(kinds) > 1:
-        raise Malformed(f"manifestTargets has {' and '.join(kinds)}, and only one of them is allowed")
+        raise Malformed(
+            f"manifestTargets has {' and '.join(kinds)}, and only one of them is allowed"
+        )
     _refuse_unknown(targets, TARGETS)
     if not kinds:
         return {}
@@ -190,7 +215,9 @@ def _targets(targets: Mapping[str, Any]) -> dict[str, str]:
 
 def _request_labels(git: Mapping[str, Any], warnings: list[str]) -> tuple[str, ...]:
     """Return the labels of `gitConfig.pullRequest`."""
-    given = list(dict.fromkeys(label.strip() for label in strings(mapping(git, "pullRequest"), "labels")))
+    given = list(
+        dict.fromkeys(label.strip() for label in strings(mapping(git, "pullRequest"), "labels"))
+    )
     labels = [label for label in given if 0 < len(label) <= LONGEST_LABEL and label.isprintable()]
     if len(labels) != len(given) or len(labels) > MOST_LABELS:
         warnings.append(
@@ -206,11 +233,15 @@ def _verification(levels: Iterable[Mapping[str, Any]], namespace: str) -> KeySec
     The first of the levels is the innermost one, and its fields win. A block without `enabled` is on, as AIU's CRD
     stores it. Raises `Malformed` for anything that cannot be verified here, so that the image is left out.
     """
-    given = [level for level in reversed(tuple(levels)) if level.get("imagesVerification") is not None]
+    given = [
+        level for level in reversed(tuple(levels)) if level.get("imagesVerification") is not None
+    ]
     if not given:
         return None
     try:
-        blocks = [{"enabled": True, **_merged([mapping(level, "imagesVerification")])} for level in given]
+        blocks = [
+            {"enabled": True, **_merged([mapping(level, "imagesVerification")])} for level in given
+        ]
         return _key(_merged(blocks), namespace)
     except UnknownFieldError:
         raise
@@ -288,7 +319,9 @@ def _word(value: object) -> str:
     return str(value).lower() if isinstance(value, (str, bool)) else ""
 
 
-Fields = Mapping[str, Any]  # the name of a field → the fields in it, or in each item of its list; {} for a value
+Fields = Mapping[
+    str, Any
+]  # the name of a field → the fields in it, or in each item of its list; {} for a value
 Path = tuple[str | int, ...]
 MOST = 50  # unknown fields that are reported for one resource
 LONGEST = 100  # characters of a field in a message
@@ -298,7 +331,10 @@ _UPDATE: Fields = dict.fromkeys(UPDATE, _VALUE)
 _VERIFICATION: Fields = {"enabled": _VALUE, "cosignKey": {"secretName": _VALUE, "key": _VALUE}}
 _WRITE_BACK: Fields = {
     "method": _VALUE,
-    "gitConfig": {**dict.fromkeys(GIT, _VALUE), "pullRequest": dict.fromkeys(("github", "gitlab", "labels"), _VALUE)},
+    "gitConfig": {
+        **dict.fromkeys(GIT, _VALUE),
+        "pullRequest": dict.fromkeys(("github", "gitlab", "labels"), _VALUE),
+    },
 }
 SPEC: Fields = {
     "namespace": _VALUE,
@@ -320,7 +356,9 @@ SPEC: Fields = {
             "imageName": _VALUE,
             "commonUpdateSettings": _UPDATE,
             "imagesVerification": _VERIFICATION,
-            "manifestTargets": {kind: dict.fromkeys(names, _VALUE) for kind, names in TARGETS.items()},
+            "manifestTargets": {
+                kind: dict.fromkeys(names, _VALUE) for kind, names in TARGETS.items()
+            },
         },
     },
 }
@@ -328,7 +366,9 @@ SPEC: Fields = {
 
 def shown(path: Iterable[str | int]) -> str:
     """Return the path as people write it: `spec.applicationRefs[0].images[1]`."""
-    return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path).removeprefix(".")
+    return "".join(
+        f"[{part}]" if isinstance(part, int) else f".{part}" for part in path
+    ).removeprefix(".")
 
 
 def unknown_fields(item: Mapping[str, Any]) -> Iterator[tuple[str, str, Path]]:
@@ -360,7 +400,11 @@ def _hint(key: str, fields: Fields) -> str:
     level = dict(fields)
     while level:
         names = {path.rpartition(".")[2]: path for path in level}
-        if near := nearest(key[:LONGEST], names, 2 if level.keys() == fields.keys() and len(key) > 4 else 1):
+        if near := nearest(
+            key[:LONGEST], names, 2 if level.keys() == fields.keys() and len(key) > 4 else 1
+        ):
             return f"did you mean {names[near]}?"
-        level = {f"{path}.{name}": below for path, one in level.items() for name, below in one.items()}
+        level = {
+            f"{path}.{name}": below for path, one in level.items() for name, below in one.items()
+        }
     return f"remove it, or use {', '.join(fields)}"

@@ -21,7 +21,10 @@ from task.image import cut_ranges, parse_image_list, split_image_list, split_reg
 from task.model import Entry, Strategy
 from task.text import nearest, normal_spelling, shortened
 
-DEPRECATED: Mapping[str, Strategy] = {"latest": "newest-build", "name": "alphabetical"}  # renamed in AIU v0.13
+DEPRECATED: Mapping[str, Strategy] = {
+    "latest": "newest-build",
+    "name": "alphabetical",
+}  # renamed in AIU v0.13
 
 APPLICATION_KEYS = (
     "image-list", "write-back-method", "write-back-target", "git-branch", "git-repository", "write-back-source",
@@ -95,7 +98,11 @@ class ImageList:
 def read_image_list(text: str) -> ImageList:
     """Return what an `image-list` says. An unreadable entry keeps its alias."""
     pieces, cut = split_image_list(text), cut_ranges(text)
-    listed = [one for number, one in enumerate(zip(pieces, parse_image_list(text), strict=True)) if number not in cut]
+    listed = [
+        one
+        for number, one in enumerate(zip(pieces, parse_image_list(text), strict=True))
+        if number not in cut
+    ]
     entries = [one for _, one in listed if isinstance(one, Entry)]
     unreadable = [(piece, one) for piece, one in listed if isinstance(one, Malformed)]
     halves: dict[str, list[str]] = {}
@@ -103,8 +110,16 @@ def read_image_list(text: str) -> ImageList:
         halves.setdefault(pieces[owner], []).append(pieces[number])
     aliases = frozenset(name for entry in entries if entry.alias for name in prefixes(entry))
     malformed = [piece.partition("=")[0].strip() for piece, _ in unreadable if "=" in piece]
-    bare = [(entry, names) for entry in entries if not entry.alias and (names := prefixes(entry, aliases))]
-    shown = (*(prefixes(one)[0] for one in entries if one.alias), *malformed, *(names[-1] for _, names in bare))
+    bare = [
+        (entry, names)
+        for entry in entries
+        if not entry.alias and (names := prefixes(entry, aliases))
+    ]
+    shown = (
+        *(prefixes(one)[0] for one in entries if one.alias),
+        *malformed,
+        *(names[-1] for _, names in bare),
+    )
     by_name = {name: entry for entry, names in reversed(bare) for name in names}
     return ImageList(
         entries=tuple(entries),
@@ -185,7 +200,11 @@ def write_back_method(value: str) -> tuple[str, str]:
     """
     method, colon, credentials = value.partition(":")
     method, credentials = method.strip(), credentials.strip()
-    if method not in ("", "git", "argocd") or (method != "git" and colon) or (colon and not credentials):
+    if (
+        method not in ("", "git", "argocd")
+        or (method != "git" and colon)
+        or (colon and not credentials)
+    ):
         hint = "write git, git:repocreds, git:secret:<namespace>/<name> or argocd"
         raise Faulty("write-back-method", value, f"unknown write-back method {value!r}", hint)
     if credentials in ("", "repocreds"):  # Argo CD's own secret for the URL
@@ -212,7 +231,9 @@ def git_branch(value: str) -> tuple[str, str]:
             start = i + 1
     parts.append(value[start:].strip())
     if len(parts) > 2:  # base and head
-        raise Faulty("git-branch", value, f"{value!r} has more than two parts", "write <base>:<head>")
+        raise Faulty(
+            "git-branch", value, f"{value!r} has more than two parts", "write <base>:<head>"
+        )
     return parts[0], parts[1] if len(parts) > 1 else ""
 
 
@@ -310,7 +331,12 @@ def _doubts(key: str, listed: ImageList, *, known: bool) -> Iterator[Doubt]:
             yield _orphan(key, prefix, near, listed)
     guess = nearest(key, every, len(key) // 3)
     hint = f"did you mean {guess}? " if guess else ""
-    yield Doubt("unknown", f"unknown annotation {key!r}", f"{hint}See the list of annotations, or remove it", guess)
+    yield Doubt(
+        "unknown",
+        f"unknown annotation {key!r}",
+        f"{hint}See the list of annotations, or remove it",
+        guess,
+    )
 
 
 def _splits(key: str, at: str = ".") -> list[tuple[str, str]]:
@@ -321,12 +347,18 @@ def _splits(key: str, at: str = ".") -> list[tuple[str, str]]:
 def _near(key: str, known: str, name: str = "") -> Doubt:
     known = "allow-tags" if known == "tag-match" else known
     meant = f"{name}.{known}" if name else known
-    return Doubt("near", f"unknown annotation {key!r}", f"rename it to {meant}, or remove it", meant, name)
+    return Doubt(
+        "near", f"unknown annotation {key!r}", f"rename it to {meant}, or remove it", meant, name
+    )
 
 
 def _former(key: str, name: str, rest: str) -> Doubt:
     way = FORMER[normal_spelling(rest)].format(f"{name}." if name else "")
-    return Doubt("former", f"{key} is not read: it comes from another version, a fork or a guide of Image Updater", way)
+    return Doubt(
+        "former",
+        f"{key} is not read: it comes from another version, a fork or a guide of Image Updater",
+        way,
+    )
 
 
 def _level(key: str, known: str) -> Doubt:
@@ -338,7 +370,11 @@ def _orphan(key: str, prefix: str, known: str, listed: ImageList) -> Doubt:
     close = nearest(prefix, listed.shown)
     aliases = ", ".join(listed.shown[:SHOWN]) + (", …" if len(listed.shown) > SHOWN else "")
     told = f"the aliases are {aliases}" if aliases else "no entry has an alias"
-    hint = f"did you mean {close}.{known}? " if close else f"write {prefix}=<image> in image-list, or remove it; "
+    hint = (
+        f"did you mean {close}.{known}? "
+        if close
+        else f"write {prefix}=<image> in image-list, or remove it; "
+    )
     return Doubt(
         "orphan",
         f"{key} is not read: no entry of image-list has the alias {prefix!r}",
@@ -348,9 +384,7 @@ def _orphan(key: str, prefix: str, known: str, listed: ImageList) -> Doubt:
 
 
 DOCKER_CONFIG = ".dockerconfigjson"
-_LOGIN_HINT = (
-    "write pullsecret:<namespace>/<name>, secret:<namespace>/<name>#<field>, env:<VARIABLE> or ext:</path/of/script>"
-)
+_LOGIN_HINT = "write pullsecret:<namespace>/<name>, secret:<namespace>/<name>#<field>, env:<VARIABLE> or ext:</path/of/script>"
 CredentialKind = Literal["pullsecret", "secret", "env", "ext"]
 
 
@@ -387,10 +421,14 @@ def parse_credential_source(spec: str) -> CredentialSource:
     if kind == "ext":
         return CredentialSource("ext", registry, script=place)
     if kind not in ("pullsecret", "secret"):
-        raise Malformed(f"{shortened(spec)!r}: unknown kind of credentials {shortened(word)!r}", _LOGIN_HINT)
+        raise Malformed(
+            f"{shortened(spec)!r}: unknown kind of credentials {shortened(word)!r}", _LOGIN_HINT
+        )
     # As in AIU, a `#` belongs to the name of a pull secret.
     secret, _, field = place.partition("#") if kind == "secret" else (place, "", DOCKER_CONFIG)
     namespace, _, name = secret.partition("/")
     if not (namespace and name and field) or "/" in name or "#" in field:
         raise Malformed(f"{shortened(spec)!r} names no secret", _LOGIN_HINT)
-    return CredentialSource("secret" if kind == "secret" else "pullsecret", registry, namespace, name, field)
+    return CredentialSource(
+        "secret" if kind == "secret" else "pullsecret", registry, namespace, name, field
+    )

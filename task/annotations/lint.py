@@ -50,8 +50,17 @@ from task.templates.branch_name import check_branch_template
 from task.text import and_more, counted
 
 Severity = Literal["error", "warning", "info"]
-Remark = tuple[str, Severity, str, str]  # an annotation, how bad it is, what is wrong, and what to write instead
-OURS = ("pull-request", "write-back-source", "pin-digest", "manifests.image-name", "helm.image-digest", "tag-order")
+Remark = tuple[
+    str, Severity, str, str
+]  # an annotation, how bad it is, what is wrong, and what to write instead
+OURS = (
+    "pull-request",
+    "write-back-source",
+    "pin-digest",
+    "manifests.image-name",
+    "helm.image-digest",
+    "tag-order",
+)
 # AIU reads these only per image, but users expect more (AIU issues 1122, 1142). Here, their Application-wide form
 # counts for every image.
 PER_IMAGE_IN_AIU = (*(key for key in IMAGE_KEYS if "." in key), "platforms")
@@ -105,14 +114,22 @@ def findings(app: Application, defaults: Defaults = Defaults()) -> tuple[Finding
 
 def _without_effect(app: Application) -> Iterator[Remark]:
     """Yield a warning if no image is named, and for what `write-back-method: argocd` does not read."""
-    misspelt = any(one.meant == "image-list" for _, one in doubts(app.annotations))  # `_key` reports it
-    if app.annotations and not misspelt and not split_image_list(app.annotations.get("image-list", "")):
+    misspelt = any(
+        one.meant == "image-list" for _, one in doubts(app.annotations)
+    )  # `_key` reports it
+    if (
+        app.annotations
+        and not misspelt
+        and not split_image_list(app.annotations.get("image-list", ""))
+    ):
         message = "there are annotations but no image-list: nothing is ever updated"
         yield "image-list", "warning", message, "write image-list: <alias>=<image>"
     if app.annotations.get("write-back-method") == "argocd":
         for key in ("write-back-target", "git-branch", "git-repository"):
             if app.annotations.get(key):
-                message = f"{key} has no effect with write-back-method: argocd, which writes no file"
+                message = (
+                    f"{key} has no effect with write-back-method: argocd, which writes no file"
+                )
                 yield key, "warning", message, f"write write-back-method: git, or remove {key}"
 
 
@@ -130,7 +147,13 @@ def without_method(apps: Iterable[Application]) -> tuple[Finding, ...]:
         return ()
     names = and_more([app.key for app in silent], 3)
     message = f"no write-back-method: Image Updater patches the live Application, Image Update commits to Git ({names})"
-    found = _finding(silent[0], "write-back-method", "info", message, "write git or argocd, so that both do the same")
+    found = _finding(
+        silent[0],
+        "write-back-method",
+        "info",
+        message,
+        "write git or argocd, so that both do the same",
+    )
     return (found if len(silent) == 1 else replace(found, application=""),)
 
 
@@ -150,10 +173,14 @@ def told_once(apps: Iterable[Application], defaults: Defaults = Defaults()) -> t
         for one in findings(app, defaults):
             count += 1
             maker = _maker(app, one)
-            shape = one.message if one.field else _without_name(app, one, _QUOTED.sub("", one.message))
+            shape = (
+                one.message if one.field else _without_name(app, one, _QUOTED.sub("", one.message))
+            )
             what = (maker, one.origin, one.key, one.severity, shape)
             alike[what] += 1
-            kin.setdefault((*what, alike[what]) if maker else (count,), []).append((count, app, one))
+            kin.setdefault((*what, alike[what]) if maker else (count,), []).append(
+                (count, app, one)
+            )
     told: dict[int, Finding] = {}
     for members in kin.values():
         _, app, one = members[0]
@@ -194,16 +221,28 @@ def _maker(app: Application, one: Finding) -> str:
 
 def _common(app: Application, one: Finding, others: int) -> Finding:
     more = counted(others, "more Application")
-    return replace(one, application="", message=f"{_maker(app, one)}: {one.message} ({app.key} and {more})")
+    return replace(
+        one, application="", message=f"{_maker(app, one)}: {one.message} ({app.key} and {more})"
+    )
 
 
 def _finding(app: Tracker, key: str, severity: Severity, message: str, hint: str) -> Finding:
-    return Finding(app.key, key, app.annotations.get(key, ""), severity, message, hint, *_place(app, key))
+    return Finding(
+        app.key, key, app.annotations.get(key, ""), severity, message, hint, *_place(app, key)
+    )
 
 
 def of_flaw(app: Tracker, flaw: Flaw) -> Finding:
     """Return a flaw as a finding."""
-    return Finding(app.key, flaw.key, flaw.value, flaw.severity, flaw.message, flaw.hint, *_place(app, flaw.key))
+    return Finding(
+        app.key,
+        flaw.key,
+        flaw.value,
+        flaw.severity,
+        flaw.message,
+        flaw.hint,
+        *_place(app, flaw.key),
+    )
 
 
 def _place(app: Tracker, key: str) -> tuple[str, str]:
@@ -219,14 +258,29 @@ def _misplaced(text: str) -> Iterator[tuple[str, tuple[str, str]]]:
     for number, piece in enumerate(pieces):
         before = pieces[number - 1] if number else ""
         if placeholder := PLACEHOLDER.search(piece):
-            yield piece, (f"{piece!r} holds the placeholder {placeholder.group()!r}", "write what it stands for")
+            yield (
+                piece,
+                (
+                    f"{piece!r} holds the placeholder {placeholder.group()!r}",
+                    "write what it stands for",
+                ),
+            )
         elif number in cut:  # a flaw of its entry
             continue
         elif any(before.count(open_) > before.count(close) for open_, close in ("{}", "[]", "()")):
             hint = "write the image alone in image-list, and the pattern in <alias>.allow-tags: regexp:…"
-            yield piece, (f"{piece!r} follows a comma, which cut a pattern: a comma ends an entry", hint)
+            yield (
+                piece,
+                (f"{piece!r} follows a comma, which cut a pattern: a comma ends an entry", hint),
+            )
         elif RANGE.fullmatch(piece):
-            yield piece, (f"{piece!r} is a range of versions without an image", f"write <alias>=<image>:{piece}")
+            yield (
+                piece,
+                (
+                    f"{piece!r} is a range of versions without an image",
+                    f"write <alias>=<image>:{piece}",
+                ),
+            )
         elif PATTERN.match(piece):
             hint = "name each image by itself: <alias>=<image>; to choose tags, write <alias>.allow-tags: regexp:…"
             yield piece, (f"{piece!r} is a pattern, which image-list does not take", hint)
@@ -241,7 +295,9 @@ def _key(app: Application, key: str) -> Iterator[Remark]:
         return
     image_list = app.annotations.get("image-list", "")
     if known and (bare := read_image_list(image_list).bare.get(name)):
-        message = f"the entry {bare.text!r} has no alias; AIU reads per-image keys only under an alias"
+        message = (
+            f"the entry {bare.text!r} has no alias; AIU reads per-image keys only under an alias"
+        )
         yield key, "info", message, f"write {name}={bare.text} in image-list"
         return
     if doubtful := doubt(key, image_list):
@@ -251,9 +307,15 @@ def _key(app: Application, key: str) -> Iterator[Remark]:
     elif key not in app.from_resource and not NAME.fullmatch(key):
         fixed = key.replace("/", "_")
         message = f"Kubernetes refuses the annotation {key!r}: after the prefix, a name has up to 63 letters, digits, "
-        hint = f"write {fixed}" if NAME.fullmatch(fixed) else "use a shorter alias, of letters and digits"
+        hint = (
+            f"write {fixed}"
+            if NAME.fullmatch(fixed)
+            else "use a shorter alias, of letters and digits"
+        )
         yield key, "error", f"{message}'-', '_' and '.'", hint
-    elif (key in OURS or known in OURS) and key not in app.from_resource:  # but AIU reads its own resource
+    elif (
+        key in OURS or known in OURS
+    ) and key not in app.from_resource:  # but AIU reads its own resource
         yield key, "info", f"{known or key} works here; AIU ignores it", ""
 
 
@@ -263,7 +325,12 @@ def _value(key: str, value: str) -> Iterator[Remark]:
         return
     if "{{" in value and key not in ("git-branch", "image-list"):
         message = f"{key}: {value!r} is a template that nothing fills in: annotations of an Application are plain text"
-        yield key, "error", message, "write what it stands for, or have it filled in by an ApplicationSet"
+        yield (
+            key,
+            "error",
+            message,
+            "write what it stands for, or have it filled in by an ApplicationSet",
+        )
     if key == "pull-secret" or key.endswith(".pull-secret"):
         try:
             source = parse_credential_source(value)
@@ -271,9 +338,17 @@ def _value(key: str, value: str) -> Iterator[Remark]:
             yield key, "error", f"{key}: {error.message}", error.hint
         else:
             if source.kind in ("ext", "env"):
-                what, option = ("script", "--allow-exec") if source.kind == "ext" else ("variable", "--allow-env")
+                what, option = (
+                    ("script", "--allow-exec")
+                    if source.kind == "ext"
+                    else ("variable", "--allow-env")
+                )
                 message = f"{key}: the {what} {source.script or source.env} is not used unless the run has {option}"
-                more = f" {source.env}" if source.env else ", and put the script into the image of the step"
+                more = (
+                    f" {source.env}"
+                    if source.env
+                    else ", and put the script into the image of the step"
+                )
                 yield key, "info", message, f"give {option}{more}"
             if source.kind == "secret" and source.field in (DOCKER_CONFIG, ".dockercfg"):
                 message = f"{key}: the field {source.field} does not hold user:password, which secret:…#<field> needs"
@@ -289,7 +364,9 @@ def _value(key: str, value: str) -> Iterator[Remark]:
         else:
             for name in filter(is_platform, names):
                 if meant := meant_platforms(name):
-                    message = f"{key}: {name!r} has an unknown architecture, so hardly any image fits it"
+                    message = (
+                        f"{key}: {name!r} has an unknown architecture, so hardly any image fits it"
+                    )
                     yield key, "warning", message, f"write {' or '.join(meant)}"
 
 
@@ -299,9 +376,16 @@ def _entries(app: Application, misplaced: Collection[str]) -> Iterator[Remark]:
     annotated = index(app.annotations)
     for entry in (one for one in listed.entries if one.text not in misplaced):
         if entry.image.repository != entry.image.repository.lower():
-            why = "the repository has upper-case letters, which no registry accepts: no build fits it"
-            name = entry.image.name.removesuffix(entry.image.repository) + entry.image.repository.lower()
-            fixed = listed_as(replace(entry, image=replace(entry.image, name=name)), entry.constraint)
+            why = (
+                "the repository has upper-case letters, which no registry accepts: no build fits it"
+            )
+            name = (
+                entry.image.name.removesuffix(entry.image.repository)
+                + entry.image.repository.lower()
+            )
+            fixed = listed_as(
+                replace(entry, image=replace(entry.image, name=name)), entry.constraint
+            )
             yield "image-list", "error", f"{entry.text!r}: {why}", f"write {fixed}"
         if entry.alias and not ALIAS.fullmatch(entry.alias):
             yield _alias(entry.alias)
@@ -312,7 +396,11 @@ def _entries(app: Application, misplaced: Collection[str]) -> Iterator[Remark]:
         word, colon, _ = strategy.value.partition(":")
         wanted = range_of(strategy.value) if colon and word.strip().lower() == "semver" else ""
         if wanted and wanted != entry.constraint:
-            both = f"{entry.constraint} {wanted}" if entry.constraint and "||" not in wanted else wanted
+            both = (
+                f"{entry.constraint} {wanted}"
+                if entry.constraint and "||" not in wanted
+                else wanted
+            )
             message = f"{strategy.value!r} works here; AIU reads it as semver without a constraint"
             hint = f"write {listed_as(entry, both)} in image-list, and {strategy.key}: semver"
             yield strategy.key, "info", message, hint
@@ -337,7 +425,12 @@ def _alias(alias: str) -> Remark:
             f"the alias {alias!r} has a '/', and no annotation's name has one: its keys begin with "
             f"{alias.replace('/', '_')!r}, which AIU from 1.0 on does not find"
         )
-        return "image-list", "info", message, f"write {plain}=<image>, and its keys as {plain}.<key>"
+        return (
+            "image-list",
+            "info",
+            message,
+            f"write {plain}=<image>, and its keys as {plain}.<key>",
+        )
     message = f"the alias {alias!r} has characters that no annotation's name has there: no per-image key is found"
     hint = "use letters, digits, '-', '_' and '.' only, and begin with a letter or digit"
     return "image-list", "warning", message, hint
@@ -348,8 +441,15 @@ def _helm_keys(entry: Entry, own: Mapping[str, Setting]) -> Iterator[Remark]:
 
     A key takes a parameter's name or a value's path, but people write the value itself.
     """
-    name, tag, spec, digest = (own[f"helm.image-{key}"] for key in ("name", "tag", "spec", "digest"))
-    samples = ((name, "image.repository"), (tag, "image.tag"), (spec, "image"), (digest, "image.digest"))
+    name, tag, spec, digest = (
+        own[f"helm.image-{key}"] for key in ("name", "tag", "spec", "digest")
+    )
+    samples = (
+        (name, "image.repository"),
+        (tag, "image.tag"),
+        (spec, "image"),
+        (digest, "image.digest"),
+    )
     for setting, sample in samples:
         key, value = setting.key, setting.value
         wanted = "the key takes the name of the Helm parameter that holds it"
@@ -358,10 +458,20 @@ def _helm_keys(entry: Entry, own: Mapping[str, Setting]) -> Iterator[Remark]:
             message = f"{key}: {value!r} is how a template names the value"
             yield key, "error", message, f"write {bare.removeprefix('Values.')}"
         elif is_tag(value):
-            yield key, "error", f"{key}: {value!r} is a tag; {wanted}", f"write {sample}, or as the chart has it"
+            yield (
+                key,
+                "error",
+                f"{key}: {value!r} is a tag; {wanted}",
+                f"write {sample}, or as the chart has it",
+            )
         elif (image := is_image(value, entry)) is not False:
             message = f"{key}: {value!r} {'is' if image else 'looks like'} an image; {wanted}"
-            yield key, "error" if image else "warning", message, f"write {sample}, or as the chart has it"
+            yield (
+                key,
+                "error" if image else "warning",
+                message,
+                f"write {sample}, or as the chart has it",
+            )
         elif "." in value and any(part.isdigit() for part in value.split(".")):
             message = f"{key}: {value!r} uses a number as a key, which is not an index of a list"
             places = re.sub(r"\.([0-9]+)(?=\.|$)", r"[\1]", value)
@@ -372,7 +482,11 @@ def _helm_keys(entry: Entry, own: Mapping[str, Setting]) -> Iterator[Remark]:
     elif not spec and tag and is_name_key(tag.value):
         message = f"{tag.key} takes the tag, and {tag.value!r} looks like a key of the name"
         swapped = name and is_tag_key(name.value)
-        hint = f"write {tag.key}: {name.value} and {name.key}: {tag.value}" if swapped else "write the key of the tag"
+        hint = (
+            f"write {tag.key}: {name.value} and {name.key}: {tag.value}"
+            if swapped
+            else "write the key of the tag"
+        )
         yield tag.key, "error" if swapped else "warning", message, hint
 
 
@@ -394,7 +508,9 @@ def _kinds(app: Application, entry: Entry, own: Mapping[str, Setting]) -> Iterat
     kept = next(iter(kinds)) if len(kinds) == 1 else ""
     names = " and ".join(setting.key for setting in first.values())
     message = f"{entry.text!r} has keys of several types: {names}; only those of the Application's type count"
-    hint = f"keep the {kept}.… keys" if kept else "keep those of the Application's type (spec.source)"
+    hint = (
+        f"keep the {kept}.… keys" if kept else "keep those of the Application's type (spec.source)"
+    )
     wrong = next(setting.key for kind, setting in first.items() if kind != kept)
     yield wrong, "warning", message, hint
 
@@ -405,12 +521,21 @@ def _readings(app: Application, readings: Iterable[EntryReading]) -> Iterator[Re
         # As in AIU, some strategies ignore the constraint, which surprises people (AIU issues 580 and 1100).
         entry, strategy = one.entry, one.policy.strategy
         if entry.constraint and not rules_of(one.policy).constraint:
-            message = f"{entry.text!r}: {strategy} takes every tag, whatever {entry.constraint!r} says"
+            message = (
+                f"{entry.text!r}: {strategy} takes every tag, whatever {entry.constraint!r} says"
+            )
             yield "image-list", "warning", message, on_ignored_constraint(entry)
         yield from _order(app, one)
         if one.keys.name and one.keys.name == one.keys.tag and not one.keys.spec:
-            message = f"helm.image-name and helm.image-tag of {entry.text!r} are both {one.keys.name!r}"
-            yield "image-list", "error", message, f"write {_alias_of(one)}.helm.image-spec: {one.keys.name}"
+            message = (
+                f"helm.image-name and helm.image-tag of {entry.text!r} are both {one.keys.name!r}"
+            )
+            yield (
+                "image-list",
+                "error",
+                message,
+                f"write {_alias_of(one)}.helm.image-spec: {one.keys.name}",
+            )
 
 
 def _order(app: Application, one: EntryReading) -> Iterator[Remark]:
@@ -420,10 +545,14 @@ def _order(app: Application, one: EntryReading) -> Iterator[Remark]:
         return
     listed = read_image_list(app.annotations.get("image-list", ""))
     key = settings(index(app.annotations), listed.prefixes(one.entry))["tag-order"].key
-    images = map(live_image, (*app.live, *(text for source in app.sources for text in source.images)))
+    images = map(
+        live_image, (*app.live, *(text for source in app.sources for text in source.images))
+    )
     named = one.keys.tag or "image.tag"
     tags = [image.tag for image in images if image and image.identity == one.entry.image.identity]
-    tags += [each.value for source in app.sources for each in source.parameters if each.name == named]
+    tags += [
+        each.value for source in app.sources for each in source.parameters if each.name == named
+    ]
     for tag in dict.fromkeys(filter(None, tags)):
         rule, why = rules.objection(tag, one.policy)
         if rule == "tag-order":
@@ -439,8 +568,15 @@ def _shared(asked: Iterable[Subscription]) -> Iterator[Remark]:
             continue
         other = taken.setdefault((sub.path, key), sub.entry.text)
         if other != sub.entry.text:
-            hint = f"write {_alias_of(sub)}.helm.image-tag and .helm.image-name with keys of its own"
-            yield "image-list", "error", f"{other!r} and {sub.entry.text!r} are both written to {key}", hint
+            hint = (
+                f"write {_alias_of(sub)}.helm.image-tag and .helm.image-name with keys of its own"
+            )
+            yield (
+                "image-list",
+                "error",
+                f"{other!r} and {sub.entry.text!r} are both written to {key}",
+                hint,
+            )
 
 
 def _alias_of(one: EntryReading | Subscription) -> str:
@@ -449,7 +585,9 @@ def _alias_of(one: EntryReading | Subscription) -> str:
 
 def _helm_value(sub: Subscription) -> str:
     """Return the key of the Helm value that gets the tag, or "" if it goes elsewhere."""
-    if sub.target != "helmvalues" and (sub.target not in ("override", "file") or sub.source.kind != "Helm"):
+    if sub.target != "helmvalues" and (
+        sub.target not in ("override", "file") or sub.source.kind != "Helm"
+    ):
         return ""
     return sub.keys.spec or sub.keys.tag or "image.tag"
 
@@ -460,7 +598,9 @@ def shared_places(written: Iterable[Subscription]) -> tuple[Finding, ...]:
     What one of them writes, the other one deploys, whatever its own rules say.
     """
     first: dict[tuple[str, ...], Subscription] = {}
-    found: dict[tuple[str, ...], Finding] = {}  # one for each place, however many Applications share it
+    found: dict[
+        tuple[str, ...], Finding
+    ] = {}  # one for each place, however many Applications share it
     for sub in written:
         key = _helm_value(sub)
         if sub.target == "kustomization":
@@ -499,7 +639,11 @@ def _targets(asked: Iterable[Subscription]) -> Iterator[Remark]:
         if sub.target == "helmvalues" and (root := _meant_from_the_root(sub)):
             message = f"{sub.path!r} is not one of the source's valueFiles: paths are relative to the source's path"
             yield "write-back-target", "error", message, f"write helmvalues:/{root}"
-        if sub.source.kind == "Plugin" and sub.target in ("override", "file") and not (sub.keys.tag or sub.keys.spec):
+        if (
+            sub.source.kind == "Plugin"
+            and sub.target in ("override", "file")
+            and not (sub.keys.tag or sub.keys.spec)
+        ):
             message = f"no annotation names the plugin's variable for {sub.entry.text!r}: the tag would go nowhere"
             hint = f"write {alias}.plugin.image-tag or {alias}.plugin.image-spec with the variable's name"
             yield "image-list", "error", message, hint

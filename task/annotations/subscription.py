@@ -17,7 +17,17 @@ from task.annotations.application import Narrow
 from task.annotations.keys import DEPRECATED, Faulty, Index, Setting, doubts, read_image_list
 from task.annotations.write_back import TARGET, Where, write_backs
 from task.errors import Malformed, TaskError
-from task.model import Application, Claim, Entry, Flaw, Keys, Policy, Strategy, Subscribed, Subscription
+from task.model import (
+    Application,
+    Claim,
+    Entry,
+    Flaw,
+    Keys,
+    Policy,
+    Strategy,
+    Subscribed,
+    Subscription,
+)
 from task.policy import tag_filter
 from task.policy.strategies import STRATEGIES, UNFIT_HINT, parse_tag_order, unfit_order
 from task.policy.version_range import parse_range
@@ -46,7 +56,9 @@ class Scope:
     defaults: Defaults
 
 
-def subscribe(app: Application, defaults: Defaults = Defaults(), wanted: Collection[str] | None = None) -> Subscribed:
+def subscribe(
+    app: Application, defaults: Defaults = Defaults(), wanted: Collection[str] | None = None
+) -> Subscribed:
     """Return all Subscriptions of an Application, and every flaw in its annotations.
 
     There is one Subscription for each entry and write-back target. With `wanted`, there are Subscriptions only for
@@ -60,11 +72,24 @@ def subscribe(app: Application, defaults: Defaults = Defaults(), wanted: Collect
             pull_request = keys.boolean(Setting("pull-request", given))
         except Faulty as error:
             errors.insert(0, error)
-    flaws = [*asked.flaws, *(flaw for error in errors for flaw in _of_every_entry(app, asked.readings, error))]
-    chosen = [one for one in asked.usable if not one.broken and (wanted is None or one.entry.image.identity in wanted)]
-    subscriptions = () if errors else _subscriptions(app, asked, chosen, wheres, pull_request=pull_request)
+    flaws = [
+        *asked.flaws,
+        *(flaw for error in errors for flaw in _of_every_entry(app, asked.readings, error)),
+    ]
+    chosen = [
+        one
+        for one in asked.usable
+        if not one.broken and (wanted is None or one.entry.image.identity in wanted)
+    ]
+    subscriptions = (
+        () if errors else _subscriptions(app, asked, chosen, wheres, pull_request=pull_request)
+    )
     strategies = {one.entry.text: one.strategy for one in asked.readings}
-    return Subscribed(app, subscriptions, tuple(replace(flaw, strategy=strategies.get(flaw.text)) for flaw in flaws))
+    return Subscribed(
+        app,
+        subscriptions,
+        tuple(replace(flaw, strategy=strategies.get(flaw.text)) for flaw in flaws),
+    )
 
 
 def attempted(
@@ -81,7 +106,12 @@ def attempted(
 
 
 def _subscriptions(
-    app: Application, asked: _Asked, readings: Iterable[EntryReading], wheres: Sequence[Where], *, pull_request: bool
+    app: Application,
+    asked: _Asked,
+    readings: Iterable[EntryReading],
+    wheres: Sequence[Where],
+    *,
+    pull_request: bool,
 ) -> tuple[Subscription, ...]:
     return tuple(
         Subscription(
@@ -111,7 +141,9 @@ def _subscriptions(
     )
 
 
-def _of_every_entry(app: Application, readings: Sequence[EntryReading], error: Faulty | TaskError) -> list[Flaw]:
+def _of_every_entry(
+    app: Application, readings: Sequence[EntryReading], error: Faulty | TaskError
+) -> list[Flaw]:
     """Return one flaw for each entry.
 
     If no entry can be parsed, return one flaw without an entry for a broken annotation.
@@ -199,9 +231,13 @@ def _misspelt(annotations: Mapping[str, str], index: Index) -> list[Flaw]:
             continue
         for entry in listed.entries:
             names = listed.prefixes(entry)
-            own = any(name in index.get(doubt.meant, ()) for name in names)  # hides the Application-wide form
+            own = any(
+                name in index.get(doubt.meant, ()) for name in names
+            )  # hides the Application-wide form
             if doubt.name in names or (not doubt.name and not own):
-                flaws.append(Flaw(entry.text, entry, key, value, doubt.message, doubt.hint, misspelt=True))
+                flaws.append(
+                    Flaw(entry.text, entry, key, value, doubt.message, doubt.hint, misspelt=True)
+                )
     return flaws
 
 
@@ -219,7 +255,10 @@ class EntryReader:
         nothing: tuple[Strategy, str] = ("semver", "")
         strategy, extra = self._try(self._strategy, nothing)
         known = None if any(flaw.severity == "error" for flaw in self.flaws) else strategy
-        pin, values = self.settings["pin-digest"], {key: setting.value for key, setting in self.settings.items()}
+        pin, values = (
+            self.settings["pin-digest"],
+            {key: setting.value for key, setting in self.settings.items()},
+        )
         policy = Policy(
             strategy=strategy,
             constraints=self._try(lambda: self._constraints(strategy, extra), ()),
@@ -227,7 +266,9 @@ class EntryReader:
             ignore=self._ignore(),
             tag_order=self._try(lambda: self._tag_order(strategy), ""),
             platforms=keys.platforms(self.settings["platforms"]),
-            pin_digest=self._try(lambda: keys.boolean(pin) if pin else self.defaults.pin_digest, otherwise=False),
+            pin_digest=self._try(
+                lambda: keys.boolean(pin) if pin else self.defaults.pin_digest, otherwise=False
+            ),
             pull_secret=values["pull-secret"],
         )
         # A strange value causes only a warning, because `force-update` has no effect here. In AIU v1, the whole
@@ -236,7 +277,9 @@ class EntryReader:
             keys.boolean(self.settings["force-update"])
         except Faulty as error:
             self._warn(error, f"{error.value!r} is neither true nor false", error.hint)
-        plugin = Keys(values["plugin.image-name"], values["plugin.image-tag"], values["plugin.image-spec"])
+        plugin = Keys(
+            values["plugin.image-name"], values["plugin.image-tag"], values["plugin.image-spec"]
+        )
         names = Keys(
             name=values["helm.image-name"],
             tag=values["helm.image-tag"],
@@ -247,7 +290,9 @@ class EntryReader:
         )
         self._check_helm_keys(names)
         # If no annotation names the parameters, AIU's override files have `image.name` and `image.tag`.
-        helm = (names.spec,) if names.spec else (names.name or "image.name", names.tag or "image.tag")
+        helm = (
+            (names.spec,) if names.spec else (names.name or "image.name", names.tag or "image.tag")
+        )
         of_plugin = (plugin.name, plugin.tag, plugin.spec)
         managed = (*helm, names.digest, *of_plugin, self.entry.image.identity, names.kustomize_name)
         return EntryReading(
@@ -272,9 +317,15 @@ class EntryReader:
         digest = self.settings["helm.image-digest"]
         if digest and names.spec:
             message = "helm.image-digest: the value of helm.image-spec has the digest itself"
-            self._fault(digest, message, "remove it, or write helm.image-tag instead of helm.image-spec")
+            self._fault(
+                digest, message, "remove it, or write helm.image-tag instead of helm.image-spec"
+            )
         elif digest and digest.value in (names.tag or "image.tag", names.name or "image.name"):
-            self._fault(digest, f"helm.image-digest: {digest.value} has the tag or the name", "name a key of its own")
+            self._fault(
+                digest,
+                f"helm.image-digest: {digest.value} has the tag or the name",
+                "name a key of its own",
+            )
 
     def _try(self, read: Callable[[], T], otherwise: T) -> T:
         try:
@@ -288,7 +339,9 @@ class EntryReader:
 
     def _warn(self, at: Setting | Faulty, message: str, hint: str) -> None:
         told = f"{at.key}: {message}"
-        self.flaws.append(Flaw(self.entry.text, self.entry, at.key, at.value, told, hint, severity="warning"))
+        self.flaws.append(
+            Flaw(self.entry.text, self.entry, at.key, at.value, told, hint, severity="warning")
+        )
 
     def _strategy(self) -> tuple[Strategy, str]:
         """Return the canonical strategy, and the constraint in `semver:<constraint>` or "".
@@ -300,7 +353,9 @@ class EntryReader:
             return self.defaults.strategy, ""
         (name, _, constraint), whole = setting.value.partition(":"), setting.value.lower()
         named = next((one for one in STRATEGIES if one == name.strip().lower()), None)
-        if named and STRATEGIES[named].constraint == "range":  # guides show `semver:1.6.x`; AIU reads plain semver
+        if (
+            named and STRATEGIES[named].constraint == "range"
+        ):  # guides show `semver:1.6.x`; AIU reads plain semver
             return named, constraint.strip()
         known = DEPRECATED.get(whole) or (named if named == whole else None)
         if known is None:
@@ -317,10 +372,19 @@ class EntryReader:
         meaning = STRATEGIES[strategy].constraint
         if meaning == "tag" and not self.entry.constraint:
             fix = f"write {self.entry.alias or 'web'}={self.entry.image.name}:<tag>"
-            raise Faulty("image-list", self.entry.text, f"the {strategy} strategy needs the tag to follow", fix)
+            raise Faulty(
+                "image-list",
+                self.entry.text,
+                f"the {strategy} strategy needs the tag to follow",
+                fix,
+            )
         for text in constraints if meaning == "range" else ():
             if text == self.entry.constraint:
-                _checked(Setting("image-list", text), parse_range, lambda: advice.on_constraint(self.entry))
+                _checked(
+                    Setting("image-list", text),
+                    parse_range,
+                    lambda: advice.on_constraint(self.entry),
+                )
             else:
                 _checked(Setting(self.settings["update-strategy"].key, text), parse_range)
         return constraints
@@ -372,7 +436,9 @@ def _check_glob(glob: str) -> None:
     """
     tag_filter.check_glob(glob)
     if sign := advice.blind_glob(glob):
-        raise Malformed(f"{glob!r} ignores nothing: no tag has {sign!r}", advice.on_blind_glob(glob))
+        raise Malformed(
+            f"{glob!r} ignores nothing: no tag has {sign!r}", advice.on_blind_glob(glob)
+        )
 
 
 def _checked(setting: Setting, read: Callable[[str], T], advise: Callable[[], str] = str) -> T:

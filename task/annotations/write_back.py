@@ -57,7 +57,9 @@ class Where:
     head_template: str = ""  # "" is the base branch
     method: str = "git"
     credentials: str = ""
-    home: str = ""  # the folder of the first target that goes to the same branch, for the state file's path
+    home: str = (
+        ""  # the folder of the first target that goes to the same branch, for the state file's path
+    )
 
     @property
     def of_plugin(self) -> bool:
@@ -65,7 +67,9 @@ class Where:
         return self.source.kind == "Plugin" and self.target in ("override", "file")
 
 
-def write_backs(app: Application, argocd_namespace: str) -> tuple[tuple[Where, ...], list[Faulty | TaskError]]:
+def write_backs(
+    app: Application, argocd_namespace: str
+) -> tuple[tuple[Where, ...], list[Faulty | TaskError]]:
     """Return all write-back targets that can be parsed, and all errors that keep the Application from being updated.
 
     With an error, only `lint` needs the targets: as if the other annotations had no mistakes.
@@ -79,11 +83,17 @@ def write_backs(app: Application, argocd_namespace: str) -> tuple[tuple[Where, .
             errors[str(error)] = error
             return otherwise
 
-    method, credentials = tried(lambda: write_back_method(app.annotations.get("write-back-method", "")), ("git", ""))
+    method, credentials = tried(
+        lambda: write_back_method(app.annotations.get("write-back-method", "")), ("git", "")
+    )
     base, head = tried(lambda: git_branch(app.annotations.get("git-branch", "")), ("", ""))
-    tried(lambda: choose_source(app, ""), None)  # `_where` does not get there if the target is broken
+    tried(
+        lambda: choose_source(app, ""), None
+    )  # `_where` does not get there if the target is broken
     # In AIU, there is only one target. Several, separated by commas, are our addition.
-    texts = [text.strip() for text in app.annotations.get(TARGET, "").split(",") if text.strip()] or [""]
+    texts = [
+        text.strip() for text in app.annotations.get(TARGET, "").split(",") if text.strip()
+    ] or [""]
     places = [tried(partial(_where, app, text, argocd_namespace), None) for text in texts]
     homes: dict[tuple[str, str], str] = {}
     wheres = []
@@ -91,7 +101,9 @@ def write_backs(app: Application, argocd_namespace: str) -> tuple[tuple[Where, .
         branch = base or place.base
         # For Argo CD, an empty `targetRevision` is HEAD, the default branch, and `refs/heads/main` is `main`.
         branch = "" if branch == "HEAD" else branch.removeprefix("refs/heads/")
-        is_folder = place.target in ("kustomization", "manifests") and not place.path.endswith(MANIFESTS)
+        is_folder = place.target in ("kustomization", "manifests") and not place.path.endswith(
+            MANIFESTS
+        )
         folder = place.path if is_folder else posixpath.dirname(place.path)
         home = homes.setdefault((normal_url(place.repo), branch), folder)
         where = replace(place, base=branch, head_template=head, home=home)
@@ -127,7 +139,9 @@ def _resolved(app: Application, target: str, path: str, argocd_namespace: str) -
     fallbacks: tuple[str, ...] = ()
     if target == "override":
         folder = inside(source.path, ".", "source")
-        path, *others = (f"{folder}/{name}" if folder else name for name in override_names(app, argocd_namespace))
+        path, *others = (
+            f"{folder}/{name}" if folder else name for name in override_names(app, argocd_namespace)
+        )
         fallbacks = tuple(others)
     elif target == "file":
         path = inside("", path.lstrip("/"))
@@ -149,17 +163,27 @@ def _target(text: str) -> tuple[str, str]:
     if word.lower() in ("git", "argocd"):
         hint = f"write write-back-method: {text}, and kustomization, helmvalues or manifests here"
         raise Faulty(TARGET, text, f"unknown target {text!r}: that is a method", hint)
-    if "/" not in word and "." not in word and (meant := MEANT.get(word.lower()) or nearest(word, TARGETS)):
-        raise Faulty(TARGET, text, f"unknown target {text!r}", f"write {meant}{f':{path}' if path else ''}")
+    if (
+        "/" not in word
+        and "." not in word
+        and (meant := MEANT.get(word.lower()) or nearest(word, TARGETS))
+    ):
+        raise Faulty(
+            TARGET, text, f"unknown target {text!r}", f"write {meant}{f':{path}' if path else ''}"
+        )
     # AIU compares only the beginning, so it takes `kustomizationX` and `helmvalues.yaml` for these targets.
     for known in FORCED:
         if text.startswith(known):
             if posixpath.basename(text) in KUSTOMIZATIONS:
                 break
-            raise Faulty(TARGET, text, f"unknown target {text!r}", f"write {known} or {known}:<path>")
+            raise Faulty(
+                TARGET, text, f"unknown target {text!r}", f"write {known} or {known}:<path>"
+            )
     if posixpath.basename(text).lower() in (name.lower() for name in KUSTOMIZATIONS):
         folder = posixpath.dirname(text).lstrip("/") or "."
-        raise Faulty(TARGET, text, f"{text!r} is a kustomization file", f"write kustomization:/{folder}")
+        raise Faulty(
+            TARGET, text, f"{text!r} is a kustomization file", f"write kustomization:/{folder}"
+        )
     if colon or text.lower() in ("helmvalues", "manifests"):
         hint = "write kustomization[:dir], helmvalues[:file], manifests[:path] or a file"
         raise Faulty(TARGET, text, f"unknown target {text!r}", hint)
@@ -169,20 +193,34 @@ def _target(text: str) -> tuple[str, str]:
 def choose_source(app: Application, forced: Kind) -> Source:
     """Return the source that an update is written for: by `write-back-source`, else by type, as in AIU."""
     if not app.sources:
-        raise SourceError("the Application has no source", hint="give it spec.source or spec.sources")
+        raise SourceError(
+            "the Application has no source", hint="give it spec.source or spec.sources"
+        )
     if name := app.annotations.get("write-back-source", ""):
         for index, source in enumerate(app.sources):
             if name in (source.ref, str(index)):
                 return source
         known = ", ".join(source.ref or str(index) for index, source in enumerate(app.sources))
-        raise Faulty("write-back-source", name, f"no source {name!r}", f"write an index from 0 or a ref: {known}")
+        raise Faulty(
+            "write-back-source",
+            name,
+            f"no source {name!r}",
+            f"write an index from 0 or a ref: {known}",
+        )
     if not app.multi:
         return app.sources[0]
-    stated = (source.kind for source in app.sources if source.kind in ("Helm", "Kustomize", "Plugin"))
+    stated = (
+        source.kind for source in app.sources if source.kind in ("Helm", "Kustomize", "Plugin")
+    )
     kind = forced or next(stated, "")
     explicit = [source for source in app.sources if kind and source.section == kind]  # AIU v0
     aligned = [source for source in app.sources if kind and source.kind == kind]  # AIU v1.1
-    return (explicit or aligned or [source for source in app.sources if not source.ref] or list(app.sources))[0]
+    return (
+        explicit
+        or aligned
+        or [source for source in app.sources if not source.ref]
+        or list(app.sources)
+    )[0]
 
 
 def _repository(app: Application, source: Source) -> tuple[str, str]:
@@ -194,12 +232,19 @@ def _repository(app: Application, source: Source) -> tuple[str, str]:
     other = app.annotations.get("git-repository", "")
     if not other:
         if not source.repo:
-            raise SourceError("the source has no repoURL", hint="give it one, or annotate git-repository")
+            raise SourceError(
+                "the source has no repoURL", hint="give it one, or annotate git-repository"
+            )
         return source.repo, source.revision
-    same = [each for each in app.sources if app.multi and normal_url(each.repo) == normal_url(other)]
+    same = [
+        each for each in app.sources if app.multi and normal_url(each.repo) == normal_url(other)
+    ]
     if same:
         return other, same[0].revision
-    return other, "" if source.chart else source.revision  # a chart's revision is a version, not a branch
+    return (
+        other,
+        "" if source.chart else source.revision,
+    )  # a chart's revision is a version, not a branch
 
 
 def override_names(app: Application, argocd_namespace: str) -> tuple[str, str]:
@@ -209,7 +254,10 @@ def override_names(app: Application, argocd_namespace: str) -> tuple[str, str]:
     util/argo, AppInstanceName). AIU compares with its own namespace, so if it runs elsewhere, it writes files that
     nobody reads (AIU issues 963, 1343).
     """
-    plain, prefixed = f".argocd-source-{app.name}.yaml", f".argocd-source-{app.namespace}_{app.name}.yaml"
+    plain, prefixed = (
+        f".argocd-source-{app.name}.yaml",
+        f".argocd-source-{app.namespace}_{app.name}.yaml",
+    )
     return (plain, prefixed) if app.namespace in ("", argocd_namespace) else (prefixed, plain)
 
 
@@ -221,12 +269,18 @@ def inside(folder: str, path: str, what: str = "target") -> str:
     error = SourceError if what == "source" else TargetError
     joined = path if path.startswith("/") else f"{folder}/{path}"
     if not joined.isprintable() or "\\" in joined:
-        raise error(f"the path {joined!r} contains characters that are not allowed in a path", hint="rename it")
+        raise error(
+            f"the path {joined!r} contains characters that are not allowed in a path",
+            hint="rename it",
+        )
     parts: list[str] = []
     for part in joined.split("/"):
         if part == "..":
             if not parts:
-                raise error(f"the path {joined.lstrip('/')!r} leaves the repository", hint="name a path inside it")
+                raise error(
+                    f"the path {joined.lstrip('/')!r} leaves the repository",
+                    hint="name a path inside it",
+                )
             parts.pop()
         elif part not in ("", "."):
             parts.append(part)
@@ -245,7 +299,10 @@ _NEVER: Mapping[str, str] = {
     for what, names in (
         (_OURS, ".image-update"),
         (_GITS, ".git git~1 .gitmodules .gitattributes .gitignore"),  # Windows calls .git git~1
-        (_CI, ".github .gitlab .gitlab-ci .gitea .forgejo .circleci .buildkite .tekton .woodpecker .drone .travis"),
+        (
+            _CI,
+            ".github .gitlab .gitlab-ci .gitea .forgejo .circleci .buildkite .tekton .woodpecker .drone .travis",
+        ),
         (_CI, "azure-pipelines .azure-pipelines bitbucket-pipelines jenkinsfile"),
         (_REVIEWERS, "codeowners"),
     )
@@ -263,9 +320,16 @@ def refuse_files(sub: Subscription, paths: Collection[str], branch: str) -> None
     for path in paths:
         refuse_unwritable(path)
         owned = {part: what for part, what in _guarded(path).items() if what not in _NEVER_AT_ALL}
-        named = (glob for one in sub.writes for glob in one.paths or () if owned.keys() <= set(glob.split("/")))
+        named = (
+            glob
+            for one in sub.writes
+            for glob in one.paths or ()
+            if owned.keys() <= set(glob.split("/"))
+        )
         if owned and not any(fits_glob(glob, path) for glob in named):
-            raise _not_written(next(iter(owned.values())), path, f", or name it in `writes` of {PATH}")
+            raise _not_written(
+                next(iter(owned.values())), path, f", or name it in `writes` of {PATH}"
+            )
     for one in sub.writes if paths else ():
         rule = f"by {PATH}, line {one.line}, {sub.application.key}"
         hint = f"let the repository's owner add it to `writes` in {PATH}"
@@ -273,7 +337,9 @@ def refuse_files(sub: Subscription, paths: Collection[str], branch: str) -> None
             if one.paths is not None and not any(fits_glob(glob, path) for glob in one.paths):
                 raise NotPermittedError(f"{rule} may not write {shortened(path)!r}", hint=hint)
         if one.branches is not None and not any(fits_glob(glob, branch) for glob in one.branches):
-            raise NotPermittedError(f"{rule} may not write the branch {shortened(branch)!r}", hint=hint)
+            raise NotPermittedError(
+                f"{rule} may not write the branch {shortened(branch)!r}", hint=hint
+            )
 
 
 def refuse_unwritable(path: str) -> None:
@@ -306,7 +372,9 @@ def _guarded(path: str) -> Mapping[str, str]:
 
 
 def _not_written(what: str, path: str, also: str = "") -> NotPermittedError:
-    hint = f"keep what is updated in another file or folder, and name that in write-back-target{also}"
+    hint = (
+        f"keep what is updated in another file or folder, and name that in write-back-target{also}"
+    )
     return NotPermittedError(f"annotations may not write {what}: {shortened(path)!r}", hint=hint)
 
 

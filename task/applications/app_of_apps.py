@@ -13,7 +13,12 @@ from itertools import accumulate
 from typing import Any, Literal
 
 from task.annotations.application import is_application
-from task.applications.git import KeptRepository, Repositories, TooManyRepositoriesError, repository_key
+from task.applications.git import (
+    KeptRepository,
+    Repositories,
+    TooManyRepositoriesError,
+    repository_key,
+)
 from task.applications.kustomizations import kustomization_in, listed, needed, path_at, places
 from task.applications.manifest_text import KINDS, SUFFIXES, found_in, makes_applications
 from task.applications.rendering import Kind, Release, Rendering, kind_of
@@ -56,7 +61,9 @@ class Deployed:
     exclude: str = ""
     release: Release = Release()
     optional_values: bool = False  # ignoreMissingValueFiles
-    strange: str = ""  # the key of the manifest that is not supported here, so the folder is not rendered
+    strange: str = (
+        ""  # the key of the manifest that is not supported here, so the folder is not rendered
+    )
     parent: str = "?"  # "namespace/name" of the Application
 
     def holds(self, path: str) -> bool:
@@ -86,7 +93,9 @@ def deployed(item: Mapping[str, Any]) -> Iterator[Deployed | NoFolder]:
     if isinstance(hydrator, dict):
         sources = [hydrator.get("drySource")]
     namespace = _scalar(mapping(spec.get("destination")).get("namespace"))
-    parent = "/".join(str(metadata[key]) for key in ("namespace", "name") if metadata.get(key)) or "?"
+    parent = (
+        "/".join(str(metadata[key]) for key in ("namespace", "name") if metadata.get(key)) or "?"
+    )
     for source in sources:
         if not isinstance(source, dict):
             continue
@@ -106,9 +115,13 @@ def deployed(item: Mapping[str, Any]) -> Iterator[Deployed | NoFolder]:
         if posixpath.normpath(path).split("/")[0] == "..":
             yield NoFolder("outside", path, parent)
             continue
-        directory, helm, kustomize = (mapping(source.get(key)) for key in ("directory", "helm", "kustomize"))
+        directory, helm, kustomize = (
+            mapping(source.get(key)) for key in ("directory", "helm", "kustomize")
+        )
         release, strange = _release(helm, inside, _scalar(metadata.get("name")), namespace)
-        if changed := sorted(key for key, value in kustomize.items() if value and key not in _HARMLESS):
+        if changed := sorted(
+            key for key, value in kustomize.items() if value and key not in _HARMLESS
+        ):
             strange = strange or f"kustomize.{changed[0]}"
         yield Deployed(
             repo=repo,
@@ -145,7 +158,9 @@ def _release(helm: Mapping[str, Any], path: str, name: str, namespace: str) -> t
             name=_scalar(helm.get("releaseName")) or name,
             namespace=_scalar(helm.get("namespace")) or namespace,
             value_files=tuple(files),
-            values=json.dumps(whole) if isinstance(whole, dict) and whole else _scalar(helm.get("values")),
+            values=json.dumps(whole)
+            if isinstance(whole, dict) and whole
+            else _scalar(helm.get("values")),
             parameters=tuple(parameters),
         ),
         strange,
@@ -165,7 +180,9 @@ def _fits(path: str, pattern: str) -> bool:
     while waiting and len(waiting) + len(patterns) < _MOST_PATTERNS:
         one = waiting.pop()
         if found := _BRACES.search(one):
-            waiting += [one[: found.start()] + part + one[found.end() :] for part in found[1].split(",")]
+            waiting += [
+                one[: found.start()] + part + one[found.end() :] for part in found[1].split(",")
+            ]
         else:
             patterns.append(one)
     return any(fnmatchcase(path, one) for one in patterns)
@@ -241,7 +258,9 @@ class FollowedApplications:
                 yield Found({}, "", f"--follow-apps: {error.message}", error.hint, severity="error")
             self._full = True
             return
-        except SourceError as error:  # a URL that is not allowed; no option should allow it, because others wrote it
+        except (
+            SourceError
+        ) as error:  # a URL that is not allowed; no option should allow it, because others wrote it
             self._unreadable.add(first.repo)
             yield replace(self._problem(folders, error), hint=_URL)
             return
@@ -249,11 +268,25 @@ class FollowedApplications:
             yield self._problem(folders, error)
             return
         try:
-            branch = _Branch(kept, kept.snapshot(first.revision, [Place(folder.path, "names") for folder in folders]))
+            branch = _Branch(
+                kept,
+                kept.snapshot(first.revision, [Place(folder.path, "names") for folder in folders]),
+            )
             there = [folder for folder in folders if branch.inside(folder.path)]
-            looks = [(folder, kind) for folder in there if self._is_new(folder, kind := branch.kind(folder))]
-            branch.read(path for folder, kind in looks if kind != "kustomize" for path in branch.wanted(folder, kind))
-            branch.read_kustomizations({folder.path for folder, kind in looks if kind == "kustomize"})
+            looks = [
+                (folder, kind)
+                for folder in there
+                if self._is_new(folder, kind := branch.kind(folder))
+            ]
+            branch.read(
+                path
+                for folder, kind in looks
+                if kind != "kustomize"
+                for path in branch.wanted(folder, kind)
+            )
+            branch.read_kustomizations(
+                {folder.path for folder, kind in looks if kind == "kustomize"}
+            )
         except TaskError as error:
             yield self._problem(folders, error)
             return
@@ -283,7 +316,11 @@ class FollowedApplications:
                 yield self._rendering.advice(kind, where, hint)
                 return
             known = {path for path in folder.release.value_files if branch.has(path)}
-            files = tuple(path for path in folder.release.value_files if path in known or not folder.optional_values)
+            files = tuple(
+                path
+                for path in folder.release.value_files
+                if path in known or not folder.optional_values
+            )
             release = replace(folder.release, value_files=files)
             for found in self._rendering.rendered(kind, where, folder.path, branch.below, release):
                 yield replace(found, place=(branch.repo, branch.name, folder.path))
@@ -294,7 +331,10 @@ class FollowedApplications:
     def _is_new(self, folder: Deployed, kind: Kind | None) -> bool:
         """Tell whether this folder has not been read in this way yet, and remember it."""
         release = folder.release if kind == "helm" else Release()
-        key = replace(folder, repo=repository_key(folder.repo), release=release, parent=""), folder.release.namespace
+        key = (
+            replace(folder, repo=repository_key(folder.repo), release=release, parent=""),
+            folder.release.namespace,
+        )
         new = key not in self._seen
         self._seen.add(key)
         return new
@@ -307,7 +347,9 @@ class FollowedApplications:
         message = f"what {folders[0].parent}{others} deploys is not followed: {error}"
         if error.exit == Exit.TEMPORARY:
             return Found({}, "", message, error.hint, severity="error", exit=int(error.exit))
-        return Found({}, "", message, _BRANCH if isinstance(error, SourceError) else error.hint, advice=True)
+        return Found(
+            {}, "", message, _BRANCH if isinstance(error, SourceError) else error.hint, advice=True
+        )
 
 
 class _Branch:
@@ -324,7 +366,9 @@ class _Branch:
         """Return the paths of all files in a folder and below it."""
         if not path:
             return self._names
-        return self._names[bisect_left(self._names, f"{path}/") : bisect_left(self._names, f"{path}0")]
+        return self._names[
+            bisect_left(self._names, f"{path}/") : bisect_left(self._names, f"{path}0")
+        ]
 
     def missing(self, path: str) -> str:
         """Return why there is nothing in a folder."""
@@ -336,7 +380,9 @@ class _Branch:
     def kind(self, folder: Deployed) -> Kind | None:
         """Return what makes the manifests of a folder, or None for a directory of manifests."""
         at = posixpath.join(folder.path, "")
-        return None if folder.plain else kind_of([one[len(at) :] for one in self.inside(folder.path)])
+        return (
+            None if folder.plain else kind_of([one[len(at) :] for one in self.inside(folder.path)])
+        )
 
     def wanted(self, folder: Deployed, kind: Kind | None) -> list[str]:
         """Return what has to be read to find out whether a folder has Applications."""
@@ -385,7 +431,11 @@ class _Branch:
         Most charts and kustomizations make no Applications, and it would take minutes to start the program for each.
         """
         if kind == "helm":
-            return None if any(makes_applications(self._text(path)) for path in self.wanted(folder, kind)) else []
+            return (
+                None
+                if any(makes_applications(self._text(path)) for path in self.wanted(folder, kind))
+                else []
+            )
         texts = needed(folder.path, self._texts_below, self._links)
         if not any(map(makes_applications, texts.values())):
             return []
@@ -418,7 +468,9 @@ def _refusals(found: Iterable[NoFolder]) -> Iterator[Found]:
     """
     for one in found:
         if one.why == "outside":
-            yield _not_followed(one.parent, f"the path {one.path[:_LONGEST]!r} leads out of the repository")
+            yield _not_followed(
+                one.parent, f"the path {one.path[:_LONGEST]!r} leads out of the repository"
+            )
         if one.why == "no repoURL":
             yield replace(_not_followed(one.parent, "its source has no repoURL"), hint=_NO_URL)
     for why, what in _NO_FOLDERS.items():

@@ -48,7 +48,11 @@ class RenderedSets:
         key = self._key(found.item)
         try:
             rendered = render(
-                found.item, self._repositories, self._budget, clusters=self._clusters, namespace=self._namespace
+                found.item,
+                self._repositories,
+                self._budget,
+                clusters=self._clusters,
+                namespace=self._namespace,
             )
         except TaskError as error:
             rendered = Rendered()
@@ -59,7 +63,12 @@ class RenderedSets:
         for item in rendered.applications:
             yield Found(item, found.origin, generated_by=key, owner=found.item, text=found.text)
         for trouble in rendered.troubles:
-            yield self._problem(found, key, trouble.message, trouble.hint or (_FAILED if rendered.failed else _OTHERS))
+            yield self._problem(
+                found,
+                key,
+                trouble.message,
+                trouble.hint or (_FAILED if rendered.failed else _OTHERS),
+            )
         for unknown in rendered.unknown:
             message = f"{found.origin}: {unknown.message}"
             yield Found({}, found.origin, message, unknown.hint, subject=key)
@@ -67,9 +76,15 @@ class RenderedSets:
             yield Found(template, found.origin, generated_by=key, template=True, text=found.text)
 
     def _problem(self, found: Found, key: str, message: str, hint: str, code: int = 0) -> Found:
-        concerned = may_name(found.item, self._images, self._prefix) if self._images else self._strict
-        where = without_logins(f"{found.origin}: ApplicationSet {key}: {message}")  # Argo CD quotes whole templates
-        return Found({}, found.origin, where, hint, severity="error" if concerned else "warning", exit=code)
+        concerned = (
+            may_name(found.item, self._images, self._prefix) if self._images else self._strict
+        )
+        where = without_logins(
+            f"{found.origin}: ApplicationSet {key}: {message}"
+        )  # Argo CD quotes whole templates
+        return Found(
+            {}, found.origin, where, hint, severity="error" if concerned else "warning", exit=code
+        )
 
     def _key(self, item: Mapping[str, Any]) -> str:
         about = mapping(item.get("metadata"))
@@ -82,21 +97,31 @@ def clusters_of(path: str) -> tuple[NamedCluster, ...]:
     try:
         listed = load(read_text(path))
     except OSError as error:
-        raise UsageError(f"--clusters: cannot read {path!r}: {error.strerror}", hint="name a readable file") from None
+        raise UsageError(
+            f"--clusters: cannot read {path!r}: {error.strerror}", hint="name a readable file"
+        ) from None
     except (UnicodeDecodeError, Malformed) as error:
-        raise UsageError(f"--clusters: {path!r}: {getattr(error, 'message', error)}", hint=hint) from None
+        raise UsageError(
+            f"--clusters: {path!r}: {getattr(error, 'message', error)}", hint=hint
+        ) from None
     if not isinstance(listed, list):
         raise UsageError(f"--clusters: {path!r} is not a list", hint=hint)
     clusters = []
     for at, one in enumerate(listed, start=1):
         where = f"--clusters: {path!r}: entry {at}"
-        if not isinstance(one, dict) or not all(isinstance(one.get(key), str) for key in ("name", "server")):
+        if not isinstance(one, dict) or not all(
+            isinstance(one.get(key), str) for key in ("name", "server")
+        ):
             raise UsageError(f"{where} has no name or no server", hint=hint)
         if unknown := sorted(set(one) - _KEYS):
             raise UsageError(f"{where}: unknown key {unknown[0]!r}", hint=hint)
         texts = {key: one.get(key) or {} for key in ("labels", "annotations")}
         for key, given in texts.items():
-            if not isinstance(given, dict) or not all(isinstance(value, str) for value in given.values()):
+            if not isinstance(given, dict) or not all(
+                isinstance(value, str) for value in given.values()
+            ):
                 raise UsageError(f"{where}: {key} is not a mapping of strings", hint=hint)
-        clusters.append(NamedCluster(one["name"], one["server"], str(one.get("project") or ""), **texts))
+        clusters.append(
+            NamedCluster(one["name"], one["server"], str(one.get("project") or ""), **texts)
+        )
     return tuple(clusters)

@@ -78,7 +78,10 @@ class ClusterManifests:
                 home = Application(self._home, "", {}, ())
                 if scope or not considered(home, Narrow(namespaces=self._narrow.namespaces)):
                     raise
-                self._log("info", f"{error.message}; only those of namespace {self._home!r} count, or {error.hint}")
+                self._log(
+                    "info",
+                    f"{error.message}; only those of namespace {self._home!r} count, or {error.hint}",
+                )
                 scope = self._home  # noqa: PLW2901 - from here on
                 chosen = self._chosen(scope, references)
             for item in self._whole(scope, chosen):
@@ -118,13 +121,18 @@ class ClusterManifests:
                 metadata = mapping(item.get("metadata"))
                 names = {key: metadata.get(key) for key in ("namespace", "name")}
                 chosen.append(item if "spec" in item else {"metadata": names})
-        self._log("debug", f"{self.listed - before} Applications, {len(chosen)} of them may track the images")
+        self._log(
+            "debug",
+            f"{self.listed - before} Applications, {len(chosen)} of them may track the images",
+        )
         return chosen
 
     def _ours(self, item: Item, references: Sequence[_Reference]) -> bool:
         metadata = mapping(item.get("metadata"))
         key = _key(item)
-        if not any(namespace == key[0] and glob_match(pattern, key[1]) for namespace, pattern in references):
+        if not any(
+            namespace == key[0] and glob_match(pattern, key[1]) for namespace, pattern in references
+        ):
             annotations = metadata.get("annotations") or {}
             if not any(key.startswith(self._prefix) for key in annotations):
                 return False
@@ -141,12 +149,16 @@ class ClusterManifests:
         yield from (item for item in chosen if "spec" in item)
         if len(needed) > max(_HANDFUL, self.listed * _SHARE):
             names = {_key(item) for item in needed}
-            for item in self._kubernetes.list(APPLICATIONS, scope, selector=self._narrow.selector, full=True):
+            for item in self._kubernetes.list(
+                APPLICATIONS, scope, selector=self._narrow.selector, full=True
+            ):
                 if _key(item) in names:
                     yield item
             return
         for start in range(0, len(needed), _HANDFUL):  # not all at once, because objects are large
-            yield from filter(None, in_threads(self._get, needed[start : start + _HANDFUL], AT_ONCE))
+            yield from filter(
+                None, in_threads(self._get, needed[start : start + _HANDFUL], AT_ONCE)
+            )
 
     def _get(self, item: Item) -> Item | None:
         namespace, name = _key(item)
@@ -156,7 +168,9 @@ class ClusterManifests:
 class ArgoCDManifests:
     """The Applications that Argo CD's API shows. `wanted` decides from its metadata whether one is read whole."""
 
-    def __init__(self, api: ArgoCDApi, wanted: Wanted, *, prefix: str = "", narrow: Narrow = Narrow()) -> None:
+    def __init__(
+        self, api: ArgoCDApi, wanted: Wanted, *, prefix: str = "", narrow: Narrow = Narrow()
+    ) -> None:
         """Projects and namespaces of `narrow` may be globs.
 
         The server understands only plain names, so then it lists more than needed.
@@ -173,22 +187,39 @@ class ArgoCDManifests:
 
         One that cannot be read is a problem, but a server that is down raises an error.
         """
-        keys = list(dict.fromkeys(key for namespace in self._namespaces for key in self._keys(namespace)))
-        if not self._listed:  # without any right, Argo CD answers 200 and an empty list (`items` is null)
+        keys = list(
+            dict.fromkeys(key for namespace in self._namespaces for key in self._keys(namespace))
+        )
+        if (
+            not self._listed
+        ):  # without any right, Argo CD answers 200 and an empty list (`items` is null)
             narrowed = self._projects or self._narrow.selector or self._namespaces != ("",)
             options = " that fits --project, --selector and --namespace" if narrowed else ""
-            why = f"Argo CD shows no Application{options}: there is none, or the token may not get it"
-            return [Found({}, "argocd", why, "grant it in argocd-rbac-cm: p, <subject>, applications, get, */*, allow")]
+            why = (
+                f"Argo CD shows no Application{options}: there is none, or the token may not get it"
+            )
+            return [
+                Found(
+                    {},
+                    "argocd",
+                    why,
+                    "grant it in argocd-rbac-cm: p, <subject>, applications, get, */*, allow",
+                )
+            ]
         return in_threads(self._found, keys, AT_ONCE)
 
     def _keys(self, namespace: str) -> list[tuple[str, str]]:
         selector = self._narrow.selector
-        listed = self._api.list_applications(projects=self._projects, selector=selector, namespace=namespace)
+        listed = self._api.list_applications(
+            projects=self._projects, selector=selector, namespace=namespace
+        )
         self._listed += len(listed)
         chosen = [item for item in listed if self._wanted(item) and _within(item, self._narrow)]
         keys = {key for item in chosen if (key := _key(item))[1]}
         others = (item for item in listed if _key(item) not in keys)
-        self.passed_over += filter(None, (annotated(item, self._prefix, "argocd") for item in others))
+        self.passed_over += filter(
+            None, (annotated(item, self._prefix, "argocd") for item in others)
+        )
         return [key for item in chosen if (key := _key(item)) in keys]
 
     def _found(self, key: tuple[str, str]) -> Found:
@@ -202,7 +233,11 @@ class ArgoCDManifests:
 
 def _typed(item: Item, version: str, kind: str) -> Item:
     """Add the kind and version, which Kubernetes leaves out of the items of a list."""
-    return {**item, "apiVersion": item.get("apiVersion") or version, "kind": item.get("kind") or kind}
+    return {
+        **item,
+        "apiVersion": item.get("apiVersion") or version,
+        "kind": item.get("kind") or kind,
+    }
 
 
 def _references(updater: Item) -> Iterator[_Reference]:

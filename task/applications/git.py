@@ -19,7 +19,9 @@ from task.model import File, Found, Place, Snapshot
 from task.urls import without_login
 
 MOST_REPOSITORIES = 50  # named by `git` generators and followed Applications; each is fetched
-_BRANCH = "name a branch in the generator's revision, or read what was generated: --applications cluster"
+_BRANCH = (
+    "name a branch in the generator's revision, or read what was generated: --applications cluster"
+)
 
 
 def repository_key(repo: str) -> str:
@@ -77,7 +79,9 @@ class Repositories:
         if key not in self._kept:
             if named and self._named >= MOST_REPOSITORIES:
                 message = f"the manifests name more than {MOST_REPOSITORIES} repositories"
-                raise TooManyRepositoriesError(message, hint="name fewer manifests with --applications")
+                raise TooManyRepositoriesError(
+                    message, hint="name fewer manifests with --applications"
+                )
             self._named += named
             reader = self._open(repo)
             self._opened.append(reader)
@@ -89,7 +93,9 @@ class Repositories:
         if (repo, revision) not in self._paths:
             kept = self.of(repo)
             try:
-                self._paths[repo, revision] = list(kept.snapshot(revision, [Place("", "names")]).files)
+                self._paths[repo, revision] = list(
+                    kept.snapshot(revision, [Place("", "names")]).files
+                )
             except SourceError as error:
                 raise SourceError(error.message, hint=_BRANCH, subject=error.subject) from error
         return self._paths[repo, revision]
@@ -101,7 +107,9 @@ class Repositories:
             found = self.of(repo).snapshot(revision, [Place(path) for path in missing])
             for path, file in found.files.items():
                 if file.problem:
-                    raise Malformed(f"cannot read {path!r}: {file.problem}", "write it as UTF-8 text")
+                    raise Malformed(
+                        f"cannot read {path!r}: {file.problem}", "write it as UTF-8 text"
+                    )
                 known[path] = file.text
         return {path: known[path] for path in paths if path in known}
 
@@ -169,8 +177,12 @@ def _ref(query: str) -> str:
     for part in filter(None, query.split("&")):
         key, _, value = part.partition("=")
         if key != "ref":
-            raise UsageError(f"--applications: unknown key {key!r} in ?{query}", hint="write REPO//PATH?ref=REF")
+            raise UsageError(
+                f"--applications: unknown key {key!r} in ?{query}", hint="write REPO//PATH?ref=REF"
+            )
         refs.append(value)
     if len(set(refs)) > 1:
-        raise UsageError(f"--applications: several refs in ?{query}", hint="write REPO//PATH?ref=REF")
+        raise UsageError(
+            f"--applications: several refs in ?{query}", hint="write REPO//PATH?ref=REF"
+        )
     return refs[0] if refs else ""

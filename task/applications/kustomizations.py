@@ -18,7 +18,11 @@ from task.yaml_documents import plain
 
 NAMES = ("kustomization.yaml", "kustomization.yml", "Kustomization")  # in Kustomize's order
 MOST_FOLDERS = 500
-FOLDERS = ("resources", "bases", "components")  # these may be elsewhere; everything else is in the folder itself
+FOLDERS = (
+    "resources",
+    "bases",
+    "components",
+)  # these may be elsewhere; everything else is in the folder itself
 _CLUSTER = "or read what it makes with --applications cluster"
 _CHARTS = ("it would fetch a Helm chart", f"commit the manifests that the chart makes, {_CLUSTER}")
 _PLUGINS = ("it may start a program", f"use patches instead, {_CLUSTER}")
@@ -34,7 +38,15 @@ _KEYS = frozenset((
     "namePrefix", "nameSuffix", "namespace", "openapi", "patches", "patchesJson6902", "patchesStrategicMerge",
     "replacements", "replicas", "secretGenerator", "sortOptions", "vars",
 ))  # fmt: skip
-_FIRST = {"apiversion", "kind", "metadata", "resources", "bases", "sortoptions", "buildmetadata"}  # change nothing
+_FIRST = {
+    "apiversion",
+    "kind",
+    "metadata",
+    "resources",
+    "bases",
+    "sortoptions",
+    "buildmetadata",
+}  # change nothing
 _URL = re.compile(r"\s*(?:[\w.-]+=)?\s*(?:https?:|[a-z][a-z0-9+.-]*:+//|git::|git@)", re.IGNORECASE)
 # Kustomize never opens the values of these keys, so they may be URLs.
 _TEXTS = frozenset((
@@ -76,14 +88,20 @@ def needed(
             continue
         done.add(here)
         if len(done) > MOST_FOLDERS:
-            raise Malformed(f"the kustomization needs more than {MOST_FOLDERS} folders", "name a smaller one")
+            raise Malformed(
+                f"the kustomization needs more than {MOST_FOLDERS} folders", "name a smaller one"
+            )
         path = kustomization_in(files, here)
         if not path:
-            raise Malformed(f"{here or 'the root'} has no kustomization.yaml", "check what refers to it")
+            raise Malformed(
+                f"{here or 'the root'} has no kustomization.yaml", "check what refers to it"
+            )
         for entry in places(files[path], path):
             there = path_at(here, entry)
             if there.startswith("../") or there == ".." or entry.startswith("/"):
-                raise Malformed(f"{path}: {entry[:200]!r} leads out of the repository", "copy what it needs")
+                raise Malformed(
+                    f"{path}: {entry[:200]!r} leads out of the repository", "copy what it needs"
+                )
             if there in files:
                 continue
             if not any(there == one or not one or there.startswith(f"{one}/") for one in whole):
@@ -91,7 +109,9 @@ def needed(
                 whole.append(there)
             if not any(not there or one.startswith(f"{there}/") for one in files):
                 if any(one in links for one in accumulate(there.split("/"), posixpath.join)):
-                    raise Malformed(f"{path}: {entry[:200]!r} is a symbolic link, or is below one", _LINKED)
+                    raise Malformed(
+                        f"{path}: {entry[:200]!r} is a symbolic link, or is below one", _LINKED
+                    )
                 hint = _NOT_HERE if _HOST.match(entry) else _ABSENT
                 raise Malformed(f"{path}: {entry[:200]!r} is not in the repository", hint)
             waiting.append(there)
@@ -112,7 +132,9 @@ def places(text: str, path: str) -> Iterator[str]:
         if _URL.match(one):
             raise Malformed(f"{path}: {one.strip()[:200]!r} is not in the repository", _NOT_HERE)
     if strange := [key for key in kustomization if key not in _KEYS]:
-        raise Malformed(f"{path}: {str(strange[0])[:200]!r} is not a key of a kustomization", _SPELLING)
+        raise Malformed(
+            f"{path}: {str(strange[0])[:200]!r} is not a key of a kustomization", _SPELLING
+        )
     yield from entries(kustomization)
 
 
@@ -137,7 +159,8 @@ def changes(text: str, namespace: str = "") -> bool:
 def changes_manifests(kustomization: Mapping[str, Any], namespace: str = "") -> bool:
     """Tell whether a parsed kustomization does more than list manifests, and set this namespace."""
     return any(
-        value and key not in _FIRST and (key, value) != ("namespace", namespace) for key, value in kustomization.items()
+        value and key not in _FIRST and (key, value) != ("namespace", namespace)
+        for key, value in kustomization.items()
     )
 
 
@@ -147,7 +170,10 @@ def reaches_out(text: str) -> bool:
         kustomization = parsed_kustomization(text, "")
     except Malformed:
         return False
-    return any(posixpath.normpath(one).startswith("..") or _URL.match(one) for one in entries(kustomization))
+    return any(
+        posixpath.normpath(one).startswith("..") or _URL.match(one)
+        for one in entries(kustomization)
+    )
 
 
 def listed(folder: str, files: Mapping[str, str]) -> list[str] | None:
@@ -183,7 +209,9 @@ def _parsed(text: str, path: str, *, exact: bool = False) -> dict[Any, Any]:
     try:
         data = plain(text, exact=exact)
     except Malformed as error:
-        raise Malformed(f"{path}: {error.message}", error.hint or "correct the kustomization") from None
+        raise Malformed(
+            f"{path}: {error.message}", error.hint or "correct the kustomization"
+        ) from None
     if not isinstance(data, dict):
         raise Malformed(f"{path} is not a kustomization", "write a mapping with resources")
     return data
@@ -206,5 +234,8 @@ def _strings(value: Any) -> Iterator[str]:
             waiting += one
         elif isinstance(one, dict):
             if "<<" in one:
-                raise Malformed("a kustomization with a merge key (<<) is not rendered", "write out what it merges")
+                raise Malformed(
+                    "a kustomization with a merge key (<<) is not rendered",
+                    "write out what it merges",
+                )
             waiting += [below for key, below in one.items() if str(key).lower() not in _TEXTS]

@@ -58,9 +58,14 @@ class Folder:
         """
         self._root, self._manifests, self._read, self._rendering = root, manifests, read, rendering
         self._snapshot, self._before = snapshot, f"{snapshot.repo}//" if snapshot else ""
-        self._charts = {posixpath.dirname(path) for path in paths if posixpath.basename(path) == CHART}
+        self._charts = {
+            posixpath.dirname(path) for path in paths if posixpath.basename(path) == CHART
+        }
         self._kustomizations = {  # by their folders
-            _folder_of(path): path for name in reversed(NAMES) for path in paths if posixpath.basename(path) == name
+            _folder_of(path): path
+            for name in reversed(NAMES)
+            for path in paths
+            if posixpath.basename(path) == name
         }
         self._kustomization = cache(self._parsed)
         self._patches = cache(self._named_patches)
@@ -105,7 +110,9 @@ class Folder:
         Of charts in charts, the outermost one counts.
         """
         parts = path.split("/")
-        folders = ("/".join(parts[:at]) for at, part in enumerate(parts[:-1]) if part == "templates")
+        folders = (
+            "/".join(parts[:at]) for at, part in enumerate(parts[:-1]) if part == "templates"
+        )
         chart = next((folder for folder in folders if folder in self._charts), None)
         if chart is None or b"{{" not in content:
             return False
@@ -127,13 +134,17 @@ class Folder:
         patches = [one for part in listed for one in elements(part)]
         texts = [one.get("path") if isinstance(one, dict) else one for one in patches]
         # An inline patch has several lines, and names no file.
-        return frozenset(posixpath.normpath(posixpath.join(folder, one)) for one in texts if isinstance(one, str))
+        return frozenset(
+            posixpath.normpath(posixpath.join(folder, one)) for one in texts if isinstance(one, str)
+        )
 
     def _unrendered(self) -> Iterator[tuple[Kind, str]]:
         """Yield the charts that make Applications, and the kustomizations that change some."""
         yield from (("helm", chart) for chart in self._making)
         text = self._text(_folder_of(posixpath.join(self._root, NAMES[0])))
-        if text and (changes(text, self._rendering.namespace) if self._applications else reaches_out(text)):
+        if text and (
+            changes(text, self._rendering.namespace) if self._applications else reaches_out(text)
+        ):
             yield "kustomize", self._root
         yield from (("kustomize", folder) for folder in self._changing())
 
@@ -141,7 +152,9 @@ class Folder:
         """Return the folders whose kustomization changes Applications, without those that another one of them uses."""
         if not self._applications:
             return []
-        users: dict[str, set[str]] = {}  # a file or folder → the folders whose kustomization names it
+        users: dict[
+            str, set[str]
+        ] = {}  # a file or folder → the folders whose kustomization names it
         for folder in self._kustomizations:
             for entry in entries(self._kustomization(folder)):
                 users.setdefault(path_at(folder, entry), set()).add(folder)
@@ -210,7 +223,8 @@ def local_manifests(path: str, rendering: Rendering) -> Iterator[Found]:
         content = read_file(path, LARGEST)
     except OSError as error:
         raise UsageError(
-            f"--applications: cannot read {path!r}: {error.strerror}", hint="name a readable file of manifests"
+            f"--applications: cannot read {path!r}: {error.strerror}",
+            hint="name a readable file of manifests",
         ) from None
     return or_broken(found_in(content, path), [(path, content)])
 
@@ -229,10 +243,21 @@ def _in_folder(root: str, rendering: Rendering) -> Iterator[Found]:
     problems = []
     for error in unreadable:
         if error.filename == root:
-            raise UsageError(f"--applications: cannot read {root!r}: {error.strerror}", hint="check its permissions")
+            raise UsageError(
+                f"--applications: cannot read {root!r}: {error.strerror}",
+                hint="check its permissions",
+            )
         where = str(error.filename)
-        problems.append(Found({}, where, f"cannot read {where}: {error.strerror}", "check its permissions"))
-    inside = Folder(_shown(root), paths, [path for path in paths if path.endswith(SUFFIXES)], _content, rendering)
+        problems.append(
+            Found({}, where, f"cannot read {where}: {error.strerror}", "check its permissions")
+        )
+    inside = Folder(
+        _shown(root),
+        paths,
+        [path for path in paths if path.endswith(SUFFIXES)],
+        _content,
+        rendering,
+    )
     yield from or_broken(chain(inside.found(), problems), inside.contents())
 
 

@@ -14,7 +14,9 @@ from task.text import FEW
 from task.yaml_documents import ManifestDocument, broken, documents
 
 _BROKEN = int(Exit.CONFIGURATION)  # where nothing else was read, it is an error
-_APPLICATION = re.compile(r"(?:^|[\s{,\"'])kind[\"']?:[ \t]*[\"']?Application(?:Set)?\b", re.MULTILINE)
+_APPLICATION = re.compile(
+    r"(?:^|[\s{,\"'])kind[\"']?:[ \t]*[\"']?Application(?:Set)?\b", re.MULTILINE
+)
 SUFFIXES = (".yaml", ".yml", ".json")
 MOST = 4 * 1024 * 1024  # bytes in which they are looked for, because parsing takes long
 # The kinds of Argo CD and of AIU that are read where a program or a parent may also yield many others.
@@ -23,12 +25,16 @@ KINDS = frozenset(("Application", "ApplicationSet", "AppProject", "ImageUpdater"
 
 def is_set(item: Mapping[str, Any]) -> bool:
     """Tell whether a manifest is an Argo CD ApplicationSet."""
-    return item.get("kind") == "ApplicationSet" and str(item.get("apiVersion", "")).startswith("argoproj.io/")
+    return item.get("kind") == "ApplicationSet" and str(item.get("apiVersion", "")).startswith(
+        "argoproj.io/"
+    )
 
 
 def is_project(item: Mapping[str, Any]) -> bool:
     """Tell whether a manifest is an AppProject with a name."""
-    ours = item.get("kind") == "AppProject" and str(item.get("apiVersion", "")).startswith("argoproj.io/")
+    ours = item.get("kind") == "AppProject" and str(item.get("apiVersion", "")).startswith(
+        "argoproj.io/"
+    )
     metadata = item.get("metadata")
     return ours and isinstance(metadata, dict) and isinstance(metadata.get("name"), str)
 
@@ -99,7 +105,10 @@ def _with_types(items: list[Found], document: ManifestDocument, where: str) -> l
     except Malformed as error:
         hint = error.hint or "fix the file; its other documents are used"
         return [Found({}, where, f"{where}: {error.message}", hint)]
-    return [new if new.item.get("kind") == "ApplicationSet" else old for old, new in zip(items, typed, strict=True)]
+    return [
+        new if new.item.get("kind") == "ApplicationSet" else old
+        for old, new in zip(items, typed, strict=True)
+    ]
 
 
 def _items(data: dict[str, Any] | list[Any], where: str) -> Iterator[Found]:

@@ -30,7 +30,10 @@ from task.processes import Bounds, CapturedOutput, Watch, exit_code, finish, sen
 CHART = "Chart.yaml"
 Kind = Literal["helm", "kustomize"]
 ReadFiles = Callable[[str], Mapping[str, File]]
-_PROGRAMS: Mapping[str, tuple[str, ...]] = {"helm": ("helm",), "kustomize": ("kustomize", "kubectl")}
+_PROGRAMS: Mapping[str, tuple[str, ...]] = {
+    "helm": ("helm",),
+    "kustomize": ("kustomize", "kubectl"),
+}
 _WHAT: Mapping[Kind, str] = {"helm": "Helm chart", "kustomize": "kustomization"}
 # HelmReleases are not rendered, because an update is written to the file that has the release.
 _OTHERWISE = "or read what it makes: --applications cluster"
@@ -86,16 +89,24 @@ class Rendering:
         """`namespace` is the release's: Argo CD's own. `sources` are all values of `--applications`."""
         self._seconds = self._left = seconds
         self._environ, self.namespace = environ, namespace
-        self._sources = {source.partition("?")[0].removeprefix("./").rstrip("/") for source in sources}
+        self._sources = {
+            source.partition("?")[0].removeprefix("./").rstrip("/") for source in sources
+        }
         self._programs = {kind: _installed(_PROGRAMS[kind], environ) for kind in allowed}
 
     def way_out(self, kind: Kind) -> str:
         """Return what to do so that charts or kustomizations are rendered, or "" if they are."""
         if kind not in self._programs:
             return f"render it with --render {kind}, {_OTHERWISE}"
-        return "" if self._programs[kind] else f"install {' or '.join(_PROGRAMS[kind])} beside this step, {_OTHERWISE}"
+        return (
+            ""
+            if self._programs[kind]
+            else f"install {' or '.join(_PROGRAMS[kind])} beside this step, {_OTHERWISE}"
+        )
 
-    def unrendered(self, root: str, folders: Iterable[tuple[Kind, str]], before: str) -> Iterator[Found]:
+    def unrendered(
+        self, root: str, folders: Iterable[tuple[Kind, str]], before: str
+    ) -> Iterator[Found]:
         """Yield a warning about each of these folders, which are the source's root or below it.
 
         In each, a chart makes Applications, or a kustomization changes some. `before` is put before each path.
@@ -129,9 +140,19 @@ class Rendering:
             left_out.extend(path for path, file in files.items() if file.problem)
             links.update(path for path, file in files.items() if file.mode == LINK)
             if kind == "helm" and links:
-                raise Malformed(f"{min(links)[:200]!r} is a symbolic link", "put the file itself into the chart")
-            whole = {path: file for path, file in files.items() if file.mode.startswith("100") and not file.problem}
-            return {path: file.text for path, file in whole.items() if posixpath.basename(path) != _SCHEMA}
+                raise Malformed(
+                    f"{min(links)[:200]!r} is a symbolic link", "put the file itself into the chart"
+                )
+            whole = {
+                path: file
+                for path, file in files.items()
+                if file.mode.startswith("100") and not file.problem
+            }
+            return {
+                path: file.text
+                for path, file in whole.items()
+                if posixpath.basename(path) != _SCHEMA
+            }
 
         try:
             files = texts(folder) if kind == "helm" else needed(folder, texts, links)
@@ -170,7 +191,9 @@ def _helm(release: Release, folder: str, namespace: str) -> list[str]:
     """Return Helm's arguments except the chart. Values come in Argo CD's order."""
     files = [*release.value_files, *([_VALUES] if release.values else [])]
     values = [word for path in files for word in ("--values", f"./{path}")]
-    values += [word for option, name, value in release.parameters for word in (option, f"{name}={value}")]
+    values += [
+        word for option, name, value in release.parameters for word in (option, f"{name}={value}")
+    ]
     name = release.name or _release(folder)
     return ["template", "--namespace", release.namespace or namespace, *values, "--", name]
 
@@ -178,13 +201,19 @@ def _helm(release: Release, folder: str, namespace: str) -> list[str]:
 def _release(folder: str) -> str:
     """Return a release name that Helm accepts, from the folder's name."""
     name = posixpath.basename(folder.rstrip("/")).removesuffix(".git").lower()
-    return re.sub(r"[^a-z0-9]+", "-", name).strip("-")[:_LONGEST_RELEASE].strip("-") or "applications"
+    return (
+        re.sub(r"[^a-z0-9]+", "-", name).strip("-")[:_LONGEST_RELEASE].strip("-") or "applications"
+    )
 
 
 def _installed(names: Sequence[str], environ: Mapping[str, str]) -> str:
     """Return the path of the first of these programs that is installed, or ""."""
-    folders = [folder for folder in environ.get("PATH", "").split(os.pathsep) if os.path.isabs(folder)]
-    return next(filter(None, (shutil.which(name, path=os.pathsep.join(folders)) for name in names)), "")
+    folders = [
+        folder for folder in environ.get("PATH", "").split(os.pathsep) if os.path.isabs(folder)
+    ]
+    return next(
+        filter(None, (shutil.which(name, path=os.pathsep.join(folders)) for name in names)), ""
+    )
 
 
 def run(
@@ -212,15 +241,23 @@ def run(
         raise Malformed(f"{name} was ended: {why}", _ENDED)
     if code:
         shutdown.check()
-        said = [line for line in err.replace(tree, ".").splitlines() if line.strip() and not line.startswith(_ADVICE)]
-        raise Malformed(f"{name} ended with {code}: {' '.join(said[-_LAST:])[:_LONGEST]}", f"try {name} by hand")
+        said = [
+            line
+            for line in err.replace(tree, ".").splitlines()
+            if line.strip() and not line.startswith(_ADVICE)
+        ]
+        raise Malformed(
+            f"{name} ended with {code}: {' '.join(said[-_LAST:])[:_LONGEST]}", f"try {name} by hand"
+        )
     return out
 
 
 def _write(files: Mapping[str, str], tree: str) -> None:
     """Write the files. Raises Malformed for a path that cannot be in a checkout."""
     if sum(len(text) for text in files.values()) > LARGEST:
-        raise Malformed(f"the files hold more than {LARGEST // 1_000_000} MB", "name a smaller folder")
+        raise Malformed(
+            f"the files hold more than {LARGEST // 1_000_000} MB", "name a smaller folder"
+        )
     os.makedirs(tree, exist_ok=True)
     for path, text in files.items():
         if "\0" in path or {"", ".", ".."} & set(path.split("/")):
@@ -231,7 +268,9 @@ def _write(files: Mapping[str, str], tree: str) -> None:
             with open(full, "x", encoding="utf-8", newline="") as file:
                 file.write(text)
         except OSError as error:
-            raise Malformed(f"cannot copy {path[:200]!r}: {error.strerror}", "rename the file, or free space") from None
+            raise Malformed(
+                f"cannot copy {path[:200]!r}: {error.strerror}", "rename the file, or free space"
+            ) from None
 
 
 def _environment(room: str) -> dict[str, str]:
@@ -243,7 +282,13 @@ def _environment(room: str) -> dict[str, str]:
     homes = ("HOME", "TMPDIR", "PATH", "XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_DATA_HOME")
     helm = ("HELM_CONFIG_HOME", "HELM_CACHE_HOME", "HELM_DATA_HOME", "HELM_PLUGINS")
     git = {"GIT_ALLOW_PROTOCOL": "none", "GIT_TERMINAL_PROMPT": "0", "GIT_CONFIG_NOSYSTEM": "1"}
-    return {**dict.fromkeys((*homes, *helm), home), **proxies, **git, "KUBECONFIG": os.devnull, "LANG": "C.UTF-8"}
+    return {
+        **dict.fromkeys((*homes, *helm), home),
+        **proxies,
+        **git,
+        "KUBECONFIG": os.devnull,
+        "LANG": "C.UTF-8",
+    }
 
 
 def _run(
@@ -261,10 +306,14 @@ def _run(
             running = start(sh.Command(argv[0]), argv[1:], env, files, bounds.limits(), folder)
         # Such as a program for another architecture; a ValueError if the process was killed before it could begin.
         except (sh.ForkException, sh.CommandNotFound, OSError, ValueError) as error:
-            raise Malformed(f"{argv[0]} cannot be started", "install the one for this machine") from error
+            raise Malformed(
+                f"{argv[0]} cannot be started", "install the one for this machine"
+            ) from error
         out.sink.close()
         err.sink.close()
-        watch = Watch(running, (seconds, f"it took more than {seconds:.0f} seconds", 0), (out, err), bounds)
+        watch = Watch(
+            running, (seconds, f"it took more than {seconds:.0f} seconds", 0), (out, err), bounds
+        )
         try:
             with shutdown.ending(watch.end):
                 watch.wait()
@@ -275,5 +324,14 @@ def _run(
             send(running, "SIGKILL")  # for children that did not end with it
         code = exit_code(running)
         printed_too_much = watch.why == bounds.too_many_messages
-        why = f"it printed more than {bounds.messages // 1_000_000} MB" if printed_too_much else watch.why
-        return code, out.text().decode("utf-8", "replace"), err.text().decode("utf-8", "replace"), why
+        why = (
+            f"it printed more than {bounds.messages // 1_000_000} MB"
+            if printed_too_much
+            else watch.why
+        )
+        return (
+            code,
+            out.text().decode("utf-8", "replace"),
+            err.text().decode("utf-8", "replace"),
+            why,
+        )

@@ -60,8 +60,16 @@ def _origin(top: str, git: Git) -> tuple[str, str] | None:
     """
     git_dir = f"{top}/.git"
     try:
-        url = git.run("config", "--get", "remote.origin.url", git_dir=git_dir, timeout=_SECONDS).out.decode().strip()
-        branch = git.run("rev-parse", "--abbrev-ref", "HEAD", git_dir=git_dir, timeout=_SECONDS).out.decode().strip()
+        url = (
+            git.run("config", "--get", "remote.origin.url", git_dir=git_dir, timeout=_SECONDS)
+            .out.decode()
+            .strip()
+        )
+        branch = (
+            git.run("rev-parse", "--abbrev-ref", "HEAD", git_dir=git_dir, timeout=_SECONDS)
+            .out.decode()
+            .strip()
+        )
     except GitFailed as error:
         if error.err.strip() and not any(words in error.err for words in _NO_COMMIT):
             why = f"which repository {blanked(top)} belongs to is not known: {quoted(error.err)}"

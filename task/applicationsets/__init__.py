@@ -5,4 +5,13 @@ from task.applicationsets.generators import NamedCluster
 from task.applicationsets.go_yaml import load, load_all
 from task.applicationsets.rendered_set import Rendered, may_name, render, template_of
 
-__all__ = ["Budget", "NamedCluster", "Rendered", "load", "load_all", "may_name", "render", "template_of"]
+__all__ = [
+    "Budget",
+    "NamedCluster",
+    "Rendered",
+    "load",
+    "load_all",
+    "may_name",
+    "render",
+    "template_of",
+]

@@ -51,13 +51,19 @@ def mapping(value: Any) -> AnyMap:
         return AnyMap()
     if not isinstance(value, AnyMap):
         kind = "map[string]string" if isinstance(value, GoMap) else named(value)
-        raise FailedTemplate(f"wrong type for value; expected map[string]interface {{}}; got {kind}")
+        raise FailedTemplate(
+            f"wrong type for value; expected map[string]interface {{}}; got {kind}"
+        )
     return value
 
 
 def texts(value: Any) -> list[str]:
     """Return the items of a list as texts, without those that are nil. Anything else is the only item."""
-    return [shown(one) for one in value if one is not None] if named(value) == "list" else [shown(value)]
+    return (
+        [shown(one) for one in value if one is not None]
+        if named(value) == "list"
+        else [shown(value)]
+    )
 
 
 def shown(value: Any) -> str:

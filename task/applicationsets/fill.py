@@ -27,7 +27,12 @@ class Budget:
     """What all ApplicationSets of a run may cost together. They have many authors, and some may be hostile."""
 
     def __init__(
-        self, *, steps: int = 20_000_000, characters: int = 256 * 1024 * 1024, rows: int = 100_000, made: int = 10_000
+        self,
+        *,
+        steps: int = 20_000_000,
+        characters: int = 256 * 1024 * 1024,
+        rows: int = 100_000,
+        made: int = 10_000,
     ) -> None:
         self.steps = steps  # of templates
         self.characters = characters  # read and made
@@ -38,13 +43,17 @@ class Budget:
         """Count text. Raises Malformed if the budget is used up."""
         self.characters -= characters
         if self.characters < 0:
-            raise Malformed("the ApplicationSets hold too much text", "make them smaller, or name fewer of them")
+            raise Malformed(
+                "the ApplicationSets hold too much text", "make them smaller, or name fewer of them"
+            )
 
     def row(self) -> None:
         """Count one set of parameters. Raises Malformed if there are too many."""
         self.rows -= 1
         if self.rows < 0:
-            raise Malformed("the generators make too many sets of parameters", "name fewer ApplicationSets")
+            raise Malformed(
+                "the generators make too many sets of parameters", "name fewer ApplicationSets"
+            )
 
     def make(self) -> None:
         """Count an Application. Raises Malformed if there are too many."""
@@ -67,7 +76,9 @@ class Filler:
         for option in options if go else ():
             name, _, value = option.partition("=")
             if name != "missingkey" or value not in MISSING_KEYS:
-                raise Malformed(f"unrecognized option: {option}", "write missingkey=error in goTemplateOptions")
+                raise Malformed(
+                    f"unrecognized option: {option}", "write missingkey=error in goTemplateOptions"
+                )
             self.missing_key = MISSING_KEYS[value]
 
     def text(self, template: str, params: Mapping[str, Any], missing_key: str = "") -> str:
@@ -95,7 +106,9 @@ class Filler:
             filled, spent = parsed.counted(params, steps, missing_key or self.missing_key)
         except FailedTemplate as error:
             where = f"template: base:{error.place or error.line}: "
-            raise Malformed(f"failed to execute go template {template}: {where}{error.message}") from None
+            raise Malformed(
+                f"failed to execute go template {template}: {where}{error.message}"
+            ) from None
         self.budget.steps -= spent
         return filled
 

@@ -83,9 +83,14 @@ class Generators:
             generator = self._filled(generator, outer)
         kinds = [kind for kind in (*_MAKERS, *ELSEWHERE) if generator.get(kind) is not None]
         if not kinds:
-            raise Malformed("found no generator of a known kind", "see the generators in Argo CD's documentation")
+            raise Malformed(
+                "found no generator of a known kind",
+                "see the generators in Argo CD's documentation",
+            )
         if kinds[0] in ELSEWHERE:
-            message = f"the ApplicationSet's generator {kinds[0]} needs a server: {ELSEWHERE[kinds[0]]}"
+            message = (
+                f"the ApplicationSet's generator {kinds[0]} needs a server: {ELSEWHERE[kinds[0]]}"
+            )
             raise UnknowableError(message, WAY_OUT)
         body = generator[kinds[0]]
         if not isinstance(body, dict):
@@ -113,12 +118,17 @@ class Generators:
                     filled[kind] = _as_json(self.filler, body, outer)
                 elif isinstance(body, dict) and kind != "selector":
                     rest = {key: value for key, value in body.items() if key != "values"}
-                    values = {name: self._own_value(name, one, outer) for name, one in _mapped(body, "values").items()}
+                    values = {
+                        name: self._own_value(name, one, outer)
+                        for name, one in _mapped(body, "values").items()
+                    }
                     filled[kind] = self.filler.deep(rest, outer) | {"values": values}
                 else:
                     filled[kind] = self.filler.deep(body, outer)
             except Malformed as error:
-                raise Malformed(f"failed to replace parameters in generator: {error.message}", error.hint) from None
+                raise Malformed(
+                    f"failed to replace parameters in generator: {error.message}", error.hint
+                ) from None
         return filled
 
     def _own_value(self, name: str, value: Any, outer: Params) -> str:
@@ -129,16 +139,23 @@ class Generators:
         try:
             return self.filler.text(str(value), outer, missing_key="error")
         except Malformed as error:
-            if "map has no entry for key" in error.message or "can't evaluate field" in error.message:
+            if (
+                "map has no entry for key" in error.message
+                or "can't evaluate field" in error.message
+            ):
                 return str(value)
-            raise Malformed(f'failed to pre-resolve Values key "{name}": {error.message}', error.hint) from None
+            raise Malformed(
+                f'failed to pre-resolve Values key "{name}": {error.message}', error.hint
+            ) from None
 
     def list_elements(self, body: Mapping[str, Any], _depth: int) -> list[Params]:
         """Return the parameters of the generator `list`."""
         rows: list[Params] = []
         for at, element in enumerate(_listed(body, "elements")):
             if not isinstance(element, dict):
-                raise Malformed(f"error unmarshling list element: element {at + 1} is not a mapping")
+                raise Malformed(
+                    f"error unmarshling list element: element {at + 1} is not a mapping"
+                )
             self.filler.budget.read(_size(element))
             rows.append(go_value(element) if self.filler.go else _texts(element, at + 1))
         if body.get("elementsYaml"):
@@ -160,17 +177,35 @@ class Generators:
     def of_clusters(self, body: Mapping[str, Any], _depth: int) -> list[Params]:
         """Return the parameters of the generator `clusters`."""
         if self.clusters is None:
-            message = "the ApplicationSet's generator clusters needs to know which clusters there are"
-            raise UnknowableError(message, f"list them in a file, for --clusters FILE, or {WAY_OUT}")
+            message = (
+                "the ApplicationSet's generator clusters needs to know which clusters there are"
+            )
+            raise UnknowableError(
+                message, f"list them in a file, for --clusters FILE, or {WAY_OUT}"
+            )
         selector = _mapped(body, "selector")
         everywhere = not (selector.get("matchLabels") or selector.get("matchExpressions"))
         # Argo CD finds the secret of each cluster by this label.
-        known = [(cluster, {TYPE_LABEL: "cluster", **(cluster.labels or {})}) for cluster in self.clusters]
+        known = [
+            (cluster, {TYPE_LABEL: "cluster", **(cluster.labels or {})})
+            for cluster in self.clusters
+        ]
         rows = []
-        if everywhere and not any(c.name == LOCAL_NAME or c.server == LOCAL_SERVER for c in self.clusters):
-            local = {"name": LOCAL_NAME, "nameNormalized": LOCAL_NAME, "server": LOCAL_SERVER, "project": ""}
+        if everywhere and not any(
+            c.name == LOCAL_NAME or c.server == LOCAL_SERVER for c in self.clusters
+        ):
+            local = {
+                "name": LOCAL_NAME,
+                "nameNormalized": LOCAL_NAME,
+                "server": LOCAL_SERVER,
+                "project": "",
+            }
             rows.append(go_value(local) if self.filler.go else local)
-        rows += [_cluster(c, labels, go=self.filler.go) for c, labels in known if selects(selector, labels)]
+        rows += [
+            _cluster(c, labels, go=self.filler.go)
+            for c, labels in known
+            if selects(selector, labels)
+        ]
         rows = [self._with_values(body, row) for row in rows]
         if body.get("flatList") is True:
             return [go_value({"clusters": rows})] if self.filler.go else rows
@@ -184,13 +219,19 @@ class Generators:
             raise Malformed("error generating params from git: the generator git has no repoURL")
         directories, files = _listed(body, "directories"), _listed(body, "files")
         if not directories and not files:
-            raise Malformed("error generating params from git: neither directories nor files are given")
-        entries = tuple((str(one.get("path") or ""), one.get("exclude") is True) for one in directories or files)
+            raise Malformed(
+                "error generating params from git: neither directories nor files are given"
+            )
+        entries = tuple(
+            (str(one.get("path") or ""), one.get("exclude") is True) for one in directories or files
+        )
         key = (repo, revision, bool(directories), entries)
         if key not in self._chosen:
             paths = self.git.paths(repo, revision)
             self.filler.budget.read(len(paths) * len(entries))
-            self._chosen[key] = chosen_folders(entries, paths) if directories else chosen_files(entries, paths)
+            self._chosen[key] = (
+                chosen_folders(entries, paths) if directories else chosen_files(entries, paths)
+            )
         if directories:
             rows = [path_params(folder, prefix, go=self.filler.go) for folder in self._chosen[key]]
             return [self._with_values(body, row) for row in rows]
@@ -213,7 +254,9 @@ class Generators:
         data = self._read[text]
         objects = [{}] if data is None else data if isinstance(data, list) else [data]
         if not all(isinstance(one, dict) for one in objects):
-            raise Malformed("unable to parse file: it holds neither a mapping nor a list of mappings")
+            raise Malformed(
+                "unable to parse file: it holds neither a mapping nor a list of mappings"
+            )
         folder, _, file = path.rpartition("/")
         paths = path_params(posixpath.normpath(folder or "."), prefix, go=self.filler.go, file=file)
         if self.filler.go:
@@ -266,7 +309,10 @@ class Generators:
 
         They are the rows of the first generator, with what rows of the others with the same keys add.
         """
-        members, keys = _listed(body, "generators"), [str(key) for key in _listed(body, "mergeKeys")]
+        members, keys = (
+            _listed(body, "generators"),
+            [str(key) for key in _listed(body, "mergeKeys")],
+        )
         if len(members) < 2:
             raise Malformed("found less than two generators, Merge requires two or more")
         failed = "error getting param sets from generators: error getting params from generator"
@@ -278,7 +324,11 @@ class Generators:
         for other in others:
             for key, row in first.items():
                 if key in other:
-                    first[key] = merged(row, other[key]) if self.filler.go else _as_texts(row) | _as_texts(other[key])
+                    first[key] = (
+                        merged(row, other[key])
+                        if self.filler.go
+                        else _as_texts(row) | _as_texts(other[key])
+                    )
         return list(first.values())
 
 
@@ -295,7 +345,9 @@ def _as_json(filler: Filler, value: Any, params: Params) -> Any:
     try:
         return filler.deep(value, params, nulls=False)
     except Malformed as error:
-        raise Malformed(f"failed to deeply replace JSON field contents: {error.message}", error.hint) from None
+        raise Malformed(
+            f"failed to deeply replace JSON field contents: {error.message}", error.hint
+        ) from None
 
 
 def _mapped(body: Mapping[str, Any], key: str) -> dict[str, Any]:
@@ -326,11 +378,19 @@ def _texts(element: Mapping[str, Any], number: int) -> Params:
     row: Params = {}
     for key, value in element.items():
         if key == "values" and not isinstance(value, dict):
-            raise Malformed(f"error parsing values map: of element {number}, 'values' is not a mapping")
-        texts = {f"values.{name}": one for name, one in value.items()} if key == "values" else {key: value}
+            raise Malformed(
+                f"error parsing values map: of element {number}, 'values' is not a mapping"
+            )
+        texts = (
+            {f"values.{name}": one for name, one in value.items()}
+            if key == "values"
+            else {key: value}
+        )
         for name, one in texts.items():
             if not isinstance(one, str):
-                message = f"error parsing value as string: of element {number}, {name!r} is not text"
+                message = (
+                    f"error parsing value as string: of element {number}, {name!r} is not text"
+                )
                 raise Malformed(message, "put it in quotes, or set goTemplate: true")
             row[name] = one
     return row
@@ -344,9 +404,14 @@ def _cluster(cluster: NamedCluster, labels: Mapping[str, str], *, go: bool) -> P
         "project": cluster.project,
     }
     if not go:
-        row |= {f"metadata.annotations.{key}": value for key, value in (cluster.annotations or {}).items()}
+        row |= {
+            f"metadata.annotations.{key}": value
+            for key, value in (cluster.annotations or {}).items()
+        }
         return row | {f"metadata.labels.{key}": value for key, value in labels.items()}
-    metadata = {"labels": GoMap(labels)} | ({"annotations": GoMap(cluster.annotations)} if cluster.annotations else {})
+    metadata = {"labels": GoMap(labels)} | (
+        {"annotations": GoMap(cluster.annotations)} if cluster.annotations else {}
+    )
     filled: Params = go_value({**row, "metadata": metadata})
     return filled
 
@@ -380,7 +445,11 @@ def _by_keys(rows: Sequence[Params], keys: Sequence[str]) -> dict[str, Params]:
         raise Malformed(f"{failed}: no merge keys were specified, Merge requires at least one")
     found: dict[str, Params] = {}
     for row in rows:
-        key = json.dumps({key: row.get(key) for key in sorted(set(keys))}, separators=(",", ":"), ensure_ascii=False)
+        key = json.dumps(
+            {key: row.get(key) for key in sorted(set(keys))},
+            separators=(",", ":"),
+            ensure_ascii=False,
+        )
         if key in found:
             raise Malformed(
                 f"{failed}: the parameters from a generator were not unique by the given mergeKeys, Merge requires all "
@@ -398,7 +467,9 @@ def selects(selector: Any, labels: Mapping[str, str]) -> bool:
         raise Malformed("error parsing label selector: it is not a mapping")
     wanted, expressions = selector.get("matchLabels") or {}, selector.get("matchExpressions") or []
     if not isinstance(wanted, dict) or not isinstance(expressions, list):
-        raise Malformed("error parsing label selector: matchLabels is not a mapping, or matchExpressions is not a list")
+        raise Malformed(
+            "error parsing label selector: matchLabels is not a mapping, or matchExpressions is not a list"
+        )
     for key, value in wanted.items():
         if labels.get(key) != value:
             return False
@@ -410,9 +481,13 @@ def selects(selector: Any, labels: Mapping[str, str]) -> bool:
             )
         key, operator = str(expression.get("key")), expression.get("operator")
         if operator not in ("In", "NotIn", "Exists", "DoesNotExist"):
-            raise Malformed(f'error parsing label selector: "{operator}" is not a valid label selector operator')
+            raise Malformed(
+                f'error parsing label selector: "{operator}" is not a valid label selector operator'
+            )
         if operator in ("In", "NotIn") and not values:
-            raise Malformed("error parsing label selector: for 'in', 'notin' operators, values set can't be empty")
+            raise Malformed(
+                "error parsing label selector: for 'in', 'notin' operators, values set can't be empty"
+            )
         found = key in labels and (operator in ("Exists", "DoesNotExist") or labels[key] in values)
         if found != (operator in ("In", "Exists")):
             return False
@@ -432,5 +507,7 @@ def flat(value: Any, room: int = 100_000) -> dict[str, str]:
                 raise Malformed("a set of parameters is too large")
             waiting += [(f"{name}.{key}" if name else str(key), item) for key, item in items]
         elif name:
-            found[name] = shown(float(one) if isinstance(one, int) and not isinstance(one, bool) else one)
+            found[name] = shown(
+                float(one) if isinstance(one, int) and not isinstance(one, bool) else one
+            )
     return found

@@ -27,12 +27,16 @@ def folders_of(files: Iterable[str]) -> list[str]:
         while folder and folder not in found:
             found.add(folder)
             folder = folder.rpartition("/")[0]
-    return sorted(folder for folder in found if not any(part.startswith(".") for part in folder.split("/")))
+    return sorted(
+        folder for folder in found if not any(part.startswith(".") for part in folder.split("/"))
+    )
 
 
 def chosen_folders(entries: Sequence[tuple[str, bool]], files: Iterable[str]) -> list[str]:
     """Return the folders of these files that the entries of `directories`, (path, exclude), select."""
-    return _chosen([(partial(glob_match, path), exclude) for path, exclude in entries], folders_of(files))
+    return _chosen(
+        [(partial(glob_match, path), exclude) for path, exclude in entries], folders_of(files)
+    )
 
 
 def chosen_files(entries: Sequence[tuple[str, bool]], files: Iterable[str]) -> list[str]:
@@ -40,14 +44,22 @@ def chosen_files(entries: Sequence[tuple[str, bool]], files: Iterable[str]) -> l
 
     Paths match as in `git ls-files`: `*` also matches `/`.
     """
-    return _chosen([(_pathspec(path).fullmatch, exclude) for path, exclude in entries], sorted(files))
+    return _chosen(
+        [(_pathspec(path).fullmatch, exclude) for path, exclude in entries], sorted(files)
+    )
 
 
-def _chosen(entries: Sequence[tuple[Callable[[str], object], bool]], paths: Iterable[str]) -> list[str]:
+def _chosen(
+    entries: Sequence[tuple[Callable[[str], object], bool]], paths: Iterable[str]
+) -> list[str]:
     """Return the paths that fit one of the entries, (fits, exclude). An exclusion always wins."""
     wanted = [fits for fits, exclude in entries if not exclude]
     out = [fits for fits, exclude in entries if exclude]
-    return [path for path in paths if any(fits(path) for fits in wanted) and not any(fits(path) for fits in out)]
+    return [
+        path
+        for path in paths
+        if any(fits(path) for fits in wanted) and not any(fits(path) for fits in out)
+    ]
 
 
 @lru_cache(maxsize=1024)
@@ -57,7 +69,10 @@ def _pathspec(spec: str) -> re.Pattern[str]:
     Without wildcards, it also finds what is below a path.
     """
     if len(spec) > LONGEST:
-        raise Malformed(f"a path of {len(spec):,} characters, and it may have {LONGEST:,}", "write a shorter path")
+        raise Malformed(
+            f"a path of {len(spec):,} characters, and it may have {LONGEST:,}",
+            "write a shorter path",
+        )
     plain = spec.removeprefix("./").removeprefix("/")
     if not set(plain) & set("*?[\\"):
         return re.compile(re.escape(plain.rstrip("/")) + "(?:/.*)?" if plain else ".*", re.DOTALL)
@@ -82,7 +97,9 @@ def _pathspec(spec: str) -> re.Pattern[str]:
     if not between:
         return re.compile(first, re.DOTALL)
     *inner, last = between
-    return re.compile(first + "".join(f"(?>.*?{run})" for run in inner if run) + f".*{last}", re.DOTALL)
+    return re.compile(
+        first + "".join(f"(?>.*?{run})" for run in inner if run) + f".*{last}", re.DOTALL
+    )
 
 
 def _class(spec: str, at: int) -> tuple[str, int]:

@@ -90,7 +90,9 @@ _DIALECT = Dialect(_scalar, _key, _in_json, merged=MOST, most=MOST)
 def dump(value: Any, most: int) -> str:
     """Return the value as YAML, without a trailing line ending. Raises `Malformed` beyond `most` characters."""
     lines = []
-    for line in _block(value, "", "") if isinstance(value, (dict, list)) and value else (_flow(value, ""),):
+    for line in (
+        _block(value, "", "") if isinstance(value, (dict, list)) and value else (_flow(value, ""),)
+    ):
         most -= len(line) + 1
         if most < 0:
             raise Malformed("the text grows too long")
@@ -128,7 +130,9 @@ def _flow(value: Any, indent: str) -> str:
     if isinstance(value, int):
         return str(value)
     if isinstance(value, float):
-        whole = value == int(value) and abs(value) < 1e21  # Go converts by way of JSON, which writes 1000000 as digits
+        whole = (
+            value == int(value) and abs(value) < 1e21
+        )  # Go converts by way of JSON, which writes 1000000 as digits
         return str(int(value)) if whole else ("-" if value < 0 else "") + go_float(abs(value))
     if isinstance(value, (dict, list)):
         return "{}" if isinstance(value, dict) else "[]"
@@ -141,15 +145,25 @@ def _text(text: str, indent: str) -> str:
             mark = "|" if text.endswith("\n") else "|-"
             mark = "|+" if text.endswith("\n\n") else mark
             body = text.removesuffix("\n") if mark != "|-" else text
-            return f"{mark}\n" + "\n".join(f"{indent}{line}" if line else "" for line in body.split("\n"))
+            return f"{mark}\n" + "\n".join(
+                f"{indent}{line}" if line else "" for line in body.split("\n")
+            )
         return json.dumps(text, ensure_ascii=False)
-    ambiguous = text in _TRUE | _FALSE | NULL or text == "<<" or _SPECIAL.fullmatch(text) is not None
+    ambiguous = (
+        text in _TRUE | _FALSE | NULL or text == "<<" or _SPECIAL.fullmatch(text) is not None
+    )
     number = text.replace("_", "")
     if ambiguous or _INTEGER.fullmatch(number) or _FLOAT.fullmatch(number) or _DATE.fullmatch(text):
         return json.dumps(text)
     if not text.isprintable():
         return json.dumps(text, ensure_ascii=False)
     unsafe = text[0] in "-?:,[]{}#&*!|>'\"%@` =" or ": " in text or " #" in text or text[-1] in ": "
-    if text[0] in "-?:" and len(text) > 1 and text[1] != " " and ": " not in text and " #" not in text:
+    if (
+        text[0] in "-?:"
+        and len(text) > 1
+        and text[1] != " "
+        and ": " not in text
+        and " #" not in text
+    ):
         unsafe = text[-1] in ": " or text.startswith("---")
     return "'" + text.replace("'", "''") + "'" if unsafe else text

@@ -85,9 +85,13 @@ def render(
     for template, row in made:
         try:
             budget.make()
-            applications.append(_application(template, row, spec.get("templatePatch"), filler, home, owner))
+            applications.append(
+                _application(template, row, spec.get("templatePatch"), filler, home, owner)
+            )
         except Malformed as error:
-            return Rendered(troubles=(Trouble(TEMPLATE, error.message, error.hint),), unknown=tuple(unknown))
+            return Rendered(
+                troubles=(Trouble(TEMPLATE, error.message, error.hint),), unknown=tuple(unknown)
+            )
     kept, troubles = _checked(applications, owner["name"])
     return Rendered(tuple(kept), tuple(troubles), tuple(unknown))
 
@@ -99,9 +103,18 @@ def _rows(
     common = _mapping(spec, "template")
     listed = spec.get("generators")
     if not isinstance(listed, list):
-        raise Malformed("the ApplicationSet has no generators", "see the ApplicationSet specification")
+        raise Malformed(
+            "the ApplicationSet has no generators", "see the ApplicationSet specification"
+        )
     for generator in listed:
-        own = next((body.get("template") for body in mapping(generator).values() if isinstance(body, dict)), None)
+        own = next(
+            (
+                body.get("template")
+                for body in mapping(generator).values()
+                if isinstance(body, dict)
+            ),
+            None,
+        )
         template = _overridden(own, common) if isinstance(own, dict) else common
         try:
             for row in generators.params(generator):
@@ -118,10 +131,19 @@ def _overridden(own: Any, common: Any) -> Any:
 
 
 def _application(
-    template: Mapping[str, Any], row: Params, patch: Any, filler: Filler, namespace: str, owner: Mapping[str, str]
+    template: Mapping[str, Any],
+    row: Params,
+    patch: Any,
+    filler: Filler,
+    namespace: str,
+    owner: Mapping[str, str],
 ) -> Mapping[str, Any]:
     metadata, spec = _mapping(template, "metadata"), _mapping(template, "spec")
-    parts = {"metadata": {key: metadata[key] for key in ("name", "labels", "annotations") if metadata.get(key)}}
+    parts = {
+        "metadata": {
+            key: metadata[key] for key in ("name", "labels", "annotations") if metadata.get(key)
+        }
+    }
     filled: dict[str, Any] = {**parts, "spec": spec}
     if row:  # without parameters Argo CD leaves the template as it is
         filled = filler.deep(filled, row)
@@ -129,9 +151,15 @@ def _application(
         filled = _patched(filled, patch, row, filler)
     name = filled["metadata"].get("name") or ""
     if not isinstance(name, str):
-        raise Malformed("spec.template.metadata.name is not text", "put it in quotes: name: '{{name}}'")
+        raise Malformed(
+            "spec.template.metadata.name is not text", "put it in quotes: name: '{{name}}'"
+        )
     about = {"name": name, "namespace": namespace}
-    about |= {key: filled["metadata"][key] for key in ("labels", "annotations") if filled["metadata"].get(key)}
+    about |= {
+        key: filled["metadata"][key]
+        for key in ("labels", "annotations")
+        if filled["metadata"].get(key)
+    }
     return {
         "apiVersion": "argoproj.io/v1alpha1",
         "kind": "Application",
@@ -148,7 +176,9 @@ def _patched(filled: dict[str, Any], patch: str, row: Params, filler: Filler) ->
     try:
         text = filler.text(patch, row)
     except Malformed as error:
-        raise Malformed(f"error replacing values in templatePatch: {error.message}", error.hint) from None
+        raise Malformed(
+            f"error replacing values in templatePatch: {error.message}", error.hint
+        ) from None
     try:
         data = go_yaml.load(text)
     except Malformed as error:
@@ -157,8 +187,12 @@ def _patched(filled: dict[str, Any], patch: str, row: Params, filler: Filler) ->
         raise Malformed(f"error while converting template to json {quoted}: {what}") from None
     if data is None:
         return filled
-    if not isinstance(data, dict) or not all(isinstance(data.get(key) or {}, dict) for key in ("metadata", "spec")):
-        raise Malformed(f"invalid templatePatch {text[:200]!r}: it is not a mapping like an Application")
+    if not isinstance(data, dict) or not all(
+        isinstance(data.get(key) or {}, dict) for key in ("metadata", "spec")
+    ):
+        raise Malformed(
+            f"invalid templatePatch {text[:200]!r}: it is not a mapping like an Application"
+        )
     filler.budget.read(len(text))
     result: dict[str, Any] = _merge_patch(filled, data)
     result = {"metadata": result.get("metadata") or {}, "spec": result.get("spec") or {}}
@@ -179,11 +213,15 @@ def _merge_patch(onto: Any, patch: Any) -> Any:
     return result
 
 
-def _checked(applications: Sequence[Mapping[str, Any]], name: str) -> tuple[list[Mapping[str, Any]], list[Trouble]]:
+def _checked(
+    applications: Sequence[Mapping[str, Any]], name: str
+) -> tuple[list[Mapping[str, Any]], list[Trouble]]:
     """Return the Applications that Argo CD would make, without duplicate and invalid names, and the troubles."""
     count = Counter(app["metadata"]["name"] for app in applications)
     troubles = [
-        Trouble(DUPLICATE, f"ApplicationSet {name} contains applications with duplicate name: {one}")
+        Trouble(
+            DUPLICATE, f"ApplicationSet {name} contains applications with duplicate name: {one}"
+        )
         for one, times in count.items()
         if times > 1
     ]
@@ -239,7 +277,11 @@ def template_of(manifest: Mapping[str, Any], prefix: str) -> Mapping[str, Any] |
     template = mapping(mapping(manifest.get("spec")).get("template"))
     annotations = mapping(mapping(template.get("metadata")).get("annotations"))
     image_list = annotations.get(f"{prefix}image-list")
-    if not isinstance(metadata, dict) or not isinstance(image_list, str) or _CONTROL.search(image_list):
+    if (
+        not isinstance(metadata, dict)
+        or not isinstance(image_list, str)
+        or _CONTROL.search(image_list)
+    ):
         return None
     known = {
         _TAG.sub("x", key): _TAG.sub("x", value) if key == f"{prefix}image-list" else value
@@ -251,8 +293,13 @@ def template_of(manifest: Mapping[str, Any], prefix: str) -> Mapping[str, Any] |
     return {
         "apiVersion": "argoproj.io/v1alpha1",
         "kind": "Application",
-        "metadata": {"name": metadata.get("name"), "namespace": metadata.get("namespace"), "annotations": known},
-        "spec": sources or {"source": {"repoURL": "x", "path": "x"}},  # the generators' templates may have it
+        "metadata": {
+            "name": metadata.get("name"),
+            "namespace": metadata.get("namespace"),
+            "annotations": known,
+        },
+        "spec": sources
+        or {"source": {"repoURL": "x", "path": "x"}},  # the generators' templates may have it
     }
 
 

@@ -37,7 +37,11 @@ def _integer(value: Any) -> int:
     try:
         return int(str(value)[:32], 0)
     except ValueError:
-        return int(str(value)) if isinstance(value, str) and value.isdecimal() and len(value) < 20 else 0
+        return (
+            int(str(value))
+            if isinstance(value, str) and value.isdecimal() and len(value) < 20
+            else 0
+        )
 
 
 def _float(value: Any) -> float:
@@ -217,7 +221,9 @@ def _json(value: Any, room: list[int] | None = None, depth: int = 0) -> Any:
 def _json_text(value: Any, end: str) -> str:
     """Return plain data as JSON, as Go writes it. `end` is "" or what ends a line of indented JSON."""
     if isinstance(value, float):
-        number = repr(value) if abs(value) < 1e-6 or abs(value) >= 1e21 else f"{Decimal(repr(value)):f}"
+        number = (
+            repr(value) if abs(value) < 1e-6 or abs(value) >= 1e21 else f"{Decimal(repr(value)):f}"
+        )
         return number.replace("e-0", "e-")
     if not value or not isinstance(value, dict | list):
         return json.dumps(value, ensure_ascii=False)
@@ -288,7 +294,9 @@ def _seq(*bounds: Any) -> str:
     if not 1 <= len(numbers) <= 3:
         return ""
     first, last = (1, numbers[0]) if len(numbers) == 1 else (numbers[0], numbers[-1])
-    step = numbers[1] if len(numbers) == 3 else (1 if last >= first else -1)  # sprig: seq [first [step]] last
+    step = (
+        numbers[1] if len(numbers) == 3 else (1 if last >= first else -1)
+    )  # sprig: seq [first [step]] last
     return joined(map(str, _until(first, last + (1 if step > 0 else -1), step)), " ")
 
 
@@ -349,7 +357,9 @@ DATA_FUNCTIONS: dict[str, Builtin] = {
     "int": Builtin(_integer, 1, 1),
     "int64": Builtin(_integer, 1, 1),
     "float64": Builtin(_float, 1, 1),
-    "atoi": Builtin(lambda value: int(text(value)) if text(value).lstrip("+-").isdecimal() else 0, 1, 1),
+    "atoi": Builtin(
+        lambda value: int(text(value)) if text(value).lstrip("+-").isdecimal() else 0, 1, 1
+    ),
     "add": Builtin(lambda *values: _wrapped(sum(map(_integer, values))), 0),
     "add1": Builtin(lambda value: _wrapped(_integer(value) + 1), 1, 1),
     "sub": Builtin(lambda one, other: _wrapped(_integer(one) - _integer(other)), 2, 2),
@@ -371,13 +381,19 @@ _FLOATS: dict[str, Callable[[float, float], float]] = {
     "minf": min,
 }
 for _name, _work in _FLOATS.items():
-    DATA_FUNCTIONS[_name] = Builtin(lambda *values, work=_work: reduce(work, map(_float, values)), 1)
+    DATA_FUNCTIONS[_name] = Builtin(
+        lambda *values, work=_work: reduce(work, map(_float, values)), 1
+    )
 DATA_FUNCTIONS |= {
     "add1f": Builtin(lambda value: _float(value) + 1, 1, 1),
     "biggest": DATA_FUNCTIONS["max"],
     "typeIsLike": Builtin(lambda kind, value: _type(value) in (kind, f"*{kind}"), 2, 2),
 }
-for _name, _options in (("Json", {}), ("RawJson", {"escape": False}), ("PrettyJson", {"pretty": True})):
+for _name, _options in (
+    ("Json", {}),
+    ("RawJson", {"escape": False}),
+    ("PrettyJson", {"pretty": True}),
+):
     DATA_FUNCTIONS[f"mustTo{_name}"] = Builtin(partial(_to_json, **_options), 1, 1)
     DATA_FUNCTIONS[f"to{_name}"] = Builtin(partial(_to_json, must=False, **_options), 1, 1)
 for _name in (
@@ -392,4 +408,6 @@ _CHANCE = (
     "genSignedCertWithKey buildCustomCert derivePassword htpasswd bcrypt encryptAES decryptAES"
 )
 # Functions of Argo CD that are missing here, and what to do about it.
-ELSEWHERE = dict.fromkeys(_CHANCE.split(), "its value is not the same in two runs: give it by a generator")
+ELSEWHERE = dict.fromkeys(
+    _CHANCE.split(), "its value is not the same in two runs: give it by a generator"
+)

@@ -19,11 +19,27 @@ from urllib.parse import quote, unquote_to_bytes
 
 import re2
 
-from task.applicationsets.arguments import boolean, bounded, joined, mapping, number, shown, text, texts
+from task.applicationsets.arguments import (
+    boolean,
+    bounded,
+    joined,
+    mapping,
+    number,
+    shown,
+    text,
+    texts,
+)
 from task.policy.version_range import parse_range, parse_version
 from task.templates.go_template.functions import Builtin, named
 from task.templates.go_template.printing import quote as go_quote
-from task.templates.go_template.values import AnyMap, FailedTemplate, GoMap, Printable, go_bytes, go_text
+from task.templates.go_template.values import (
+    AnyMap,
+    FailedTemplate,
+    GoMap,
+    Printable,
+    go_bytes,
+    go_text,
+)
 
 _LONGEST_NAME = 253  # characters of a DNS subdomain
 _LONGEST_SLUG = 50
@@ -34,7 +50,12 @@ _LONGEST_DURATION = (2**63 - 1) // 10**9  # seconds
 _SECONDS = re.compile(r"[-+]?[0-9]{1,1000}", re.ASCII)
 _OCTAL = re.compile(r"[-+]?0*[0-7]{1,22}", re.ASCII)
 # Punctuation that Go leaves as it is, besides - . _ ~
-_IN_PATH, _IN_USER, _IN_FRAGMENT, _IN_HOST = "$&+,/:;=@", "$&+,;=", "!$&()*+,/:;=?@", "!$&'()*+,;=:[]<>\""
+_IN_PATH, _IN_USER, _IN_FRAGMENT, _IN_HOST = (
+    "$&+,/:;=@",
+    "$&+,;=",
+    "!$&()*+,/:;=?@",
+    "!$&'()*+,;=:[]<>\"",
+)
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _ESCAPE = re.compile(r"%(?![0-9a-fA-F]{2}).{0,2}", re.DOTALL)
@@ -265,7 +286,10 @@ def _semver(value: Any) -> Printable:
     if version is None:
         raise FailedTemplate("Invalid Semantic Version")
     fields = {"Major": version.major, "Minor": version.minor, "Patch": version.patch}
-    return Printable(str(version), fields | {"Prerelease": version.prerelease or "", "Metadata": version.build or ""})
+    return Printable(
+        str(version),
+        fields | {"Prerelease": version.prerelease or "", "Metadata": version.build or ""},
+    )
 
 
 def _semver_compare(constraint: Any, value: Any) -> bool:
@@ -310,7 +334,10 @@ def url_parse(value: Any) -> AnyMap:
 
 def url_join(given: Any) -> str:
     """Run `urlJoin`."""
-    parts = {key: _part(mapping(given), key) for key in ("scheme", "host", "path", "query", "opaque", "fragment")}
+    parts = {
+        key: _part(mapping(given), key)
+        for key in ("scheme", "host", "path", "query", "opaque", "fragment")
+    }
     user = _user(_part(mapping(given), "userinfo"))
     url = f"{parts['scheme']}:" if parts["scheme"] else ""
     if parts["opaque"]:
@@ -333,7 +360,9 @@ def _bad(why: str) -> FailedTemplate:
 def _part(given: AnyMap, key: str) -> str:
     value = given.get(key, "")
     if not isinstance(value, str):
-        raise FailedTemplate(f"unable to parse {key} key, must be of type string, but {named(value)} found")
+        raise FailedTemplate(
+            f"unable to parse {key} key, must be of type string, but {named(value)} found"
+        )
     return value
 
 
@@ -378,9 +407,13 @@ TEXT_FUNCTIONS: dict[str, Builtin] = {
     "upper": Builtin(lambda value: text(value).upper(), 1, 1),
     "lower": Builtin(lambda value: text(value).lower(), 1, 1),
     "title": Builtin(_title, 1, 1),
-    "untitle": Builtin(lambda value: re.sub(r"(?<!\S)\S", lambda match: match.group().lower(), text(value)), 1, 1),
+    "untitle": Builtin(
+        lambda value: re.sub(r"(?<!\S)\S", lambda match: match.group().lower(), text(value)), 1, 1
+    ),
     "trim": Builtin(lambda value: text(value).strip(), 1, 1),
-    "trimAll": Builtin(lambda signs, value: text(value).strip(text(signs)) if signs else text(value), 2, 2),
+    "trimAll": Builtin(
+        lambda signs, value: text(value).strip(text(signs)) if signs else text(value), 2, 2
+    ),
     "trimPrefix": Builtin(lambda prefix, value: text(value).removeprefix(text(prefix)), 2, 2),
     "trimSuffix": Builtin(lambda suffix, value: text(value).removesuffix(text(suffix)), 2, 2),
     "nospace": Builtin(lambda value: re.sub(r"\s", "", text(value)), 1, 1),
@@ -397,19 +430,25 @@ TEXT_FUNCTIONS: dict[str, Builtin] = {
     "wrapWith": Builtin(lambda width, end, value: _wrap(width, value, end, cut=True), 3, 3),
     "repeat": Builtin(_repeat, 2, 2),
     "replace": Builtin(_replace, 3, 3),
-    "plural": Builtin(lambda one, many, count: text(one) if number(count) == 1 else text(many), 3, 3),
+    "plural": Builtin(
+        lambda one, many, count: text(one) if number(count) == 1 else text(many), 3, 3
+    ),
     "contains": Builtin(lambda part, value: text(part) in text(value), 2, 2),
     "hasPrefix": Builtin(lambda prefix, value: text(value).startswith(text(prefix)), 2, 2),
     "hasSuffix": Builtin(lambda suffix, value: text(value).endswith(text(suffix)), 2, 2),
     "quote": Builtin(_quote, 0),
     "squote": Builtin(_squote, 0),
-    "cat": Builtin(lambda *values: joined((shown(one) for one in values if one is not None), " "), 0),
+    "cat": Builtin(
+        lambda *values: joined((shown(one) for one in values if one is not None), " "), 0
+    ),
     "indent": Builtin(_indent, 2, 2),
     "nindent": Builtin(lambda width, value: "\n" + _indent(width, value), 2, 2),
     "join": Builtin(_join, 2, 2),
     "splitList": Builtin(_split, 2, 2),
     "split": Builtin(_split_map, 2, 2),
-    "splitn": Builtin(lambda mark, most, value: _split_map(mark, value, max(number(most) - 1, 0)), 3, 3),
+    "splitn": Builtin(
+        lambda mark, most, value: _split_map(mark, value, max(number(most) - 1, 0)), 3, 3
+    ),
     "sortAlpha": Builtin(lambda values: sorted(texts(values), key=go_bytes), 1, 1),
     "toString": Builtin(shown, 1, 1),
     "toStrings": Builtin(lambda values: [] if values is None else texts(values), 1, 1),
@@ -417,20 +456,28 @@ TEXT_FUNCTIONS: dict[str, Builtin] = {
     "b64dec": Builtin(partial(_decoded, partial(base64.b64decode, validate=True)), 1, 1),
     "b32enc": Builtin(lambda value: base64.b32encode(go_bytes(text(value))).decode(), 1, 1),
     "b32dec": Builtin(partial(_decoded, base64.b32decode), 1, 1),
-    "sha1sum": Builtin(lambda value: hashlib.sha1(go_bytes(text(value)), usedforsecurity=False).hexdigest(), 1, 1),
+    "sha1sum": Builtin(
+        lambda value: hashlib.sha1(go_bytes(text(value)), usedforsecurity=False).hexdigest(), 1, 1
+    ),
     "sha256sum": Builtin(lambda value: hashlib.sha256(go_bytes(text(value))).hexdigest(), 1, 1),
     "sha512sum": Builtin(lambda value: hashlib.sha512(go_bytes(text(value))).hexdigest(), 1, 1),
     "adler32sum": Builtin(lambda value: str(zlib.adler32(go_bytes(text(value)))), 1, 1),
-    "regexMatch": Builtin(lambda pattern, value: _regex(text(pattern)).search(text(value)) is not None, 2, 2),
+    "regexMatch": Builtin(
+        lambda pattern, value: _regex(text(pattern)).search(text(value)) is not None, 2, 2
+    ),
     "regexFind": Builtin(_found, 2, 2),
     "regexFindAll": Builtin(_find_all, 3, 3),
     "regexReplaceAll": Builtin(_replace_all, 3, 3),
     "regexReplaceAllLiteral": Builtin(lambda *given: _replace_all(*given, literal=True), 3, 3),
     "regexSplit": Builtin(_regex_split, 3, 3),
-    "regexQuoteMeta": Builtin(lambda value: re.sub(r"([\\.+*?()|\[\]{}^$])", r"\\\1", text(value)), 1, 1),
+    "regexQuoteMeta": Builtin(
+        lambda value: re.sub(r"([\\.+*?()|\[\]{}^$])", r"\\\1", text(value)), 1, 1
+    ),
     "semver": Builtin(_semver, 1, 1),
     "semverCompare": Builtin(_semver_compare, 2, 2),
-    "base": Builtin(lambda value: posixpath.basename(text(value).rstrip("/")) or ("/" if value else "."), 1, 1),
+    "base": Builtin(
+        lambda value: posixpath.basename(text(value).rstrip("/")) or ("/" if value else "."), 1, 1
+    ),
     "dir": Builtin(lambda value: posixpath.normpath(posixpath.dirname(text(value)) or "."), 1, 1),
     "clean": Builtin(lambda value: posixpath.normpath(text(value) or "."), 1, 1),
     "ext": Builtin(_extension, 1, 1),
@@ -440,7 +487,14 @@ TEXT_FUNCTIONS: dict[str, Builtin] = {
     "urlJoin": Builtin(url_join, 1, 1),
     "isAbs": Builtin(lambda value: text(value).startswith("/"), 1, 1),
 }
-for _name in ("regexMatch", "regexFind", "regexFindAll", "regexReplaceAll", "regexReplaceAllLiteral", "regexSplit"):
+for _name in (
+    "regexMatch",
+    "regexFind",
+    "regexFindAll",
+    "regexReplaceAll",
+    "regexReplaceAllLiteral",
+    "regexSplit",
+):
     TEXT_FUNCTIONS[f"must{_name[0].upper()}{_name[1:]}"] = TEXT_FUNCTIONS[_name]
 for _name in ("base", "dir", "clean", "ext", "isAbs"):
     TEXT_FUNCTIONS[f"os{_name[0].upper()}{_name[1:]}"] = TEXT_FUNCTIONS[_name]

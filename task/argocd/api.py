@@ -81,15 +81,21 @@ class ArgoCDApi:
             self._to = connection(given, environ)
         except Malformed as error:
             raise UsageError(error.message, hint=error.hint) from None
-        for path in filter(None, (self._to.ca_file, self._to.certificate, self._to.key, self._to.token_file)):
+        for path in filter(
+            None, (self._to.ca_file, self._to.certificate, self._to.key, self._to.token_file)
+        ):
             try:
                 check_file(path)
             except (OSError, ValueError) as error:
                 why = getattr(error, "strerror", None) or "it is not a path"
-                raise UsageError(f"Argo CD: cannot read {path!r}: {why}", hint="name a readable file") from None
+                raise UsageError(
+                    f"Argo CD: cannot read {path!r}: {why}", hint="name a readable file"
+                ) from None
         self.namespace = namespace
         self._http = self._client(limits, log)
-        self._quick = self._client(replace(limits, silence=min(limits.silence, REFRESH_PATIENCE)), log)
+        self._quick = self._client(
+            replace(limits, silence=min(limits.silence, REFRESH_PATIENCE)), log
+        )
 
     def _client(self, limits: Limits, log: Callable[[str], None]) -> Http:
         to = self._to
@@ -119,7 +125,8 @@ class ArgoCDApi:
                 token = read_text(self._to.token_file).strip()
             except (OSError, UnicodeDecodeError):
                 raise SourceAccessError(
-                    f"the file with Argo CD's token cannot be read: {self._to.token_file!r}", hint="mount it readable"
+                    f"the file with Argo CD's token cannot be read: {self._to.token_file!r}",
+                    hint="mount it readable",
                 ) from None
         if not (token.isascii() and token.isprintable()) or " " in token:
             raise SourceAccessError(
@@ -129,24 +136,42 @@ class ArgoCDApi:
         return token
 
     def list_applications(
-        self, fields: Sequence[str] = METADATA, *, projects: Sequence[str] = (), selector: str = "", namespace: str = ""
+        self,
+        fields: Sequence[str] = METADATA,
+        *,
+        projects: Sequence[str] = (),
+        selector: str = "",
+        namespace: str = "",
     ) -> list[dict[str, Any]]:
         """Return the Applications that the token may get, with only these `fields`, or whole if there are none."""
         params: dict[str, Any] = {
-            "fields": ",".join(("metadata.resourceVersion", *(f"items.{one}" for one in fields))) if fields else None,
+            "fields": ",".join(("metadata.resourceVersion", *(f"items.{one}" for one in fields)))
+            if fields
+            else None,
             "projects": list(projects) or None,
             "selector": selector or None,
             "appNamespace": namespace or None,
         }
-        found = self._ask("GET", "/api/v1/applications", "applications, get, */*", "the list of Applications", params)
+        found = self._ask(
+            "GET",
+            "/api/v1/applications",
+            "applications, get, */*",
+            "the list of Applications",
+            params,
+        )
         if not isinstance(found.get("items") or [], list):
-            raise SourceDownError("Argo CD answers with something other than a list of Applications", hint=_SERVER)
+            raise SourceDownError(
+                "Argo CD answers with something other than a list of Applications", hint=_SERVER
+            )
         return [{**KIND, **item} for item in mappings(found, "items")]
 
     def get_application(self, namespace: str, name: str, project: str = "") -> dict[str, Any]:
         """Return the Application. With its project, a missing one raises `AbsentError`; without, it looks forbidden."""
         params = {**self._where(namespace), "project": project or None}
-        return {**KIND, **self._ask("GET", _path(name), *self._right("get", namespace, name), params)}
+        return {
+            **KIND,
+            **self._ask("GET", _path(name), *self._right("get", namespace, name), params),
+        }
 
     def refresh_application(self, namespace: str, name: str) -> None:
         """Make Argo CD compare with Git now. Return when it has, or after a while if that takes long."""
@@ -160,10 +185,20 @@ class ArgoCDApi:
             raise unreachable(error, self._to) from None
         self._known(answer, right, subject)
 
-    def patch_application(self, namespace: str, name: str, operations: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    def patch_application(
+        self, namespace: str, name: str, operations: Sequence[Mapping[str, Any]]
+    ) -> dict[str, Any]:
         """Apply a JSON patch, and return the changed Application. Raises `Outpaced` if it changed meanwhile."""
-        body = {"name": name, "patch": json.dumps(list(operations)), "patchType": "json", **self._where(namespace)}
-        return {**KIND, **self._ask("PATCH", _path(name), *self._right("update", namespace, name), body=body)}
+        body = {
+            "name": name,
+            "patch": json.dumps(list(operations)),
+            "patchType": "json",
+            **self._where(namespace),
+        }
+        return {
+            **KIND,
+            **self._ask("PATCH", _path(name), *self._right("update", namespace, name), body=body),
+        }
 
     def resource_tree(self, namespace: str, name: str) -> dict[str, Any]:
         """Return the live resources of the Application, down to its pods, each with its health.
@@ -192,12 +227,22 @@ class ArgoCDApi:
 
     def application_set(self, namespace: str, name: str) -> dict[str, Any]:
         """Return an ApplicationSet."""
-        path, right = f"/api/v1/applicationsets/{path_part(name)}", f"applicationsets, get, <project>/{name}"
-        return self._ask("GET", path, right, f"ApplicationSet {name}", {"appsetNamespace": namespace or None})
+        path, right = (
+            f"/api/v1/applicationsets/{path_part(name)}",
+            f"applicationsets, get, <project>/{name}",
+        )
+        return self._ask(
+            "GET", path, right, f"ApplicationSet {name}", {"appsetNamespace": namespace or None}
+        )
 
     def project(self, namespace: str, name: str) -> dict[str, Any]:  # noqa: ARG002 - as in Kubernetes
         """Return an AppProject. All of them are in the control plane's namespace."""
-        return self._ask("GET", f"/api/v1/projects/{path_part(name)}", f"projects, get, {name}", f"AppProject {name}")
+        return self._ask(
+            "GET",
+            f"/api/v1/projects/{path_part(name)}",
+            f"projects, get, {name}",
+            f"AppProject {name}",
+        )
 
     def web(self) -> str:
         """Return the URL of the user interface, from Argo CD's settings, else the API's if people can reach it.
@@ -232,7 +277,9 @@ class ArgoCDApi:
 
     def _known(self, answer: Response, right: str, subject: str) -> dict[str, Any]:
         """Return the JSON object of a successful answer. Raises our error for any other one."""
-        if answer.status == 200 and origin(answer.url) == origin(self._to.base):  # the gateway sends no other success
+        if answer.status == 200 and origin(answer.url) == origin(
+            self._to.base
+        ):  # the gateway sends no other success
             try:
                 found = answer.json()
             except (ValueError, RecursionError):
@@ -240,7 +287,11 @@ class ArgoCDApi:
             if isinstance(found, dict):
                 return found
         # No message may contain these, even if the server sends them.
-        secrets = tuple(one for one in (self._token(), *(value.reveal() for _, value in self._to.headers)) if one)
+        secrets = tuple(
+            one
+            for one in (self._token(), *(value.reveal() for _, value in self._to.headers))
+            if one
+        )
         raise explained(answer, self._to, right, subject, secrets)
 
     def _where(self, namespace: str) -> dict[str, str]:
@@ -249,12 +300,18 @@ class ArgoCDApi:
     def _right(self, action: str, namespace: str, name: str) -> tuple[str, str]:
         """Return the RBAC permission that the action needs, and what it is about."""
         elsewhere = f"{namespace}/" if namespace not in ("", self.namespace) else ""
-        return f"applications, {action}, <project>/{elsewhere}{name}", f"{namespace or self.namespace}/{name}"
+        return (
+            f"applications, {action}, <project>/{elsewhere}{name}",
+            f"{namespace or self.namespace}/{name}",
+        )
 
 
 def _path(name: str) -> str:
     if name in ("", ".", ".."):
-        raise SourceError(f"{name!r} is not a valid name of an Application", hint="write the name that Argo CD shows")
+        raise SourceError(
+            f"{name!r} is not a valid name of an Application",
+            hint="write the name that Argo CD shows",
+        )
     return f"/api/v1/applications/{path_part(name)}"
 
 
@@ -265,21 +322,30 @@ def unreachable(error: NoAnswerError, to: Connection) -> TaskError:
         hint = "name its authority with --argocd-ca-file; for a server without TLS, give --argocd-plaintext"
         return SourceAccessError(where, hint=hint)
     if error.kind == "redirect":
-        return SourceAccessError(where, hint="give the address that it redirects to: --argocd-server")
+        return SourceAccessError(
+            where, hint="give the address that it redirects to: --argocd-server"
+        )
     if error.kind == "large":
-        return SourceError(where, hint="narrow the Applications: --project, --selector, --namespace")
+        return SourceError(
+            where, hint="narrow the Applications: --project, --selector, --namespace"
+        )
     plain = "" if error.kind == "slow" or to.plaintext else " (and --argocd-plaintext)"
     return SourceDownError(where, hint=f"{_SERVER}{plain}")
 
 
-def explained(answer: Response, to: Connection, right: str, subject: str, secrets: tuple[str, ...]) -> Exception:
+def explained(
+    answer: Response, to: Connection, right: str, subject: str, secrets: tuple[str, ...]
+) -> Exception:
     """Return the error (or `Outpaced`) for an unsuccessful answer."""
     if origin(answer.url) != origin(to.base):
         hint = (
-            "leave out --argocd-plaintext" if to.plaintext else "give the headers that the proxy wants: --argocd-header"
+            "leave out --argocd-plaintext"
+            if to.plaintext
+            else "give the headers that the proxy wants: --argocd-header"
         )
         return SourceAccessError(
-            f"Argo CD's server redirects to {origin(answer.url)}, and no token is sent there", hint=hint
+            f"Argo CD's server redirects to {origin(answer.url)}, and no token is sent there",
+            hint=hint,
         )
     code, message = _message(answer, secrets)
     low = message.lower()
@@ -290,26 +356,40 @@ def explained(answer: Response, to: Connection, right: str, subject: str, secret
         return page
     if answer.status == 401:
         given = to.token or to.token_file
-        what = "Argo CD does not accept the token" if given else "Argo CD wants a token, and none is given"
+        what = (
+            "Argo CD does not accept the token"
+            if given
+            else "Argo CD wants a token, and none is given"
+        )
         return SourceAccessError(f"{what} ({message or 'unauthenticated'})", hint=_TOKEN)
     if answer.status == 403:
         return _forbidden(message, right, subject)
     if answer.status == 404 and code == _NOT_FOUND:
         return AbsentError(f"{subject}: does not exist", hint="check the name and its namespace")
     if "parsing the selector" in low:
-        return UsageError(f"--selector: Argo CD says: {message}", hint="write a=b, a!=b, a in (b,c), a or !a")
+        return UsageError(
+            f"--selector: Argo CD says: {message}", hint="write a=b, a!=b, a in (b,c), a or !a"
+        )
     said = f"{subject}: Argo CD says: {message or 'nothing'} ({answer.status})"
     if "unable to generate manifests" in low or "repository not accessible" in low:
         # Argo CD accepts a patch only after its repository server has rendered the manifests with it.
         if any(sign in low for sign in _PASSING):
-            return SourceDownError(said, hint="Argo CD's repository server could not make the manifests: run it again")
+            return SourceDownError(
+                said, hint="Argo CD's repository server could not make the manifests: run it again"
+            )
         hint = "the manifests cannot be made with this change: correct the Application's source, or what it sets"
         return SourceError(said, hint=hint)
     if any(sign in low for sign in _MALFORMED):
-        return SourceError(said, hint="the Application is not built as Image Update expects: write to Git instead")
+        return SourceError(
+            said, hint="the Application is not built as Image Update expects: write to Git instead"
+        )
     if answer.status == 429 or answer.status >= 500:
         return SourceDownError(said, hint="run it again")
-    hint = "check the name and --argocd-root-path" if answer.status == 404 else "see Argo CD's log for more"
+    hint = (
+        "check the name and --argocd-root-path"
+        if answer.status == 404
+        else "see Argo CD's log for more"
+    )
     return SourceError(said, hint=hint)
 
 
@@ -318,7 +398,9 @@ def _forbidden(message: str, right: str, subject: str) -> SourceAccessError:
     said = _DENIED.search(message)
     if not said:
         hint = f"check the name, or grant it in argocd-rbac-cm: p, <subject>, {right}, allow"
-        return SourceAccessError(f"{subject}: does not exist, or the token may not ({right})", hint=hint)
+        return SourceAccessError(
+            f"{subject}: does not exist, or the token may not ({right})", hint=hint
+        )
     missing, who = said["right"].strip(), said["who"] or "<subject>"
     return SourceAccessError(
         f"{subject}: {who if said['who'] else 'the token'} may not ({missing})",

@@ -13,7 +13,14 @@ from itertools import islice
 from typing import Any, Protocol
 
 from task.errors import AbsentError, Outpaced, SourceDownError, SourceError, UsageError
-from task.kubernetes.client import APPLICATION_SETS, APPLICATIONS, PODS, PROJECTS, ForbiddenError, Kubernetes
+from task.kubernetes.client import (
+    APPLICATION_SETS,
+    APPLICATIONS,
+    PODS,
+    PROJECTS,
+    ForbiddenError,
+    Kubernetes,
+)
 from task.plain_data import mapping, mappings, text
 
 Operation = Mapping[str, Any]  # of a JSON patch
@@ -45,7 +52,9 @@ class ApplicationApi(Protocol):
     def get_application(self, namespace: str, name: str, project: str = "") -> Mapping[str, Any]:
         """Return the Application. Raises `AbsentError` if it is gone, which Argo CD admits only with the project."""
 
-    def patch_application(self, namespace: str, name: str, operations: Sequence[Operation]) -> Mapping[str, Any]:
+    def patch_application(
+        self, namespace: str, name: str, operations: Sequence[Operation]
+    ) -> Mapping[str, Any]:
         """Apply a JSON patch, and return the changed Application. Raises `Outpaced` if a test in it fails."""
 
     def refresh_application(self, namespace: str, name: str) -> None:
@@ -80,7 +89,9 @@ class ApplicationStore:
             raise SourceError(message, hint="ask Kubernetes itself: --applications cluster")
         return found, version
 
-    def patch(self, namespace: str, name: str, version: str, operations: Sequence[Operation]) -> bool:
+    def patch(
+        self, namespace: str, name: str, version: str, operations: Sequence[Operation]
+    ) -> bool:
         """Patch the Application at that resourceVersion, and tell whether nobody can have overwritten the patch.
 
         Raises `Outpaced` if it has another version: read it and decide again.
@@ -98,7 +109,10 @@ class PreferredStore:
     """
 
     def __init__(
-        self, argocd: ApplicationStore, kubernetes: Callable[[], ApplicationStore], log: Callable[[str, str], None]
+        self,
+        argocd: ApplicationStore,
+        kubernetes: Callable[[], ApplicationStore],
+        log: Callable[[str, str], None],
     ) -> None:
         self._argocd, self._kubernetes, self._log = argocd, kubernetes, log
         self._why = ""  # why Kubernetes is no longer used
@@ -121,7 +135,9 @@ class PreferredStore:
                 self._leave(f"{namespace}/{name} is another object there")
         return found
 
-    def patch(self, namespace: str, name: str, version: str, operations: Sequence[Operation]) -> bool:
+    def patch(
+        self, namespace: str, name: str, version: str, operations: Sequence[Operation]
+    ) -> bool:
         """Patch like `ApplicationStore.patch`, with the API that the Application was read from."""
         store = self._read_by[namespace, name]
         try:
@@ -134,7 +150,9 @@ class PreferredStore:
 
     def _leave(self, why: str) -> None:
         self._why = why
-        self._log("info", f"Applications are patched through Argo CD's API, not through Kubernetes: {why}")
+        self._log(
+            "info", f"Applications are patched through Argo CD's API, not through Kubernetes: {why}"
+        )
 
 
 class ClusterApplications:
@@ -148,16 +166,22 @@ class ClusterApplications:
         """Return the whole Application; the project is ignored. Raises `AbsentError`."""
         found = self._cluster.get(APPLICATIONS, namespace, name)
         if found is None:
-            raise AbsentError(f"there is no Application {namespace}/{name}", hint="check its name and namespace")
+            raise AbsentError(
+                f"there is no Application {namespace}/{name}", hint="check its name and namespace"
+            )
         return found
 
-    def patch_application(self, namespace: str, name: str, operations: Sequence[Operation]) -> Mapping[str, Any]:
+    def patch_application(
+        self, namespace: str, name: str, operations: Sequence[Operation]
+    ) -> Mapping[str, Any]:
         """Apply a JSON patch, and return the changed Application. Raises `Outpaced` if a test in it fails."""
         return self._cluster.patch(APPLICATIONS, namespace, name, operations)
 
     def refresh_application(self, namespace: str, name: str) -> None:
         """Request a refresh by annotations, which Argo CD removes once it has compared with Git."""
-        change = {"metadata": {"annotations": {REFRESH: "normal", STAMP: datetime.now(UTC).isoformat()}}}
+        change = {
+            "metadata": {"annotations": {REFRESH: "normal", STAMP: datetime.now(UTC).isoformat()}}
+        }
         for _ in range(_TRIES):
             with suppress(Outpaced):  # the controller changes the same object
                 self._cluster.merge(APPLICATIONS, namespace, name, change)
@@ -172,7 +196,9 @@ class ClusterApplications:
         found: list[Mapping[str, Any]] = []
         for where, owners in workloads(application).items():
             try:
-                found += nodes(islice(self._cluster.list(PODS, where, full=True), _MOST_PODS), owners)
+                found += nodes(
+                    islice(self._cluster.list(PODS, where, full=True), _MOST_PODS), owners
+                )
             except ForbiddenError:
                 self._blind = True
                 return _PODS_HINT

@@ -72,7 +72,9 @@ class ClusterSecrets:
             )
         item = self._kubernetes.get(SECRETS, home, name)
         if item is None:
-            raise CredentialsError(f"there is no secret {secret}", hint="create it, or name another one")
+            raise CredentialsError(
+                f"there is no secret {secret}", hint="create it, or name another one"
+            )
         kind, data = argo_cds_kind(item), _texts(item)
         if not kind and home != namespace:
             raise AnnotationError(
@@ -109,12 +111,18 @@ class ClusterSecrets:
         item = self._kubernetes.get(SECRETS, key.namespace, key.name)
         if item is None:
             hint = f"kubectl -n {key.namespace} create secret generic {key.name} --from-file={key.key}=cosign.pub"
-            raise CredentialsError(f"imagesVerification: there is no secret {key.namespace}/{key.name}", hint=hint)
+            raise CredentialsError(
+                f"imagesVerification: there is no secret {key.namespace}/{key.name}", hint=hint
+            )
         if argo_cds_kind(item):
-            message = f"imagesVerification: secret {key.namespace}/{key.name} belongs to Argo CD itself"
+            message = (
+                f"imagesVerification: secret {key.namespace}/{key.name} belongs to Argo CD itself"
+            )
             raise AnnotationError(message, hint="name a secret that was made for this key")
         if not (found := _texts(item).get(key.key, "")):
-            message = f"imagesVerification: secret {key.namespace}/{key.name} has no text at {key.key!r}"
+            message = (
+                f"imagesVerification: secret {key.namespace}/{key.name} has no text at {key.key!r}"
+            )
             raise CredentialsError(message, hint="check cosignKey.key, and the secret")
         return found
 
@@ -122,7 +130,9 @@ class ClusterSecrets:
         found = []
         try:
             for kind in (REPOSITORY, TEMPLATE):
-                for item in self._kubernetes.list(SECRETS, self._home, selector=f"{LABEL}={kind}", full=True):
+                for item in self._kubernetes.list(
+                    SECRETS, self._home, selector=f"{LABEL}={kind}", full=True
+                ):
                     name = f"{self._home}/{text(item, 'metadata', 'name')}"
                     try:
                         secret = repo_secret(kind, name, _texts(item))
@@ -131,14 +141,18 @@ class ClusterSecrets:
                         continue
                     found += [secret] if secret else []
         except ForbiddenError as error:
-            self._log("info", f"Argo CD's repository secrets are not used: {error.message}; {error.hint}")
+            self._log(
+                "info", f"Argo CD's repository secrets are not used: {error.message}; {error.hint}"
+            )
             return ()
         return tuple(found)
 
     def _with_server(self, found: RepoCredentials, url: str) -> RepoCredentials:
         """Add what Argo CD knows about the server."""
         if url.lower().startswith(("https://", "http://")):
-            return replace(found, authorities=self._map(AUTHORITIES).get(split(url).host.strip("[]"), ""))
+            return replace(
+                found, authorities=self._map(AUTHORITIES).get(split(url).host.strip("[]"), "")
+            )
         return replace(found, known_hosts=self._map(KNOWN_HOSTS).get("ssh_known_hosts", ""))
 
     def _map(self, name: str) -> Mapping[str, str]:

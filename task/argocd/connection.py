@@ -14,7 +14,11 @@ from dataclasses import dataclass, replace
 from task.errors import Malformed
 from task.secret import Secret
 
-_ELSEWHERE = ("core", "port-forward", "port-forward-namespace")  # the argocd command's other ways to connect
+_ELSEWHERE = (
+    "core",
+    "port-forward",
+    "port-forward-namespace",
+)  # the argocd command's other ways to connect
 
 
 @dataclass(frozen=True)
@@ -71,9 +75,15 @@ def _at_server(found: Connection) -> Connection:
     host, _, path = rest.partition("/")
     if not host:
         way = f" (--{found.unused[0]} of ARGOCD_OPTS is not supported here)" if found.unused else ""
-        raise Malformed(f"no Argo CD server is given{way}", "give --argocd-server HOST[:PORT], or set ARGOCD_SERVER")
+        raise Malformed(
+            f"no Argo CD server is given{way}",
+            "give --argocd-server HOST[:PORT], or set ARGOCD_SERVER",
+        )
     if "@" in host or not host.isprintable() or set(host) & set(" ?#\\"):
-        raise Malformed("the Argo CD server is not a host", "write HOST[:PORT]; the token belongs in ARGOCD_AUTH_TOKEN")
+        raise Malformed(
+            "the Argo CD server is not a host",
+            "write HOST[:PORT]; the token belongs in ARGOCD_AUTH_TOKEN",
+        )
     if marker and scheme.lower() not in ("https", "http"):
         raise Malformed(f"{scheme!r} cannot be used to reach Argo CD's API", "write HOST[:PORT]")
     if scheme.lower() == "http" and marker and not found.plaintext:
@@ -82,7 +92,10 @@ def _at_server(found: Connection) -> Connection:
             "write https://, or allow it with --argocd-plaintext",
         )
     if bool(found.certificate) != bool(found.key):
-        raise Malformed("a client certificate needs its key", "give --client-crt and --client-crt-key in ARGOCD_OPTS")
+        raise Malformed(
+            "a client certificate needs its key",
+            "give --client-crt and --client-crt-key in ARGOCD_OPTS",
+        )
     root = "/".join(part for part in (found.root_path or path).split("/") if part)
     return replace(found, server=host, root_path=f"/{root}" if root else "")
 
@@ -93,7 +106,9 @@ def parse_options(words: str) -> Connection:
     try:
         split = shlex.split(words)
     except ValueError:
-        raise Malformed("ARGOCD_OPTS has a quote that is not closed", "quote it as in a shell") from None
+        raise Malformed(
+            "ARGOCD_OPTS has a quote that is not closed", "quote it as in a shell"
+        ) from None
     for name, value in _options(split):
         found.setdefault(name, []).append(value)
     last = {name: values[-1] for name, values in found.items()}
@@ -120,7 +135,9 @@ def _options(words: Sequence[str]) -> Iterator[tuple[str, str]]:
     for word in (*words, "--"):
         if not word.startswith("--") and word[:2] != "-H":
             if not name:
-                raise Malformed("ARGOCD_OPTS contains a word that belongs to no option", "write --option value")
+                raise Malformed(
+                    "ARGOCD_OPTS contains a word that belongs to no option", "write --option value"
+                )
             yield name, word
             name = ""
             continue
@@ -138,7 +155,15 @@ def _options(words: Sequence[str]) -> Iterator[tuple[str, str]]:
             name = ""
 
 
-_VALUED = ("server", "auth-token", "server-crt", "client-crt", "client-crt-key", "grpc-web-root-path", "header")
+_VALUED = (
+    "server",
+    "auth-token",
+    "server-crt",
+    "client-crt",
+    "client-crt-key",
+    "grpc-web-root-path",
+    "header",
+)
 
 
 def parse_headers(texts: Sequence[str]) -> tuple[tuple[str, Secret], ...]:
@@ -147,11 +172,19 @@ def parse_headers(texts: Sequence[str]) -> tuple[tuple[str, Secret], ...]:
     for text in texts:
         name, colon, value = text.partition(":")
         name, value = name.strip(), value.strip()
-        if not colon or not name or not all(char.isalnum() or char in "-_.!#$%&'*+^`|~" for char in name):
+        if (
+            not colon
+            or not name
+            or not all(char.isalnum() or char in "-_.!#$%&'*+^`|~" for char in name)
+        ):
             raise Malformed(
-                "a header of Argo CD's API is not written Name: value", "write --argocd-header 'Name: value'"
+                "a header of Argo CD's API is not written Name: value",
+                "write --argocd-header 'Name: value'",
             )
         if not (value.isprintable() and value.isascii() and name.isascii()):
-            raise Malformed(f"the header {name!r} has a value that no header can have", "write ASCII text on one line")
+            raise Malformed(
+                f"the header {name!r} has a value that no header can have",
+                "write ASCII text on one line",
+            )
         found.append((name, Secret(value)))
     return tuple(found)

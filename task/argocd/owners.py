@@ -26,11 +26,16 @@ def parent_of(item: Mapping[str, Any], namespace: str) -> tuple[str, str] | None
     `namespace` is the control plane's. Elsewhere, an instance is called `<namespace>_<name>`.
     """
     metadata = mapping(item, "metadata")
-    instance, _, rest = text(metadata, "annotations", "argocd.argoproj.io/tracking-id").partition(":")
+    instance, _, rest = text(metadata, "annotations", "argocd.argoproj.io/tracking-id").partition(
+        ":"
+    )
     if not rest.startswith("argoproj.io/Application:"):
         instance = text(metadata, "labels", "app.kubernetes.io/instance")
     elsewhere, _, name = instance.rpartition("_")
-    if not name or (elsewhere or namespace, name) == (text(metadata, "namespace"), text(metadata, "name")):
+    if not name or (elsewhere or namespace, name) == (
+        text(metadata, "namespace"),
+        text(metadata, "name"),
+    ):
         return None
     return elsewhere or namespace, name
 
@@ -48,9 +53,7 @@ def step_of(owner: Mapping[str, Any], item: Mapping[str, Any]) -> str:
     words = ("step", text(state, "step")), ("status", text(state, "status"))
     known = [f"{word} {value}" for word, value in words if value]
     known += [said(text(state, "message"))] if text(state, "message") else []
-    return (
-        f"it waits for its step in the RollingSync of ApplicationSet {set_of(item)}: {', '.join(known) or 'not known'}"
-    )
+    return f"it waits for its step in the RollingSync of ApplicationSet {set_of(item)}: {', '.join(known) or 'not known'}"
 
 
 def set_takes_back(owner: Mapping[str, Any], name: str, field: str) -> bool:
@@ -59,7 +62,9 @@ def set_takes_back(owner: Mapping[str, Any], name: str, field: str) -> bool:
     if text(spec, "syncPolicy", "applicationsSync") in ("create-only", "create-delete"):
         return False
     ignored = mappings(spec, "ignoreApplicationDifferences")
-    return bool(spec) and not _ignores((one for one in ignored if text(one, "name") in ("", name)), field)
+    return bool(spec) and not _ignores(
+        (one for one in ignored if text(one, "name") in ("", name)), field
+    )
 
 
 def parent_takes_back(parent: Mapping[str, Any], item: Mapping[str, Any], field: str) -> bool:
@@ -75,7 +80,11 @@ def parent_takes_back(parent: Mapping[str, Any], item: Mapping[str, Any], field:
         "namespace": metadata["namespace"],
     }
     rules = mappings(spec, "ignoreDifferences")
-    ignored = (one for one in rules if all(text(one, key) in ("", "*", value) for key, value in wanted.items()))
+    ignored = (
+        one
+        for one in rules
+        if all(text(one, key) in ("", "*", value) for key, value in wanted.items())
+    )
     return not _ignores(ignored, field) and _applied(item, field)
 
 
@@ -83,12 +92,19 @@ def _ignores(rules: Iterable[Mapping[str, Any]], field: str) -> bool:
     """Tell whether one of the rules may leave the field alone. What a jq expression selects is not computed."""
     pointer = f"/{field.replace('.', '/')}/"
     for one in rules:
-        pointers = [f"{path.rstrip('/')}/" for path in elements(one, "jsonPointers") if isinstance(path, str)]
+        pointers = [
+            f"{path.rstrip('/')}/"
+            for path in elements(one, "jsonPointers")
+            if isinstance(path, str)
+        ]
         if one.get("managedFieldsManagers") or any(
             pointer.startswith(each) or each.startswith(pointer) for each in pointers
         ):
             return True
-        if any("source" in str(path) or str(path) == ".spec" for path in elements(one, "jqPathExpressions")):
+        if any(
+            "source" in str(path) or str(path) == ".spec"
+            for path in elements(one, "jqPathExpressions")
+        ):
             return True
     return False
 
@@ -119,7 +135,11 @@ def keys_wanted(project: Mapping[str, Any], repo: str) -> tuple[str, ...]:
         return _ids([one.get("keyID") for one in mappings(spec, "signatureKeys")])
     for policy in mappings(spec, "sourceIntegrity", "git", "policies"):
         repos = policy.get("repos")
-        globs = [text(one, "url") if isinstance(one, dict) else one for one in repos] if isinstance(repos, list) else []
+        globs = (
+            [text(one, "url") if isinstance(one, dict) else one for one in repos]
+            if isinstance(repos, list)
+            else []
+        )
         if _matches([one for one in globs if isinstance(one, str)], repo):
             gpg = mapping(policy, "gpg")
             keys = gpg.get("keys")
@@ -133,7 +153,9 @@ def accepted(wanted: Sequence[str], keys: Sequence[str]) -> bool:
 
 
 def _ids(keys: Sequence[Any]) -> tuple[str, ...]:
-    return tuple(key for one in keys if isinstance(one, str) and (key := one.removeprefix("0x").strip()))
+    return tuple(
+        key for one in keys if isinstance(one, str) and (key := one.removeprefix("0x").strip())
+    )
 
 
 def _matches(globs: Sequence[str], repo: str) -> bool:

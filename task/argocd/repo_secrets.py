@@ -28,16 +28,24 @@ REPOSITORY, TEMPLATE = "repository", "repo-creds"  # values of the label
 # the secrets with which Argo CD's source hydrator pushes
 _WRITING = {"repository-write": REPOSITORY, "repo-write-creds": TEMPLATE}
 # These have no such label, and they give access to Argo CD itself.
-_UNLABELLED = ("argocd-secret", "argocd-notifications-secret", "argocd-initial-admin-secret", "argocd-redis")
+_UNLABELLED = (
+    "argocd-secret",
+    "argocd-notifications-secret",
+    "argocd-initial-admin-secret",
+    "argocd-redis",
+)
 _NOTHING = Secret("")
-_TRUE, _FALSE = ("1", "t", "true"), ("", "0", "f", "false")  # as Go's ParseBool accepts them, in any case
+_TRUE, _FALSE = (
+    ("1", "t", "true"),
+    ("", "0", "f", "false"),
+)  # as Go's ParseBool accepts them, in any case
 _NAME = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?")
 _GITHUB_API = "https://api.github.com"
-_NAME_ANOTHER = (
-    "name a secret of the Application's own namespace, or write git alone: Argo CD's secret for the repository is used"
-)
+_NAME_ANOTHER = "name a secret of the Application's own namespace, or write git alone: Argo CD's secret for the repository is used"
 _KEY = "image-update-key"
-_UNCHECKED = "StrictHostKeyChecking no\nUserKnownHostsFile /dev/null\n"  # if the secret says `insecure`
+_UNCHECKED = (
+    "StrictHostKeyChecking no\nUserKnownHostsFile /dev/null\n"  # if the secret says `insecure`
+)
 _TOKEN_USER = "x-access-token"  # noqa: S105 - a user name
 
 
@@ -63,7 +71,14 @@ class RepoCredentials:
     @property
     def anything(self) -> bool:
         """Whether it has a login, and not only how to reach the server."""
-        return bool(self.username or self.password or self.bearer or self.ssh_key or self.app or self.certificate)
+        return bool(
+            self.username
+            or self.password
+            or self.bearer
+            or self.ssh_key
+            or self.app
+            or self.certificate
+        )
 
 
 @dataclass(frozen=True)
@@ -90,8 +105,17 @@ def choose(secrets: Sequence[RepoSecret], url: str, project: str = "") -> RepoCr
     counts. If a repository's own secret has no login, the login comes from a template, as in Argo CD.
     """
     wanted = argo_cd_url(url)
-    same = [one for one in secrets if one.kind == REPOSITORY and wanted and argo_cd_url(one.url) == wanted]
-    scoped = (one.credentials for scope in dict.fromkeys((project, "")) for one in same if one.project == scope)
+    same = [
+        one
+        for one in secrets
+        if one.kind == REPOSITORY and wanted and argo_cd_url(one.url) == wanted
+    ]
+    scoped = (
+        one.credentials
+        for scope in dict.fromkeys((project, ""))
+        for one in same
+        if one.project == scope
+    )
     own = next(scoped, None)
     fitting = [
         one for one in secrets
@@ -123,16 +147,25 @@ def may_log_in(secret: str, kind: str, data: Mapping[str, str], url: str, projec
     kind = _WRITING.get(kind, kind)
     if kind not in (REPOSITORY, TEMPLATE) or data.get("type", "").lower() not in ("", "git"):
         raise AnnotationError(
-            f"secret {secret} belongs to Argo CD itself and is not a login for Git", hint=_NAME_ANOTHER
+            f"secret {secret} belongs to Argo CD itself and is not a login for Git",
+            hint=_NAME_ANOTHER,
         )
     wanted, ours = argo_cd_url(url), argo_cd_url(data.get("url", ""))
     fits = wanted == ours if kind == REPOSITORY else wanted.startswith(f"{ours.rstrip('/')}/")
     # For /acme/../evil/x in a URL, curl requests /evil/x.
-    climbs = any(part.lower().replace("%2e", ".") in (".", "..") for part in re.split(r"[/\\:]", url))
-    if not fits or not login_and_host(ours) or climbs:  # a template for `https://` alone would fit every server
-        raise AnnotationError(f"secret {secret} is Argo CD's login for another repository", hint=_NAME_ANOTHER)
+    climbs = any(
+        part.lower().replace("%2e", ".") in (".", "..") for part in re.split(r"[/\\:]", url)
+    )
+    if (
+        not fits or not login_and_host(ours) or climbs
+    ):  # a template for `https://` alone would fit every server
+        raise AnnotationError(
+            f"secret {secret} is Argo CD's login for another repository", hint=_NAME_ANOTHER
+        )
     if data.get("project", "") not in ("", project):
-        raise AnnotationError(f"secret {secret} is for another project than {project or 'none'!r}", hint=_NAME_ANOTHER)
+        raise AnnotationError(
+            f"secret {secret} is for another project than {project or 'none'!r}", hint=_NAME_ANOTHER
+        )
 
 
 def named_credentials(name: str, url: str, data: Mapping[str, str]) -> RepoCredentials:
@@ -140,9 +173,13 @@ def named_credentials(name: str, url: str, data: Mapping[str, str]) -> RepoCrede
     found = _credentials(name, data)
     if is_ssh_for_argo_cd(url):
         if not found.ssh_key:
-            raise CredentialsError(f"secret {name} has no field sshPrivateKey, which an SSH URL needs", hint="add it")
+            raise CredentialsError(
+                f"secret {name} has no field sshPrivateKey, which an SSH URL needs", hint="add it"
+            )
     elif not url.lower().startswith("https://"):
-        raise CredentialsError(f"secret {name} serves https and SSH URLs only", hint="use one of them as repoURL")
+        raise CredentialsError(
+            f"secret {name} serves https and SSH URLs only", hint="use one of them as repoURL"
+        )
     elif not found.app and not found.bearer and not (found.username and found.password):
         raise CredentialsError(
             f"secret {name} has neither username and password nor a bearerToken nor a GitHub App's fields",
@@ -160,7 +197,9 @@ def secret_place(words: str, namespace: str) -> tuple[str, str]:
     first, slash, second = place.partition("/")
     found = (first, second) if slash else (namespace, first)
     if not all(found) or "/" in second or not all(_NAME.fullmatch(part) for part in found):
-        raise AnnotationError(f"{words[:200]!r} names no secret", hint="write git:secret:<namespace>/<name>")
+        raise AnnotationError(
+            f"{words[:200]!r} names no secret", hint="write git:secret:<namespace>/<name>"
+        )
     return found
 
 
@@ -175,7 +214,9 @@ def credentials_of(found: RepoCredentials, url: str) -> Credentials:
     app, server, proxied = found.app, origin(url), ("no_proxy", "NO_PROXY") if found.proxy else ()
     made = Credentials(
         certificates=found.authorities,
-        variables=tuple((name, found.no_proxy) for name in proxied),  # like Argo CD, use these instead of the pod's own
+        variables=tuple(
+            (name, found.no_proxy) for name in proxied
+        ),  # like Argo CD, use these instead of the pod's own
         only=without_login(url).rstrip("/").removesuffix(".git"),
         pairs=lambda folder: _settings(found, server, folder),
         # An owner who names a proxy and turns off checks can read along, so only the owner's own login goes there.
@@ -186,7 +227,9 @@ def credentials_of(found: RepoCredentials, url: str) -> Credentials:
         return replace(made, logins=(login,)) if found.password else made
 
     def of_app(ca_file: str) -> Login:
-        secret = token(app, ca_file, verify=not found.insecure, proxy=found.proxy, no_proxy=found.no_proxy)
+        secret = token(
+            app, ca_file, verify=not found.insecure, proxy=found.proxy, no_proxy=found.no_proxy
+        )
         return Login(server, _TOKEN_USER, secret)
 
     return replace(made, app=of_app, app_server=server)
@@ -207,7 +250,9 @@ def _settings(found: RepoCredentials, server: str, folder: str) -> list[tuple[st
     if found.certificate:
         name = os.urandom(4).hex()
         pairs.append((f"{prefix}.sslCert", _write(folder, f"{name}.pem", found.certificate)))
-        pairs.append((f"{prefix}.sslKey", _write(folder, f"{name}.key", found.certificate_key.reveal())))
+        pairs.append(
+            (f"{prefix}.sslKey", _write(folder, f"{name}.key", found.certificate_key.reveal()))
+        )
     return pairs
 
 
@@ -226,7 +271,8 @@ def _credentials(name: str, data: Mapping[str, str]) -> RepoCredentials:
     certificate, key = data.get("tlsClientCertData", ""), data.get("tlsClientCertKey", "")
     if bool(certificate) != bool(key):
         raise CredentialsError(
-            f"secret {name} has only one of tlsClientCertData and tlsClientCertKey", hint="add the other one"
+            f"secret {name} has only one of tlsClientCertData and tlsClientCertKey",
+            hint="add the other one",
         )
     insecure = [_boolean(name, data, field) for field in ("insecure", "insecureIgnoreHostKey")]
     return RepoCredentials(
@@ -252,15 +298,19 @@ def _app(name: str, data: Mapping[str, str]) -> App | None:
     missing = [field for field in fields if not data.get(field, "").strip()]
     if missing:
         raise CredentialsError(
-            f"secret {name} has no field {' and '.join(missing)}", hint="add it: a GitHub App needs all three"
+            f"secret {name} has no field {' and '.join(missing)}",
+            hint="add it: a GitHub App needs all three",
         )
     for field, value in (("githubAppID", number), ("githubAppInstallationID", installation)):
         if not value.isascii() or not value.isdigit():
-            raise CredentialsError(f"secret {name}: {field} is not a number", hint="see the App's settings on GitHub")
+            raise CredentialsError(
+                f"secret {name}: {field} is not a number", hint="see the App's settings on GitHub"
+            )
     api = data.get("githubAppEnterpriseBaseUrl", "").strip().rstrip("/") or _GITHUB_API
     if not api.lower().startswith("https://"):
         raise CredentialsError(
-            f"secret {name}: githubAppEnterpriseBaseUrl is not an https URL", hint="write https://<host>/api/v3"
+            f"secret {name}: githubAppEnterpriseBaseUrl is not an https URL",
+            hint="write https://<host>/api/v3",
         )
     return App(number, installation, Secret(key), api)
 
@@ -269,7 +319,8 @@ def _boolean(name: str, data: Mapping[str, str], field: str) -> bool:
     word = data.get(field, "").strip().lower()
     if word not in (*_TRUE, *_FALSE):
         raise CredentialsError(
-            f"secret {name}: {field} is neither true nor false", hint="write true or false, in quotes"
+            f"secret {name}: {field} is neither true nor false",
+            hint="write true or false, in quotes",
         )
     return word in _TRUE
 
@@ -278,7 +329,8 @@ def _ssh(found: RepoCredentials) -> SshFiles:
     key = found.ssh_key.reveal().replace("\r", "").strip()
     if key and not is_private_key(key):
         raise CredentialsError(
-            f"secret {found.secret}: sshPrivateKey is not a private key", hint="give the private half"
+            f"secret {found.secret}: sshPrivateKey is not a private key",
+            hint="give the private half",
         )
     if key and has_passphrase(key):
         raise CredentialsError(
@@ -295,6 +347,8 @@ def _ssh(found: RepoCredentials) -> SshFiles:
 
 def _write(folder: str, name: str, content: str) -> str:
     path = os.path.join(folder, name)
-    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
+    with open(
+        os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8"
+    ) as file:
         file.write(content)
     return path

@@ -14,7 +14,15 @@ from typing import Any, Literal
 
 from task.argocd.application_store import REFRESH
 from task.argocd.owners import set_of, step_of
-from task.argocd.rollout_causes import conditions, failures, listed, pulling, said, sick_pods, unwell
+from task.argocd.rollout_causes import (
+    conditions,
+    failures,
+    listed,
+    pulling,
+    said,
+    sick_pods,
+    unwell,
+)
 from task.plain_data import mapping, mappings, text, value_at
 from task.timestamps import epoch_seconds
 
@@ -42,7 +50,9 @@ class Wanted:
 
     accepts: Callable[[str], bool]  # accepts the wanted revision, and any that contains it
     since: str = ""  # RFC 3339, by Argo CD's clock: only later comparisons count
-    ours: Callable[[str], bool] = lambda _url: True  # whether a source with this repoURL must have the wanted revision
+    ours: Callable[[str], bool] = lambda _url: (
+        True
+    )  # whether a source with this repoURL must have the wanted revision
     spec: bool = False  # the comparison must be with the present spec, because a live Application was patched
 
 
@@ -113,14 +123,20 @@ def view_of(item: Mapping[str, Any], wanted: Wanted, tree: Mapping[str, Any]) ->
     )
 
 
-def judge(item: Mapping[str, Any], wanted: Wanted, details: Mapping[Wants, Mapping[str, Any]] = {}) -> Rollout:
+def judge(
+    item: Mapping[str, Any], wanted: Wanted, details: Mapping[Wants, Mapping[str, Any]] = {}
+) -> Rollout:
     """Return the state of the rollout. The tree (resources), windows (sync) and owner (ApplicationSet) help.
 
     Anything older than the wanted revision never counts, neither as a success nor as a failure.
     """
     tree, metadata = mapping(details, "tree"), mapping(item, "metadata")
     if metadata.get("deletionTimestamp"):
-        return Rollout("failed", "the Application is being deleted", "wait for the Application that replaces it")
+        return Rollout(
+            "failed",
+            "the Application is being deleted",
+            "wait for the Application that replaces it",
+        )
     if text(metadata, "annotations", SKIP).lower() in ("true", "t", "1"):
         hint = f"remove the annotation {SKIP}"
         return Rollout("needs-sync", "Argo CD is told to skip this Application", hint)
@@ -143,7 +159,9 @@ def judge(item: Mapping[str, Any], wanted: Wanted, details: Mapping[Wants, Mappi
         compared=view.compared,
         begun=view.applied,
         pods=listed(pods) if pods else "",
-        hint="; ".join(filter(None, (answer.hint, text(tree, "hint") if answer.wants == "tree" else ""))),
+        hint="; ".join(
+            filter(None, (answer.hint, text(tree, "hint") if answer.wants == "tree" else ""))
+        ),
     )
 
 
@@ -178,7 +196,9 @@ def _refused(view: View) -> Rollout | None:
         return Rollout("waiting", "Argo CD has not compared again yet", stale=True)
     passing = all(any(sign in one for sign in _PASSING) for one in problems)
     if passing or not conditions(view.status, "ComparisonError"):
-        return Rollout("progressing", f"Argo CD cannot compare just now: {listed(problems)}", stale=True)
+        return Rollout(
+            "progressing", f"Argo CD cannot compare just now: {listed(problems)}", stale=True
+        )
     hint = "the manifests of this revision cannot be made: correct them in Git"
     return Rollout("failed", f"Argo CD cannot compare: {listed(problems)}", hint, sure=False)
 
@@ -203,14 +223,19 @@ def _running(view: View) -> Rollout | None:
         state: State = "progressing" if view.at else "waiting"
         what = "a sync of another revision is running"
         return Rollout(state, f"{what}: {said(message)}" if message else what)
-    count, limit = view.operation.get("retryCount"), value_at(view.operation, "operation", "retry", "limit")
+    count, limit = (
+        view.operation.get("retryCount"),
+        value_at(view.operation, "operation", "retry", "limit"),
+    )
     if isinstance(count, int) and count > 0:
         # The phase stays Running until the last attempt has failed. An Application without a `retry` has five more
         # attempts, which take five minutes.
         tries = f"{count} of {limit}" if isinstance(limit, int) and limit else str(count)
         why = listed(failures(view.operation))
         hint = "Argo CD goes on trying by itself; give a longer --wait-timeout to see how it ends"
-        return Rollout("progressing", f"the sync failed and is tried again ({tries}): {why}", hint, wants=wants)
+        return Rollout(
+            "progressing", f"the sync failed and is tried again ({tries}): {why}", hint, wants=wants
+        )
     what = f"the sync is running: {said(message)}" if message else "the sync is running"
     return Rollout("progressing", what, wants=wants)
 
@@ -235,13 +260,19 @@ def _elsewhere(view: View, wanted: Wanted) -> Rollout | None:
     if view.at:
         return Rollout("waiting", "Argo CD has not compared again yet", stale=True)
     if wanted.spec:
-        return Rollout("waiting", "Argo CD has not compared with the changed Application yet", stale=True)
+        return Rollout(
+            "waiting", "Argo CD has not compared with the changed Application yet", stale=True
+        )
     if _looking(view):  # it says nothing else for three minutes while manifests cannot be rendered
         return Rollout("waiting", "Argo CD has not finished looking at Git since it was asked to")
     there = ", ".join(one[:12] for one in revisions_of(view.sync))
     if not there:
         return Rollout("waiting", "Argo CD has not compared yet", stale=True)
-    return Rollout("waiting", f"Argo CD compares with {there}, which is not known to contain the revision", stale=True)
+    return Rollout(
+        "waiting",
+        f"Argo CD compares with {there}, which is not known to contain the revision",
+        stale=True,
+    )
 
 
 def _looking(view: View) -> bool:
@@ -251,7 +282,9 @@ def _looking(view: View) -> bool:
 
 def _synced(view: View) -> Rollout:
     ended = text(view.operation, "finishedAt")
-    changed = text(view.status, "health", "lastTransitionTime")  # which does not change `reconciledAt`
+    changed = text(
+        view.status, "health", "lastTransitionTime"
+    )  # which does not change `reconciledAt`
     if not (later(view.compared, ended) or later(changed, ended)):
         # The health may still be the old one. These times are in whole seconds.
         return Rollout("progressing", "synced; its health since then is not known yet", stale=True)
@@ -262,19 +295,31 @@ def _synced(view: View) -> Rollout:
         return Rollout("synced-and-healthy", "synced and healthy", sure=applied, stale=not applied)
     why = unwell(view.status, view.tree)
     if health == "Degraded":
-        return Rollout("failed", f"degraded: {listed(why)}", "see the Application in Argo CD", sure=False, wants="tree")
+        return Rollout(
+            "failed",
+            f"degraded: {listed(why)}",
+            "see the Application in Argo CD",
+            sure=False,
+            wants="tree",
+        )
     if unpulled := _unpulled(view):
         return unpulled
     if health == "Suspended":
         return _paused(view)
     detail = f": {listed(why)}" if why else ""
-    return Rollout("progressing", f"synced, {health.lower() or 'its health is not known yet'}{detail}", wants="tree")
+    return Rollout(
+        "progressing",
+        f"synced, {health.lower() or 'its health is not known yet'}{detail}",
+        wants="tree",
+    )
 
 
 def _suspended(view: View, since: str) -> bool:
     """Tell whether the Application has become suspended after a time. Some always are: a CronJob may be suspended."""
     health = mapping(view.status, "health")
-    return text(health, "status") == "Suspended" and later(text(health, "lastTransitionTime"), since)
+    return text(health, "status") == "Suspended" and later(
+        text(health, "lastTransitionTime"), since
+    )
 
 
 def _paused(view: View) -> Rollout:
@@ -288,7 +333,11 @@ def _unpulled(view: View) -> Rollout | None:
     """Return the state if pods that were created since the sync began cannot pull their image."""
     pulls = pulling(view.tree, text(view.operation, "startedAt") if view.applied else "")
     hint = "check that the registry has the image, and that the cluster may pull it"
-    return Rollout("failed", f"the image cannot be pulled: {listed(pulls)}", hint, sure=False) if pulls else None
+    return (
+        Rollout("failed", f"the image cannot be pulled: {listed(pulls)}", hint, sure=False)
+        if pulls
+        else None
+    )
 
 
 def _out_of_sync(view: View, windows: Mapping[str, Any], owner: Mapping[str, Any]) -> Rollout:
@@ -296,18 +345,39 @@ def _out_of_sync(view: View, windows: Mapping[str, Any], owner: Mapping[str, Any
     if not isinstance(automated, dict) or automated.get("enabled") is False:
         if step := step_of(owner, view.item):
             return Rollout(
-                "waiting", step, "see the ApplicationSet's status, or wait longer", stale=True, wants="owner"
+                "waiting",
+                step,
+                "see the ApplicationSet's status, or wait longer",
+                stale=True,
+                wants="owner",
             )
         hint = "argocd app sync, or Sync in the UI"
         if unread := set_of(view.item) if not owner else "":
             hint += f"; if ApplicationSet {unread} has a RollingSync, let the step get applicationsets.argoproj.io"
         wants: Wants = "owner" if unread else ""
-        return Rollout("needs-sync", "auto-sync is off: someone must sync it", hint, sure=not unread, wants=wants)
-    resources = [one for one in mappings(view.status, "resources") if text(one, "status") == "OutOfSync"]
+        return Rollout(
+            "needs-sync",
+            "auto-sync is off: someone must sync it",
+            hint,
+            sure=not unread,
+            wants=wants,
+        )
+    resources = [
+        one for one in mappings(view.status, "resources") if text(one, "status") == "OutOfSync"
+    ]
     names = listed([f"{text(one, 'kind')} {text(one, 'name')}" for one in resources])
-    if resources and not automated.get("prune") and all(one.get("requiresPruning") is True for one in resources):
+    if (
+        resources
+        and not automated.get("prune")
+        and all(one.get("requiresPruning") is True for one in resources)
+    ):
         because = f"only what is to be pruned is left, and auto-prune is off: {names}"
-        return Rollout("needs-sync", because, "someone must sync it with pruning: argocd app sync --prune", sure=False)
+        return Rollout(
+            "needs-sync",
+            because,
+            "someone must sync it with pruning: argocd app sync --prune",
+            sure=False,
+        )
     if view.applied and view.current:  # the sync succeeded, but something still differs
         if not later(view.compared, text(view.operation, "finishedAt")):
             return Rollout("progressing", "synced; Argo CD has not compared since then", stale=True)
@@ -316,14 +386,29 @@ def _out_of_sync(view: View, windows: Mapping[str, Any], owner: Mapping[str, Any
         because = f"out of sync again after the sync{f': {names}' if names else ''}"
         if automated.get("selfHeal") is True:
             return Rollout("progressing", because, stale=True)
-        return Rollout("needs-sync", because, "something else changes these: see the diff in Argo CD", sure=False)
+        return Rollout(
+            "needs-sync",
+            because,
+            "something else changes these: see the diff in Argo CD",
+            sure=False,
+        )
     revisions = revisions_of(view.sync)
-    if refused := [one for one in conditions(view.status, "SyncError") if any(each in one for each in revisions)]:
-        return Rollout("failed", f"Argo CD does not sync: {listed(refused)}", "someone must sync it")
+    if refused := [
+        one
+        for one in conditions(view.status, "SyncError")
+        if any(each in one for each in revisions)
+    ]:
+        return Rollout(
+            "failed", f"Argo CD does not sync: {listed(refused)}", "someone must sync it"
+        )
     if blocks(windows):
         return _blocked()
-    unless = "" if windows else ", unless a sync window keeps it from that"  # which the Kubernetes API does not show
-    return Rollout("progressing", f"out of sync, auto-sync is about to begin{unless}", wants="windows")
+    unless = (
+        "" if windows else ", unless a sync window keeps it from that"
+    )  # which the Kubernetes API does not show
+    return Rollout(
+        "progressing", f"out of sync, auto-sync is about to begin{unless}", wants="windows"
+    )
 
 
 def blocks(windows: Mapping[str, Any]) -> bool:
@@ -360,9 +445,15 @@ def _sources(item: Mapping[str, Any], compared: Mapping[str, Any]) -> list[tuple
 
 def _accepted(sources: list[tuple[str, str]], revisions: tuple[str, ...], wanted: Wanted) -> bool:
     """Tell whether every source on the written branch is at a wanted revision. Other sources do not matter."""
-    pairs = [(target, one) for (url, target), one in zip(sources, revisions, strict=False) if wanted.ours(url)]
+    pairs = [
+        (target, one)
+        for (url, target), one in zip(sources, revisions, strict=False)
+        if wanted.ours(url)
+    ]
     targets = {target for target, one in pairs if one and wanted.accepts(one)}
-    return bool(targets) and all(one and wanted.accepts(one) for target, one in pairs if target in targets)
+    return bool(targets) and all(
+        one and wanted.accepts(one) for target, one in pairs if target in targets
+    )
 
 
 def _other_spec(item: Mapping[str, Any], compared: Mapping[str, Any]) -> bool:
@@ -373,7 +464,9 @@ def _other_spec(item: Mapping[str, Any], compared: Mapping[str, Any]) -> bool:
 def _full(value: object) -> object:
     """Drop empty values, because Argo CD drops them when it copies the spec."""
     if isinstance(value, dict):
-        return {key: full for key, one in value.items() if (full := _full(one)) not in (None, "", False)} or None
+        return {
+            key: full for key, one in value.items() if (full := _full(one)) not in (None, "", False)
+        } or None
     if isinstance(value, list):
         return [_full(one) for one in value] or None
     return value

@@ -23,7 +23,10 @@ def failures(operation: Mapping[str, Any]) -> tuple[str, ...]:
     message = _cleaned(text(operation, "message"))
     found = [said(message)] if message else []
     for one in mappings(operation, "syncResult", "resources"):
-        if text(one, "status") in ("SyncFailed", "PruneFailed") or text(one, "hookPhase") in ("Failed", "Error"):
+        if text(one, "status") in ("SyncFailed", "PruneFailed") or text(one, "hookPhase") in (
+            "Failed",
+            "Error",
+        ):
             why = _cleaned(text(one, "message"))
             # Argo CD's message may already have the API's reason for a refused object
             if not why or why not in message:
@@ -44,7 +47,9 @@ def unwell(status: Mapping[str, Any], tree: Mapping[str, Any]) -> tuple[str, ...
     for states in (worst, ("Progressing", "Suspended")):
         for state, one in product(states, resources):
             known, message = (text(one, "kind"), text(one, "name")), text(one, "health", "message")
-            if text(one, "health", "status") == state and (message or (state in worst and known not in objects)):
+            if text(one, "health", "status") == state and (
+                message or (state in worst and known not in objects)
+            ):
                 objects.add(known)
                 found.append(said(_named(one, message or state.lower())))
         if found:
@@ -59,7 +64,9 @@ def unwell(status: Mapping[str, Any], tree: Mapping[str, Any]) -> tuple[str, ...
 
 
 # "Caused by apps/Deployment:apps/web": [group/]kind:[namespace/]name
-_CAUSED = re.compile(r"Caused by (?:[^/:\s]+/)?(?P<kind>[^/:\s]+):(?P<where>(?:[^/:\s]+/)?(?P<name>[^/:\s]+))")
+_CAUSED = re.compile(
+    r"Caused by (?:[^/:\s]+/)?(?P<kind>[^/:\s]+):(?P<where>(?:[^/:\s]+/)?(?P<name>[^/:\s]+))"
+)
 # Argo CD's temporary file has another name at each attempt.
 _FILE = re.compile(r'error when \w+ing "/[^"]*": ')
 
@@ -76,7 +83,11 @@ def sick_pods(tree: Mapping[str, Any], since: str) -> tuple[str, ...]:
 
 def crashing(tree: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """Return the nodes of unhealthy pods whose image is no problem, the newest first."""
-    sick = [one for one in _pods(tree) if _degraded(one) and not _PULL.search(text(one, "health", "message"))]
+    sick = [
+        one
+        for one in _pods(tree)
+        if _degraded(one) and not _PULL.search(text(one, "health", "message"))
+    ]
     return sorted(sick, key=lambda one: text(one, "createdAt"), reverse=True)
 
 
@@ -84,7 +95,10 @@ def pulling(tree: Mapping[str, Any], since: str) -> tuple[str, ...]:
     """Return the pods younger than `since` whose image cannot be pulled."""
     found = []
     for pod in _pods(tree, since):
-        words = text(pod, "health", "message"), *(text(one, "value") for one in mappings(pod, "info"))
+        words = (
+            text(pod, "health", "message"),
+            *(text(one, "value") for one in mappings(pod, "info")),
+        )
         if reason := next((one for one in words if _PULL.search(one)), ""):
             found.append(said(_named(pod, reason)))
     return tuple(found)
@@ -107,9 +121,15 @@ def conditions(status: Mapping[str, Any], *types: str) -> tuple[str, ...]:
 
 def _named(resource: Mapping[str, Any], message: str, hook: str = "") -> str:
     if not hook and f'"{text(resource, "name")}"' in message:
-        return message  # the message names the object: Deployment "web" exceeded its progress deadline
+        return (
+            message  # the message names the object: Deployment "web" exceeded its progress deadline
+        )
     what = f"{hook} hook {text(resource, 'kind')}" if hook else text(resource, "kind")
-    return f"{what} {text(resource, 'name')}: {message}" if message else f"{what} {text(resource, 'name')}"
+    return (
+        f"{what} {text(resource, 'name')}: {message}"
+        if message
+        else f"{what} {text(resource, 'name')}"
+    )
 
 
 def listed(texts: Sequence[str]) -> str:

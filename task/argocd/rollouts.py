@@ -23,7 +23,9 @@ from task.plain_data import text
 from task.threads import in_threads
 
 AT_ONCE = 8  # requests
-LIMITS = Limits(connect=5.0, silence=15.0, total=30.0, tries=1)  # short, because the API is asked again anyway
+LIMITS = Limits(
+    connect=5.0, silence=15.0, total=30.0, tries=1
+)  # short, because the API is asked again anyway
 _SLOWER = 3  # how much longer to wait for what is slow to pass
 Log = Callable[[str, str], object]
 
@@ -97,7 +99,9 @@ class _Watch:
         self.refresh_at, self.gap = 0.0, 0.0
         self.refreshes = refreshes  # False as well if it is not allowed
         self.stale = False
-        self.suspected: tuple[Rollout, float] | None = None  # what a later look must confirm, and since when
+        self.suspected: tuple[Rollout, float] | None = (
+            None  # what a later look must confirm, and since when
+        )
         self.details: dict[Wants, Mapping[str, Any]] = {}
         self.explain_at = 0.0
         self.project = ""  # known after the first look
@@ -146,7 +150,11 @@ class Rollouts:
             left = self._pace.limit - self._elapsed()
             if left <= 0:
                 self._give_up()
-            changed = [watch for watch in self._watches if (watch.row.state, watch.row.because) != watch.told]
+            changed = [
+                watch
+                for watch in self._watches
+                if (watch.row.state, watch.row.because) != watch.told
+            ]
             for watch in changed:
                 watch.told = (watch.row.state, watch.row.because)
             yield Sight(self.rows, tuple(watch.row for watch in changed), self._elapsed())
@@ -162,7 +170,9 @@ class Rollouts:
         try:
             item = self._read(watch)
             due = watch.stale and watch.refreshes and self._now() >= watch.refresh_at
-            if watch.since is None:  # always true at the first look: earlier comparisons do not count
+            if (
+                watch.since is None
+            ):  # always true at the first look: earlier comparisons do not count
                 watch.since, due = text(item, "status", "reconciledAt"), True
             if due:
                 self._refresh(watch)
@@ -171,17 +181,25 @@ class Rollouts:
             watch.error, watch.refused = None, 0
         except SourceDownError as error:
             watch.error = error
-            self._show(watch, watch.row.state, f"no answer just now: {bare(error, watch.awaited.key)}")
+            self._show(
+                watch, watch.row.state, f"no answer just now: {bare(error, watch.awaited.key)}"
+            )
         except SourceError as error:
             if watch.project and isinstance(error, AbsentError):
                 watch.error, watch.begun = None, False
                 self._show(
-                    watch, "failed", "it was deleted while it was waited for", "check whether it was deleted on purpose"
+                    watch,
+                    "failed",
+                    "it was deleted while it was waited for",
+                    "check whether it was deleted on purpose",
                 )
                 return
             watch.refused += 1
             self._show(
-                watch, "failed" if watch.refused > 1 else watch.row.state, bare(error, watch.awaited.key), error.hint
+                watch,
+                "failed" if watch.refused > 1 else watch.row.state,
+                bare(error, watch.awaited.key),
+                error.hint,
             )
             watch.error = error if watch.refused > 1 else None
 
@@ -251,8 +269,12 @@ class Rollouts:
             watch.gap = 0.0
         self._show(watch, "progressing", f"{found.because}; looking again", found.hint)
 
-    def _show(self, watch: _Watch, state: str, because: str, hint: str = "", warning: str = "") -> None:
-        watch.row = RolloutState(watch.awaited.key, state, because, hint, self._elapsed(), warning, watch.begun)
+    def _show(
+        self, watch: _Watch, state: str, because: str, hint: str = "", warning: str = ""
+    ) -> None:
+        watch.row = RolloutState(
+            watch.awaited.key, state, because, hint, self._elapsed(), warning, watch.begun
+        )
 
     def _give_up(self) -> None:
         """End the wait. An unconfirmed state is the best result that there is."""
@@ -263,10 +285,15 @@ class Rollouts:
             if first and first.state != "synced-and-healthy":
                 self._show(watch, first.state, first.because, first.hint)
             else:
-                hint = watch.row.hint or "look at the Application in Argo CD, or give a longer --wait-timeout"
+                hint = (
+                    watch.row.hint
+                    or "look at the Application in Argo CD, or give a longer --wait-timeout"
+                )
                 # A container that crashes again and again runs in between, and then nothing else names the cause.
                 earlier = watch.pods if watch.pods not in watch.row.because else ""
-                because = f"{watch.row.because}; earlier: {earlier}" if earlier else watch.row.because
+                because = (
+                    f"{watch.row.because}; earlier: {earlier}" if earlier else watch.row.because
+                )
                 self._show(watch, "timed-out", because, hint)
 
 

@@ -33,7 +33,9 @@ def event_images(references: Sequence[str], digest: str = "", tag: str = "") -> 
     try:
         images = parse_images(references)
     except Malformed as error:
-        raise UsageError(f"--image: {without_login(error.message)}", hint=without_login(error.hint)) from None
+        raise UsageError(
+            f"--image: {without_login(error.message)}", hint=without_login(error.hint)
+        ) from None
     if not images:
         hint = "name the image that was just built with --image REF, or give --images-from FILE"
         raise UsageError("no image is given", hint=hint)
@@ -43,9 +45,15 @@ def event_images(references: Sequence[str], digest: str = "", tag: str = "") -> 
             raise UsageError(f"--image-digest: {digest!r} is not a digest", hint=hint)
         if len({image.identity for image in images}) > 1:
             hint = "write the digests into the references: repo:tag@sha256:…"
-            raise UsageError("--image-digest: several images are given, and it is for one", hint=hint)
-        if other := next((image.digest for image in images if image.digest not in ("", digest)), ""):
-            message = f"--image and --image-digest differ in the digest ({other[:19]}…, {digest[:19]}…)"
+            raise UsageError(
+                "--image-digest: several images are given, and it is for one", hint=hint
+            )
+        if other := next(
+            (image.digest for image in images if image.digest not in ("", digest)), ""
+        ):
+            message = (
+                f"--image and --image-digest differ in the digest ({other[:19]}…, {digest[:19]}…)"
+            )
             raise UsageError(message, hint="give one of them")
         images = tuple(replace(image, digest=digest) for image in images)
     if tag:
@@ -53,7 +61,9 @@ def event_images(references: Sequence[str], digest: str = "", tag: str = "") -> 
             hint = "write letters, digits, '_', '.' and '-' only, 128 at most"
             raise UsageError(f"--tag: {tag!r} is not a tag", hint=hint)
         if other := next((image.tag for image in images if image.tag not in ("", tag)), ""):
-            raise UsageError(f"--image and --tag differ in the tag ({other}, {tag})", hint="give one of them")
+            raise UsageError(
+                f"--image and --tag differ in the tag ({other}, {tag})", hint="give one of them"
+            )
         images = tuple(replace(image, tag=tag) for image in images)
     # One image for each repository and tag. A digest that is given once counts for all spellings of the repository.
     distinct: dict[tuple[str, str], Image] = {}
@@ -67,7 +77,9 @@ def event_images(references: Sequence[str], digest: str = "", tag: str = "") -> 
         before = distinct.setdefault((image.identity, image.tag), image)
         if before.digest and image.digest and before.digest != image.digest:
             name = f"{image.name}:{image.tag}" if image.tag else image.name
-            raise UsageError(f"--image: {name} is given with two different digests", hint="give one of them")
+            raise UsageError(
+                f"--image: {name} is given with two different digests", hint="give one of them"
+            )
         if image.digest:
             distinct[image.identity, image.tag] = image
     return tuple(distinct.values())
@@ -116,11 +128,16 @@ def built(text: str) -> Built:
     if not images.references and not images.digest:
         raise Malformed("it does not name an image", "check that the build pushed one")
     if len(images.references) > MOST:
-        raise Malformed(f"{len(images.references)} images are named in it, {MOST} at most are taken", "split the file")
+        raise Malformed(
+            f"{len(images.references)} images are named in it, {MOST} at most are taken",
+            "split the file",
+        )
     return images
 
 
-def with_built(given: Sequence[str], digest: str, files: Iterable[Built]) -> tuple[tuple[str, ...], str]:
+def with_built(
+    given: Sequence[str], digest: str, files: Iterable[Built]
+) -> tuple[tuple[str, ...], str]:
     """Return the references and the digest for `event_images`: those of the options and those of the files.
 
     If a builder names a digest without a tag, tags of the same repository without a digest get it, because they are one
@@ -130,7 +147,9 @@ def with_built(given: Sequence[str], digest: str, files: Iterable[Built]) -> tup
     digests = {text: None for text in (digest, *(file.digest for file in files)) if text}
     if len(digests) > 1:
         shown = ", ".join(f"{text[:19]}…" for text in digests)
-        raise UsageError(f"--images-from: two different digests for one image ({shown})", hint="give one of them")
+        raise UsageError(
+            f"--images-from: two different digests for one image ({shown})", hint="give one of them"
+        )
     references = tuple(dict.fromkeys(text for file in files for text in file.references))
     images = [parse_image(text) for text in references]
     try:
@@ -141,7 +160,11 @@ def with_built(given: Sequence[str], digest: str, files: Iterable[Built]) -> tup
     tagged = [image for image in named if image.tag and not image.digest and image.identity in bare]
     taken = {image.identity for image in tagged}
     whole = [replace(image, digest=bare[image.identity]) for image in tagged]
-    rest = [image for image in images if image not in tagged and (image.tag or image.identity not in taken)]
+    rest = [
+        image
+        for image in images
+        if image not in tagged and (image.tag or image.identity not in taken)
+    ]
     joined = dict.fromkeys(image.reference for image in (*rest, *whole))
     return (*given, *joined), next(iter(digests), "")
 
@@ -152,7 +175,10 @@ def with_built(given: Sequence[str], digest: str, files: Iterable[Built]) -> tup
 def _of_object(document: Mapping[str, Any]) -> Built:
     formats = [name for name, (known, _) in FORMATS.items() if known(document)]
     if len(formats) > 1:
-        raise Malformed(f"it may be {' or '.join(formats)}: {_seen(document)}", "give the file as the builder wrote it")
+        raise Malformed(
+            f"it may be {' or '.join(formats)}: {_seen(document)}",
+            "give the file as the builder wrote it",
+        )
     if not formats:
         raise Malformed(f"no known builder writes this: {_seen(document)}", KNOWN)
     return FORMATS[formats[0]][1](document)
@@ -176,12 +202,16 @@ def _seen(document: Mapping[str, Any]) -> str:
 
 
 def _has_metadata(document: Any) -> bool:
-    return isinstance(document, Mapping) and bool({"containerimage.digest", "image.name"} & set(document))
+    return isinstance(document, Mapping) and bool(
+        {"containerimage.digest", "image.name"} & set(document)
+    )
 
 
 def _buildkit(document: Mapping[str, Any]) -> Built:
     digest = _digest(document.get("containerimage.digest", ""), "containerimage.digest")
-    names = [part.strip() for part in _string(document.get("image.name", ""), "image.name").split(",")]
+    names = [
+        part.strip() for part in _string(document.get("image.name", ""), "image.name").split(",")
+    ]
     references = tuple(_with_digest(name, digest) for name in names if name)
     return Built(references) if references else Built(digest=digest)
 
@@ -201,8 +231,13 @@ def _jib(document: Mapping[str, Any]) -> Built:
     tags = document.get("tags") or []
     if not isinstance(tags, list):
         raise Malformed("its tags are not a list", KNOWN)
-    names = dict.fromkeys(tag for tag in (image.tag, *(_string(tag, "tags") for tag in tags)) if tag)
-    return Built(tuple(_reference(f"{image.name}:{tag}@{digest}") for tag in names) or (f"{image.name}@{digest}",))
+    names = dict.fromkeys(
+        tag for tag in (image.tag, *(_string(tag, "tags") for tag in tags)) if tag
+    )
+    return Built(
+        tuple(_reference(f"{image.name}:{tag}@{digest}") for tag in names)
+        or (f"{image.name}@{digest}",)
+    )
 
 
 def _skaffold(document: Mapping[str, Any]) -> Built:
@@ -219,10 +254,16 @@ def _goreleaser(items: Sequence[Mapping[str, Any]]) -> Built:
 
     Images for single platforms are left out if there is a manifest that joins them.
     """
-    of_images = [item for item in items if re.search(r"\bDocker (Image|Manifest)\b", str(item["type"]))]
+    of_images = [
+        item for item in items if re.search(r"\bDocker (Image|Manifest)\b", str(item["type"]))
+    ]
     if not of_images:
-        kinds = ", ".join(repr(kind[:40]) for kind in sorted({str(item["type"]) for item in items})[:_SHOWN])
-        raise Malformed(f"it does not name an image, only artifacts of other types: {kinds or 'none'}", KNOWN)
+        kinds = ", ".join(
+            repr(kind[:40]) for kind in sorted({str(item["type"]) for item in items})[:_SHOWN]
+        )
+        raise Malformed(
+            f"it does not name an image, only artifacts of other types: {kinds or 'none'}", KNOWN
+        )
     known = []
     for item in of_images:
         extra = item.get("extra")
@@ -232,15 +273,29 @@ def _goreleaser(items: Sequence[Mapping[str, Any]]) -> Built:
     whole = {image.identity for image, manifest in known if manifest}
     kept = [image for image, manifest in known if manifest or image.identity not in whole]
     exact = {(image.identity, image.tag) for image in kept if image.digest}
-    return Built(tuple(image.reference for image in kept if image.digest or (image.identity, image.tag) not in exact))
+    return Built(
+        tuple(
+            image.reference
+            for image in kept
+            if image.digest or (image.identity, image.tag) not in exact
+        )
+    )
 
 
-FORMATS: Mapping[str, tuple[Callable[[Mapping[str, Any]], bool], Callable[[Mapping[str, Any]], Built]]] = {
+FORMATS: Mapping[
+    str, tuple[Callable[[Mapping[str, Any]], bool], Callable[[Mapping[str, Any]], Built]]
+] = {
     # A buildx build that was not pushed has only its own record.
-    "buildx metadata": (lambda document: _has_metadata(document) or set(document) == {"buildx.build.ref"}, _buildkit),
+    "buildx metadata": (
+        lambda document: _has_metadata(document) or set(document) == {"buildx.build.ref"},
+        _buildkit,
+    ),
     "metadata of buildx bake": (lambda document: any(map(_has_metadata, document.values())), _bake),
     "jib-image.json": (lambda document: {"image", "imageDigest"} <= set(document), _jib),
-    "Skaffold's build output": (lambda document: isinstance(document.get("builds"), list), _skaffold),
+    "Skaffold's build output": (
+        lambda document: isinstance(document.get("builds"), list),
+        _skaffold,
+    ),
 }
 
 
@@ -248,7 +303,11 @@ FORMATS: Mapping[str, tuple[Callable[[Mapping[str, Any]], bool], Callable[[Mappi
 
 
 def _of_words(text: str) -> Built:
-    words = [(number, word) for number, line in enumerate(text.splitlines(), 1) for word in re.split(r"[\s,]+", line)]
+    words = [
+        (number, word)
+        for number, line in enumerate(text.splitlines(), 1)
+        for word in re.split(r"[\s,]+", line)
+    ]
     words = [(number, word) for number, word in words if word]
     different = {word for _, word in words}
     digests = {word for word in different if DIGEST.fullmatch(word)}
@@ -263,7 +322,8 @@ def _of_words(text: str) -> Built:
         quotable = _LIKE_A_REFERENCE.fullmatch(word)
         if not quotable and "@" not in word:
             raise Malformed(
-                f"no known builder writes this: a text whose line {number} is not an image reference", KNOWN
+                f"no known builder writes this: a text whose line {number} is not an image reference",
+                KNOWN,
             )
         try:
             references.append(_reference(word))
@@ -283,7 +343,10 @@ def _reference(text: str) -> str:
     except Malformed as problem:
         raise Malformed(without_login(problem.message), without_login(problem.hint)) from None
     if not image.tag and not image.digest:
-        raise Malformed(f"{image.name!r} has neither a tag nor a digest", "have the builder write what it pushed")
+        raise Malformed(
+            f"{image.name!r} has neither a tag nor a digest",
+            "have the builder write what it pushed",
+        )
     return text
 
 
@@ -291,7 +354,10 @@ def _with_digest(name: str, digest: str) -> str:
     """Return the name with the digest, unless it has one already. Raises `Malformed` for two different digests."""
     before = name.partition("@")[2]
     if before and digest and before != digest:
-        raise Malformed(f"two different digests for one image ({before[:19]}…, {digest[:19]}…)", "build it again")
+        raise Malformed(
+            f"two different digests for one image ({before[:19]}…, {digest[:19]}…)",
+            "build it again",
+        )
     return _reference(name if before or not digest else f"{name}@{digest}")
 
 
@@ -319,12 +385,16 @@ def read_built(paths: Sequence[str]) -> tuple[Built, ...]:
             files.append(built(read_file(path, LARGEST).decode()))
         except OSError as error:
             hint = "name the file that the build wrote; this step must see it (a workspace, an artifact)"
-            raise UsageError(f"--images-from: cannot read {path!r}: {error.strerror}", hint=hint) from None
+            raise UsageError(
+                f"--images-from: cannot read {path!r}: {error.strerror}", hint=hint
+            ) from None
         except UnicodeDecodeError:
             hint = "give the file that the builder wrote about the image, not the image"
             raise UsageError(f"--images-from {path}: it is not text", hint=hint) from None
         except Malformed as problem:
-            raise UsageError(f"--images-from {path}: {problem.message}", hint=problem.hint) from None
+            raise UsageError(
+                f"--images-from {path}: {problem.message}", hint=problem.hint
+            ) from None
         except ValueError:  # a null byte
             hint = "name the file that the build wrote"
             raise UsageError(f"--images-from: {path!r} is not a path", hint=hint) from None

@@ -29,7 +29,10 @@ from task.text import exact_json, one_line, printable
 from task.urls import web_page, without_login
 
 LIMIT = 2048
-LONGEST_MESSAGE, _SHORT_MESSAGE = 300, 30  # bytes; the short one where all other values are as long as can be
+LONGEST_MESSAGE, _SHORT_MESSAGE = (
+    300,
+    30,
+)  # bytes; the short one where all other values are as long as can be
 _OF_APPLICATIONS = 100  # bytes that the message leaves for the names of Applications
 NAMES = (
     "status", "updated", "commit", "pull-request", "repository", "branch", "tag", "digest", "applications",
@@ -59,12 +62,17 @@ def results(report: Report) -> Mapping[str, str]:
     inputs = {"uri": (uri, 400), "digest": (image.digest if image else "", 135)}
     values = dict.fromkeys(NAMES, "") | {
         "status": status(report),
-        "updated": "true" if updated and not report.dry else "false",  # a hold's memory alone changes no image
+        "updated": "true"
+        if updated and not report.dry
+        else "false",  # a hold's memory alone changes no image
         "applications-count": str(len(updated)),
         "rolled-back": "true" if any(one.rollback for one in report.commits) else "false",
         # For Chains, this is a material of this run. A Tekton step fails if its object result lacks a declared member.
         "image_ARTIFACT_INPUTS": json.dumps(
-            {name: text if len(json.dumps(text)) <= most + 2 else "" for name, (text, most) in inputs.items()}
+            {
+                name: text if len(json.dumps(text)) <= most + 2 else ""
+                for name, (text, most) in inputs.items()
+            }
         ),
     }
     if image:
@@ -76,8 +84,15 @@ def results(report: Report) -> Mapping[str, str]:
             "repository": _within(250, without_login(commit.repo)),
             "branch": _within(250, commit.head),
         }
-    room = LIMIT - 1 - sum(len(name) + len(value.encode()) for name, value in values.items()) - len("[]")
-    message = cut(_message(report), min(LONGEST_MESSAGE, max(room - _OF_APPLICATIONS, _SHORT_MESSAGE)))
+    room = (
+        LIMIT
+        - 1
+        - sum(len(name) + len(value.encode()) for name, value in values.items())
+        - len("[]")
+    )
+    message = cut(
+        _message(report), min(LONGEST_MESSAGE, max(room - _OF_APPLICATIONS, _SHORT_MESSAGE))
+    )
     room -= len(message.encode())
     kept: list[str] = []
     for name in updated:
@@ -99,7 +114,9 @@ def _message(report: Report) -> str:
 def cut(text: str, size: int) -> str:
     """Return the beginning of the text that fits into `size` bytes, on one line that no terminal or runner obeys."""
     line = printable(one_line(text)).encode(errors="replace")
-    return (line if len(line) <= size else line[: size - len("…".encode())] + "…".encode()).decode(errors="ignore")
+    return (line if len(line) <= size else line[: size - len("…".encode())] + "…".encode()).decode(
+        errors="ignore"
+    )
 
 
 def _within(size: int, text: str | None) -> str:
@@ -124,7 +141,10 @@ def dotenv(values: Mapping[str, str]) -> str:
     variable: `IMAGE_UPDATE_PULL_REQUEST=` made the second update of a pipeline push to the branch.
     """
     # The runner expands variables in these values, and "$$" becomes "$". An error may quote "$CI_JOB_TOKEN".
-    lines = {f"{RESULTS_PREFIX}{name.upper().replace('-', '_')}": _one_line(value) for name, value in values.items()}
+    lines = {
+        f"{RESULTS_PREFIX}{name.upper().replace('-', '_')}": _one_line(value)
+        for name, value in values.items()
+    }
     return "".join(f"{name}={value.replace('$', '$$')}\n" for name, value in lines.items())
 
 
@@ -157,7 +177,9 @@ def check_places(output: ResultOptions, environ: Mapping[str, str]) -> None:
             continue
         is_folder = option == "--results-dir"
         parent = path if is_folder else os.path.dirname(path) or "."
-        if option == "--report" and not os.path.isdir(parent):  # the name is misspelt, or the volume is not mounted
+        if option == "--report" and not os.path.isdir(
+            parent
+        ):  # the name is misspelt, or the volume is not mounted
             raise _unwritable(option, path, f"there is no folder {parent!r}")
         try:
             os.makedirs(parent, exist_ok=True)
@@ -171,15 +193,30 @@ def check_places(output: ResultOptions, environ: Mapping[str, str]) -> None:
 
 def publish(report: Report, output: ResultOptions, environ: Mapping[str, str]) -> list[UsageError]:
     """Write the report to all places, and return an error for each place that could not be written."""
-    failed = _write([("--report", _report(output), json_text(report), "w")] if output.report else [])
+    failed = _write(
+        [("--report", _report(output), json_text(report), "w")] if output.report else []
+    )
     failed += hand_over(results(report), output, environ)
     if path := environ.get("GITHUB_STEP_SUMMARY"):
-        failed += _write([("GITHUB_STEP_SUMMARY", path, summary(as_json(report), LARGEST_SUMMARY, diffs=True), "a")])
+        failed += _write(
+            [
+                (
+                    "GITHUB_STEP_SUMMARY",
+                    path,
+                    summary(as_json(report), LARGEST_SUMMARY, diffs=True),
+                    "a",
+                )
+            ]
+        )
     if output.output == "repositories":
         refused = write_stdout(repositories(report))
     else:
-        refused = write_stdout(json_text(report) if output.output == "json" else shown(report, environ))
-    if refused and not (report.dry and isinstance(refused, BrokenPipeError)):  # `plan | head`: nothing is lost
+        refused = write_stdout(
+            json_text(report) if output.output == "json" else shown(report, environ)
+        )
+    if refused and not (
+        report.dry and isinstance(refused, BrokenPipeError)
+    ):  # `plan | head`: nothing is lost
         failed.append(unwritable(refused))
     return failed
 
@@ -204,11 +241,16 @@ def tell(
         raise failed
 
 
-def hand_over(named: Mapping[str, str], output: HandedOptions, environ: Mapping[str, str]) -> list[UsageError]:
+def hand_over(
+    named: Mapping[str, str], output: HandedOptions, environ: Mapping[str, str]
+) -> list[UsageError]:
     """Write the results to where the next step reads them. Return an error for each place that could not be written."""
     writes = []
     if output.results_dir:
-        writes += [("--results-dir", os.path.join(_folder(output), name), text, "w") for name, text in named.items()]
+        writes += [
+            ("--results-dir", os.path.join(_folder(output), name), text, "w")
+            for name, text in named.items()
+        ]
     if output.dotenv:
         writes.append(("--dotenv", output.dotenv, dotenv(named), "w"))
     # GitHub's files belong to all steps of the job, so a step appends to them.
@@ -256,11 +298,17 @@ def _folder(output: HandedOptions) -> str:
 
 def _report(output: ResultOptions) -> str:
     """Return the path of the report. In a folder, such as Tekton's workspace `report`, it is report.json."""
-    return os.path.join(output.report, "report.json") if os.path.isdir(output.report) else output.report
+    return (
+        os.path.join(output.report, "report.json")
+        if os.path.isdir(output.report)
+        else output.report
+    )
 
 
 def _unwritable(option: str, path: str, why: str | None) -> UsageError:
-    return UsageError(f"{option}: cannot write {path!r}: {why}", hint="choose a place that this user may write to")
+    return UsageError(
+        f"{option}: cannot write {path!r}: {why}", hint="choose a place that this user may write to"
+    )
 
 
 SHORTEST = 4  # characters; to hide shorter values would garble the log

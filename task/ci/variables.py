@@ -43,7 +43,9 @@ SYSTEMS = (
         "{CI_COMMIT_TIMESTAMP}",
         "{CI_COMMIT_MESSAGE}",
     ),
-    Origin("{CI_COMMIT_SHA}", "{CI_REPO_URL}", "{CI_PIPELINE_URL}", message="{CI_COMMIT_MESSAGE}"),  # Woodpecker
+    Origin(
+        "{CI_COMMIT_SHA}", "{CI_REPO_URL}", "{CI_PIPELINE_URL}", message="{CI_COMMIT_MESSAGE}"
+    ),  # Woodpecker
     Origin("{GIT_COMMIT}", "{GIT_URL}", "{BUILD_URL}"),  # Jenkins
     Origin(
         "{BITBUCKET_COMMIT}",
@@ -56,8 +58,18 @@ SYSTEMS = (
         "{SYSTEM_COLLECTIONURI}{SYSTEM_TEAMPROJECT}/_build/results?buildId={BUILD_BUILDID}",
     ),
     Origin("{CIRCLE_SHA1}", "{CIRCLE_REPOSITORY_URL}", "{CIRCLE_BUILD_URL}"),
-    Origin("{BUILDKITE_COMMIT}", "{BUILDKITE_REPO}", "{BUILDKITE_BUILD_URL}", message="{BUILDKITE_MESSAGE}"),
-    Origin("{DRONE_COMMIT_SHA}", "{DRONE_REPO_LINK}", "{DRONE_BUILD_LINK}", message="{DRONE_COMMIT_MESSAGE}"),
+    Origin(
+        "{BUILDKITE_COMMIT}",
+        "{BUILDKITE_REPO}",
+        "{BUILDKITE_BUILD_URL}",
+        message="{BUILDKITE_MESSAGE}",
+    ),
+    Origin(
+        "{DRONE_COMMIT_SHA}",
+        "{DRONE_REPO_LINK}",
+        "{DRONE_BUILD_LINK}",
+        message="{DRONE_COMMIT_MESSAGE}",
+    ),
 )
 
 
@@ -66,7 +78,9 @@ def origin_of(environ: Mapping[str, str]) -> Origin:
     known = {name: text.strip() for name, text in environ.items() if text.strip()}
     # Several systems may seem to be present: Gitea's runner sets GitHub's names, and people set some by hand.
     origins = [Origin(*(filled(text, known) for text in system)) for system in SYSTEMS]
-    return max(origins, key=lambda origin: (bool(origin.commit), bool(origin.repository), bool(origin.run)))
+    return max(
+        origins, key=lambda origin: (bool(origin.commit), bool(origin.repository), bool(origin.run))
+    )
 
 
 def filled(template: str, known: Mapping[str, str]) -> str:
@@ -97,11 +111,20 @@ _COUNTERS = (
     ),
     ("{CI_PIPELINE_IID}", ("gitlab:{CI_PROJECT_URL}",)),
     ("{CI_PIPELINE_NUMBER}", ("woodpecker:{CI_REPO_URL}",)),
-    ("{BITBUCKET_BUILD_NUMBER}", ("bitbucket:{BITBUCKET_GIT_HTTP_ORIGIN}", "bitbucket:{BITBUCKET_REPO_FULL_NAME}")),
-    ("{BUILDKITE_BUILD_NUMBER}", ("buildkite:{BUILDKITE_ORGANIZATION_SLUG}/{BUILDKITE_PIPELINE_SLUG}",)),
+    (
+        "{BITBUCKET_BUILD_NUMBER}",
+        ("bitbucket:{BITBUCKET_GIT_HTTP_ORIGIN}", "bitbucket:{BITBUCKET_REPO_FULL_NAME}"),
+    ),
+    (
+        "{BUILDKITE_BUILD_NUMBER}",
+        ("buildkite:{BUILDKITE_ORGANIZATION_SLUG}/{BUILDKITE_PIPELINE_SLUG}",),
+    ),
     ("{DRONE_BUILD_NUMBER}", ("drone:{DRONE_REPO_LINK}", "drone:{DRONE_REPO}")),
     ("{BUILD_BUILDID}", ("azure:{SYSTEM_COLLECTIONURI}",)),  # one count for the whole organization
-    ("{BUILD_NUMBER}", ("jenkins:{JOB_URL}", "jenkins:{JENKINS_URL}/{JOB_NAME}", "jenkins:{JOB_NAME}")),
+    (
+        "{BUILD_NUMBER}",
+        ("jenkins:{JOB_URL}", "jenkins:{JENKINS_URL}/{JOB_NAME}", "jenkins:{JOB_NAME}"),
+    ),
 )
 
 
@@ -127,7 +150,13 @@ def build_of(environ: Mapping[str, str], given: EventOptions, repository: str) -
         # Buildkite's BUILDKITE_COMMIT may be `HEAD`, and others may have a branch's name.
         commit = commit or (job.commit.lower() if _COMMIT.fullmatch(job.commit) else "")
         repository = repository or job.repository
-    return Build(sequence=number, counter=counter, commit=commit, repository=without_login(repository), created=time)
+    return Build(
+        sequence=number,
+        counter=counter,
+        commit=commit,
+        repository=without_login(repository),
+        created=time,
+    )
 
 
 def sequence_of(text: str) -> int | None:
@@ -166,13 +195,17 @@ def _is_the_build(job: Origin, commit: str, repository: str) -> bool:
     own = job.commit.lower()
     if commit and own and not (commit.startswith(own) or own.startswith(commit)):
         return False
-    return not (repository and job.repository) or host_and_path(repository) == host_and_path(job.repository)
+    return not (repository and job.repository) or host_and_path(repository) == host_and_path(
+        job.repository
+    )
 
 
 def _counted(environ: Mapping[str, str]) -> tuple[int | None, str]:
     """Return the number of this run, and its counter, or (None, "")."""
     known = {name: text.strip() for name, text in environ.items() if text.strip()}
-    workflow = known.get("GITHUB_WORKFLOW_REF", "").partition("@")[0].split("/", 2)  # owner/repository/file@ref
+    workflow = (
+        known.get("GITHUB_WORKFLOW_REF", "").partition("@")[0].split("/", 2)
+    )  # owner/repository/file@ref
     known |= {"WORKFLOW_FILE": workflow[2]} if len(workflow) > 2 else {}
     for number, counters in _COUNTERS:
         for counter in counters:
@@ -245,11 +278,16 @@ def request_event(environ: Mapping[str, str]) -> tuple[str, str]:
             number = match[1]
         if not _REQUEST.fullmatch(number):
             said = f"is {number[:100]!r}" if number else "is not set"
-            raise UsageError(f"--comment: this job runs for no pull request: {one.numbers[-1]} {said}", hint=one.hint)
+            raise UsageError(
+                f"--comment: this job runs for no pull request: {one.numbers[-1]} {said}",
+                hint=one.hint,
+            )
         repository = next(filter(None, (filled(text, known) for text in one.repositories)), "")
         if not repository:
             names = " or ".join(text.strip("{}") for text in one.repositories)
-            raise UsageError("--comment: the pull request's repository is not known", hint=f"set {names}")
+            raise UsageError(
+                "--comment: the pull request's repository is not known", hint=f"set {names}"
+            )
         return repository, number
     names = ", ".join(("GITHUB_REF", *(one.numbers[-1] for one in REQUESTS)))
     hint = f"run it in a job of a pull request, or set one of {names}"
@@ -263,13 +301,19 @@ def _of_actions(known: Mapping[str, str]) -> tuple[str, str]:
     """
     repository = filled("{GITHUB_SERVER_URL}/{GITHUB_REPOSITORY}", known)
     if not repository:
-        raise UsageError("--comment: the pull request's repository is not known", hint="set GITHUB_SERVER_URL")
+        raise UsageError(
+            "--comment: the pull request's repository is not known", hint="set GITHUB_SERVER_URL"
+        )
     reference, path = known.get("GITHUB_REF", ""), known.get("GITHUB_EVENT_PATH", "")
     if match := _REF.fullmatch(reference):
         return repository, match[1]
     if number := _in_the_event(path):
         return repository, number
-    event = f"the event file {path[:200]!r} (GITHUB_EVENT_PATH) names none" if path else "GITHUB_EVENT_PATH is not set"
+    event = (
+        f"the event file {path[:200]!r} (GITHUB_EVENT_PATH) names none"
+        if path
+        else "GITHUB_EVENT_PATH is not set"
+    )
     message = f"--comment: this job runs for no pull request: GITHUB_REF is {reference[:200]!r}, and {event}"
     raise UsageError(message, hint="run it in a workflow that is started on: pull_request")
 
@@ -278,7 +322,9 @@ def _in_the_event(path: str) -> str:
     """Return the number in the event's file, or "" if there is none, or the file cannot be read."""
     try:
         event: Any = json.loads(read_text(path)) if path else {}
-        request = event.get("pull_request") or (event["issue"] if event.get("issue", {}).get("pull_request") else {})
+        request = event.get("pull_request") or (
+            event["issue"] if event.get("issue", {}).get("pull_request") else {}
+        )
         number = str(request.get("number", ""))
     except (OSError, ValueError, RecursionError, AttributeError, TypeError):
         return ""

@@ -32,7 +32,14 @@ from task.settings import WRITERS, ResultOptions
 
 SIGNALS = {int(Exit.INTERRUPTED): "interrupted", int(Exit.TERMINATED): "terminated"}
 LOOKING = ("status", "wait")  # they print something else than a report
-SHOWN_BY_TYPER = {"-h", "--help", "--help-all", "--version", "--show-completion", "--install-completion"}
+SHOWN_BY_TYPER = {
+    "-h",
+    "--help",
+    "--help-all",
+    "--version",
+    "--show-completion",
+    "--install-completion",
+}
 
 DOCS = f"https://github.com/argocd-image-update/image-update/blob/v{__version__}/docs"
 # The groups in the help, in their order. Each command has an example, and the page about it.
@@ -40,10 +47,16 @@ GROUPS = {
     "Update": {
         "run": ("--image ghcr.io/acme/web:1.5.0 --applications argocd", "reference.md"),
         "scan": ("--applications cluster --dry-run", "registry.md#scan"),
-        "promote": ("--from web-staging --to web-production --applications argocd", "how-to/promote.md"),
+        "promote": (
+            "--from web-staging --to web-production --applications argocd",
+            "how-to/promote.md",
+        ),
     },
     "By hand": {
-        "rollback": ('web --to previous --reason "errors at checkout" --applications argocd', "how-to/rollback.md"),
+        "rollback": (
+            'web --to previous --reason "errors at checkout" --applications argocd',
+            "how-to/rollback.md",
+        ),
         "hold": ('web --reason "load test" --until 3d --applications argocd', "how-to/rollback.md"),
         "release": ("web --applications argocd", "how-to/rollback.md"),
     },
@@ -51,7 +64,10 @@ GROUPS = {
         "plan": ("--image ghcr.io/acme/web:1.5.0 --applications apps/", "deployments.md"),
         "status": ("web --applications argocd", "status.md"),
         "lint": ("apps/", "lint.md"),
-        "wait": ("web --revision 4f2a9c1d --applications argocd", "rollouts.md#wait-for-another-commit"),
+        "wait": (
+            "web --revision 4f2a9c1d --applications argocd",
+            "rollouts.md#wait-for-another-commit",
+        ),
         "report": ("report.json --html report.html", "observability.md#a-page-of-a-run"),
     },
     "Try": {"demo": ("--keep", "tutorial.md")},
@@ -68,7 +84,9 @@ class GroupedCommands(TyperGroup):
         width = max(map(len, COMMANDS))  # the same in all sections
         for name, commands in GROUPS.items():
             with formatter.section(name):
-                formatter.write_dl([(one.ljust(width), str(_command(one).short_help)) for one in commands])
+                formatter.write_dl(
+                    [(one.ljust(width), str(_command(one).short_help)) for one in commands]
+                )
 
 
 class CommandFiles(Mapping[str, TyperCommand]):
@@ -103,7 +121,9 @@ def _command(name: str) -> TyperCommand:
         # After \b, Click keeps the lines as they are.
         help=f"{first}\n\n\b\nExample:        image-update {name} {example}\nDocumentation:  {DOCS}/{page}",
         short_help=first,  # Typer shortens the help in the list of commands, unless it is given as this
-        context_settings={"help_option_names": ["-h", "--help"]},  # Click keeps those of a command's first context
+        context_settings={
+            "help_option_names": ["-h", "--help"]
+        },  # Click keeps those of a command's first context
     )(function)
     return cast("TyperCommand", get_command(app))
 
@@ -153,7 +173,10 @@ def main(argv: Sequence[str]) -> int:
         shutdown.hear()
         if call.mistake:
             return _end(call.mistake, call)
-        return group.main(args=list(argv), prog_name="image-update", standalone_mode=False, obj=call) or 0
+        return (
+            group.main(args=list(argv), prog_name="image-update", standalone_mode=False, obj=call)
+            or 0
+        )
     except SystemExit as end:
         # Typer ends the program after any broken pipe; only one while it prints help is harmless
         broken = end.__context__
@@ -166,13 +189,22 @@ def main(argv: Sequence[str]) -> int:
         return _end(error, call)
     except typer.TyperException as error:
         options = {
-            name: [flag for one in found.params if not getattr(one, "hidden", False) for flag in one.opts]
+            name: [
+                flag
+                for one in found.params
+                if not getattr(one, "hidden", False)
+                for flag in one.opts
+            ]
             for name, found in group.commands.items()
         }
-        return _end(as_given(explained(error, call.command, options, call.environ), call.variables), call)
+        return _end(
+            as_given(explained(error, call.command, options, call.environ), call.variables), call
+        )
     except shutdown.Stopped:
         name = SIGNALS.get(shutdown.code(), "stopped")
-        return _end(shutdown.StoppedError(name, hint="nothing is left half done; run it again"), call)
+        return _end(
+            shutdown.StoppedError(name, hint="nothing is left half done; run it again"), call
+        )
     except Exception as error:  # noqa: BLE001 - people get the traceback, hosts their results
         if isinstance(error, OSError) and SHOWN_BY_TYPER.intersection(argv):  # to a full disk
             abandon(sys.stdout)
@@ -184,7 +216,11 @@ def main(argv: Sequence[str]) -> int:
 
 def _defect(error: Exception, call: Call) -> int:
     code = _end(
-        TaskError(f"a defect of image-update: {type(error).__name__}", hint="please report it with the traceback"), call
+        TaskError(
+            f"a defect of image-update: {type(error).__name__}",
+            hint="please report it with the traceback",
+        ),
+        call,
     )
     call.log.traceback(error)
     return code

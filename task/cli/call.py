@@ -39,17 +39,31 @@ def adopt(
     if not given:
         return {}, None
     if not command:
-        return {}, UsageError(f"command: it is none of {', '.join(HOSTED)}", hint="choose one of them")
+        return {}, UsageError(
+            f"command: it is none of {', '.join(HOSTED)}", hint="choose one of them"
+        )
     known, taken = defaults(), variables(commands[command].params)
-    given = {name: text for name, text in given.items() if text.strip() not in ("", known.get(name))}
+    given = {
+        name: text for name, text in given.items() if text.strip() not in ("", known.get(name))
+    }
     environ.update({taken[name]: text for name, text in given.items() if name in taken})
-    called = {variable: name for name, variable in taken.items() if name in given or variable not in environ}
+    called = {
+        variable: name
+        for name, variable in taken.items()
+        if name in given or variable not in environ
+    }
     refused = [name for name in given if name not in taken]
-    if not refused or command not in HOSTED:  # a script of the job may call `report` or `lint` as well
+    if (
+        not refused or command not in HOSTED
+    ):  # a script of the job may call `report` or `lint` as well
         return called, None
     it, they = ("them", "they are") if refused[1:] else ("it", "it is")
     others = [one for one in HOSTED if set(refused) <= variables(commands[one].params).keys()]
-    hint = f"; {they} for {' or '.join(filter(None, (', '.join(others[:-1]), others[-1])))}" if others else ""
+    hint = (
+        f"; {they} for {' or '.join(filter(None, (', '.join(others[:-1]), others[-1])))}"
+        if others
+        else ""
+    )
     message = f"{', '.join(refused)}: {command} takes no such parameter"
     return called, UsageError(message, hint=f"leave {it} out{hint}")
 
@@ -83,19 +97,34 @@ def _text(default: Any) -> str:
 
 
 # Kubernetes sets these in every container for each Service of its namespace, even for one named image-update-….
-OF_A_SERVICE = re.compile(r".*_(SERVICE_HOST|SERVICE_PORT(_.*)?|PORT(_[0-9]+_(TCP|UDP|SCTP)(_.*)?)?)")
+OF_A_SERVICE = re.compile(
+    r".*_(SERVICE_HOST|SERVICE_PORT(_.*)?|PORT(_[0-9]+_(TCP|UDP|SCTP)(_.*)?)?)"
+)
 
 
 def strange_variables(environ: Mapping[str, str]) -> tuple[Problem, ...]:
     """Return a warning for each unknown variable that looks like one of ours, without its value."""
     known = {*(variable_of(field.name) for field, _, _ in every_option()), *SECRETS}
     found = []
-    for name in sorted(name for name, value in environ.items() if name.startswith(ENV_PREFIX) and value.strip()):
+    for name in sorted(
+        name for name, value in environ.items() if name.startswith(ENV_PREFIX) and value.strip()
+    ):
         if name in known or name.startswith(RESULTS_PREFIX) or OF_A_SERVICE.fullmatch(name):
             continue
         near = nearest(name, sorted(known))
-        hint = f"did you mean {near}?" if near else "see the list of options in the reference, or remove it"
-        found.append(Problem(rule="usage", message=f"the variable {name} is not read", hint=hint, severity="warning"))
+        hint = (
+            f"did you mean {near}?"
+            if near
+            else "see the list of options in the reference, or remove it"
+        )
+        found.append(
+            Problem(
+                rule="usage",
+                message=f"the variable {name} is not read",
+                hint=hint,
+                severity="warning",
+            )
+        )
     return tuple(found)
 
 
@@ -115,13 +144,21 @@ class Call:
     def _read(self) -> Any:
         """Return what can be read from a line that may have a mistake, or None if it names no command."""
         return self.command and self._group.commands[self.command].make_context(
-            self.command, list(self._words), resilient_parsing=True, ignore_unknown_options=True, allow_extra_args=True
+            self.command,
+            list(self._words),
+            resilient_parsing=True,
+            ignore_unknown_options=True,
+            allow_extra_args=True,
         )
 
     @property
     def given(self) -> Mapping[str, Any]:
         """Return the readable options by name. A line with a mistake still says where the results go."""
-        return {name: value for name, value in self._read.params.items() if value is not None} if self._read else {}
+        return (
+            {name: value for name, value in self._read.params.items() if value is not None}
+            if self._read
+            else {}
+        )
 
     @property
     def variables(self) -> Mapping[str, str]:
@@ -138,7 +175,10 @@ class Call:
             )
             for one in params
             if one.envvar in self._called
-            or ((source := self._read.get_parameter_source(one.name)) is not None and source.name == "ENVIRONMENT")
+            or (
+                (source := self._read.get_parameter_source(one.name)) is not None
+                and source.name == "ENVIRONMENT"
+            )
         }
 
     @cached_property

@@ -31,7 +31,9 @@ def function_of(command: str, body: Callable[..., int]) -> Callable[..., int]:
     `body` gets the settings and the call. The demo, which takes no settings, gets the option that it declares itself.
     """
 
-    def called(context: typer.Context, **_given: Any) -> int:  # Typer hands over None for an empty list
+    def called(
+        context: typer.Context, **_given: Any
+    ) -> int:  # Typer hands over None for an empty list
         shutdown.check()  # a signal during the imports has raised nothing, and stdin may never end
         if command in TAKEN:
             return body(settings_of(command, context.params), context.obj)
@@ -40,7 +42,9 @@ def function_of(command: str, body: Callable[..., int]) -> Callable[..., int]:
     required = REQUIRED.get(command, ())
     params = [_parameter(*one, needed=one[0].name in required) for one in options_of(command)]
     params = params or list(inspect.signature(body).parameters.values())
-    context = inspect.Parameter("context", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context)
+    context = inspect.Parameter(
+        "context", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context
+    )
     called.__signature__ = inspect.Signature([context, *params, _help_all()])  # type: ignore[attr-defined]
     called.__annotations__, called.__doc__ = {}, body.__doc__
     return called
@@ -50,14 +54,18 @@ def settings_of(command: str, given: Mapping[str, Any]) -> Settings:
     """Return the settings of a call. `given` is what Typer has read. Raises `UsageError` if they do not fit."""
     taken, kinds = TAKEN[command], get_type_hints(Settings)
     records = {place: record_of(kind, given) for place, kind in kinds.items() if kind in taken}
-    settings = Settings(command, **records, **{name: given[name] for name in given if name in taken})
+    settings = Settings(
+        command, **records, **{name: given[name] for name in given if name in taken}
+    )
     check(settings)
     return settings
 
 
 def record_of(record: type, given: Mapping[str, Any]) -> Any:
     """Return the record with what is given. A field without a value keeps its default."""
-    return record(**{field.name: given[field.name] for field in fields(record) if field.name in given})
+    return record(
+        **{field.name: given[field.name] for field in fields(record) if field.name in given}
+    )
 
 
 def _parameter(field: Field[Any], kind: Any, option: Option, *, needed: bool) -> inspect.Parameter:
@@ -96,7 +104,9 @@ def _parameter(field: Field[Any], kind: Any, option: Option, *, needed: bool) ->
     )
 
 
-def _given(context: typer.Context, param: typer.CallbackParam, value: Any, option: Option, default: Any) -> Given:
+def _given(
+    context: typer.Context, param: typer.CallbackParam, value: Any, option: Option, default: Any
+) -> Given:
     found = context.get_parameter_source(str(param.name))
     source = SOURCES.get(found.name if found else "", "default")
     if source == "variable":
@@ -105,7 +115,9 @@ def _given(context: typer.Context, param: typer.CallbackParam, value: Any, optio
     return Given(param.opts[0], tuple(map(str, values)), source, option.metavar, default)
 
 
-_PAGE = re.compile(r"-|.*\.html?|\.{0,2}/.*")  # what cannot be NAME or NAMESPACE/NAME, or will not be
+_PAGE = re.compile(
+    r"-|.*\.html?|\.{0,2}/.*"
+)  # what cannot be NAME or NAMESPACE/NAME, or will not be
 
 
 class GroupedHelp(TyperCommand):
@@ -113,7 +125,9 @@ class GroupedHelp(TyperCommand):
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
         """Return the words after the command's name. Typer would put braces around a required argument."""
-        arguments = [str(one.metavar) for one in self.get_params(ctx) if isinstance(one, TyperArgument)]
+        arguments = [
+            str(one.metavar) for one in self.get_params(ctx) if isinstance(one, TyperArgument)
+        ]
         return ["[OPTIONS]", *arguments]
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -126,7 +140,9 @@ class GroupedHelp(TyperCommand):
             at, shows_a_report = args.index("--html"), self.name == "report"
             following = args[at + 1] if at + 1 < len(args) else "--"
             plain = [word for word in args if not word.startswith("-") or word == "-"]
-            if (following.startswith("-") and following != "-") or (shows_a_report and len(plain) == 1):
+            if (following.startswith("-") and following != "-") or (
+                shows_a_report and len(plain) == 1
+            ):
                 args = [*args[:at], "--html=-", *args[at + 1 :]]
             elif not (shows_a_report or ctx.resilient_parsing or _PAGE.fullmatch(following)):
                 hint = f"for a file, write --html={following}; for an Application, write {following} --html"
@@ -136,7 +152,10 @@ class GroupedHelp(TyperCommand):
     def format_options(self, ctx: Any, formatter: Any, *, everything: bool = False) -> None:
         """Write the sections in their order."""
         sections: dict[str, list[tuple[str, str]]] = {name: [] for name in GROUPS}
-        left_out, declared = 0, {field.name: option for field, _, option in options_of(str(self.name))}
+        left_out, declared = (
+            0,
+            {field.name: option for field, _, option in options_of(str(self.name))},
+        )
         for param in self.get_params(ctx):
             option = declared.get(str(param.name))
             common = option is None or (
@@ -185,7 +204,9 @@ def _help_all() -> inspect.Parameter:
     return inspect.Parameter("help_all", kind, default=False, annotation=Annotated[bool, info])
 
 
-def _row(param: TyperOption | TyperArgument, shown: str, option: Option, *, everything: bool) -> tuple[str, str]:
+def _row(
+    param: TyperOption | TyperArgument, shown: str, option: Option, *, everything: bool
+) -> tuple[str, str]:
     """Return the option's name and value, and its description with the default."""
     notes, text = [], option.help
     if everything:

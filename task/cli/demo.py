@@ -57,7 +57,10 @@ FILES = {
 
 
 def demo(
-    *, keep: Annotated[bool, typer.Option("--keep", help="Keep the repository, to try things out.")] = False
+    *,
+    keep: Annotated[
+        bool, typer.Option("--keep", help="Keep the repository, to try things out.")
+    ] = False,
 ) -> int:
     """Try it on a throw-away repository: one build, the decisions, the diff and the commit."""
     folder = tempfile.mkdtemp(prefix="image-update-demo-")
@@ -71,15 +74,22 @@ def demo(
 
 
 def _play(folder: str) -> int:
-    repo, applications = os.path.join(folder, "gitops.git"), os.path.join(folder, "applications.yaml")
+    repo, applications = (
+        os.path.join(folder, "gitops.git"),
+        os.path.join(folder, "applications.yaml"),
+    )
     git = Git(dict(os.environ), protocols=frozenset({"file"}))
     _make_repository(git, repo)
     with open(applications, "w", encoding="utf-8") as file:
         file.write(_applications(repo))
     say(f"A CI pipeline has just built {' and '.join(IMAGES)}\n")
-    say("Three Applications track them: shop (Helm), worker (Kustomize), legacy (limited to ~1.4)\n\n")
+    say(
+        "Three Applications track them: shop (Helm), worker (Kustomize), legacy (limited to ~1.4)\n\n"
+    )
     event, sources = EventOptions(image=IMAGES), SourceOptions(applications=(applications,))
-    settings = Settings("run", event, sources=sources, transport=TransportOptions(allow_protocol=("file",)))
+    settings = Settings(
+        "run", event, sources=sources, transport=TransportOptions(allow_protocol=("file",))
+    )
     with ExitStack() as shielded:
         plan = carry_out(replace(settings, command="plan"), {}, Log("warning"), shielded)
         report = carry_out(settings, {}, Log("warning"), shielded)
@@ -87,7 +97,9 @@ def _play(folder: str) -> int:
     say(shown(report, environ))
     console = stdout_console(environ)
     say("\nThe diff:\n" + "\n".join(diff_text(one.diff or "", console) for one in plan.commits))
-    commit = git.run("--git-dir", repo, "log", "-1", "--format=%h %an: %B", "main").out.decode().rstrip()
+    commit = (
+        git.run("--git-dir", repo, "log", "-1", "--format=%h %an: %B", "main").out.decode().rstrip()
+    )
     say("\nThe commit:\n" + textwrap.indent(commit, "    ", lambda _line: True) + "\n")
     verdicts = sorted(one.verdict for one in report.decisions)
     same = [one.tree for one in plan.commits] == [one.tree for one in report.commits]
@@ -103,7 +115,12 @@ def _applications(repo: str) -> str:
         return MANIFEST.format(name=name, prefix=PREFIX, images=images, more=lines, repo=repo)
 
     return (
-        one("shop", "web=ghcr.io/acme/web:^1", "web.helm.image-name: web.image", "web.helm.image-tag: web.tag")
+        one(
+            "shop",
+            "web=ghcr.io/acme/web:^1",
+            "web.helm.image-name: web.image",
+            "web.helm.image-tag: web.tag",
+        )
         + one("worker", "worker=localhost:5000/acme/worker:^1", "write-back-target: kustomization")
         + one("legacy", "web=ghcr.io/acme/web:~1.4")
     )

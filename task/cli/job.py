@@ -14,7 +14,16 @@ from task.annotations.subscription import Defaults, Scope
 from task.ci.images import TAG, event_images, read_built, with_built
 from task.ci.variables import Origin, build_of, origin_of, request_event
 from task.commands.promotion import check_promotion
-from task.deciding.job import DeployedSource, Intent, Job, PlanComment, Promotion, PullRequestOptions, Terms, Wording
+from task.deciding.job import (
+    DeployedSource,
+    Intent,
+    Job,
+    PlanComment,
+    Promotion,
+    PullRequestOptions,
+    Terms,
+    Wording,
+)
 from task.errors import Malformed, UsageError
 from task.files import read_text
 from task.git.hosts import remote_of
@@ -48,8 +57,15 @@ def job_of(settings: Settings, images: tuple[Image, ...], environ: Mapping[str, 
     given, commits = settings.event, settings.commit
     build = build_of(environ, given, settings.source_repository)
     repository = without_login(settings.source_repository or origin.repository).removesuffix(".git")
-    commit, run = given.source_commit or origin.commit, commits.pipeline_run or without_login(origin.run)
-    page = f"{repository}/commit/{commit}" if repository.startswith(("https://", "http://")) and commit else commit
+    commit, run = (
+        given.source_commit or origin.commit,
+        commits.pipeline_run or without_login(origin.run),
+    )
+    page = (
+        f"{repository}/commit/{commit}"
+        if repository.startswith(("https://", "http://")) and commit
+        else commit
+    )
     return Job(
         command=settings.command,
         images=images,
@@ -119,10 +135,14 @@ def _named_for_requests(asked: CommitOptions, environ: Mapping[str, str]) -> tup
     return tuple(flag for flag in named if not environ.get(variable_of(flag), "").strip())
 
 
-def _comment(settings: Settings, images: tuple[Image, ...], environ: Mapping[str, str]) -> PlanComment:
+def _comment(
+    settings: Settings, images: tuple[Image, ...], environ: Mapping[str, str]
+) -> PlanComment:
     """Return the pull request for the plan's comment. Plans of other images or Applications have their own comments."""
     if not settings.dry:
-        raise UsageError("--comment is for a plan only", hint="run image-update plan --comment, or add --dry-run")
+        raise UsageError(
+            "--comment is for a plan only", hint="run image-update plan --comment, or add --dry-run"
+        )
     (repository, number), argo, scope = request_event(environ), settings.sources, settings.scope
     narrowed = (settings.application, scope.project, scope.namespace, scope.selector)
     sources = tuple(without_login(one) for one in settings.sources.applications)
@@ -136,7 +156,9 @@ def _comment(settings: Settings, images: tuple[Image, ...], environ: Mapping[str
     return PlanComment(repository, number, sha256(json.dumps(plan).encode()).hexdigest())
 
 
-def _deployed(settings: Settings, repository: str, commit: str, environ: Mapping[str, str]) -> DeployedSource | None:
+def _deployed(
+    settings: Settings, repository: str, commit: str, environ: Mapping[str, str]
+) -> DeployedSource | None:
     """Return what was built, if its deployments are to be shown. Raises `UsageError` if that is not known.
 
     The commit of what is promoted is known later. The branch is the CI job's, if that job built the commit.
@@ -150,7 +172,9 @@ def _deployed(settings: Settings, repository: str, commit: str, environ: Mapping
         if not value and (name, settings.command) != ("commit", "promote"):
             hint = f"give {option}; without it, the CI system's variables tell ({variables} and others)"
             raise UsageError(f"--deployments: the {name} that was built is not known", hint=hint)
-    if not (_is_remote(repository) or _is_remote(rewritten(repository, settings.transport.rewrite_url))):
+    if not (
+        _is_remote(repository) or _is_remote(rewritten(repository, settings.transport.rewrite_url))
+    ):
         hint = "write it as https://host/owner/repository: it is the repository of the source code"
         message = f"--source-repository: no deployment is shown for {repository!r}: it is not an https or ssh URL"
         raise UsageError(message, hint=hint)
@@ -174,8 +198,19 @@ def scope_of(settings: Settings) -> Scope:
     apps = settings.app or settings.status.app
     return Scope(
         given.annotation_prefix,
-        Narrow(apps or names, given.namespace, given.project, given.selector, within=names if apps else ()),
-        Defaults(settings.sources.argocd_namespace, given.strategy, settings.pin_digest, settings.git.pull_request),
+        Narrow(
+            apps or names,
+            given.namespace,
+            given.project,
+            given.selector,
+            within=names if apps else (),
+        ),
+        Defaults(
+            settings.sources.argocd_namespace,
+            given.strategy,
+            settings.pin_digest,
+            settings.git.pull_request,
+        ),
     )
 
 
@@ -205,13 +240,17 @@ def _intent(settings: Settings, now: str, environ: Mapping[str, str]) -> Intent 
     for name in SECRETS:
         # A CI system puts the value of a variable into what a person types: GitLab does that for $NAME.
         if (value := environ.get(name, "").strip()) and value in f"{given.reason} {given.by}":
-            hint = f"write it without the value of {name}: everybody who sees the commit would see it"
+            hint = (
+                f"write it without the value of {name}: everybody who sees the commit would see it"
+            )
             raise UsageError("--reason and --by must not have a secret in them", hint=hint)
     if settings.command == "hold" or (settings.command == "rollback" and back.hold):
         by = words_of(given.by or actor_of(environ))
         hold = Hold(words_of(given.reason), by, now, until_of(given.until, now))
     to = destination_of(back.to) if settings.command == "rollback" else ""
-    return Intent(settings.command, hold, not settings.aliases, to, settings.discard, back.unknown_tag)
+    return Intent(
+        settings.command, hold, not settings.aliases, to, settings.discard, back.unknown_tag
+    )
 
 
 def _trailers(settings: Settings, origin: Origin) -> tuple[Trailer, ...]:
@@ -238,7 +277,9 @@ def _template(path: str) -> str | None:
         check_template(text)
     except OSError as error:
         hint = "name a readable file"
-        raise UsageError(f"--commit-message-template: cannot read {path!r}: {error.strerror}", hint=hint) from None
+        raise UsageError(
+            f"--commit-message-template: cannot read {path!r}: {error.strerror}", hint=hint
+        ) from None
     except (Malformed, UnicodeDecodeError) as error:
         hint = "write a Go text/template, as Image Updater takes it"
         raise UsageError(f"--commit-message-template: {error}", hint=hint) from None
@@ -291,7 +332,11 @@ def destination_of(text: str) -> str:
     tag, at, digest = text.partition("@")
     if text == "previous" or BACK.fullmatch(text) or DIGEST.fullmatch(text):
         return text
-    if not _LIKE_BACK.fullmatch(text) and TAG.fullmatch(tag) and (not at or DIGEST.fullmatch(digest)):
+    if (
+        not _LIKE_BACK.fullmatch(text)
+        and TAG.fullmatch(tag)
+        and (not at or DIGEST.fullmatch(digest))
+    ):
         return text
     hint = "write a tag, tag@sha256:…, previous, or 3-back"
     raise UsageError(f"--to: {text!r} is not a version to go back to", hint=hint)

@@ -9,7 +9,14 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
-from task.annotations.lint import Finding, Severity, of_flaw, shared_places, told_once, without_method
+from task.annotations.lint import (
+    Finding,
+    Severity,
+    of_flaw,
+    shared_places,
+    told_once,
+    without_method,
+)
 from task.annotations.subscription import Scope, subscribe
 from task.applications.manifest_files import LARGEST
 from task.argocd.owners import set_takes_back
@@ -63,7 +70,11 @@ def lint(settings: Settings, call: Call) -> int:
         say("".join(_as_command(*one) for one in found), commands=True)
     else:
         say(_as_text(found, read, lines(moved) if moved else ()))
-    return int(Exit.CONFIGURATION) if any(one.severity == "error" for one, _, _ in found) else int(Exit.OK)
+    return (
+        int(Exit.CONFIGURATION)
+        if any(one.severity == "error" for one, _, _ in found)
+        else int(Exit.OK)
+    )
 
 
 def _with_sources(settings: Settings, call: Call) -> Settings:
@@ -75,7 +86,9 @@ def _with_sources(settings: Settings, call: Call) -> Settings:
     return replace(settings, sources=replace(settings.sources, applications=(*given, *named)))
 
 
-def _collect(settings: Settings, environ: Mapping[str, str], log: Log) -> tuple[list[Placed], int, Migration | None]:
+def _collect(
+    settings: Settings, environ: Mapping[str, str], log: Log
+) -> tuple[list[Placed], int, Migration | None]:
     """Return all findings, how many Applications were read, and the comparison with Image Updater if it is wanted."""
     scope = scope_of(settings)
     world = RealWorld(settings, environ, log, scope)
@@ -86,7 +99,10 @@ def _collect(settings: Settings, environ: Mapping[str, str], log: Log) -> tuple[
         apps = [*found.applications, *(one.application for one in found.helm_releases)]
         now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
         on_hold = list(held(found.applications, settings, world, now))
-        taken = [*_taken_back(found.applications, sets, scope, world), *_only_signed(found.applications, scope, world)]
+        taken = [
+            *_taken_back(found.applications, sets, scope, world),
+            *_only_signed(found.applications, scope, world),
+        ]
         written = [] if world.passed_over() else _written(found, scope)
         moved = None
         if settings.lint.from_image_updater:
@@ -98,7 +114,11 @@ def _collect(settings: Settings, environ: Mapping[str, str], log: Log) -> tuple[
     read = found.read + len(world.passed_over())
     if not (read or found.templates or found.problems):
         hint = "name their folder or file, as in image-update lint apps/"
-        first.append(Finding("", "", "", "warning", "no Application was found, so nothing was checked", hint, ""))
+        first.append(
+            Finding(
+                "", "", "", "warning", "no Application was found, so nothing was checked", hint, ""
+            )
+        )
     placed: list[Placed] = [(one, *_origin(one.origin)) for one in first]
     for problem in found.problems:
         place, _, message = problem.message.partition(": ")
@@ -119,20 +139,33 @@ def _collect(settings: Settings, environ: Mapping[str, str], log: Log) -> tuple[
         )
         placed.append((finding, path, line))
     unknown = unknown_names(scope.narrow.names, apps, (*found.outside, *world.passed_over()))
-    placed += [(Finding("", "", "", one.severity, one.message, one.hint, ""), "", 0) for one in unknown]
+    placed += [
+        (Finding("", "", "", one.severity, one.message, one.hint, ""), "", 0) for one in unknown
+    ]
     told = told_once((*found.applications, *found.templates), scope.defaults)
     if settings.lint.from_image_updater or found.updaters or found.updater_config:
         told += without_method(found.applications)
     if found.updater_config and not settings.lint.from_image_updater:
-        origin, hint = found.updater_config.origin, "image-update lint --from-image-updater shows its keys as options"
-        told += (Finding("", "", "", "info", "Image Updater's ConfigMap is not read by a run", hint, origin),)
+        origin, hint = (
+            found.updater_config.origin,
+            "image-update lint --from-image-updater shows its keys as options",
+        )
+        told += (
+            Finding(
+                "", "", "", "info", "Image Updater's ConfigMap is not read by a run", hint, origin
+            ),
+        )
     outside = {app.key for app in found.outside}
     told += shared_places(sub for sub in written if sub.application.key not in outside)
-    placed += [(one, *_place(one, settings.scope.annotation_prefix, texts)) for one in (*told, *taken)]
+    placed += [
+        (one, *_place(one, settings.scope.annotation_prefix, texts)) for one in (*told, *taken)
+    ]
     for release in found.helm_releases:
         for flaw in release.flaws:
             finding = of_flaw(release.application, flaw)
-            if not flaw.key:  # it is about the place of the release, which may be elsewhere in the repository
+            if (
+                not flaw.key
+            ):  # it is about the place of the release, which may be elsewhere in the repository
                 finding = replace(finding, severity="warning")
             placed.append((finding, *_place(finding, "", texts)))
     return placed + [(one, *_place(one, "", texts)) for one in on_hold], read, moved
@@ -144,18 +177,24 @@ def _taken_back(
     """Yield a warning for each live Application, or for its ApplicationSet, whose owner would take a patch back."""
     told: set[str] = set()
     for app in apps:
-        live = [sub for sub in subscribe(app, scope.defaults).subscriptions if sub.method == "argocd"]
+        live = [
+            sub for sub in subscribe(app, scope.defaults).subscriptions if sub.method == "argocd"
+        ]
         owner = ""
         if live and app.generated_by:
             field = "spec.sources" if app.multi else "spec.source"
-            taken = app.generated_by not in told and set_takes_back(sets[app.generated_by], app.name, field)
+            taken = app.generated_by not in told and set_takes_back(
+                sets[app.generated_by], app.name, field
+            )
             owner = f"ApplicationSet {app.generated_by}" if taken else ""
         elif live:
             owner = owner_of(live[0], world)
         if owner:
             told.add(app.generated_by)
             value = app.annotations.get("write-back-method", "")
-            yield Finding(app.key, "write-back-method", value, "warning", *taken_back(owner), app.origin)
+            yield Finding(
+                app.key, "write-back-method", value, "warning", *taken_back(owner), app.origin
+            )
 
 
 def _only_signed(apps: Iterable[Application], scope: Scope, world: World) -> Iterator[Finding]:
@@ -163,7 +202,11 @@ def _only_signed(apps: Iterable[Application], scope: Scope, world: World) -> Ite
     told: set[tuple[str, str]] = set()
     for app in apps:
         for sub in subscribe(app, scope.defaults).subscriptions:
-            if sub.method == "git" and (app.project, sub.repo) not in told and (keys := world.keys_wanted(sub)):
+            if (
+                sub.method == "git"
+                and (app.project, sub.repo) not in told
+                and (keys := world.keys_wanted(sub))
+            ):
                 told.add((app.project, sub.repo))
                 yield Finding(app.key, "", "", "info", *only_signed(sub, keys), app.origin)
 
@@ -181,7 +224,9 @@ def _origin(origin: str) -> tuple[str, int]:
     return (path, int(line)) if path and line.isdigit() else (origin, 0)
 
 
-def _kept(manifests: Iterable[Found], texts: dict[str, str], sets: dict[str, Mapping[str, Any]]) -> Iterator[Found]:
+def _kept(
+    manifests: Iterable[Found], texts: dict[str, str], sets: dict[str, Mapping[str, Any]]
+) -> Iterator[Found]:
     """Yield the manifests. The texts of those from Git are put into `texts`, by the path in their origin.
 
     The ApplicationSets that generate them are put into `sets`, by `namespace/name`.
@@ -235,7 +280,9 @@ def _as_text(found: Sequence[Placed], read: int, before: Iterable[str] = ()) -> 
             lines.append(f"        fix: {one.hint}")
         if one.application and where:
             lines.append(f"        at: {where}")
-    errors, warnings, remarks = (sum(one.severity == kind for one, _, _ in found) for kind in _SEVERITIES)
+    errors, warnings, remarks = (
+        sum(one.severity == kind for one, _, _ in found) for kind in _SEVERITIES
+    )
     counts = (counted(errors, "error"), counted(warnings, "warning"), counted(remarks, "remark"))
     lines.append(f"{counted(read, 'Application')} read: {', '.join(counts)}")
     return "\n".join(map(printable, lines)) + "\n"
@@ -259,7 +306,9 @@ LARGEST_DOCUMENT = 1_000_000  # characters of a document in which a field is loo
 MOST = 500  # lines examined for one annotation, because a List may have thousands of Applications with the same keys
 
 
-def line_of(path: str, start: int, key: str, value: str, *, sure: bool = False, text: str | None = None) -> int:
+def line_of(
+    path: str, start: int, key: str, value: str, *, sure: bool = False, text: str | None = None
+) -> int:
     """Return the line of `key` (with its prefix) in the document that begins at `start`, or `start` if there is none.
 
     A List is one document with all its Applications. If several lines have the key, the first one with the value wins;
@@ -270,7 +319,9 @@ def line_of(path: str, start: int, key: str, value: str, *, sure: bool = False, 
     numbers = _numbers(path, key, text)
     found = numbers[bisect_right(numbers, begin - 1) : bisect_left(numbers, end)][:MOST]
     shown = value.strip().partition("\n")[0]
-    fitting = [number for number in found if shown in lines[number]] or ([] if sure and len(found) > 1 else found)
+    fitting = [number for number in found if shown in lines[number]] or (
+        [] if sure and len(found) > 1 else found
+    )
     return fitting[0] + 1 if fitting else start
 
 
@@ -291,7 +342,9 @@ def line_of_field(path: str, start: int, field: Sequence[str | int]) -> int:
         if node and isinstance(part, int) and node.kind == "sequence":
             at = node = node.children[part] if part < len(node.children) else None
         elif node and isinstance(part, str) and node.kind == "mapping":
-            at, node = next(((key, one) for key, one in pairs(node) if key.value == part), (None, None))
+            at, node = next(
+                ((key, one) for key, one in pairs(node) if key.value == part), (None, None)
+            )
         else:
             break
         line = begin + text.count("\n", 0, at.start) + 1 if at else line

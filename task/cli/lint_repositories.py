@@ -27,8 +27,22 @@ from task.model import Application, File, Files, Place, Snapshot, Subscription
 from task.pipeline.discover import Locate
 from task.policy.builds import active, hold_text
 from task.registry.signature import public_keys
-from task.repository_config.config import MISTAKEN, PATH, RepositoryConfig, also_limited, governed, unmatched
-from task.repository_config.reading import LARGEST, NOT_READ, check_config, config_in, template_in, with_keys
+from task.repository_config.config import (
+    MISTAKEN,
+    PATH,
+    RepositoryConfig,
+    also_limited,
+    governed,
+    unmatched,
+)
+from task.repository_config.reading import (
+    LARGEST,
+    NOT_READ,
+    check_config,
+    config_in,
+    template_in,
+    with_keys,
+)
 from task.settings import Settings
 from task.templates.commit_message import LONGEST
 from task.urls import normal_url
@@ -36,7 +50,9 @@ from task.urls import normal_url
 _LINE = re.compile(r"\bline (\d+)")
 
 
-def config_findings(sources: Iterable[str], subs: Sequence[Subscription], locate: Locate) -> Iterator[Finding]:
+def config_findings(
+    sources: Iterable[str], subs: Sequence[Subscription], locate: Locate
+) -> Iterator[Finding]:
     """Yield an error for each mistake in a config, and a warning for each rule that matches no Application.
 
     Rules are compared with the subscriptions that write to the config's repository. If none does, nothing is said about
@@ -95,9 +111,13 @@ def _of_keys(config: str, read: RepositoryConfig) -> Iterator[Finding]:
     """Yield an error for each public key that the config names, and that cannot be read."""
     top = os.path.dirname(os.path.dirname(config))
     wishes = (read.wishes, *(rule.wishes for rule in read.rules))
-    for demand in (demand for one in wishes for demand in (one.signatures, one.provenance) if demand):
+    for demand in (
+        demand for one in wishes for demand in (one.signatures, one.provenance) if demand
+    ):
         try:
-            files = {name: file for path in demand.keys for name, file in files_to(top, path).items()}
+            files = {
+                name: file for path in demand.keys for name, file in files_to(top, path).items()
+            }
             for path, text in with_keys(demand, files).texts:
                 try:
                     public_keys(text)
@@ -157,7 +177,9 @@ def _config_of(source: str) -> str:
 LOCAL = ("/", ".", "file://")  # these URLs need no login
 
 
-def held(apps: Iterable[Application], settings: Settings, world: World, now: str) -> Iterator[Finding]:
+def held(
+    apps: Iterable[Application], settings: Settings, world: World, now: str
+) -> Iterator[Finding]:
     """Return an info for each hold, an error for each unreadable state file and unusable target, and `target_findings`.
 
     Repositories that need a login are read only with `--holds`. If one cannot be reached, the log has a warning. Files
@@ -168,7 +190,9 @@ def held(apps: Iterable[Application], settings: Settings, world: World, now: str
     defaults = scope_of(settings).defaults
     for app in apps:
         for sub in subscribe(app, defaults).subscriptions:
-            if settings.lint.holds or (sub.repo.startswith(LOCAL) and "file" in settings.transport.allow_protocol):
+            if settings.lint.holds or (
+                sub.repo.startswith(LOCAL) and "file" in settings.transport.allow_protocol
+            ):
                 places.setdefault((sub.repo, sub.base), []).append(sub)
             else:
                 here.append(sub)
@@ -180,11 +204,17 @@ def held(apps: Iterable[Application], settings: Settings, world: World, now: str
             world.log("warning", f"its holds are not known: {error}")
 
 
-def _of_repository(repo: str, base: str, subs: Sequence[Subscription], world: World, now: str) -> Iterator[Finding]:
+def _of_repository(
+    repo: str, base: str, subs: Sequence[Subscription], world: World, now: str
+) -> Iterator[Finding]:
     repository = world.repository(repo, subs[0])
     try:
-        states_and_targets = (place for sub in subs for place in (Place(state_path(sub)), *target_places(sub)))
-        snapshot = repository.snapshot(base, (*CONFIG, *dict.fromkeys(states_and_targets)), default=CONFIG)
+        states_and_targets = (
+            place for sub in subs for place in (Place(state_path(sub)), *target_places(sub))
+        )
+        snapshot = repository.snapshot(
+            base, (*CONFIG, *dict.fromkeys(states_and_targets)), default=CONFIG
+        )
     finally:
         repository.close()
     yield from _frozen(snapshot, subs, now)
@@ -208,7 +238,9 @@ def _of_repository(repo: str, base: str, subs: Sequence[Subscription], world: Wo
         within = f" in {file}" if len(states) > 1 else ""
         hint = f"image-update release {key}"
         if hold := active(state.hold, now):
-            yield Finding(key, "", "", "info", f"all images{within} are {hold_text(hold)}", hint, origin)
+            yield Finding(
+                key, "", "", "info", f"all images{within} are {hold_text(hold)}", hint, origin
+            )
         for name, memory in state.images.items():
             waits = f"{memory.deferred.version} waits" if memory.deferred else ""
             if hold := active(memory.hold, now):
@@ -225,7 +257,9 @@ def _unusable(snapshot: Snapshot, subs: Sequence[Subscription]) -> Iterator[Find
             kind = resolve(sub, snapshot)
             EDITORS[kind].read(snapshot.files, target_of(sub, kind))
         except TargetError as error:
-            yield Finding(sub.application.key, "", "", "error", str(error), error.hint, sub.application.origin)
+            yield Finding(
+                sub.application.key, "", "", "error", str(error), error.hint, sub.application.origin
+            )
         except TaskError:
             continue  # `run` says it, and so do the annotations' own findings
 
@@ -235,7 +269,9 @@ def _frozen(snapshot: Snapshot, subs: Sequence[Subscription], now: str) -> Itera
     try:
         config = config_in(snapshot.files)
     except TaskError as error:
-        yield Finding("", "", "", "error", f"{snapshot.repo}@{snapshot.branch}: {error}", error.hint, "")
+        yield Finding(
+            "", "", "", "error", f"{snapshot.repo}@{snapshot.branch}: {error}", error.hint, ""
+        )
         return
     hint = "wait for its end: the first run, release or scan after it writes what waits"
     frozen = {
@@ -266,7 +302,9 @@ def target_findings(snapshot: Snapshot, subs: Iterable[Subscription]) -> Iterato
             image = sub.image_at(now)
             for one in file_cautions(snapshot.files, sub, kind, image, Terms()):
                 origin = sub.application.origin
-                found[Finding(one.application, "", "", "warning", one.message, one.hint, origin)] = None
+                found[
+                    Finding(one.application, "", "", "warning", one.message, one.hint, origin)
+                ] = None
     return iter(found)
 
 
@@ -274,15 +312,21 @@ def _not_permitted(snapshot: Snapshot, sub: Subscription) -> Iterator[Finding]:
     """Yield an error if the repository's config does not let the Application write what an update would change."""
     config = replace(config_in(snapshot.files), freezes=())
     (sub,) = also_limited(governed([sub], config, ""), config_in(snapshot.default))
-    head = sub.head_template or (request_head(sub, snapshot.branch) if sub.pull_request else snapshot.branch)
+    head = sub.head_template or (
+        request_head(sub, snapshot.branch) if sub.pull_request else snapshot.branch
+    )
     if "{{" in head or not head:  # only a run knows its name
         sub = replace(sub, writes=tuple(replace(one, branches=None) for one in sub.writes))
     kind = resolve(sub, snapshot)
-    files, _ = EDITORS[kind].write(snapshot.files, target_of(sub, kind), replace(sub.entry.image, tag="any"))
+    files, _ = EDITORS[kind].write(
+        snapshot.files, target_of(sub, kind), replace(sub.entry.image, tag="any")
+    )
     try:
         refuse_files(sub, files, head)
     except NotPermittedError as error:
-        yield Finding(sub.application.key, "", "", "error", error.message, error.hint, sub.application.origin)
+        yield Finding(
+            sub.application.key, "", "", "error", error.message, error.hint, sub.application.origin
+        )
 
 
 def local_findings(subs: Iterable[Subscription], locate: Locate) -> Iterator[Finding]:

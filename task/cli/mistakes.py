@@ -51,21 +51,33 @@ def explained(
     if kind == "BadParameter" and param is not None and getattr(param, "is_flag", False):
         # Only a variable can give it a value.
         value = environ.get(str(param.envvar), "").strip()
-        return UsageError(f"{param.opts[0]}: {value!r} is neither true nor false", hint="write true or false")
+        return UsageError(
+            f"{param.opts[0]}: {value!r} is neither true nor false", hint="write true or false"
+        )
     if kind == "BadOptionUsage" and "requires an argument" in message:
-        return UsageError(f"{error.option_name} needs a value", hint=f"{called} --help-all shows what it takes")
+        return UsageError(
+            f"{error.option_name} needs a value", hint=f"{called} --help-all shows what it takes"
+        )
     if kind == "BadOptionUsage" and "does not take a value" in message:
         name = error.option_name
-        hint = f"write {name} alone" if name.startswith("--no-") else f"write {name}, or --no-{name[2:]}"
+        hint = (
+            f"write {name} alone"
+            if name.startswith("--no-")
+            else f"write {name}, or --no-{name[2:]}"
+        )
         return UsageError(f"{name} takes no value", hint=hint)
     if found := re.match(r"No such command '(.*?)'", message):
         near = get_close_matches(found[1], options, n=1, cutoff=0.65)  # deploy is not like demo
         ask = f"did you mean {near[0]}? " if near else ""
-        return UsageError(f"there is no command {found[1]!r}", hint=f"{ask}the commands are {', '.join(options)}")
+        return UsageError(
+            f"there is no command {found[1]!r}", hint=f"{ask}the commands are {', '.join(options)}"
+        )
     if found := re.match(r"Got unexpected extra arguments?(?:\(s\))? \((.*)\)", message):
         first = found[1].partition(" ")[0]
         image = command in ("run", "plan") and ("/" in first or ":" in first)
-        hint = f"give an image as --image {first}" if image else f"{called} --help shows what it takes"
+        hint = (
+            f"give an image as --image {first}" if image else f"{called} --help shows what it takes"
+        )
         if command == "promote":
             hint = "name Applications with --from and --to"
         return UsageError(f"{command} takes no argument {first!r}", hint=hint)
@@ -77,17 +89,31 @@ def _unknown_option(name: str, command: str, options: Mapping[str, Collection[st
         message = f"{name} does not exist: on the command line, others could read the secret"
         return UsageError(message, hint=f"set {_SECRETS[name]}")
     if name == "--dry-run" and command in _WRITES_NOTHING:
-        return UsageError(f"{command} has no --dry-run: it never writes to Git", hint="leave it out")
+        return UsageError(
+            f"{command} has no --dry-run: it never writes to Git", hint="leave it out"
+        )
     if name == "--image" and command == "scan":
-        message = "scan has no --image: it asks the registries for the newest tag of every tracked image"
-        return UsageError(message, hint="leave it out, or call run, which takes the image that was just built")
+        message = (
+            "scan has no --image: it asks the registries for the newest tag of every tracked image"
+        )
+        return UsageError(
+            message, hint="leave it out, or call run, which takes the image that was just built"
+        )
     called = f"image-update {command}" if command else "image-update"
     if command and (others := [other for other, flags in options.items() if name in flags]):
         hint = f"{' and '.join((', '.join(others[:-1]), others[-1])) if len(others) > 1 else others[0]} have it"
         hint = f"{hint}; {called} --help-all shows the options of {command}"
-        return UsageError(f"{command} has no {name}", hint=hint if len(others) > 1 else hint.replace("have", "has", 1))
-    if not command and (owner := next((other for other, flags in options.items() if name in flags), "")):
-        return UsageError(f"{name} comes before the command", hint=f"write it after: image-update {owner} {name} …")
+        return UsageError(
+            f"{command} has no {name}",
+            hint=hint if len(others) > 1 else hint.replace("have", "has", 1),
+        )
+    if not command and (
+        owner := next((other for other, flags in options.items() if name in flags), "")
+    ):
+        return UsageError(
+            f"{name} comes before the command",
+            hint=f"write it after: image-update {owner} {name} …",
+        )
     # The beginning of a name says more than a likeness: --app means --application, not --tag.
     begun = sorted((flag for flag in options.get(command, ()) if flag.startswith(name)), key=len)
     near = begun[:1] or get_close_matches(name, options.get(command, ()), n=1)
@@ -98,7 +124,9 @@ def _unknown_option(name: str, command: str, options: Mapping[str, Collection[st
 
 def _missing(param: Any, what: str = "is missing") -> UsageError:
     flag = param.opts[0] if str(param.opts[0]).startswith("--") else str(param.metavar)
-    return UsageError(f"{flag} {what}", hint=f"{_REQUIRED[param.name]} ({flag}, or the variable {param.envvar})")
+    return UsageError(
+        f"{flag} {what}", hint=f"{_REQUIRED[param.name]} ({flag}, or the variable {param.envvar})"
+    )
 
 
 def as_given(error: UsageError, called: Mapping[str, str]) -> UsageError:
@@ -108,5 +136,9 @@ def as_given(error: UsageError, called: Mapping[str, str]) -> UsageError:
         return error
     named = re.sub(r"--[a-z-]+|APP\.\.\.", lambda flag: called.get(flag[0], flag[0]), flags[0])
     # Who fills in a form gives neither an option nor a variable.
-    hint = error.hint if named == flags[0] else re.sub(r" \(\S+, or the variable \w+\)$", "", error.hint)
+    hint = (
+        error.hint
+        if named == flags[0]
+        else re.sub(r" \(\S+, or the variable \w+\)$", "", error.hint)
+    )
     return type(error)(named + error.message[flags.end() :], hint=hint, subject=error.subject)

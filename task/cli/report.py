@@ -35,10 +35,18 @@ def report(settings: Settings, call: Call) -> int:
         write_page(text, html)
     else:
         say(text)
-        in_table = {(one["application"], one["because"]) for one in found["decisions"] if one["verdict"] == "error"}
-        for one in found["errors"]:  # those of an Application are in the table, the others on stderr, as in the run
+        in_table = {
+            (one["application"], one["because"])
+            for one in found["decisions"]
+            if one["verdict"] == "error"
+        }
+        for one in found[
+            "errors"
+        ]:  # those of an Application are in the table, the others on stderr, as in the run
             if (one["application"], one["message"]) not in in_table:
-                log.problem(one["severity"], one["application"] or "", one["message"], one["hint"] or "")
+                log.problem(
+                    one["severity"], one["application"] or "", one["message"], one["hint"] or ""
+                )
     return int(Exit.OK)
 
 
@@ -47,7 +55,9 @@ def shown(report: Mapping[str, Any], view: Callable[[Mapping[str, Any]], str]) -
     try:
         return view(report)
     except (AttributeError, KeyError, TypeError, ValueError, TemplateError) as error:
-        raise Malformed(f"this is not a whole report of image-update: {one_line(str(error))}", HINT) from error
+        raise Malformed(
+            f"this is not a whole report of image-update: {one_line(str(error))}", HINT
+        ) from error
 
 
 def _read(path: str) -> str:
@@ -57,7 +67,11 @@ def _read(path: str) -> str:
     try:
         data = sys.stdin.buffer.read(LARGEST + 1) if path == "-" else read_file(path, LARGEST)
     except OSError as error:
-        raise UsageError(f"cannot read {path!r}: {error.strerror}", hint="name the JSON report of a run") from None
+        raise UsageError(
+            f"cannot read {path!r}: {error.strerror}", hint="name the JSON report of a run"
+        ) from None
     if len(data) > LARGEST:
-        raise UsageError(f"{path!r} is larger than {LARGEST >> 20} MB", hint="name the JSON report of a run")
+        raise UsageError(
+            f"{path!r} is larger than {LARGEST >> 20} MB", hint="name the JSON report of a run"
+        )
     return data.decode("utf-8-sig", "replace")

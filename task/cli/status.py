@@ -21,7 +21,9 @@ def status(settings: Settings, call: Call) -> int:
     """Show each image: its version in Git and in the cluster, its holds and its last builds."""
     given, environ, log = settings.status, call.environ, call.log
     if given.newest and settings.registry_check == "never":
-        raise UsageError("--newest and --registry-check=never are both given", hint="leave out one of them")
+        raise UsageError(
+            "--newest and --registry-check=never are both given", hint="leave out one of them"
+        )
     if settings.html and given.output == "json":
         raise UsageError("--html and --output=json are both given", hint="leave out one of them")
     if environ.get("GITHUB_ACTIONS") == "true":
@@ -46,10 +48,14 @@ def _found(settings: Settings, environ: Mapping[str, str], log: Log) -> Status:
     event = settings.event
     images = built_images(event) if event.image or event.images_from else ()
     job = job_of(settings, images, environ)
-    token = settings.git.forge_token_file or any(environ.get(name) for name in (*FORGE_TOKENS, "GITHUB_TOKEN"))
+    token = settings.git.forge_token_file or any(
+        environ.get(name) for name in (*FORGE_TOKENS, "GITHUB_TOKEN")
+    )
     world = RealWorld(settings, environ, log, job.scope, images)
     try:
-        return look_at(job, world, Look(settings.status.newest, settings.status.builds, bool(token)))
+        return look_at(
+            job, world, Look(settings.status.newest, settings.status.builds, bool(token))
+        )
     finally:
         with shutdown.shield():
             world.close()

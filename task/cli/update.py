@@ -89,7 +89,10 @@ def update(settings: Settings, call: Call) -> int:
         on_screen = {
             (one.subscription.application.key, one.because)
             for one in report.decisions
-            if one.verdict == "error" and log.console and sys.stdout.isatty() and output.output == "text"
+            if one.verdict == "error"
+            and log.console
+            and sys.stdout.isatty()
+            and output.output == "text"
         }
         untold = [one for one in report.problems if (one.application, one.message) not in on_screen]
         for where, problem in told_together(untold):
@@ -128,7 +131,9 @@ def told_together(problems: Iterable[Problem]) -> Iterator[tuple[str, Problem]]:
             yield one.application, one
 
 
-def carry_out(settings: Settings, environ: Mapping[str, str], log: Log, shielded: ExitStack) -> Report:
+def carry_out(
+    settings: Settings, environ: Mapping[str, str], log: Log, shielded: ExitStack
+) -> Report:
     """Run the pipeline with the clients that these settings need, and return its report. `shielded`: see `run`."""
     given = settings.command in ("run", "plan")
     images = built_images(settings.event) if given else ()

@@ -5,7 +5,17 @@ from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from typing import Any
 
-from task.after.waiting import Descends, accepts, holding, judge_of, line, repositories, rollout_error, same, watch
+from task.after.waiting import (
+    Descends,
+    accepts,
+    holding,
+    judge_of,
+    line,
+    repositories,
+    rollout_error,
+    same,
+    watch,
+)
 from task.argocd.application_store import ApplicationApi
 from task.argocd.rollout import Details, Rollout
 from task.argocd.rollouts import Awaited, Judge
@@ -30,7 +40,9 @@ def wait(settings: Settings, call: Call) -> int:
     with ExitStack() as opened:
         argo = Argo(settings, environ, log, opened)
         if not argo.where:
-            raise UsageError("nothing says which Argo CD to ask", hint="give --applications cluster or argocd")
+            raise UsageError(
+                "nothing says which Argo CD to ask", hint="give --applications cluster or argocd"
+            )
         clients = once(lambda: GitClients(settings, environ, log, opened))
         code = wait_for(
             settings.wait,
@@ -65,7 +77,9 @@ def wait_for(
         hint = "give the id of the commit that was pushed, 40 hexadecimal digits"
         raise UsageError(f"--revision: {asked.revision!r} is not the id of a commit", hint=hint)
     keys = [key_of(one, namespace) for one in asked.app]
-    awaited = [Awaited(*key, _judge(revision, asked.repository, descends)) for key in dict.fromkeys(keys)]
+    awaited = [
+        Awaited(*key, _judge(revision, asked.repository, descends)) for key in dict.fromkeys(keys)
+    ]
     rows, errors = watch(api(), awaited, asked.wait_timeout, environ, log)
     say("".join(f"{line(row)}\n" for row in rows))
     for row in rows:
@@ -82,7 +96,9 @@ def _judge(revision: str, repository: str, descends: Descends) -> Judge:
 
     def of(repo: str) -> Judge:
         if repo not in later:
-            later[repo] = judge_of(holding(lambda found: descends(None, repo, found, revision), revision), repo)
+            later[repo] = judge_of(
+                holding(lambda found: descends(None, repo, found, revision), revision), repo
+            )
         return later[repo]
 
     def judge(item: Mapping[str, Any], since: str, details: Details) -> Rollout:
@@ -101,5 +117,7 @@ def key_of(text: str, namespace: str) -> tuple[str, str]:
     first, slash, rest = text.strip().partition("/")
     key = (first, rest) if slash else (namespace, first)
     if not all(_NAME.fullmatch(part) for part in key):
-        raise UsageError(f"{text!r} is not a valid name of an Application", hint="write NAME or NAMESPACE/NAME")
+        raise UsageError(
+            f"{text!r} is not a valid name of an Application", hint="write NAME or NAMESPACE/NAME"
+        )
     return key

@@ -11,7 +11,13 @@ from dataclasses import asdict, dataclass, replace
 from typing import Literal
 
 from task.annotations.image_updater import NAME, ConfigOption, options_of
-from task.annotations.keys import DEPRECATED, Faulty, doubts, parse_credential_source, write_back_method
+from task.annotations.keys import (
+    DEPRECATED,
+    Faulty,
+    doubts,
+    parse_credential_source,
+    write_back_method,
+)
 from task.annotations.subscription import attempted, subscribe
 from task.commands.status import Look, rows_of
 from task.deciding.job import Job
@@ -94,14 +100,24 @@ def row_of(
     selected = app.reference or ("no ImageUpdater" if updaters else BY_ANNOTATIONS)
     if app.reference and not app.from_resource:
         selected += ", which leaves it to its annotations"
-    entries = [entry for entry in parse_image_list(app.annotations.get("image-list", "")) if isinstance(entry, Entry)]
+    entries = [
+        entry
+        for entry in parse_image_list(app.annotations.get("image-list", ""))
+        if isinstance(entry, Entry)
+    ]
     read = {row.subscription.entry.text: row for row in status}
     now, here = _now(app, meant, skipped=updaters and not app.reference), _here(one)
-    broken = [one for one in problems if one.severity == "error" and one.rule in ("target", "source")]
+    broken = [
+        one for one in problems if one.severity == "error" and one.rule in ("target", "source")
+    ]
     if broken:
         here = Side("nothing", because=_told(broken[0]))
         # Without a status, only Git tells the type of the source. A plain directory is updated by neither.
-        if now.how == "git" and broken[0].rule == "target" and not any(sub.source.kind for sub in meant):
+        if (
+            now.how == "git"
+            and broken[0].rule == "target"
+            and not any(sub.source.kind for sub in meant)
+        ):
             now = here
     return Comparison(
         app.key,
@@ -120,18 +136,26 @@ def _told(problem: Problem) -> str:
 
 def _here(one: Subscribed) -> Side:
     if not one.subscriptions:
-        flaw = next((flaw.message for flaw in one.flaws if flaw.severity == "error"), "no image can be updated")
+        flaw = next(
+            (flaw.message for flaw in one.flaws if flaw.severity == "error"),
+            "no image can be updated",
+        )
         return Side("nothing", because=flaw)
     first = one.subscriptions[0]
     if first.method != "git":
         return Side("live")
-    return _commits(one.subscriptions, first.head_template or ("a branch of its own" if first.pull_request else ""))
+    return _commits(
+        one.subscriptions,
+        first.head_template or ("a branch of its own" if first.pull_request else ""),
+    )
 
 
 def _now(app: Application, subs: Sequence[Subscription], *, skipped: bool) -> Side:
     """Return what AIU does. It patches the live Application unless the method is git."""
     if skipped:
-        return Side("nothing", because="no ImageUpdater selects it, and Image Updater 1.x needs one")
+        return Side(
+            "nothing", because="no ImageUpdater selects it, and Image Updater 1.x needs one"
+        )
     if not app.annotations.get("image-list"):
         return Side("nothing", because="it has no image-list")
     text = app.annotations.get("write-back-method", "")
@@ -153,7 +177,9 @@ def _commits(subs: Sequence[Subscription], head: str) -> Side:
     return Side("git", files, without_login(subs[0].repo), subs[0].base, head)
 
 
-def _image(app: Application, entry: Entry, subs: Sequence[Subscription], row: ImageStatus | None) -> TrackedImage:
+def _image(
+    app: Application, entry: Entry, subs: Sequence[Subscription], row: ImageStatus | None
+) -> TrackedImage:
     strategy = next((sub.policy.strategy for sub in subs if sub.entry.text == entry.text), "")
     version, source = "", ""
     if row and row.in_git.version:
@@ -164,7 +190,9 @@ def _image(app: Application, entry: Entry, subs: Sequence[Subscription], row: Im
         source = "spec"
     now = _strategy_of_aiu(app.annotations, entry)
     known = row is None or row.read
-    return TrackedImage(entry.alias, entry.image.name, entry.constraint, now, strategy, version, source, known)
+    return TrackedImage(
+        entry.alias, entry.image.name, entry.constraint, now, strategy, version, source, known
+    )
 
 
 def _strategy_of_aiu(annotations: Mapping[str, str], entry: Entry) -> str:
@@ -177,17 +205,29 @@ def _strategy_of_aiu(annotations: Mapping[str, str], entry: Entry) -> str:
 
 def _logins(subs: Sequence[Subscription], *, in_cluster: bool) -> Iterable[str]:
     """Yield what the step needs to log in, or reads itself."""
-    read = "which is read from the cluster" if in_cluster else "to be given by options, or --applications cluster"
+    read = (
+        "which is read from the cluster"
+        if in_cluster
+        else "to be given by options, or --applications cluster"
+    )
     for sub in subs:
         if sub.method == "git":
-            yield f"Git: {sub.credentials}, {read}" if sub.credentials else f"Git: {without_login(sub.repo)}"
+            yield (
+                f"Git: {sub.credentials}, {read}"
+                if sub.credentials
+                else f"Git: {without_login(sub.repo)}"
+            )
         if not sub.policy.pull_secret:
             continue
         try:
             login = parse_credential_source(sub.policy.pull_secret)
         except Malformed:
             continue  # a finding says so
-        asked = "" if may_ask(sub, "auto") else " (only for scan: no rule of this image asks the registry)"
+        asked = (
+            ""
+            if may_ask(sub, "auto")
+            else " (only for scan: no rule of this image asks the registry)"
+        )
         if login.kind == "ext":
             yield f"registry: the script {login.script} in the image of the step, and --allow-exec{asked}"
         elif login.kind == "env":
@@ -211,7 +251,9 @@ class Migration:
 def migration(found: Discovered, job: Job, world: World, *, in_cluster: bool) -> Migration:
     """Return a row for each Application, with what Git says now. `job` must be dry."""
     subscribed = [(app, subscribe(app, job.scope.defaults)) for app in found.applications]
-    read, problems = rows_of(asks_for_all([one for _, one in subscribed]), job, world, Look(builds=0))
+    read, problems = rows_of(
+        asks_for_all([one for _, one in subscribed]), job, world, Look(builds=0)
+    )
     status: dict[str, list[ImageStatus]] = {}
     for row in read:
         status.setdefault(row.subscription.application.key, []).append(row)
@@ -220,13 +262,22 @@ def migration(found: Discovered, job: Job, world: World, *, in_cluster: bool) ->
         unread.setdefault(problem.application, []).append(problem)
     rows = []
     for app, one in subscribed:
-        doubtful = {key for key, _ in doubts(app.annotations)}  # AIU does not know these keys, and passes over them
-        known = replace(app, annotations={key: text for key, text in app.annotations.items() if key not in doubtful})
+        doubtful = {
+            key for key, _ in doubts(app.annotations)
+        }  # AIU does not know these keys, and passes over them
+        known = replace(
+            app,
+            annotations={key: text for key, text in app.annotations.items() if key not in doubtful},
+        )
         meant = attempted(known, job.scope.defaults)[1]
         said, wrong = status.get(app.key, ()), unread.get(app.key, ())
-        rows.append(row_of(app, one, meant, said, wrong, updaters=found.updaters > 0, in_cluster=in_cluster))
+        rows.append(
+            row_of(app, one, meant, said, wrong, updaters=found.updaters > 0, in_cluster=in_cluster)
+        )
     config = found.updater_config
-    return Migration(tuple(rows), options_of(config.item) if config else (), config.origin if config else "")
+    return Migration(
+        tuple(rows), options_of(config.item) if config else (), config.origin if config else ""
+    )
 
 
 def lines(one: Migration) -> Iterator[str]:
@@ -243,14 +294,24 @@ def lines(one: Migration) -> Iterator[str]:
             yield f"    Image Update    {_side(row.here)}"
         yield from (f"    image           {_image_line(image, row)}" for image in row.images)
         yield from (f"    note            {note}" for note in row.notes if shared[note] == 1)
-    yield from (f"{counted(number, 'Application')}: {note}" for note, number in shared.items() if number > 1)
+    yield from (
+        f"{counted(number, 'Application')}: {note}" for note, number in shared.items() if number > 1
+    )
     if one.rows:
         yield "Logins that the step needs:"
         logins = Counter(login for row in one.rows for login in row.logins)
-        yield from (f"    {login} ({counted(number, 'Application')})" for login, number in sorted(logins.items()))
-        kinds = Counter((row.now.how, row.here.how) for row in one.rows if row.now.how != row.here.how)
+        yield from (
+            f"    {login} ({counted(number, 'Application')})"
+            for login, number in sorted(logins.items())
+        )
+        kinds = Counter(
+            (row.now.how, row.here.how) for row in one.rows if row.now.how != row.here.how
+        )
         words = {"git": "Git", "live": "live", "nothing": "nothing"}
-        moved = [f"{number} from {words[now]} to {words[here]}" for (now, here), number in sorted(kinds.items())]
+        moved = [
+            f"{number} from {words[now]} to {words[here]}"
+            for (now, here), number in sorted(kinds.items())
+        ]
         same = sum(not row.changes for row in one.rows)
         yield f"{counted(len(one.rows), 'Application')}: {', '.join((f'{same} as before', *moved))}"
     if not one.config_origin:
@@ -275,13 +336,19 @@ def _image_line(one: TrackedImage, row: Comparison) -> str:
     rule = " ".join(filter(None, (one.strategy or "broken", one.constraint)))
     before = f" (Image Updater: {one.strategy_now})" if one.strategy != one.strategy_now else ""
     source = (
-        f"the {one.version_from} of the Application" if one.version_from in ("status", "spec") else one.version_from
+        f"the {one.version_from} of the Application"
+        if one.version_from in ("status", "spec")
+        else one.version_from
     )
     if one.version:
         return f"{name}  {rule}{before}; {one.version}, from {source}"
     if row.here.how == "nothing":
         return f"{name}  {rule}{before}"
-    unknown = "nothing says its version: the first build is the first tag" if one.read else "its version is not known"
+    unknown = (
+        "nothing says its version: the first build is the first tag"
+        if one.read
+        else "its version is not known"
+    )
     return f"{name}  {rule}{before}; {unknown}"
 
 

@@ -57,7 +57,9 @@ class SourceVersion:
     build: Build = Build()
     newest: Written = Written()  # that was ever written there
     pinned: bool = False  # whether the digest is in the file
-    since: Callable[[], str] = field(default=str, compare=False)  # asks Git since when it is there; "" if unknown
+    since: Callable[[], str] = field(
+        default=str, compare=False
+    )  # asks Git since when it is there; "" if unknown
     error: TaskError | None = None
 
     @property
@@ -84,14 +86,22 @@ def check_promotion(promotion: Promotion) -> None:
         try:
             parse_selector(selector)
         except UsageError as error:
-            raise UsageError(error.message.replace("--selector", flag, 1), hint=error.hint) from None
+            raise UsageError(
+                error.message.replace("--selector", flag, 1), hint=error.hint
+            ) from None
     known = ", ".join(f"{{{name}}}" for name in _facts(Tracker("", "")))
     for pattern in promotion.targets:
         for name in _PLACEHOLDER.findall(pattern):
             if name not in _facts(Tracker("", "")):
-                raise UsageError(f"--to: nothing is known as {{{name}}} in {pattern!r}", hint=f"write one of {known}")
+                raise UsageError(
+                    f"--to: nothing is known as {{{name}}} in {pattern!r}",
+                    hint=f"write one of {known}",
+                )
         if set(_PLACEHOLDER.sub("", pattern)) & {"{", "}"}:
-            raise UsageError(f"--to: a brace is missing, or one too many, in {pattern!r}", hint=f"write one of {known}")
+            raise UsageError(
+                f"--to: a brace is missing, or one too many, in {pattern!r}",
+                hint=f"write one of {known}",
+            )
 
 
 def _facts(source: Tracker) -> Mapping[str, str]:
@@ -99,7 +109,9 @@ def _facts(source: Tracker) -> Mapping[str, str]:
     return {"namespace": source.namespace, "name": source.name, "project": source.project}
 
 
-def pairs_of(subscribed: Sequence[Subscribed], promotion: Promotion) -> tuple[list[Pair], list[Problem]]:
+def pairs_of(
+    subscribed: Sequence[Subscribed], promotion: Promotion
+) -> tuple[list[Pair], list[Problem]]:
     """Return a pair for each target, and an error if no Application matches one of the sides.
 
     No Application is its own source.
@@ -121,16 +133,22 @@ def pairs_of(subscribed: Sequence[Subscribed], promotion: Promotion) -> tuple[li
     for name in promotion.images:
         if not any(_named(sub, (name,)) for one in sources for sub in one.subscriptions):
             hint = "name an alias of the annotation image-list, or the image as it is written there"
-            problems.append(Problem(rule="annotation", message=f"--alias {name}: no source has it", hint=hint))
+            problems.append(
+                Problem(rule="annotation", message=f"--alias {name}: no source has it", hint=hint)
+            )
     return pairs, problems
 
 
-def _giving(sources: Sequence[Tracker], apps: Sequence[Tracker], promotion: Promotion) -> Mapping[str, frozenset[str]]:
+def _giving(
+    sources: Sequence[Tracker], apps: Sequence[Tracker], promotion: Promotion
+) -> Mapping[str, frozenset[str]]:
     """Return the targets of each source. Sources with the same targets share one set."""
     called: dict[str, list[Tracker]] = {}
     for app in apps:
         called.setdefault(app.name, []).append(app)
-    selected = frozenset(app.key for app in apps if considered(app, Narrow(selector=promotion.target_selector)))
+    selected = frozenset(
+        app.key for app in apps if considered(app, Narrow(selector=promotion.target_selector))
+    )
     shared: dict[tuple[str, ...], frozenset[str]] = {}
     found = {}
     for source in sources:
@@ -175,7 +193,10 @@ class _Givers:
     """The entries of all sources, by image, and by alias if `--alias` names it."""
 
     def __init__(
-        self, entries: Iterable[Subscription], giving: Mapping[str, frozenset[str]], promotion: Promotion
+        self,
+        entries: Iterable[Subscription],
+        giving: Mapping[str, frozenset[str]],
+        promotion: Promotion,
     ) -> None:
         self._giving = giving
         self._by_image: dict[str, list[Subscription]] = {}
@@ -192,7 +213,9 @@ class _Givers:
         return Pair(
             target,
             tuple(tuple(self._of(target, sub)) for sub in target.subscriptions),
-            tuple(one for image in broken for one in self._to(target, self._by_image.get(image, ()))),
+            tuple(
+                one for image in broken for one in self._to(target, self._by_image.get(image, ()))
+            ),
         )
 
     def _of(self, target: Subscribed, sub: Subscription) -> list[Subscription]:
@@ -204,10 +227,16 @@ class _Givers:
 
     def _to(self, target: Subscribed, entries: Iterable[Subscription]) -> list[Subscription]:
         key = target.application.key
-        return [one for one in entries if (source := one.application.key) != key and key in self._giving[source]]
+        return [
+            one
+            for one in entries
+            if (source := one.application.key) != key and key in self._giving[source]
+        ]
 
 
-def _no_target(promotion: Promotion, apps: Iterable[Tracker], giving: Mapping[str, frozenset[str]]) -> Problem:
+def _no_target(
+    promotion: Promotion, apps: Iterable[Tracker], giving: Mapping[str, frozenset[str]]
+) -> Problem:
     """Return the error that no Application gets a version: by which option, or because it would be its own source."""
     selector, patterns = promotion.target_selector, " ".join(promotion.targets)
     if selector and not any(considered(app, Narrow(selector=selector)) for app in apps):
@@ -215,7 +244,9 @@ def _no_target(promotion: Promotion, apps: Iterable[Tracker], giving: Mapping[st
     flag, text = ("--to", patterns) if patterns else ("--to-selector", selector)
     if any(giving.values()):
         hint = "name other Applications, for example production/{name}"
-        message = f"{flag}: {text!r} fits only the source itself, and no Application is its own source"
+        message = (
+            f"{flag}: {text!r} fits only the source itself, and no Application is its own source"
+        )
         return Problem(rule="source", message=message, hint=hint, exit=int(Exit.CONFIGURATION))
     if patterns and selector:
         return _nobody("--to and --to-selector", f"{patterns} {selector}")
@@ -225,12 +256,17 @@ def _no_target(promotion: Promotion, apps: Iterable[Tracker], giving: Mapping[st
 def _nobody(flag: str, text: str) -> Problem:
     hint = "see what --applications reads; only Applications with an image-list count"
     return Problem(
-        rule="source", message=f"{flag}: no Application fits {text!r}", hint=hint, exit=int(Exit.CONFIGURATION)
+        rule="source",
+        message=f"{flag}: no Application fits {text!r}",
+        hint=hint,
+        exit=int(Exit.CONFIGURATION),
     )
 
 
 def _named(sub: Subscription, names: Sequence[str]) -> bool:
-    return not names or bool({sub.entry.alias, sub.entry.image.name, sub.entry.image.identity} & set(names))
+    return not names or bool(
+        {sub.entry.alias, sub.entry.image.name, sub.entry.image.identity} & set(names)
+    )
 
 
 def wanted(pairs: Iterable[Pair]) -> list[Subscription]:
@@ -239,7 +275,9 @@ def wanted(pairs: Iterable[Pair]) -> list[Subscription]:
     return list({one.identity: one for one in every}.values())
 
 
-def asks_to_promote(pairs: Iterable[Pair], known: Sequence[SourceVersion], promotion: Promotion) -> Matched:
+def asks_to_promote(
+    pairs: Iterable[Pair], known: Sequence[SourceVersion], promotion: Promotion
+) -> Matched:
     """Return an ask for each entry that gets a version, and a decision for each that gets none.
 
     Raises `UsageError` if sources have different versions for one target.
@@ -258,7 +296,10 @@ def asks_to_promote(pairs: Iterable[Pair], known: Sequence[SourceVersion], promo
                 refusal = _refusal(found, givers, promotion)
                 decisions += [refusal] if refusal else []
                 asks += [] if refusal else [found]
-        images = [by_entry[one.identity].image for one in (*chain.from_iterable(pair.givers), *pair.of_broken)]
+        images = [
+            by_entry[one.identity].image
+            for one in (*chain.from_iterable(pair.givers), *pair.of_broken)
+        ]
         flawed = asks_for_images([replace(target, subscriptions=())], images)
         unusable += flawed.unusable
         problems += flawed.problems
@@ -337,8 +378,14 @@ def source_versions(subs: Sequence[Subscription], job: Job, world: World) -> lis
     job = replace(job, only=())
 
     def read(batch: Batch) -> list[SourceVersion]:
-        snapshot = batch.repository.snapshot(batch.base, (place for ask in batch.asks for place in places(ask)))
-        more = [place for ask in batch.asks for place in missing_places(snapshot, ask.subscription, job.terms)]
+        snapshot = batch.repository.snapshot(
+            batch.base, (place for ask in batch.asks for place in places(ask))
+        )
+        more = [
+            place
+            for ask in batch.asks
+            for place in missing_places(snapshot, ask.subscription, job.terms)
+        ]
         snapshot = with_more(snapshot, more, batch.repository)
         return [_version(snapshot, ask.subscription, job.terms, world) for ask in batch.asks]
 
@@ -359,7 +406,9 @@ def _version(snapshot: Snapshot, sub: Subscription, terms: Terms, world: World) 
     return replace(known, since=cache(lambda: _since(snapshot, sub, kind, now, world)))
 
 
-def _since(snapshot: Snapshot, sub: Subscription, kind: TargetKind, now: Reading, world: World) -> str:
+def _since(
+    snapshot: Snapshot, sub: Subscription, kind: TargetKind, now: Reading, world: World
+) -> str:
     """Return the time of the commit that wrote the present version, or "" if it is not known."""
     if not now.file:
         return ""
@@ -370,7 +419,9 @@ def _since(snapshot: Snapshot, sub: Subscription, kind: TargetKind, now: Reading
         repository.close()
     of_file = versions.get(now.file, ())
     target = target_of(sub, kind)
-    said = ((one, earlier_reading(snapshot.files, target, now.file, one.text or "")) for one in of_file)
+    said = (
+        (one, earlier_reading(snapshot.files, target, now.file, one.text or "")) for one in of_file
+    )
     found = past_builds(said, 1, cut=len(of_file) == _VERSIONS)
     return found[0].at if found and (found[0].tag, found[0].digest) == (now.tag, now.digest) else ""
 
@@ -418,7 +469,9 @@ def with_promoted(job: Job, matched: Matched, world: World) -> Job:
     commit, repository = builds.pop() if len(builds) == 1 else ("", "")
     of_build = build_trailers(commit, references=commit_references(commit, repository))
     wording = replace(job.wording, trailers=(*of_build, *job.wording.trailers))
-    deployed = replace(job.deployed, commit=commit) if job.deployed and commit and repository else None
+    deployed = (
+        replace(job.deployed, commit=commit) if job.deployed and commit and repository else None
+    )
     if job.deployed and not deployed and matched.asks:
         why = f"the sources' state does not say which one commit of {job.deployed.repository} was built"
         world.log("warning", f"deployments are not shown: {why}")

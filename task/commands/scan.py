@@ -20,7 +20,15 @@ from task.landing.ports import Batch, World
 from task.model import Answer, Decision, Fact, Policy, Question, Verdict
 from task.pipeline.match import Matched, asks_for_all, by_repository, left_out
 from task.pipeline.overlooked import Seen
-from task.policy.judge import MOST_YOUNG, dates_needed, objection, ranked, suits, too_young, young_until
+from task.policy.judge import (
+    MOST_YOUNG,
+    dates_needed,
+    objection,
+    ranked,
+    suits,
+    too_young,
+    young_until,
+)
 from task.policy.strategies import rules_of
 from task.repository_config.reading import config_in
 
@@ -72,13 +80,17 @@ def _as_configs_want(matched: Matched, job: Job, world: World) -> Matched:
 
     An ask whose config cannot be read gets an error.
     """
-    open_ones = replace(matched, asks=tuple(ask for ask in matched.in_git if not _settled(ask, job.terms)))
+    open_ones = replace(
+        matched, asks=tuple(ask for ask in matched.in_git if not _settled(ask, job.terms))
+    )
 
     def read(batch: Batch) -> tuple[Sequence[Ask], Sequence[Decision]]:
         config = config_in(batch.repository.snapshot(batch.base, CONFIG).files)
         return as_wanted(batch.asks, config, job.terms.now), ()
 
-    def failed(asks: Sequence[Ask], error: TaskError, base: str) -> tuple[Sequence[Ask], Sequence[Decision]]:
+    def failed(
+        asks: Sequence[Ask], error: TaskError, base: str
+    ) -> tuple[Sequence[Ask], Sequence[Decision]]:
         return (), [error_decision(ask.subscription, ask.offered, error, base) for ask in asks]
 
     wanted: dict[tuple[str, ...], Ask] = {}
@@ -97,7 +109,9 @@ def chosen(matched: Matched, terms: Terms, registry: Registry) -> tuple[Matched,
     Also return until when the newest tag of an ask is too young, by the key of the ask.
     """
     ready = {ask.key: now for ask in matched.asks if (now := _without_asking(ask, terms))}
-    choices = _dated(_listed([ask for ask in matched.asks if ask.key not in ready], registry), registry)
+    choices = _dated(
+        _listed([ask for ask in matched.asks if ask.key not in ready], registry), registry
+    )
     fitting, young = _fitting([one for one in choices if one.error is None], terms, registry)
     decisions: list[Decision] = []
     for choice in choices:
@@ -121,7 +135,11 @@ def _without_asking(ask: Ask, terms: Terms) -> Ask | None:
     if _settled(ask, terms):
         return ask
     sub = ask.subscription
-    follows = rules_of(sub.policy).constraint == "tag" and sub.policy.constraints and not _age(sub.policy, terms)
+    follows = (
+        rules_of(sub.policy).constraint == "tag"
+        and sub.policy.constraints
+        and not _age(sub.policy, terms)
+    )
     return _with(ask, sub.policy.constraints[0]) if follows else None
 
 
@@ -140,7 +158,9 @@ def _listed(asks: Iterable[Ask], registry: Registry) -> list[Choice]:
         sub = ask.subscription
         secret = sub.policy.pull_secret
         image = replace(sub.entry.image, tag="", digest="")
-        listing = Question(image, ("tags",), (), secret, sub.application.namespace if secret else "")
+        listing = Question(
+            image, ("tags",), (), secret, sub.application.namespace if secret else ""
+        )
         groups.setdefault((listing, sub.policy), []).append(ask)
     answers = registry(tuple(dict.fromkeys(listing for listing, _ in groups))) if groups else {}
     return [
@@ -154,13 +174,17 @@ def _dated(choices: Sequence[Choice], registry: Registry) -> list[Choice]:
     needed = {one.key: dates_needed(one.tags, one.policy) for one in choices}
     about: dict[tuple[Key, str], Question] = {}
     for one in choices:
-        facts: tuple[Fact, ...] = ("created", "platforms") if one.policy.platforms else ("created",)  # of one manifest
+        facts: tuple[Fact, ...] = (
+            ("created", "platforms") if one.policy.platforms else ("created",)
+        )  # of one manifest
         about |= {(one.key, tag): replace(one.about(tag), facts=facts) for tag in needed[one.key]}
     answers = registry(tuple(dict.fromkeys(about.values()))) if about else {}
     found = []
     for one in choices:
         of_tags = {tag: answers[about[one.key, tag]] for tag in needed[one.key]}
-        error = one.error or next((answer.error for answer in of_tags.values() if answer.error), None)
+        error = one.error or next(
+            (answer.error for answer in of_tags.values() if answer.error), None
+        )
         gone = {tag for tag, answer in of_tags.items() if not answer.exists}
         dates = {tag: answer.created for tag, answer in of_tags.items()}
         left = tuple(tag for tag in one.tags if tag not in gone)
@@ -185,22 +209,32 @@ def _fitting(
     for one in choices:
         if one.key in aged:
             orders[one.key] = orders[one.key][:MOST_YOUNG]
-    left, start, size = [one for one in choices if (one.policy.platforms or one.key in aged) and orders[one.key]], 0, 1
+    left, start, size = (
+        [one for one in choices if (one.policy.platforms or one.key in aged) and orders[one.key]],
+        0,
+        1,
+    )
     while left:
         parts = {one.key: orders[one.key][start : start + size] for one in left}
         about: dict[tuple[Key, str], Question] = {}
         for one in left:
             facts: tuple[Fact, ...] = ("platforms",) if one.policy.platforms else ()
             facts += ("created",) if one.key in aged else ()
-            about |= {(one.key, tag): replace(one.about(tag), facts=facts) for tag in parts[one.key]}
+            about |= {
+                (one.key, tag): replace(one.about(tag), facts=facts) for tag in parts[one.key]
+            }
         answers = registry(tuple(dict.fromkeys(about.values())))
         for one in left:
             for tag in parts[one.key]:
                 answer, wanted = answers[about[one.key, tag]], one.policy.platforms
-                if not answer.error and not (answer.exists and (not wanted or suits(wanted, answer.platforms))):
+                if not answer.error and not (
+                    answer.exists and (not wanted or suits(wanted, answer.platforms))
+                ):
                     continue
                 if not answer.error and one.key in aged:
-                    until = answer.created and young_until(answer.created, _age(one.policy, terms), terms.now)
+                    until = answer.created and young_until(
+                        answer.created, _age(one.policy, terms), terms.now
+                    )
                     if until or not answer.created:
                         young.setdefault(one.key, (tag, until))
                         continue
@@ -212,7 +246,9 @@ def _fitting(
     return {**settled, **{key: ("", None) for key in young if orders[key]}}, young
 
 
-def _without_a_tag(choice: Choice, error: TaskError | None, young: tuple[str, str] | None) -> list[Decision]:
+def _without_a_tag(
+    choice: Choice, error: TaskError | None, young: tuple[str, str] | None
+) -> list[Decision]:
     """Return the refusals or errors of asks for which no tag was found, or only a young one."""
     if error:
         example, verdict = "", Verdict("error", "registry", "")
@@ -223,7 +259,9 @@ def _without_a_tag(choice: Choice, error: TaskError | None, young: tuple[str, st
     found = []
     for ask in choice.asks:
         offered = ask if error else _with(ask, example)
-        decision = Decision(ask.subscription, offered.offered, verdict, live_reading(ask.subscription))
+        decision = Decision(
+            ask.subscription, offered.offered, verdict, live_reading(ask.subscription)
+        )
         found.append(registry_error(decision, error) if error else decision)
     return found
 
@@ -232,7 +270,9 @@ def _none(choice: Choice) -> tuple[str, Verdict]:
     """Return why no tag is admitted: the rule that refuses most of them, with one of those tags as an example."""
     sub = choice.asks[0].subscription
     if not choice.tags:
-        return "", Verdict("refuse", "not-in-registry", f"the registry has no tag of {sub.entry.image.name}")
+        return "", Verdict(
+            "refuse", "not-in-registry", f"the registry has no tag of {sub.entry.image.name}"
+        )
     refusals = [(tag, no) for tag in choice.tags if (no := objection(tag, choice.policy))]
     if broken := next((no for _, no in refusals if no.verdict == "error"), None):
         return "", broken
@@ -240,5 +280,9 @@ def _none(choice: Choice) -> tuple[str, Verdict]:
         return "", Verdict("refuse", "not-in-registry", "all tags in the registry are signatures")
     rule = Counter(no.rule for _, no in refusals).most_common(1)[0][0]
     tag, example = max((tag, no.because) for tag, no in refusals if no.rule == rule)
-    many = f"none of the {len(choice.tags)} tags in the registry is" if len(choice.tags) > 1 else "the only tag is not"
+    many = (
+        f"none of the {len(choice.tags)} tags in the registry is"
+        if len(choice.tags) > 1
+        else "the only tag is not"
+    )
     return tag, Verdict("refuse", rule, f"{many} admitted: {example}")

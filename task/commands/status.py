@@ -10,7 +10,16 @@ from task import shutdown
 from task.commands.branches import read_branches
 from task.commands.scan import chosen
 from task.deciding.cautions import file_cautions
-from task.deciding.decide import NOTHING, failed_asks, file_of, holds_of_others, places, reading, state_path, states_of
+from task.deciding.decide import (
+    NOTHING,
+    failed_asks,
+    file_of,
+    holds_of_others,
+    places,
+    reading,
+    state_path,
+    states_of,
+)
 from task.deciding.job import Ask, Job, Terms, error_decision
 from task.deciding.target import all_live, earlier_reading, resolve, target_of
 from task.deciding.weigh import key_of, question_about
@@ -56,7 +65,9 @@ def without_git(sub: Subscription) -> ImageStatus:
     return ImageStatus(sub, branch=sub.base, read=False, live=all_live(sub), hold=hold)
 
 
-def image_status(snapshot: Snapshot, sub: Subscription, terms: Terms) -> tuple[ImageStatus, tuple[Problem, ...]]:
+def image_status(
+    snapshot: Snapshot, sub: Subscription, terms: Terms
+) -> tuple[ImageStatus, tuple[Problem, ...]]:
     """Return what the snapshot says about one image, and the problems with reading it."""
     one, problems = replace(without_git(sub), branch=snapshot.branch), list[Problem]()
     try:
@@ -73,7 +84,9 @@ def image_status(snapshot: Snapshot, sub: Subscription, terms: Terms) -> tuple[I
         return one, (*problems, unread(sub, error))
     memory = state.images.get(key_of(sub), Memory())
     if not one.hold and (hold := holding(state, memory, terms.now)):
-        one = replace(one, hold=hold, scope="image" if active(memory.hold, terms.now) else "application")
+        one = replace(
+            one, hold=hold, scope="image" if active(memory.hold, terms.now) else "application"
+        )
     if not one.hold and sub.freeze:
         one = replace(one, hold=sub.freeze, scope="freeze")
     return replace(one, deferred=memory.deferred), tuple(problems)
@@ -86,7 +99,13 @@ def unread(sub: Subscription, error: TaskError) -> Problem:
 
 def _problem(decision: Judged) -> Problem:
     key, verdict = decision.subscription.application.key, decision.judged
-    return Problem(application=key, rule=verdict.rule, message=verdict.because, hint=verdict.hint, exit=verdict.exit)
+    return Problem(
+        application=key,
+        rule=verdict.rule,
+        message=verdict.because,
+        hint=verdict.hint,
+        exit=verdict.exit,
+    )
 
 
 def paths_of(one: ImageStatus) -> tuple[str, ...]:
@@ -112,14 +131,23 @@ def with_history(
     if path and one.kind:
         target = target_of(sub, one.kind, carry=terms.carry)
         of_file = versions.get(path, ())
-        said = ((version, earlier_reading(snapshot.files, target, path, version.text or "")) for version in of_file)
-        builds = past_builds(said, most, sub.entry.image.name, cut=len(of_file) == versions_to_read(most))
+        said = (
+            (version, earlier_reading(snapshot.files, target, path, version.text or ""))
+            for version in of_file
+        )
+        builds = past_builds(
+            said, most, sub.entry.image.name, cut=len(of_file) == versions_to_read(most)
+        )
     since = _deferred_since(one, snapshot, versions.get(state_path(sub), ()))
     return replace(one, builds=builds, deferred_at=since)
 
 
 def past_builds(
-    said: Iterable[tuple[FileVersion, Reading | None]], most: int, image: str = "", *, cut: bool = False
+    said: Iterable[tuple[FileVersion, Reading | None]],
+    most: int,
+    image: str = "",
+    *,
+    cut: bool = False,
 ) -> tuple[PastBuild, ...]:
     """Return the last builds, newest first: each different value, with the commit that wrote it.
 
@@ -164,7 +192,9 @@ def _deferred_since(one: ImageStatus, snapshot: Snapshot, versions: Versions) ->
             states = read_state(version.text or "")
         except TaskError:
             continue
-        memory = states.get(file_of(snapshot, sub, states), NOTHING).images.get(key_of(sub), Memory())
+        memory = states.get(file_of(snapshot, sub, states), NOTHING).images.get(
+            key_of(sub), Memory()
+        )
         if memory.deferred is None or memory.deferred.version != deferred.version:
             break
         since = version.at
@@ -174,7 +204,9 @@ def _deferred_since(one: ImageStatus, snapshot: Snapshot, versions: Versions) ->
 MOST = 50  # head branches of one repository that are looked up at the forge
 
 
-def with_requests(rows: list[ImageStatus], batch: Batch, world: World) -> tuple[list[ImageStatus], tuple[Problem, ...]]:
+def with_requests(
+    rows: list[ImageStatus], batch: Batch, world: World
+) -> tuple[list[ImageStatus], tuple[Problem, ...]]:
     """Return the rows with the newest open request for their images, and why requests could not be read."""
     repo = batch.asks[0].subscription.repo
     if not rows:
@@ -182,24 +214,37 @@ def with_requests(rows: list[ImageStatus], batch: Batch, world: World) -> tuple[
     try:
         forge = world.forge(repo)
     except TaskError as error:  # there is no token for it, or no forge at all
-        world.log("info", f"open pull requests of {without_login(repo)} are not shown: {error.message}")
+        world.log(
+            "info", f"open pull requests of {without_login(repo)} are not shown: {error.message}"
+        )
         return rows, ()
     try:
         heads = batch.repository.branches(sorted(beginnings(one.subscription for one in rows)))
         asked = [(head, forge.find(batch.base, head)) for head in heads[:MOST]]
     except TaskError as error:
         message = f"open pull requests of {without_login(repo)} are not known: {error.message}"
-        return rows, (Problem(rule=error.rule, message=message, hint=error.hint, severity="warning"),)
+        return rows, (
+            Problem(rule=error.rule, message=message, hint=error.hint, severity="warning"),
+        )
     if len(heads) > MOST:
-        world.log("warning", f"{without_login(repo)}: only {MOST} of {len(heads)} head branches were looked at")
+        world.log(
+            "warning",
+            f"{without_login(repo)}: only {MOST} of {len(heads)} head branches were looked at",
+        )
     opened = [(head, one, proposes(one.body)) for head, one in asked if one and one.state == "open"]
-    opened.sort(key=lambda found: (len(found[1].number), found[1].number), reverse=True)  # the newest first
+    opened.sort(
+        key=lambda found: (len(found[1].number), found[1].number), reverse=True
+    )  # the newest first
     return [_with_request(one, opened) for one in rows], ()
 
 
 def beginnings(subs: Iterable[Subscription]) -> set[str]:
     """Return the prefixes of head branches that may have a request: ours, and those that `git-branch` names."""
-    named = (sub.head_template.partition("{{")[0] for sub in subs if sub.pull_request and sub.head_template)
+    named = (
+        sub.head_template.partition("{{")[0]
+        for sub in subs
+        if sub.pull_request and sub.head_template
+    )
     return {OURS, *filter(None, named)}
 
 
@@ -225,13 +270,19 @@ class Look:
     requests: bool = False  # open pull requests, even if no Application asks for them
 
 
-Rows = tuple[Sequence[ImageStatus], Sequence[Problem]]  # what is known about some images, and the problems
+Rows = tuple[
+    Sequence[ImageStatus], Sequence[Problem]
+]  # what is known about some images, and the problems
 
 
 def status(job: Job, world: World, look: Look) -> Status:
     """Return the status of the images of these Applications, or only of `job.images`. `job` must be dry."""
     seen, problems = discover(job, world)
-    matched = asks_for_images(seen.subscribed, job.images) if job.images else asks_for_all(seen.subscribed)
+    matched = (
+        asks_for_images(seen.subscribed, job.images)
+        if job.images
+        else asks_for_all(seen.subscribed)
+    )
     problems += matched.problems + tuple(_problem(one) for one in matched.unusable)
     problems += left_out(matched, job)
     rows, unread_ones = rows_of(matched, job, world, look)
@@ -240,13 +291,21 @@ def status(job: Job, world: World, look: Look) -> Status:
         rows, more = _with_newest(rows, job, world)
         problems += more
     rows = [_with_pages(row, world) for row in rows]
-    rows.sort(key=lambda row: (row.subscription.application.key, row.subscription.entry.alias, row.subscription.path))
+    rows.sort(
+        key=lambda row: (
+            row.subscription.application.key,
+            row.subscription.entry.alias,
+            row.subscription.path,
+        )
+    )
     problems = tuple(dict.fromkeys(problems))
     code = shutdown.code() or int(exit_code((), problems))
     return Status(tuple(rows), problems, seen.considered, code, job.terms.now)
 
 
-def rows_of(matched: Matched, job: Job, world: World, look: Look) -> tuple[list[ImageStatus], tuple[Problem, ...]]:
+def rows_of(
+    matched: Matched, job: Job, world: World, look: Look
+) -> tuple[list[ImageStatus], tuple[Problem, ...]]:
     """Return what Git and the live Applications say about what was matched, and the problems with reading it."""
     found = read_branches(
         matched,
@@ -257,12 +316,17 @@ def rows_of(matched: Matched, job: Job, world: World, look: Look) -> tuple[list[
     )
     if not job.only:
         found += [_of_live(ask, job, world) for ask in matched.live]
-    return [row for rows, _ in found for row in rows], tuple(chain.from_iterable(problems for _, problems in found))
+    return [row for rows, _ in found for row in rows], tuple(
+        chain.from_iterable(problems for _, problems in found)
+    )
 
 
 def _with_pages(row: ImageStatus, world: World) -> ImageStatus:
     repo = row.subscription.repo
-    return replace(row, builds=tuple(replace(one, url=world.commit_page(repo, one.commit)) for one in row.builds))
+    return replace(
+        row,
+        builds=tuple(replace(one, url=world.commit_page(repo, one.commit)) for one in row.builds),
+    )
 
 
 def _unread(asks: Sequence[Ask], error: TaskError) -> Rows:
@@ -272,7 +336,11 @@ def _unread(asks: Sequence[Ask], error: TaskError) -> Rows:
 
 
 def _of_branch(batch: Batch, job: Job, world: World, look: Look) -> Rows:
-    pushed = [ask for ask in batch.asks if ask.subscription.head_template and not ask.subscription.pull_request]
+    pushed = [
+        ask
+        for ask in batch.asks
+        if ask.subscription.head_template and not ask.subscription.pull_request
+    ]
     expected = branches_of_requests(batch if job.images else replace(batch, asks=tuple(pushed)))
     wanted = (place for ask in batch.asks for place in places(ask))
     snapshot = batch.repository.snapshot(batch.base, chain(CONFIG, wanted), expected, CONFIG)
@@ -302,7 +370,10 @@ def _of_branch(batch: Batch, job: Job, world: World, look: Look) -> Rows:
             decisions = failed_asks(batch.asks, broken, job.terms).decisions
         else:
             plan = prepare(batch, snapshot, gather, contention, job, world)
-            decisions = (*plan.settled, *(one for prepared in plan.commits for one in prepared.decisions))
+            decisions = (
+                *plan.settled,
+                *(one for prepared in plan.commits for one in prepared.decisions),
+            )
         verdicts = {one.subscription.identity: one.judged for one in decisions}
         rows = [replace(row, would=verdicts.get(row.subscription.identity)) for row in rows]
 
@@ -323,7 +394,9 @@ def _of_branch(batch: Batch, job: Job, world: World, look: Look) -> Rows:
             ]
         except TaskError as error:
             because = f"the history of {snapshot.branch} is not known: {error.message}"
-            problems.append(Problem(rule=error.rule, message=because, hint=error.hint, exit=int(error.exit)))
+            problems.append(
+                Problem(rule=error.rule, message=because, hint=error.hint, exit=int(error.exit))
+            )
     return rows, problems
 
 
@@ -334,12 +407,19 @@ def _with_heads(
     waits: dict[tuple[str, ...], OpenRequest] = {}
     for name in names:
         asks = [
-            ask for ask in batch.asks if ask.subscription.head_template == name and not ask.subscription.pull_request
+            ask
+            for ask in batch.asks
+            if ask.subscription.head_template == name and not ask.subscription.pull_request
         ]
         wanted = tuple(place for ask in asks for place in places(ask))
         if wanted and (head := batch.repository.head_snapshot(name, wanted)):
-            there, _unread = waiting_on(head, snapshot, (ask.subscription for ask in asks), job.terms)
-            waits |= {one.subscription.identity: OpenRequest("", "", name, one.image.version) for one in there}
+            there, _unread = waiting_on(
+                head, snapshot, (ask.subscription for ask in asks), job.terms
+            )
+            waits |= {
+                one.subscription.identity: OpenRequest("", "", name, one.image.version)
+                for one in there
+            }
     return [replace(row, request=waits.get(row.subscription.identity)) for row in rows]
 
 
@@ -352,7 +432,9 @@ def _of_live(ask: Ask, job: Job, world: World) -> Rows:
         because = "what the live Application says is not known: these Applications come from files"
         hint = "use --applications cluster or argocd"
         key = ask.subscription.application.key
-        return [row], [Problem(application=key, rule="source", message=because, hint=hint, severity="warning")]
+        return [row], [
+            Problem(application=key, rule="source", message=because, hint=hint, severity="warning")
+        ]
     try:
         _manifest, _version, said = said_live(ask.subscription, live)
     except TaskError as error:
@@ -360,22 +442,31 @@ def _of_live(ask: Ask, job: Job, world: World) -> Rows:
     return [replace(row, read=True, in_git=said)], []
 
 
-def _with_newest(rows: Sequence[ImageStatus], job: Job, world: World) -> tuple[list[ImageStatus], tuple[Problem, ...]]:
+def _with_newest(
+    rows: Sequence[ImageStatus], job: Job, world: World
+) -> tuple[list[ImageStatus], tuple[Problem, ...]]:
     """Add the newest tag that the rules admit to each row, and return why there is none."""
-    asks = tuple(Ask(row.subscription, (replace(row.subscription.entry.image, digest=""),)) for row in rows)
+    asks = tuple(
+        Ask(row.subscription, (replace(row.subscription.entry.image, digest=""),)) for row in rows
+    )
     found, young = chosen(Matched(asks), job.terms, world.registry)
-    newest = {ask.subscription.identity: ask.candidates[0] for ask in found.asks if ask.candidates[0].tag}
+    newest = {
+        ask.subscription.identity: ask.candidates[0] for ask in found.asks if ask.candidates[0].tag
+    }
     pinned = {
         row.subscription.identity: replace(
             question_about(row.subscription, newest[row.subscription.identity]), facts=("digest",)
         )
         for row in rows
-        if row.subscription.identity in newest and (row.in_git.digest or needs(row.subscription.policy, "digest"))
+        if row.subscription.identity in newest
+        and (row.in_git.digest or needs(row.subscription.policy, "digest"))
     }
     answers = world.registry(tuple(dict.fromkeys(pinned.values()))) if pinned else {}
     # Either the registry did not answer, or the rules admit none of its tags, which is no error.
     told = [(one, _problem(one)) for one in found.decisions]
-    problems = [why if one.verdict == "error" else replace(why, severity="warning") for one, why in told]
+    problems = [
+        why if one.verdict == "error" else replace(why, severity="warning") for one, why in told
+    ]
     unanswered = {one.subscription.identity for one in found.decisions if one.verdict == "error"}
     made = []
     for row in rows:
@@ -387,9 +478,15 @@ def _with_newest(rows: Sequence[ImageStatus], job: Job, world: World) -> tuple[l
                 unanswered.add(row.subscription.identity)
             elif not answer.exists:
                 because = f"the registry has no {image.reference}"
-                problems.append(Problem(application=app, rule="not-in-registry", message=because, severity="warning"))
+                problems.append(
+                    Problem(
+                        application=app, rule="not-in-registry", message=because, severity="warning"
+                    )
+                )
             image = replace(image, digest=answer.digest) if answer.exists else None
         identity = row.subscription.identity
         until = young.get(identity, "")
-        made.append(replace(row, newest=image, too_young_until=until, unanswered=identity in unanswered))
+        made.append(
+            replace(row, newest=image, too_young_until=until, unanswered=identity in unanswered)
+        )
     return made, tuple(problems)

@@ -38,7 +38,12 @@ def fulfil(intent: Intent, situation: Situation, snapshot: Snapshot) -> Move:
             return _undo(intent, intent.undone, situation)
         return _rollback(intent, situation, snapshot)
     except TaskError as error:
-        return Move(failed(situation.decision(situation.subscription.entry.image, Verdict("error", "", "")), error))
+        return Move(
+            failed(
+                situation.decision(situation.subscription.entry.image, Verdict("error", "", "")),
+                error,
+            )
+        )
 
 
 def _hold(intent: Intent, situation: Situation) -> Move:
@@ -47,7 +52,9 @@ def _hold(intent: Intent, situation: Situation) -> Move:
     if new is None or _equal(active(known, situation.terms.now), new):
         because = hold_text(known) if known else "nothing is held"
         return Move(situation.decision(image, Verdict("unchanged", "same", because)))
-    decision = situation.decision(image, Verdict("defer", "held", _held_until_released(new, situation)))
+    decision = situation.decision(
+        image, Verdict("defer", "held", _held_until_released(new, situation))
+    )
     return Move(decision, remember=_held(intent, situation.memory, new), hold=new)
 
 
@@ -74,12 +81,18 @@ def _release(intent: Intent, situation: Situation) -> Move:
         raise TargetError(f"the whole Application is {hold_text(all_held)}", hint=hint)
     was, event = situation.hold, memory.deferred
     if not (memory.hold or event or (intent.whole and situation.state.hold)):
-        return Move(situation.decision(image, Verdict("unchanged", "same", "it is not held, and no build waits")))
+        return Move(
+            situation.decision(
+                image, Verdict("unchanged", "same", "it is not held, and no build waits")
+            )
+        )
     free = released(memory)
     lifted = intent.whole and situation.state.hold is not None
     told = f"released: it was {hold_text(was)}" if was else "released"
     if event is None or intent.discard:
-        dropped = f"; {event.version} is dropped" if event else "; no build waits, so nothing is written"
+        dropped = (
+            f"; {event.version} is dropped" if event else "; no build waits, so nothing is written"
+        )
         decision = situation.decision(image, Verdict("unchanged", "same", told + dropped))
         return Move(decision, remember=Remember(free, lifted=lifted))
     now_free = replace(situation, memory=free, state=State(None, situation.state.images))
@@ -97,11 +110,16 @@ def _rollback(intent: Intent, situation: Situation, snapshot: Snapshot) -> Move:
     words = intent.to if _steps(intent.to) else ""
     memory = rolled_back(situation.memory, now, to, passed, words)
     there = to.version == now.version and now.sound
-    verdict = Verdict("update", "admitted", f"rolled back from {situation.current.version or 'nothing'}")
+    verdict = Verdict(
+        "update", "admitted", f"rolled back from {situation.current.version or 'nothing'}"
+    )
     if there:
         meant = f", which {words} meant" if words else ""
         verdict = Verdict("unchanged", "same", f"Git already says {to.version}{meant}")
-    decision = replace(situation.decision(wanted, verdict), unchecked=Unchecked(unchecked, SURE) if unchecked else None)
+    decision = replace(
+        situation.decision(wanted, verdict),
+        unchecked=Unchecked(unchecked, SURE) if unchecked else None,
+    )
     if intent.hold is None:
         return Move(decision, remember=None if there else Remember(memory), rolled_back=not there)
     hold = intent.hold
@@ -122,13 +140,19 @@ def _undo(intent: Intent, undone: Decision, situation: Situation) -> Move:
     """Go back to the value before an update, unless Git says something else by now or a hold exists."""
     image, before = undone.candidate, undone.current
     if not same(image, situation.current):
-        because = f"{image.version} is not what Git says now: {situation.current.version or 'nothing'}"
+        because = (
+            f"{image.version} is not what Git says now: {situation.current.version or 'nothing'}"
+        )
         return Move(situation.decision(image, Verdict("refuse", "superseded", because)))
-    if hold := holding(situation.state, situation.memory, situation.terms.now):  # a freeze stops no rollback
+    if hold := holding(
+        situation.state, situation.memory, situation.terms.now
+    ):  # a freeze stops no rollback
         return Move(situation.decision(image, Verdict("defer", "held", hold_text(hold))))
     memory = rolled_back(situation.memory, situation.in_git, before, (), "")
     wanted = situation.subscription.image_at(before)
-    because = f"rolled back from {image.version}{f'; {hold_text(intent.hold)}' if intent.hold else ''}"
+    because = (
+        f"rolled back from {image.version}{f'; {hold_text(intent.hold)}' if intent.hold else ''}"
+    )
     decision = situation.decision(wanted, Verdict("update", "admitted", because))
     return Move(decision, remember=Remember(replace(memory, hold=intent.hold)), rolled_back=True)
 
@@ -138,7 +162,9 @@ def _steps(to: str) -> int:
     return 1 if to == "previous" else int(found[1]) if (found := BACK.fullmatch(to)) else 0
 
 
-def _meant_value(intent: Intent, situation: Situation, snapshot: Snapshot) -> tuple[Reading, tuple[str, ...], str]:
+def _meant_value(
+    intent: Intent, situation: Situation, snapshot: Snapshot
+) -> tuple[Reading, tuple[str, ...], str]:
     """Return the value to go back to, the versions in between, and what could not be checked.
 
     Raises `TargetError` if Git's history is too short, and `UsageError` if neither Git nor the registry knows the tag.
@@ -168,9 +194,17 @@ def _meant_value(intent: Intent, situation: Situation, snapshot: Snapshot) -> tu
     answer = situation.facts.exists(replace(question_about(sub, wanted), facts=facts))
     if answer is None or answer.error:
         # The registry may be down, but an unreadable file on our side is a mistake of the user.
-        if answer and answer.error and (situation.terms.check == "always" or answer.error.exit == Exit.USAGE):
+        if (
+            answer
+            and answer.error
+            and (situation.terms.check == "always" or answer.error.exit == Exit.USAGE)
+        ):
             raise answer.error
-        why = answer.error.message if answer and answer.error else "the registry is not asked (--registry-check never)"
+        why = (
+            answer.error.message
+            if answer and answer.error
+            else "the registry is not asked (--registry-check never)"
+        )
         return Reading(tag=tag, digest=digest), (), f"Git's history does not have it, and {why}"
     if not answer.exists:
         near = next(iter(get_close_matches(to, passed, 1)), "")

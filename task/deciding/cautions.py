@@ -17,7 +17,9 @@ from task.text import FEW, and_more
 
 
 def _warning(sub: Subscription, message: str, hint: str, rule: str = "target") -> Problem:
-    return Problem(application=sub.application.key, rule=rule, message=message, hint=hint, severity="warning")
+    return Problem(
+        application=sub.application.key, rule=rule, message=message, hint=hint, severity="warning"
+    )
 
 
 def first_tags(decisions: Iterable[Decision]) -> tuple[Problem, ...]:
@@ -47,18 +49,26 @@ def without_request(decisions: Sequence[Decision], job: Job) -> tuple[Problem, .
     names = and_more(sorted({sub.application.key for sub in read}))
     options = ", ".join(job.requests.named)
     message = f"{options}: no effect, because nothing asks for pull requests for {names}"
-    hint = 'add --pull-request, or the annotation pull-request: "true"; else leave out these options'
+    hint = (
+        'add --pull-request, or the annotation pull-request: "true"; else leave out these options'
+    )
     return (Problem(rule="usage", message=message, hint=hint, severity="warning"),)
 
 
-def not_merged(decisions: Iterable[Decision], commits: Iterable[Commit], job: Job) -> tuple[Problem, ...]:
+def not_merged(
+    decisions: Iterable[Decision], commits: Iterable[Commit], job: Job
+) -> tuple[Problem, ...]:
     """Return a warning for each commit of `hold`, `release` or `rollback` that only waits on a head branch.
 
     A pull request says so by itself.
     """
     if job.intent is None:
         return ()
-    alone = {one.head for one in decisions if one.subscription.head_template and not one.subscription.pull_request}
+    alone = {
+        one.head
+        for one in decisions
+        if one.subscription.head_template and not one.subscription.pull_request
+    }
     found = []
     for one in commits:
         if one.head != one.branch and one.head in alone:
@@ -71,7 +81,9 @@ def not_merged(decisions: Iterable[Decision], commits: Iterable[Commit], job: Jo
     return tuple(found)
 
 
-def file_cautions(files: Files, sub: Subscription, kind: TargetKind, image: Image, terms: Terms) -> tuple[Problem, ...]:
+def file_cautions(
+    files: Files, sub: Subscription, kind: TargetKind, image: Image, terms: Terms
+) -> tuple[Problem, ...]:
     """Return a warning for each thing in a target's files that keeps this image, or something of the spec, from use.
 
     `files` are those in Git, or those of a commit to come, and `image` is what they say of the subscription.
@@ -110,14 +122,18 @@ def cautions(decisions: Sequence[Decision]) -> tuple[Problem, ...]:
         if one.misspelt:
             (key, near), file = one.misspelt, one.current.file or one.subscription.path
             message = f"{key} is not in {file}, and is added to it; the file has {near}"
-            hint = f"if the chart reads {near}, correct the annotation, and remove {key} from the file"
+            hint = (
+                f"if the chart reads {near}, correct the annotation, and remove {key} from the file"
+            )
             found.append(_warning(one.subscription, message, hint))
     found += [_warning(one.subscription, *taken_back(one.owner)) for one in decisions if one.owner]
     for one in decisions:
         if one.shared:
             file = one.current.file or one.subscription.path
             message = f"{file}: by an anchor, this also changes {and_more(one.shared)}"
-            found.append(_warning(one.subscription, message, "write the value out where it must stay"))
+            found.append(
+                _warning(one.subscription, message, "write the value out where it must stay")
+            )
     for one in decisions:
         if one.created and not _named(one.created, one.subscription.application.sources):
             why = "does not exist, and is created; no source of the Application names it in valueFiles"
@@ -138,7 +154,9 @@ def cautions(decisions: Sequence[Decision]) -> tuple[Problem, ...]:
 
 def taken_back(owner: str) -> tuple[str, str]:
     """Return the message about a live Application whose owner takes a patch back, and the hint."""
-    message = f"{owner} takes the patch back, because it does not ignore this field of the Application"
+    message = (
+        f"{owner} takes the patch back, because it does not ignore this field of the Application"
+    )
     way = "let it ignore the field (ignoreApplicationDifferences, ignoreDifferences)"
     return message, f"write write-back-method: git, or {way}"
 
@@ -148,7 +166,11 @@ def _named(path: str, sources: Iterable[Source]) -> bool:
     for source in sources:
         for name in ("values.yaml", *source.value_files):
             # `$ref/file` begins at the root of the source with that ref
-            file = name.partition("/")[2] if name.startswith("$") else posixpath.join(source.path, name)
+            file = (
+                name.partition("/")[2]
+                if name.startswith("$")
+                else posixpath.join(source.path, name)
+            )
             if posixpath.normpath(f"/{file}").lstrip("/") == path:
                 return True
     return False

@@ -23,7 +23,17 @@ from task.deciding.target import (
     target_of,
     target_places,
 )
-from task.deciding.weigh import Facts, Offer, Situation, combined, deferred, facts_of, key_of, may_ask, weigh
+from task.deciding.weigh import (
+    Facts,
+    Offer,
+    Situation,
+    combined,
+    deferred,
+    facts_of,
+    key_of,
+    may_ask,
+    weigh,
+)
 from task.editors import EDITORS
 from task.editors.file_text import text_of
 from task.editors.state_file import read_state
@@ -121,19 +131,30 @@ def file_of(snapshot: Snapshot, sub: Subscription, states: Mapping[str, State]) 
     """
     names: tuple[str, ...] = (sub.path, *sub.fallbacks)
     if sub.target == "kustomization":
-        names = (*(f"{sub.path}/{sign}".lstrip("/") for sign, kind in SIGNS.items() if kind == "Kustomize"), sub.path)
+        names = (
+            *(
+                f"{sub.path}/{sign}".lstrip("/")
+                for sign, kind in SIGNS.items()
+                if kind == "Kustomize"
+            ),
+            sub.path,
+        )
     there = {posixpath.normpath(f"/{path}").lstrip("/"): path for path in states}
     known = next((there[name] for name in names if name in there), "")
     return known or next((name for name in names if name in snapshot.files), names[0]) or "."
 
 
-def questions(snapshot: Snapshot, asks: Iterable[Ask], given: Terms) -> tuple[list[Commits], tuple[Question, ...]]:
+def questions(
+    snapshot: Snapshot, asks: Iterable[Ask], given: Terms
+) -> tuple[list[Commits], tuple[Question, ...]]:
     """Return what to ask before deciding: how source commits descend, and which facts the rules need."""
     ancestry: dict[Commits, None] = {}
     needed: list[tuple[Question, Fact]] = []
     for ask in asks:
         terms = ask.terms(given)
-        if not (terms.build.commit or may_ask(ask.subscription, terms.check)) or settled_without_git(ask, terms):
+        if not (
+            terms.build.commit or may_ask(ask.subscription, terms.check)
+        ) or settled_without_git(ask, terms):
             continue
         try:
             state = state_of(snapshot, ask.subscription)
@@ -146,11 +167,15 @@ def questions(snapshot: Snapshot, asks: Iterable[Ask], given: Terms) -> tuple[li
         if may_ask(ask.subscription, terms.check):
             held = ask.subscription.freeze or holding(state, memory, terms.now)
             free = ask.intent.verb == "release" if ask.intent else not held
-            needed += facts_needed(ask, current, memory if free else replace(memory, deferred=None), terms)
+            needed += facts_needed(
+                ask, current, memory if free else replace(memory, deferred=None), terms
+            )
     return list(ancestry), combined(needed)
 
 
-def facts_needed(ask: Ask, current: Reading, memory: Memory, terms: Terms) -> list[tuple[Question, Fact]]:
+def facts_needed(
+    ask: Ask, current: Reading, memory: Memory, terms: Terms
+) -> list[tuple[Question, Fact]]:
     """Return the facts needed about an ask's images and a held build, unless the rules refuse them anyway."""
     sub = ask.subscription
     offered = [Offer(image, terms.build) for image in ask.candidates]
@@ -175,18 +200,28 @@ def settled_without_git(ask: Ask, terms: Terms, *, config_read: bool = True) -> 
     refusals = [objection(image.tag, sub.policy) for image in ask.candidates]
     if refusals[0] is None or None in refusals:
         return None
-    if not config_read and not sub.policy.tag_order and any(one and one.rule in OF_VERSIONS for one in refusals):
+    if (
+        not config_read
+        and not sub.policy.tag_order
+        and any(one and one.rule in OF_VERSIONS for one in refusals)
+    ):
         return None
     return Decision(sub, first, refusals[0], live_reading(sub))
 
 
-def failed_asks(asks: Iterable[Ask], error: TaskError, terms: Terms, *, config_read: bool = True) -> Outcome:
+def failed_asks(
+    asks: Iterable[Ask], error: TaskError, terms: Terms, *, config_read: bool = True
+) -> Outcome:
     """Return an error decision for each ask. An ask that the rules refuse without Git stays refused."""
     settled = ((ask, settled_without_git(ask, terms, config_read=config_read)) for ask in asks)
-    return Outcome(tuple(done or error_decision(ask.subscription, ask.offered, error) for ask, done in settled))
+    return Outcome(
+        tuple(done or error_decision(ask.subscription, ask.offered, error) for ask, done in settled)
+    )
 
 
-def decide(snapshot: Snapshot, asks: Iterable[Ask], terms: Terms, facts: Facts = Facts()) -> list[Move]:
+def decide(
+    snapshot: Snapshot, asks: Iterable[Ask], terms: Terms, facts: Facts = Facts()
+) -> list[Move]:
     """Return one move for each ask, decided on the files in `snapshot`."""
     return [decide_one(snapshot, ask, terms, facts) for ask in asks]
 
@@ -197,7 +232,9 @@ def reading(snapshot: Snapshot, sub: Subscription, terms: Terms) -> Reading:
     return EDITORS[kind].read(snapshot.files, target_of(sub, kind, carry=terms.carry))
 
 
-def situation_of(snapshot: Snapshot, sub: Subscription, terms: Terms, facts: Facts = Facts()) -> Situation:
+def situation_of(
+    snapshot: Snapshot, sub: Subscription, terms: Terms, facts: Facts = Facts()
+) -> Situation:
     """Return all that decisions about a subscription depend on. Raises `TaskError` if something cannot be read."""
     kind, state = resolve(sub, snapshot), state_of(snapshot, sub)
     in_git, memory = reading(snapshot, sub, terms), state.images.get(key_of(sub), Memory())
@@ -223,8 +260,12 @@ def decide_one(snapshot: Snapshot, ask: Ask, terms: Terms, facts: Facts = Facts(
         return move
     # the rules compared with what runs, or with the Application's own sources
     what = "live image is" if sub.application.live else "Application's own sources say"
-    because = f"the {what} {move.decision.candidate.version} already, and the target does not set it"
-    return Move(replace(move.decision, judged=replace(move.decision.judged, because=because)), move.build)
+    because = (
+        f"the {what} {move.decision.candidate.version} already, and the target does not set it"
+    )
+    return Move(
+        replace(move.decision, judged=replace(move.decision.judged, because=because)), move.build
+    )
 
 
 def _with_git(refused: Decision, snapshot: Snapshot, terms: Terms) -> Decision:
@@ -239,19 +280,25 @@ def _with_git(refused: Decision, snapshot: Snapshot, terms: Terms) -> Decision:
         return refused
 
 
-def current_reading(snapshot: Snapshot, sub: Subscription, kind: TargetKind, in_git: Reading) -> Reading:
+def current_reading(
+    snapshot: Snapshot, sub: Subscription, kind: TargetKind, in_git: Reading
+) -> Reading:
     """Return what the target says, else what runs, else what the Application's own sources say."""
     if in_git.version:
         return in_git
     live = live_reading(sub)
-    return replace(live if live.version else own_reading(snapshot.files, sub, kind), file=in_git.file)
+    return replace(
+        live if live.version else own_reading(snapshot.files, sub, kind), file=in_git.file
+    )
 
 
 def missing_places(snapshot: Snapshot, sub: Subscription, terms: Terms) -> tuple[Place, ...]:
     """Return what to read in addition, because neither the target nor a status says what is current."""
     try:
         known = target_places(sub)
-        needed = tuple(place for place in own_places(sub, resolve(sub, snapshot)) if place not in known)
+        needed = tuple(
+            place for place in own_places(sub, resolve(sub, snapshot)) if place not in known
+        )
         return () if not needed or reading(snapshot, sub, terms).version else needed
     except TaskError:  # it is told when the decision is made
         return ()
@@ -263,7 +310,9 @@ def choose(situation: Situation, images: Sequence[Image]) -> Move:
     An event that was deferred competes as well once its hold has ended.
     """
     build, promoted = situation.terms.build, situation.terms.promoted
-    on_offer = [Offer(image, build, bool(promoted and promoted.pinned), promoted) for image in images]
+    on_offer = [
+        Offer(image, build, bool(promoted and promoted.pinned), promoted) for image in images
+    ]
     if situation.memory.deferred and not situation.hold:
         on_offer.append(deferred(situation.subscription, situation.memory.deferred))
     moves = [weigh(situation, offer) for offer in on_offer]
@@ -282,7 +331,10 @@ def _better(new: Move, old: Move, situation: Situation) -> bool:
     if ranks[0] != ranks[1] or ranks[0] == 0:
         return ranks[0] > ranks[1]
     policy = situation.subscription.policy
-    ours, theirs = (Written(one.decision.candidate.tag, one.decision.candidate.digest, one.build) for one in (new, old))
+    ours, theirs = (
+        Written(one.decision.candidate.tag, one.decision.candidate.digest, one.build)
+        for one in (new, old)
+    )
     if rules_of(policy).older(ours.tag, theirs.tag):
         return False
     return not why_older(ours, theirs, policy, situation.facts.ancestry)
@@ -291,7 +343,9 @@ def _better(new: Move, old: Move, situation: Situation) -> bool:
 Identity = tuple[str, str, str, str, str]  # of a subscription
 
 
-def holds_of_others(snapshot: Snapshot, subs: Iterable[Subscription], terms: Terms) -> Mapping[Identity, Hold]:
+def holds_of_others(
+    snapshot: Snapshot, subs: Iterable[Subscription], terms: Terms
+) -> Mapping[Identity, Hold]:
     """Return the hold of another Application for each of these that writes the same key of the same file."""
     groups: dict[tuple[str, str], dict[Identity, Subscription]] = {}
     for sub in subs:
@@ -306,7 +360,9 @@ def holds_of_others(snapshot: Snapshot, subs: Iterable[Subscription], terms: Ter
             app, own = sub.application.key, _places(snapshot, sub, terms)
             for other, hold, places in held:
                 if other.application.key != app and own & places:
-                    because = replace(hold, reason=f"{hold.reason} (a hold of {other.application.key})")
+                    because = replace(
+                        hold, reason=f"{hold.reason} (a hold of {other.application.key})"
+                    )
                     found[identity] = stricter(found.get(identity), because) or because
     return found
 
@@ -324,7 +380,9 @@ def _places(snapshot: Snapshot, sub: Subscription, terms: Terms) -> set[tuple[st
     try:
         kind = resolve(sub, snapshot)
         another = replace(sub.entry.image, tag="another", digest="")
-        edits = EDITORS[kind].write(snapshot.files, target_of(sub, kind, carry=terms.carry), another)[1]
+        edits = EDITORS[kind].write(
+            snapshot.files, target_of(sub, kind, carry=terms.carry), another
+        )[1]
         return {(edit.path, edit.key) for edit in edits}
     except TaskError:
         return set()

@@ -31,7 +31,9 @@ from task.urls import normal_url
 if TYPE_CHECKING:
     from task.annotations.subscription import Scope
 
-AUTHOR = Person("image-update", "image-update@noreply.invalid")  # of commits, if nobody says who else
+AUTHOR = Person(
+    "image-update", "image-update@noreply.invalid"
+)  # of commits, if nobody says who else
 
 
 @dataclass(frozen=True)
@@ -39,7 +41,9 @@ class Promoted:
     """What the source of a promoted version says about it."""
 
     source: str  # namespace/name of its Application
-    newest: Written = Written()  # the newest build that was ever written there; after a rollback it is another one
+    newest: Written = (
+        Written()
+    )  # the newest build that was ever written there; after a rollback it is another one
     pinned: bool = False  # whether its file has the digest
     # Asks Git since when it has had this version, "" if that is unknown. Only a minimum age needs it.
     since: Callable[[], str] = field(default=str, compare=False)
@@ -54,7 +58,9 @@ class Terms:
     require_live: bool = False
     build: Build = Build()
     check: str = "auto"  # --registry-check: auto, always, never
-    now: str = "1970-01-01T00:00:00Z"  # to find out which holds have ended, because pure code has no clock
+    now: str = (
+        "1970-01-01T00:00:00Z"  # to find out which holds have ended, because pure code has no clock
+    )
     through: Through = "git"  # which API commits, because GitHub's does not keep the executable bit
     promoted: Promoted | None = None  # of `promote`
     minimum_age: int = 0  # seconds; a config may ask for more
@@ -66,7 +72,9 @@ class Intent:
 
     verb: str  # "hold", "release", "rollback", "undo"
     hold: Hold | None = None  # None ends a hold or makes none (`release`, `rollback --no-hold`)
-    whole: bool = True  # all images of the Application, including future ones; False means single images
+    whole: bool = (
+        True  # all images of the Application, including future ones; False means single images
+    )
     to: str = ""  # for a rollback: a tag, tag@digest, "previous" or "3-back"
     discard: bool = False  # for a release: drop what was deferred
     unknown: bool = False  # for a rollback: allow a tag that neither Git nor the registry knows
@@ -84,7 +92,9 @@ class Wording:
     sign_off: bool | None = None
     push_options: tuple[str, ...] = ()
     common: Wishes = Wishes()  # of the config, where the Applications of one commit differ
-    templates: Mapping[str, str] = field(default_factory=dict)  # those that the config names, by path
+    templates: Mapping[str, str] = field(
+        default_factory=dict
+    )  # those that the config names, by path
     config: RepositoryConfig = NO_CONFIG  # of the base
 
 
@@ -110,7 +120,9 @@ class PullRequestOptions:
     assignees: tuple[str, ...] = ()
     draft: bool | None = None
     auto_merge: bool | None = None
-    named: tuple[str, ...] = ()  # those on the command line itself; a platform sets variables for everybody
+    named: tuple[
+        str, ...
+    ] = ()  # those on the command line itself; a platform sets variables for everybody
     source: str = ""  # of the build: a commit, or its page
     run: str = ""  # the pipeline's page
 
@@ -152,7 +164,9 @@ class Landed:
         if not heads:
             return True
         url = normal_url(self.repo)
-        followed = {source.revision for source in self.application.sources if normal_url(source.repo) == url}
+        followed = {
+            source.revision for source in self.application.sources if normal_url(source.repo) == url
+        }
         return bool(heads & followed)
 
     @property
@@ -174,7 +188,9 @@ class RolloutEnd:
     """How the rollout of one Application ended: that of this run's commit, or that of a rollback."""
 
     application: str  # namespace/name
-    state: Literal["healthy", "failed", "late", "unknown"]  # late: not healthy when the time was over
+    state: Literal[
+        "healthy", "failed", "late", "unknown"
+    ]  # late: not healthy when the time was over
     because: str = ""
     hint: str = ""
 
@@ -239,7 +255,9 @@ class Outcome:
 
 def landed_of(decisions: Iterable[Decision], repo: str, commit: str) -> tuple[Landed, ...]:
     """Return the Applications whose image is in this commit, whether it was written now or was there before."""
-    return landed_at((one for one in decisions if one.verdict in ("update", "unchanged")), repo, commit)
+    return landed_at(
+        (one for one in decisions if one.verdict in ("update", "unchanged")), repo, commit
+    )
 
 
 def landed_at(decisions: Iterable[Decision], repo: str, commit: str) -> tuple[Landed, ...]:
@@ -247,7 +265,9 @@ def landed_at(decisions: Iterable[Decision], repo: str, commit: str) -> tuple[La
     apps: dict[str, list[Decision]] = {}
     for one in decisions:
         apps.setdefault(one.subscription.application.key, []).append(one)
-    return tuple(Landed(of[0].subscription.application, repo, commit, tuple(of)) for of in apps.values())
+    return tuple(
+        Landed(of[0].subscription.application, repo, commit, tuple(of)) for of in apps.values()
+    )
 
 
 @dataclass(frozen=True)
@@ -269,7 +289,11 @@ class Ask:
 
     def terms(self, terms: Terms) -> Terms:
         """Return the terms of the run, with this ask's own build and source if it has them."""
-        return terms if self.build is None else replace(terms, build=self.build, promoted=self.promoted)
+        return (
+            terms
+            if self.build is None
+            else replace(terms, build=self.build, promoted=self.promoted)
+        )
 
     @property
     def offered(self) -> Image:
@@ -293,7 +317,9 @@ class Move:
     decision: Decision
     build: Build = Build()  # of the candidate, if known
     remember: Remember | None = None  # None leaves the state file as it is
-    labels: Mapping[str, str] = field(default_factory=dict)  # of the image, if the commit's message names them
+    labels: Mapping[str, str] = field(
+        default_factory=dict
+    )  # of the image, if the commit's message names them
     kept: bool = False  # waits on the head branch: the new commit writes it again, and the report leaves it out
     rolled_back: bool = False  # a person wants the older version
     hold: Hold | None = None  # keeps the image back
@@ -329,7 +355,9 @@ class Move:
 
 def error_decision(sub: Subscription, image: Image, error: TaskError, branch: str = "") -> Decision:
     """Return an error decision about a subscription that could not be read. `branch` is its base branch, if known."""
-    return failed(Decision(sub, image, Verdict("error", error.rule, ""), branch=branch, head=branch), error)
+    return failed(
+        Decision(sub, image, Verdict("error", error.rule, ""), branch=branch, head=branch), error
+    )
 
 
 def failed(decision: Decision, error: TaskError) -> Decision:
@@ -341,7 +369,9 @@ def failed(decision: Decision, error: TaskError) -> Decision:
     return replace(decision, judged=verdict, current=current)
 
 
-def change_of(one: Decision, build: Build = Build(), labels: Mapping[str, str] | None = None) -> Change:
+def change_of(
+    one: Decision, build: Build = Build(), labels: Mapping[str, str] | None = None
+) -> Change:
     """Return what an update changes, as templates and messages need it, with what is known of its build and labels."""
     return Change(
         image=one.subscription.entry.image,

@@ -16,10 +16,26 @@ from task.annotations.write_back import inside
 from task.editors import EDITORS, helm_values, kustomization, override_kustomize, overrides
 from task.errors import SourceError, TaskError
 from task.image import live_image
-from task.model import File, Files, Image, Kind, Place, Reading, Snapshot, Subscription, Target, TargetKind
+from task.model import (
+    File,
+    Files,
+    Image,
+    Kind,
+    Place,
+    Reading,
+    Snapshot,
+    Subscription,
+    Target,
+    TargetKind,
+)
 from task.urls import normal_url
 
-OWN_KINDS: tuple[TargetKind, ...] = ("kustomization", "helmvalues", "manifests", "flux")  # of targets that say theirs
+OWN_KINDS: tuple[TargetKind, ...] = (
+    "kustomization",
+    "helmvalues",
+    "manifests",
+    "flux",
+)  # of targets that say theirs
 OVERRIDES: Mapping[Kind, TargetKind] = {
     "Helm": "helm-override", "Kustomize": "kustomize-override", "Plugin": "plugin-override",
 }  # fmt: skip
@@ -64,12 +80,18 @@ def _refuse_no_folder(path: str, snapshot: Snapshot) -> None:
         raise SourceError(message, hint="check spec.source.path and the branch")
 
 
-NO_FOLDERS = {"120000": "a symbolic link", "160000": "a submodule", "100644": "a file", "100755": "a file"}
+NO_FOLDERS = {
+    "120000": "a symbolic link",
+    "160000": "a submodule",
+    "100644": "a file",
+    "100755": "a file",
+}
 
 
 def _kind(sub: Subscription, files: Files) -> TargetKind | None:
     source_kind = sub.source.kind or next(
-        (kind for sign, kind in SIGNS.items() if f"{sub.source.path}/{sign}".lstrip("/") in files), ""
+        (kind for sign, kind in SIGNS.items() if f"{sub.source.path}/{sign}".lstrip("/") in files),
+        "",
     )
     if sub.target == "file":
         named = sub.path.rpartition("/")[2].startswith(".argocd-source-")
@@ -95,7 +117,9 @@ def target_of(sub: Subscription, kind: TargetKind, *, carry: bool | None = None)
         carry=carry,
         managed=sub.managed,
         others=tuple(
-            one for one in sub.claims if (one.alias, one.identity) != (sub.entry.alias, sub.entry.image.identity)
+            one
+            for one in sub.claims
+            if (one.alias, one.identity) != (sub.entry.alias, sub.entry.image.identity)
         ),
     )
 
@@ -106,7 +130,9 @@ def _values_files(sub: Subscription) -> tuple[str, ...]:
     names = source.value_files
     in_source = sub.repo == source.repo and not source.chart
     if in_source:
-        below = sub.keys.tag.partition(".")[0]  # an umbrella chart may have the chart that it is for
+        below = sub.keys.tag.partition(".")[
+            0
+        ]  # an umbrella chart may have the chart that it is for
         names = (f"charts/{below}/values.yaml", "values.yaml", *names)
     paths = []
     for name in names:
@@ -136,7 +162,9 @@ def all_live(sub: Subscription) -> tuple[Image, ...]:
     live = [image for image in map(live_image, sub.application.live) if image is not None]
     names = [live_image(sub.keys.kustomize_name)] if sub.keys.kustomize_name else []
     for wanted in (*names, sub.entry.image):
-        found = [image for image in live if wanted is not None and image.identity == wanted.identity]
+        found = [
+            image for image in live if wanted is not None and image.identity == wanted.identity
+        ]
         if found:
             return tuple(found)
     return ()
@@ -144,7 +172,9 @@ def all_live(sub: Subscription) -> tuple[Image, ...]:
 
 def live_reading(sub: Subscription) -> Reading:
     """Return the image that runs, from the Application's status. All fields are "" if the status does not say."""
-    return next((Reading(image.name, image.tag, image.digest) for image in all_live(sub)), Reading())
+    return next(
+        (Reading(image.name, image.tag, image.digest) for image in all_live(sub)), Reading()
+    )
 
 
 _VALUES = "values.yaml"

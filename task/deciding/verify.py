@@ -40,7 +40,9 @@ def verified(moves: Sequence[Move], last_checks: LastChecks) -> list[Move]:
 
 
 def signed_for_argo(
-    moves: Sequence[Move], wanted: Callable[[Subscription], Sequence[str]], keys: Callable[[], Sequence[str]]
+    moves: Sequence[Move],
+    wanted: Callable[[Subscription], Sequence[str]],
+    keys: Callable[[], Sequence[str]],
 ) -> list[Move]:
     """Return the moves. One whose commit Argo CD would not sync, because its project wants a signature, is an error.
 
@@ -64,8 +66,13 @@ def signed_for_argo(
 def only_signed(sub: Subscription, wanted: Sequence[str]) -> tuple[str, str]:
     """Return the message about a project that wants signatures by these keys, and the hint."""
     project = sub.application.project or "default"
-    message = f"in project {project}, Argo CD syncs only commits that are signed by {and_more(wanted)}"
-    return message, "give one of these OpenPGP keys as --signing-key, or let a person merge and sign (--pull-request)"
+    message = (
+        f"in project {project}, Argo CD syncs only commits that are signed by {and_more(wanted)}"
+    )
+    return (
+        message,
+        "give one of these OpenPGP keys as --signing-key, or let a person merge and sign (--pull-request)",
+    )
 
 
 def _about(move: Move) -> Question:
@@ -74,7 +81,11 @@ def _about(move: Move) -> Question:
 
 def _needs_proof(move: Move, last_checks: LastChecks) -> bool:
     sub = move.subscription
-    asked = last_checks.always or sub.signed_by is not None or (bool(sub.demands) and not move.rolled_back)
+    asked = (
+        last_checks.always
+        or sub.signed_by is not None
+        or (bool(sub.demands) and not move.rolled_back)
+    )
     return asked and move.updates and not move.kept
 
 
@@ -95,7 +106,9 @@ def _doubted(move: Move, last_checks: LastChecks) -> Move:
         why = last_checks.prove((question,))[question]
     if isinstance(why, Proof):
         return replace(move, decision=replace(one, proof=why))
-    told = f"not proved, as {CONFIG} asks: {why.because if isinstance(why, Verdict) else why.message}"
+    told = (
+        f"not proved, as {CONFIG} asks: {why.because if isinstance(why, Verdict) else why.message}"
+    )
     before = f"{one.unchecked.message}; " if one.unchecked else ""
     app = one.subscription.application.key
     hint = f"a rollback is written all the same; look at the image before you release {app}"
@@ -113,7 +126,9 @@ def _pinned(moves: Sequence[Move], last_checks: LastChecks) -> list[Move]:
         if answer.error:
             return Move(registry_error(move.decision, answer.error))
         if not answer.exists or not answer.digest:
-            return move.without_effect(Verdict("refuse", "not-in-registry", "the registry has no such image"))
+            return move.without_effect(
+                Verdict("refuse", "not-in-registry", "the registry has no such image")
+            )
         candidate = replace(move.decision.candidate, digest=answer.digest)
         return replace(move, decision=replace(move.decision, candidate=candidate))
 
@@ -161,4 +176,7 @@ def _answered(
     questions = [about(move) for move in moves]
     wanted = tuple(dict.fromkeys(filter(None, questions)))
     answers = ask(wanted) if wanted else {}
-    return [applied(move, answers[one]) if one else move for move, one in zip(moves, questions, strict=True)]
+    return [
+        applied(move, answers[one]) if one else move
+        for move, one in zip(moves, questions, strict=True)
+    ]

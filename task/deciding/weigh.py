@@ -54,7 +54,13 @@ class Offer:
 
 def question_about(sub: Subscription, version: Versioned) -> Question:
     """Return the question about a version of the image, with its login, and without facts yet."""
-    return Question(sub.image_at(version), (), sub.policy.platforms, sub.policy.pull_secret, sub.application.namespace)
+    return Question(
+        sub.image_at(version),
+        (),
+        sub.policy.platforms,
+        sub.policy.pull_secret,
+        sub.application.namespace,
+    )
 
 
 def may_ask(sub: Subscription, check: str) -> bool:
@@ -119,14 +125,20 @@ def registry_objection(sub: Subscription, answer: Answer | None) -> Verdict | No
     wanted = sub.policy.platforms
     if wanted and answer.platforms and not suits(wanted, answer.platforms):
         has = ", ".join(answer.platforms[:10])
-        return Verdict("refuse", "platforms", f"the image is for {has}, and platforms wants {', '.join(wanted)}")
+        return Verdict(
+            "refuse",
+            "platforms",
+            f"the image is for {has}, and platforms wants {', '.join(wanted)}",
+        )
     return None
 
 
 def registry_error(decision: Decision, error: TaskError) -> Decision:
     """Return the decision as an error, with what the registry said."""
     rule = error.rule if isinstance(error, AnnotationError) else "registry"
-    return replace(decision, judged=Verdict("error", rule, error.message, error.hint, int(error.exit)))
+    return replace(
+        decision, judged=Verdict("error", rule, error.message, error.hint, int(error.exit))
+    )
 
 
 def memory_with_date(memory: Memory, current: Reading, answer: Answer | None) -> Memory:
@@ -137,7 +149,10 @@ def memory_with_date(memory: Memory, current: Reading, answer: Answer | None) ->
     if known is not None and known.version != current.version:
         return memory
     old = known or Written(current.tag, current.digest)
-    return replace(memory, written=replace(old, build=replace(old.build, created=old.build.created or answer.created)))
+    return replace(
+        memory,
+        written=replace(old, build=replace(old.build, created=old.build.created or answer.created)),
+    )
 
 
 def unchecked(answer: Answer | None, needed: Iterable[Fact], sub: Subscription) -> Unchecked | None:
@@ -182,7 +197,9 @@ class Situation:
     branch: str  # "" for a live Application
     kind: TargetKind
     current: Reading  # what Git says; what runs, if Git says nothing
-    in_git: Reading  # what Git itself says; an update on the head branch counts as if it were merged
+    in_git: (
+        Reading  # what Git itself says; an update on the head branch counts as if it were merged
+    )
     state: State
     memory: Memory  # of this image
     terms: Terms
@@ -190,13 +207,17 @@ class Situation:
 
     def decision(self, candidate: Image, verdict: Verdict) -> Decision:
         """Return a decision about this subscription."""
-        return Decision(self.subscription, candidate, verdict, self.current, self.branch, self.branch, self.kind)
+        return Decision(
+            self.subscription, candidate, verdict, self.current, self.branch, self.branch, self.kind
+        )
 
     @property
     def hold(self) -> Hold | None:
         """The hold that keeps the image back now: a person's hold, else a freeze of the repository. Or None."""
         own = holding(self.state, self.memory, self.terms.now)
-        return own or self.facts.elsewhere.get(self.subscription.identity) or self.subscription.freeze
+        return (
+            own or self.facts.elsewhere.get(self.subscription.identity) or self.subscription.freeze
+        )
 
 
 def key_of(sub: Subscription) -> str:
@@ -259,13 +280,21 @@ def _by_the_rules(offer: Offer, answer: Answer | None, situation: Situation) -> 
     if decision.verdict not in ("update", "error"):
         return decision
     no_digest = decision.verdict == "error"  # it is required, and the event does not have it
-    if answer and answer.error and (no_digest or terms.check == "always" or _is_mistake(answer.error)):
+    if (
+        answer
+        and answer.error
+        and (no_digest or terms.check == "always" or _is_mistake(answer.error))
+    ):
         return registry_error(decision, answer.error)
     if no_digest and (answer is None or answer.exists):
         hint = "give --image-digest, or repo:tag@sha256:… as --image"
         if offer.promoted:
-            hint = f"set pin-digest for {offer.promoted.source} as well, or give --registry-check auto"
-        return replace(decision, judged=replace(decision.judged, hint=hint, exit=int(Exit.CONFIGURATION)))
+            hint = (
+                f"set pin-digest for {offer.promoted.source} as well, or give --registry-check auto"
+            )
+        return replace(
+            decision, judged=replace(decision.judged, hint=hint, exit=int(Exit.CONFIGURATION))
+        )
     return replace(decision, judged=registry_objection(sub, answer) or decision.judged)
 
 
@@ -284,7 +313,11 @@ def _by_age(decision: Decision, promoted: Promoted, terms: Terms) -> Decision:
 
 
 def _by_the_order(
-    decision: Decision, event: Written, answer: Answer | None, situation: Situation, promoted: Promoted | None
+    decision: Decision,
+    event: Written,
+    answer: Answer | None,
+    situation: Situation,
+    promoted: Promoted | None,
 ) -> Decision:
     """Return an update that the rules admit, or a refusal: an older build that finishes later must not win."""
     sub, facts = situation.subscription, situation.facts
@@ -303,9 +336,13 @@ def _by_the_order(
     if why := superseded(event, sub.policy, situation.in_git, memory, facts.ancestry):
         if not promoted:
             app = sub.application.key
-            why = f"{why}; to write it all the same: image-update rollback {app} --to {event.version}"
+            why = (
+                f"{why}; to write it all the same: image-update rollback {app} --to {event.version}"
+            )
         return replace(decision, judged=Verdict("refuse", "superseded", why))
-    if promoted and (why := gone_back(event, sub.policy, promoted.newest, situation.in_git, memory)):
+    if promoted and (
+        why := gone_back(event, sub.policy, promoted.newest, situation.in_git, memory)
+    ):
         return replace(decision, judged=Verdict("refuse", "not-newer", why))
     return replace(decision, unchecked=decision.unchecked or unchecked(before, of_before, sub))
 
@@ -318,7 +355,9 @@ def _deferred(decision: Decision, event: Written, hold: Hold, situation: Situati
         if why:
             because = f"{hold_text(hold)}; {known.version} waits already and is newer: {why}"
             return Move(replace(decision, judged=Verdict("refuse", "superseded", because)))
-    end = f"image-update release {situation.subscription.application.key} ends the hold and writes it"
+    end = (
+        f"image-update release {situation.subscription.application.key} ends the hold and writes it"
+    )
     if hold == situation.subscription.freeze:
         end = "the first run after the freeze writes it"
     verdict = Verdict("defer", "held", f"{hold_text(hold)}; {event.version} waits: {end}")

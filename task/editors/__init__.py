@@ -69,7 +69,9 @@ def strays(kind: TargetKind, files: Files, target: Target) -> tuple[Stray, ...]:
     return OVERRIDES[kind].strays(files, target) if kind in OVERRIDES else ()
 
 
-def also_at(kind: TargetKind, files: Files, target: Target, image: Image) -> tuple[tuple[str, int], ...]:
+def also_at(
+    kind: TargetKind, files: Files, target: Target, image: Image
+) -> tuple[tuple[str, int], ...]:
     """Return path and line of each scalar in the target's files that is the image at another version.
 
     `files` are those after an update, so nothing wrote these scalars. What belongs to another alias, or cannot be read,
@@ -78,8 +80,14 @@ def also_at(kind: TargetKind, files: Files, target: Target, image: Image) -> tup
     if kind == "manifests":
         paths = list(manifests.manifests_in(files, target))
     else:
-        other_spellings = {target.path, *target.fallbacks} - {chosen(files, target)}  # Argo CD reads none of these
-        texts = [one.path for one in EDITORS[kind].places(target) if one.want == "text" and one.path in files]
+        other_spellings = {target.path, *target.fallbacks} - {
+            chosen(files, target)
+        }  # Argo CD reads none of these
+        texts = [
+            one.path
+            for one in EDITORS[kind].places(target)
+            if one.want == "text" and one.path in files
+        ]
         paths = [path for path in texts if path not in other_spellings]
     last = re.escape(image.repository.rpartition("/")[2])
     # Parsing takes long, and most files have no other version.
@@ -120,9 +128,15 @@ def _of_another(tree: Tree, node: Node, target: Target) -> bool:
     key, parent = tree.key_of(node), tree.parent(node)
     if key is not None and key.value.endswith("image-list"):
         return True
-    named = value(parent, "name") if key is not None and key.value == "value" and parent is not None else None
+    named = (
+        value(parent, "name")
+        if key is not None and key.value == "value" and parent is not None
+        else None
+    )
     if {key_path(tree, node), named.value if named else ""} & set(target.managed):
         return True
     if target.kind == "manifests":
         return not belongs(target.image.identity, target, "manifests_name")
-    return target.kind == "kustomize-override" and not belongs(target.image.identity, target, "kustomize_name")
+    return target.kind == "kustomize-override" and not belongs(
+        target.image.identity, target, "kustomize_name"
+    )

@@ -61,7 +61,9 @@ def refuse_executable(files: Files) -> None:
     for path, file in files.items():
         if file.mode == "100755":
             hint = f"git update-index --chmod=-x {path}, or commit with git: --commit-through git"
-            raise TargetError("has the executable bit, which GitHub's API would remove", hint=hint, subject=path)
+            raise TargetError(
+                "has the executable bit, which GitHub's API would remove", hint=hint, subject=path
+            )
 
 
 def tree_of(files: Files, path: str) -> Tree:
@@ -76,7 +78,9 @@ def tree_of(files: Files, path: str) -> Tree:
 def single(tree: Tree) -> Node:
     """Return the root of the only document. Raises TargetError, also as `first`."""
     if len(tree.roots) > 1:
-        raise TargetError(f"has {len(tree.roots)} YAML documents", hint="keep one: the others are not read")
+        raise TargetError(
+            f"has {len(tree.roots)} YAML documents", hint="keep one: the others are not read"
+        )
     return first(tree)
 
 
@@ -89,7 +93,9 @@ def first(tree: Tree) -> Node:
     return tree.root
 
 
-def result(files: Files, path: str, text: str, edits: Sequence[Edit]) -> tuple[Files, tuple[Edit, ...]]:
+def result(
+    files: Files, path: str, text: str, edits: Sequence[Edit]
+) -> tuple[Files, tuple[Edit, ...]]:
     """Return the result of an editor's `write`: the file with its new text and old mode, and the edits.
 
     Both are empty if the text is equal. If only quotes or a comment changed, the first edit says where.
@@ -135,7 +141,9 @@ def refuse_taken(target: Target) -> None:
     """Raise AnnotationError if another alias owns the target's entry by its `kustomize.image-name`."""
     name = identity_of(target.keys.kustomize_name) or target.image.identity
     if target.others and not belongs(name, target, "kustomize_name"):
-        owner = next(other.alias for other in target.others if identity_of(other.kustomize_name) == name)
+        owner = next(
+            other.alias for other in target.others if identity_of(other.kustomize_name) == name
+        )
         own = f"{target.alias or '<alias>'}.kustomize.image-name"
         raise AnnotationError(
             f"the entry {name} belongs to {owner or 'another entry of image-list'}, by its kustomize.image-name",

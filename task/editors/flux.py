@@ -41,7 +41,9 @@ def read(files: Files, target: Target) -> Reading:
     with about(target.path):
         spot = _spot(tree, target)
     if spot is None:
-        return Reading(*first_parts([hit.old for hit in marked(tree, target, None)]), file=target.path)
+        return Reading(
+            *first_parts([hit.old for hit in marked(tree, target, None)]), file=target.path
+        )
     if spot.kind == "missing":
         return Reading(spot.name, file=target.path)
     node = resolved(spot.node)
@@ -59,7 +61,11 @@ def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit
     edits = []
     with about(path):
         if spot := _spot(before, target):
-            text = replace(image, name=spot.name).reference if spot.kind == "reference" else tag_value(image)
+            text = (
+                replace(image, name=spot.name).reference
+                if spot.kind == "reference"
+                else tag_value(image)
+            )
             key, old = key_path(before, spot.node), resolved(spot.node).value
             if spot.kind == "missing":
                 key, old = f"{key}.tag", ""
@@ -86,7 +92,10 @@ def _spot(tree: Tree, target: Target) -> ImageValue | None:
             continue
         if release and _at(tree, root, "metadata.name") != release:
             continue
-        if _at(tree, root, "metadata.namespace") not in {"", namespace}:  # "": kustomize or kubectl adds it later
+        if _at(tree, root, "metadata.namespace") not in {
+            "",
+            namespace,
+        }:  # "": kustomize or kubectl adds it later
             continue
         if (values := find(tree, root, parse_path("spec.values"))) is None:
             continue
@@ -97,7 +106,9 @@ def _spot(tree: Tree, target: Target) -> ImageValue | None:
     if next(marked(tree, target, None), None):
         return None
     hint = "give it `image: {repository, tag}` or `image: name:tag`, or mark the scalar with a setter comment"
-    raise TargetError(f"no HelmRelease here has the image of {name or TOP} in spec.values", hint=hint)
+    raise TargetError(
+        f"no HelmRelease here has the image of {name or TOP} in spec.values", hint=hint
+    )
 
 
 def _at(tree: Tree, root: Node, path: str) -> str:
@@ -119,7 +130,11 @@ def _tag(holder: Node) -> ImageValue | None:
     if node.kind != "scalar" or (reference := live_image(node.value)) is None:
         return None
     beside = _beside(holder, node.value) if holder.kind == "mapping" and not reference.tag else None
-    return beside if beside and beside.kind == "tag" else ImageValue(image, "reference", reference.name)
+    return (
+        beside
+        if beside and beside.kind == "tag"
+        else ImageValue(image, "reference", reference.name)
+    )
 
 
 def _beside(mapping: Node, name: str) -> ImageValue | None:

@@ -18,7 +18,17 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import NamedTuple
 
-from task.editors.file_text import about, chosen, first, identity_of, result, split_tag, tag_value, text_of, tree_of
+from task.editors.file_text import (
+    about,
+    chosen,
+    first,
+    identity_of,
+    result,
+    split_tag,
+    tag_value,
+    text_of,
+    tree_of,
+)
 from task.editors.yaml.edit import add, says, splice
 from task.editors.yaml.path import Segment, entries, find, item, locate, parse_path, path_text, uses
 from task.editors.yaml.spelling import Data, sound
@@ -35,7 +45,9 @@ _DIGEST = re.compile(r"(?:sha256:)?[0-9a-f]{64}")
 _DIGEST_NAME = re.compile("(?:digest|sha|sha256)$")  # with any value
 _DIGEST_WORDS = re.compile("digest|sha256|sha|hash", re.IGNORECASE)  # with a digest as its value
 # A text that may set one. Most texts set none, so they need not be parsed.
-_SET = re.compile(r"(?:digest|sha|sha256)[\"']?\s*:\s*(?!\"\"|''|~|null\b)\S|[0-9a-f]{64}", re.IGNORECASE)
+_SET = re.compile(
+    r"(?:digest|sha|sha256)[\"']?\s*:\s*(?!\"\"|''|~|null\b)\S|[0-9a-f]{64}", re.IGNORECASE
+)
 MOST_BESIDE = 200  # keys of one mapping that may be named when an annotated key is missing
 
 
@@ -62,10 +74,19 @@ def read(files: Files, target: Target) -> Reading:
     tree = tree_of(files, path)
     known_digest(files, target, keys, target.source.parameters)
     with about(path):
-        nodes = {key: _scalar_at(tree, key) for key in (keys.name, keys.tag, keys.spec, keys.digest) if key}
+        nodes = {
+            key: _scalar_at(tree, key)
+            for key in (keys.name, keys.tag, keys.spec, keys.digest)
+            if key
+        }
         # For Helm, blanks around a tag in quotes are part of it.
-        good = all(node is None or (sound(node) and node.value == node.value.strip()) for node in nodes.values())
-    texts = {key: node.value if keys.spec else node.value.strip() for key, node in nodes.items() if node}
+        good = all(
+            node is None or (sound(node) and node.value == node.value.strip())
+            for node in nodes.values()
+        )
+    texts = {
+        key: node.value if keys.spec else node.value.strip() for key, node in nodes.items() if node
+    }
     return reading_of(texts, keys, path, sound=good)
 
 
@@ -73,7 +94,11 @@ def reading_of(texts: Mapping[str, str], keys: Keys, path: str, *, sound: bool) 
     """Return the image in the texts at these keys: those in a values file, or parameters."""
     if keys.spec:
         image = live_image(texts.get(keys.spec, ""))
-        return Reading(*(image.name, image.tag, image.digest) if image else ("", "", ""), sound=sound, file=path)
+        return Reading(
+            *(image.name, image.tag, image.digest) if image else ("", "", ""),
+            sound=sound,
+            file=path,
+        )
     tag, digest = split_tag(texts.get(keys.tag, ""))
     if keys.digest:  # without the key, a digest of the chart's own would stay
         sound = sound and not digest and (keys.digest in texts or not tag)
@@ -87,11 +112,17 @@ def _keys(keys: Keys) -> Keys:
     if keys.spec:
         return Keys(spec=keys.spec)
     if keys.name and not keys.tag:
-        hint = "annotate <alias>.helm.image-tag, or use <alias>.helm.image-spec for both in one value"
-        raise AnnotationError("only helm.image-name is annotated: the tag would go nowhere", hint=hint)
+        hint = (
+            "annotate <alias>.helm.image-tag, or use <alias>.helm.image-spec for both in one value"
+        )
+        raise AnnotationError(
+            "only helm.image-name is annotated: the tag would go nowhere", hint=hint
+        )
     if keys.name and keys.name == keys.tag:
         hint = f"write helm.image-spec: {keys.name}"
-        raise AnnotationError(f"helm.image-name and helm.image-tag are both {keys.name!r}", hint=hint)
+        raise AnnotationError(
+            f"helm.image-name and helm.image-tag are both {keys.name!r}", hint=hint
+        )
     tag, name = (keys.tag, keys.name) if keys.tag else ("image.tag", "image.name")
     return Keys(tag=tag, name=name, digest=keys.digest)
 
@@ -110,7 +141,10 @@ def _scalar_at(tree: Tree, key: str) -> Node | None:
         return None
     if node.kind != "scalar":
         what = "list" if node.kind == "sequence" else "mapping"
-        raise TargetError(f"line {tree.line(node)}: {key} is a {what}, not a single value", hint="name a key inside it")
+        raise TargetError(
+            f"line {tree.line(node)}: {key} is a {what}, not a single value",
+            hint="name a key inside it",
+        )
     return None if node.null else node
 
 
@@ -139,7 +173,10 @@ def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit
                 new = replace(image, name=name).reference if key == keys.spec else name
             tree = _put(tree, key, new, target)
             edits.append(Edit(path, key, old, new))
-    locked = next((edit for edit in edits if edit.old != edit.new and edit.key.startswith("dependencies[")), None)
+    locked = next(
+        (edit for edit in edits if edit.old != edit.new and edit.key.startswith("dependencies[")),
+        None,
+    )
     if locked and (lock := _lock(path)) in files:
         folder = posixpath.dirname(path) or "."
         message = f"{locked.key} is locked by {lock}: with another version here, `helm dependency build` fails"
@@ -181,7 +218,8 @@ def beside(files: Files, target: Target) -> tuple[tuple[str, tuple[str, ...]], .
             at, texts = len(steps) - len(missing), [step.text for step in steps]
             names = [name.value for name, _ in pairs(node)][:MOST_BESIDE]
             paths = [
-                ".".join(step.replace(".", "\\.") for step in (*texts[:at], name, *texts[at + 1 :])) for name in names
+                ".".join(step.replace(".", "\\.") for step in (*texts[:at], name, *texts[at + 1 :]))
+                for name in names
             ]
             found.append((key, tuple(one for one in paths if _single_value_at(tree, root, one))))
     return tuple(found)
@@ -227,14 +265,20 @@ def _shared(tree: Tree, key: str, target: Target) -> tuple[str, ...]:
     if not any(one.anchor for one in tree.ancestors(node)):
         return ()
     mine, others = key.replace("\\.", "."), []
-    annotated = [one.tag.replace("\\.", ".") for one in target.others if one.identity == target.image.identity]
+    annotated = [
+        one.tag.replace("\\.", ".")
+        for one in target.others
+        if one.identity == target.image.identity
+    ]
     own = steps[-1].name.lower()
     for steps in uses(tree, tree.root, node, missing):
         if (text := path_text(steps)) == mine:
             continue
         last = steps[-1].name.lower()
         if key in (target.keys.spec, target.keys.name):
-            known = identity_of(node.value) == target.image.identity  # the value itself names the image
+            known = (
+                identity_of(node.value) == target.image.identity
+            )  # the value itself names the image
         else:
             of_an_image = (last == own or last.endswith("tag")) and text not in annotated
             known = not of_an_image or _names_image(tree, steps[:-1], target)
@@ -257,7 +301,8 @@ def _names_image(tree: Tree, mapping: Sequence[Segment], target: Target) -> bool
     name = next(filter(None, map(text, keys)), "")
     full = f"{registry}/{name}" if (registry := text("registry")) else name
     return bool(name) and (
-        identity_of(full) == target.image.identity or name == split_registry(target.image.name)[1] == full
+        identity_of(full) == target.image.identity
+        or name == split_registry(target.image.name)[1] == full
     )
 
 
@@ -294,15 +339,21 @@ def known_digest(files: Files, target: Target, keys: Keys, parameters: Iterable[
     for one in parameters:
         *parents, key = parse_path(one.name)
         if path_text(parents) == path_text(steps[: len(parents)]) and len(parents) < len(steps):
-            value = "" if one.value == "null" and not one.force_string else one.value  # `--set` removes it
+            value = (
+                "" if one.value == "null" and not one.force_string else one.value
+            )  # `--set` removes it
             if _belongs(key.name, value, steps[len(parents) :], ()):
-                found[path_text((*parents, key))] = _Digest(value, "", "the Application's parameters")
+                found[path_text((*parents, key))] = _Digest(
+                    value, "", "the Application's parameters"
+                )
     for name, digest in found.items():
         if digest.value and name != annotated:
             hint = f"set {name} to an empty text"
             if not (keys.digest or keys.spec):
                 hint = f"annotate {target.alias or '<alias>'}.helm.image-digest: {name}, which each update then writes"
-            message = f"{name} is {digest.value[:80]!r}, so a chart that reads it ignores a new {tag}"
+            message = (
+                f"{name} is {digest.value[:80]!r}, so a chart that reads it ignores a new {tag}"
+            )
             raise TargetError(f"{digest.where}: {message}", hint=hint, subject=digest.path)
     return found[annotated].value if annotated in found else ""
 
@@ -313,7 +364,9 @@ class _Digest(NamedTuple):
     where: str  # its place in the file, or in the Application
 
 
-def _layers(files: Files, target: Target, steps: Sequence[Segment]) -> Iterator[tuple[str, str, int]]:
+def _layers(
+    files: Files, target: Target, steps: Sequence[Segment]
+) -> Iterator[tuple[str, str, int]]:
     """Yield what Helm merges, in its order: the file ("" is `helm.values`), its text, and the steps that it lacks.
 
     The file of a chart in `charts/` lacks the first step, which is the chart's name.
@@ -344,7 +397,11 @@ def _in_text(path: str, text: str, steps: tuple[Segment, ...], above: int) -> Ma
             for name, one in beside.items():
                 # some charts have a digest for each architecture
                 scalars = [each for each in walk(one) if each.kind == "scalar" and not each.null]
-                values = [each.value for each in scalars if one.kind == "scalar" or _DIGEST.fullmatch(each.value)]
+                values = [
+                    each.value
+                    for each in scalars
+                    if one.kind == "scalar" or _DIGEST.fullmatch(each.value)
+                ]
                 value = next(iter(values), "")
                 if _belongs(name, value, steps[level:], beside):
                     where = f"line {tree.line(one)}" if path else "the Application's helm.values"

@@ -11,7 +11,17 @@ import posixpath
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from task.editors.file_text import about, belongs, identity_of, refuse_taken, result, single, spelled, text_of, tree_of
+from task.editors.file_text import (
+    about,
+    belongs,
+    identity_of,
+    refuse_taken,
+    result,
+    single,
+    spelled,
+    text_of,
+    tree_of,
+)
 from task.editors.yaml.edit import add, alone, drop_key, with_texts
 from task.editors.yaml.spelling import Data, sound
 from task.editors.yaml.tree import Node, Tree, pairs, resolved, resolved_value, value, values
@@ -37,7 +47,10 @@ class Replacement:
 
 
 # kustomize refuses an empty file ("kustomization.yaml is empty"), so a file that we fill begins with these.
-_HEAD: Mapping[str, Data] = {"apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization"}
+_HEAD: Mapping[str, Data] = {
+    "apiVersion": "kustomize.config.k8s.io/v1beta1",
+    "kind": "Kustomization",
+}
 
 
 def places(target: Target) -> tuple[Place, ...]:
@@ -64,22 +77,33 @@ def replacements(files: Files, target: Target) -> list[Replacement]:
     return [_replacement(entry) for entry in _mine(tree, target)]
 
 
-def reading_of(mine: Sequence[Replacement], every: Sequence[Replacement], target: Target, path: str) -> Reading:
+def reading_of(
+    mine: Sequence[Replacement], every: Sequence[Replacement], target: Target, path: str
+) -> Reading:
     """Return the version that the image's entries give it in kustomize's order, and all others in `every` entry.
 
     An image that has the name `kustomize.image-name` comes first. The reading is not sound if it leads to another
     image, or if the entries differ.
     """
     named = identity_of(target.keys.kustomize_name)
-    names = sorted({entry.name: None for entry in mine}, key=lambda name: bool(named) and identity_of(name) != named)
+    names = sorted(
+        {entry.name: None for entry in mine},
+        key=lambda name: bool(named) and identity_of(name) != named,
+    )
     results = [_result(name, mine) for name in names]
-    leads = not named or (identity_of(names[0]) == named and identity_of(results[0].name) == target.image.identity)
+    leads = not named or (
+        identity_of(names[0]) == named and identity_of(results[0].name) == target.image.identity
+    )
     # An entry may have no effect, because a later one changes what it makes: AIU appends such entries.
-    about = [one for one in results if identity_of(one.name) == target.image.identity and one.version]
+    about = [
+        one for one in results if identity_of(one.name) == target.image.identity and one.version
+    ]
     now = (about or results)[0]
     others = {entry.tag: None for entry in (*about, *every) if entry.tag and entry.tag != now.tag}
     alike = len({entry.version for entry in every}) == 1
-    return Reading(now.name, now.tag, now.digest, sound=leads and alike, file=path, also=tuple(others))
+    return Reading(
+        now.name, now.tag, now.digest, sound=leads and alike, file=path, also=tuple(others)
+    )
 
 
 def _result(name: str, entries: Iterable[Replacement]) -> Replacement:
@@ -107,7 +131,9 @@ def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit
         names = {identity_of(_text(entry, "name")) for entry in _mine(tree, target)}
         if not before or (named and named not in names):
             tree = _with_new_entry(tree, target, image)
-    edits = [Edit(path, name, before.get(name, ""), new) for name, new in _versions(tree, target).items()]
+    edits = [
+        Edit(path, name, before.get(name, ""), new) for name, new in _versions(tree, target).items()
+    ]
     return result(files, path, tree.text, edits)
 
 
@@ -118,7 +144,9 @@ def _load(files: Files, target: Target) -> tuple[str, Tree]:
         raise TargetError("contains no kustomization file", hint=hint, subject=target.path or "/")
     path, *others = paths
     if others:  # AIU uses the first one, but kustomize refuses the folder ("Found multiple kustomization files")
-        raise TargetError(f"is next to {others[0]}, and kustomize takes only one", hint="remove one", subject=path)
+        raise TargetError(
+            f"is next to {others[0]}, and kustomize takes only one", hint="remove one", subject=path
+        )
     tree = tree_of(files, path)
     with about(path):
         root = single(tree)
@@ -136,7 +164,9 @@ def _mine(tree: Tree, target: Target) -> list[Node]:
     for entry in map(resolved, images.children if images else ()):
         name, new = (identity_of(_text(entry, field)) for field in ("name", "newName"))
         # AIU finds an entry only by its name, and appends a second one if `newName` is the image.
-        if (name in wanted or new == target.image.identity) and belongs(name, target, "kustomize_name"):
+        if (name in wanted or new == target.image.identity) and belongs(
+            name, target, "kustomize_name"
+        ):
             mine.append(entry)
     return mine
 
@@ -201,12 +231,19 @@ def _with_new_entry(tree: Tree, target: Target, image: Image) -> Tree:
     """Return the file with one more entry. A missing list is added."""
     full = spelled(image, target, *target.source.images)
     name = target.keys.kustomize_name or full
-    fields = {"name": name, "newName": full if name != full else "", "newTag": image.tag, "digest": image.digest}
+    fields = {
+        "name": name,
+        "newName": full if name != full else "",
+        "newTag": image.tag,
+        "digest": image.digest,
+    }
     entry: Data = {field: text for field, text in fields.items() if text}
     images = value(tree.root, "images")
     if images is None:
         head = _HEAD if tree.root.null else {}
         return add(tree, tree.root, {**head, "images": [entry]})
     if images.kind == "alias":
-        raise TargetError(f"line {tree.line(images)}: images is an alias", hint="write the list out")
+        raise TargetError(
+            f"line {tree.line(images)}: images is an alias", hint="write the list out"
+        )
     return add(tree, alone(tree, images), [entry])

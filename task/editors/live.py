@@ -54,7 +54,9 @@ def write(
     if not changed:
         return (), ()
     wanted = [_element(node, section) for node in elements(tree_of(changed, _FILE), section)]
-    operations = _operations(source, section, f"{_path(manifest, index)}/{section.name}", wanted, places)
+    operations = _operations(
+        source, section, f"{_path(manifest, index)}/{section.name}", wanted, places
+    )
     where = place(manifest, index, target)
     return operations, tuple(replace(edit, path=where) for edit in edits)
 
@@ -97,7 +99,9 @@ def _source(manifest: Mapping[str, Any], index: int) -> Mapping[str, Any]:
         else:
             value = mapping(value).get(part)
     if not isinstance(value, dict):
-        raise SourceError("the source no longer exists", hint="the Application was changed: run it again")
+        raise SourceError(
+            "the source no longer exists", hint="the Application was changed: run it again"
+        )
     return value
 
 
@@ -109,7 +113,9 @@ def _raw(source: Mapping[str, Any], section: Section) -> Sequence[Any]:
 
 def _as_file(raw: Sequence[Any], section: Section) -> tuple[Files, tuple[int, ...]]:
     """Return the equivalent override file, and the place of each of its elements in `raw`."""
-    texts = [(place, text) for place, element in enumerate(raw) if (text := _as_yaml(element, section))]
+    texts = [
+        (place, text) for place, element in enumerate(raw) if (text := _as_yaml(element, section))
+    ]
     if not texts:
         return {}, ()
     head = f"{section.name}:\n  {section.list}:\n"
@@ -136,7 +142,11 @@ def _element(node: Node, section: Section) -> Any:
     """Return an element of the override file in the shape that it has in the Application's spec."""
     if section == override_kustomize.SECTION:
         return resolved(node).value
-    texts = {name: text for name in ("name", "value", "forcestring") if (text := resolved_value(node, name))}
+    texts = {
+        name: text
+        for name in ("name", "value", "forcestring")
+        if (text := resolved_value(node, name))
+    }
     element: dict[str, Any] = {name: text.value for name, text in texts.items()}
     if section == overrides.HELM:
         element["forceString"] = element.pop("forcestring", "") == "true"
@@ -144,7 +154,11 @@ def _element(node: Node, section: Section) -> Any:
 
 
 def _operations(
-    source: Mapping[str, Any], section: Section, path: str, wanted: Sequence[Any], places: Sequence[int]
+    source: Mapping[str, Any],
+    section: Section,
+    path: str,
+    wanted: Sequence[Any],
+    places: Sequence[int],
 ) -> tuple[Operation, ...]:
     """Return the operations that change elements in place and append new ones. A missing list is added."""
     added = list(wanted[len(places) :])
@@ -159,10 +173,22 @@ def _operations(
     for place, new in zip(places, wanted, strict=False):
         at, old = f"{path}/{place}", raw[place]
         if isinstance(new, str):
-            changes: list[Operation] = [{"op": "replace", "path": at, "value": new}] if new != old else []
+            changes: list[Operation] = (
+                [{"op": "replace", "path": at, "value": new}] if new != old else []
+            )
         else:  # field by field, so that unknown fields stay; an absent forceString means false
-            fields = {name: value for name, value in new.items() if (old.get(name) or False) != (value or False)}
-            changes = [{"op": "add", "path": f"{at}/{name}", "value": value} for name, value in fields.items()]
+            fields = {
+                name: value
+                for name, value in new.items()
+                if (old.get(name) or False) != (value or False)
+            }
+            changes = [
+                {"op": "add", "path": f"{at}/{name}", "value": value}
+                for name, value in fields.items()
+            ]
         if changes:
             operations += [{"op": "test", "path": at, "value": old}, *changes]
-    return (*operations, *({"op": "add", "path": f"{path}/-", "value": element} for element in added))
+    return (
+        *operations,
+        *({"op": "add", "path": f"{path}/-", "value": element} for element in added),
+    )

@@ -27,7 +27,9 @@ from task.image import live_image
 from task.model import Edit, File, Files, Image, Place, Reading, Target
 
 SIGN = "$imagepolicy"
-_MARKER = re.compile(r'#[^#\n\r]*?\{\s*"\$imagepolicy"\s*:\s*"([^":]+):([^":]+)(?::(tag|name|digest))?"\s*\}')
+_MARKER = re.compile(
+    r'#[^#\n\r]*?\{\s*"\$imagepolicy"\s*:\s*"([^":]+):([^":]+)(?::(tag|name|digest))?"\s*\}'
+)
 
 
 SUFFIXES = (".yaml", ".yml", ".json")
@@ -89,12 +91,16 @@ def read(files: Files, target: Target) -> Reading:
 
     Raises TargetError if no manifest has the image.
     """
-    hits = [(path, hit) for path, tree in _trees(files, target) for hit in _hits(tree, target, None)]
+    hits = [
+        (path, hit) for path, tree in _trees(files, target) for hit in _hits(tree, target, None)
+    ]
     if not hits:
         raise _no_such_image(target)
     images = [hit.old for _, hit in hits]
     name, tag, digest = first_parts(images)
-    alike = all((one.tag or tag, one.digest or digest) == (tag, digest) for one in images if one.version)
+    alike = all(
+        (one.tag or tag, one.digest or digest) == (tag, digest) for one in images if one.version
+    )
     strings = all(sound(resolved(hit.node)) for _, hit in hits)
     return Reading(name, tag, digest, sound=alike and strings, file=hits[0][0])
 
@@ -102,7 +108,9 @@ def read(files: Files, target: Target) -> Reading:
 def _no_such_image(target: Target) -> TargetError:
     name = target.keys.manifests_name or target.image.name
     hint = "name the folder (manifests:<path>), or the image as it is written there (<alias>.manifests.image-name)"
-    return TargetError(f"no container in the manifests has the image {name}", hint=hint, subject=target.path or "/")
+    return TargetError(
+        f"no container in the manifests has the image {name}", hint=hint, subject=target.path or "/"
+    )
 
 
 def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit, ...]]:
@@ -134,7 +142,9 @@ def _rewritten(tree: Tree, hits: list[Hit]) -> Tree:
     for hit in hits:
         origin = resolved(hit.node)
         others = tree.aliases(origin)
-        together = bool(others) and all(wanted.get(id(node)) == hit.new for node in (origin, *others))
+        together = bool(others) and all(
+            wanted.get(id(node)) == hit.new for node in (origin, *others)
+        )
         if together and hit.node.kind == "alias":
             continue
         changes.append((hit.node if together else alone(tree, hit.node), hit.new))
@@ -147,7 +157,11 @@ def manifests_in(files: Files, target: Target) -> Iterator[str]:
         folder = posixpath.dirname(path)
         below = target.recurse and (not target.path or f"{folder}/".startswith(f"{target.path}/"))
         inside = path.endswith(SUFFIXES) and (folder == target.path or below)
-        if (inside or path == target.path) and files[path].mode not in MODES and not files[path].problem:
+        if (
+            (inside or path == target.path)
+            and files[path].mode not in MODES
+            and not files[path].problem
+        ):
             yield path
 
 
@@ -158,7 +172,10 @@ def _trees(files: Files, target: Target) -> Iterator[tuple[str, Tree]]:
         text_of(files, target.path)
     elif target.path:
         text_of(files, posixpath.join(target.path, "_"))
-    names = [target.keys.manifests_name.rpartition("/")[2], target.image.repository.rpartition("/")[2]]
+    names = [
+        target.keys.manifests_name.rpartition("/")[2],
+        target.image.repository.rpartition("/")[2],
+    ]
     for path in manifests_in(files, target):
         text = files[path].text
         # Parsing takes most of the time here, and a file without the name's last part cannot have the image.
@@ -167,7 +184,9 @@ def _trees(files: Files, target: Target) -> Iterator[tuple[str, Tree]]:
         try:
             yield path, parse(text)
         except TargetError:
-            if path == target.path:  # the target names this file; others in the folder may be templates of a chart
+            if (
+                path == target.path
+            ):  # the target names this file; others in the folder may be templates of a chart
                 raise
 
 
@@ -205,7 +224,11 @@ def marked(tree: Tree, target: Target, image: Image | None) -> Iterator[Hit]:
         if node := _value_before(tree, match.start()):
             text, part = resolved(node).value, match[3] or ""
             blank = Image("", "", "")
-            old = replace(blank, **{part: text}) if part in ("tag", "digest") else live_image(text) or blank
+            old = (
+                replace(blank, **{part: text})
+                if part in ("tag", "digest")
+                else live_image(text) or blank
+            )
             yield Hit(node, old, _marked_text(part, text, target, image) if image else "")
 
 
@@ -259,6 +282,14 @@ def _container_images(tree: Tree) -> Iterator[Node]:
 def _hosts(root: Node) -> Iterator[_Host]:
     """Yield the engines whose objects are in a document."""
     for node in walk(root):
-        if node.kind == "mapping" and (version := value(node, "apiVersion")) and (kind := value(node, "kind")):
+        if (
+            node.kind == "mapping"
+            and (version := value(node, "apiVersion"))
+            and (kind := value(node, "kind"))
+        ):
             group = version.value.partition("/")[0]
-            yield from (host for host in _HOSTS if host.group == group and kind.value in (host.kinds or (kind.value,)))
+            yield from (
+                host
+                for host in _HOSTS
+                if host.group == group and kind.value in (host.kinds or (kind.value,))
+            )

@@ -14,7 +14,18 @@ from dataclasses import dataclass, replace
 from task.editors import kustomization
 from task.editors.file_text import about, belongs, identity_of, refuse_taken, result, spelled
 from task.editors.kustomization import Replacement, reading_of
-from task.editors.overrides import Below, Section, Stray, below, elements, follow, grow, load, origin_comment, places
+from task.editors.overrides import (
+    Below,
+    Section,
+    Stray,
+    below,
+    elements,
+    follow,
+    grow,
+    load,
+    origin_comment,
+    places,
+)
 from task.editors.yaml.edit import alone, splice
 from task.editors.yaml.tree import Node, resolved
 from task.errors import TargetError
@@ -68,7 +79,9 @@ def read(files: Files, target: Target) -> Reading:
         return Reading(file=path)
     every = _replacements(mine)
     found = reading_of(_edited(every), every, target, path)
-    return replace(found, sound=found.sound and all(entry.identity == target.image.identity for entry in mine))
+    return replace(
+        found, sound=found.sound and all(entry.identity == target.image.identity for entry in mine)
+    )
 
 
 def read_below(files: Files, target: Target) -> Reading:
@@ -107,7 +120,11 @@ def _replacements(entries: Iterable[KustomizeImage]) -> list[Replacement]:
 
 def _entries(nodes: Iterable[Node]) -> list[tuple[Node, KustomizeImage]]:
     """Return the node and the entry of each element that is a text."""
-    return [(node, parse_entry(resolved(node).value)) for node in nodes if resolved(node).kind == "scalar"]
+    return [
+        (node, parse_entry(resolved(node).value))
+        for node in nodes
+        if resolved(node).kind == "scalar"
+    ]
 
 
 def _mine(entry: KustomizeImage, target: Target) -> bool:
@@ -138,8 +155,14 @@ def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit
     name = target.keys.kustomize_name
     first = next((place for place, (_, entry) in enumerate(now) if _mine(entry, target)), None)
     if name and first is not None and identity_of(name) not in {entry.key for entry in renewed}:
-        renewed[first] = KustomizeImage(name, renewed[first].right)  # replaces another name that led to the image
-    changes = [(node, entry, fresh) for (node, entry), fresh in zip(now, renewed, strict=True) if fresh != entry]
+        renewed[first] = KustomizeImage(
+            name, renewed[first].right
+        )  # replaces another name that led to the image
+    changes = [
+        (node, entry, fresh)
+        for (node, entry), fresh in zip(now, renewed, strict=True)
+        if fresh != entry
+    ]
     missing = _missing(renewed, spec, target, image, carries=there.carries)
 
     def key_of(node: Node) -> str | None:
@@ -155,7 +178,9 @@ def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit
     edits += [Edit(path, _key(entry), "", entry.text) for entry in missing]
     left = [entry for _, entry in _entries(elements(tree, SECTION))]
     edits += [Edit(path, _key(entry), entry.text, "") for entry in renewed if entry not in left]
-    same = [Edit(path, _key(entry), entry.text, entry.text) for entry in renewed if _mine(entry, target)]
+    same = [
+        Edit(path, _key(entry), entry.text, entry.text) for entry in renewed if _mine(entry, target)
+    ]
     return result(files, path, tree.text, [*edits, *same])
 
 
@@ -175,7 +200,9 @@ def strays(files: Files, target: Target) -> tuple[Stray, ...]:
         if _meaning(theirs) != _meaning(entry) and not origin_comment(tree, node):
             strays[_key(entry)] = Stray(_key(entry), origin, hidden=False)
     if not there.carries:
-        hidden = (one for key, one in spec.items() if key not in names and not _mine(one[0], target))
+        hidden = (
+            one for key, one in spec.items() if key not in names and not _mine(one[0], target)
+        )
         strays |= {_key(entry): Stray(_key(entry), origin, hidden=True) for entry, origin in hidden}
     return tuple(strays.values())
 
@@ -185,15 +212,25 @@ def _key(entry: KustomizeImage) -> str:
     return f"kustomize.images[{entry.left or (image.name if image else entry.right)}]"
 
 
-Carried = Mapping[str, tuple[KustomizeImage, str]]  # by key: the entry, and the comment that names its origin
+Carried = Mapping[
+    str, tuple[KustomizeImage, str]
+]  # by key: the entry, and the comment that names its origin
 
 
 def _below(files: Files, target: Target) -> Below[KustomizeImage]:
     spec = {entry.key: entry for entry in map(parse_entry, target.source.images)}
-    return below(files, target, SECTION, spec, lambda nodes: {entry.key: entry for _, entry in _entries(nodes)})
+    return below(
+        files,
+        target,
+        SECTION,
+        spec,
+        lambda nodes: {entry.key: entry for _, entry in _entries(nodes)},
+    )
 
 
-def _at_version(entry: KustomizeImage, spec: Carried, target: Target, image: Image) -> KustomizeImage:
+def _at_version(
+    entry: KustomizeImage, spec: Carried, target: Target, image: Image
+) -> KustomizeImage:
     """Return an entry of the image with its new version. The spelling of the name stays."""
     full = spelled(image, target, entry.right, *(other.right for other, _ in spec.values()))
     name = target.keys.kustomize_name
@@ -204,7 +241,9 @@ def _at_version(entry: KustomizeImage, spec: Carried, target: Target, image: Ima
 def _meaning(entry: KustomizeImage) -> tuple[str, ...]:
     """Return what kustomize understands. This is equal for two spellings of the same entry."""
     image = live_image(entry.right)
-    return (entry.key, image.identity, image.tag, image.digest) if image else (entry.key, entry.right)
+    return (
+        (entry.key, image.identity, image.tag, image.digest) if image else (entry.key, entry.right)
+    )
 
 
 def _missing(
@@ -212,10 +251,20 @@ def _missing(
 ) -> list[KustomizeImage]:
     """Return the entries to append: those of the spec that the file lacks, and the image's own if there is none."""
     keys = {entry.key for entry in now}
-    lacking = [entry for entry, _ in spec.values() if entry.key not in keys and (carries or _mine(entry, target))]
-    carried = [_at_version(entry, spec, target, image) if _mine(entry, target) else entry for entry in lacking]
+    lacking = [
+        entry
+        for entry, _ in spec.values()
+        if entry.key not in keys and (carries or _mine(entry, target))
+    ]
+    carried = [
+        _at_version(entry, spec, target, image) if _mine(entry, target) else entry
+        for entry in lacking
+    ]
     name = target.keys.kustomize_name
-    if any(entry.key == identity_of(name) if name else _mine(entry, target) for entry in (*now, *carried)):
+    if any(
+        entry.key == identity_of(name) if name else _mine(entry, target)
+        for entry in (*now, *carried)
+    ):
         return carried
     full = spelled(image, target, *(other.right for other, _ in spec.values()))
     return [*carried, KustomizeImage(name, replace(image, name=full).reference)]

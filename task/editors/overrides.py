@@ -25,7 +25,17 @@ from typing import Generic, NamedTuple, TypeVar
 
 from task.editors.file_text import about, chosen, result, single, spelled, tag_value, tree_of
 from task.editors.helm_values import digest_value, known_digest, reading_of
-from task.editors.yaml.edit import Splice, add, alone, checked, content_end, drop_items, line_end, only_blank, splice
+from task.editors.yaml.edit import (
+    Splice,
+    add,
+    alone,
+    checked,
+    content_end,
+    drop_items,
+    line_end,
+    only_blank,
+    splice,
+)
 from task.editors.yaml.spelling import Data, Word, looks_typed, sound
 from task.editors.yaml.tree import Node, Tree, pairs, resolved, resolved_value, value
 from task.errors import AnnotationError, TargetError
@@ -44,7 +54,9 @@ class Section(NamedTuple):
 
 
 T = TypeVar("T")  # an element of a list
-Common = Callable[[Sequence[Node]], Mapping[str, T]]  # reads the elements of the common file's list, by key
+Common = Callable[
+    [Sequence[Node]], Mapping[str, T]
+]  # reads the elements of the common file's list, by key
 KeyOf = Callable[[Node], str | None]  # the key of an element, or None for one of the image
 HELM, PLUGIN = Section("helm", "parameters"), Section("plugin", "env")
 
@@ -53,7 +65,9 @@ HELM, PLUGIN = Section("helm", "parameters"), Section("plugin", "env")
 class Below(Generic[T]):
     """The elements that an override file's list hides: those of the spec, or of the common file."""
 
-    origins: Mapping[str, tuple[T, str]]  # by key: each element, and the comment that names its origin
+    origins: Mapping[
+        str, tuple[T, str]
+    ]  # by key: each element, and the comment that names its origin
     used: bool  # whether Argo CD uses these elements, because the override file has no list
     carries: bool  # whether the override file's list gets copies of the elements that it lacks
 
@@ -69,7 +83,9 @@ class Stray(NamedTuple):
 def places(target: Target) -> tuple[Place, ...]:
     """Return the override file in all its spellings, the file that a folder's Applications share, and Helm's values."""
     values = target.values if target.kind == "helm-override" else ()
-    return tuple(map(Place, (*dict.fromkeys((target.path, *target.fallbacks, common_path(target))), *values)))
+    return tuple(
+        map(Place, (*dict.fromkeys((target.path, *target.fallbacks, common_path(target))), *values))
+    )
 
 
 def common_path(target: Target) -> str:
@@ -103,7 +119,9 @@ def _list(tree: Tree, section: Section) -> Node | None:
         if node.kind != "mapping":
             raise _shape(f"{section.name} is not a mapping")
         # Argo CD ignores the case of keys, but its merge patch does not: it would have both `Helm:` and `helm:`.
-        if other := next((name.value for name, _ in pairs(node) if name.value.lower() == key != name.value), ""):
+        if other := next(
+            (name.value for name, _ in pairs(node) if name.value.lower() == key != name.value), ""
+        ):
             raise _shape(f"has {other} where Argo CD expects {key}")
         node = resolved_value(node, key)
     if node is None or node.null:
@@ -114,7 +132,9 @@ def _list(tree: Tree, section: Section) -> Node | None:
 
 
 def _shape(problem: str) -> TargetError:
-    return TargetError(problem, hint="see Argo CD's documentation of override files, or remove the file")
+    return TargetError(
+        problem, hint="see Argo CD's documentation of override files, or remove the file"
+    )
 
 
 def elements(tree: Tree, section: Section) -> Sequence[Node]:
@@ -122,11 +142,15 @@ def elements(tree: Tree, section: Section) -> Sequence[Node]:
     return listed.children if (listed := _list(tree, section)) else ()
 
 
-def below(files: Files, target: Target, section: Section, spec: Mapping[str, T], common: Common[T]) -> Below[T]:
+def below(
+    files: Files, target: Target, section: Section, spec: Mapping[str, T], common: Common[T]
+) -> Below[T]:
     """Return what Argo CD would use if the override file had no list. `common` reads the list of the common file."""
     path, tree = load(files, target, section)
     own = _list(tree, section)
-    marks = {mark[1] for element in elements(tree, section) if (mark := origin_comment(tree, element))}
+    marks = {
+        mark[1] for element in elements(tree, section) if (mark := origin_comment(tree, element))
+    }
     shared = common_path(target)
     listed = _list(_tree(files, shared, section), section) if shared != path else None
     origins: dict[str, tuple[T, str]] = {}
@@ -150,7 +174,10 @@ def grow(tree: Tree, section: Section, items: Sequence[Data]) -> Tree:
     sequence = value(mapping, section.list)
     for node in filter(None, (mapping, sequence)):
         if node.kind == "alias":
-            raise TargetError(f"line {tree.line(node)}: *{node.value} refers to a shared list", hint="write it out")
+            raise TargetError(
+                f"line {tree.line(node)}: *{node.value} refers to a shared list",
+                hint="write it out",
+            )
         alone(tree, node)
     return add(tree, sequence, items) if sequence else add(tree, mapping, {section.list: items})
 
@@ -168,22 +195,37 @@ def _line_ends(tree: Tree, element: Node) -> Iterator[int]:
     """Yield the ends of those values of the element that a comment may follow."""
     parent = tree.parent(element)
     # After flow style, the comment could belong to any element of the line.
-    if element.kind == "alias" or element.style == "{" or (parent is not None and parent.style == "{"):
+    if (
+        element.kind == "alias"
+        or element.style == "{"
+        or (parent is not None and parent.style == "{")
+    ):
         return
     for node in (child for _, child in pairs(element)) if element.kind == "mapping" else (element,):
-        if node.kind == "scalar" and node.style not in {"|", ">"}:  # in a block scalar, the comment would be text
+        if node.kind == "scalar" and node.style not in {
+            "|",
+            ">",
+        }:  # in a block scalar, the comment would be text
             yield content_end(tree.text, node)
 
 
-def follow(tree: Tree, section: Section, there: Below[T], key_of: KeyOf, added: Collection[str]) -> Tree:
+def follow(
+    tree: Tree, section: Section, there: Below[T], key_of: KeyOf, added: Collection[str]
+) -> Tree:
     """Return the file without the copies whose origin is gone, and with a comment at each copy that names its origin.
 
     Copies are the elements with a comment, and those with the keys in `added`. `key_of` returns the key of an element,
     or None for one of the image, which gets no comment. A copy that shares its line with something else stays.
     """
     nodes = elements(tree, section)
-    copies = [(number, key_of(node)) for number, node in enumerate(nodes) if origin_comment(tree, node)]
-    gone = [number for number, key in copies if there.carries and key is not None and key not in there.origins]
+    copies = [
+        (number, key_of(node)) for number, node in enumerate(nodes) if origin_comment(tree, node)
+    ]
+    gone = [
+        number
+        for number, key in copies
+        if there.carries and key is not None and key not in there.origins
+    ]
     if gone and (listed := _list(tree, section)):
         tree = drop_items(tree, alone(tree, listed), gone)
     splices = []
@@ -216,7 +258,9 @@ def _names(target: Target) -> Keys:
     # Every plugin has its own variables, so no default could be right.
     if not (keys.spec or keys.tag):
         hint = "annotate <alias>.plugin.image-tag or <alias>.plugin.image-spec with the variable's name"
-        raise AnnotationError("no annotation names the plugin's variable for the tag: it would go nowhere", hint=hint)
+        raise AnnotationError(
+            "no annotation names the plugin's variable for the tag: it would go nowhere", hint=hint
+        )
     return keys
 
 
@@ -242,7 +286,9 @@ def _field(element: Node, name: str) -> Node | None:
     element = resolved(element)
     if element.kind != "mapping":
         return None
-    return value(element, name) or next((node for key, node in pairs(element) if key.value.lower() == name), None)
+    return value(element, name) or next(
+        (node for key, node in pairs(element) if key.value.lower() == name), None
+    )
 
 
 def _text(element: Node, name: str) -> str:
@@ -253,7 +299,9 @@ def _text(element: Node, name: str) -> str:
 
 def _parameters(tree: Tree, section: Section) -> list[Parameter]:
     """Return the elements that have a name."""
-    return [one for element in elements(tree, section) if (one := _parameter(element, section)).name]
+    return [
+        one for element in elements(tree, section) if (one := _parameter(element, section)).name
+    ]
 
 
 def _parameter(element: Node, section: Section) -> Parameter:
@@ -321,7 +369,11 @@ def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit
     path, tree = load(files, target, section)
     now = _parameters(tree, section)
     before = {one.name: one.value for one in now}
-    digest = known_digest(files, target, names, now or target.source.parameters) if section == HELM else ""
+    digest = (
+        known_digest(files, target, names, now or target.source.parameters)
+        if section == HELM
+        else ""
+    )
     mine = _wanted(target, image, names, [*now, *spec], digest)
     there = _below(files, target)
     carried = {name: one for name, (one, _) in there.origins.items()} if there.carries else {}
@@ -348,7 +400,9 @@ def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit
         tree = grow(tree, section, [_data(whole[name], section) for name in missing])
         tree = follow(tree, section, there, key_of, missing)
     after = {one.name: one.value for one in _parameters(tree, section)}
-    edits = [Edit(path, name, before.get(name, ""), after.get(name, "")) for name in {**after, **before}]
+    edits = [
+        Edit(path, name, before.get(name, ""), after.get(name, "")) for name in {**after, **before}
+    ]
     return result(files, path, tree.text, edits)
 
 
@@ -356,7 +410,9 @@ def _wanted(
     target: Target, image: Image, keys: Keys, known: Sequence[Parameter], digest: str
 ) -> Mapping[str, Parameter]:
     """Return the image's elements, by name. `known` ones may have a spelling of it; `digest` is the present one."""
-    full = spelled(image, target, *(one.value for one in known if one.name == (keys.spec or keys.name)))
+    full = spelled(
+        image, target, *(one.value for one in known if one.name == (keys.spec or keys.name))
+    )
     if keys.spec:
         texts = {keys.spec: replace(image, name=full).reference}
     elif keys.digest:
@@ -370,7 +426,9 @@ def _wanted(
     force = _section(target) == HELM
     # An image without a digest empties the key for it.
     return {
-        name: Parameter(name, text, force) for name, text in texts.items() if name and (text or name == keys.digest)
+        name: Parameter(name, text, force)
+        for name, text in texts.items()
+        if name and (text or name == keys.digest)
     }
 
 
@@ -381,7 +439,9 @@ def _data(parameter: Parameter, section: Section) -> dict[str, Word]:
     return {**fields, "forcestring": parameter.force_string} if section == HELM else fields
 
 
-def _with_values(tree: Tree, section: Section, wanted: Callable[[Tree, Node], Parameter | None]) -> Tree:
+def _with_values(
+    tree: Tree, section: Section, wanted: Callable[[Tree, Node], Parameter | None]
+) -> Tree:
     """Return the file with the wanted content in fields that exist."""
     changes: list[tuple[Node, Word]] = []
     for element in elements(tree, section):
@@ -391,7 +451,9 @@ def _with_values(tree: Tree, section: Section, wanted: Callable[[Tree, Node], Pa
             text = want.value if want else now.value
             # A value that is not a string (`1.10`, `true`) breaks the whole Application, even if a person wrote it:
             # Argo CD cannot generate its manifests.
-            if now.kind == "scalar" and (text != now.value or not (sound(now) or (now.null and want is None))):
+            if now.kind == "scalar" and (
+                text != now.value or not (sound(now) or (now.null and want is None))
+            ):
                 changes.append((alone(tree, node), text))
         if want and section == HELM and (node := _field(element, "forcestring")):
             now = resolved(node)

@@ -48,9 +48,7 @@ _STATE: _Shape = {"hold": _HOLD, "images": {ANY: _MEMORY}, "released": None}
 _FILE: _Shape = {"files": {ANY: _STATE}}
 # Singular and plural are treated alike here, because people write `image:` instead of `images:`.
 _STEMS = {word.rstrip("s") for word in (*_FILE, *_STATE, *_MEMORY)}
-_MISPLACED = (
-    "the keys there are {}; what is remembered is below files: <file>: images: <alias>, a hold below its file or alias"
-)
+_MISPLACED = "the keys there are {}; what is remembered is below files: <file>: images: <alias>, a hold below its file or alias"
 _TIMES = ("at", "until", "created", "released")
 _SEQUENCE = re.compile(r"[0-9]{1,20}")  # a number of 64 bits
 _TAGS = ("", "!", "tag:yaml.org,2002:str")  # the YAML tags of a string
@@ -70,11 +68,19 @@ def states_of(tree: Tree) -> dict[str, State]:
     if tree.root.null:
         return {}
     for node in walk(tree.root):
-        if node.kind == "alias" or node.anchor:  # an anchor would connect lines that must change separately
-            name = f"the alias *{node.value}" if node.kind == "alias" else f"the anchor &{node.anchor}"
-            raise _wrong(tree, node, f"{name[:50]} is not allowed in a state file", "write the value itself")
+        if (
+            node.kind == "alias" or node.anchor
+        ):  # an anchor would connect lines that must change separately
+            name = (
+                f"the alias *{node.value}" if node.kind == "alias" else f"the anchor &{node.anchor}"
+            )
+            raise _wrong(
+                tree, node, f"{name[:50]} is not allowed in a state file", "write the value itself"
+            )
     states = {}
-    for path, node in _children(tree, _fields(tree, tree.root, "the file", _FILE)["files"], "files").items():
+    for path, node in _children(
+        tree, _fields(tree, tree.root, "the file", _FILE)["files"], "files"
+    ).items():
         fields = _fields(tree, node, path, _STATE)
         images = _children(tree, fields["images"], "images").items()
         memories = {alias: _memory(tree, image, alias) for alias, image in images}
@@ -118,7 +124,12 @@ def _written(tree: Tree, node: Node, what: str) -> Written | None:
     words = _words(tree, fields := _fields(tree, node, what, _WRITTEN))
     number = words["sequence"]
     if number and not _SEQUENCE.fullmatch(number):
-        raise _wrong(tree, fields["sequence"], f"sequence: {number[:50]!r} is not a number", "write up to 20 digits")
+        raise _wrong(
+            tree,
+            fields["sequence"],
+            f"sequence: {number[:50]!r} is not a number",
+            "write up to 20 digits",
+        )
     build = Build(int(number) if number else None, *(words[name] for name in _BUILD))
     written = Written(words["tag"], words["digest"], build, words["image-digest"])
     return written if written != Written() else None
@@ -160,9 +171,18 @@ def _fields(tree: Tree, node: Node, what: str, known: _Shape) -> dict[str, Node]
     """
     children = _children(tree, node, what)
     for key, _ in pairs(node) if children else ():
-        shown = "".join(letter for letter in key.value.lower() if letter.isprintable() and not letter.isspace())
-        if key.value not in known and shown.rstrip("s") in _STEMS | {word.rstrip("s") for word in known}:
-            raise _wrong(tree, key, f"{what[:50]} has a key {key.value!r}", _MISPLACED.format(", ".join(known)))
+        shown = "".join(
+            letter for letter in key.value.lower() if letter.isprintable() and not letter.isspace()
+        )
+        if key.value not in known and shown.rstrip("s") in _STEMS | {
+            word.rstrip("s") for word in known
+        }:
+            raise _wrong(
+                tree,
+                key,
+                f"{what[:50]} has a key {key.value!r}",
+                _MISPLACED.format(", ".join(known)),
+            )
     return {key: children.get(key, NOTHING) for key in known}
 
 
@@ -175,9 +195,16 @@ def _children(tree: Tree, node: Node, what: str) -> dict[str, Node]:
     children: dict[str, Node] = {}
     for key, value in pairs(node):
         if key.kind != "scalar" or key.tag not in _TAGS:
-            raise _wrong(tree, key, f"a key of {what[:50]} is {_kind(key)}", "write a plain word, or put it in quotes")
+            raise _wrong(
+                tree,
+                key,
+                f"a key of {what[:50]} is {_kind(key)}",
+                "write a plain word, or put it in quotes",
+            )
         if key.value in children:  # YAML readers disagree about which one counts
-            raise _wrong(tree, key, f"{key.value[:50]!r} appears twice in {what[:50]}", "keep one of them")
+            raise _wrong(
+                tree, key, f"{key.value[:50]!r} appears twice in {what[:50]}", "keep one of them"
+            )
         children[key.value] = value
     return children
 
@@ -185,7 +212,9 @@ def _children(tree: Tree, node: Node, what: str) -> dict[str, Node]:
 def _kind(node: Node) -> str:
     if node.tag and node.kind == "scalar":
         return f"tagged {node.tag}"
-    return {"mapping": "a mapping", "sequence": "a list", "alias": "an alias"}.get(node.kind, "a single value")
+    return {"mapping": "a mapping", "sequence": "a list", "alias": "an alias"}.get(
+        node.kind, "a single value"
+    )
 
 
 def _wrong(tree: Tree, node: Node, what: str, hint: str) -> TargetError:
@@ -242,7 +271,11 @@ def data_of(states: Mapping[str, State]) -> dict[str, object]:
             | {"written": _written_data(memory.written), "deferred": _written_data(memory.deferred)}
             for alias, memory in sorted(state.images.items())
         }
-        files[path] = {"hold": state.hold and asdict(state.hold), "images": images, "released": state.released}
+        files[path] = {
+            "hold": state.hold and asdict(state.hold),
+            "images": images,
+            "released": state.released,
+        }
     return _stored({"files": files})
 
 
@@ -253,7 +286,12 @@ def _written_data(written: Written | None) -> Wanted:
     if number and not _SEQUENCE.fullmatch(number):
         raise TargetError(f"the sequence {number} cannot be remembered", hint="use up to 20 digits")
     build = {**asdict(written.build), "sequence": number}
-    return {"tag": written.tag, "digest": written.digest, **build, "image-digest": written.image_digest}
+    return {
+        "tag": written.tag,
+        "digest": written.digest,
+        **build,
+        "image-digest": written.image_digest,
+    }
 
 
 def _stored(data: Wanted) -> dict[str, object]:
@@ -276,7 +314,11 @@ def in_fixed_form(tree: Tree, data: Wanted) -> str:
     """Return the text with all lines written anew, below the comments at its beginning."""
     head, end = [], eol(tree.text)
     for line in tree.text.splitlines():
-        if line.strip("\ufeff \t") and line != "---" and not line.lstrip("\ufeff \t").startswith("#"):
+        if (
+            line.strip("\ufeff \t")
+            and line != "---"
+            and not line.lstrip("\ufeff \t").startswith("#")
+        ):
             break
         head.append(line)
     return "".join(line + end for line in (*head, *_lines(data)))
@@ -285,15 +327,26 @@ def in_fixed_form(tree: Tree, data: Wanted) -> str:
 def in_flow(data: object) -> str:
     """Return the data on one line. Values from a newer version keep their types: a plain scalar stays plain."""
     if isinstance(data, Node):
-        tag = f"{'!!' if data.tag.startswith(_CORE) else ''}{data.tag.removeprefix(_CORE)} " if data.tag else ""
+        tag = (
+            f"{'!!' if data.tag.startswith(_CORE) else ''}{data.tag.removeprefix(_CORE)} "
+            if data.tag
+            else ""
+        )
         if data.kind == "scalar":
             plain = not data.style and not set(data.value) & _TYPED
             return tag + (data.value if plain else double_quoted(data.value))
         if data.kind == "sequence":
             return f"{tag}[{', '.join(map(in_flow, data.children))}]"
-        return tag + "{" + ", ".join(f"{in_flow(key)}: {in_flow(value)}" for key, value in pairs(data)) + "}"
+        return (
+            tag
+            + "{"
+            + ", ".join(f"{in_flow(key)}: {in_flow(value)}" for key, value in pairs(data))
+            + "}"
+        )
     if isinstance(data, Mapping):
-        return "{" + ", ".join(f"{spell(key)}: {in_flow(value)}" for key, value in data.items()) + "}"
+        return (
+            "{" + ", ".join(f"{spell(key)}: {in_flow(value)}" for key, value in data.items()) + "}"
+        )
     return flow(cast("Data", data))
 
 
@@ -340,14 +393,23 @@ def write_state(text: str, states: Mapping[str, State]) -> str:
         return text
     result = ("" if tree.text else _HEAD) + in_fixed_form(tree, data)
     new = _parsed(result)
-    if data_of(states_of(new)) == wanted and in_flow(_sorted(with_unknown(new, wanted))) == in_flow(_sorted(data)):
+    if data_of(states_of(new)) == wanted and in_flow(_sorted(with_unknown(new, wanted))) == in_flow(
+        _sorted(data)
+    ):
         return result
-    raise TargetError("there is more to remember than one state file may hold", hint="shorten the reason of the hold")
+    raise TargetError(
+        "there is more to remember than one state file may hold",
+        hint="shorten the reason of the hold",
+    )
 
 
 def _sorted(data: object) -> object:
     """Return the same data with its keys sorted, so that a comparison ignores their order."""
-    return {key: _sorted(value) for key, value in sorted(data.items())} if isinstance(data, Mapping) else data
+    return (
+        {key: _sorted(value) for key, value in sorted(data.items())}
+        if isinstance(data, Mapping)
+        else data
+    )
 
 
 def _parsed(text: str) -> Tree:
@@ -360,7 +422,9 @@ def _parsed(text: str) -> Tree:
             if line.startswith(_CONFLICT[0]):
                 signs = ", ".join(sign.strip() for sign in _CONFLICT)
                 hint = f"keep one side, and remove the lines that begin with {signs}"
-                raise TargetError(f"line {number}: a merge conflict was committed", hint=hint) from error
+                raise TargetError(
+                    f"line {number}: a merge conflict was committed", hint=hint
+                ) from error
         raise TargetError(error.message, hint=_CORRECT) from error
     refuse_odd_breaks(tree)
     return tree

@@ -32,7 +32,10 @@ _STRATEGIES = {
 }
 _GUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _REFUSED, _CONFLICT = 400, 409
-_TEXT, _CLOSED = 1, 4  # of CommentType and CommentThreadStatus; a policy may require that all open threads are resolved
+_TEXT, _CLOSED = (
+    1,
+    4,
+)  # of CommentType and CommentThreadStatus; a policy may require that all open threads are resolved
 _NOT_NOW = (400, 403, 409)  # statuses for a request that is no longer open
 
 
@@ -40,7 +43,10 @@ class AzureClient(Client):
     """Adds the API's version to each request, and recognises Azure's sign-in page."""
 
     repository = "/{1}/_apis/git/repositories/{2}"
-    headers: ClassVar[Mapping[str, str]] = {"Accept": "application/json", "X-TFS-FedAuthRedirect": "Suppress"}
+    headers: ClassVar[Mapping[str, str]] = {
+        "Accept": "application/json",
+        "X-TFS-FedAuthRedirect": "Suppress",
+    }
     version = "7.1"
 
     def login(self) -> Mapping[str, str]:
@@ -55,7 +61,9 @@ class AzureClient(Client):
         """As `Client.ask`. If a Server is older than the wanted version of the API, ask again with its own version."""
         answer = self._versioned(method, path, what, more)
         if answer.mapping().get("typeKey") == "VssVersionOutOfRangeException":
-            self.version = next(iter(re.findall(rb"supports is (\d+\.\d+)", answer.body)), b"6.0").decode()
+            self.version = next(
+                iter(re.findall(rb"supports is (\d+\.\d+)", answer.body)), b"6.0"
+            ).decode()
             answer = self._versioned(method, path, what, more)
         if answer.status == _REFUSED and _REFUSED not in more.get("fine", ()):
             raise self.refused(answer, what)
@@ -67,7 +75,9 @@ class AzureClient(Client):
     def _versioned(self, method: str, path: str, what: str, more: dict[str, Any]) -> Response:
         fine = more.get("fine", ())
         params = {**(more.get("params") or {}), "api-version": self.version}
-        return super().ask(method, path, what, **{**more, "params": params, "fine": (_REFUSED, *fine)})
+        return super().ask(
+            method, path, what, **{**more, "params": params, "fine": (_REFUSED, *fine)}
+        )
 
     def refused(self, answer: Response, what: str) -> TaskError:
         """As `Client.refused`. A redirect to the sign-in page is a refusal, too."""
@@ -95,7 +105,9 @@ class Azure(Host):
     def __init__(self, reach: Reach) -> None:
         super().__init__(reach)
         place = reach.place
-        self._people = AzureClient(replace(reach, place=replace(place, api=identities_api(place.api))), self.needs)
+        self._people = AzureClient(
+            replace(reach, place=replace(place, api=identities_api(place.api))), self.needs
+        )
 
     def newest(self, base: str, head: str) -> Proposed | None:
         """As `Host.newest`: the open request, else the newest, read whole. Lists come newest first."""
@@ -120,7 +132,9 @@ class Azure(Host):
 
     def ask(self, number: str) -> Any:
         """As `Host.ask`."""
-        return self._client.json("GET", f"{self._path}/pullrequests/{path_part(number)}", f"read pull request {number}")
+        return self._client.json(
+            "GET", f"{self._path}/pullrequests/{path_part(number)}", f"read pull request {number}"
+        )
 
     def proposed(self, said: Any) -> Proposed:
         """As `Host.proposed`."""
@@ -149,9 +163,14 @@ class Azure(Host):
             "isDraft": proposal.draft,
         }
         what = f"open a pull request from {proposal.head} into {proposal.base}"
-        answer = self._client.ask("POST", f"{self._path}/pullrequests", what, json=body, fine=(_REFUSED, _CONFLICT))
+        answer = self._client.ask(
+            "POST", f"{self._path}/pullrequests", what, json=body, fine=(_REFUSED, _CONFLICT)
+        )
         if answer.status in (_REFUSED, _CONFLICT):
-            if answer.mapping().get("typeKey") == "GitPullRequestExistsException" or b"TF401179" in answer.body:
+            if (
+                answer.mapping().get("typeKey") == "GitPullRequestExistsException"
+                or b"TF401179" in answer.body
+            ):
                 raise AlreadyThere
             raise self._client.refused(answer, what)
         return self._client.parsed(answer, what)
@@ -159,7 +178,10 @@ class Azure(Host):
     def change(self, said: Any, title: str, body: str) -> Any:
         """As `Host.change`."""
         number = self.proposed(said).number
-        path, what = f"{self._path}/pullrequests/{path_part(number)}", f"update pull request {number}"
+        path, what = (
+            f"{self._path}/pullrequests/{path_part(number)}",
+            f"update pull request {number}",
+        )
         text = {"title": title, "description": body}
         answer = self._client.ask("PATCH", path, what, json=text, fine=_NOT_NOW, again=True)
         if answer.status < _REFUSED:
@@ -177,12 +199,18 @@ class Azure(Host):
         for name in dict.fromkeys(proposal.reviewers):
             with notes.tried(f"reviewer {name}", "reviewer", name):
                 identity = name if _GUID.fullmatch(name) else self._identity(name)
-                if identity.lower() not in present:  # to add somebody again would take the vote away
+                if (
+                    identity.lower() not in present
+                ):  # to add somebody again would take the vote away
                     path = f"{request}/reviewers/{path_part(identity)}"
                     self._client.ask("PUT", path, f"add the reviewer {name}", json={"vote": 0})
-        for label in missing(proposal.labels, (dig(one, "name") for one in elements(said, "labels"))):
+        for label in missing(
+            proposal.labels, (dig(one, "name") for one in elements(said, "labels"))
+        ):
             with notes.tried("labels", "label", label):
-                self._client.ask("POST", f"{request}/labels", f"add the label {label}", json={"name": label})
+                self._client.ask(
+                    "POST", f"{request}/labels", f"add the label {label}", json={"name": label}
+                )
         if proposal.auto_merge and not dig(said, "autoCompleteSetBy", "id"):
             with notes.tried("auto-complete", "auto-merge"):
                 self._auto_complete(said, found, proposal)
@@ -197,14 +225,22 @@ class Azure(Host):
     def tip(self, head: str) -> str:
         """As `Host.tip`."""
         params = {"filter": f"heads/{head}"}  # every ref with this prefix
-        found = self._client.json("GET", f"{self._path}/refs", f"read the branch {head}", params=params)
-        names = (dig(one, "objectId") for one in elements(found, "value") if dig(one, "name") == f"refs/heads/{head}")
+        found = self._client.json(
+            "GET", f"{self._path}/refs", f"read the branch {head}", params=params
+        )
+        names = (
+            dig(one, "objectId")
+            for one in elements(found, "value")
+            if dig(one, "name") == f"refs/heads/{head}"
+        )
         return next(names, "")
 
     def _identity(self, name: str) -> str:
         """Return the id of the only identity with that name or address."""
         params = {"searchFilter": "General", "filterValue": name, "queryMembership": "None"}
-        found = elements(self._people.json("GET", "/_apis/identities", f"look up {name}", params=params), "value")
+        found = elements(
+            self._people.json("GET", "/_apis/identities", f"look up {name}", params=params), "value"
+        )
         exact = [
             one
             for one in found
@@ -215,7 +251,9 @@ class Azure(Host):
         ids = {identity for one in exact or found if (identity := dig(one, "id"))}
         if len(ids) != 1:
             hint = "name the person by e-mail address or id"
-            raise ForgeError(f"{self._place.host} knows nobody, or several, of that name", hint=hint)
+            raise ForgeError(
+                f"{self._place.host} knows nobody, or several, of that name", hint=hint
+            )
         return ids.pop()
 
     def _auto_complete(self, item: Any, found: Proposed, proposal: Proposal) -> None:
@@ -223,14 +261,21 @@ class Azure(Host):
         options: dict[str, Any] = {"deleteSourceBranch": self.ours_to_delete(proposal.head)}
         if strategy := self._strategy(dig(item, "repository", "id"), proposal.base):
             options["mergeStrategy"] = strategy
-        body = {"autoCompleteSetBy": {"id": dig(item, "createdBy", "id")}, "completionOptions": options}
+        body = {
+            "autoCompleteSetBy": {"id": dig(item, "createdBy", "id")},
+            "completionOptions": options,
+        }
         path = f"{self._path}/pullrequests/{path_part(found.number)}"
         self._client.ask("PATCH", path, "set auto-complete", json=body, again=True)
 
     def _strategy(self, repository: str, base: str) -> str:
         """Return a merge type that the branch's policies allow; "" if there is no limit, or we may not read them."""
         path = f"/{path_part(self._place.project[1])}/_apis/git/policy/configurations"
-        params = {"repositoryId": repository, "refName": f"refs/heads/{base}", "policyType": _MERGE_POLICY}
+        params = {
+            "repositoryId": repository,
+            "refName": f"refs/heads/{base}",
+            "policyType": _MERGE_POLICY,
+        }
         try:
             found = self._client.json("GET", path, "read policies", params=params)
         except (ForgeError, RepositoryError):
@@ -238,7 +283,9 @@ class Azure(Host):
         limits = [one for one in mappings(found, "value") if one.get("isEnabled")]
         if not limits:
             return ""
-        allowed = (way for rule, way in _STRATEGIES.items() if dig(limits[0], "settings", rule) == "True")
+        allowed = (
+            way for rule, way in _STRATEGIES.items() if dig(limits[0], "settings", rule) == "True"
+        )
         return next(allowed, "")
 
 
@@ -254,18 +301,25 @@ class AzureComments(Comments):
             for one in mappings(thread, "comments")[:1]:
                 if not one.get("isDeleted") and self.holds(dig(one, "content"), mark):
                     number = f"{dig(thread, 'id')}/comments/{dig(one, 'id')}"
-                    yield Comment(number, dig(one, "content"), self._page(request, dig(thread, "id")))
+                    yield Comment(
+                        number, dig(one, "content"), self._page(request, dig(thread, "id"))
+                    )
 
     def add(self, request: str, body: str) -> str:
         """As `Comments.add`."""
-        thread = {"comments": [{"parentCommentId": 0, "content": body, "commentType": _TEXT}], "status": _CLOSED}
+        thread = {
+            "comments": [{"parentCommentId": 0, "content": body, "commentType": _TEXT}],
+            "status": _CLOSED,
+        }
         said = self._client.json("POST", self._threads(request), "write the comment", json=thread)
         return self._page(request, dig(said, "id"))
 
     def change(self, request: str, comment: Comment, body: str) -> str | None:
         """As `Comments.change`."""
         path, text = f"{self._threads(request)}/{comment.number}", {"content": body}
-        answer = self._client.ask("PATCH", path, "edit the comment", json=text, fine=(403,), again=True)
+        answer = self._client.ask(
+            "PATCH", path, "edit the comment", json=text, fine=(403,), again=True
+        )
         return None if answer.status == 403 else comment.url
 
     def _threads(self, request: str) -> str:
@@ -288,14 +342,21 @@ def _place(remote: RemoteUrl, root: str) -> ForgeAddress:
         return _address(root, parts[1], parts[2], parts[3])
     at = parts.index("_git") if "_git" in parts else -1
     if at < 0 or at + 2 != len(parts):
-        raise names_none("Azure DevOps", "https://dev.azure.com/organization/project/_git/repository")
+        raise names_none(
+            "Azure DevOps", "https://dev.azure.com/organization/project/_git/repository"
+        )
     repository, before = parts[-1], parts[:at]
     host = remote.host
     if host.endswith(".visualstudio.com"):
-        before = (host.partition(".")[0], *(part for part in before if part.lower() != "defaultcollection"))
+        before = (
+            host.partition(".")[0],
+            *(part for part in before if part.lower() != "defaultcollection"),
+        )
         root = "https://dev.azure.com"
     if not before:
-        raise names_none("Azure DevOps", "https://dev.azure.com/organization/project/_git/repository")
+        raise names_none(
+            "Azure DevOps", "https://dev.azure.com/organization/project/_git/repository"
+        )
     if len(before) == 1:  # the project is left out because it has the repository's name
         before = (*before, repository)
     return _address(web_below(root, before[:-2]), before[-2], before[-1], repository)
@@ -304,7 +365,9 @@ def _place(remote: RemoteUrl, root: str) -> ForgeAddress:
 def _address(root: str, organization: str, project: str, repository: str) -> ForgeAddress:
     api = web_below(root, (organization,))
     project_parts = (organization, project, repository)
-    return ForgeAddress("azure", "", api, project_parts, web_below(api, (project, "_git", repository)))
+    return ForgeAddress(
+        "azure", "", api, project_parts, web_below(api, (project, "_git", repository))
+    )
 
 
 KIND = ForgeKind(

@@ -14,7 +14,16 @@ from urllib.parse import quote
 
 from task.errors import ForgeError, Outpaced, TaskError
 from task.forges.client import Client, ForgeAddress, Reach, names_none, numbered, web_below
-from task.forges.host import MOVED, AlreadyThere, Comment, Comments, ForgeKind, Host, Notes, Overtaken
+from task.forges.host import (
+    MOVED,
+    AlreadyThere,
+    Comment,
+    Comments,
+    ForgeKind,
+    Host,
+    Notes,
+    Overtaken,
+)
 from task.forges.proposal import described, same
 from task.git.hosts import RemoteUrl
 from task.http import Response, basic, bearer
@@ -29,9 +38,16 @@ WITHOUT = {
     "labels": "Bitbucket has no labels on pull requests",
     "assignees": "Bitbucket has no assignees on pull requests: name them as reviewers",
 }
-COMMENTS_NEED = "give the token the permission to read the repository and to write to its pull requests"
+COMMENTS_NEED = (
+    "give the token the permission to read the repository and to write to its pull requests"
+)
 COMMENT_PAGES, COMMENT_PAGE = 10, 50
-_STATES: dict[str, Any] = {"OPEN": "open", "MERGED": "merged", "DECLINED": "closed", "SUPERSEDED": "closed"}
+_STATES: dict[str, Any] = {
+    "OPEN": "open",
+    "MERGED": "merged",
+    "DECLINED": "closed",
+    "SUPERSEDED": "closed",
+}
 _PAGE, _PAGES = 20, 20
 _PAUSES = (0.3, 0.7, 1.0)
 _REFUSED = 400
@@ -86,9 +102,17 @@ class BitbucketCloud(Host):
         )
         query = {"q": " AND ".join(terms), "sort": "-created_on", "pagelen": _PAGE}
         what = f"look for the pull request of {head}"
-        found = elements(self._client.json("GET", f"{self._path}/pullrequests", what, params=query), "values")
-        ours = [one for one in found if dig(one, "source", "repository", "full_name").lower() == self._name]
-        newest = next((one for one in ours if dig(one, "state") == "OPEN"), ours[0] if ours else None)
+        found = elements(
+            self._client.json("GET", f"{self._path}/pullrequests", what, params=query), "values"
+        )
+        ours = [
+            one
+            for one in found
+            if dig(one, "source", "repository", "full_name").lower() == self._name
+        ]
+        newest = next(
+            (one for one in ours if dig(one, "state") == "OPEN"), ours[0] if ours else None
+        )
         return self.proposed(newest) if newest else None
 
     def checked(self, number: str) -> Proposed:
@@ -103,7 +127,9 @@ class BitbucketCloud(Host):
 
     def ask(self, number: str) -> Any:
         """As `Host.ask`."""
-        return self._client.json("GET", f"{self._path}/pullrequests/{path_part(number)}", f"read pull request {number}")
+        return self._client.json(
+            "GET", f"{self._path}/pullrequests/{path_part(number)}", f"read pull request {number}"
+        )
 
     def proposed(self, said: Any) -> Proposed:
         """As `Host.proposed`."""
@@ -151,7 +177,9 @@ class BitbucketCloud(Host):
         if wanted != present:
             with notes.tried("no reviewers were added", "reviewer", *proposal.reviewers):
                 people = [{"uuid": one} for one in wanted]
-                said = self._put(said, {"title": found.title, "description": found.body, "reviewers": people})
+                said = self._put(
+                    said, {"title": found.title, "description": found.body, "reviewers": people}
+                )
         return self.proposed(said), said
 
     def shut(self, said: Any, body: str) -> None:
@@ -163,7 +191,9 @@ class BitbucketCloud(Host):
     def tip(self, head: str) -> str:
         """As `Host.tip`."""
         path = f"{self._path}/refs/branches/{quote(head)}"
-        return dig(self._client.json("GET", path, f"read the branch {head}", fine=(404,)), "target", "hash")
+        return dig(
+            self._client.json("GET", path, f"read the branch {head}", fine=(404,)), "target", "hash"
+        )
 
     def _opened_by_a_newer_build(self, proposal: Proposal) -> Proposed | None:
         """Return the newer build's request if the branch has moved on. Ours would overwrite its text unnoticed."""
@@ -172,12 +202,17 @@ class BitbucketCloud(Host):
             return None
         ask = partial(self.newest, proposal.base, proposal.head)
         found = until(lambda one: one is not None and one.state == "open", None, ask, _PAUSES)
-        return replace(found, head_commit=tip, note=MOVED) if found and found.state == "open" else None
+        return (
+            replace(found, head_commit=tip, note=MOVED) if found and found.state == "open" else None
+        )
 
     def _put(self, said: Any, body: dict[str, Any]) -> Any:
         """Change an open request. Raises `Overtaken` if it was merged or declined meanwhile."""
         number = self.proposed(said).number
-        path, what = f"{self._path}/pullrequests/{path_part(number)}", f"update pull request {number}"
+        path, what = (
+            f"{self._path}/pullrequests/{path_part(number)}",
+            f"update pull request {number}",
+        )
         people = [{"uuid": dig(one, "uuid")} for one in elements(said, "reviewers")]
         try:
             return self._sent("PUT", path, {"reviewers": people, **body}, what)
@@ -203,13 +238,19 @@ class BitbucketCloud(Host):
         return found
 
     def _uuid(self, name: str) -> str:
-        path, what = f"/workspaces/{path_part(self._place.project[0])}/members", f"look up the reviewer {name}"
+        path, what = (
+            f"/workspaces/{path_part(self._place.project[0])}/members",
+            f"look up the reviewer {name}",
+        )
         for field in ("nickname", "account_id"):
             items = list(self._pages(path, {"q": f"user.{field} = {_literal(name)}"}, what))
             if len(items) == 1 and (uuid := dig(items[0], "user", "uuid")):
                 return uuid
         hint = "name the person by nickname or account id"
-        raise ForgeError(f"the workspace {self._place.project[0]} has no member, or several, of that name", hint=hint)
+        raise ForgeError(
+            f"the workspace {self._place.project[0]} has no member, or several, of that name",
+            hint=hint,
+        )
 
     def _pages(self, path: str, query: dict[str, Any], what: str) -> Iterator[Any]:
         """Yield all items, page by page, while the pages come from the same server."""
@@ -221,8 +262,12 @@ class BitbucketCloud(Host):
             if not path:
                 return
             if origin(path) != origin(self._place.api):
-                message = f"{self._place.host} names a next page on {origin(path)}: could not {what}"
-                raise ForgeError(message, hint="check that it is the Git host that --forge or the URL names")
+                message = (
+                    f"{self._place.host} names a next page on {origin(path)}: could not {what}"
+                )
+                raise ForgeError(
+                    message, hint="check that it is the Git host that --forge or the URL names"
+                )
 
 
 class CloudComments(Comments):
@@ -234,10 +279,16 @@ class CloudComments(Comments):
         """As `Comments.marked`."""
         what, params = "look for the comment", {"sort": "-created_on", "pagelen": COMMENT_PAGE}
         for page in range(1, COMMENT_PAGES + 1):
-            said = self._client.json("GET", self._comments(request), what, params={**params, "page": page})
+            said = self._client.json(
+                "GET", self._comments(request), what, params={**params, "page": page}
+            )
             for one in mappings(said, "values"):
                 if not one.get("deleted") and self.holds(dig(one, "content", "raw"), mark):
-                    yield Comment(dig(one, "id"), dig(one, "content", "raw"), dig(one, "links", "html", "href"))
+                    yield Comment(
+                        dig(one, "id"),
+                        dig(one, "content", "raw"),
+                        dig(one, "links", "html", "href"),
+                    )
             if not dig(said, "next"):
                 return
 
@@ -249,8 +300,13 @@ class CloudComments(Comments):
 
     def change(self, request: str, comment: Comment, body: str) -> str | None:
         """As `Comments.change`."""
-        path, text = f"{self._comments(request)}/{path_part(comment.number)}", {"content": {"raw": body}}
-        answer = self._client.ask("PUT", path, "edit the comment", json=text, fine=(403,), again=True)
+        path, text = (
+            f"{self._comments(request)}/{path_part(comment.number)}",
+            {"content": {"raw": body}},
+        )
+        answer = self._client.ask(
+            "PUT", path, "edit the comment", json=text, fine=(403,), again=True
+        )
         return None if answer.status == 403 else comment.url
 
     def _comments(self, request: str) -> str:
@@ -266,7 +322,13 @@ def _literal(text: str) -> str:
 def _place(remote: RemoteUrl, root: str) -> ForgeAddress:
     if len(remote.parts) != 2:
         raise names_none("Bitbucket", "https://bitbucket.org/workspace/repository")
-    return ForgeAddress("bitbucket", "", "https://api.bitbucket.org/2.0", remote.parts, web_below(root, remote.parts))
+    return ForgeAddress(
+        "bitbucket",
+        "",
+        "https://api.bitbucket.org/2.0",
+        remote.parts,
+        web_below(root, remote.parts),
+    )
 
 
 KIND = ForgeKind(

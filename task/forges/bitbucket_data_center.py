@@ -10,9 +10,24 @@ from collections.abc import Iterator
 from typing import Any
 
 from task.errors import CredentialsError, ForgeError, Outpaced, RepositoryError, TaskError
-from task.forges.bitbucket_cloud import COMMENT_PAGE, COMMENT_PAGES, COMMENTS_NEED, WITHOUT, BitbucketClient
+from task.forges.bitbucket_cloud import (
+    COMMENT_PAGE,
+    COMMENT_PAGES,
+    COMMENTS_NEED,
+    WITHOUT,
+    BitbucketClient,
+)
 from task.forges.client import ForgeAddress, names_none, numbered, web_below
-from task.forges.host import AlreadyThere, Comment, Comments, ForgeKind, Host, Notes, Overtaken, missing
+from task.forges.host import (
+    AlreadyThere,
+    Comment,
+    Comments,
+    ForgeKind,
+    Host,
+    Notes,
+    Overtaken,
+    missing,
+)
 from task.git.hosts import RemoteUrl
 from task.http import Response
 from task.model import Proposal, Proposed
@@ -39,7 +54,9 @@ class DataCenterClient(BitbucketClient):
             said = f"{answer.status} ({self.words(answer)})"
             message = f"{self.reach.place.host} does not let this API token {what}: {said}"
             return RepositoryError(message, hint=f"{self._needs}; {self._stays}")
-        return CredentialsError(error.message, hint=f"{error.hint}; with a password, give its user as --forge-username")
+        return CredentialsError(
+            error.message, hint=f"{error.hint}; with a password, give its user as --forge-username"
+        )
 
 
 class BitbucketDataCenter(Host):
@@ -53,7 +70,12 @@ class BitbucketDataCenter(Host):
 
     def newest(self, base: str, head: str) -> Proposed | None:
         """As `Host.newest`."""
-        query = {"direction": "OUTGOING", "at": f"refs/heads/{head}", "state": "ALL", "order": "NEWEST"}
+        query = {
+            "direction": "OUTGOING",
+            "at": f"refs/heads/{head}",
+            "state": "ALL",
+            "order": "NEWEST",
+        }
         newest: Proposed | None = None
         for item in self._pages(query, f"look for the pull request of {head}"):
             if self._belongs(item, base, head):
@@ -71,7 +93,9 @@ class BitbucketDataCenter(Host):
     def proposed(self, said: Any) -> Proposed:
         """As `Host.proposed`."""
         state = _STATES.get(dig(said, "state"), "closed")
-        conflicts = state == "open" and dig(said, "properties", "mergeResult", "outcome") == "CONFLICTED"
+        conflicts = (
+            state == "open" and dig(said, "properties", "mergeResult", "outcome") == "CONFLICTED"
+        )
         return Proposed(
             url=dig(said, "links", "self", 0, "href"),
             number=numbered(dig(said, "id"), self._place.host),
@@ -96,7 +120,9 @@ class BitbucketDataCenter(Host):
             **({"draft": True} if proposal.draft else {}),
         }
         what = f"open a pull request from {proposal.head} into {proposal.base}"
-        answer = self._client.ask("POST", f"{self._path}/pull-requests", what, json=body, fine=(_CONFLICT,))
+        answer = self._client.ask(
+            "POST", f"{self._path}/pull-requests", what, json=body, fine=(_CONFLICT,)
+        )
         if _says(answer, "DuplicatePullRequestException"):
             raise AlreadyThere
         if _says(answer, "EmptyPullRequestException"):
@@ -138,15 +164,26 @@ class BitbucketDataCenter(Host):
     def _put(self, said: Any, title: str, body: str, people: list[str], notes: Notes) -> Any:
         """Change a request. If Bitbucket refuses some reviewers, try again without them."""
         number = self.proposed(said).number
-        path, what = f"{self._path}/pull-requests/{path_part(number)}", f"update pull request {number}"
+        path, what = (
+            f"{self._path}/pull-requests/{path_part(number)}",
+            f"update pull request {number}",
+        )
         whole = {"version": said.get("version"), "title": title, "description": body}
         whole["reviewers"] = [{"user": {"name": name}} for name in people]
         answer = self._client.ask("PUT", path, what, json=whole, fine=(_CONFLICT,))
         if _says(answer, "InvalidPullRequestReviewersException"):
-            refused = {dig(one, "context") for error in _errors(answer) for one in elements(error, "reviewerErrors")}
+            refused = {
+                dig(one, "context")
+                for error in _errors(answer)
+                for one in elements(error, "reviewerErrors")
+            }
             left = [name for name in people if refused and name not in refused]
             lost = [name for name in people if name not in left]
-            notes.add(f"reviewer {', '.join(lost)}: Bitbucket says: {self._client.words(answer)}", "reviewer", *lost)
+            notes.add(
+                f"reviewer {', '.join(lost)}: Bitbucket says: {self._client.words(answer)}",
+                "reviewer",
+                *lost,
+            )
             whole["reviewers"] = [{"user": {"name": name}} for name in left]
             answer = self._client.ask("PUT", path, what, json=whole, fine=(_CONFLICT,))
         if _says(answer, "PullRequestOutOfDateException", "IllegalPullRequestStateException"):
@@ -157,14 +194,19 @@ class BitbucketDataCenter(Host):
 
     def _auto_merged(self, item: Any, found: Proposed) -> Any:
         """Request auto-merge, and return the request. Before 8.15, Bitbucket would merge without waiting for checks."""
-        told = dig(self._client.json("GET", "/application-properties", "read Bitbucket's version"), "version")
+        told = dig(
+            self._client.json("GET", "/application-properties", "read Bitbucket's version"),
+            "version",
+        )
         release = tuple(int(part) for part in told.split(".")[:2] if part.isdigit())
         if release < _AUTO_MERGE_SINCE:
             message = f"this is Bitbucket {'.'.join(map(str, release))}, which cannot: auto-merge came with 8.15"
             raise ForgeError(message, hint="leave out --auto-merge, or update Bitbucket")
         what, path = "ask for auto-merge", f"{self._path}/pull-requests/{path_part(found.number)}"
         version = {"version": item.get("version")}
-        answer = self._client.ask("POST", f"{path}/merge", what, params=version, json={"autoMerge": True, **version})
+        answer = self._client.ask(
+            "POST", f"{path}/merge", what, params=version, json={"autoMerge": True, **version}
+        )
         return self._client.parsed(answer, what)
 
     def _belongs(self, item: Any, base: str, head: str) -> bool:
@@ -201,9 +243,16 @@ class DataCenterComments(Comments):
             params = {"start": start, "limit": COMMENT_PAGE}
             said = self._client.json("GET", path, "look for the comment", params=params)
             for one in mappings(said, "values"):
-                if dig(one, "action") == "COMMENTED" and self.holds(dig(one, "comment", "text"), mark):
-                    number, version = dig(one, "comment", "id"), int(dig(one, "comment", "version") or 0)
-                    yield Comment(number, dig(one, "comment", "text"), self._page(request, number), version)
+                if dig(one, "action") == "COMMENTED" and self.holds(
+                    dig(one, "comment", "text"), mark
+                ):
+                    number, version = (
+                        dig(one, "comment", "id"),
+                        int(dig(one, "comment", "version") or 0),
+                    )
+                    yield Comment(
+                        number, dig(one, "comment", "text"), self._page(request, number), version
+                    )
             start = dig(said, "nextPageStart")
             if not start:
                 return
@@ -216,7 +265,9 @@ class DataCenterComments(Comments):
 
     def change(self, request: str, comment: Comment, body: str) -> str | None:
         """As `Comments.change`."""
-        path = f"{self._path}/pull-requests/{path_part(request)}/comments/{path_part(comment.number)}"
+        path = (
+            f"{self._path}/pull-requests/{path_part(request)}/comments/{path_part(comment.number)}"
+        )
         text = {"text": body, "version": comment.version}
         answer = self._client.ask("PUT", path, "edit the comment", json=text, fine=(401, 403))
         return None if answer.status in (401, 403) else comment.url
@@ -247,7 +298,9 @@ def _place(remote: RemoteUrl, root: str) -> ForgeAddress:
     elif len(parts) >= 2 and (remote.ssh or not folders or folders[-1] == "scm"):
         folders, owner = () if remote.ssh else folders[:-1], parts[-2]
     else:
-        raise names_none("Bitbucket Data Center", "https://bitbucket.example.com/scm/PROJECT/repository.git")
+        raise names_none(
+            "Bitbucket Data Center", "https://bitbucket.example.com/scm/PROJECT/repository.git"
+        )
     root = web_below(root, folders)
     kind, name = ("users", owner[1:]) if owner.startswith("~") else ("projects", owner)
     web = web_below(root, (kind, name, "repos", parts[-1]))

@@ -13,7 +13,14 @@ from typing import Any, ClassVar
 from urllib.parse import urljoin
 
 from task import shutdown
-from task.errors import CredentialsError, ForgeError, Malformed, RepositoryError, TaskError, UnreachableError
+from task.errors import (
+    CredentialsError,
+    ForgeError,
+    Malformed,
+    RepositoryError,
+    TaskError,
+    UnreachableError,
+)
 from task.git.hosts import wrong_issuer
 from task.http import Http, Limits, NoAnswerError, Response, bearer, retry_after
 from task.plain_data import dig
@@ -38,7 +45,14 @@ _TURNS = 3
 _MOVED = (301, 307, 308)
 _LONGEST = 300  # characters of the forge's words
 _UNKNOWN_WAIT = 60.0  # seconds; GitHub asks for a minute where it names no time
-_TEXTS = ("message", "detail", "error_description", "error", "errors", "fields")  # where forges put their words
+_TEXTS = (
+    "message",
+    "detail",
+    "error_description",
+    "error",
+    "errors",
+    "fields",
+)  # where forges put their words
 
 
 @dataclass(frozen=True)
@@ -180,20 +194,26 @@ class Client:
                 hint=f"{self.valid_token()}: {needs}; {stays}",
             )
         if answer.status == 403:
-            return RepositoryError(f"{host} does not let this API token {what}: {because}", hint=f"{needs}; {stays}")
+            return RepositoryError(
+                f"{host} does not let this API token {what}: {because}", hint=f"{needs}; {stays}"
+            )
         if answer.status == 404:
             return RepositoryError(
                 f"could not {what}: {host} says that it does not exist, or this API token may not see it: {because}",
                 hint=f"check the repository's URL and the token: {needs}",
             )
         if answer.status >= 500 or answer.status == 408:
-            return UnreachableError(f"{host} failed: could not {what}: {because}", hint=f"run it again; {stays}")
+            return UnreachableError(
+                f"{host} failed: could not {what}: {because}", hint=f"run it again; {stays}"
+            )
         if answer.status < 400:
             return ForgeError(
                 f"{host} redirects the request elsewhere: could not {what}: {because}",
                 hint="the repository may have moved: write its present URL",
             )
-        return ForgeError(f"{host} refuses: could not {what}: {because}", hint=f"correct what it names; {stays}")
+        return ForgeError(
+            f"{host} refuses: could not {what}: {because}", hint=f"correct what it names; {stays}"
+        )
 
     def valid_token(self) -> str:
         """Return what to give instead of a refused token. If its prefix is another forge's, the sentence says so."""
@@ -236,7 +256,9 @@ class Client:
         if self._moved and url.startswith(self._moved[0]):
             url = f"{self._moved[1]}{url.removeprefix(self._moved[0])}"
         answer = self._http.ask(method, url, **more)
-        if answer.status in _MOVED and self._learns(url, urljoin(url, answer.headers.get("Location", ""))):
+        if answer.status in _MOVED and self._learns(
+            url, urljoin(url, answer.headers.get("Location", ""))
+        ):
             return self._redirected(method, path, **more)
         self._learns(url, answer.url)
         return answer
@@ -262,11 +284,15 @@ class Client:
         place = self.reach.place
         try:
             answer = self._redirected("GET", self.path if self.page_key else "")
-            self.moved_to = str(answer.json().get(self.page_key) or "") if answer.status == 200 else ""
+            self.moved_to = (
+                str(answer.json().get(self.page_key) or "") if answer.status == 200 else ""
+            )
         except (NoAnswerError, ValueError, AttributeError):
             self.moved_to = ""
         where = self.moved_to or "another address"
-        self.reach.warn(f"{place.web} has moved to {where}: write its present URL (repoURL, git-repository)")
+        self.reach.warn(
+            f"{place.web} has moved to {where}: write its present URL (repoURL, git-repository)"
+        )
 
 
 def unanswered(error: NoAnswerError, what: str, stays: str = STAYS) -> TaskError:
@@ -307,7 +333,9 @@ def wait_of(answer: Response) -> float:
     if (after := retry_after(answer)) is not None:
         return after
     headers = answer.headers
-    left = (headers.get("x-ratelimit-remaining") or headers.get("RateLimit-Remaining") or "0").strip()
+    left = (
+        headers.get("x-ratelimit-remaining") or headers.get("RateLimit-Remaining") or "0"
+    ).strip()
     reset = (headers.get("x-ratelimit-reset") or headers.get("RateLimit-Reset") or "").strip()
     if left != "0" or not reset.isdecimal():
         return _UNKNOWN_WAIT

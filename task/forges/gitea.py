@@ -82,7 +82,11 @@ class Gitea(Host):
         if known is None:
             return None
         found = self.proposed(known)
-        gone = found.state == "closed" and dig(known, "head", "ref") != head and self._closed_by_gitea(known)
+        gone = (
+            found.state == "closed"
+            and dig(known, "head", "ref") != head
+            and self._closed_by_gitea(known)
+        )
         return replace(found, state="gone") if gone else found
 
     def checked(self, number: str) -> Proposed:
@@ -134,7 +138,9 @@ class Gitea(Host):
         if labels := missing(proposal.labels, (one["name"] for one in said.get("labels") or ())):
             with notes.tried("labels", "label", *labels):
                 self._set_labels(number, labels)
-        self._assign(number, proposal.assignees, [one["login"] for one in said.get("assignees") or ()], notes)
+        self._assign(
+            number, proposal.assignees, [one["login"] for one in said.get("assignees") or ()], notes
+        )
         self._ask_reviewers(said, proposal.reviewers, notes)
         done = self.proposed(said)
         if proposal.auto_merge:
@@ -144,23 +150,37 @@ class Gitea(Host):
 
     def shut(self, said: Any, body: str) -> None:
         """As `Host.shut`."""
-        self._write(str(said["number"]), "close the pull request", {"body": body, "state": "closed"})
+        self._write(
+            str(said["number"]), "close the pull request", {"body": body, "state": "closed"}
+        )
 
     def tip(self, head: str) -> str:
         """As `Host.tip`."""
         path = f"{self._path}/branches/{quote(head)}"
-        return dig(self._client.json("GET", path, "look at the branch", fine=(403, 404)), "commit", "id")
+        return dig(
+            self._client.json("GET", path, "look at the branch", fine=(403, 404)), "commit", "id"
+        )
 
     def _write(self, number: str, what: str, fields: Mapping[str, Any]) -> Any:
-        return self._client.json("PATCH", f"{self._path}/pulls/{number}", what, json=fields, again=True)
+        return self._client.json(
+            "PATCH", f"{self._path}/pulls/{number}", what, json=fields, again=True
+        )
 
     def _pages(
-        self, path: str, what: str, params: Mapping[str, Any], rows_each: int, pages: int, fine: tuple[int, ...] = ()
+        self,
+        path: str,
+        what: str,
+        params: Mapping[str, Any],
+        rows_each: int,
+        pages: int,
+        fine: tuple[int, ...] = (),
     ) -> Iterator[Any]:
         """Return the items of some pages. An instance may send shorter pages than requested; a header has the total."""
         seen = 0
         for page in range(1, pages + 1):
-            answer = self._client.ask("GET", path, what, params={**params, "page": page, "limit": rows_each}, fine=fine)
+            answer = self._client.ask(
+                "GET", path, what, params={**params, "page": page, "limit": rows_each}, fine=fine
+            )
             found = mappings(self._client.parsed(answer, what)) if answer.status < 300 else []
             yield from found
             seen += len(found)
@@ -173,9 +193,18 @@ class Gitea(Host):
         Then its timeline has both events, one right after the other, by the same person. Nothing else shows it: the
         request looks like one that a person closed, and the push that deletes a branch later leaves no event.
         """
-        path, params = f"{self._path}/issues/{pull['number']}/timeline", {"since": pull["closed_at"]}
-        events = self._client.json("GET", path, "read what happened to the request", params=params, fine=(403, 404))
-        ends = [one for one in mappings(events) if dig(one, "type") in ("close", "reopen", "delete_branch")][-2:]
+        path, params = (
+            f"{self._path}/issues/{pull['number']}/timeline",
+            {"since": pull["closed_at"]},
+        )
+        events = self._client.json(
+            "GET", path, "read what happened to the request", params=params, fine=(403, 404)
+        )
+        ends = [
+            one
+            for one in mappings(events)
+            if dig(one, "type") in ("close", "reopen", "delete_branch")
+        ][-2:]
         if [dig(one, "type") for one in ends] != ["close", "delete_branch"]:
             return False
         closed, deleted = (datetime.fromisoformat(dig(one, "created_at")) for one in ends)
@@ -228,14 +257,21 @@ class Gitea(Host):
         def ask(some: list[str]) -> None:
             people = [name for name in some if "/" not in name]
             teams = [name.rpartition("/")[2] for name in some if "/" in name]
-            who = {**({"reviewers": people} if people else {}), **({"team_reviewers": teams} if teams else {})}
+            who = {
+                **({"reviewers": people} if people else {}),
+                **({"team_reviewers": teams} if teams else {}),
+            }
             self._client.ask("POST", path, f"ask {', '.join(some)} to review", json=who)
 
-        wanted = [name for name in dict.fromkeys(names) if missing([name.rpartition("/")[2]], asked)]
+        wanted = [
+            name for name in dict.fromkeys(names) if missing([name.rpartition("/")[2]], asked)
+        ]
         for name, error in _not_taken(wanted, ask):
             notes.add(error.message, "reviewer", name)
 
-    def _auto_merge(self, pull: Mapping[str, Any], done: Proposed, proposal: Proposal, notes: Notes) -> None:
+    def _auto_merge(
+        self, pull: Mapping[str, Any], done: Proposed, proposal: Proposal, notes: Notes
+    ) -> None:
         """Let Gitea merge the request after its checks pass, or a moment later if there are none.
 
         Gitea 1.26 accepts a commit only for a merge at once. A scheduled merge is for the commit that the branch has
@@ -252,17 +288,30 @@ class Gitea(Host):
             "delete_branch_after_merge": self.ours_to_delete(proposal.head),
         }
         host = self._place.host
-        path, what, fine = f"{self._path}/pulls/{done.number}/merge", "switch on auto-merge", (403, 404, 405, 409, 422)
+        path, what, fine = (
+            f"{self._path}/pulls/{done.number}/merge",
+            "switch on auto-merge",
+            (403, 404, 405, 409, 422),
+        )
         again = wish("auto-merge") in settled(done.body)
-        if again and self._client.ask("DELETE", path, "set auto-merge again", fine=(404,)).status == 404:
+        if (
+            again
+            and self._client.ask("DELETE", path, "set auto-merge again", fine=(404,)).status == 404
+        ):
             return
         ask = partial(self._client.ask, "POST", path, what, json=body, fine=fine)
         # Gitea answers "try again later" while it still checks for conflicts.
-        answer = until(lambda answer: b"try again later" not in answer.body.lower(), ask(), ask, _PAUSES)
+        answer = until(
+            lambda answer: b"try again later" not in answer.body.lower(), ask(), ask, _PAUSES
+        )
         if answer.status >= 300 and b"already scheduled" not in answer.body:
-            notes.add(f"{host} cannot merge it by itself: {self._client.words(answer)}", "auto-merge")
+            notes.add(
+                f"{host} cannot merge it by itself: {self._client.words(answer)}", "auto-merge"
+            )
         elif again:
-            notes.add(f"auto-merge was set again; {host} merges what the branch holds when its checks pass")
+            notes.add(
+                f"auto-merge was set again; {host} merges what the branch holds when its checks pass"
+            )
 
 
 class GiteaComments(GitHubComments):
@@ -285,7 +334,11 @@ def _is_ours(pull: Any, base: str, head: str) -> bool:
     While a branch is deleted `head.ref` is `refs/pull/N/head`, and only `head.label` keeps its name (Gitea 1.26).
     """
     ours = dig(pull, "head", "repo_id") == dig(pull, "base", "repo_id") != ""
-    return ours and head in (dig(pull, "head", "ref"), dig(pull, "head", "label")) and dig(pull, "base", "ref") == base
+    return (
+        ours
+        and head in (dig(pull, "head", "ref"), dig(pull, "head", "label"))
+        and dig(pull, "base", "ref") == base
+    )
 
 
 def _is_stuck(pull: Mapping[str, Any]) -> bool:
@@ -296,12 +349,17 @@ def _is_stuck(pull: Mapping[str, Any]) -> bool:
 def _draft_word(pull: Mapping[str, Any]) -> str:
     """Return the prefix that makes the title a draft's, or "" if it is no draft."""
     title = str(pull["title"])
-    found = next((word for word in DRAFTS if pull.get("draft") and title.lower().startswith(word.lower())), "")
+    found = next(
+        (word for word in DRAFTS if pull.get("draft") and title.lower().startswith(word.lower())),
+        "",
+    )
     rest = title[len(found) :]
     return title[: len(title) - len(rest.lstrip())] if found else ""
 
 
-def _not_taken(names: list[str], send: Callable[[list[str]], None]) -> Iterator[tuple[str, RepositoryError]]:
+def _not_taken(
+    names: list[str], send: Callable[[list[str]], None]
+) -> Iterator[tuple[str, RepositoryError]]:
     """Send all names at once, or else one by one, because Gitea refuses all if it does not know one of them."""
     if len(names) > 1:
         with suppress(RepositoryError):
@@ -319,7 +377,9 @@ def _place(remote: RemoteUrl, root: str) -> ForgeAddress:
     if len(remote.parts) < 2:
         raise names_none("Gitea", "https://gitea.example.com/owner/repository")
     root = web_below(root, remote.parts[:-2])
-    return ForgeAddress("gitea", "", f"{root}/api/v1", remote.parts[-2:], web_below(root, remote.parts[-2:]))
+    return ForgeAddress(
+        "gitea", "", f"{root}/api/v1", remote.parts[-2:], web_below(root, remote.parts[-2:])
+    )
 
 
 def _is_it(answer: Response) -> bool:

@@ -10,7 +10,17 @@ from urllib.parse import quote
 
 from task.errors import Outpaced, RepositoryError, TaskError
 from task.forges.client import Client, ForgeAddress, Reach, names_none, numbered, web_below
-from task.forges.host import PAGES, AlreadyThere, Comment, Comments, Deployments, ForgeKind, Host, Notes, missing
+from task.forges.host import (
+    PAGES,
+    AlreadyThere,
+    Comment,
+    Comments,
+    Deployments,
+    ForgeKind,
+    Host,
+    Notes,
+    missing,
+)
 from task.forges.proposal import described
 from task.git.hosts import RemoteUrl
 from task.http import Response
@@ -23,10 +33,12 @@ ENABLE = (
     "mutation($input: EnablePullRequestAutoMergeInput!) "
     "{ enablePullRequestAutoMerge(input: $input) { pullRequest { state autoMergeRequest { enabledAt } } } }"
 )
-ENQUEUE = (
-    "mutation($input: EnqueuePullRequestInput!) { enqueuePullRequest(input: $input) { mergeQueueEntry { position } } }"
+ENQUEUE = "mutation($input: EnqueuePullRequestInput!) { enqueuePullRequest(input: $input) { mergeQueueEntry { position } } }"
+METHODS = (
+    ("MERGE", "allow_merge_commit"),
+    ("SQUASH", "allow_squash_merge"),
+    ("REBASE", "allow_rebase_merge"),
 )
-METHODS = (("MERGE", "allow_merge_commit"), ("SQUASH", "allow_squash_merge"), ("REBASE", "allow_rebase_merge"))
 COMMENTS = (
     "query($owner: String!, $name: String!, $number: Int!, $before: String) "
     "{ repository(owner: $owner, name: $name) { pullRequest(number: $number) "
@@ -126,20 +138,30 @@ class GitHub(Host):
         issue = f"{self._path}/issues/{said['number']}"
         if labels := missing(proposal.labels, (one["name"] for one in said["labels"])):
             with notes.tried("labels", "label", *labels):
-                self._client.ask("POST", f"{issue}/labels", "set labels", json={"labels": labels}, again=True)
+                self._client.ask(
+                    "POST", f"{issue}/labels", "set labels", json={"labels": labels}, again=True
+                )
         if people := missing(proposal.assignees, (one["login"] for one in said["assignees"] or ())):
             with notes.tried("assignees", "assignee", *people):
                 told = {"assignees": people}
-                answer = self._client.json("POST", f"{issue}/assignees", "assign people", json=told, again=True)
+                answer = self._client.json(
+                    "POST", f"{issue}/assignees", "assign people", json=told, again=True
+                )
                 # GitHub ignores people whom it does not accept, without notice.
                 if left := missing(people, (one["login"] for one in answer.get("assignees") or ())):
-                    notes.add(f"not assigned, since they may not push here: {', '.join(left)}", "assignee", *left)
+                    notes.add(
+                        f"not assigned, since they may not push here: {', '.join(left)}",
+                        "assignee",
+                        *left,
+                    )
         with notes.tried("reviewers", "reviewer", *proposal.reviewers):
             self._ask_reviewers(said, proposal, notes)
         done = self.proposed(said)
         if proposal.auto_merge and not said.get("auto_merge"):
             with notes.tried("auto-merge", "auto-merge"):
-                done = self._auto_merged(said, done, described(proposal.body) or done.head_commit, notes)
+                done = self._auto_merged(
+                    said, done, described(proposal.body) or done.head_commit, notes
+                )
         return done, said
 
     def shut(self, said: Any, body: str) -> None:
@@ -159,7 +181,11 @@ class GitHub(Host):
             "head": f"{self._owner}:{head}", "base": base, "state": "all",
             "sort": "created", "direction": "desc", "per_page": 10,
         }  # fmt: skip
-        return mappings(self._client.json("GET", f"{self._path}/pulls", "look for the pull request", params=params))
+        return mappings(
+            self._client.json(
+                "GET", f"{self._path}/pulls", "look for the pull request", params=params
+            )
+        )
 
     def _is_ours(self, pull: Mapping[str, Any], base: str, head: str) -> bool:
         """Tell whether the head branch is in the repository itself. A fork's branch may have any name."""
@@ -182,8 +208,13 @@ class GitHub(Host):
         users = missing(people, (one["login"] for one in pull["requested_reviewers"] or ()))
         groups = missing(teams.values(), (one["slug"] for one in pull["requested_teams"] or ()))
         where = f"{self._path}/pulls/{pull['number']}"
-        single = [{"reviewers": [name]} for name in users] + [{"team_reviewers": [name]} for name in groups]
-        if len(single) > 1 and self._requested(where, {"reviewers": users, "team_reviewers": groups}) is None:
+        single = [{"reviewers": [name]} for name in users] + [
+            {"team_reviewers": [name]} for name in groups
+        ]
+        if (
+            len(single) > 1
+            and self._requested(where, {"reviewers": users, "team_reviewers": groups}) is None
+        ):
             return
         for one in single:
             if error := self._requested(where, one):
@@ -197,13 +228,20 @@ class GitHub(Host):
         answer = self._client.ask("POST", path, what, json=who, fine=(403, 404, 422), again=True)
         return None if answer.status == 201 else self._client.refused(answer, what)
 
-    def _auto_merged(self, pull: Mapping[str, Any], done: Proposed, commit: str, notes: Notes) -> Proposed:
+    def _auto_merged(
+        self, pull: Mapping[str, Any], done: Proposed, commit: str, notes: Notes
+    ) -> Proposed:
         """Let GitHub merge exactly this commit, and nothing that is pushed later. If that fails, notes say why."""
-        allowed = pull["base"].get("repo") or {}  # GitHub shows the settings only to those who may push
+        allowed = (
+            pull["base"].get("repo") or {}
+        )  # GitHub shows the settings only to those who may push
         methods = [name for name, setting in METHODS if allowed.get(setting, True)] or ["MERGE"]
         objection, left = "", methods
         for number, method in enumerate(methods):
-            objection, left = self._mutated(pull, commit, ENABLE, {"mergeMethod": method}), methods[number:]
+            objection, left = (
+                self._mutated(pull, commit, ENABLE, {"mergeMethod": method}),
+                methods[number:],
+            )
             if not objection:
                 return done
             if not _METHOD.search(objection.lower()):
@@ -216,7 +254,12 @@ class GitHub(Host):
         return done
 
     def _merged_now(
-        self, pull: Mapping[str, Any], done: Proposed, commit: str, methods: Sequence[str], notes: Notes
+        self,
+        pull: Mapping[str, Any],
+        done: Proposed,
+        commit: str,
+        methods: Sequence[str],
+        notes: Notes,
     ) -> Proposed:
         """Merge it, or join the queue, because GitHub does not wait if there is nothing to wait for."""
         path, objection = f"{self._path}/pulls/{done.number}/merge", ""
@@ -236,11 +279,15 @@ class GitHub(Host):
             notes.add(f"GitHub cannot merge it by itself: {objection}", "auto-merge")
         return done
 
-    def _mutated(self, pull: Mapping[str, Any], commit: str, query: str, more: Mapping[str, str]) -> str:
+    def _mutated(
+        self, pull: Mapping[str, Any], commit: str, query: str, more: Mapping[str, str]
+    ) -> str:
         """Return GitHub's objection, which it answers with status 200 as well, or "" if it is done."""
         given = {"pullRequestId": pull["node_id"], "expectedHeadOid": commit, **more}
         body, what = {"query": query, "variables": {"input": given}}, "switch on auto-merge"
-        errors = self._client.json("POST", graphql(self._place.api), what, json=body).get("errors") or []
+        errors = (
+            self._client.json("POST", graphql(self._place.api), what, json=body).get("errors") or []
+        )
         texts = (one_line(str(one.get("message", "")).strip('[]"'))[:300] for one in errors)
         return "; ".join(texts) or ("it says nothing more" if errors else "")
 
@@ -269,7 +316,9 @@ class GitHubComments(Comments):
     def add(self, request: str, body: str) -> str:
         """As `Comments.add`."""
         path = f"{self._path}/issues/{request}/comments"
-        return dig(self._client.json("POST", path, "write the comment", json={"body": body}), "html_url")
+        return dig(
+            self._client.json("POST", path, "write the comment", json={"body": body}), "html_url"
+        )
 
     def change(self, request: str, comment: Comment, body: str) -> str | None:  # noqa: ARG002 - GitHub numbers all of them
         """As `Comments.change`."""
@@ -287,7 +336,9 @@ class GitHubComments(Comments):
         if pull := ((said.get("data") or {}).get("repository") or {}).get("pullRequest"):
             return pull["comments"]  # type: ignore[no-any-return]
         words = self._client.words(answer) or "it does not say why"
-        raise RepositoryError(f"GitHub does not show the pull request: could not {what}: {words}", hint=self.needs)
+        raise RepositoryError(
+            f"GitHub does not show the pull request: could not {what}: {words}", hint=self.needs
+        )
 
 
 class GitHubDeployments(Deployments):
@@ -321,7 +372,12 @@ class GitHubDeployments(Deployments):
 
     def find(self, deployment: Deployment) -> str:
         """As `Deployments.find`; the newest comes first."""
-        params = {"sha": deployment.commit, "environment": deployment.environment, "task": TASK, "per_page": 1}
+        params = {
+            "sha": deployment.commit,
+            "environment": deployment.environment,
+            "task": TASK,
+            "per_page": 1,
+        }
         what = f"look for the deployment of {deployment.environment}"
         found = self._client.json("GET", f"{self._path}/deployments", what, params=params)
         return dig(mappings(found), 0, "id")

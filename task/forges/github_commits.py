@@ -31,7 +31,9 @@ from task.retry import NotDoneError, land_once
 from task.text import blanked, one_line
 
 COMMIT = "mutation($input: CreateCommitOnBranchInput!) { createCommitOnBranch(input: $input) { commit { oid } } }"
-REPOSITORY = "query($owner: String!, $name: String!) { repository(owner: $owner, name: $name) { id } }"
+REPOSITORY = (
+    "query($owner: String!, $name: String!) { repository(owner: $owner, name: $name) { id } }"
+)
 MOVE = "mutation($input: UpdateRefsInput!) { updateRefs(input: $input) { clientMutationId } }"
 MOST = 40_000_000  # bytes of files as base64; GitHub accepts a little more in one request
 _GIT = "or commit with git: --commit-through git"
@@ -66,7 +68,10 @@ class GitHubCommits(Connected):
         """Append the changeset to a branch that is at `change.tip`, and return the commit's id."""
         headline, _, body = change.message.replace("\0", "").strip().partition("\n")
         additions = [
-            {"path": path, "contents": b64encode(file.text.encode("utf-8", "surrogateescape")).decode()}
+            {
+                "path": path,
+                "contents": b64encode(file.text.encode("utf-8", "surrogateescape")).decode(),
+            }
             for path, file in sorted(change.files.items())
             if file.mode
         ]
@@ -85,7 +90,11 @@ class GitHubCommits(Connected):
                 "message": {"headline": headline.strip(), "body": body.strip("\n")},
                 "fileChanges": {
                     "additions": additions,
-                    "deletions": [{"path": path} for path, file in sorted(change.files.items()) if not file.mode],
+                    "deletions": [
+                        {"path": path}
+                        for path, file in sorted(change.files.items())
+                        if not file.mode
+                    ],
                 },
                 "expectedHeadOid": change.tip,
             },
@@ -111,15 +120,27 @@ class GitHubCommits(Connected):
         """Move `head` from `was` to the commit that `aside` is at, and delete `aside`, in one step."""
         updates = [
             {"name": f"refs/heads/{head}", "beforeOid": was, "afterOid": commit, "force": True},
-            {"name": f"refs/heads/{aside}", "beforeOid": commit, "afterOid": "0" * len(commit), "force": True},
+            {
+                "name": f"refs/heads/{aside}",
+                "beforeOid": commit,
+                "afterOid": "0" * len(commit),
+                "force": True,
+            },
         ]
-        said = self._graphql(MOVE, f"replace {head}", input={"repositoryId": self._id, "refUpdates": updates})
+        said = self._graphql(
+            MOVE, f"replace {head}", input={"repositoryId": self._id, "refUpdates": updates}
+        )
         if not isinstance(said.get("updateRefs"), dict):
             raise self._odd(f"replace {head}")
 
     def delete(self, branch: str) -> None:
         """Delete a branch."""
-        self._ask("DELETE", f"{self._refs}/heads/{quote(branch)}", f"delete the branch {branch}", fine=(404, 422))
+        self._ask(
+            "DELETE",
+            f"{self._refs}/heads/{quote(branch)}",
+            f"delete the branch {branch}",
+            fine=(404, 422),
+        )
 
     @cached_property
     def _id(self) -> str:
@@ -162,12 +183,18 @@ class GitHubCommits(Connected):
         host = self._place.host
         if "RATE_LIMITED" in kinds or "rate limit" in low:
             hint = f"run it again in {wait_of(answer):.0f} seconds; {self.stays}"
-            return NotDoneError(f"{host} limits the rate of requests: could not {what}: {words}", hint=hint)
+            return NotDoneError(
+                f"{host} limits the rate of requests: could not {what}: {words}", hint=hint
+            )
         if any(one in low for one in _UNKNOWN):
-            return UnreachableError(f"{host} failed: could not {what}: {words}", hint=f"run it again; {self.stays}")
+            return UnreachableError(
+                f"{host} failed: could not {what}: {words}", hint=f"run it again; {self.stays}"
+            )
         if "NOT_FOUND" in kinds:
             message = f"{host} knows no such repository or branch, or this API token may not see it: could not {what}"
-            return RepositoryError(f"{message}: {words}", hint=f"check the repository's URL; {self.needs}")
+            return RepositoryError(
+                f"{message}: {words}", hint=f"check the repository's URL; {self.needs}"
+            )
         if "FORBIDDEN" in kinds or "INSUFFICIENT_SCOPES" in kinds:
             hint = f"{self.needs}; {self.stays}"
             return RepositoryError(f"{host} does not let this API token {what}: {words}", hint=hint)
@@ -268,7 +295,9 @@ class CommittedByApi(BareRepository):
         for path, file in change.files.items():
             if file.mode == _EXECUTABLE:
                 hint = "remove the bit (git update-index --chmod=-x PATH), or commit with git: --commit-through git"
-                message = f"{blanked(path)!r} has the executable bit, which GitHub's API would remove"
+                message = (
+                    f"{blanked(path)!r} has the executable bit, which GitHub's API would remove"
+                )
                 raise TargetError(message, hint=hint, subject=subject)
             if any("\udc80" <= letter <= "\udcff" for letter in path):
                 hint = "rename it, or commit with git: --commit-through git"

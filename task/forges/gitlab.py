@@ -8,7 +8,17 @@ from typing import Any, Literal
 
 from task.errors import ForgeError, RepositoryError
 from task.forges.client import Client, ForgeAddress, names_none, numbered, web_below
-from task.forges.host import PAGES, AlreadyThere, Comment, Comments, Deployments, ForgeKind, Host, Notes, missing
+from task.forges.host import (
+    PAGES,
+    AlreadyThere,
+    Comment,
+    Comments,
+    Deployments,
+    ForgeKind,
+    Host,
+    Notes,
+    missing,
+)
 from task.forges.proposal import described
 from task.git.hosts import RemoteUrl
 from task.http import Response
@@ -69,7 +79,9 @@ class GitLab(Host):
 
     def ask(self, number: str) -> Any:
         """As `Host.ask`."""
-        return self._client.json("GET", f"{self._path}/merge_requests/{number}", "read the merge request")
+        return self._client.json(
+            "GET", f"{self._path}/merge_requests/{number}", "read the merge request"
+        )
 
     def proposed(self, said: Any) -> Proposed:
         """As `Host.proposed`."""
@@ -83,7 +95,9 @@ class GitLab(Host):
             title=title.removeprefix(DRAFT) if said.get("draft") else title,
             body=str(said.get("description") or "").replace("\r\n", "\n"),
             head_commit=str(said.get("sha") or ""),
-            merge_commit=str(merged or "") if state == "merged" else "",  # for a fast-forward, it is the head itself
+            merge_commit=str(merged or "")
+            if state == "merged"
+            else "",  # for a fast-forward, it is the head itself
             conflicts=conflicts,
             auto_merge=bool(said.get("merge_when_pipeline_succeeds")),
             note=f"it conflicts with {said['target_branch']}" if conflicts else "",
@@ -99,7 +113,9 @@ class GitLab(Host):
             "remove_source_branch": self.ours_to_delete(proposal.head),
         }
         what = "open the merge request"
-        answer = self._client.ask("POST", f"{self._path}/merge_requests", what, json=body, fine=(409,))
+        answer = self._client.ask(
+            "POST", f"{self._path}/merge_requests", what, json=body, fine=(409,)
+        )
         if answer.status == 409:
             if b"already exists" in answer.body:
                 raise AlreadyThere
@@ -124,15 +140,22 @@ class GitLab(Host):
         for role, names in (("reviewer", proposal.reviewers), ("assignee", proposal.assignees)):
             with notes.tried(f"{role}s", role, *names):
                 asked[role] = self._people(request, role, names, notes)
-            if new := asked.get(role):  # the list is replaced as a whole, so include those who are already in it
-                fields[f"{role}_ids"] = [*(one["id"] for one in request.get(f"{role}s") or ()), *new.values()]
+            if new := asked.get(
+                role
+            ):  # the list is replaced as a whole, so include those who are already in it
+                fields[f"{role}_ids"] = [
+                    *(one["id"] for one in request.get(f"{role}s") or ()),
+                    *new.values(),
+                ]
         if fields:
             number = str(request["iid"])
             try:
                 request = self._write(number, "set labels and people", **fields)
             except (ForgeError, RepositoryError) as error:
                 for kind, failed in (("label", labels), *asked.items()):
-                    notes.add(f"labels and people: {error.message}", kind if failed else "", *failed)
+                    notes.add(
+                        f"labels and people: {error.message}", kind if failed else "", *failed
+                    )
                 asked = {}
             for role, new in asked.items():
                 took = {one["id"] for one in request.get(f"{role}s") or ()}
@@ -147,22 +170,32 @@ class GitLab(Host):
 
     def shut(self, said: Any, body: str) -> None:
         """As `Host.shut`."""
-        self._write(str(said["iid"]), "close the merge request", description=body, state_event="close")
+        self._write(
+            str(said["iid"]), "close the merge request", description=body, state_event="close"
+        )
 
     def tip(self, head: str) -> str:
         """As `Host.tip`."""
         path = f"{self._path}/repository/branches/{path_part(head)}"
-        return dig(self._client.json("GET", path, "look at the branch", fine=(403, 404)), "commit", "id")
+        return dig(
+            self._client.json("GET", path, "look at the branch", fine=(403, 404)), "commit", "id"
+        )
 
     def _write(self, number: str, what: str, **fields: Any) -> Any:
         return self._client.json("PUT", f"{self._path}/merge_requests/{number}", what, json=fields)
 
-    def _people(self, request: Mapping[str, Any], role: str, names: Iterable[str], notes: Notes) -> dict[str, int]:
+    def _people(
+        self, request: Mapping[str, Any], role: str, names: Iterable[str], notes: Notes
+    ) -> dict[str, int]:
         """Return the numbers of people who are not in the list yet. An unknown name becomes a note."""
         found = {}
         for name in missing(names, (one["username"] for one in request.get(f"{role}s") or ())):
-            known = self._client.json("GET", "/users", f"look for {name}", params={"username": name})  # never a group
-            if person := next((int(one["id"]) for one in known if one["username"].lower() == name.lower()), 0):
+            known = self._client.json(
+                "GET", "/users", f"look for {name}", params={"username": name}
+            )  # never a group
+            if person := next(
+                (int(one["id"]) for one in known if one["username"].lower() == name.lower()), 0
+            ):
                 found[name] = person
             else:
                 notes.add(f"{role} {name}: GitLab knows nobody of that name", role, name)
@@ -174,7 +207,10 @@ class GitLab(Host):
         # Use the request as GitLab shows it after its check, if that does not take long. Until GitLab has noticed a
         # push, it still shows an auto-merge that the push will end.
         request = until(
-            lambda one: one.get("detailed_merge_status", "unknown") not in _UNREADY and commit in ("", one.get("sha")),
+            lambda one: (
+                one.get("detailed_merge_status", "unknown") not in _UNREADY
+                and commit in ("", one.get("sha"))
+            ),
             request,
             lambda: self.ask(number),
             _PAUSES[:-1],
@@ -188,7 +224,9 @@ class GitLab(Host):
         exact = {"sha": commit or done.head_commit}
 
         def ask(**how: bool) -> Response:
-            return self._client.ask("PUT", path, what, json={**how, **exact}, fine=(401, 403, 405, 406, 409, 422))
+            return self._client.ask(
+                "PUT", path, what, json={**how, **exact}, fine=(401, 403, 405, 406, 409, 422)
+            )
 
         wait = partial(ask, auto_merge=True, merge_when_pipeline_succeeds=True)
         # GitLab may not have checked the new commit yet.
@@ -219,18 +257,32 @@ class GitLabComments(Comments):
 
     def marked(self, request: str, mark: str) -> Iterator[Comment]:
         """As `Comments.marked`."""
-        what, params = "look for the comment", {"order_by": "created_at", "sort": "desc", "per_page": 100}
+        what, params = (
+            "look for the comment",
+            {"order_by": "created_at", "sort": "desc", "per_page": 100},
+        )
         for page in range(1, PAGES + 1):
-            found = mappings(self._client.json("GET", self._notes(request), what, params={**params, "page": page}))
+            found = mappings(
+                self._client.json(
+                    "GET", self._notes(request), what, params={**params, "page": page}
+                )
+            )
             for one in found:
-                if self.holds(dig(one, "body"), mark) and dig(one, "author", "id") == self._client.me:
-                    yield Comment(dig(one, "id"), dig(one, "body"), self._page(request, dig(one, "id")))
+                if (
+                    self.holds(dig(one, "body"), mark)
+                    and dig(one, "author", "id") == self._client.me
+                ):
+                    yield Comment(
+                        dig(one, "id"), dig(one, "body"), self._page(request, dig(one, "id"))
+                    )
             if len(found) < 100:
                 break
 
     def add(self, request: str, body: str) -> str:
         """As `Comments.add`."""
-        said = self._client.json("POST", self._notes(request), "write the comment", json={"body": body})
+        said = self._client.json(
+            "POST", self._notes(request), "write the comment", json={"body": body}
+        )
         return self._page(request, dig(said, "id"))
 
     def change(self, request: str, comment: Comment, body: str) -> str:
@@ -272,24 +324,43 @@ class GitLabDeployments(Deployments):
 
     def find(self, deployment: Deployment) -> str:
         """As `Deployments.find`. A deployment that a job created belongs to that job."""
-        params = {"environment": deployment.environment, "order_by": "id", "sort": "desc", "per_page": 20}
+        params = {
+            "environment": deployment.environment,
+            "order_by": "id",
+            "sort": "desc",
+            "per_page": 20,
+        }
         what = f"look for the deployment of {deployment.environment}"
-        for one in mappings(self._client.json("GET", f"{self._path}/deployments", what, params=params)):
-            if dig(one, "sha") == deployment.commit and not one.get("deployable") and dig(one, "status") in _OPEN:
+        for one in mappings(
+            self._client.json("GET", f"{self._path}/deployments", what, params=params)
+        ):
+            if (
+                dig(one, "sha") == deployment.commit
+                and not one.get("deployable")
+                and dig(one, "status") in _OPEN
+            ):
                 return dig(one, "id")
         return ""
 
     def change(self, number: str, deployment: Deployment) -> None:
         """As `Deployments.change`."""
-        path, body = f"{self._path}/deployments/{path_part(number)}", {"status": STATES[deployment.state]}
-        self._client.ask("PUT", path, f"show the deployment of {deployment.environment}", json=body, again=True)
+        path, body = (
+            f"{self._path}/deployments/{path_part(number)}",
+            {"status": STATES[deployment.state]},
+        )
+        self._client.ask(
+            "PUT", path, f"show the deployment of {deployment.environment}", json=body, again=True
+        )
 
     def _link(self, said: Any, deployment: Deployment) -> None:
         """Let the environment's link lead to Argo CD, unless a person has set another one."""
         number, page = dig(said, "environment", "id"), web_page(deployment.page)
         if not number or not page or dig(said, "environment", "external_url"):
             return
-        path, what = f"{self._path}/environments/{path_part(number)}", f"link {deployment.environment} to Argo CD"
+        path, what = (
+            f"{self._path}/environments/{path_part(number)}",
+            f"link {deployment.environment} to Argo CD",
+        )
         try:
             self._client.ask("PUT", path, what, json={"external_url": page}, again=True)
         except (ForgeError, RepositoryError) as error:

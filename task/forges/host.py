@@ -55,7 +55,9 @@ class ForgeKind:
     aliases: tuple[str, ...] = ()
     hosts: tuple[str, ...] = ()  # its public hosts
     host_ends: tuple[str, ...] = ()
-    words: tuple[str, ...] = ()  # found in the names of hosts that run it: gitlab.example.com, my-gitea.example.com
+    words: tuple[
+        str, ...
+    ] = ()  # found in the names of hosts that run it: gitlab.example.com, my-gitea.example.com
     # An address below its root that needs no login, and a test whether the answer comes from this kind of forge.
     question: tuple[str, Callable[[Response], bool]] | None = None
     # {0} is the repository's page, {1} the base branch, {2} the head branch. For `commit`, {1} is the commit.
@@ -93,7 +95,9 @@ class Connected(ABC):
             yield
         except (KeyError, IndexError, TypeError, AttributeError, ValueError) as error:
             raise UnreachableError(
-                f"{self._place.host} answers in a way that is not understood ({type(error).__name__}: {error})"[:300],
+                f"{self._place.host} answers in a way that is not understood ({type(error).__name__}: {error})"[
+                    :300
+                ],
                 hint="check that it is the Git host that --forge or the URL names, then run it again",
             ) from error
 
@@ -218,8 +222,12 @@ def _settle(host: Host, proposal: Proposal, found: Proposed | None) -> Proposed:
             notes.add(sentence)
             proposal = replace(proposal, **{name: type(wanted)()})
     for turn in range(_RACES):
-        if found and found.state == "merged":  # either the request to update, or one with the proposed commit
-            was_open = before is not None and before.state == "open" and before.number == found.number
+        if (
+            found and found.state == "merged"
+        ):  # either the request to update, or one with the proposed commit
+            was_open = (
+                before is not None and before.state == "open" and before.number == found.number
+            )
             if was_open or described(found.body) == described(proposal.body) != "":
                 raise Outpaced(f"{found.url} was merged meanwhile")
         try:
@@ -231,14 +239,22 @@ def _settle(host: Host, proposal: Proposal, found: Proposed | None) -> Proposed:
             notes.add(made.note)
             if whole.draft and not said.get("draft"):
                 notes.add(host.without_drafts)
-            return _completed(host, made, said, whole, whole, notes) if wishes(whole) else notes.on(made)
+            return (
+                _completed(host, made, said, whole, whole, notes)
+                if wishes(whole)
+                else notes.on(made)
+            )
         except Overtaken:
             found = None
         except AlreadyThere as there:
             found = there.found
             shutdown.sleep(0.2 * turn)  # the forge's lists may be late
-        except UnreachableError as error:  # it may have been opened nevertheless: look, and try once more
-            known = isinstance(error.__cause__, Limited) or (found is not None and found.state == "open")
+        except (
+            UnreachableError
+        ) as error:  # it may have been opened nevertheless: look, and try once more
+            known = isinstance(error.__cause__, Limited) or (
+                found is not None and found.state == "open"
+            )
             if known or turn or shutdown.code():
                 raise
             found = None
@@ -266,7 +282,9 @@ def _brought_up_to_date(host: Host, found: Proposed, proposal: Proposal, notes: 
     off = found.auto_merge is False and found.head_commit == described(found.body)
     if pushed and proposal.auto_merge and set_before and not off:
         if host.auto_merge_after_push == "ends":
-            whole = replace(whole, body=with_settled(whole.body, settled(whole.body) - {wish("auto-merge")}))
+            whole = replace(
+                whole, body=with_settled(whole.body, settled(whole.body) - {wish("auto-merge")})
+            )
         missing = replace(missing, auto_merge=host.auto_merge_after_push != "stays")
     done = now
     if not same(now, whole):
@@ -275,11 +293,15 @@ def _brought_up_to_date(host: Host, found: Proposed, proposal: Proposal, notes: 
         return notes.on(replace(done, head_commit=ours or done.head_commit))
     done = _completed(host, done, said, whole, missing, notes)
     if done.head_commit != ours != "" and described(now.body) == done.head_commit:
-        host.write(host.read(found.number)[1], now.title, now.body)  # we have overwritten the text of a newer commit
+        host.write(
+            host.read(found.number)[1], now.title, now.body
+        )  # we have overwritten the text of a newer commit
     return done
 
 
-def _completed(host: Host, done: Proposed, said: Any, whole: Proposal, missing: Proposal, notes: Notes) -> Proposed:
+def _completed(
+    host: Host, done: Proposed, said: Any, whole: Proposal, missing: Proposal, notes: Notes
+) -> Proposed:
     """Set what is missing, and mark in the text what is set. A newer build marks its own text."""
     if wishes(missing):
         done, said = host.complete(said, missing, notes)
@@ -304,7 +326,9 @@ class Notes:
 
     def __init__(self) -> None:
         self._said: list[str] = []
-        self.missed: set[str] = set()  # keys of what could not be set, and is tried again by the next run
+        self.missed: set[str] = (
+            set()
+        )  # keys of what could not be set, and is tried again by the next run
 
     def add(self, sentence: str, kind: str = "", *names: str) -> None:
         """Add a sentence. With a `kind`, these labels or people are not set, or `auto-merge` is not."""

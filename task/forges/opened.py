@@ -51,7 +51,11 @@ class Forges:
         known by leaves it to the repository's own URL. `fails` begins the message of an error.
         """
         self._tokens()  # a token that cannot be read is a mistake in the call, wherever the repository is
-        urls = list(dict.fromkeys(url for url in (self._reached(repo), repo) if url == repo or _on_a_host(url)))
+        urls = list(
+            dict.fromkeys(
+                url for url in (self._reached(repo), repo) if url == repo or _on_a_host(url)
+            )
+        )
         surely = tuple(one for one in self._known if one.root)
         try:
             for known in (surely, self._known):
@@ -88,13 +92,17 @@ class Forges:
         place = self.place(repo)
         with self._lock:
             if place not in self._hosts:
-                self._hosts[place] = self._open(FORGES[place.forge].client, place, self._tokens().of(place))
+                self._hosts[place] = self._open(
+                    FORGES[place.forge].client, place, self._tokens().of(place)
+                )
             return self._hosts[place]
 
     def comments(self, repo: str) -> Comments:
         """Return the comments on pull requests of the job's own repository. Raises as `of`."""
         place = self.place(repo, "no comment can be written")
-        return self._open(FORGES[place.forge].comments, place, self._tokens().of_the_job(place, "a comment"))
+        return self._open(
+            FORGES[place.forge].comments, place, self._tokens().of_the_job(place, "a comment")
+        )
 
     def deployments(self, repo: str) -> Deployments:
         """Return the deployments of the job's own repository. Raises as `of`."""
@@ -144,7 +152,10 @@ class Forges:
             known = self._probed[remote.root]
         place = place_of(repo, (known,))
         if place is None:
-            raise ForgeError(f"this is not a repository of {remote.host}", hint="write https://host/owner/repository")
+            raise ForgeError(
+                f"this is not a repository of {remote.host}",
+                hint="write https://host/owner/repository",
+            )
         return place
 
 

@@ -52,7 +52,9 @@ def forge_option(text: str) -> Known:
     if name not in FORGES:
         raise Malformed(f"{name[:100]!r} is not a kind of Git host that is known here", HINT)
     root = root.strip().rstrip("/")
-    if root and (not root.startswith(("https://", "http://")) or "@" in root or set(root) & set("?# ")):
+    if root and (
+        not root.startswith(("https://", "http://")) or "@" in root or set(root) & set("?# ")
+    ):
         raise Malformed("the Git host's address must be an http or https URL without a login", HINT)
     return Known(name, root, chosen=True)
 
@@ -62,7 +64,11 @@ def servers_of(environ: Mapping[str, str]) -> dict[str, str]:
     # Gitea and Forgejo set GitHub's variables, too.
     like_gitea = any(environ.get(name) == "true" for name in ("GITEA_ACTIONS", "FORGEJO_ACTIONS"))
     actions = "gitea" if like_gitea else "github"
-    names = {actions: "GITHUB_SERVER_URL", "gitlab": "CI_SERVER_URL", "azure": "SYSTEM_COLLECTIONURI"}
+    names = {
+        actions: "GITHUB_SERVER_URL",
+        "gitlab": "CI_SERVER_URL",
+        "azure": "SYSTEM_COLLECTIONURI",
+    }
     found = {forge: environ.get(name, "").strip().rstrip("/") for forge, name in names.items()}
     return {forge: url for forge, url in found.items() if url.startswith(("https://", "http://"))}
 
@@ -87,7 +93,9 @@ def place_of(url: str, known: Sequence[Known] = ()) -> ForgeAddress | None:
             return _built(forge.name, remote, f"https://{remote.host}")
     for one in sorted(known, key=lambda one: len(one.root), reverse=True):
         if one.root and (inner := _below(remote, one.root)) is not None:
-            return _built(one.forge, replace(remote, parts=inner, host=split(one.root).authority), one.root)
+            return _built(
+                one.forge, replace(remote, parts=inner, host=split(one.root).authority), one.root
+            )
     for one in known:
         if not one.root or (remote.ssh and one.chosen):
             host = split(one.root).authority or remote.host
@@ -117,7 +125,9 @@ def _guessed(remote: RemoteUrl) -> str:
     if not remote.ssh and "scm" in remote.parts[:-2] and remote.parts[-3] == "scm":
         return "bitbucket-server"
     words = remote.host.partition(":")[0].partition(".")[0].split("-") if "." in remote.host else []
-    return next((forge.name for forge in FORGES.values() if not set(words).isdisjoint(forge.words)), "")
+    return next(
+        (forge.name for forge in FORGES.values() if not set(words).isdisjoint(forge.words)), ""
+    )
 
 
 def _built(forge: str, remote: RemoteUrl, root: str) -> ForgeAddress:
@@ -131,7 +141,10 @@ def compare_url(place: ForgeAddress, base: str, head: str) -> str:
 
 
 def probe(
-    remote: RemoteUrl, more_ca: str = "", log: Callable[[str], None] = lambda _line: None, limits: Limits = LIMITS
+    remote: RemoteUrl,
+    more_ca: str = "",
+    log: Callable[[str], None] = lambda _line: None,
+    limits: Limits = LIMITS,
 ) -> Known:
     """Return which forge a host is, and where its web begins (GitLab and others may be below a path).
 
@@ -163,4 +176,6 @@ def probe(
             hint=f"{HINT}; or --ca-file",
         )
     hint = HINT.replace("NAME or --forge NAME=https://HOST", f"NAME={remote.root}")
-    raise ForgeError(f"which kind of Git host {remote.host} is, cannot be seen from outside", hint=hint)
+    raise ForgeError(
+        f"which kind of Git host {remote.host} is, cannot be seen from outside", hint=hint
+    )

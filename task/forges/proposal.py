@@ -32,7 +32,12 @@ from task.timestamps import utc
 
 LONGEST_TITLE = 255  # characters: GitLab, Gitea and Bitbucket take no more
 # Characters of a body, as the forges' documentation and their own refusals say; the rest takes as much as GitHub.
-LONGEST_BODY: Mapping[str, int] = {"github": 65_536, "bitbucket": 32_768, "bitbucket-server": 32_768, "azure": 4_000}
+LONGEST_BODY: Mapping[str, int] = {
+    "github": 65_536,
+    "bitbucket": 32_768,
+    "bitbucket-server": 32_768,
+    "azure": 4_000,
+}
 LIFE = """\
 - **you merge it**: the changes go to the base branch, and Argo CD deploys them.
 - **you close it**: these builds and older ones are skipped. A newer one opens another request. A rollback's hold ends.
@@ -77,7 +82,9 @@ class Content:
     run: str = ""  # the pipeline's page
     compare: str = ""  # the page with base and head on the forge
     commit: str = ""  # the head commit that this describes; "" is unknown
-    held: tuple[str, ...] = ()  # what is held or released, each by a text that tells it from any other
+    held: tuple[
+        str, ...
+    ] = ()  # what is held or released, each by a text that tells it from any other
     declined: Builds = field(default_factory=dict)
     base: str = ""  # the branch that the request is for
 
@@ -89,10 +96,14 @@ def longest_body(forge: str) -> int:
 
 def title(message: str) -> str:
     """Return the commit message's first line, no longer than forges accept, and without mentions."""
-    return _calling_nobody(one_line(message.strip().partition("\n")[0], LONGEST_TITLE - 20))[:LONGEST_TITLE]
+    return _calling_nobody(one_line(message.strip().partition("\n")[0], LONGEST_TITLE - 20))[
+        :LONGEST_TITLE
+    ]
 
 
-def headline(command: str, subject: str, apps: Sequence[AppChanges], back: Sequence[AppChanges] = ()) -> str:
+def headline(
+    command: str, subject: str, apps: Sequence[AppChanges], back: Sequence[AppChanges] = ()
+) -> str:
     """Return a title with the change: `web: ghcr.io/acme/web 1.0.0 → 1.1.0`, or the number of several changes.
 
     `back` are the changes that a person rolled back. The title names only them, so that it does not change with what
@@ -102,7 +113,11 @@ def headline(command: str, subject: str, apps: Sequence[AppChanges], back: Seque
         return title(f"roll back {_in_short(back)}")
     if not apps:
         return title(subject)
-    return title(_in_short(apps) if command in ("run", "scan", "promote") else f"{subject}; {_in_short(apps)}")
+    return title(
+        _in_short(apps)
+        if command in ("run", "scan", "promote")
+        else f"{subject}; {_in_short(apps)}"
+    )
 
 
 def _in_short(apps: Sequence[AppChanges]) -> str:
@@ -117,7 +132,8 @@ def _in_short(apps: Sequence[AppChanges]) -> str:
     new = _version(changes[0])
     pinned = not new[0] or old[0] == new[0]  # the digest is what changes
     words = [
-        "@".join(filter(None, (tag, digest[:19] if pinned or not tag else ""))) for tag, digest in (old, new)
+        "@".join(filter(None, (tag, digest[:19] if pinned or not tag else "")))
+        for tag, digest in (old, new)
     ]  # `1.1.0`, `latest@sha256:0123456789ab`
     return " ".join(filter(None, (f"{who}:", changes[0].image.name, words[0], "→", words[1])))
 
@@ -153,14 +169,19 @@ def body(content: Content, forge: str = "") -> str:
         ("Changes:", content.compare, "compare"),
     )
     links = " · ".join(f"{word} {link(url, name)}" for word, url, name in said if url)
-    numbers = f"### Image Update: {counted(len(rows), 'change')} for {code(content.base)}" if rows else ""
+    numbers = (
+        f"### Image Update: {counted(len(rows), 'change')} for {code(content.base)}" if rows else ""
+    )
     left = longest - sum(map(len, (begin, numbers, links, marks))) - ROOM_FOR_LATER
     table = table_of(rows, left) if rows else ""
     text = _fenced(content.text, left - len(table) - 2)
     life = folded("What happens if …", LIFE, html=html)
     if len(table) + len(text) + len(life) + 4 > left:
         life = ""
-    return "\n\n".join(part for part in (begin, numbers, table, text, links, life, marks) if part) + "\n"
+    return (
+        "\n\n".join(part for part in (begin, numbers, table, text, links, life, marks) if part)
+        + "\n"
+    )
 
 
 def closed_body(found: Proposed, because: str) -> str:
@@ -168,7 +189,9 @@ def closed_body(found: Proposed, because: str) -> str:
     shape = HIDDEN_WITHOUT_HTML if split(found.body)[1].startswith("[//]") else HIDDEN
     said = f"Nothing waits here any more, so Image Update closed this request. {code(because)}"
     begin, end = (shape.format(name, ABOUT[name]) for name in (BEGIN, END))
-    ours = with_mark(f"{begin}\n\n{said}\n\n{end}", DECLINED, value_of(found.body, DECLINED, BASE64))
+    ours = with_mark(
+        f"{begin}\n\n{said}\n\n{end}", DECLINED, value_of(found.body, DECLINED, BASE64)
+    )
     return beside(found.body, ours)
 
 
@@ -184,7 +207,8 @@ def marker(apps: Sequence[AppChanges], held: Sequence[str] = ()) -> str:
 def builds(apps: Sequence[AppChanges]) -> dict[str, Written]:
     """Return the version and the build that each image gets."""
     return {
-        build_key(name, one.alias, one.image.identity): Written(*_version(one), one.build) for name, one in _each(apps)
+        build_key(name, one.alias, one.image.identity): Written(*_version(one), one.build)
+        for name, one in _each(apps)
     }
 
 
@@ -215,7 +239,9 @@ def standing(found: Proposed | None, mark: str) -> Literal["wanted", "same", "de
         return "wanted"
     if found.state == "closed":
         return "declined"
-    as_told = not found.head_commit or described(found.body).startswith(found.head_commit)  # some tell 12 letters
+    as_told = not found.head_commit or described(found.body).startswith(
+        found.head_commit
+    )  # some tell 12 letters
     return "same" if found.state == "open" and as_told else "wanted"
 
 
@@ -229,7 +255,11 @@ def _rows(apps: Sequence[AppChanges]) -> list[Row]:
             new, build = "@".join(filter(None, _version(one))), one.build
             why = f"{one.why}, promoted from {one.promoted_from}" if one.promoted_from else one.why
             at_home = build.commit and build.repository.startswith(("https://", "http://"))
-            source = link(f"{build.repository}/commit/{build.commit}") if at_home else code(build.commit[:12])
+            source = (
+                link(f"{build.repository}/commit/{build.commit}")
+                if at_home
+                else code(build.commit[:12])
+            )
             known = rows.get((name, one.image.name, old, new))
             files = dict.fromkeys(filter(None, (known.file if known else "", one.file)))
             row = Row("", name, one.image.name, old, new, why, source=source, file=", ".join(files))
@@ -248,7 +278,9 @@ def _version(change: Change) -> tuple[str, str]:
 
 def _fenced(text: str, room: int) -> str:
     """Return the author's text in a block that nothing in the text can end."""
-    text = _calling_nobody(COMMENT.sub(lambda found: found[0][0] + BREAK + found[0][1:], text.strip()))
+    text = _calling_nobody(
+        COMMENT.sub(lambda found: found[0][0] + BREAK + found[0][1:], text.strip())
+    )
     if not text:
         return ""
     fence = "`" * (1 + max((len(run) for run in FENCE.findall(text)), default=2))
@@ -296,7 +328,11 @@ def with_mark(text: str, name: str, value: str) -> str:
     shape = HIDDEN_WITHOUT_HTML if ours.startswith("[//]") else HIDDEN
     lines = [line for line in ours.split("\n") if not re.match(rf"{HIDING}{name}: ", line)]
     at = len(lines) - 1 if lines and f"{END}: " in lines[-1] else len(lines)
-    return before + "\n".join([*lines[:at], *([shape.format(name, value)] if value else []), *lines[at:]]) + after
+    return (
+        before
+        + "\n".join([*lines[:at], *([shape.format(name, value)] if value else []), *lines[at:]])
+        + after
+    )
 
 
 def renamed(found: Proposed) -> bool:
@@ -316,7 +352,11 @@ def wish(kind: str, name: str = "") -> str:
 
 def wishes(proposal: Proposal) -> frozenset[str]:
     """Return the keys of all that a request should have."""
-    kinds = (("label", proposal.labels), ("reviewer", proposal.reviewers), ("assignee", proposal.assignees))
+    kinds = (
+        ("label", proposal.labels),
+        ("reviewer", proposal.reviewers),
+        ("assignee", proposal.assignees),
+    )
     keys = [wish(kind, name) for kind, names in kinds for name in names]
     return frozenset([*keys, wish("auto-merge")] if proposal.auto_merge else keys)
 
@@ -363,7 +403,10 @@ def packed(builds: Builds, room: int) -> str:
         groups: dict[Written, str] = {}
         for key, written in rows:
             groups[written] = groups.get(written, "") + key
-        data = [[[one.tag, one.digest, *asdict(one.build).values()], keys] for one, keys in groups.items()]
+        data = [
+            [[one.tag, one.digest, *asdict(one.build).values()], keys]
+            for one, keys in groups.items()
+        ]
         text = b64encode(json.dumps(data, separators=(",", ":")).encode()).decode()
         if len(text) <= room:
             return text
@@ -381,10 +424,14 @@ def unpacked(text: str) -> dict[str, Written]:
         for values, keys in json.loads(b64decode(text[:LONGEST], validate=True)):
             tag, digest, sequence, counter, commit, repository, created = values
             words = (tag, digest, counter, commit, repository, created, keys)
-            if not all(isinstance(word, str) for word in words) or not isinstance(sequence, int | None):
+            if not all(isinstance(word, str) for word in words) or not isinstance(
+                sequence, int | None
+            ):
                 return {}
             build = Build(sequence, counter, commit, repository, utc(created) if created else "")
-            found |= {keys[at : at + KEY]: Written(tag, digest, build) for at in range(0, len(keys), KEY)}
+            found |= {
+                keys[at : at + KEY]: Written(tag, digest, build) for at in range(0, len(keys), KEY)
+            }
     except (ValueError, TypeError, RecursionError):
         return {}
     return found

@@ -21,9 +21,7 @@ VARIABLE = "IMAGE_UPDATE_FORGE_TOKEN"
 OPTION = "--forge-token-file"
 # The CI system's own tokens, and where they are good. GitLab's job token cannot write merge requests.
 OWN = (("GITHUB_TOKEN", "GITHUB_SERVER_URL"), ("SYSTEM_ACCESSTOKEN", "SYSTEM_COLLECTIONURI"))
-SHOW = (
-    "say which Git host it is for: --forge github=https://github.com, or --git-credentials-url https://github.com/acme/"
-)
+SHOW = "say which Git host it is for: --forge github=https://github.com, or --git-credentials-url https://github.com/acme/"
 
 
 class Tokens:
@@ -49,7 +47,9 @@ class Tokens:
         self._scope = _scope(forge, scope, environ)
         self._named = bool(forge and forge.root)
         if self._secret and not self._scope:
-            raise UsageError(f"{self._source}: a token is given, but not for which Git host", hint=SHOW)
+            raise UsageError(
+                f"{self._source}: a token is given, but not for which Git host", hint=SHOW
+            )
 
     def of_the_job(self, place: ForgeAddress, what: str) -> ForgeToken:
         """Return the token for the repository that the CI job belongs to: first of all the job's own.
@@ -69,10 +69,14 @@ class Tokens:
         if found := self._of_ci(place):
             return found
         where = origin(place.web)
-        allow = f"--forge {place.forge}={where}" if self._named else f"--git-credentials-url {where}/"
+        allow = (
+            f"--forge {place.forge}={where}" if self._named else f"--git-credentials-url {where}/"
+        )
         if self._secret:
             scope = " and ".join(self._scope)
-            message = f"the API token ({self._source}) was not sent to {place.host}: it is for {scope}"
+            message = (
+                f"the API token ({self._source}) was not sent to {place.host}: it is for {scope}"
+            )
             raise CredentialsError(message, hint=f"if this Git host may have it, give {allow}")
         also = "" if any(covers(prefix, place.web) for prefix in self._scope) else f", and {allow}"
         hint = f"give {VARIABLE} or {OPTION}{also}"
@@ -92,10 +96,14 @@ def covers(prefix: str, web: str) -> bool:
     if not prefix.startswith(("https://", "http://")):
         return False
     ours, theirs = split(prefix).path.strip("/"), split(web).path.strip("/")
-    return origin(prefix) == origin(web) and (theirs == ours or not ours or theirs.startswith(f"{ours}/"))
+    return origin(prefix) == origin(web) and (
+        theirs == ours or not ours or theirs.startswith(f"{ours}/")
+    )
 
 
-def _scope(forge: Known | None, given: tuple[str, ...], environ: Mapping[str, str]) -> tuple[str, ...]:
+def _scope(
+    forge: Known | None, given: tuple[str, ...], environ: Mapping[str, str]
+) -> tuple[str, ...]:
     """Return the address in `--forge`, else the URLs for Git's login, else the CI system's own server."""
     if forge is not None and forge.root:
         return (forge.root,)
@@ -115,7 +123,9 @@ def check_token_file(path: str) -> None:
 
 
 def _unreadable(path: str, error: OSError) -> UsageError:
-    return UsageError(f"{OPTION}: cannot read {path!r}: {error.strerror}", hint="name a readable file")
+    return UsageError(
+        f"{OPTION}: cannot read {path!r}: {error.strerror}", hint="name a readable file"
+    )
 
 
 def _read(path: str) -> Secret:
@@ -134,5 +144,7 @@ def _sound(text: str, where: str) -> Secret:
     """Return the token. Raises `UsageError` if it is not one line of printable ASCII, because it goes into a header."""
     text = text.strip()
     if not (text.isascii() and text.isprintable()):
-        raise UsageError(f"{where} must have exactly one line of letters and digits", hint="give only the token")
+        raise UsageError(
+            f"{where} must have exactly one line of letters and digits", hint="give only the token"
+        )
     return Secret(text)

@@ -26,7 +26,11 @@ _COMMIT = re.compile(r"[0-9a-f]{7,64}")
 _WHOLE_ID = (40, 64)
 _NOT_BY_ID = ("unadvertised object", "not valid")  # from servers that give only branches and tags
 _NOT_THERE = re.compile("not our ref ([0-9a-f]+)")
-_NO_SHALLOW, _OTHER_FORMAT, _NO_FILTER = "does not support shallow", "mismatched algorithms", "filter '"
+_NO_SHALLOW, _OTHER_FORMAT, _NO_FILTER = (
+    "does not support shallow",
+    "mismatched algorithms",
+    "filter '",
+)
 _REFS = ("+refs/heads/*:refs/image-update/heads/*", "+refs/tags/*:refs/image-update/tags/*")
 _FILTERS = ("tree:0", "blob:none", "")  # tried in this order
 
@@ -78,7 +82,10 @@ class Lineage:
         if old == new:
             return Kin("same")
         if not repository:
-            return Kin("unknown", "the repository of the source commits is not known: give --source-repository")
+            return Kin(
+                "unknown",
+                "the repository of the source commits is not known: give --source-repository",
+            )
         try:
             if repository not in self._sources:
                 self._sources[repository] = _Source(self._git, repository)
@@ -148,13 +155,24 @@ class _Source:
         """Tell whether the server sent it; False if it gives no commits by id. Raises `GitFailed`."""
         options = [f"--depth={depth}"] if self._shallow else []
         options += [f"--filter={_FILTERS[self._filter]}"] if _FILTERS[self._filter] else []
-        argv = ("-c", "fetch.negotiationAlgorithm=noop", "fetch", "--quiet", "--no-tags", *options, REMOTE, *what)
+        argv = (
+            "-c",
+            "fetch.negotiationAlgorithm=noop",
+            "fetch",
+            "--quiet",
+            "--no-tags",
+            *options,
+            REMOTE,
+            *what,
+        )
         try:
             self._git.run(*argv, git_dir=self._folder.partial(), env=self._env, clock=self._clock)
         except GitEnded:
             raise
         except GitFailed as error:
-            if self._git.redirected(self._repository, error, REMOTE, self._folder.path, self._clock):
+            if self._git.redirected(
+                self._repository, error, REMOTE, self._folder.path, self._clock
+            ):
                 self._env = self._git.login(self._repository)
                 return self._fetch(depth, *what)
             if self._otherwise(error.err):
@@ -185,7 +203,9 @@ class _Source:
         try:
             if os.path.getsize(path) > self._git.bounds.messages:
                 message = f"the Git server sends too much: {self._git.bounds.too_many_messages}"
-                raise UnreachableError(message, hint="give --sequence, so that no commits need to be compared")
+                raise UnreachableError(
+                    message, hint="give --sequence, so that no commits need to be compared"
+                )
             with open(path, encoding="ascii") as file:
                 return frozenset(file.read().split())
         except FileNotFoundError:
@@ -206,7 +226,10 @@ def _kin(parents: _Parents, ends: frozenset[str], old: str, new: str) -> Kin:
         return Kin("older")
     # An ancestor of a commit that comes before both cannot be one of the two.
     if ends & (behind_first ^ behind_second):
-        return Kin("unknown", f"the commits that it gives do not tell which of {old[:12]} and {new[:12]} is newer")
+        return Kin(
+            "unknown",
+            f"the commits that it gives do not tell which of {old[:12]} and {new[:12]} is newer",
+        )
     return Kin("unrelated")
 
 

@@ -15,7 +15,14 @@ from urllib.parse import urljoin
 import sh
 
 from task import shutdown
-from task.errors import CredentialsError, RepositoryError, SourceError, TaskError, UnreachableError, UsageError
+from task.errors import (
+    CredentialsError,
+    RepositoryError,
+    SourceError,
+    TaskError,
+    UnreachableError,
+    UsageError,
+)
 from task.files import exhausted
 from task.git.credentials import Access
 from task.git.environment import (
@@ -37,7 +44,18 @@ from task.git.environment import (
 from task.git.errors import KILLED, GitEnded, GitFailed, failure
 from task.git.names import Address, address_of, rewritten
 from task.git.ssh import SshSharing
-from task.processes import Bounds, CapturedOutput, Clock, Watch, exit_code, finish, is_secret, needs, send, start
+from task.processes import (
+    Bounds,
+    CapturedOutput,
+    Clock,
+    Watch,
+    exit_code,
+    finish,
+    is_secret,
+    needs,
+    send,
+    start,
+)
 from task.secret import Secret
 from task.text import blanked
 from task.urls import as_ssh_url, local_folder, origin, split, without_login
@@ -56,7 +74,9 @@ _TRACED = {"GIT_TRACE_CURL": "1", "GIT_TRACE_CURL_NO_DATA": "1", "GIT_TRACE_REDA
 _HOPS = 5  # redirects of one repository
 _TAIL = 64_000  # bytes of stderr that are kept; the cause of an error comes last
 _LAST = 3  # lines of it in the error about a stopped command
-_PROGRESS = re.compile("(?:remote: )?(?:Enumerating|Counting|Compressing|Receiving|Resolving|Total) [^:]*[0-9:]")
+_PROGRESS = re.compile(
+    "(?:remote: )?(?:Enumerating|Counting|Compressing|Receiving|Resolving|Total) [^:]*[0-9:]"
+)
 NO_FILTER = "filtering not recognized"  # what git says about a server without partial clones
 _WARNINGS, _LONGEST = 100, 1000  # warnings that are logged in a run; characters of one of them
 
@@ -124,7 +144,9 @@ class Git:
         self._tokens = {name: value for name, value in environ.items() if is_secret(name)}
         self._access = access or Access(environ=environ)
         self._config = HostConfig(
-            lambda *argv: self.run(*argv).out, environ if configured else {}, self._access.given.config_file
+            lambda *argv: self.run(*argv).out,
+            environ if configured else {},
+            self._access.given.config_file,
         )
         self._nameless = False  # whether ssh has got a passwd entry
         self._sharing = SshSharing(self.temporary, self._environ)
@@ -133,12 +155,24 @@ class Git:
         """Return the URL to contact for an Application's URL, without any login in it. Raises `SourceError`."""
         target = self._address(repo)
         if target.protocol not in self.protocols:
-            hint = "allow it with --allow-protocol file" if target.protocol == "file" else "use https or ssh"
-            what = "a local path or file:// URL" if target.protocol == "file" else f"{target.protocol}://"
-            raise SourceError(f"{what} is not allowed for repositories", hint=hint, subject=without_login(repo))
+            hint = (
+                "allow it with --allow-protocol file"
+                if target.protocol == "file"
+                else "use https or ssh"
+            )
+            what = (
+                "a local path or file:// URL"
+                if target.protocol == "file"
+                else f"{target.protocol}://"
+            )
+            raise SourceError(
+                f"{what} is not allowed for repositories", hint=hint, subject=without_login(repo)
+            )
         if target.protocol == "http" and target.url not in self._warned:
             self._warned.add(target.url)
-            self.log(f"warning: {target.url} is plain http: what is sent can be read and changed on the way")
+            self.log(
+                f"warning: {target.url} is plain http: what is sent can be read and changed on the way"
+            )
         if target.protocol == "file" and not target.url.startswith("file://"):
             return os.path.abspath(target.url)
         return target.url
@@ -175,7 +209,9 @@ class Git:
         pairs = [*(without_credentials(theirs) if alone else theirs), *ours]
         pairs += without_credentials(self._pairs) if alone else self._pairs
         if target.protocol in {"https", "http"} or rewrites:
-            logins += self._access.logins("" if rewrites else target.url, helped=self._config.helped)
+            logins += self._access.logins(
+                "" if rewrites else target.url, helped=self._config.helped
+            )
         else:
             pairs = without_web(pairs)
         follow = not sends_header(pairs, "" if rewrites else origin(target.url))
@@ -186,8 +222,13 @@ class Git:
             pairs.append(basic_header(login, target.url))
             logins, follow = [], False
         moved = [(target.url, self._moved[target.url])] if target.url in self._moved else []
-        found = login_environment(pairs, logins, follow=follow, moved=moved) | self._access.environment()
-        logs_in = target.protocol != "file" or rewrites  # hooks of a local repository log in nowhere
+        found = (
+            login_environment(pairs, logins, follow=follow, moved=moved)
+            | self._access.environment()
+        )
+        logs_in = (
+            target.protocol != "file" or rewrites
+        )  # hooks of a local repository log in nowhere
         needed = needs(self._config.programs) if self._tokens and logs_in and not alone else ()
         found |= {name: self._tokens[name] for name in needed if name in self._tokens}
         if target.protocol == "https" and not self._config.to_http:
@@ -202,12 +243,16 @@ class Git:
         to be followed without a login.
         """
         url = self._address(repo).url
-        if url in self._asks_first or not (_REDIRECTED.search(error.err) or _REFUSED.search(error.err)):
+        if url in self._asks_first or not (
+            _REDIRECTED.search(error.err) or _REFUSED.search(error.err)
+        ):
             return False
         self._asks_first.add(url)
         return True
 
-    def redirected(self, repo: str, error: GitFailed, remote: str, git_dir: str, clock: Clock) -> bool:
+    def redirected(
+        self, repo: str, error: GitFailed, remote: str, git_dir: str, clock: Clock
+    ) -> bool:
         """Tell whether the server redirects the repository to another URL on the same server, and remember that URL.
 
         This is needed if git itself follows no redirect, because it would send a header with a token along. Raises
@@ -216,9 +261,15 @@ class Git:
         if not _REDIRECTED.search(error.err):
             return False
         asked, env = self._address(repo).url, self.login(repo)
-        here = self.run("ls-remote", "--get-url", remote, git_dir=git_dir, env=env).out.decode().strip()
+        here = (
+            self.run("ls-remote", "--get-url", remote, git_dir=git_dir, env=env)
+            .out.decode()
+            .strip()
+        )
         try:
-            self.run("ls-remote", remote, "HEAD", git_dir=git_dir, env={**env, **_TRACED}, clock=clock)
+            self.run(
+                "ls-remote", remote, "HEAD", git_dir=git_dir, env={**env, **_TRACED}, clock=clock
+            )
         except GitFailed as traced:  # this output is never shown: git hides Authorization in it, but no other header
             told = _LOCATION.findall(traced.err) if _REDIRECTED.search(traced.err) else []
         else:
@@ -226,23 +277,35 @@ class Git:
         if not told:
             return False
         place = urljoin(f"{here}{_REFS}", told[-1])
-        shown, where, new = without_login(repo), blanked(origin(place))[:200], place.removesuffix(_REFS)
+        shown, where, new = (
+            without_login(repo),
+            blanked(origin(place))[:200],
+            place.removesuffix(_REFS),
+        )
         self._hops[asked] = self._hops.get(asked, 0) + 1
         if origin(place) == origin(here) and (new == place or set(new) & set("?#")):
             return False  # a web page, not a repository
         if origin(place) != origin(here):
             kept = ", and a token that is a header (http.extraHeader, bearerToken) goes to its own server only"
             hint = "if the repository has moved, write its new URL as repoURL, and give a login for that server"
-            raise CredentialsError(f"the server redirects to {where}{kept}", hint=hint, subject=shown)
+            raise CredentialsError(
+                f"the server redirects to {where}{kept}", hint=hint, subject=shown
+            )
         if self._hops[asked] > _HOPS:
-            raise CredentialsError("the server redirects in circles", hint="check the URL", subject=shown)
+            raise CredentialsError(
+                "the server redirects in circles", hint="check the URL", subject=shown
+            )
         self._moved[asked] = address_of(new).url
-        self.log(f"warning: {shown} is now {without_login(self._moved[asked])}: write that URL as repoURL")
+        self.log(
+            f"warning: {shown} is now {without_login(self._moved[asked])}: write that URL as repoURL"
+        )
         return True
 
     def is_web_page(self, remote: str, git_dir: str, env: Mapping[str, str], clock: Clock) -> bool:
         """Tell whether a web server answers for a repository with a page, such as one to log in."""
-        said = self.run("ls-remote", remote, "HEAD", git_dir=git_dir, env={**env, **_TRACED}, clock=clock).err
+        said = self.run(
+            "ls-remote", remote, "HEAD", git_dir=git_dir, env={**env, **_TRACED}, clock=clock
+        ).err
         return _PAGE.search(said) is not None
 
     def run(
@@ -277,11 +340,15 @@ class Git:
             out.sink.close()
             err.sink.close()
             limits = (timeout, late, self.stall if transfer else 0)
-            watch = Watch(running, limits, (out, err), self.bounds, git_dir if transfer else "", stop)
+            watch = Watch(
+                running, limits, (out, err), self.bounds, git_dir if transfer else "", stop
+            )
             code = self._wait(running, watch, meanwhile)
             output, words = out.text(), err.text().decode("utf-8", "replace")
             if "--progress" in argv:
-                words = "".join(line for line in words.splitlines(keepends=True) if not _PROGRESS.match(line))
+                words = "".join(
+                    line for line in words.splitlines(keepends=True) if not _PROGRESS.match(line)
+                )
         ended = watch.why or (self.bounds.passed(words) if code and program == "git" else "")
         if ended:
             self._sharing.end()
@@ -293,7 +360,11 @@ class Git:
                 raise _killed(argv, program, -code).about(clock.subject if clock else "")
             raise GitFailed(_head(argv), code, output, words)
         for line in words.splitlines():
-            if line.startswith("warning:") and line not in self._warned and len(self._warned) < _WARNINGS:
+            if (
+                line.startswith("warning:")
+                and line not in self._warned
+                and len(self._warned) < _WARNINGS
+            ):
                 self._warned.add(line)
                 # A server without partial clones is read in another way, so this is not a warning.
                 shown = line.removeprefix("warning: ") if NO_FILTER in line else line
@@ -306,7 +377,11 @@ class Git:
         with shutdown.shield(), _files_left():
             read_in, ask = os.pipe()
             answer, write_out = os.pipe()
-            with open(read_in, "rb") as into, open(write_out, "wb") as out, open(os.devnull, "wb") as err:
+            with (
+                open(read_in, "rb") as into,
+                open(write_out, "wb") as out,
+                open(os.devnull, "wb") as err,
+            ):
                 running = self._start(argv, git_dir, env, (into, out, err))
             return Talk(open(ask, "wb"), open(answer, "rb"), running)
 
@@ -315,13 +390,17 @@ class Git:
         target, given = self._address(repo), self._access.given
         login = fitting([*url_login(target), *given.spare, *given.logins], target.url)
         scopes = tuple(dict.fromkeys(one.prefix for one in given.logins))
-        return failure(said, subject, scopes, login.password if login else Secret(""), split(target.url).host)
+        return failure(
+            said, subject, scopes, login.password if login else Secret(""), split(target.url).host
+        )
 
     def ssh_environment(self, url: str) -> dict[str, str]:
         """Return what ssh needs to run without prompts, from options, else from the host or the user's config."""
         if address_of(url).protocol != "ssh" and not self._config.rewrites:
             return {}
-        if not self._nameless:  # without a passwd entry ssh refuses to run: it, and what starts it, gets one
+        if (
+            not self._nameless
+        ):  # without a passwd entry ssh refuses to run: it, and what starts it, gets one
             self._nameless = True
             self._environ |= self._access.nameless()
         command, asked = self._access.ssh()
@@ -331,7 +410,10 @@ class Git:
             return {"GIT_SSH_COMMAND": self._config.ssh_command}
         there = split(as_ssh_url(url))
         server = f"{there.login}@{there.authority}"
-        return {"GIT_SSH_COMMAND": command + self._sharing.options(command, server), "GIT_SSH_VARIANT": "ssh"}
+        return {
+            "GIT_SSH_COMMAND": command + self._sharing.options(command, server),
+            "GIT_SSH_VARIANT": "ssh",
+        }
 
     def close(self) -> None:
         """Close the shared connections, and remove the copies of keys."""
@@ -414,5 +496,8 @@ def _scratch(folder: str) -> IO[bytes]:
             return open(os.memfd_create("git"), "w+b", buffering=0)
         return TemporaryFile("w+b", buffering=0, dir=folder)
     except OSError as error:
-        message, hint = f"cannot make a temporary file: {error.strerror}", "free some space and run it again"
+        message, hint = (
+            f"cannot make a temporary file: {error.strerror}",
+            "free some space and run it again",
+        )
         raise exhausted(error) or UnreachableError(message, hint=hint) from error

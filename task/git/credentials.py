@@ -20,7 +20,16 @@ from task.git.environment import Login
 from task.git.github_app import App, token
 from task.git.hosts import ATLASSIAN
 from task.git.names import Address, address_of
-from task.git.ssh import PLAIN, SshFiles, collect, nameless, needs_own_files, passwd_home, read_given, write
+from task.git.ssh import (
+    PLAIN,
+    SshFiles,
+    collect,
+    nameless,
+    needs_own_files,
+    passwd_home,
+    read_given,
+    write,
+)
 from task.secret import Secret
 from task.settings import AccessOptions
 from task.urls import split
@@ -42,16 +51,22 @@ class Credentials:
     ssh: SshFiles | None = None
     certificates: str = ""
     config_file: str = ""  # a `.gitconfig` that came with `--basic-auth-directory`
-    pairs: Callable[[str], list[tuple[str, str]]] | None = None  # (private folder) → git's settings for the server
+    pairs: Callable[[str], list[tuple[str, str]]] | None = (
+        None  # (private folder) → git's settings for the server
+    )
     variables: tuple[tuple[str, str], ...] = ()  # of git's environment
-    alone: bool = False  # use no other login: the owner names a proxy, and turns off certificate checks
+    alone: bool = (
+        False  # use no other login: the owner names a proxy, and turns off certificate checks
+    )
     only: str = ""  # the only repository that this is for, even if a login fits others
 
 
 class Access:
     """The credentials of one run. Several threads may share them."""
 
-    def __init__(self, given: Credentials | None = None, environ: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, given: Credentials | None = None, environ: Mapping[str, str] | None = None
+    ) -> None:
         self.given = given or Credentials()
         self._environ = environ or {}
         self._lock = Lock()
@@ -120,9 +135,16 @@ class Access:
             return ""
         path = os.path.join(self._private(), "ca.pem")
         if not os.path.exists(path):
-            machines = (self._environ.get("GIT_SSL_CAINFO", ""), self._environ.get("SSL_CERT_FILE", ""), *_BUNDLES)
+            machines = (
+                self._environ.get("GIT_SSL_CAINFO", ""),
+                self._environ.get("SSL_CERT_FILE", ""),
+                *_BUNDLES,
+            )
             with open(path, "wb") as file:
-                file.writelines(read_file(found) for found in [one for one in machines if os.path.isfile(one)][:1])
+                file.writelines(
+                    read_file(found)
+                    for found in [one for one in machines if os.path.isfile(one)][:1]
+                )
                 file.write(f"\n{self.given.certificates}\n".encode())
         return path
 
@@ -146,12 +168,24 @@ def access_of(given: AccessOptions, environ: Mapping[str, str]) -> Access:
     user, password = _password(given, environ)
     if password and not scope:
         raise UsageError("a password or token is given, but not for which server", hint=_SHOW)
-    logins = [Login(url, user or _token_user(url, password), password) for url in scope] if password else []
-    github, own = environ.get("GITHUB_SERVER_URL", "").strip().rstrip("/"), _secret(environ, "GITHUB_TOKEN")
+    logins = (
+        [Login(url, user or _token_user(url, password), password) for url in scope]
+        if password
+        else []
+    )
+    github, own = (
+        environ.get("GITHUB_SERVER_URL", "").strip().rstrip("/"),
+        _secret(environ, "GITHUB_TOKEN"),
+    )
 
     if os.path.isdir(given.ssh_directory) and not os.listdir(given.ssh_directory):
-        given = replace(given, ssh_directory="")  # Kubernetes mounts a missing optional secret as an empty folder
-    key, hosts = _secret(environ, "IMAGE_UPDATE_SSH_KEY"), given.ssh_known_hosts_file or given.ssh_host_key
+        given = replace(
+            given, ssh_directory=""
+        )  # Kubernetes mounts a missing optional secret as an empty folder
+    key, hosts = (
+        _secret(environ, "IMAGE_UPDATE_SSH_KEY"),
+        given.ssh_known_hosts_file or given.ssh_host_key,
+    )
     ssh = given.ssh_key_file or key or hosts or given.ssh_directory
 
     folder, config_file = given.basic_auth_directory, ""
@@ -164,7 +198,12 @@ def access_of(given: AccessOptions, environ: Mapping[str, str]) -> Access:
             why = f"--basic-auth-directory: cannot read {config_file!r}: {error.strerror}"
             raise UsageError(why, hint="make it a readable file") from None
     found = Credentials(
-        logins=(*_stored(os.path.join(folder, ".git-credentials") if ".git-credentials" in files else ""), *logins),
+        logins=(
+            *_stored(
+                os.path.join(folder, ".git-credentials") if ".git-credentials" in files else ""
+            ),
+            *logins,
+        ),
         spare=(Login(github, _TOKEN_USER, own),) if own and github.startswith("https://") else (),
         app=_app(given, environ),
         app_server=github or _GITHUB,
@@ -185,7 +224,12 @@ def _scope(given: AccessOptions, environ: Mapping[str, str]) -> tuple[str, ...]:
             address = address_of(url)
         except SourceError:
             address = Address("", "")
-        if address.protocol not in {"https", "http"} or address.user or address.password or set(url) & set("?#*@ "):
+        if (
+            address.protocol not in {"https", "http"}
+            or address.user
+            or address.password
+            or set(url) & set("?#*@ ")
+        ):
             hint = "write https://host/ or https://host/path/, without a login"
             raise UsageError("--git-credentials-url: not the beginning of an https URL", hint=hint)
     return tuple(url.rstrip("/") for url in given.git_credentials_url)
@@ -250,7 +294,10 @@ def _app(given: AccessOptions, environ: Mapping[str, str]) -> Callable[[str], Lo
 
     def login(ca_file: str) -> Login:
         key_text = key.reveal().replace("\\n", "\n")
-        secret = token(App(given.github_app_id, given.github_app_installation_id, Secret(key_text), api), ca_file)
+        secret = token(
+            App(given.github_app_id, given.github_app_installation_id, Secret(key_text), api),
+            ca_file,
+        )
         return Login(server, _TOKEN_USER, secret)
 
     return login
@@ -266,15 +313,21 @@ def certificates(path: str) -> str:
         files = [name for name in names if os.path.isfile(name)]
     found = "\n".join(_text(file, "--ca-file") for file in files)
     if files and "BEGIN CERTIFICATE" not in found and "BEGIN TRUSTED CERTIFICATE" not in found:
-        raise UsageError(f"--ca-file: no certificate in {path!r}", hint="give certificates in PEM form")
+        raise UsageError(
+            f"--ca-file: no certificate in {path!r}", hint="give certificates in PEM form"
+        )
     return found
 
 
 def _listed(folder: str, option: str = "--basic-auth-directory") -> frozenset[str]:
     try:
-        return frozenset(name for name in (os.listdir(folder) if folder else ()) if not name.startswith(".."))
+        return frozenset(
+            name for name in (os.listdir(folder) if folder else ()) if not name.startswith("..")
+        )
     except OSError as error:
-        raise UsageError(f"{option}: cannot read {folder!r}: {error.strerror}", hint="name a readable folder") from None
+        raise UsageError(
+            f"{option}: cannot read {folder!r}: {error.strerror}", hint="name a readable folder"
+        ) from None
 
 
 def _secret(environ: Mapping[str, str], name: str) -> Secret:

@@ -74,8 +74,11 @@ def clean_environment(environ: Mapping[str, str], protocols: frozenset[str]) -> 
     # An empty variable counts as unset, but an empty GIT_SSL_CAINFO is an error for git.
     clean = {
         name: value
-        for name, value in child_environment(environ).items()  # git's children get a login in another way
-        if name not in _DROPPED and (value.strip() if name in _KEPT else not name.startswith("GIT_"))
+        for name, value in child_environment(
+            environ
+        ).items()  # git's children get a login in another way
+        if name not in _DROPPED
+        and (value.strip() if name in _KEPT else not name.startswith("GIT_"))
     }
     return {**clean, **_NO_FILES, **_SETTINGS, "GIT_ALLOW_PROTOCOL": ":".join(sorted(protocols))}
 
@@ -89,7 +92,11 @@ def configuration_files(environ: Mapping[str, str]) -> list[str]:
     if users := environ.get("GIT_CONFIG_GLOBAL"):
         return [*files, users]
     home = environ.get("HOME", "")
-    return [*files, f"{environ.get('XDG_CONFIG_HOME') or f'{home}/.config'}/git/config", f"{home}/.gitconfig"]
+    return [
+        *files,
+        f"{environ.get('XDG_CONFIG_HOME') or f'{home}/.config'}/git/config",
+        f"{home}/.gitconfig",
+    ]
 
 
 def transport(pairs: Pairs) -> list[tuple[str, str]]:
@@ -101,15 +108,24 @@ def config_pairs(environ: Mapping[str, str]) -> list[tuple[str, str]]:
     """Return the settings from variables (`GIT_CONFIG_COUNT`)."""
     count = environ.get("GIT_CONFIG_COUNT", "")
     numbers = range(int(count) if count.isdigit() else 0)
-    return [(environ.get(f"GIT_CONFIG_KEY_{n}", ""), environ.get(f"GIT_CONFIG_VALUE_{n}", "")) for n in numbers]
+    return [
+        (environ.get(f"GIT_CONFIG_KEY_{n}", ""), environ.get(f"GIT_CONFIG_VALUE_{n}", ""))
+        for n in numbers
+    ]
 
 
 def sends_header(pairs: Pairs, server: str) -> bool:
     """Tell whether `http.extraHeader` is set for a server (its origin), or for any server if `server` is ""."""
     for key, value in pairs:
-        if not key.lower().startswith("http.") or not key.lower().endswith(".extraheader") or not value.strip():
+        if (
+            not key.lower().startswith("http.")
+            or not key.lower().endswith(".extraheader")
+            or not value.strip()
+        ):
             continue
-        scope = key[len("http.") : -len(".extraheader")] if len(key) > len("http.extraheader") else ""
+        scope = (
+            key[len("http.") : -len(".extraheader")] if len(key) > len("http.extraheader") else ""
+        )
         if not scope or not server or "*" in scope or origin(scope) == server:
             return True
     return False
@@ -146,7 +162,11 @@ def basic_header(login: Login, url: str) -> tuple[str, str]:
 
 
 def login_environment(
-    pairs: Pairs, logins: Sequence[Login], *, follow: bool = True, moved: Sequence[tuple[str, str]] = ()
+    pairs: Pairs,
+    logins: Sequence[Login],
+    *,
+    follow: bool = True,
+    moved: Sequence[tuple[str, str]] = (),
 ) -> dict[str, str]:
     """Return the variables that give each login only to its URLs, and the settings in `pairs`.
 
@@ -168,7 +188,10 @@ def login_environment(
         for prefix in (login.prefix, *also):
             ours.append((f"credential.{prefix}.username", login.user))
             if login.password:  # the empty helper disables those of the user's configuration
-                ours += [(f"credential.{prefix}.helper", ""), (f"credential.{prefix}.helper", helper)]
+                ours += [
+                    (f"credential.{prefix}.helper", ""),
+                    (f"credential.{prefix}.helper", helper),
+                ]
     given = [*pairs, *ours, *((f"url.{new}.insteadOf", old) for old, new in moved)]
     if not follow:
         given = [pair for pair in given if not pair[0].lower().endswith(".followredirects")]
@@ -190,7 +213,9 @@ def url_login(target: Address) -> tuple[Login, ...]:
 class HostConfig:
     """Read once, when a server is contacted for the first time. Without such a file, no process is started."""
 
-    def __init__(self, run: Callable[..., bytes], environ: Mapping[str, str], more: str = "") -> None:
+    def __init__(
+        self, run: Callable[..., bytes], environ: Mapping[str, str], more: str = ""
+    ) -> None:
         self._run = run
         self._environ = environ  # if empty, no configuration counts
         self._more = more  # a configuration file that was given for this run
@@ -201,7 +226,11 @@ class HostConfig:
         files = configuration_files(self._environ) if self._environ else []
         readable = (path for path in files if os.path.isfile(path) and os.access(path, os.R_OK))
         found = [pair for path in readable for pair in self._list(path)]
-        return found + [pair for pair in self._list(self._more) if not _is_helper(pair[0])] if self._more else found
+        return (
+            found + [pair for pair in self._list(self._more) if not _is_helper(pair[0])]
+            if self._more
+            else found
+        )
 
     @property
     def rewrites(self) -> bool:
@@ -222,7 +251,9 @@ class HostConfig:
     def programs(self) -> list[str]:
         """The configured programs for logins: credential helpers, and the program that asks for a password."""
         return [
-            value for key, value in self._all if _is_helper(key) or key.lower() in {"core.askpass", "core.sshcommand"}
+            value
+            for key, value in self._all
+            if _is_helper(key) or key.lower() in {"core.askpass", "core.sshcommand"}
         ]
 
     @property
@@ -243,10 +274,14 @@ class HostConfig:
 
     def _list(self, path: str) -> list[tuple[str, str]]:
         try:
-            said = self._run("config", "--file", path, "--includes", "--null", "--list").decode("utf-8", "replace")
+            said = self._run("config", "--file", path, "--includes", "--null", "--list").decode(
+                "utf-8", "replace"
+            )
         except GitFailed as error:
             hint = "fix it, or ignore it with --no-git-config"
-            raise CredentialsError(f"git cannot read its configuration: {quoted(error.err)}", hint=hint) from error
+            raise CredentialsError(
+                f"git cannot read its configuration: {quoted(error.err)}", hint=hint
+            ) from error
         lines = (line.partition("\n") for line in said.split("\0") if line)
         return transport([(key, value if newline else "true") for key, newline, value in lines])
 
@@ -256,13 +291,17 @@ def _is_helper(key: str) -> bool:
 
 
 _GITFILE = "gitdir: "
-Local = Literal["", "ours", "safe"]  # no repository on this machine; one of ours; a trusted one of another user
+Local = Literal[
+    "", "ours", "safe"
+]  # no repository on this machine; one of ours; a trusted one of another user
 
 
 def owned_by_another(path: str, environ: Mapping[str, str]) -> str:
     """Return the folder of a repository that belongs to another user; "" if it is ours, or is no repository."""
     us = {os.geteuid()}
-    if us == {0} and environ.get("SUDO_UID", "").isdigit():  # like git: root by sudo still counts as that user
+    if (
+        us == {0} and environ.get("SUDO_UID", "").isdigit()
+    ):  # like git: root by sudo still counts as that user
         us.add(int(environ["SUDO_UID"]))
     for place in (f"{path}/.git", path, f"{path}.git/.git", f"{path}.git"):
         parts = [place]

@@ -13,13 +13,23 @@ from functools import cache
 
 import re2
 
-from task.errors import CredentialsError, Outpaced, RepositoryError, SourceError, TaskError, UnreachableError
+from task.errors import (
+    CredentialsError,
+    Outpaced,
+    RepositoryError,
+    SourceError,
+    TaskError,
+    UnreachableError,
+)
 from task.git.hosts import software_of, wrong_issuer
 from task.secret import Secret
 from task.text import blanked, without_logins
 
 _LINES, _CHARACTERS = 12, 1500
-_TEXT, _LINE = 64_000, 2000  # characters that are read: at the end of the output, and at the beginning of a line
+_TEXT, _LINE = (
+    64_000,
+    2000,
+)  # characters that are read: at the end of the output, and at the beginning of a line
 
 
 class GitFailed(Exception):
@@ -65,7 +75,9 @@ def _pattern(words: str) -> re2._Regexp:
 
 def _heard(said: str) -> str:
     """Return the end of the output, without logins, and with long lines cut."""
-    kept = re.sub(r"(proxy (?:syntax in|url:?) )'.*'", r"\1'***'", said[-_TEXT:], flags=re.IGNORECASE)  # no URL to git
+    kept = re.sub(
+        r"(proxy (?:syntax in|url:?) )'.*'", r"\1'***'", said[-_TEXT:], flags=re.IGNORECASE
+    )  # no URL to git
     kept = without_logins(kept)
     return "\n".join(line[:_LINE] for line in re.split(r"[\r\n]+", kept))
 
@@ -76,7 +88,10 @@ _NO_LOGIN = "the server asks for a login and none was given; or the repository d
 _REFUSED = "the server did not accept the login"
 _UNKNOWN_HOST = _any("could not resolve", "name resolution", "name or service not known")
 _DOWN = "the Git server could not be reached, or broke off"
-_FAILED, _BUSY = "the Git server answered with an error of its own", "the Git server limits the rate of requests"
+_FAILED, _BUSY = (
+    "the Git server answered with an error of its own",
+    "the Git server limits the rate of requests",
+)
 _STALLED = _any("stalled", "operation too slow")
 # These may be over a moment later.
 _BROKE_OFF = _any(
@@ -199,7 +214,9 @@ _RACE = _any(
     "atomic (?:push|transaction) fail", "transaction aborted", "another (?:push|update|operation)",
 )  # fmt: skip
 # A lock that no later attempt will get either.
-_FOR_GOOD = _any("exists; cannot create", "permission denied", "read-only file system", "no space left")
+_FOR_GOOD = _any(
+    "exists; cannot create", "permission denied", "read-only file system", "no space left"
+)
 _RULE = _any(
     "hook declined", "protected", "policy", r"\bGH0\d\d\b", "prohibited", "deny", "denied", "not permitted",
     "not allowed",
@@ -217,7 +234,13 @@ _UNWELL = _any(
 # Gitea 1.26 says this for every error that it does not know itself, usually for an unsigned commit on a branch that
 # requires signed ones. Its source has better messages, which are never sent.
 _GITEA_WITHOUT_WORDS = r"internal server error \(no message for end users\)"
-_NOISE = _any("hint:", "warning:", "To ", r"remote: *$", "remote: (?:Enumerating|Counting|Compressing|Resolving|Total)")
+_NOISE = _any(
+    "hint:",
+    "warning:",
+    "To ",
+    r"remote: *$",
+    "remote: (?:Enumerating|Counting|Compressing|Resolving|Total)",
+)
 
 
 def _meaning(heard: str) -> Meaning | None:
@@ -225,7 +248,11 @@ def _meaning(heard: str) -> Meaning | None:
 
 
 def failure(
-    stderr: str, subject: str, scopes: Sequence[str] = (), token: Secret = Secret(""), host: str = ""
+    stderr: str,
+    subject: str,
+    scopes: Sequence[str] = (),
+    token: Secret = Secret(""),
+    host: str = "",
 ) -> TaskError:
     """Return the named error for what git said when it could not reach a repository, or not read it.
 
@@ -263,7 +290,9 @@ def broke_off(stderr: str) -> str:
     return meaning.message if meaning.message != _DOWN or _says(heard, _BROKE_OFF) else ""
 
 
-def refusal(status: str, stderr: str, subject: str, *, forced: bool = False) -> TaskError | Outpaced:
+def refusal(
+    status: str, stderr: str, subject: str, *, forced: bool = False
+) -> TaskError | Outpaced:
     """Return what a refused push means. `status` is its line in `push --porcelain`, or "" if there was none.
 
     An `UnreachableError` leaves open whether the push arrived. `forced`: a head branch was to be replaced, so that
@@ -277,10 +306,16 @@ def refusal(status: str, stderr: str, subject: str, *, forced: bool = False) -> 
         return Outpaced(f"{subject}: {reason}")
     if "hook declined" in reason and _says(stderr, _GITEA_WITHOUT_WORDS):
         hint = "if the branch requires signed commits, give --signing-key; if not, the server's log says why"
-        return RepositoryError(f"the server refused the push: {reason}; {quoted(stderr)}", hint=hint, subject=subject)
+        return RepositoryError(
+            f"the server refused the push: {reason}; {quoted(stderr)}", hint=hint, subject=subject
+        )
     if "hook declined" in reason and _says(stderr, _UNWELL):
-        return UnreachableError(f"the Git server failed: {reason}; {quoted(stderr)}", hint=_AGAIN, subject=subject)
-    if not _says(reason, _RULE) and isinstance(down := failure(f"{reason}\n{stderr}", subject), UnreachableError):
+        return UnreachableError(
+            f"the Git server failed: {reason}; {quoted(stderr)}", hint=_AGAIN, subject=subject
+        )
+    if not _says(reason, _RULE) and isinstance(
+        down := failure(f"{reason}\n{stderr}", subject), UnreachableError
+    ):
         return down
     hint = "correct what the server's message names"
     if _says(f"{reason}\n{stderr}", _PROTECTED):
@@ -310,6 +345,12 @@ def _is_race(reason: str, stderr: str, *, forced: bool) -> bool:
 def quoted(stderr: str) -> str:
     """Return the output as one line: the server's lines first, then git's, without logins and control characters."""
     lines = [line.strip() for line in _heard(stderr).splitlines()]
-    told = [line for line in lines if line and not re.match(_NOISE, line) and "failed to push some refs" not in line]
-    words = [blanked(line) for line in sorted(told, key=lambda line: not line.startswith("remote:"))]
+    told = [
+        line
+        for line in lines
+        if line and not re.match(_NOISE, line) and "failed to push some refs" not in line
+    ]
+    words = [
+        blanked(line) for line in sorted(told, key=lambda line: not line.startswith("remote:"))
+    ]
     return "; ".join(list(dict.fromkeys(words))[:_LINES])[:_CHARACTERS]

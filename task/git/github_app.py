@@ -29,7 +29,12 @@ class App:
 
 
 def token(
-    app: App, ca_file: str = "", *, verify: bool = True, proxy: Secret = Secret(""), no_proxy: str = ""
+    app: App,
+    ca_file: str = "",
+    *,
+    verify: bool = True,
+    proxy: Secret = Secret(""),
+    no_proxy: str = "",
 ) -> Secret:
     """Return a token for the whole installation. Raises `CredentialsError`, `UnreachableError`, `UsageError`.
 
@@ -69,13 +74,19 @@ def signed(app: App, now: int) -> Secret:
 
 def _ask(app: App, http: Http) -> Secret:
     try:
-        answer = http.ask("POST", f"/app/installations/{app.installation}/access_tokens", again=False)
+        answer = http.ask(
+            "POST", f"/app/installations/{app.installation}/access_tokens", again=False
+        )
     except NoAnswerError as error:
         if error.kind == "tls":
             hint = "give its certificate authority: --ca-file"
-            raise CredentialsError(f"the TLS certificate of {app.api} was not accepted", hint=hint) from error
+            raise CredentialsError(
+                f"the TLS certificate of {app.api} was not accepted", hint=hint
+            ) from error
         if error.kind == "large":
-            raise CredentialsError(error.message, hint="check the address of the GitHub App's API") from None
+            raise CredentialsError(
+                error.message, hint="check the address of the GitHub App's API"
+            ) from None
         raise UnreachableError(f"{app.api} could not be reached", hint="run it again") from error
     said = answer.mapping()
     if answer.status == 201 and isinstance(said.get("token"), str):

@@ -46,13 +46,21 @@ def remote_of(url: str) -> RemoteUrl:
     found = split(f"{scheme}://{rest}")
     if not HOST.fullmatch(found.authority):
         raise Malformed("the URL does not name a host", "write https://host/owner/repository")
-    host = found.host if scheme == "ssh" else found.server  # the port of ssh is not that of the web pages
+    host = (
+        found.host if scheme == "ssh" else found.server
+    )  # the port of ssh is not that of the web pages
     host = OTHER_HOSTS.get(host, host)
     path = found.path.strip("/").removesuffix(".git")
     parts = tuple(unquote(part) for part in path.split("/") if part)
-    if any(part in {".", ".."} or set(part) & set("/\\?#%") or not part.isprintable() for part in parts):
-        raise Malformed("the URL's path does not name a repository", "write https://host/owner/repository")
-    return RemoteUrl(f"{'http' if scheme == 'http' else 'https'}://{host}", host, parts, scheme == "ssh")
+    if any(
+        part in {".", ".."} or set(part) & set("/\\?#%") or not part.isprintable() for part in parts
+    ):
+        raise Malformed(
+            "the URL's path does not name a repository", "write https://host/owner/repository"
+        )
+    return RemoteUrl(
+        f"{'http' if scheme == 'http' else 'https'}://{host}", host, parts, scheme == "ssh"
+    )
 
 
 # As the Git hosts document them. Gitea, Forgejo and Azure DevOps have no prefix.

@@ -17,9 +17,7 @@ from task.urls import login_of, normal_url, split, without_login
 OURS = "image-update/"  # how the names of our own head branches begin
 _TRANSPORTS = {"git+ssh": "ssh", "ssh+git": "ssh"}
 _USE = "use https://host/path or ssh://host/path"
-TO_WRITE = (
-    "annotate git-branch with the branch to write to, such as git-branch: main, and let targetRevision name it, too"
-)
+TO_WRITE = "annotate git-branch with the branch to write to, such as git-branch: main, and let targetRevision name it, too"
 _HEX = frozenset("0123456789abcdef")
 _ID_LENGTHS = (40, 64)
 _HASHED = re.compile(f"{OURS}.+-[0-9a-f]{{8}}")
@@ -54,7 +52,9 @@ def address_of(url: str) -> Address:
         user, password = login_of(url)
         if "/" in password:
             message = "the password in the repository URL has a slash, which is not escaped"
-            raise SourceError(message, hint="write %2F, or give the login by options", subject=shown)
+            raise SourceError(
+                message, hint="write %2F, or give the login by options", subject=shown
+            )
         host = split(bare).host
         found = Address(bare, protocol)
         if protocol != "ssh":
@@ -74,7 +74,10 @@ def _unquoted(text: str) -> str:
         return text
     plain = unquote(text)
     if _has_control(plain):
-        raise SourceError("the login in the repository URL has a control character", hint="give credentials by options")
+        raise SourceError(
+            "the login in the repository URL has a control character",
+            hint="give credentials by options",
+        )
     return plain
 
 
@@ -83,7 +86,11 @@ def _has_control(text: str) -> bool:
 
 
 def _is_scheme(text: str) -> bool:
-    return text.isascii() and text[:1].isalnum() and text.replace("+", "").replace("-", "").replace(".", "").isalnum()
+    return (
+        text.isascii()
+        and text[:1].isalnum()
+        and text.replace("+", "").replace("-", "").replace(".", "").isalnum()
+    )
 
 
 def rewritten(url: str, rewrites: tuple[tuple[str, str], ...]) -> str:
@@ -120,7 +127,9 @@ def base_branch_name(revision: str) -> str:
     """
     name = revision.removeprefix("refs/heads/")
     if len(name) in _ID_LENGTHS and _HEX.issuperset(name):
-        raise SourceError(f"the revision {name!r} is a commit, which no update can be written to", hint=TO_WRITE)
+        raise SourceError(
+            f"the revision {name!r} is a commit, which no update can be written to", hint=TO_WRITE
+        )
     return branch_name(revision)
 
 
@@ -140,8 +149,15 @@ def branch_name(revision: str) -> str:
 
 def is_branch_name(name: str) -> bool:
     """Tell whether git accepts the name for a branch, like `git check-ref-format --branch` without its `@{-1}`."""
-    if name in {"", "HEAD"} or name.startswith("-") or name.endswith(".") or not _NOT_IN_A_BRANCH.isdisjoint(name):
+    if (
+        name in {"", "HEAD"}
+        or name.startswith("-")
+        or name.endswith(".")
+        or not _NOT_IN_A_BRANCH.isdisjoint(name)
+    ):
         return False
     if ".." in name or "@{" in name:
         return False
-    return not any(not part or part.startswith(".") or part.endswith(".lock") for part in name.split("/"))
+    return not any(
+        not part or part.startswith(".") or part.endswith(".lock") for part in name.split("/")
+    )

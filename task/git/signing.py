@@ -35,19 +35,38 @@ def key_of(given: Secret, form: str = "") -> Key:
     """
     text = given.reveal()
     if "\n" not in text and not text.startswith("-----BEGIN"):
-        if form != "ssh" and "/" not in text and not text.startswith(".") and not os.path.exists(text):
+        if (
+            form != "ssh"
+            and "/" not in text
+            and not text.startswith(".")
+            and not os.path.exists(text)
+        ):
             return Key(Secret(""), text, "openpgp")
         try:
             text = read_text(text)
         except (OSError, UnicodeDecodeError) as error:
-            why = error.strerror if isinstance(error, OSError) else "not text; export the key with --armor"
-            raise UsageError(f"--signing-key: cannot read {text!r}: {why}", hint="name a readable file") from None
-    found = "openpgp" if "PGP PRIVATE KEY BLOCK" in text else "ssh" if "PRIVATE KEY-----" in text else ""
+            why = (
+                error.strerror
+                if isinstance(error, OSError)
+                else "not text; export the key with --armor"
+            )
+            raise UsageError(
+                f"--signing-key: cannot read {text!r}: {why}", hint="name a readable file"
+            ) from None
+    found = (
+        "openpgp"
+        if "PGP PRIVATE KEY BLOCK" in text
+        else "ssh"
+        if "PRIVATE KEY-----" in text
+        else ""
+    )
     if not found:
         raise UsageError("--signing-key: this is not a private key", hint=_ASIDE)
     if form not in ("", found):
         hint = "leave --signing-format out: the key tells"
-        raise UsageError(f"--signing-key: this is a key of the format {found}, not {form}", hint=hint)
+        raise UsageError(
+            f"--signing-key: this is a key of the format {found}, not {form}", hint=hint
+        )
     return Key(Secret(text.replace("\r\n", "\n").rstrip("\n") + "\n"), "", found)
 
 
@@ -73,11 +92,26 @@ class Signer:
             self._prepare()
             env = {f"GIT_{role}_{what}": value for role in ("AUTHOR", "COMMITTER")
                    for what, value in (("NAME", who.name or who.email), ("EMAIL", who.email))}  # fmt: skip
-            programs = ("-c", "gpg.program=gpg", "-c", "gpg.ssh.program=ssh-keygen", "-c", "i18n.commitEncoding=UTF-8")
-            settings = ("-c", f"gpg.format={self._key.form}", "-c", f"user.signingKey={self._name}", *programs)
+            programs = (
+                "-c",
+                "gpg.program=gpg",
+                "-c",
+                "gpg.ssh.program=ssh-keygen",
+                "-c",
+                "i18n.commitEncoding=UTF-8",
+            )
+            settings = (
+                "-c",
+                f"gpg.format={self._key.form}",
+                "-c",
+                f"user.signingKey={self._name}",
+                *programs,
+            )
             argv = (*settings, "commit-tree", "-S", *(("-p", parent) if parent else ()), tree)
             try:
-                made = self._git.run(*argv, git_dir=git_dir, stdin=message, env={**env, **self._home()})
+                made = self._git.run(
+                    *argv, git_dir=git_dir, stdin=message, env={**env, **self._home()}
+                )
             except GitFailed as error:
                 raise _unusable(error, self._key.name) from error
             return made.out.decode().strip()
@@ -88,7 +122,11 @@ class Signer:
             return ()
         with self._lock:
             self._prepare()
-            return tuple(line.split(":")[4] for line in self._listed(self._name) if line.startswith(("sec:", "ssb:")))
+            return tuple(
+                line.split(":")[4]
+                for line in self._listed(self._name)
+                if line.startswith(("sec:", "ssb:"))
+            )
 
     def _listed(self, *name: str) -> list[str]:
         """Return gpg's lines about the secret keys with this name, or all."""
@@ -113,7 +151,14 @@ class Signer:
             return
         env = self._home()  # a keyring of its own
         try:
-            self._git.run("--batch", "--quiet", "--import", program="gpg", stdin=self._key.text.reveal(), env=env)
+            self._git.run(
+                "--batch",
+                "--quiet",
+                "--import",
+                program="gpg",
+                stdin=self._key.text.reveal(),
+                env=env,
+            )
         except GitFailed as error:
             raise _unusable(error) from error
         prints = [line.split(":")[9] for line in self._listed() if line.startswith("fpr:")]
@@ -126,4 +171,6 @@ def _unusable(error: GitFailed, key_id: str = "") -> CredentialsError:
     """Return the error for a key. Whatever is no file was taken for the id of a key, which may be a misspelt path."""
     key = f"the key {key_id!r} of the GnuPG keyring" if key_id else "this key"
     hint = f"there is no file {key_id!r} here; {_ASIDE}" if key_id else _ASIDE
-    return CredentialsError(f"the commit cannot be signed with {key} ({quoted(error.err)})", hint=hint)
+    return CredentialsError(
+        f"the commit cannot be signed with {key} ({quoted(error.err)})", hint=hint
+    )

@@ -50,9 +50,13 @@ def collect(given: AccessOptions, key: Secret, home: str) -> SshFiles:
     else:
         keys = [name for name in keys if not has_passphrase(files[name])]
     for prefix in (*_HOMES, f"{folder.rstrip('/')}/") if "config" in files else ():
-        files["config"] = files["config"].replace(prefix, f"{_HERE}/")  # its paths must point to the copies
+        files["config"] = files["config"].replace(
+            prefix, f"{_HERE}/"
+        )  # its paths must point to the copies
     if key and given.ssh_key_file:
-        raise UsageError("--ssh-key-file and IMAGE_UPDATE_SSH_KEY are both given", hint="give one of them")
+        raise UsageError(
+            "--ssh-key-file and IMAGE_UPDATE_SSH_KEY are both given", hint="give one of them"
+        )
     if key:
         files[_KEY] = tidy_key(key.reveal(), "IMAGE_UPDATE_SSH_KEY")
     elif given.ssh_key_file:
@@ -81,7 +85,9 @@ def _names(folder: str, option: str) -> list[str]:
         if not option:
             return []
         hint = "name a folder with a private key"
-        raise UsageError(f"--ssh-directory: cannot read {folder!r}: {error.strerror}", hint=hint) from None
+        raise UsageError(
+            f"--ssh-directory: cannot read {folder!r}: {error.strerror}", hint=hint
+        ) from None
     paths = {name: os.path.join(folder, name) for name in names if not name.startswith("..")}
     return [
         name
@@ -96,7 +102,11 @@ def write(found: SshFiles, folder: str) -> str:
     # ssh uses the first value that it finds: the given one, then the configuration's, then our default.
     first = [f'UserKnownHostsFile "{folder}/known_hosts"'] if found.known_hosts else []
     first += ["IdentitiesOnly yes"] if found.only_keys else []
-    last = ["Host *", "StrictHostKeyChecking yes", *(f'IdentityFile "{folder}/{name}"' for name in found.keys)]
+    last = [
+        "Host *",
+        "StrictHostKeyChecking yes",
+        *(f'IdentityFile "{folder}/{name}"' for name in found.keys),
+    ]
     config = "\n".join([*first, found.files.get("config", "").replace(_HERE, folder), *last, ""])
     for name, text in {**found.files, "config": config}.items():
         write_private(os.path.join(folder, name), text)
@@ -136,7 +146,9 @@ def read_given(path: str, option: str, most: int = _LARGEST, errors: str = "repl
     try:
         return read_text(path, most, errors)
     except OSError as error:
-        raise UsageError(f"{option}: cannot read {path!r}: {error.strerror}", hint="name a readable file") from None
+        raise UsageError(
+            f"{option}: cannot read {path!r}: {error.strerror}", hint="name a readable file"
+        ) from None
     except UnicodeDecodeError:
         raise UsageError(f"{option}: {path!r} is not text", hint="name a text file") from None
 
@@ -206,7 +218,9 @@ _KINDS = ("ssh-", "ecdsa-", "sk-ssh-", "sk-ecdsa-")
 
 def is_private_key(text: str) -> bool:
     """Tell whether the text has a private key in a format that OpenSSH reads."""
-    return any(line.startswith(_BEGIN) and line.rstrip().endswith(_END) for line in text.splitlines())
+    return any(
+        line.startswith(_BEGIN) and line.rstrip().endswith(_END) for line in text.splitlines()
+    )
 
 
 def has_passphrase(text: str) -> bool:
@@ -231,7 +245,9 @@ def tidy_key(text: str, what: str) -> str:
     """
     lines = text.replace("\r", "").replace("\\n", "\n").strip()
     if not is_private_key(lines):
-        raise UsageError(f"{what} is not a private key", hint="give the private half, as ssh-keygen writes it")
+        raise UsageError(
+            f"{what} is not a private key", hint="give the private half, as ssh-keygen writes it"
+        )
     if has_passphrase(lines):
         hint = "make a key without one for this job: ssh-keygen -t ed25519 -N ''"
         raise UsageError(f"{what} has a passphrase, which a pipeline cannot type", hint=hint)

@@ -28,7 +28,15 @@ from task import shutdown
 from task.errors import SourceAccessError, UsageError
 from task.files import check_file, read_file, read_text, remove_folder, temporary_folder
 from task.http import Http, Limits
-from task.kubernetes.kubeconfig import SERVICE_ACCOUNT, Kubeconfig, Plugin, Server, User, in_cluster, kubeconfig
+from task.kubernetes.kubeconfig import (
+    SERVICE_ACCOUNT,
+    Kubeconfig,
+    Plugin,
+    Server,
+    User,
+    in_cluster,
+    kubeconfig,
+)
 from task.processes import child_environment, send
 from task.secret import Secret
 from task.text import one_line
@@ -41,7 +49,10 @@ _SECRETIVE = 6  # variables with at least this many characters are not shown
 
 
 def cluster_access(
-    environ: Mapping[str, str], path: str = "", context: str = "", service_account: str = SERVICE_ACCOUNT
+    environ: Mapping[str, str],
+    path: str = "",
+    context: str = "",
+    service_account: str = SERVICE_ACCOUNT,
 ) -> ClusterAccess:
     """Return the access from the named kubeconfig, KUBECONFIG or ~/.kube/config, or else from the pod's account.
 
@@ -52,10 +63,14 @@ def cluster_access(
     if in_cluster(environ, service_account):
         return ClusterAccess(_of_pod(environ, service_account), environ)
     if path:
-        raise UsageError(f"the kubeconfig {path!r} has no context", hint="name the one that kubectl uses")
+        raise UsageError(
+            f"the kubeconfig {path!r} has no context", hint="name the one that kubectl uses"
+        )
     if environ.get("KUBECONFIG"):
         raise UsageError("no file in KUBECONFIG exists", hint=_CHOICES)
-    raise UsageError("there is no cluster to ask: no kubeconfig, and no service account", hint=_CHOICES)
+    raise UsageError(
+        "there is no cluster to ask: no kubeconfig, and no service account", hint=_CHOICES
+    )
 
 
 def _of_pod(environ: Mapping[str, str], folder: str) -> Kubeconfig:
@@ -63,7 +78,9 @@ def _of_pod(environ: Mapping[str, str], folder: str) -> Kubeconfig:
     host = f"[{host}]" if ":" in host and not host.startswith("[") else host
     ca_file = os.path.join(folder, "ca.crt")
     server = Server(f"https://{host}:{port}", ca_file if os.path.exists(ca_file) else "")
-    return Kubeconfig("the pod's service account", server, User(token_file=os.path.join(folder, "token")))
+    return Kubeconfig(
+        "the pod's service account", server, User(token_file=os.path.join(folder, "token"))
+    )
 
 
 class ClusterAccess:
@@ -75,10 +92,14 @@ class ClusterAccess:
         self._lock = Lock()
         self._folder = ""
         self._http: Http | None = None
-        self._plugin = _PluginLogin(config.user.plugin, config.server, environ) if config.user.plugin else None
+        self._plugin = (
+            _PluginLogin(config.user.plugin, config.server, environ) if config.user.plugin else None
+        )
         self._certificate = ""  # of the plugin, which the client uses
 
-    def http(self, limits: Limits = Limits(), log: Callable[[str], None] = lambda _line: None) -> Http:
+    def http(
+        self, limits: Limits = Limits(), log: Callable[[str], None] = lambda _line: None
+    ) -> Http:
         """Return the client, with the present certificate. Raises `UsageError` and `SourceAccessError`."""
         with self._lock:
             given = self._plugin.answer() if self._plugin else Credential()
@@ -122,7 +143,9 @@ class ClusterAccess:
             self._http.close()
         self._http = None
 
-    def _client(self, identity: tuple[str, str] | None, limits: Limits, log: Callable[[str], None]) -> Http:
+    def _client(
+        self, identity: tuple[str, str] | None, limits: Limits, log: Callable[[str], None]
+    ) -> Http:
         server = self._server
         ca_file = self._private("ca.pem", server.ca_data) if server.ca_data else server.ca_file
         for path in (ca_file, *(identity or ())):
@@ -150,13 +173,18 @@ class ClusterAccess:
     def _identity(self, given: Credential) -> tuple[str, str] | None:
         """Return the files with the client's certificate and key."""
         user = self._user
-        certificate, key = (given.certificate, given.key) if given.certificate else (user.certificate, user.key)
+        certificate, key = (
+            (given.certificate, given.key) if given.certificate else (user.certificate, user.key)
+        )
         pair = (
             self._private("client.pem", certificate) if certificate else user.certificate_file,
             self._private("client.key", key.reveal()) if key else user.key_file,
         )
         if any(pair) and not all(pair):
-            raise UsageError("the kubeconfig has only one of client certificate and key", hint="add the other one")
+            raise UsageError(
+                "the kubeconfig has only one of client certificate and key",
+                hint="add the other one",
+            )
         return pair if all(pair) else None
 
     def _private(self, name: str, text: str) -> str:
@@ -164,7 +192,9 @@ class ClusterAccess:
         if not self._folder:
             self._folder = temporary_folder(self._environ.get("TMPDIR") or "/tmp")  # noqa: S108 - a private folder in it
         path = os.path.join(self._folder, name)
-        with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600), "w") as file:
+        with open(
+            os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600), "w"
+        ) as file:
             file.write(text)
         return path
 
@@ -216,18 +246,25 @@ class Credential:
 def ask(plugin: Plugin, server: Server, environ: Mapping[str, str]) -> Credential:
     """Run the plugin. Raises `UsageError` if it is missing, and `SourceAccessError` if it fails."""
     theirs = child_environment(environ, (plugin.command, *plugin.args))
-    out = _run(plugin, {**theirs, **dict(plugin.env), "KUBERNETES_EXEC_INFO": _info(plugin, server)})
+    out = _run(
+        plugin, {**theirs, **dict(plugin.env), "KUBERNETES_EXEC_INFO": _info(plugin, server)}
+    )
     try:
         said = json.loads(out)
         status = said["status"]
         version, token = said.get("apiVersion"), status.get("token") or ""
-        certificate, key = status.get("clientCertificateData") or "", status.get("clientKeyData") or ""
+        certificate, key = (
+            status.get("clientCertificateData") or "",
+            status.get("clientKeyData") or "",
+        )
         until = status.get("expirationTimestamp")
         expires = datetime.fromisoformat(until).timestamp() if until else 0.0
     except (ValueError, KeyError, TypeError, AttributeError):
         raise _useless(plugin, "does not answer with an ExecCredential that has a status") from None
     if version != plugin.version:
-        raise _useless(plugin, f"is configured for {plugin.version}, but answers in another version")
+        raise _useless(
+            plugin, f"is configured for {plugin.version}, but answers in another version"
+        )
     if (not token and not certificate) or bool(certificate) != bool(key):
         raise _useless(plugin, "gives neither a token nor a certificate with its key")
     return Credential(Secret(token), certificate, Secret(key), expires)
@@ -259,9 +296,13 @@ def _run(plugin: Plugin, environ: dict[str, str]) -> bytes:
         program = sh.Command(plugin.command, environ.get("PATH", os.defpath).split(os.pathsep))
     except sh.CommandNotFound:
         hint = _readable(plugin.hint, plugin) or "install it, or use a kubeconfig with a token"
-        raise UsageError(f"the kubeconfig's exec plugin {plugin.command!r} is not installed", hint=hint) from None
+        raise UsageError(
+            f"the kubeconfig's exec plugin {plugin.command!r} is not installed", hint=hint
+        ) from None
     if sys.version_info >= (3, 12):
-        warnings.filterwarnings("ignore", r"This process .* is multi-threaded, use of fork", DeprecationWarning)
+        warnings.filterwarnings(
+            "ignore", r"This process .* is multi-threaded, use of fork", DeprecationWarning
+        )
     try:
         with shutdown.unheard():
             running = program(
@@ -293,5 +334,6 @@ def _readable(text: str, plugin: Plugin) -> str:
 
 def _useless(plugin: Plugin, what: str) -> SourceAccessError:
     return SourceAccessError(
-        f"the kubeconfig's exec plugin {plugin.command!r} {what}", hint="run it by hand: kubectl auth whoami"
+        f"the kubeconfig's exec plugin {plugin.command!r} {what}",
+        hint="run it by hand: kubectl auth whoami",
     )

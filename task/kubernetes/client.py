@@ -99,14 +99,18 @@ class Act:
         group, version = self.resource.group, self.resource.version
         root = f"/apis/{group}/{version}" if group else f"/api/{version}"
         inner = f"/namespaces/{_segment(self.namespace)}" if self.namespace else ""
-        return f"{root}{inner}/{self.resource.plural}{f'/{_segment(self.name)}' if self.name else ''}"
+        return (
+            f"{root}{inner}/{self.resource.plural}{f'/{_segment(self.name)}' if self.name else ''}"
+        )
 
     @property
     def rule(self) -> str:
         """The rule of a Role or ClusterRole that grants it."""
         kind = f"a Role of namespace {self.namespace!r}" if self.namespace else "a ClusterRole"
         group, plural = self.resource.group, self.resource.plural
-        return f'{kind} needs {{apiGroups: ["{group}"], resources: [{plural}], verbs: [{self.verb}]}}'
+        return (
+            f'{kind} needs {{apiGroups: ["{group}"], resources: [{plural}], verbs: [{self.verb}]}}'
+        )
 
 
 class Kubernetes:
@@ -130,13 +134,21 @@ class Kubernetes:
         self._access.close()
 
     def list(
-        self, resource: Resource, namespace: str = "", *, selector: str = "", full: bool = False, page: int = 0
+        self,
+        resource: Resource,
+        namespace: str = "",
+        *,
+        selector: str = "",
+        full: bool = False,
+        page: int = 0,
     ) -> Iterator[Mapping[str, Any]]:
         """Yield every object once, of one namespace or of all. A server may return whole objects without `full`."""
         params = {"labelSelector": selector} if selector else {}
         page = page or (WHOLE_PAGE if full else PAGE)
         seen: set[tuple[str, str]] = set()
-        for item in self._items(Act("list", resource, namespace), params, _JSON if full else _METADATA, page):
+        for item in self._items(
+            Act("list", resource, namespace), params, _JSON if full else _METADATA, page
+        ):
             key = text(item, "metadata", "namespace"), text(item, "metadata", "name")
             if key not in seen:
                 seen.add(key)
@@ -153,20 +165,31 @@ class Kubernetes:
     ) -> Mapping[str, Any]:
         """Change an object by a JSON patch. Raises `Outpaced` if its `test` of the resourceVersion fails."""
         act = Act("patch", resource, namespace, name)
-        tested = next((one["value"] for one in operations if one["op"] == "test" and one["path"] == _VERSION), None)
+        tested = next(
+            (one["value"] for one in operations if one["op"] == "test" and one["path"] == _VERSION),
+            None,
+        )
         # With this test the patch may be sent twice: if the first one landed, the test of the second one fails.
-        answer = self._ask("PATCH", act, operations, "application/json-patch+json", again=tested is not None)
+        answer = self._ask(
+            "PATCH", act, operations, "application/json-patch+json", again=tested is not None
+        )
         if answer.status == 409:
             raise Outpaced
         # A failed test and a missing path get the same answer, byte for byte (seen with Kubernetes 1.36): 422 with
         # empty details. Only the object itself shows which of them it was.
-        if answer.status == 422 and tested is not None and not value_at(status_of(answer), "details", "causes"):
+        if (
+            answer.status == 422
+            and tested is not None
+            and not value_at(status_of(answer), "details", "causes")
+        ):
             now = self.get(resource, namespace, name)
             if value_at(now, "metadata", "resourceVersion") != tested:
                 raise Outpaced
         return self._object(answer, act)
 
-    def merge(self, resource: Resource, namespace: str, name: str, change: Mapping[str, Any]) -> Mapping[str, Any]:
+    def merge(
+        self, resource: Resource, namespace: str, name: str, change: Mapping[str, Any]
+    ) -> Mapping[str, Any]:
         """Change an object by a merge patch. Raises `Outpaced` if the patch names another resourceVersion."""
         act = Act("patch", resource, namespace, name)
         answer = self._ask("PATCH", act, change, "application/merge-patch+json", again=True)
@@ -187,13 +210,17 @@ class Kubernetes:
         data = mapping(self.get(CONFIG_MAPS, namespace, name), "data")
         return {key: value for key, value in data.items() if isinstance(value, str)}
 
-    def _items(self, act: Act, params: Mapping[str, str], accept: str, page: int) -> Iterator[Mapping[str, Any]]:
+    def _items(
+        self, act: Act, params: Mapping[str, str], accept: str, page: int
+    ) -> Iterator[Mapping[str, Any]]:
         """Yield the objects page by page. If the list starts over, some come twice."""
         cursor = _Cursor(act, page, self._lists)
         while cursor.more:
             cursor.check()
             try:
-                answer = self._ask("GET", act, params={**params, **cursor.params}, accept=accept, whole=False)
+                answer = self._ask(
+                    "GET", act, params={**params, **cursor.params}, accept=accept, whole=False
+                )
             except NoAnswerError as error:
                 if error.kind != "large" or not cursor.smaller():
                     raise no_answer(error, act) from None
@@ -226,7 +253,9 @@ class Kubernetes:
         try:
             body = answer.json()
         except (ValueError, RecursionError):
-            raise SourceDownError(f"cannot {act}: the answer is incomplete", hint="run it again") from None
+            raise SourceDownError(
+                f"cannot {act}: the answer is incomplete", hint="run it again"
+            ) from None
         if not isinstance(body, dict):
             raise foreign(answer)
         return body
@@ -247,9 +276,13 @@ class Kubernetes:
         data = None if body is None else json.dumps(body).encode()
         headers = {"Accept": accept} if data is None else {"Accept": accept, "Content-Type": kind}
         try:
-            answer = self._client().ask(method, act.path, params=params, data=data, headers=headers, again=again)
+            answer = self._client().ask(
+                method, act.path, params=params, data=data, headers=headers, again=again
+            )
             if answer.status == 401 and self._access.renew():
-                answer = self._client().ask(method, act.path, params=params, data=data, headers=headers, again=again)
+                answer = self._client().ask(
+                    method, act.path, params=params, data=data, headers=headers, again=again
+                )
         except NoAnswerError as error:
             if not whole:
                 raise
@@ -266,7 +299,12 @@ class _Cursor:
     def __init__(self, act: Act, limit: int, lists: ResourceListLimits) -> None:
         self.more = True
         self._act, self._limit, self._token, self._failures = act, limit, "", 0
-        self._lists, self._size, self._pages, self._end = lists, 0, 0, time.monotonic() + lists.seconds
+        self._lists, self._size, self._pages, self._end = (
+            lists,
+            0,
+            0,
+            time.monotonic() + lists.seconds,
+        )
         self._seen: set[int] = set()  # hashes of the tokens that were used
 
     @property
@@ -294,7 +332,10 @@ class _Cursor:
         if size > _LARGE_PAGE:
             self._limit = max(self._limit * _LARGE_PAGE // size, 1)
         if self._size > self._lists.size:
-            raise SourceError(f"cannot {self._act}: the list has more than {self._lists.size:,} bytes", hint=NARROW)
+            raise SourceError(
+                f"cannot {self._act}: the list has more than {self._lists.size:,} bytes",
+                hint=NARROW,
+            )
 
     def smaller(self) -> bool:
         """Make the pages smaller, and tell whether that is possible."""
@@ -305,11 +346,15 @@ class _Cursor:
         """Tell whether the token was too old (a 410 may have a new one) or invalid (400), and prepare to continue."""
         if answer.status != 410 and not (self._token and answer.status == 400):
             return False
-        self._token = text(status_of(answer), "metadata", "continue") if answer.status == 410 else ""
+        self._token = (
+            text(status_of(answer), "metadata", "continue") if answer.status == 410 else ""
+        )
         self._failures += 1
         self._seen.clear()
         if self._failures > _FAILURES:
-            raise SourceDownError(f"cannot {self._act}: its pages expire too fast", hint="run it again")
+            raise SourceDownError(
+                f"cannot {self._act}: its pages expire too fast", hint="run it again"
+            )
         return True
 
     def turn(self, body: Mapping[str, Any]) -> None:
@@ -322,7 +367,8 @@ class _Cursor:
 
     def _endless(self) -> SourceDownError:
         return SourceDownError(
-            f"cannot {self._act}: its pages do not end", hint="run it again; if that does not help, check the server"
+            f"cannot {self._act}: its pages do not end",
+            hint="run it again; if that does not help, check the server",
         )
 
 
@@ -330,7 +376,8 @@ def _segment(name: str) -> str:
     """Quote one segment of a path, so that a name from an annotation cannot lead elsewhere."""
     if name in (".", ".."):
         raise AnnotationError(
-            f"{name!r} is not a valid name of a Kubernetes object", hint="write the name that kubectl shows"
+            f"{name!r} is not a valid name of a Kubernetes object",
+            hint="write the name that kubectl shows",
         )
     return path_part(name)
 
@@ -377,18 +424,24 @@ def problem(answer: Response, act: Act, who: str) -> TaskError:
     if status == 403:
         return ForbiddenError(f"{who} may not {act}{words}", hint=act.rule)
     if status == 429 or status >= 500:
-        return SourceDownError(f"the Kubernetes API cannot {act} now ({status}){words}", hint=_AGAIN)
+        return SourceDownError(
+            f"the Kubernetes API cannot {act} now ({status}){words}", hint=_AGAIN
+        )
     if status == 404:
         if act.resource.group != "argoproj.io" or act.name:
             return AbsentError(
-                f"there is nothing to {act}", hint="check the name, and whether it was deleted meanwhile"
+                f"there is nothing to {act}",
+                hint="check the name, and whether it was deleted meanwhile",
             )
         return SourceAccessError(
             f"Argo CD is not installed here: {origin(answer.url)} does not have {act.resource}",
             hint="check which cluster the kubeconfig names: kubectl config current-context",
         )
     if status == 400 and act.verb == "list":
-        return UsageError(f"the Kubernetes API cannot {act} like this{words}", hint="check --selector and --namespace")
+        return UsageError(
+            f"the Kubernetes API cannot {act} like this{words}",
+            hint="check --selector and --namespace",
+        )
     return SourceError(
         f"the Kubernetes API does not {act} ({status}){words}",
         hint="correct what it names, or let an administrator of the cluster look",
@@ -398,10 +451,13 @@ def problem(answer: Response, act: Act, who: str) -> TaskError:
 def no_answer(error: NoAnswerError, act: Act) -> TaskError:
     """Return the error for a missing answer."""
     if error.kind == "tls":
-        return SourceAccessError(error.message, hint="give the cluster's certificate authority in the kubeconfig")
+        return SourceAccessError(
+            error.message, hint="give the cluster's certificate authority in the kubeconfig"
+        )
     if error.kind == "large":
         return SourceAccessError(
-            f"{error.message} to {act}", hint="check the server's address: no Kubernetes API does this"
+            f"{error.message} to {act}",
+            hint="check the server's address: no Kubernetes API does this",
         )
     if error.kind == "redirect":
         return SourceAccessError(error.message, hint="check the server's address in the kubeconfig")
@@ -410,7 +466,9 @@ def no_answer(error: NoAnswerError, act: Act) -> TaskError:
 
 def foreign(answer: Response) -> TaskError:
     """Return the error for a success that does not come from a Kubernetes API, such as a login page of a proxy."""
-    kind = "".join(char for char in answer.headers.get("Content-Type", "nothing") if char.isprintable())
+    kind = "".join(
+        char for char in answer.headers.get("Content-Type", "nothing") if char.isprintable()
+    )
     return SourceAccessError(
         f"{origin(answer.url)} answers with {kind.partition(';')[0][:80]}: that is not a Kubernetes API",
         hint="correct the server's address in the kubeconfig; if it is right, let the runner past the proxy or login "

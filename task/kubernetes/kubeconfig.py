@@ -86,14 +86,20 @@ def kubeconfig(environ: Mapping[str, str], path: str = "", context: str = "") ->
         merged["current-context"] = merged["current-context"] or text(data, "current-context")
         for kind in ("clusters", "users", "contexts"):
             for one in mappings(data, kind):
-                merged[kind].setdefault(text(one, "name"), {**mapping(one, kind[:-1]), _FOLDER: folder})
+                merged[kind].setdefault(
+                    text(one, "name"), {**mapping(one, kind[:-1]), _FOLDER: folder}
+                )
     name = context or merged["current-context"]
     if not name and not merged["contexts"]:
         return None
     if name not in merged["contexts"]:
         known = ", ".join(sorted(merged["contexts"]))
         what = f"has no context {name!r}" if name else "has no current context"
-        hint = f"choose one of these: {known}" if known else "it has none: name another file with --kubeconfig"
+        hint = (
+            f"choose one of these: {known}"
+            if known
+            else "it has none: name another file with --kubeconfig"
+        )
         raise UsageError(f"the kubeconfig {what}", hint=hint)
     chosen = merged["contexts"][name]
     cluster, user = text(chosen, "cluster"), text(chosen, "user")
@@ -101,7 +107,10 @@ def kubeconfig(environ: Mapping[str, str], path: str = "", context: str = "") ->
         if wanted not in merged[kind] and (wanted or kind == "clusters"):
             raise UsageError(f"the kubeconfig's context {name!r} names {wanted!r}, which is not among its {kind}",
                              hint="correct it (kubectl config view)")  # fmt: skip
-    server, identity = _server(merged["clusters"][cluster], cluster), _user(merged["users"].get(user, {}), user)
+    server, identity = (
+        _server(merged["clusters"][cluster], cluster),
+        _user(merged["users"].get(user, {}), user),
+    )
     return Kubeconfig(f"context {name!r}", server, identity)
 
 
@@ -122,26 +131,39 @@ def _read(path: str) -> Mapping[str, Any]:
         data = plain(read_text(path, _LONGEST))
     except OSError as error:
         raise UsageError(
-            f"cannot read the kubeconfig {path!r}: {error.strerror}", hint="make it readable for this user"
+            f"cannot read the kubeconfig {path!r}: {error.strerror}",
+            hint="make it readable for this user",
         ) from None
     except (UnicodeDecodeError, Malformed):
-        raise UsageError(f"the kubeconfig {path!r} is not YAML", hint="correct it (kubectl config view)") from None
+        raise UsageError(
+            f"the kubeconfig {path!r} is not YAML", hint="correct it (kubectl config view)"
+        ) from None
     if data is not None and not isinstance(data, dict):
-        raise UsageError(f"the kubeconfig {path!r} is not a mapping", hint="correct it (kubectl config view)")
+        raise UsageError(
+            f"the kubeconfig {path!r} is not a mapping", hint="correct it (kubectl config view)"
+        )
     return data or {}
 
 
 def _server(raw: Mapping[str, Any], name: str) -> Server:
     url, where = text(raw, "server"), f"cluster {name!r}"
-    tls = any(raw.get(key) for key in ("certificate-authority", "certificate-authority-data", "tls-server-name"))
+    tls = any(
+        raw.get(key)
+        for key in ("certificate-authority", "certificate-authority-data", "tls-server-name")
+    )
     insecure = raw.get("insecure-skip-tls-verify") is True
     if not url:
-        raise UsageError(f"the kubeconfig's {where} has no server", hint="see kubectl config set-cluster")
+        raise UsageError(
+            f"the kubeconfig's {where} has no server", hint="see kubectl config set-cluster"
+        )
     if "://" not in url:
         url = f"{'https' if tls or insecure else 'http'}://{url}"
     proxy = text(raw, "proxy-url") or None
     if proxy and not proxy.startswith(_PROXIES):
-        raise UsageError(f"the kubeconfig's {where}: proxies of this kind are not supported", hint="use http or https")
+        raise UsageError(
+            f"the kubeconfig's {where}: proxies of this kind are not supported",
+            hint="use http or https",
+        )
     known = {text(one, "name"): one.get("extension") for one in mappings(raw, "extensions")}
     return Server(
         url.rstrip("/"),
@@ -161,8 +183,12 @@ def _user(raw: Mapping[str, Any], name: str) -> User:
             f"the kubeconfig's {where} logs in with an auth-provider, which Kubernetes no longer has",
             hint="make a new kubeconfig: today's tools use exec",
         )
-    if raw.get("as-groups") or raw.get("as-user-extra"):  # they would need the same header several times
-        raise UsageError("the kubeconfig impersonates groups, which is not supported", hint="use a separate user")
+    if raw.get("as-groups") or raw.get(
+        "as-user-extra"
+    ):  # they would need the same header several times
+        raise UsageError(
+            "the kubeconfig impersonates groups, which is not supported", hint="use a separate user"
+        )
     return User(
         token=Secret(text(raw, "token")),
         token_file=_path(raw, "tokenFile"),
@@ -188,7 +214,8 @@ def _plugin(raw: Mapping[str, Any], folder: str, where: str) -> Plugin | None:
         )
     if text(raw, "interactiveMode") == "Always":
         raise UsageError(
-            f"the kubeconfig's {where}: its exec plugin wants to prompt a person", hint="use one that does not prompt"
+            f"the kubeconfig's {where}: its exec plugin wants to prompt a person",
+            hint="use one that does not prompt",
         )
     return Plugin(
         os.path.join(folder, command) if "/" in command else command,
@@ -208,7 +235,9 @@ def _decoded(raw: Mapping[str, Any], key: str, where: str) -> str:
     try:
         return b64decode("".join(text(raw, key).split()), validate=True).decode()
     except ValueError:  # of which UnicodeDecodeError is one
-        raise UsageError(f"the kubeconfig's {where}: {key} is not base64 of PEM text", hint="create it again") from None
+        raise UsageError(
+            f"the kubeconfig's {where}: {key} is not base64 of PEM text", hint="create it again"
+        ) from None
 
 
 SERVICE_ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
@@ -216,4 +245,6 @@ SERVICE_ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
 
 def in_cluster(environ: Mapping[str, str], service_account: str = SERVICE_ACCOUNT) -> bool:
     """Tell whether this process runs in a pod with a service account."""
-    return bool(environ.get("KUBERNETES_SERVICE_HOST")) and os.path.exists(os.path.join(service_account, "token"))
+    return bool(environ.get("KUBERNETES_SERVICE_HOST")) and os.path.exists(
+        os.path.join(service_account, "token")
+    )

@@ -42,9 +42,15 @@ def as_wanted(
     `default` is that of the default branch, which limits what is written to any branch.
     """
     subs = {id(sub): sub for ask in asks for sub in (ask.subscription, *ask.siblings)}
-    wanted = dict(zip(subs, also_limited(governed(subs.values(), config, now), default), strict=True))
+    wanted = dict(
+        zip(subs, also_limited(governed(subs.values(), config, now), default), strict=True)
+    )
     return tuple(
-        replace(ask, subscription=wanted[id(ask.subscription)], siblings=tuple(wanted[id(sub)] for sub in ask.siblings))
+        replace(
+            ask,
+            subscription=wanted[id(ask.subscription)],
+            siblings=tuple(wanted[id(sub)] for sub in ask.siblings),
+        )
         for ask in asks
     )
 
@@ -60,7 +66,9 @@ def govern(batch: Batch, snapshot: Snapshot, job: Job) -> tuple[Batch, Snapshot,
     if config != NO_CONFIG or default != NO_CONFIG:
         found = as_wanted(batch.asks, config, job.terms.now, default)
     wishes = [ask.subscription.wishes for ask in found]
-    named = [] if job.wording.template is not None else [one.template for one in wishes if one.template]
+    named = (
+        [] if job.wording.template is not None else [one.template for one in wishes if one.template]
+    )
     # Where a pull request is asked for now, updates of the Application's other images may wait on its branch.
     more: list[Place] = []
     for before, ask in zip(batch.asks, found, strict=True):
@@ -72,8 +80,13 @@ def govern(batch: Batch, snapshot: Snapshot, job: Job) -> tuple[Batch, Snapshot,
     snapshot = with_more(snapshot, more, batch.repository)
     lines = dict(config.templates)
     with of_config():
-        templates = {path: template_in(snapshot.files, path, lines[path]) for path in dict.fromkeys(named)}
-        found = tuple(replace(ask, subscription=with_all_keys(ask.subscription, snapshot.files)) for ask in found)
+        templates = {
+            path: template_in(snapshot.files, path, lines[path]) for path in dict.fromkeys(named)
+        }
+        found = tuple(
+            replace(ask, subscription=with_all_keys(ask.subscription, snapshot.files))
+            for ask in found
+        )
     wording = replace(job.wording, common=config.wishes, templates=templates, config=config)
     return replace(batch, asks=found), snapshot, replace(job, wording=wording)
 
@@ -81,23 +94,33 @@ def govern(batch: Batch, snapshot: Snapshot, job: Job) -> tuple[Batch, Snapshot,
 def with_more(snapshot: S, places: Iterable[Place], repository: Repository) -> S:
     """Return the snapshot with these places as well, read at the same commit."""
     if wanted := tuple(dict.fromkeys(places)):
-        return replace(snapshot, files={**snapshot.files, **repository.read_more(snapshot, wanted).files})
+        return replace(
+            snapshot, files={**snapshot.files, **repository.read_more(snapshot, wanted).files}
+        )
     return snapshot
 
 
 def with_all_keys(sub: Subscription, files: Files) -> Subscription:
     """Return a subscription whose demands have the texts of their keys. Raises `TargetError`."""
-    return replace(sub, demands=tuple(with_keys(one, files) for one in sub.demands)) if sub.demands else sub
+    return (
+        replace(sub, demands=tuple(with_keys(one, files) for one in sub.demands))
+        if sub.demands
+        else sub
+    )
 
 
 def _of_default_branch(snapshot: Snapshot) -> RepositoryConfig:
     try:
         return config_in(snapshot.default)
     except TargetError as error:
-        raise TargetError(f"on the default branch: {error.message}", hint=error.hint, subject=error.subject) from error
+        raise TargetError(
+            f"on the default branch: {error.message}", hint=error.hint, subject=error.subject
+        ) from error
 
 
-Gather = Callable[[Snapshot, Sequence[Ask]], Facts]  # asks for what neither the event nor a snapshot says
+Gather = Callable[
+    [Snapshot, Sequence[Ask]], Facts
+]  # asks for what neither the event nor a snapshot says
 
 
 def gatherer(batch: Batch, job: Job, world: World) -> Gather:

@@ -49,28 +49,41 @@ class PreparedCommit:
     changeset: Changeset
     decisions: tuple[Decision, ...]
     warning: str = ""
-    apps: tuple[AppChanges, ...] = ()  # everything that the commit changes, including what waited on the head branch
+    apps: tuple[
+        AppChanges, ...
+    ] = ()  # everything that the commit changes, including what waited on the head branch
     # one line for each state file whose holds change; the request's marker includes them
     hold_changes: tuple[str, ...] = ()
-    rollbacks: tuple[AppChanges, ...] = ()  # the changes that go back to an older version because a person asked for it
-    command: str = "run"  # for the title; "rollback" or "hold" also if such a change waited on the head branch
+    rollbacks: tuple[
+        AppChanges, ...
+    ] = ()  # the changes that go back to an older version because a person asked for it
+    command: str = (
+        "run"  # for the title; "rollback" or "hold" also if such a change waited on the head branch
+    )
     asked: str = ""  # what a person asked for, in a few words: `hold web`; "" if an image arrived
     cautions: tuple[Problem, ...] = ()
     others: tuple[AppChanges, ...] = ()  # of them, those of Applications that this run did not read
     unlisted: tuple[str, ...] = ()  # files that the commit changes for builds that nobody knows
-    lost: tuple[str, ...] = ()  # files with builds of other Applications that waited, and that the base overtook
+    lost: tuple[
+        str, ...
+    ] = ()  # files with builds of other Applications that waited, and that the base overtook
     templated: bool = False  # whether the message's words are the author's own
     wishes: Wishes = Wishes()  # of the repository's config, about the pull request
     frozen: bool = False  # whether a freeze covers some of it
 
     def with_updates_as(self, verdict: Verdict) -> tuple[Decision, ...]:
         """Return the decisions, with this verdict for those that would have written an image."""
-        return tuple(replace(one, judged=verdict) if one.verdict == "update" else one for one in self.decisions)
+        return tuple(
+            replace(one, judged=verdict) if one.verdict == "update" else one
+            for one in self.decisions
+        )
 
     def reported(self, commit: str) -> Commit:
         """Return the commit as a report shows it. `commit` is its id, "" if it is only predicted."""
         where, apps = self.changeset, {one.subscription.application.key for one in self.decisions}
-        return Commit(where.repo, where.base, where.head, commit or None, "", (), tuple(sorted(apps)))
+        return Commit(
+            where.repo, where.base, where.head, commit or None, "", (), tuple(sorted(apps))
+        )
 
 
 def prepare_commits(
@@ -92,10 +105,18 @@ def prepare_commits(
         if move.updates or (move.changes and move.decision.head == snapshot.branch):
             branches.setdefault(move.decision.head, []).append(move)
     # What a run only remembers aside goes to no head branch.
-    settled = [one.decision for one in moves if one not in branches.get(one.decision.head, ()) and not one.kept]
+    settled = [
+        one.decision
+        for one in moves
+        if one not in branches.get(one.decision.head, ()) and not one.kept
+    ]
     gone: dict[str, list[str]] = {}  # by head: why builds do not wait there any more
     for name, of_head in waits.items():
-        gone[name] = [f"{one.tag or one.digest}: {one.because}" for one in of_head.builds if one.outcome != "waits"]
+        gone[name] = [
+            f"{one.tag or one.digest}: {one.because}"
+            for one in of_head.builds
+            if one.outcome != "waits"
+        ]
         if gone[name] and of_head.rest:  # what is left may be builds of other Applications only
             branches.setdefault(name, [])
     made = []
@@ -103,7 +124,11 @@ def prepare_commits(
         theirs = heads.theirs(name)
         if heads.ours(name) and all(move.kept for move in members) and not gone.get(name):
             continue  # nothing is new, so the head branch stays as it is
-        under = replace(snapshot, tip=theirs.tip, files={**snapshot.files, **theirs.files}) if theirs else snapshot
+        under = (
+            replace(snapshot, tip=theirs.tip, files={**snapshot.files, **theirs.files})
+            if theirs
+            else snapshot
+        )
         files, done, rest, cautions = _edit(under.files, members, terms, wording.config)
         aside = name != snapshot.branch
         files |= changed_states(under, done, aside=aside)
@@ -113,12 +138,20 @@ def prepare_commits(
         settled += rest
         if files:
             head_commit = heads.found.get(name, NO_HEAD).tip if aside else None
-            prepared = _prepare(under, name, head_commit, files, done, wording, others, on_top=theirs is not None)
-            prepared = replace(prepared, cautions=tuple(cautions), lost=tuple(lost), unlisted=tuple(unlisted))
+            prepared = _prepare(
+                under, name, head_commit, files, done, wording, others, on_top=theirs is not None
+            )
+            prepared = replace(
+                prepared, cautions=tuple(cautions), lost=tuple(lost), unlisted=tuple(unlisted)
+            )
             made.append(prepared)
         else:
             settled += [move.decision for move in done if not move.kept]
-    refused = {one.subscription.application.key: one.judged for one in settled if one.rule == NotPermittedError.rule}
+    refused = {
+        one.subscription.application.key: one.judged
+        for one in settled
+        if one.rule == NotPermittedError.rule
+    }
     left = [
         move.without_effect(refused[app])
         if (app := move.subscription.application.key) in refused and move.updates and not move.kept
@@ -157,7 +190,9 @@ def _edit(
         try:
             new, edits = editor.write(seen, target, one.candidate)
             # If an earlier move of this commit wrote the same value, this move is done as well.
-            same = {} if edits or new or not changed else editor.write(files, target, one.candidate)[0]
+            same = (
+                {} if edits or new or not changed else editor.write(files, target, one.candidate)[0]
+            )
             refuse_files(one.subscription, {**same, **new}, one.head)
             refuse_stricter(one.subscription, new, config)
             if terms.through == "github":
@@ -165,7 +200,10 @@ def _edit(
             for edit in edits:
                 if known := writers.get((edit.path, edit.key)):
                     first, place = known
-                    if EDITORS[place.kind].read({**seen, **new}, place).version != first.candidate.version:
+                    if (
+                        EDITORS[place.kind].read({**seen, **new}, place).version
+                        != first.candidate.version
+                    ):
                         raise _taken(edit, first)
         except TaskError as error:
             rest.append(failed(one, error))
@@ -177,7 +215,9 @@ def _edit(
         if one.kind == "helmvalues":
             doubtful = _misspelt(seen, one) if any(not edit.old for edit in edits) else None
             created = next((path for path in new if path not in seen), "")
-            one = replace(one, misspelt=doubtful, created=created, shared=helm_values.shared(seen, target))
+            one = replace(
+                one, misspelt=doubtful, created=created, shared=helm_values.shared(seen, target)
+            )
         seen.update(new)
         changed.update(new)
         done.append(replace(move, decision=one))
@@ -191,7 +231,11 @@ def _misspelt(files: Files, one: Decision) -> tuple[str, str] | None:
     """Return a key that these values lack, and one that they have and that is almost the same."""
     for key, there in helm_values.beside(files, target_of(one.subscription, "helmvalues")):
         for other in there:
-            words = ((word, near) for word, near in zip(key.split("."), other.split("."), strict=False) if word != near)
+            words = (
+                (word, near)
+                for word, near in zip(key.split("."), other.split("."), strict=False)
+                if word != near
+            )
             for word, near in islice(words, 1):
                 few = 1 if min(len(word), len(near)) <= SHORT else 2
                 if differ(word, near, few + 1) <= few:
@@ -215,13 +259,20 @@ def agreed_wording(given: Wording, subs: Sequence[Subscription]) -> Wording:
         given.author.name or wishes.author_name or AUTHOR.name,
         given.author.email or wishes.author_email or AUTHOR.email,
     )
-    template = given.templates.get(wishes.template or "") if given.template is None else given.template
+    template = (
+        given.templates.get(wishes.template or "") if given.template is None else given.template
+    )
     known = {key.lower() for key, _ in given.trailers}
-    trailers = [*given.trailers, *((key, one) for key, one in wishes.trailers or () if key.lower() not in known)]
+    trailers = [
+        *given.trailers,
+        *((key, one) for key, one in wishes.trailers or () if key.lower() not in known),
+    ]
     if wishes.sign_off if given.sign_off is None else given.sign_off:
         trailers.append(("Signed-off-by", f"{author.name} <{author.email}>"))
     options = given.push_options or wishes.push_options or ()
-    return replace(given, author=author, template=template, trailers=tuple(trailers), push_options=options)
+    return replace(
+        given, author=author, template=template, trailers=tuple(trailers), push_options=options
+    )
 
 
 def _prepare(
@@ -242,7 +293,9 @@ def _prepare(
     """
     subs = [one.subscription for one in done]
     wording = agreed_wording(wording, subs)
-    if wording.command == "hold" and head != snapshot.branch:  # the hold is remembered aside: this is what still waits
+    if (
+        wording.command == "hold" and head != snapshot.branch
+    ):  # the hold is remembered aside: this is what still waits
         wording = replace(wording, command="run")
     named, back = _named_apps(done), _named_apps([one for one in done if one.rolled_back])
     reasons = new_holds(snapshot.files, files, done)
@@ -258,7 +311,9 @@ def _prepare(
     why = whys.pop() if len(whys) == 1 else ""
     if not plain or command != wording.command:
         meant = {(one.namespace, one.name) for one in back} | {app for app, _, _ in reasons}
-        asked = subject(command, [one for one in named if (one.namespace, one.name) in meant] or named, why=why)
+        asked = subject(
+            command, [one for one in named if (one.namespace, one.name) in meant] or named, why=why
+        )
     if asked or not changed:
         build = done[0].decision.candidate.version if done else ""
         words = asked or (subject(command, named, build, why) if named else "keep what else waits")
@@ -266,7 +321,9 @@ def _prepare(
     else:
         sentences = tuple(_sentences([one for one in done if one.decision.verdict == "defer"], ()))
         message = commit_message(wording.template, changed, wording.trailers, sentences)
-    options = wording.push_options if changed else ()  # what is only remembered changes nothing for the server
+    options = (
+        wording.push_options if changed else ()
+    )  # what is only remembered changes nothing for the server
     changeset = Changeset(
         repo=snapshot.repo,
         base=snapshot.branch,
@@ -307,10 +364,17 @@ def _named_apps(done: Sequence[Move]) -> list[AppChanges]:
     return [AppChanges(ns, name, tuple(changes)) for (ns, name), changes in apps.items()]
 
 
-def _sentences(done: Sequence[Move], reasons: Sequence[tuple[tuple[str, str], str, str]]) -> Mapping[str, None]:
+def _sentences(
+    done: Sequence[Move], reasons: Sequence[tuple[tuple[str, str], str, str]]
+) -> Mapping[str, None]:
     """Return a sentence for each image with the outcome and its reason, and the missing reasons of holds."""
     lines = dict.fromkeys(
-        f"{one.subscription.application.name} ({key_of(one.subscription)}): {one.decision.because}" for one in done
+        f"{one.subscription.application.name} ({key_of(one.subscription)}): {one.decision.because}"
+        for one in done
     )
-    missing = (f"{app[1]} ({what}): {why}" for app, what, why in reasons if not any(why in line for line in lines))
+    missing = (
+        f"{app[1]} ({what}): {why}"
+        for app, what, why in reasons
+        if not any(why in line for line in lines)
+    )
     return {**lines, **dict.fromkeys(missing)}

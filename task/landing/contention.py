@@ -8,7 +8,9 @@ from contextlib import contextmanager
 from task.errors import ContendedError
 from task.landing.ports import World
 
-LONGEST_PAUSE = 12.0  # seconds; with longer pauses, the last of fifty writers sleeps while nobody pushes
+LONGEST_PAUSE = (
+    12.0  # seconds; with longer pauses, the last of fifty writers sleeps while nobody pushes
+)
 
 
 class Contention:

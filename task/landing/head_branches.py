@@ -69,17 +69,28 @@ def name_heads(moves: Sequence[Move], *, by_hand: bool = False) -> list[Move]:
             head = _named(sub, base, of_app) if sub.head_template else request_head(sub, base)
             found.append(replace(one, decision=replace(one.decision, head=head)))
         except Malformed as error:
-            wrong = Verdict("error", "annotation", f"git-branch: {error.message}", error.hint, int(Exit.CONFIGURATION))
+            wrong = Verdict(
+                "error",
+                "annotation",
+                f"git-branch: {error.message}",
+                error.hint,
+                int(Exit.CONFIGURATION),
+            )
             found.append(one.without_effect(wrong))
     return found
 
 
 def _named(sub: Subscription, base: str, changes: Sequence[Change]) -> str:
     """Return the branch that `git-branch` names. Raises `Malformed`."""
-    app = branch_name.AppFields(sub.application.name, sub.application.namespace, sub.repo, base, sub.path)
+    app = branch_name.AppFields(
+        sub.application.name, sub.application.namespace, sub.repo, base, sub.path
+    )
     head = branch_name.branch_name(sub.head_template, changes, app)
     if sub.pull_request and head == base:
-        raise Malformed(f"no pull request can merge {head} into itself", "name another branch after the colon, or none")
+        raise Malformed(
+            f"no pull request can merge {head} into itself",
+            "name another branch after the colon, or none",
+        )
     return head
 
 
@@ -107,7 +118,9 @@ class Request:
     error: TaskError | None = None  # set if the forge did not answer
 
 
-def requests_of(moves: Sequence[Move], job: Job, world: World) -> tuple[dict[str, Request], list[Move]]:
+def requests_of(
+    moves: Sequence[Move], job: Job, world: World
+) -> tuple[dict[str, Request], list[Move]]:
     """Return the requests for these moves by head branch, and the moves; one that cannot have a request is an error.
 
     `plan` asks no forge. It only sees whether the repository is on a host at all.
@@ -132,7 +145,9 @@ def requests_of(moves: Sequence[Move], job: Job, world: World) -> tuple[dict[str
             # request.
             found[one.head] = Request(forge, error=error)
     return found, [
-        move.failed(broken[move.decision.head]) if move.changes and move.decision.head in broken else move
+        move.failed(broken[move.decision.head])
+        if move.changes and move.decision.head in broken
+        else move
         for move in moves
     ]
 
@@ -148,7 +163,9 @@ def is_over(request: Request | None, tip: str) -> bool:
 
 def closed_for_this(found: Proposed) -> Verdict:
     """Return the refusal of a build whose request a person has closed."""
-    because = f"{found.url}: exactly this was closed by a person: a newer build opens another request"
+    because = (
+        f"{found.url}: exactly this was closed by a person: a newer build opens another request"
+    )
     return Verdict("refuse", "superseded", because)
 
 
@@ -165,7 +182,11 @@ class ExistingHeads:
     def ours(self, name: str) -> Head | None:
         """Return a head branch that may be replaced: it has a commit of ours, or nothing beyond the base."""
         head = self.found.get(name)
-        return head if head and (head.before or (head.tip == self.base.tip and name.startswith(OURS))) else None
+        return (
+            head
+            if head and (head.before or (head.tip == self.base.tip and name.startswith(OURS)))
+            else None
+        )
 
     def theirs(self, name: str) -> Head | None:
         """Return a head branch of somebody else, which is never replaced."""
@@ -190,7 +211,9 @@ class ExistingHeads:
                     if known and hold and memory.rollback and alike(memory.rollback, known):
                         closed.setdefault(path, set()).add(key)
                         why = f"{key}: its rollback was declined, {found.url}; no longer {hold_text(hold)}"
-                        problems[Problem(application=app, rule="held", message=why, severity="warning")] = None
+                        problems[
+                            Problem(application=app, rule="held", message=why, severity="warning")
+                        ] = None
         return without_rollbacks(self.base.memory, closed), list(problems)
 
     def decide_again(
@@ -212,19 +235,28 @@ class ExistingHeads:
             subs = [sub for ask, _ in there for sub in (ask.subscription, *ask.siblings)]
             waiting, unread = waiting_on(head, self.base, subs, terms)
             rest = rest_of(head, waiting, unread, subs)
-            ours = {(sub.application.key, sub.entry.alias, sub.entry.image.identity) for sub in subs}
-            for old, _ in () if head.changed else self.renamed.get(name, ()):  # what waits there moves here
+            ours = {
+                (sub.application.key, sub.entry.alias, sub.entry.image.identity) for sub in subs
+            }
+            for old, _ in (
+                () if head.changed else self.renamed.get(name, ())
+            ):  # what waits there moves here
                 there_too = (*waiting_on(old, self.base, subs, terms)[0], *waiting)
                 waiting = list({one.subscription.identity: one for one in there_too}.values())
             pairs = pairs_of(waiting, there)
-            ancestry = {**facts.ancestry, **{pair: world.ancestry(*pair) for pair in dict.fromkeys(pairs)}}
+            ancestry = {
+                **facts.ancestry,
+                **{pair: world.ancestry(*pair) for pair in dict.fromkeys(pairs)},
+            }
             known = replace(facts, ancestry=ancestry)
             again, there_now = decide_again(self.base, name, waiting, unread, there, terms, known)
             found |= zip((ask.key for ask, _ in there), again, strict=False)
             kept += again[len(there) :]
             waits[name] = replace(there_now, rest=rest, others=tuple(listed(head.message, ours)))
         moves = [
-            move if ask.intent else self.unless_declined(move, world)  # nobody verifies what is declined
+            move
+            if ask.intent
+            else self.unless_declined(move, world)  # nobody verifies what is declined
             for (ask, _), move in zip(decided, found.values(), strict=True)
         ]
         return [*moves, *kept], waits
@@ -235,7 +267,11 @@ class ExistingHeads:
         """Decide about asks on a branch of somebody else: its values count, and holds of all branches."""
         view = _with_memory_of(head, self.base, [ask for ask, _ in decided])
         more = gather(view, [ask for ask, _ in decided])
-        facts = replace(facts, ancestry={**more.ancestry, **facts.ancestry}, answers={**more.answers, **facts.answers})
+        facts = replace(
+            facts,
+            ancestry={**more.ancestry, **facts.ancestry},
+            answers={**more.answers, **facts.answers},
+        )
         found = {}
         for ask, move in decided:
             if move.decision.verdict == "error":
@@ -253,7 +289,11 @@ class ExistingHeads:
 
         The text of the request says what was closed, because its branch may be gone.
         """
-        request, sub, candidate = self.requests.get(move.decision.head), move.subscription, move.decision.candidate
+        request, sub, candidate = (
+            self.requests.get(move.decision.head),
+            move.subscription,
+            move.decision.candidate,
+        )
         found = request.found if request else None
         if found is None or not move.updates or move.kept:
             return move
@@ -301,7 +341,9 @@ def _with_memory_of(head: Head, base: Snapshot, asks: Collection[Ask]) -> Snapsh
     memory = dict(base.memory)
     for path in {state_path(ask.subscription) for ask in asks}:
         own, more = own_states(base.files, path), own_states(base.memory, path)
-        both = {file: merged(own.get(file, State()), more.get(file, State())) for file in (*own, *more)}
+        both = {
+            file: merged(own.get(file, State()), more.get(file, State())) for file in (*own, *more)
+        }
         memory[path] = File(write_state("", both))
     return replace(base, branch=head.branch, tip=head.tip, files=head.files, memory=memory)
 
@@ -318,7 +360,9 @@ def read_heads(
     config = CONFIG if job.repository_config else ()
     for ask, move in zip(batch.asks, moves, strict=True):
         if move.decision.head not in ("", base.branch) and move.decision.verdict != "error":
-            wanted.setdefault(move.decision.head, dict.fromkeys(config)).update(dict.fromkeys(places(ask)))
+            wanted.setdefault(move.decision.head, dict.fromkeys(config)).update(
+                dict.fromkeys(places(ask))
+            )
     found: dict[str, Head] = {}
     for name, of_head in wanted.items():
         if head := batch.repository.head_snapshot(name, tuple(of_head)):
@@ -328,12 +372,20 @@ def read_heads(
                 head = replace(head, before=base, changed=())
             found[name] = head
     # what others' builds on these branches change as well
-    more = [Place(path) for head in found.values() for path in head.changed if path not in base.files]
+    more = [
+        Place(path) for head in found.values() for path in head.changed if path not in base.files
+    ]
     base = with_more(base, more, batch.repository)
     decided = list(zip(batch.asks, moves, strict=True))
     renamed = {
         name: _renamed(
-            name, [ask for ask, move in decided if move.decision.head == name], base, request, batch, job, world
+            name,
+            [ask for ask, move in decided if move.decision.head == name],
+            base,
+            request,
+            batch,
+            job,
+            world,
         )
         for name, request in requests.items()
         if name in wanted and (name not in found or found[name].before)
@@ -342,26 +394,42 @@ def read_heads(
 
 
 def _renamed(
-    name: str, asks: Sequence[Ask], base: Snapshot, request: Request, batch: Batch, job: Job, world: World
+    name: str,
+    asks: Sequence[Ask],
+    base: Snapshot,
+    request: Request,
+    batch: Batch,
+    job: Job,
+    world: World,
 ) -> list[tuple[Head, Request]]:
     """Return older heads of ours for the same as `name`: their base was renamed, and their open requests followed it.
 
     The request of another base stays open, and so does that of another image with the same short name: all that waits
     on an older head has to belong to the subscriptions of this one.
     """
-    every = [sub for ask in asks for sub in (ask.subscription, *ask.siblings) if not sub.head_template]
+    every = [
+        sub for ask in asks for sub in (ask.subscription, *ask.siblings) if not sub.head_template
+    ]
     subs = [sub for sub in every if request_head(sub, base.branch) == name]
     if not subs or request.error or (request.found and request.found.state == "closed"):
         return []
     alike: list[Head] = []
     for other in batch.repository.named_alike(name):
         with suppress(TaskError):  # somebody's branch may have anything in it
-            head = batch.repository.head_snapshot(other, [place for ask in asks for place in places(ask)]) or NO_HEAD
+            head = (
+                batch.repository.head_snapshot(
+                    other, [place for ask in asks for place in places(ask)]
+                )
+                or NO_HEAD
+            )
             waiting, unread = waiting_on(head, base, subs, job.terms)
             if waiting and not unread and not rest_of(head, waiting, unread, subs):
                 alike.append(head)
     if left := [one.branch for one in alike[MOST_RENAMED:]]:
-        world.log("warning", f"{name}: no request was looked for on {', '.join(left)}; close it if it is obsolete")
+        world.log(
+            "warning",
+            f"{name}: no request was looked for on {', '.join(left)}; close it if it is obsolete",
+        )
     renamed: list[tuple[Head, Request]] = []
     for one in alike[:MOST_RENAMED]:
         with suppress(TaskError):  # the next run looks again

@@ -46,12 +46,16 @@ def patch(asks: Sequence[Ask], job: Job, world: World) -> Outcome:
                 _manifest, _version, now = said_live(one.ask.subscription, one.api)
             except TaskError as error:  # the image was written, so the decision stays an update
                 image, app = one.decision.candidate.reference, one.ask.subscription.application.key
-                world.log("warning", f"{app}: whether {image} stays there cannot be seen: {error.message}")
+                world.log(
+                    "warning", f"{app}: whether {image} stays there cannot be seen: {error.message}"
+                )
                 continue
             if (now.tag, now.digest) == (one.decision.candidate.tag, one.decision.candidate.digest):
                 still += [one] if world.now() < one.until else []
                 continue
-            found[one.number], more = _guarded(one.ask, job, partial(_decide_again, one, job, world))
+            found[one.number], more = _guarded(
+                one.ask, job, partial(_decide_again, one, job, world)
+            )
             still += more
         watched = still
     return reduce(Outcome.plus, found, Outcome())
@@ -98,13 +102,17 @@ def _first(ask: Ask, number: int, job: Job, world: World) -> _Result:
     return _patched(ask, number, live, contention, job, world)
 
 
-def _patched(ask: Ask, number: int, api: LiveApplications, contention: Contention, job: Job, world: World) -> _Result:
+def _patched(
+    ask: Ask, number: int, api: LiveApplications, contention: Contention, job: Job, world: World
+) -> _Result:
     """Read, decide and patch, and try again until the deadline if the Application changed meanwhile."""
     while True:
         contention.begin()
         with suppress(Outpaced):
             decision, until = _attempt(ask, job, api, world, contention)
-            return decision, [_Undoable(ask, number, api, decision, contention, until)] if until else []
+            return decision, [
+                _Undoable(ask, number, api, decision, contention, until)
+            ] if until else []
         contention.pause()
 
 
@@ -137,10 +145,14 @@ def owner_of(sub: Subscription, world: World) -> str:
 def _where(sub: Subscription) -> tuple[int, Target]:
     """Return the index of the source among the Application's sources, and the target in it."""
     sources = sub.application.sources
-    return sources.index(sub.source) if sub.source in sources else 0, target_of(sub, "live", carry=False)
+    return sources.index(sub.source) if sub.source in sources else 0, target_of(
+        sub, "live", carry=False
+    )
 
 
-def _attempt(ask: Ask, job: Job, api: LiveApplications, world: World, contention: Contention) -> tuple[Decision, float]:
+def _attempt(
+    ask: Ask, job: Job, api: LiveApplications, world: World, contention: Contention
+) -> tuple[Decision, float]:
     """Decide and patch; return the decision, and until when to watch it (0 if nobody can have overwritten it)."""
     sub, terms = ask.subscription, ask.terms(job.terms)
     app = sub.application

@@ -33,7 +33,9 @@ def changed_states(snapshot: Snapshot, done: Sequence[Move], *, aside: bool) -> 
     for path, members in apps.items():
         states, old = own_states(snapshot.files, path), snapshot.files.get(path)
         new = dict(states)
-        for one in sorted(members, key=lambda one: one.remember is not None and one.remember.hold is not None):
+        for one in sorted(
+            members, key=lambda one: one.remember is not None and one.remember.hold is not None
+        ):
             file, remember = file_of(snapshot, one.subscription, new), one.remember or Remember()
             if aside:
                 remember = _that_travels(remember, snapshot, one.subscription, file)
@@ -59,7 +61,11 @@ def _after(state: State, sub: Subscription, new: Remember) -> State:
     if new.memory is not None:
         images[key_of(sub)] = new.memory
     hold = None if new.lifted else new.hold or state.hold
-    return replace(state, hold=hold, images={key: memory for key, memory in images.items() if memory != Memory()})
+    return replace(
+        state,
+        hold=hold,
+        images={key: memory for key, memory in images.items() if memory != Memory()},
+    )
 
 
 def memory_after(snapshot: Snapshot, moves: Iterable[Move], now: str) -> Files:
@@ -71,7 +77,10 @@ def memory_after(snapshot: Snapshot, moves: Iterable[Move], now: str) -> Files:
         if not (path in files or (_aside(move) and move.remember)):
             continue
         try:
-            file, states = file_of(snapshot, sub, states_of(snapshot, sub)), dict(own_states(files, path))
+            file, states = (
+                file_of(snapshot, sub, states_of(snapshot, sub)),
+                dict(own_states(files, path)),
+            )
         except TaskError:  # it is the decision's error by now
             continue
         states[file] = _beside_base(states.get(file, State()), snapshot, move, file, now)
@@ -138,15 +147,23 @@ def without_rollbacks(memory: Files, closed: Mapping[str, Collection[str]]) -> F
             images = dict(state.images)
             for key in keys:
                 images[key] = replace(images.get(key, Memory()), hold=None, rollback=None)
-            whole = any(key in keys and one.rollback and not one.hold for key, one in state.images.items())
+            whole = any(
+                key in keys and one.rollback and not one.hold for key, one in state.images.items()
+            )
             states[file] = replace(state, hold=None if whole else state.hold, images=images)
         _store(files, path, states)
     return files
 
 
-def new_holds(before: Files, after: Files, done: Sequence[Move]) -> list[tuple[tuple[str, str], str, str]]:
+def new_holds(
+    before: Files, after: Files, done: Sequence[Move]
+) -> list[tuple[tuple[str, str], str, str]]:
     """Return (Application, what is held, reason) for each hold that the base does not have."""
-    apps = {path: one.subscription.application for one in done if (path := state_path(one.subscription)) in after}
+    apps = {
+        path: one.subscription.application
+        for one in done
+        if (path := state_path(one.subscription)) in after
+    }
     found: list[tuple[tuple[str, str], str, str]] = []
     for path, app in apps.items():
         old, new = read_state(before.get(path, GONE).text), read_state(after[path].text)
@@ -154,10 +171,13 @@ def new_holds(before: Files, after: Files, done: Sequence[Move]) -> list[tuple[t
             known = old.get(file, State())
             holds = [(app.name, state.hold, known.hold)]
             holds += [
-                (key, one.hold, known.images.get(key, Memory()).hold) for key, one in sorted(state.images.items())
+                (key, one.hold, known.images.get(key, Memory()).hold)
+                for key, one in sorted(state.images.items())
             ]
             found += [
-                ((app.namespace, app.name), what, hold_text(now)) for what, now, then in holds if now and now != then
+                ((app.namespace, app.name), what, hold_text(now))
+                for what, now, then in holds
+                if now and now != then
             ]
     return found
 
@@ -165,7 +185,9 @@ def new_holds(before: Files, after: Files, done: Sequence[Move]) -> list[tuple[t
 def hold_changes(before: Files, after: Files) -> Iterator[str]:
     """Yield a line for each state file whose holds or deferred events change. Other changes are left out."""
     for path in sorted(after):
-        if is_state_path(path) and (found := _lasting(after[path].text)) != _lasting(before.get(path, GONE).text):
+        if is_state_path(path) and (found := _lasting(after[path].text)) != _lasting(
+            before.get(path, GONE).text
+        ):
             yield f"{path}: {found}"
 
 

@@ -35,7 +35,11 @@ class Repository(Protocol):
         """Return the branch that HEAD names. With `tip`, also fetch what the following `snapshot` reads."""
 
     def snapshot(
-        self, branch: str, places: Iterable[Place], heads: Collection[str] = (), default: Collection[Place] = ()
+        self,
+        branch: str,
+        places: Iterable[Place],
+        heads: Collection[str] = (),
+        default: Collection[Place] = (),
     ) -> Snapshot:
         """Return the files at these places, at the present tip of the branch, and what its memory branch has.
 
@@ -85,7 +89,9 @@ class LiveApplications(Protocol):
     def read(self, namespace: str, name: str) -> tuple[Mapping[str, Any], str]:
         """Return the Application and its resourceVersion."""
 
-    def patch(self, namespace: str, name: str, version: str, operations: Sequence[Mapping[str, Any]]) -> bool:
+    def patch(
+        self, namespace: str, name: str, version: str, operations: Sequence[Mapping[str, Any]]
+    ) -> bool:
         """Patch the Application. Raises `Outpaced` if it has another version by now.
 
         False means that others may have changed it in between, or may overwrite this patch unnoticed: read it again.
@@ -133,7 +139,9 @@ class World(Protocol):
     def registry(self, questions: Collection[Question]) -> Mapping[Question, Answer]:
         """Return what the registries say about images."""
 
-    def prove(self, questions: Collection[Question]) -> Mapping[Question, Proof | Verdict | TaskError]:
+    def prove(
+        self, questions: Collection[Question]
+    ) -> Mapping[Question, Proof | Verdict | TaskError]:
         """Return what is proved about images, a refusal if that is not what is required, or an error."""
 
     def forge(self, repo: str) -> Host:

@@ -18,7 +18,14 @@ from difflib import Match, SequenceMatcher
 from typing import Literal
 
 from task.annotations.write_back import refuse_files
-from task.deciding.decide import file_of, is_state_path, own_states, reading, situation_of, state_path
+from task.deciding.decide import (
+    file_of,
+    is_state_path,
+    own_states,
+    reading,
+    situation_of,
+    state_path,
+)
 from task.deciding.job import Ask, Move, Promoted, Remember, Terms
 from task.deciding.target import resolve, target_of, target_places
 from task.deciding.weigh import Facts, Offer, Situation, key_of, weigh
@@ -48,7 +55,9 @@ from task.policy.builds import alike, commits, hold_text, released, rolled_back,
 from task.templates.change import AppChanges, Change
 from task.templates.commit_message import MOST_LINES, Trailer
 
-Rest = Mapping[str, tuple[File | None, File | None]]  # by path: before and after a change on a head branch
+Rest = Mapping[
+    str, tuple[File | None, File | None]
+]  # by path: before and after a change on a head branch
 Decided = tuple[Ask, Move]  # an ask, and the move that was decided for it
 LONG_AGO = "1970-01-01T00:00:00Z"  # it was old enough then
 WAITS = "Image-Update-Waits"  # a trailer
@@ -221,18 +230,36 @@ def decide_again(
         key, policy = lost.subscription.identity, lost.subscription.policy
         if lost.written and key in moves and moves[key].updates and not asks[key].intent:
             new, build = moves[key].decision.candidate, moves[key].build
-            if older := why_older(Written(new.tag, new.digest, build), lost.written, policy, facts.ancestry):
+            if older := why_older(
+                Written(new.tag, new.digest, build), lost.written, policy, facts.ancestry
+            ):
                 why = f"{lost.written.version} waits on the head branch already: {older}"
                 moves[key] = moves[key].without_effect(Verdict("refuse", "superseded", why))
-    rewritten = any(one.updates for one in moves.values()) or any(one.outcome != "waits" for one in waited)
+    rewritten = any(one.updates for one in moves.values()) or any(
+        one.outcome != "waits" for one in waited
+    )
     problems: dict[Problem, None] = {}
     for lost in unread:
-        app, alias, error = lost.subscription.application.key, lost.subscription.entry.alias, lost.error
+        app, alias, error = (
+            lost.subscription.application.key,
+            lost.subscription.entry.alias,
+            lost.error,
+        )
         message = f"what waits on {head} cannot be decided: {error}"
-        problems[Problem(application=app, rule=error.rule, message=message, hint=error.hint, severity="warning")] = None
+        problems[
+            Problem(
+                application=app,
+                rule=error.rule,
+                message=message,
+                hint=error.hint,
+                severity="warning",
+            )
+        ] = None
         fate = "dropped" if rewritten and lost.on_head else "waits"
         if lost.written:
-            waited.append(Waited(app, alias, lost.written.tag, lost.written.digest, head, fate, str(error)))
+            waited.append(
+                Waited(app, alias, lost.written.tag, lost.written.digest, head, fate, str(error))
+            )
     return [*moves.values(), *kept], Waits(tuple(waited), tuple(problems))
 
 
@@ -242,7 +269,9 @@ def _not_permitted(base: Snapshot, move: Move, head: str) -> str:
     try:
         kind = resolve(one.subscription, base)
         target = target_of(one.subscription, kind)
-        refuse_files(one.subscription, EDITORS[kind].write(base.files, target, one.candidate)[0], head)
+        refuse_files(
+            one.subscription, EDITORS[kind].write(base.files, target, one.candidate)[0], head
+        )
     except NotPermittedError as error:
         return str(error)
     except TaskError:  # the edit of the file raises it again, as an error of the decision
@@ -254,7 +283,9 @@ def _verb(ask: Ask) -> str:
     return ask.intent.verb if ask.intent else "run"
 
 
-def _with_ask(base: Snapshot, one: Waiting, ask: Ask, move: Move, terms: Terms) -> tuple[Move, Move | None, Fate, str]:
+def _with_ask(
+    base: Snapshot, one: Waiting, ask: Ask, move: Move, terms: Terms
+) -> tuple[Move, Move | None, Fate, str]:
     """Return the ask's move, the move that keeps or defers what waits, what becomes of it, and why."""
     outcome, older = _outcome(ask, move, one, terms)
     meets = TOGETHER[_verb(ask), outcome][1 if one.rollback else 0]
@@ -262,7 +293,11 @@ def _with_ask(base: Snapshot, one: Waiting, ask: Ask, move: Move, terms: Terms) 
         one = replace(one, situation=_after(one.situation, ask, move))
     own, fate, because = _alone(base, one)
     new = move.decision
-    if own is None or meets == "again" or (meets == "dropped" and new.candidate.version == one.image.version):
+    if (
+        own is None
+        or meets == "again"
+        or (meets == "dropped" and new.candidate.version == one.image.version)
+    ):
         return move, None, fate, because
     if meets == "yields":
         return move, None, "superseded", f"{new.candidate.version} takes its place"
@@ -277,7 +312,11 @@ def _with_ask(base: Snapshot, one: Waiting, ask: Ask, move: Move, terms: Terms) 
         verdict = Verdict("refuse", "superseded", f"{new.because}, but {why}")
         freed = Remember(one.situation.memory, lifted=bool(move.remember and move.remember.lifted))
         move = replace(move, decision=replace(new, judged=verdict), remember=freed)
-    elif (fate, new.verdict, ask.intent) == ("deferred", "defer", None) and new.candidate.version != one.image.version:
+    elif (fate, new.verdict, ask.intent) == (
+        "deferred",
+        "defer",
+        None,
+    ) and new.candidate.version != one.image.version:
         newer = f"{because}; {one.image.version} is remembered and is newer"
         move = move.without_effect(Verdict("refuse", "superseded", newer))
     return move, own, fate, because
@@ -296,7 +335,10 @@ def _outcome(ask: Ask, move: Move, one: Waiting, terms: Terms) -> tuple[str, str
         return "same", ""
     if terms.allow_downgrade:
         return "newer", ""
-    event, there = Written(new.tag, new.digest, move.build), Written(one.image.tag, one.image.digest, one.build)
+    event, there = (
+        Written(new.tag, new.digest, move.build),
+        Written(one.image.tag, one.image.digest, one.build),
+    )
     older = why_older(event, there, one.subscription.policy, one.situation.facts.ancestry)
     return "older" if older else "newer", older
 
@@ -317,7 +359,11 @@ def _freed(move: Move, own: Move, was: str) -> Move:
     verdict = Verdict("update", "admitted", f"{move.decision.because}; rolled back from {was}")
     lifted = move.remember is not None and move.remember.lifted
     remember = Remember(own.remember.memory if own.remember else None, lifted=lifted)
-    return replace(own, decision=replace(own.decision, judged=verdict, head=move.decision.head), remember=remember)
+    return replace(
+        own,
+        decision=replace(own.decision, judged=verdict, head=move.decision.head),
+        remember=remember,
+    )
 
 
 def _alone(base: Snapshot, one: Waiting) -> tuple[Move | None, Fate, str]:
@@ -328,18 +374,31 @@ def _alone(base: Snapshot, one: Waiting) -> tuple[Move | None, Fate, str]:
         return None, "merged", f"{base.branch} says {there} by now"
     if one.rollback:
         if there != one.rollback.was:
-            return None, "superseded", f"{base.branch} says {there or 'nothing'} by now, not {one.rollback.was}"
+            return (
+                None,
+                "superseded",
+                f"{base.branch} says {there or 'nothing'} by now, not {one.rollback.was}",
+            )
         because = f"rolled back from {one.rollback.was}{f'; {hold_text(hold)}' if hold else ''}"
         to = Reading(tag=one.image.tag, digest=one.image.digest)
         memory = rolled_back(situation.memory, situation.in_git, to, one.replaced, one.rollback.to)
-        remember = Remember(memory, hold=None if memory.hold else situation.state.hold)  # what is held now goes with it
+        remember = Remember(
+            memory, hold=None if memory.hold else situation.state.hold
+        )  # what is held now goes with it
         decision = situation.decision(one.image, Verdict("update", "admitted", because))
         return Move(decision, remember=remember, rolled_back=True), "waits", because
     move = weigh(situation, Offer(one.image, one.build))
-    if one.as_then and move.decision.rule in ("not-newer", "superseded"):  # a person has allowed an older version
+    if one.as_then and move.decision.rule in (
+        "not-newer",
+        "superseded",
+    ):  # a person has allowed an older version
         allowed = replace(situation, terms=replace(situation.terms, allow_downgrade=True))
         offer = Offer(one.image, one.build, promoted=Promoted("", since=lambda: LONG_AGO))
-        move = again if (again := weigh(allowed, offer)).decision.verdict in ("update", "defer") else move
+        move = (
+            again
+            if (again := weigh(allowed, offer)).decision.verdict in ("update", "defer")
+            else move
+        )
     verdict = move.decision.judged
     if verdict.verdict == "defer":
         return move, "deferred", hold_text(hold) if hold else verdict.because
@@ -350,10 +409,16 @@ def _alone(base: Snapshot, one: Waiting) -> tuple[Move | None, Fate, str]:
     remember = move.remember or Remember()
     memory = replace(remember.memory or situation.memory, deferred=deferred)
     decision = replace(move.decision, candidate=one.image)
-    return replace(move, decision=decision, remember=replace(remember, memory=memory)), "waits", verdict.because
+    return (
+        replace(move, decision=decision, remember=replace(remember, memory=memory)),
+        "waits",
+        verdict.because,
+    )
 
 
-def rest_of(head: Head, waiting: Iterable[Waiting], unread: Iterable[Unread], subs: Iterable[Subscription]) -> Rest:
+def rest_of(
+    head: Head, waiting: Iterable[Waiting], unread: Iterable[Unread], subs: Iterable[Subscription]
+) -> Rest:
     """Return what our commit changed beyond these builds: builds of Applications that this run did not read.
 
     A build that cannot be decided is among them, unless its file on the head branch cannot be read: that may be broken.
@@ -367,8 +432,14 @@ def rest_of(head: Head, waiting: Iterable[Waiting], unread: Iterable[Unread], su
             target = target_of(one.subscription, kind, carry=one.situation.terms.carry)
             files.update(EDITORS[kind].write(files, target, one.image)[0])
     broken = [one.subscription for one in unread if one.on_head]
-    ours = set(map(state_path, subs)) - {state_path(one.subscription) for one in unread if not one.on_head}
-    left = [path for path in head.changed if path not in ours and not any(_writes(one, path) for one in broken)]
+    ours = set(map(state_path, subs)) - {
+        state_path(one.subscription) for one in unread if not one.on_head
+    }
+    left = [
+        path
+        for path in head.changed
+        if path not in ours and not any(_writes(one, path) for one in broken)
+    ]
     pairs = {path: (files.get(path), head.files.get(path)) for path in left}
     return {path: pair for path, pair in pairs.items() if _text(pair[0]) != _text(pair[1])}
 
@@ -413,8 +484,12 @@ def merged_text(before: str | None, after: str | None, now: str | None) -> tuple
     edits = []
     for hunk in hunks:
         if (hunk.a, hunk.b) != (start, first):
-            inside = int(start == hunk.a and 0 < start < len(old))  # what is only inserted needs its neighbours
-            where = bisect_left(blocks, hunk.a + inside, key=lambda one: one.a + one.size)  # it ends there or later
+            inside = int(
+                start == hunk.a and 0 < start < len(old)
+            )  # what is only inserted needs its neighbours
+            where = bisect_left(
+                blocks, hunk.a + inside, key=lambda one: one.a + one.size
+            )  # it ends there or later
             block = blocks[where] if where < len(blocks) else None
             if block and block.a <= start - inside:
                 at = start - block.a + block.b
@@ -434,7 +509,11 @@ def _blocks(old: Sequence[str], new: Sequence[str]) -> list[Match] | None:
     least -= start
     end = next((count for count in range(least) if old[-1 - count] != new[-1 - count]), least)
     middle, other = old[start : len(old) - end], new[start : len(new) - end]
-    same = [Match(at, at, 1) for at, pair in enumerate(zip(middle, other, strict=False)) if pair[0] == pair[1]]
+    same = [
+        Match(at, at, 1)
+        for at, pair in enumerate(zip(middle, other, strict=False))
+        if pair[0] == pair[1]
+    ]
     # If values have changed, line by line, unless hardly any line is the same
     if len(middle) != len(other) or 2 * len(same) < len(middle) - 1:
         if max(len(middle), len(other)) > MOST_DIFFERENT:
@@ -489,7 +568,12 @@ def carried_on(
 
     `edited` are the changed files of this run's own builds, `files` those of the commit.
     """
-    kept = [path for path in rest if not is_state_path(path) and files.get(path) != edited.get(path)]
-    found = {path: [one for one in others if f"{path}/".startswith(f"{one.changes[0].file}/")] for path in kept}
+    kept = [
+        path for path in rest if not is_state_path(path) and files.get(path) != edited.get(path)
+    ]
+    found = {
+        path: [one for one in others if f"{path}/".startswith(f"{one.changes[0].file}/")]
+        for path in kept
+    }
     changes = [one for one in others if any(one in there for there in found.values())]
     return changes, [path for path, there in found.items() if not there]

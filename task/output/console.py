@@ -58,10 +58,14 @@ def is_terminal(stream: TextIO, environ: Mapping[str, str]) -> bool:
 
 
 def _forced(environ: Mapping[str, str]) -> bool:
-    return any(environ.get(name, "0") not in ("", "0") for name in ("FORCE_COLOR", "CLICOLOR_FORCE"))
+    return any(
+        environ.get(name, "0") not in ("", "0") for name in ("FORCE_COLOR", "CLICOLOR_FORCE")
+    )
 
 
-def console_of(stream: TextIO, environ: Mapping[str, str], *, file: TextIO | None = None) -> Console:
+def console_of(
+    stream: TextIO, environ: Mapping[str, str], *, file: TextIO | None = None
+) -> Console:
     """Return a console as wide as `stream`.
 
     Its colours are those of the terminal's own palette, which is readable on light and dark backgrounds.
@@ -70,7 +74,9 @@ def console_of(stream: TextIO, environ: Mapping[str, str], *, file: TextIO | Non
         columns, lines = os.get_terminal_size(stream.fileno())
     except (OSError, ValueError):
         columns, lines = 0, 0
-    given = environ.get("COLUMNS", "")  # an interactive shell does not export it, so it was set on purpose
+    given = environ.get(
+        "COLUMNS", ""
+    )  # an interactive shell does not export it, so it was set on purpose
     width = int(given) if given.isascii() and given.isdigit() and len(given) < len("10000") else 0
     coloured = not environ.get("NO_COLOR") and (_forced(environ) or environ.get("CLICOLOR") != "0")
     return _console(

@@ -28,7 +28,10 @@ def unified_diff(before: Files, after: Files) -> str:
         source = "/dev/null" if old is None else was + end
         into = now + end if new.mode else "/dev/null"
         lines = diff(_lines(old.text if old else ""), _lines(new.text), source, into, n=CONTEXT)
-        parts += (line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)
+        parts += (
+            line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n"
+            for line in lines
+        )
     return "".join(parts)
 
 

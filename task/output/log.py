@@ -14,7 +14,12 @@ from rich.text import Text
 from task.output.console import abandon
 from task.text import exact_json, printable, printable_lines, without_logins
 
-LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
+LEVELS = {
+    "debug": logging.DEBUG,
+    "info": logging.INFO,
+    "warning": logging.WARNING,
+    "error": logging.ERROR,
+}
 STYLES = {"error": "bold red", "warning": "bold yellow", "debug": "dim"}
 
 
@@ -22,14 +27,23 @@ class Log:
     """The log of a run. Call it as `log(level, sentence)`. A sentence never has a secret."""
 
     def __init__(
-        self, level: str = "info", form: str = "text", stream: TextIO | None = None, *, console: Console | None = None
+        self,
+        level: str = "info",
+        form: str = "text",
+        stream: TextIO | None = None,
+        *,
+        console: Console | None = None,
     ) -> None:
         self.form = form
-        self.console = console if form == "text" else None  # a person's terminal; None if a program collects lines
+        self.console = (
+            console if form == "text" else None
+        )  # a person's terminal; None if a program collects lines
         handler = _Terminal(self.console) if self.console else _Stream(stream or sys.stderr)
         handler.setFormatter(FORMATTERS[form]())
         self._logger = logging.getLogger("image-update")
-        self._logger.propagate = False  # a library that configures the root logger must not print lines twice
+        self._logger.propagate = (
+            False  # a library that configures the root logger must not print lines twice
+        )
         self._logger.setLevel(LEVELS[level])
         self._logger.handlers = [handler]
 
@@ -67,7 +81,11 @@ class GitHubFormatter(TextFormatter):
     def line(self, level: str, sentence: str, hint: str) -> str:
         """Return `::warning::what happened%0A  fix: what to do`. The runner unescapes `%`, and shows two lines."""
         text = super().line("info", sentence, hint)
-        return text if level == "info" else f"::{level}::" + text.replace("%", "%25").replace("\n", "%0A")
+        return (
+            text
+            if level == "info"
+            else f"::{level}::" + text.replace("%", "%25").replace("\n", "%0A")
+        )
 
 
 class JsonFormatter(TextFormatter):

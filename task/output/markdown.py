@@ -45,7 +45,11 @@ class Row(NamedTuple):
     fix: str = ""
 
 
-ALWAYS = ("Application", "Image", "Version")  # columns; any other is there only if a line has something for it
+ALWAYS = (
+    "Application",
+    "Image",
+    "Version",
+)  # columns; any other is there only if a line has something for it
 
 
 def builds(rows: Sequence[Row], room: int) -> str:
@@ -86,7 +90,11 @@ def code(text: str) -> str:
     """Return the text as code, with `?` for characters that are invisible or would end the code or the cell."""
     line = " ".join(printable(text).split())
     line = line if len(line) <= LONGEST_CELL else f"{line[: LONGEST_CELL - 1]}…"
-    return f"`{''.join('?' if one in '`|' or not one.isprintable() else one for one in line)}`" if line else ""
+    return (
+        f"`{''.join('?' if one in '`|' or not one.isprintable() else one for one in line)}`"
+        if line
+        else ""
+    )
 
 
 def link(url: str, name: str = "") -> str:
@@ -164,7 +172,11 @@ def _commits(report: JSON) -> list[str]:
     ]
     told += [f"- request {link(url)}" for url in requests(report)]
     told += [f"- {one['outcome']}: {code(waiting_words(one))}" for one in report.get("waiting", ())]
-    return [*told[:MOST], f"- and {len(told) - MOST} more: see the report"] if len(told) > MOST else told
+    return (
+        [*told[:MOST], f"- and {len(told) - MOST} more: see the report"]
+        if len(told) > MOST
+        else told
+    )
 
 
 def _problems(problems: Sequence[JSON]) -> list[str]:
@@ -173,7 +185,9 @@ def _problems(problems: Sequence[JSON]) -> list[str]:
         + (f" fix: {code(one['hint'])}" if one["hint"] else "")
         for one in problems[:MOST]
     ]
-    return [*told, f"- and {len(problems) - MOST} more: see the log"] if len(problems) > MOST else told
+    return (
+        [*told, f"- and {len(problems) - MOST} more: see the log"] if len(problems) > MOST else told
+    )
 
 
 def _diff(commit: JSON, diff: str, room: int) -> str:

@@ -68,12 +68,16 @@ def write_metrics(report: Report, path: str, seconds: float) -> None:
         if os.path.isfile(path) and os.path.getsize(path) <= _LARGEST:
             before = read_text(path, errors="replace")
     registry = metrics(report, seconds=seconds, now=time.time(), before=before)
-    if os.path.exists(path) and not os.path.isfile(path):  # a pipe or a device cannot be replaced by a file
+    if os.path.exists(path) and not os.path.isfile(
+        path
+    ):  # a pipe or a device cannot be replaced by a file
         with open(path, "wb") as stream:
             stream.write(generate_latest(registry))
         return
     os.makedirs(os.path.dirname(path), exist_ok=True)
-    write_to_textfile(path, registry)  # in one step, so that the node exporter never reads half a file
+    write_to_textfile(
+        path, registry
+    )  # in one step, so that the node exporter never reads half a file
 
 
 def metrics(report: Report, *, seconds: float, now: float, before: str = "") -> CollectorRegistry:
@@ -103,7 +107,10 @@ def metrics(report: Report, *, seconds: float, now: float, before: str = "") -> 
         last_success: {(): now} if report.exit == Exit.OK else kept.get(last_success, {}),
         "last_run_exit_code": {(): report.exit},
         "last_run_duration_seconds": {(): seconds},
-        "last_run_applications": {("considered",): number["applications"], ("matched",): number["matched"]},
+        "last_run_applications": {
+            ("considered",): number["applications"],
+            ("matched",): number["matched"],
+        },
         "last_run_decisions": decisions,
         "last_run_commits": {(): len(landed)},
         "last_run_rollbacks": {(): rollbacks},
@@ -134,11 +141,21 @@ def _kept(text: str) -> Mapping[str, Samples]:
         if not line.startswith(PREFIX) or len(line) > _LONGEST_LINE:
             continue
         with suppress(ValueError):
-            samples = (sample for family in text_string_to_metric_families(line) for sample in family.samples)
+            samples = (
+                sample
+                for family in text_string_to_metric_families(line)
+                for sample in family.samples
+            )
             for sample in samples:
                 name = sample.name.removeprefix(PREFIX)
                 kind, _, labels = FAMILIES.get(name, ("", "", ()))
                 goes_on = kind == "counter" or name == "last_success_timestamp_seconds"
-                if goes_on and sample.labels.keys() == set(labels) and 0 <= sample.value < float("inf"):
-                    kept.setdefault(name, {})[tuple(sample.labels[label] for label in labels)] = sample.value
+                if (
+                    goes_on
+                    and sample.labels.keys() == set(labels)
+                    and 0 <= sample.value < float("inf")
+                ):
+                    kept.setdefault(name, {})[tuple(sample.labels[label] for label in labels)] = (
+                        sample.value
+                    )
     return kept

@@ -26,13 +26,24 @@ Log = Callable[[str, str], None]
 def check_url(url: str, environ: Mapping[str, str]) -> None:
     """Raise `UsageError` for a URL that cannot receive events. Call this before anything is done."""
     parts = split(url)
-    if parts.scheme not in ("https", "http") or not parts.host or not url.isprintable() or " " in url:
-        raise UsageError("--cloudevent-url: this is not an https or http URL", hint="write https://HOST/PATH")
+    if (
+        parts.scheme not in ("https", "http")
+        or not parts.host
+        or not url.isprintable()
+        or " " in url
+    ):
+        raise UsageError(
+            "--cloudevent-url: this is not an https or http URL", hint="write https://HOST/PATH"
+        )
     if parts.login:
         hint = f"give a token by {TOKEN}"
-        raise UsageError("--cloudevent-url: the URL contains a login, which everybody can read", hint=hint)
+        raise UsageError(
+            "--cloudevent-url: the URL contains a login, which everybody can read", hint=hint
+        )
     if environ.get(TOKEN, "").strip() and parts.scheme == "http" and not is_loopback(parts.host):
-        raise UsageError(f"--cloudevent-url: {TOKEN} would be sent unencrypted", hint="use https, or no token")
+        raise UsageError(
+            f"--cloudevent-url: {TOKEN} would be sent unencrypted", hint="use https, or no token"
+        )
 
 
 def count_run(report: Report, path: str, seconds: float, log: Log) -> None:
@@ -46,7 +57,9 @@ def count_run(report: Report, path: str, seconds: float, log: Log) -> None:
         log("warning", f"--metrics-file: cannot write {path!r}: {error.strerror}")
 
 
-def send_events(report: Report, receiver: str, source: str, ca_file: str, environ: Mapping[str, str], log: Log) -> None:
+def send_events(
+    report: Report, receiver: str, source: str, ca_file: str, environ: Mapping[str, str], log: Log
+) -> None:
     """Send an event to the receiver's URL for each commit that landed. Call this inside `shutdown.shield`.
 
     `source` is the pipeline's run. The authorities in `ca_file` are trusted besides those of the machine.
@@ -63,7 +76,9 @@ def send_events(report: Report, receiver: str, source: str, ca_file: str, enviro
     try:
         http = Http(
             url,
-            login=(lambda: {"Authorization": f"Bearer {token.reveal()}"}) if token.reveal() else None,
+            login=(lambda: {"Authorization": f"Bearer {token.reveal()}"})
+            if token.reveal()
+            else None,
             more_ca=_authorities(ca_file),
             limits=Limits(connect=5.0, silence=10.0, total=20.0, size=1 << 20, tries=2),
             log=lambda line: log("debug", line),
@@ -71,9 +86,14 @@ def send_events(report: Report, receiver: str, source: str, ca_file: str, enviro
         for event in events:
             data = json.dumps(event, ensure_ascii=False).encode("utf-8", "backslashreplace")
             # An event always has the same id, so it may be sent again.
-            answer = http.ask("POST", url, data=data, headers={"Content-Type": MEDIA_TYPE}, again=True)
+            answer = http.ask(
+                "POST", url, data=data, headers={"Content-Type": MEDIA_TYPE}, again=True
+            )
             if answer.status // 100 != 2:  # success
-                log("warning", f"--cloudevent-url: {where} answered {answer.status} to the event of {event['subject']}")
+                log(
+                    "warning",
+                    f"--cloudevent-url: {where} answered {answer.status} to the event of {event['subject']}",
+                )
     except shutdown.StoppedError:
         log("warning", "the CloudEvents were not all sent: the run was stopped")
     except NoAnswerError as error:
@@ -89,7 +109,11 @@ def _authorities(path: str) -> str:
     """Return the PEM text in a file, or in all files of a folder."""
     if not path:
         return ""
-    names = sorted(os.path.join(path, name) for name in os.listdir(path)) if os.path.isdir(path) else [path]
+    names = (
+        sorted(os.path.join(path, name) for name in os.listdir(path))
+        if os.path.isdir(path)
+        else [path]
+    )
     texts = [read_text(name, errors="replace") for name in filter(os.path.isfile, names)]
     return "\n".join(text for text in texts if "BEGIN CERTIFICATE" in text)
 
@@ -132,7 +156,13 @@ def _event(report: Report, commit: Commit, source: str, now: str) -> dict[str, A
         "time": now,
         "datacontenttype": "application/json",
         "data": {
-            "context": {"version": SPEC, "id": identity, "source": source, "type": kind, "timestamp": now},
+            "context": {
+                "version": SPEC,
+                "id": identity,
+                "source": source,
+                "type": kind,
+                "timestamp": now,
+            },
             "subject": {"id": subject, "source": repo, "type": "change", "content": content},
             "customData": {
                 "command": report.command,

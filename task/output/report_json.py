@@ -20,24 +20,35 @@ BY_HAND = ("hold", "release", "rollback")  # commands whose commit may have no u
 def exit_code(decisions: Sequence[Judged], problems: Iterable[Problem]) -> Exit:
     """Return the exit code of a run: the first one in `PRECEDENCE` that occurred. An error never ends as a success."""
     codes = {one.exit or int(Exit.CONFIGURATION) for one in decisions if one.verdict == "error"}
-    codes |= {problem.exit or int(Exit.CONFIGURATION) for problem in problems if problem.severity == "error"}
+    codes |= {
+        problem.exit or int(Exit.CONFIGURATION)
+        for problem in problems
+        if problem.severity == "error"
+    }
     return first_of(codes)
 
 
 def first_of(codes: Collection[int]) -> Exit:
     """Return the exit code of a run in which all these codes occurred."""
-    return next((code for code in PRECEDENCE if code in codes), Exit.DEFECT if any(codes) else Exit.OK)
+    return next(
+        (code for code in PRECEDENCE if code in codes), Exit.DEFECT if any(codes) else Exit.OK
+    )
 
 
 def status(report: Report) -> str:
     """Return the report's status: `updated`, `unchanged`, `refused` or `failed`."""
-    if report.exit not in (Exit.OK, Exit.NOTHING_UPDATED):  # NOTHING_UPDATED only means that --require-update was given
+    if report.exit not in (
+        Exit.OK,
+        Exit.NOTHING_UPDATED,
+    ):  # NOTHING_UPDATED only means that --require-update was given
         return "failed"
     verdicts = {decision.verdict for decision in report.decisions}
     written = any(not commit.already_there for commit in report.commits)
     if "update" in verdicts or (report.command in BY_HAND and written):
         return "updated"
-    return "refused" if verdicts & {"refuse", "defer"} and "unchanged" not in verdicts else "unchanged"
+    return (
+        "refused" if verdicts & {"refuse", "defer"} and "unchanged" not in verdicts else "unchanged"
+    )
 
 
 def counts(report: Report) -> dict[str, int]:
@@ -134,11 +145,18 @@ def constraint_of(sub: Subscription) -> str | None:
 def _decision(decision: Decision | Unusable) -> dict[str, Any]:
     application, entry = decision.subscription.application, decision.subscription.entry
     live = decision.kind == "live"  # then nothing is in Git
-    if isinstance(decision, Unusable):  # the strategy is null if it cannot be read, and never a default
+    if isinstance(
+        decision, Unusable
+    ):  # the strategy is null if it cannot be read, and never a default
         strategy, constraint, repo, base = decision.strategy, entry.constraint or None, "", ""
     else:
         sub = decision.subscription
-        strategy, constraint, repo, base = sub.policy.strategy, constraint_of(sub), sub.repo, sub.base
+        strategy, constraint, repo, base = (
+            sub.policy.strategy,
+            constraint_of(sub),
+            sub.repo,
+            sub.base,
+        )
     return {
         "application": application.key,
         "alias": entry.alias or None,
@@ -157,7 +175,9 @@ def _decision(decision: Decision | Unusable) -> dict[str, Any]:
         "file": decision.current.file or None,
         "generated_by": application.generated_by or None,
         "from": decision.source or None,
-        "proof": {key: value or None for key, value in asdict(decision.proof).items()} if decision.proof else None,
+        "proof": {key: value or None for key, value in asdict(decision.proof).items()}
+        if decision.proof
+        else None,
     }
 
 

@@ -12,9 +12,28 @@ from task.output.words import JSON, exit_words, lines, others, outcome, parted, 
 from task.text import counted, visible
 from task.urls import web_page
 
-MARKED = ("update", "unchanged", "refuse", "defer", "error", "updated", "refused", "failed", "warning")
-TIMINGS = {"find": "finding the Applications", "land": "deciding and pushing", "follow": "refreshing and waiting"}
-LATER = {"timings": None, "waiting": (), "source": None, "pipeline_run": None}  # what older reports do not have
+MARKED = (
+    "update",
+    "unchanged",
+    "refuse",
+    "defer",
+    "error",
+    "updated",
+    "refused",
+    "failed",
+    "warning",
+)
+TIMINGS = {
+    "find": "finding the Applications",
+    "land": "deciding and pushing",
+    "follow": "refreshing and waiting",
+}
+LATER = {
+    "timings": None,
+    "waiting": (),
+    "source": None,
+    "pipeline_run": None,
+}  # what older reports do not have
 OF_COMMITS = {"url": None, "rollback": False, "diff": None}
 
 
@@ -23,7 +42,9 @@ def _text(value: object) -> Markup:
 
     `#` becomes a character reference, so that Azure's runner reads no `##vso[…]` if the page is printed to its log.
     """
-    return value if isinstance(value, Markup) else Markup("&#35;").join(visible(str(value)).split("#"))
+    return (
+        value if isinstance(value, Markup) else Markup("&#35;").join(visible(str(value)).split("#"))
+    )
 
 
 ENVIRONMENT = Environment(

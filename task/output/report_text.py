@@ -11,7 +11,16 @@ from rich.table import Table
 from rich.text import Text
 
 from task.output.diff import diff_lines
-from task.output.words import FOLDED, JSON, Line, headline, lines, own_commits, requests, waiting_words
+from task.output.words import (
+    FOLDED,
+    JSON,
+    Line,
+    headline,
+    lines,
+    own_commits,
+    requests,
+    waiting_words,
+)
 from task.text import and_more, printable, printable_lines
 
 MARKS = {"update": "+", "unchanged": "=", "refuse": "-", "defer": "~", "error": "!"}
@@ -36,9 +45,19 @@ def table(report: JSON, console: Console) -> str:
         text += rendered(console, _NOTHING, *_commit(commit))
         if commit.get("diff"):
             text += diff_text(commit["diff"], console)
-    below = [Text(printable(f"{one['outcome']} {waiting_words(one)}")) for one in report.get("waiting", ())]
-    below = [*(Text.assemble("request ", (printable(url), "cyan")) for url in requests(report)), *below]
-    end = [*([_NOTHING, *below] if below else []), _NOTHING, head] if report["decisions"] or report["commits"] else []
+    below = [
+        Text(printable(f"{one['outcome']} {waiting_words(one)}"))
+        for one in report.get("waiting", ())
+    ]
+    below = [
+        *(Text.assemble("request ", (printable(url), "cyan")) for url in requests(report)),
+        *below,
+    ]
+    end = (
+        [*([_NOTHING, *below] if below else []), _NOTHING, head]
+        if report["decisions"] or report["commits"]
+        else []
+    )
     return text + (rendered(console, *end) if end else "")
 
 
@@ -56,7 +75,9 @@ def rendered(console: Console, *parts: RenderableType) -> str:
     """Return these parts as lines for a console."""
     with console.capture() as shown:
         console.print(Group(*parts))
-    return "".join(f"{line.rstrip(' ')}\n" for line in shown.get().splitlines())  # rich fills cells with blanks
+    return "".join(
+        f"{line.rstrip(' ')}\n" for line in shown.get().splitlines()
+    )  # rich fills cells with blanks
 
 
 def _grids(report: JSON, console: Console) -> Iterator[RenderableType]:
@@ -65,7 +86,9 @@ def _grids(report: JSON, console: Console) -> Iterator[RenderableType]:
     for one in lines(report):
         mark = Text(f"{symbols.get(one.verdict, '?')} {one.word}", STYLES.get(one.verdict, ""))
         version = Text(printable(one.version(arrow)), "bold" if one.new else "")
-        apps.setdefault(one.application, []).append([mark, Text(printable(one.image)), version, _reason(one)])
+        apps.setdefault(one.application, []).append(
+            [mark, Text(printable(one.image)), version, _reason(one)]
+        )
     # Put all cells side by side, or all but the reason, or, on a narrow terminal, only the verdict.
     rows = [row for rows in apps.values() for row in rows]
     widths = [max((cell_len(row[at].plain) for row in rows), default=0) for at in range(3)]
@@ -93,10 +116,18 @@ def _reason(one: Line) -> Text:
 
 
 def _commit(commit: JSON) -> Iterator[RenderableType]:
-    name = "would commit" if not commit["commit"] else "rollback commit" if commit.get("rollback") else "commit"
+    name = (
+        "would commit"
+        if not commit["commit"]
+        else "rollback commit"
+        if commit.get("rollback")
+        else "commit"
+    )
     yield Text.assemble((name, "bold magenta"), f" {printable(commit_words(commit))}")
     if commit["attempts"] > 1:
-        yield Padding(Text(f"others were faster {commit['attempts'] - 1} times", "dim"), (0, 0, 0, 4))
+        yield Padding(
+            Text(f"others were faster {commit['attempts'] - 1} times", "dim"), (0, 0, 0, 4)
+        )
     if not commit.get("diff"):
         yield from (Padding(Text(printable(file)), (0, 0, 0, 4)) for file in commit["files"])
 
@@ -112,7 +143,9 @@ def plain(report: JSON) -> str:
     for commit in report["commits"]:
         shown += commit["diff"].rstrip("\n").split("\n") if commit.get("diff") else []
     shown += [head] if len(shown) > 1 else []
-    return "\n".join(map(printable, shown)) + "\n"  # nearly all of this is untrusted: names, URLs, diffs
+    return (
+        "\n".join(map(printable, shown)) + "\n"
+    )  # nearly all of this is untrusted: names, URLs, diffs
 
 
 def _decisions(report: JSON) -> Iterator[str]:
@@ -120,7 +153,15 @@ def _decisions(report: JSON) -> Iterator[str]:
     for one in lines(report):
         why = one.rule if one.verdict == "error" else one.why
         bracketed = f"({why})" if one.verdict in (*FOLDED, "error") else why
-        rows.append((one.word, one.application, one.image, one.version(), f"{bracketed}  {one.file}".rstrip()))
+        rows.append(
+            (
+                one.word,
+                one.application,
+                one.image,
+                one.version(),
+                f"{bracketed}  {one.file}".rstrip(),
+            )
+        )
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
@@ -128,7 +169,13 @@ def _decisions(report: JSON) -> Iterator[str]:
 
 def _commits(report: JSON) -> Iterator[str]:
     for commit in own_commits(report):
-        word = "would commit" if not commit["commit"] else "rollback commit" if commit.get("rollback") else "commit"
+        word = (
+            "would commit"
+            if not commit["commit"]
+            else "rollback commit"
+            if commit.get("rollback")
+            else "commit"
+        )
         yield f"{word} {commit_words(commit)}: {and_more(commit['files'])}"
     yield from (f"request {url}" for url in requests(report))
     yield from (f"{one['outcome']} {waiting_words(one)}" for one in report.get("waiting", ()))

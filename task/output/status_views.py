@@ -70,7 +70,8 @@ def _image(one: ImageStatus) -> dict[str, Any]:
             "until": hold.until or None,
             "scope": one.scope,
         },
-        "deferred": one.deferred and {**_version(one.deferred.tag, one.deferred.digest), "at": one.deferred_at or None},
+        "deferred": one.deferred
+        and {**_version(one.deferred.tag, one.deferred.digest), "at": one.deferred_at or None},
         "pull_request": request
         and {
             "url": request.url or None,
@@ -90,7 +91,12 @@ def _image(one: ImageStatus) -> dict[str, Any]:
             }
             for build in one.builds
         ],
-        "would": would and {"verdict": would.verdict, "rule": would.rule, "because": without_logins(would.because)},
+        "would": would
+        and {
+            "verdict": would.verdict,
+            "rule": would.rule,
+            "because": without_logins(would.because),
+        },
     }
 
 
@@ -163,7 +169,10 @@ def facts(one: ImageStatus) -> Iterator[tuple[str, str]]:
         branch = f" on {one.branch}" if one.branch else ""
         yield "Git", f"{says(one)}{place}{branch} of {without_login(sub.repo)}"
     if one.live:
-        yield "runs", ", ".join(dict.fromkeys(_short(image.tag, image.digest) for image in one.live))
+        yield (
+            "runs",
+            ", ".join(dict.fromkeys(_short(image.tag, image.digest) for image in one.live)),
+        )
     if one.newest:
         yield "newest", _short(one.newest.tag, one.newest.digest)
     elif one.unanswered:
@@ -246,8 +255,24 @@ def _short(tag: str, digest: str) -> str:
     return f"{tag}@{short}" if tag and digest else tag or short
 
 
-MARKS = {"held": "~", "waiting": "~", "proposed": ">", "behind": "<", "differs": "-", "unknown": "?", "ok": "="}
-SYMBOLS = {**MARKS, "held": "◷", "waiting": "◷", "proposed": "↗", "behind": "↓", "differs": "≠", "ok": "✓"}
+MARKS = {
+    "held": "~",
+    "waiting": "~",
+    "proposed": ">",
+    "behind": "<",
+    "differs": "-",
+    "unknown": "?",
+    "ok": "=",
+}
+SYMBOLS = {
+    **MARKS,
+    "held": "◷",
+    "waiting": "◷",
+    "proposed": "↗",
+    "behind": "↓",
+    "differs": "≠",
+    "ok": "✓",
+}
 STYLES = {
     "held": "cyan", "waiting": "cyan", "proposed": "magenta", "behind": "yellow", "differs": "yellow",
     "unknown": "yellow", "ok": "dim",
@@ -268,7 +293,10 @@ def table(status: Status, console: Console, *, brief: bool = False) -> str:
     symbols = SYMBOLS if console.encoding.startswith("utf") else MARKS
     parts: list[RenderableType] = []
     rows = [
-        (Text(f"{symbols[state(one)]} {state(one):8}", STYLES[state(one)]), *map(_cell, _words(one, brief=brief)))
+        (
+            Text(f"{symbols[state(one)]} {state(one):8}", STYLES[state(one)]),
+            *map(_cell, _words(one, brief=brief)),
+        )
         for one in ordered(status)
     ]
     if brief:

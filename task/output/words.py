@@ -13,7 +13,13 @@ from task.text import and_more, counted
 
 JSON = Mapping[str, Any]
 # The words for the verdicts, in the order in which people need them.
-VERDICTS = {"error": "failed", "defer": "held", "update": "updated", "refuse": "skipped", "unchanged": "current"}
+VERDICTS = {
+    "error": "failed",
+    "defer": "held",
+    "update": "updated",
+    "refuse": "skipped",
+    "unchanged": "current",
+}
 FOLDED = ("refuse", "unchanged")  # what changes nothing, and needs nobody
 NOT_READ, NO_VERSION = "not read", "(none)"
 MOST_IMAGES = 3  # that a line names
@@ -61,7 +67,9 @@ class Line(NamedTuple):
 
 def lines(report: JSON) -> list[Line]:
     """Return the decisions: failures and changes first, then by Application and alias."""
-    requests = {(one["repository"], one["head"]) for one in report["commits"] if one["pull_request"]}
+    requests = {
+        (one["repository"], one["head"]) for one in report["commits"] if one["pull_request"]
+    }
     hints = {(error["application"], error["message"]): error["hint"] for error in report["errors"]}
     order, dry = list(VERDICTS), would_be(report)
 
@@ -73,10 +81,19 @@ def lines(report: JSON) -> list[Line]:
             word = "would roll back" if dry else "rolled back"
         elif changes and dry:
             word = "would update"
-        elif changes and one["head"] != one["branch"] and (one["repository"], one["head"]) in requests:
+        elif (
+            changes
+            and one["head"] != one["branch"]
+            and (one["repository"], one["head"]) in requests
+        ):
             word = "proposed"
         old = one["current"] or (NO_VERSION if one["target"] else NOT_READ)
-        alone = changes or verdict == "unchanged" or len(report["images"]) == 1 or one["candidate"] == old
+        alone = (
+            changes
+            or verdict == "unchanged"
+            or len(report["images"]) == 1
+            or one["candidate"] == old
+        )
         # older reports do not have these members
         source = f", from {one['from']}" if one.get("from") else ""
         source += f", proof: {proof}" if (proof := proved(one)) else ""
@@ -95,7 +112,8 @@ def lines(report: JSON) -> list[Line]:
         )
 
     return sorted(
-        map(line, report["decisions"]), key=lambda one: order.index(one.verdict) if one.verdict in order else len(order)
+        map(line, report["decisions"]),
+        key=lambda one: order.index(one.verdict) if one.verdict in order else len(order),
     )
 
 
@@ -105,7 +123,11 @@ def parted(shown: Sequence[Line]) -> tuple[list[Line], list[Line], str]:
     rest = [one for one in shown if one.verdict in FOLDED]
     if not first:
         return rest, [], ""
-    return first, rest, ", ".join(f"{number} {word}" for word, number in Counter(one.word for one in rest).items())
+    return (
+        first,
+        rest,
+        ", ".join(f"{number} {word}" for word, number in Counter(one.word for one in rest).items()),
+    )
 
 
 def others(report: JSON) -> list[JSON]:
@@ -127,15 +149,23 @@ def outcome(report: JSON, named: Callable[[str], str] = str) -> str:
     words = []
     for word, number in numbers.items():
         words.append(f"{number} {word.replace('would', 'to')}")
-        words[-1] += f" ({and_more([named(one) for one in failed])})" if word == VERDICTS["error"] else ""
+        words[-1] += (
+            f" ({and_more([named(one) for one in failed])})" if word == VERDICTS["error"] else ""
+        )
     if errors:
-        rollouts = all(one["rule"] == "rollout" for one in errors)  # one may have two: it failed, and so did going back
-        count = counted(len(elsewhere), "failed rollout") if rollouts else counted(len(errors), "error")
+        rollouts = all(
+            one["rule"] == "rollout" for one in errors
+        )  # one may have two: it failed, and so did going back
+        count = (
+            counted(len(elsewhere), "failed rollout") if rollouts else counted(len(errors), "error")
+        )
         names = f" ({and_more([named(one) for one in elsewhere])})" if elsewhere else ""
         words.insert(bool(failed), f"{count}{names}")
     if report["status"] == "updated" and not any(one.verdict == "update" for one in shown):
         words.append("would commit" if would_be(report) else "committed")
-    if any(commit.get("rollback") for commit in report["commits"]):  # older reports do not have the member
+    if any(
+        commit.get("rollback") for commit in report["commits"]
+    ):  # older reports do not have the member
         words.append("rolled back")
     return ", ".join(words) or nothing_decided(report)
 
@@ -144,20 +174,30 @@ def headline(report: JSON) -> str:
     """Return the line that says everything: the image, the outcome, the exit code, and who acts."""
     subjects = [image["reference"] for image in report["images"]]
     subjects = subjects or list(dict.fromkeys(one["application"] for one in report["decisions"]))
-    start = " ".join(filter(None, ("image-update", report["command"], and_more(subjects, MOST_IMAGES))))
+    start = " ".join(
+        filter(None, ("image-update", report["command"], and_more(subjects, MOST_IMAGES)))
+    )
     return f"{start}: {outcome(report)}{f'; {end}' if (end := exit_words(report)) else ''}"
 
 
 def proved(decision: JSON) -> str:
     """Return what was proved about the candidate of a decision, or ""."""
     proof = decision.get("proof") or {}
-    return "; ".join(str(value) if key == "kind" else f"{key}={value}" for key, value in proof.items() if value)
+    return "; ".join(
+        str(value) if key == "kind" else f"{key}={value}" for key, value in proof.items() if value
+    )
 
 
 def exit_words(report: JSON) -> str:
     """Return the exit code, and who acts; "" for an older report, which does not say it."""
     code = report.get("exit_code")
-    return "" if code is None else f"exit code {code}: {ACTS[code]}" if code in ACTS else f"exit code {code}"
+    return (
+        ""
+        if code is None
+        else f"exit code {code}: {ACTS[code]}"
+        if code in ACTS
+        else f"exit code {code}"
+    )
 
 
 def own_commits(report: JSON) -> Iterator[JSON]:
@@ -169,7 +209,9 @@ def own_commits(report: JSON) -> Iterator[JSON]:
 
 def requests(report: JSON) -> list[str]:
     """Return the URLs of the requests."""
-    return list(dict.fromkeys(one["pull_request"] for one in report["commits"] if one["pull_request"]))
+    return list(
+        dict.fromkeys(one["pull_request"] for one in report["commits"] if one["pull_request"])
+    )
 
 
 def waiting_words(one: JSON) -> str:
@@ -180,7 +222,9 @@ def waiting_words(one: JSON) -> str:
 
 def would_be(report: JSON) -> bool:
     """Tell whether a report only says what would happen."""
-    guess = report["command"] == "plan" or any(commit["commit"] is None for commit in report["commits"])
+    guess = report["command"] == "plan" or any(
+        commit["commit"] is None for commit in report["commits"]
+    )
     return bool(report.get("dry_run", guess))  # older reports do not say it
 
 
@@ -189,5 +233,9 @@ def nothing_decided(report: JSON) -> str:
     if report["status"] == "failed" or not report["images"]:
         return "nothing was done"
     number = report["counts"]["applications"]
-    of = "of these repositories " if any(error["rule"] == ELSEWHERE for error in report["errors"]) else ""
+    of = (
+        "of these repositories "
+        if any(error["rule"] == ELSEWHERE for error in report["errors"])
+        else ""
+    )
     return f"no Application {of}tracks it ({f'{number} read' if number else 'none with an image-list was read'})"

@@ -69,11 +69,15 @@ def deliver(batch: Batch, job: Job, world: World) -> Outcome:
         contention.begin()
         try:
             wanted = (place for ask in batch.asks for place in places(ask))
-            snapshot = batch.repository.snapshot(batch.base, chain(CONFIG, wanted), expected, CONFIG)
+            snapshot = batch.repository.snapshot(
+                batch.base, chain(CONFIG, wanted), expected, CONFIG
+            )
             governed, snapshot, worded = govern(batch, snapshot, job)
             plan = prepare(governed, snapshot, gather, contention, worded, world)
         except TaskError as error:
-            return done.plus(failed_asks(batch.asks, error, job.terms, config_read=not job.repository_config))
+            return done.plus(
+                failed_asks(batch.asks, error, job.terms, config_read=not job.repository_config)
+            )
 
         changing = [one for prepared in plan.commits for one in prepared.decisions]
         broken = next((one for one in plan.settled if one.verdict == "error"), None)
@@ -82,14 +86,20 @@ def deliver(batch: Batch, job: Job, world: World) -> Outcome:
             return done.plus(Outcome((*plan.settled, *stopped)))
         with suppress(Outpaced):  # of the memory: then nothing has landed
             landed, outpaced = land(plan, batch, contention.attempts, job, world)
-            again = {one.subscription.identity for one in (*plan.settled, *changing) if one.head in outpaced}
+            again = {
+                one.subscription.identity
+                for one in (*plan.settled, *changing)
+                if one.head in outpaced
+            }
             settled = [one for one in plan.settled if one.subscription.identity not in again]
             done = done.plus(landed).plus(_without_commit(settled, snapshot, job))
             batch = replace(batch, asks=tuple(ask for ask in batch.asks if ask.key in again))
         if batch.asks:
             number = contention.attempts + 1
             try:
-                contention.pause(f"{batch.base} moved meanwhile; deciding again on its new tip (attempt {number})")
+                contention.pause(
+                    f"{batch.base} moved meanwhile; deciding again on its new tip (attempt {number})"
+                )
             except ContendedError as error:
                 return done.plus(failed_asks(batch.asks, error, job.terms))
     return done
@@ -98,12 +108,20 @@ def deliver(batch: Batch, job: Job, world: World) -> Outcome:
 def branches_of_requests(batch: Batch) -> list[str]:
     """Return head branches of the asks that want one, if nothing but the config could say otherwise."""
     subs = [ask.subscription for ask in batch.asks]
-    named = [sub.head_template for sub in subs if is_branch_name(sub.head_template) and "{{" not in sub.head_template]
-    named += [request_head(sub, batch.base) for sub in subs if sub.pull_request and not sub.head_template]
+    named = [
+        sub.head_template
+        for sub in subs
+        if is_branch_name(sub.head_template) and "{{" not in sub.head_template
+    ]
+    named += [
+        request_head(sub, batch.base) for sub in subs if sub.pull_request and not sub.head_template
+    ]
     return list(dict.fromkeys(named))[:MOST_HEADS]
 
 
-def prepare(batch: Batch, snapshot: Snapshot, gather: Gather, contention: Contention, job: Job, world: World) -> Plan:
+def prepare(
+    batch: Batch, snapshot: Snapshot, gather: Gather, contention: Contention, job: Job, world: World
+) -> Plan:
     """Return what to commit on this snapshot, and the decisions that need no commit.
 
     Asks, snapshot and the job's wording are as the repository's config wants them.
@@ -117,15 +135,23 @@ def prepare(batch: Batch, snapshot: Snapshot, gather: Gather, contention: Conten
     if ended:  # as if nobody had held them
         heads = replace(heads, base=replace(heads.base, memory=remembered))
         facts = gather(heads.base, batch.asks)
-        moves = name_heads(decide(heads.base, batch.asks, job.terms, facts), by_hand=job.intent is not None)
+        moves = name_heads(
+            decide(heads.base, batch.asks, job.terms, facts), by_hand=job.intent is not None
+        )
     snapshot = heads.base
-    moves, waits = heads.decide_again(list(zip(batch.asks, moves, strict=True)), facts, gather, job.terms, world)
+    moves, waits = heads.decide_again(
+        list(zip(batch.asks, moves, strict=True)), facts, gather, job.terms, world
+    )
     with contention.clock_paused():
         moves = verified(moves, last_checks(job, world))
-    if not job.intent:  # once more, because verifying may have found the digest that a person declined
+    if (
+        not job.intent
+    ):  # once more, because verifying may have found the digest that a person declined
         moves = [heads.unless_declined(move, world) for move in moves]
     moves = signed_for_argo(moves, world.keys_wanted, world.signing_keys)
-    commits, settled, obsolete = prepare_commits(snapshot, moves, job.terms, job.wording, heads, waits)
+    commits, settled, obsolete = prepare_commits(
+        snapshot, moves, job.terms, job.wording, heads, waits
+    )
     author = agreed_wording(job.wording, [move.subscription for move in moves]).author
     waited = [one for of_head in waits.values() for one in of_head.builds]
     problems = [*ended, *(one for of_head in waits.values() for one in of_head.problems)]
@@ -133,7 +159,9 @@ def prepare(batch: Batch, snapshot: Snapshot, gather: Gather, contention: Conten
     return Plan(heads, commits, settled, obsolete, waited, problems, known, memory, author)
 
 
-def land(plan: Plan, batch: Batch, attempt: int, job: Job, world: World) -> tuple[Outcome, Collection[str]]:
+def land(
+    plan: Plan, batch: Batch, attempt: int, job: Job, world: World
+) -> tuple[Outcome, Collection[str]]:
     """Land a plan, and return the head branches on which somebody else was faster. Raises `Outpaced` if nothing landed.
 
     What is to be remembered comes first, then the commits. At last, the requests on which nothing waits are closed.
@@ -155,7 +183,9 @@ def land(plan: Plan, batch: Batch, attempt: int, job: Job, world: World) -> tupl
             outpaced.add(name)
     broken = any(one.verdict == "error" for one in done.decisions)
     pages = {one.head: one.pull_request for one in done.commits if one.pull_request}
-    earlier = {name: one.found for name, one in heads.requests.items() if one.found and name not in pages}
+    earlier = {
+        name: one.found for name, one in heads.requests.items() if one.found and name not in pages
+    }
     pages |= {name: one.url for name, one in earlier.items() if one.state == "open"}
     waits = {one.head for one in plan.waited if one.outcome == "waits"}
     for name, olds in {} if broken or outpaced else heads.renamed.items():
@@ -165,7 +195,9 @@ def land(plan: Plan, batch: Batch, attempt: int, job: Job, world: World) -> tupl
                 close(old, because, request, batch.repository, world)
     pages |= {name: one.url for name, one in earlier.items()}
     if plan.memory != first and not outpaced and not broken:
-        with suppress(Outpaced):  # what has landed is no longer deferred; the next run finds that out as well
+        with suppress(
+            Outpaced
+        ):  # what has landed is no longer deferred; the next run finds that out as well
             tip = remembered.commit or "" if remembered else base.memory_tip
             remembered = _remember(first, plan.memory, tip, plan, batch, job) or remembered
     if remembered and not done.commits:
@@ -187,12 +219,18 @@ def _rows_of_others(prepared: PreparedCommit, pages: Mapping[str, str]) -> list[
     for app in prepared.others:
         key = f"{app.namespace}/{app.name}"
         rows += [
-            Waited(key, one.alias, one.new_tag, one.new_digest, head, "waits", because, page) for one in app.changes
+            Waited(key, one.alias, one.new_tag, one.new_digest, head, "waits", because, page)
+            for one in app.changes
         ]
-    return rows + [Waited("", "", "", "", head, "waits", f"{path}: {because}", page) for path in prepared.unlisted]
+    return rows + [
+        Waited("", "", "", "", head, "waits", f"{path}: {because}", page)
+        for path in prepared.unlisted
+    ]
 
 
-def _remember(before: Files, files: Files, tip: str, plan: Plan, batch: Batch, job: Job) -> Commit | None:
+def _remember(
+    before: Files, files: Files, tip: str, plan: Plan, batch: Batch, job: Job
+) -> Commit | None:
     """Write the memory branch if it changes, and return the commit. Raises `Outpaced` if it moved meanwhile."""
     if files == before:
         return None
@@ -201,8 +239,16 @@ def _remember(before: Files, files: Files, tip: str, plan: Plan, batch: Batch, j
     message = f"Remember holds, and builds that wait, beside {base.branch}\n"
     change = Changeset(base.repo, base.branch, name, "", files, message, plan.author, tip)
     landing = Landing("", "") if job.dry else batch.repository.remember(change)
-    changed = {path: files.get(path, GONE) for path in (*before, *files) if files.get(path) != before.get(path)}
-    apps = {ask.subscription.application.key for ask in batch.asks if state_path(ask.subscription) in changed}
+    changed = {
+        path: files.get(path, GONE)
+        for path in (*before, *files)
+        if files.get(path) != before.get(path)
+    }
+    apps = {
+        ask.subscription.application.key
+        for ask in batch.asks
+        if state_path(ask.subscription) in changed
+    }
     return Commit(
         base.repo,
         base.branch,
@@ -217,7 +263,12 @@ def _remember(before: Files, files: Files, tip: str, plan: Plan, batch: Batch, j
 
 
 def _land(
-    prepared: PreparedCommit, batch: Batch, heads: ExistingHeads, attempt: int, job: Job, world: World
+    prepared: PreparedCommit,
+    batch: Batch,
+    heads: ExistingHeads,
+    attempt: int,
+    job: Job,
+    world: World,
 ) -> Outcome:
     """Land one changeset with its request, or predict it for `plan`. A failure is an outcome. Raises `Outpaced`."""
     if prepared.warning:
@@ -225,15 +276,24 @@ def _land(
     head, theirs = prepared.changeset.head, heads.theirs(prepared.changeset.head)
     if theirs:
         said = printable(theirs.message.partition("\n")[0])
-        world.log("info", f"{head} keeps {theirs.tip[:12]} by {printable(theirs.by) or 'somebody'}: {said}")
+        world.log(
+            "info",
+            f"{head} keeps {theirs.tip[:12]} by {printable(theirs.by) or 'somebody'}: {said}",
+        )
 
     try:
         # Builds that this run knows nothing about keep their request as it is.
         request = heads.requests.get(head) if prepared.decisions or prepared.apps else None
         outcome = as_it_stands(prepared, request, job, world) if request else None
         if outcome is None:
-            landing = (batch.repository.predict if job.dry else batch.repository.land)(prepared.changeset)
-            diff = unified_diff((theirs or heads.base).files, prepared.changeset.files) if job.dry else None
+            landing = (batch.repository.predict if job.dry else batch.repository.land)(
+                prepared.changeset
+            )
+            diff = (
+                unified_diff((theirs or heads.base).files, prepared.changeset.files)
+                if job.dry
+                else None
+            )
             outcome = _landed(prepared, landing, attempt, diff)
             if request:
                 outcome = propose(prepared, request, outcome, job, world)
@@ -250,7 +310,9 @@ def _landed(prepared: PreparedCommit, landing: Landing, attempt: int, diff: str 
         same = Verdict("unchanged", "same", f"the branch {change.head} already has exactly this")
         return Outcome(prepared.with_updates_as(same), (), landed)
     commit, files = prepared.reported(landing.commit), tuple(sorted(prepared.changeset.files))
-    commit = replace(commit, tree=landing.tree, files=files, attempts=attempt, diff=diff, through=landing.through)
+    commit = replace(
+        commit, tree=landing.tree, files=files, attempts=attempt, diff=diff, through=landing.through
+    )
     return Outcome(prepared.decisions, (commit,), landed)
 
 
@@ -264,16 +326,22 @@ def _without_commit(settled: Sequence[Decision], snapshot: Snapshot, job: Job) -
         caution
         for one in there
         if one.kind
-        for caution in file_cautions(snapshot.files, one.subscription, one.kind, one.candidate, job.terms)
+        for caution in file_cautions(
+            snapshot.files, one.subscription, one.kind, one.candidate, job.terms
+        )
     )
     earlier = () if job.dry else _of_earlier_run(there, snapshot)
-    return Outcome(tuple(settled), (), landed_of(there, snapshot.repo, snapshot.tip), cautions, earlier)
+    return Outcome(
+        tuple(settled), (), landed_of(there, snapshot.repo, snapshot.tip), cautions, earlier
+    )
 
 
 def _of_earlier_run(there: Sequence[Decision], snapshot: Snapshot) -> tuple[Commit, ...]:
     """Return the branch's newest commit if its trailers say that an earlier run has written one of these builds."""
     lines = snapshot.message.rstrip("\n").rpartition("\n\n")[2].splitlines()
-    lines += [line.partition("@")[0] for line in lines]  # the target of another Application may take the digest, too
+    lines += [
+        line.partition("@")[0] for line in lines
+    ]  # the target of another Application may take the digest, too
     apps = set()
     for one in there:
         tag, digest = one.candidate.tag, one.candidate.digest

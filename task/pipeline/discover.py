@@ -11,7 +11,13 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from task.annotations.application import Narrow, considered, is_application, parse_application, parse_selector
+from task.annotations.application import (
+    Narrow,
+    considered,
+    is_application,
+    parse_application,
+    parse_selector,
+)
 from task.annotations.flux import is_helm_release, subscribe_helm_release
 from task.annotations.image_updater import configure, is_config, is_image_updater
 from task.annotations.subscription import Scope, subscribe
@@ -56,21 +62,38 @@ def discovered(manifests: Iterable[Found], scope: Scope, locate: Locate) -> Disc
     for manifest in manifests:
         kind = manifest.item.get("kind")
         if manifest.problem:
-            told = Problem(rule="source", message=manifest.problem, hint=manifest.hint, severity=manifest.severity)
-            problems.append(replace(told, application=manifest.subject, exit=manifest.exit, advice=manifest.advice))
+            told = Problem(
+                rule="source",
+                message=manifest.problem,
+                hint=manifest.hint,
+                severity=manifest.severity,
+            )
+            problems.append(
+                replace(
+                    told, application=manifest.subject, exit=manifest.exit, advice=manifest.advice
+                )
+            )
         elif kind == "Application" and is_application(manifest.item):
             try:
-                app = parse_application(manifest.item, scope.prefix, manifest.origin, scope.defaults.argocd_namespace)
+                app = parse_application(
+                    manifest.item, scope.prefix, manifest.origin, scope.defaults.argocd_namespace
+                )
             except Malformed as error:
                 message = f"{manifest.origin}: {error.message}"
-                problems.append(Problem(rule="source", message=message, hint=error.hint, severity="warning"))
+                problems.append(
+                    Problem(rule="source", message=message, hint=error.hint, severity="warning")
+                )
                 continue
             app = replace(app, generated_by=manifest.generated_by) if manifest.generated_by else app
-            generated += [manifest.generated_by] if manifest.generated_by and not manifest.template else []
+            generated += (
+                [manifest.generated_by] if manifest.generated_by and not manifest.template else []
+            )
             known = applications.get(app.key)
             if manifest.template:
                 templates.append(app)
-            elif known is None or (known.generated_by and not app.generated_by):  # the manifest itself says more
+            elif known is None or (
+                known.generated_by and not app.generated_by
+            ):  # the manifest itself says more
                 applications[app.key] = app
             elif known.annotations and not app.generated_by and known.sources != app.sources:
                 twice.setdefault(app.key, f"{known.origin} and {app.origin}")
@@ -87,7 +110,9 @@ def discovered(manifests: Iterable[Found], scope: Scope, locate: Locate) -> Disc
         items, origins = [one.item for one in ours], [one.origin for one in ours]
         # A cluster is asked only for what the narrowing options leave.
         complete = scope.narrow == Narrow()
-        apps, more = configure(apps, items, scope.defaults.argocd_namespace, origins, complete=complete)
+        apps, more = configure(
+            apps, items, scope.defaults.argocd_namespace, origins, complete=complete
+        )
         problems += more
     annotated = [(app, considered(app, scope.narrow)) for app in apps if app.annotations]
     return Discovered(
@@ -103,7 +128,9 @@ def discovered(manifests: Iterable[Found], scope: Scope, locate: Locate) -> Disc
     )
 
 
-def subscriptions_of(found: Discovered, scope: Scope, images: Collection[Image]) -> tuple[Subscribed, ...]:
+def subscriptions_of(
+    found: Discovered, scope: Scope, images: Collection[Image]
+) -> tuple[Subscribed, ...]:
     """Return the subscriptions for these images, with all mistakes in everybody's annotations."""
     wanted = {image.identity for image in images} if images else None
     subscribed = []
@@ -145,10 +172,14 @@ def concerns(images: Collection[Image], prefix: str) -> Callable[[Mapping[str, A
             return any(key.startswith(prefix) for key in annotations)
         listed = str(annotations.get(f"{prefix}image-list") or "")
         low = listed.lower()
-        if not any(name in low for name in names):  # true for nearly all Applications, which then need no parsing
+        if not any(
+            name in low for name in names
+        ):  # true for nearly all Applications, which then need no parsing
             return False
         return any(
-            entry.image.identity in identities if isinstance(entry, Entry) else any(n in text.lower() for n in names)
+            entry.image.identity in identities
+            if isinstance(entry, Entry)
+            else any(n in text.lower() for n in names)
             for text, entry in zip(split_image_list(listed), parse_image_list(listed), strict=True)
         )
 
@@ -177,16 +208,26 @@ def discover(job: Job, world: World) -> tuple[Seen, tuple[Problem, ...]]:
         (*found.outside, *(app for app, within in skipped if not within)),
     )
     if made := found.generated_by:
-        world.log("info", f"ApplicationSets rendered: {len(set(made))}; Applications that they generate: {len(made)}")
+        world.log(
+            "info",
+            f"ApplicationSets rendered: {len(set(made))}; Applications that they generate: {len(made)}",
+        )
     if not (seen.everyone or narrow.names or job.images):
         nobody = "no Application with Image Updater's annotations was found"
         world.log("warning", f"{nobody}: check --applications and what narrows it")
     strict = job.intent is not None
     narrowing = f"{'--application, ' if narrow.within else ''}--namespace, --project or --selector"
-    unknown = unknown_names(narrow.names, seen.everyone, seen.outside, strict=strict, narrowing=narrowing)
+    unknown = unknown_names(
+        narrow.names, seen.everyone, seen.outside, strict=strict, narrowing=narrowing
+    )
     problems = found.problems
-    if not (found.read or found.templates or skipped):  # then the run has nothing to do because of broken files
-        problems = tuple(replace(one, severity="error") if one.exit and not one.advice else one for one in problems)
+    if not (
+        found.read or found.templates or skipped
+    ):  # then the run has nothing to do because of broken files
+        problems = tuple(
+            replace(one, severity="error") if one.exit and not one.advice else one
+            for one in problems
+        )
     problems += unknown
     if job.intent:
         return seen, problems

@@ -76,7 +76,9 @@ def asks_for_images(subscribed: Sequence[Subscribed], images: Sequence[Image]) -
             if (identity := sub.entry.image.identity) in built
         ]
         asks += taken
-        concerned = bool(taken) or any(flaw.entry and flaw.entry.image.identity in built for flaw in one.flaws)
+        concerned = bool(taken) or any(
+            flaw.entry and flaw.entry.image.identity in built for flaw in one.flaws
+        )
         for flaw in one.flaws:
             entry, problem = _judge_flaw(one.application, flaw, built)
             unusable += [entry] if entry else []
@@ -99,13 +101,22 @@ def asks_for_all(subscribed: Sequence[Subscribed]) -> Matched:
         named = {flaw.entry.image.identity: [flaw.entry.image] for flaw in one.flaws if flaw.entry}
         for flaw in one.flaws:
             entry, problem = _judge_flaw(one.application, flaw, named)
-            unreadable = problem is not None and flaw.entry is None and flaw.severity == "error" and flaw.text
+            unreadable = (
+                problem is not None
+                and flaw.entry is None
+                and flaw.severity == "error"
+                and flaw.text
+            )
             unusable += [entry] if entry else []
-            problems += [replace(problem, severity="error") if unreadable else problem] if problem else []
+            problems += (
+                [replace(problem, severity="error") if unreadable else problem] if problem else []
+            )
     return Matched(tuple(asks), problems=tuple(problems), unusable=_first_of_each(unusable))
 
 
-def asks_by_hand(subscribed: Sequence[Subscribed], intent: Intent, images: Sequence[str]) -> Matched:
+def asks_by_hand(
+    subscribed: Sequence[Subscribed], intent: Intent, images: Sequence[str]
+) -> Matched:
     """Return the asks for a person's intent: all images of the Applications, or those with these aliases or names.
 
     An unreadable entry is an error, because otherwise nobody would know that it was left as it is.
@@ -116,7 +127,11 @@ def asks_by_hand(subscribed: Sequence[Subscribed], intent: Intent, images: Seque
         for sub in one.subscriptions:
             names = {sub.entry.alias, sub.entry.image.name, sub.entry.image.identity}
             known |= names
-            asks += [Ask(sub, (), intent, siblings_of(sub, one))] if not images or names & set(images) else []
+            asks += (
+                [Ask(sub, (), intent, siblings_of(sub, one))]
+                if not images or names & set(images)
+                else []
+            )
         problems += [_problem(one.application, flaw, flaw.severity) for flaw in one.flaws]
     hint = "name an alias of the annotation image-list, or the image as it is written there"
     for name in images:
@@ -128,17 +143,27 @@ def asks_by_hand(subscribed: Sequence[Subscribed], intent: Intent, images: Seque
 
 def siblings_of(sub: Subscription, of: Subscribed) -> tuple[Subscription, ...]:
     """Return the subscriptions whose updates may wait on the same head branch, if a pull request is asked for."""
-    return tuple(one for one in of.subscriptions if one.head_template == sub.head_template and one.repo == sub.repo)
+    return tuple(
+        one
+        for one in of.subscriptions
+        if one.head_template == sub.head_template and one.repo == sub.repo
+    )
 
 
-def _judge_flaw(app: Tracker, flaw: Flaw, built: dict[str, list[Image]]) -> tuple[Unusable | None, Problem | None]:
+def _judge_flaw(
+    app: Tracker, flaw: Flaw, built: dict[str, list[Image]]
+) -> tuple[Unusable | None, Problem | None]:
     """Return the error of an entry, or a problem: an error if the entry is unreadable, else a warning."""
     warning = _problem(app, flaw, "warning")
     if flaw.severity != "error":
         return None, warning
     if flaw.entry is None:
-        names = (image.repository.rpartition("/")[2] for images in built.values() for image in images)
-        return None, replace(warning, severity="error") if any(name in flaw.text for name in names) else warning
+        names = (
+            image.repository.rpartition("/")[2] for images in built.values() for image in images
+        )
+        return None, replace(warning, severity="error") if any(
+            name in flaw.text for name in names
+        ) else warning
     if images := built.get(flaw.entry.image.identity):
         verdict = Verdict("error", flaw.rule, flaw.message, flaw.hint, int(Exit.CONFIGURATION))
         return Unusable(Tracked(app, flaw.entry), images[0], verdict, strategy=flaw.strategy), None
@@ -147,7 +172,9 @@ def _judge_flaw(app: Tracker, flaw: Flaw, built: dict[str, list[Image]]) -> tupl
 
 
 def _problem(app: Tracker, flaw: Flaw, severity: Literal["error", "warning"]) -> Problem:
-    told = Problem(application=app.key, rule=flaw.rule, message=flaw.message, hint=flaw.hint, severity=severity)
+    told = Problem(
+        application=app.key, rule=flaw.rule, message=flaw.message, hint=flaw.hint, severity=severity
+    )
     return replace(told, key=flaw.key, value=flaw.value)
 
 
@@ -194,7 +221,10 @@ def without_the_broken(matched: Matched) -> tuple[Matched, tuple[Decision, ...]]
 def not_written(broken: Judged) -> Verdict:
     """Return the error of a decision that `--atomic` stops because of this one."""
     name = broken.subscription.application.key
-    because, hint = f"not written: {name} failed and --atomic is given", f"fix {name}, or leave out --atomic"
+    because, hint = (
+        f"not written: {name} failed and --atomic is given",
+        f"fix {name}, or leave out --atomic",
+    )
     return Verdict("error", broken.rule, because, hint, broken.exit)
 
 
@@ -203,7 +233,9 @@ def by_branch(repository: Repository, asks: Sequence[Ask]) -> dict[str, list[Ask
     default = ""
     if any(not ask.subscription.base for ask in asks):
         # For a pull request, the head branch is read later, and its tip comes together with the base's.
-        default = repository.default_branch(tip=not any(ask.subscription.pull_request for ask in asks))
+        default = repository.default_branch(
+            tip=not any(ask.subscription.pull_request for ask in asks)
+        )
     branches: dict[str, list[Ask]] = {}
     for ask in asks:
         branches.setdefault(ask.subscription.base or default, []).append(ask)
@@ -230,7 +262,9 @@ def left_out(matched: Matched, job: Job) -> tuple[Problem, ...]:
         return ()
     places = {}
     for sub in (ask.subscription for ask in matched.asks):
-        places[sub.application.key] = without_login(sub.repo) if sub.method == "git" else "in the cluster"
+        places[sub.application.key] = (
+            without_login(sub.repo) if sub.method == "git" else "in the cluster"
+        )
     named = and_more([f"{name} ({place})" for name, place in sorted(places.items())])
     what = "of this run"
     if job.images:
@@ -251,6 +285,8 @@ def by_login(groups: Sequence[Sequence[Ask]], world: World) -> list[tuple[Ask, .
             owners.add((sub.credentials, namespace, sub.application.project))
         logins: dict[str, list[Ask]] = {}
         for ask in asks:
-            logins.setdefault(world.login(ask.subscription) if len(owners) > 1 else "", []).append(ask)
+            logins.setdefault(world.login(ask.subscription) if len(owners) > 1 else "", []).append(
+                ask
+            )
         parts += [tuple(members) for members in logins.values()]
     return parts

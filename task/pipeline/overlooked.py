@@ -31,18 +31,28 @@ class Seen:
     @property
     def considered(self) -> int:
         """How many Applications track images."""
-        return len(self.subscribed) + sum(1 for app in self.skipped if app.annotations.get("image-list"))
+        return len(self.subscribed) + sum(
+            1 for app in self.skipped if app.annotations.get("image-list")
+        )
 
     @property
     def everyone(self) -> tuple[Tracker, ...]:
         """All Applications within the narrowing options."""
-        releases = (one.application for one in self.subscribed if "image-list" not in one.application.annotations)
+        releases = (
+            one.application
+            for one in self.subscribed
+            if "image-list" not in one.application.annotations
+        )
         return (*self.found, *releases, *self.skipped)
 
     def tracked(self) -> dict[str, Image]:
         """Return all images that an Application tracks, by identity."""
-        texts = dict.fromkeys(app.annotations.get("image-list", "") for app in (*self.found, *self.skipped))
-        entries = [one for text in texts for one in parse_image_list(text) if isinstance(one, Entry)]
+        texts = dict.fromkeys(
+            app.annotations.get("image-list", "") for app in (*self.found, *self.skipped)
+        )
+        entries = [
+            one for text in texts for one in parse_image_list(text) if isinstance(one, Entry)
+        ]
         entries += [sub.entry for one in self.subscribed for sub in one.subscriptions]
         return {one.image.identity: one.image for one in entries}
 
@@ -55,17 +65,29 @@ def unread_keys(seen: Seen, images: Collection[Image]) -> tuple[Problem, ...]:
     wanted = {image.identity for image in images}
     takes, told = set(), set()
     for one in seen.subscribed:
-        flaws = [flaw for flaw in one.flaws if flaw.entry and (not images or flaw.entry.image.identity in wanted)]
-        if flaws or any(not images or sub.entry.image.identity in wanted for sub in one.subscriptions):
+        flaws = [
+            flaw
+            for flaw in one.flaws
+            if flaw.entry and (not images or flaw.entry.image.identity in wanted)
+        ]
+        if flaws or any(
+            not images or sub.entry.image.identity in wanted for sub in one.subscriptions
+        ):
             takes.add(one.application.key)
-        told |= {(one.application.key, flaw.key) for flaw in flaws if flaw.misspelt}  # already an error of this run
+        told |= {
+            (one.application.key, flaw.key) for flaw in flaws if flaw.misspelt
+        }  # already an error of this run
     singly, others = [], []
     for app in (*seen.found, *seen.skipped):
         unread = [(key, why) for key, why in doubts(app.annotations) if (app.key, key) not in told]
         if app.key in takes or not app.annotations.get("image-list"):
             for key, why in unread:
-                doubt = Problem(application=app.key, rule="annotation", message=why.message, hint=why.hint)
-                singly.append(replace(doubt, severity="warning", key=key, value=app.annotations[key]))
+                doubt = Problem(
+                    application=app.key, rule="annotation", message=why.message, hint=why.hint
+                )
+                singly.append(
+                    replace(doubt, severity="warning", key=key, value=app.annotations[key])
+                )
         elif unread:
             others.append((app.key, unread[0][0]))
     return (*singly, *about_others(others, "annotations that are not read"))
@@ -83,9 +105,15 @@ def about_others(keys: Iterable[tuple[str, str]], what: str) -> tuple[Problem, .
     if not first:
         return ()
     named = and_more([f"{app} ({key})" if key else app for app, key in sorted(first.items())])
-    many = f"{len(first)} other Applications have" if len(first) > 1 else "one other Application has"
+    many = (
+        f"{len(first)} other Applications have" if len(first) > 1 else "one other Application has"
+    )
     hint = "image-update lint shows each of them, and what to write"
-    return (Problem(rule="annotation", message=f"{many} {what}: {named}", hint=hint, severity="warning"),)
+    return (
+        Problem(
+            rule="annotation", message=f"{many} {what}: {named}", hint=hint, severity="warning"
+        ),
+    )
 
 
 def untracked(seen: Seen, images: Sequence[Image]) -> tuple[Image, ...]:
@@ -97,10 +125,14 @@ def untracked(seen: Seen, images: Sequence[Image]) -> tuple[Image, ...]:
     unreadable = [flaw.text for flaw in flaws if flaw.text and not flaw.entry]
     left = {image.identity: image for image in images if image.identity not in taken}
     names = {key: image.repository.rpartition("/")[2] for key, image in left.items()}
-    return tuple(image for key, image in left.items() if not any(names[key] in text for text in unreadable))
+    return tuple(
+        image for key, image in left.items() if not any(names[key] in text for text in unreadable)
+    )
 
 
-def untracked_problems(seen: Seen, images: Sequence[Image], *, whole: bool, required: bool) -> tuple[Problem, ...]:
+def untracked_problems(
+    seen: Seen, images: Sequence[Image], *, whole: bool, required: bool
+) -> tuple[Problem, ...]:
     """Return a warning for each of these untracked images, with the nearest tracked one; an error if it is `required`.
 
     `whole`: all considered Applications have been read, so tracked images can be counted.
@@ -115,20 +147,32 @@ def untracked_problems(seen: Seen, images: Sequence[Image], *, whole: bool, requ
             way = f"the nearest that is tracked: {', '.join(near)}; is it one of these?"
             way = f"did you mean {near[0]}?" if len(near) == 1 else way
         elif tracked and whole:
-            count = f"{len(tracked)} other images are tracked" if len(tracked) > 1 else "one other image is tracked"
+            count = (
+                f"{len(tracked)} other images are tracked"
+                if len(tracked) > 1
+                else "one other image is tracked"
+            )
             way = f"{count}; name the image as image-list names it"
         elif tracked or not whole:
             way = "name the image as image-list names it"
         else:
             way = "no image is tracked at all: check --applications and what narrows it"
-        found.append(untracked_problem(f"no Application tracks {image.name}", way, required=required))
+        found.append(
+            untracked_problem(f"no Application tracks {image.name}", way, required=required)
+        )
     return tuple(found)
 
 
 def untracked_problem(message: str, hint: str, *, required: bool) -> Problem:
     """Return a warning, or with `--require-match` the error with its exit code."""
     code = int(Exit.NOTHING_UPDATED) if required else 0
-    return Problem(rule="untracked", message=message, hint=hint, severity="error" if required else "warning", exit=code)
+    return Problem(
+        rule="untracked",
+        message=message,
+        hint=hint,
+        severity="error" if required else "warning",
+        exit=code,
+    )
 
 
 def unknown_names(
@@ -147,15 +191,25 @@ def unknown_names(
     for name in names:
         if any(considered(app, Narrow((name,))) for app in here):
             continue
-        wild, called = is_glob(name), [app.key if "/" in name else app.name for app in (*here, *outside)]
-        message = f"no Application's name fits {name!r}" if wild else f"no Application is called {name!r}"
+        wild, called = (
+            is_glob(name),
+            [app.key if "/" in name else app.name for app in (*here, *outside)],
+        )
+        message = (
+            f"no Application's name fits {name!r}" if wild else f"no Application is called {name!r}"
+        )
         hint = "name an Application that --applications contains and that has Image Updater's annotations"
         if any(considered(app, Narrow((name,))) for app in outside):
             hint = f"widen {narrowing}: there is one that it leaves out"
         elif near := [] if wild else _nearest(name, called):
             hint = f"did you mean {', '.join(near)}? Otherwise, {hint}"
         found.append(
-            Problem(rule="source", message=message, hint=hint, severity="warning" if wild and not strict else "error")
+            Problem(
+                rule="source",
+                message=message,
+                hint=hint,
+                severity="warning" if wild and not strict else "error",
+            )
         )
     return tuple(found)
 
@@ -163,6 +217,9 @@ def unknown_names(
 def _nearest(name: str, known: Iterable[str]) -> list[str]:
     """Return the first few names that differ by two letters at most, or else that have the same last part."""
     letters = {one: differ(name, one, LETTERS + 1) for one in known}
-    off = sorted((one for one, number in letters.items() if number <= LETTERS), key=lambda one: (letters[one], one))
+    off = sorted(
+        (one for one, number in letters.items() if number <= LETTERS),
+        key=lambda one: (letters[one], one),
+    )
     last = name.rpartition("/")[2]
     return (off or sorted(one for one in letters if one.rpartition("/")[2] == last))[:FEW]

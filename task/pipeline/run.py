@@ -80,9 +80,13 @@ def run(job: Job, world: World, shielded: ExitStack, match: Match, after: After)
     landed_at = world.now()
     ended = after(Delivered(job, seen, matched, done, began), world)
     problems += (*ended.problems, *matched.problems)
-    timings = Timings(job.terms.now, matched_at - began, landed_at - matched_at, world.now() - landed_at)
+    timings = Timings(
+        job.terms.now, matched_at - began, landed_at - matched_at, world.now() - landed_at
+    )
     made = report(job, seen, matched, done.plus(ended.outcome), problems)
-    commits = tuple(replace(one, url=world.commit_page(one.repo, one.commit or "")) for one in made.commits)
+    commits = tuple(
+        replace(one, url=world.commit_page(one.repo, one.commit or "")) for one in made.commits
+    )
     return replace(made, timings=timings, undone=ended.undone, commits=commits)
 
 
@@ -103,7 +107,9 @@ def deliver_repository(asks: Sequence[Ask], job: Job, world: World) -> Outcome:
     if len(refused) == len(asks):  # Git cannot change any of these, so it is not read
         return Outcome(tuple(refused))
     try:
-        with closing(world.repository(asks[0].subscription.repo, asks[0].subscription)) as repository:
+        with closing(
+            world.repository(asks[0].subscription.repo, asks[0].subscription)
+        ) as repository:
             done = Outcome()
             for base, members in by_branch(repository, asks).items():
                 done = done.plus(deliver(Batch(repository, base, tuple(members)), job, world))
@@ -112,10 +118,17 @@ def deliver_repository(asks: Sequence[Ask], job: Job, world: World) -> Outcome:
         return failed_asks(asks, error, job.terms, config_read=known)
 
 
-def report(job: Job, seen: Seen, matched: Matched, done: Outcome, problems: tuple[Problem, ...]) -> Report:
+def report(
+    job: Job, seen: Seen, matched: Matched, done: Outcome, problems: tuple[Problem, ...]
+) -> Report:
     """Return the report, in a fixed order: by Application, then by alias."""
-    sources = {ask.subscription.identity: ask.promoted.source for ask in matched.asks if ask.promoted}
-    decisions = [replace(one, source=sources.get(one.subscription.identity, one.source)) for one in done.decisions]
+    sources = {
+        ask.subscription.identity: ask.promoted.source for ask in matched.asks if ask.promoted
+    }
+    decisions = [
+        replace(one, source=sources.get(one.subscription.identity, one.source))
+        for one in done.decisions
+    ]
     decisions.sort(key=lambda one: (*_place(one), one.subscription.path))
     shown: list[Decision | Unusable] = sorted((*matched.unusable, *decisions), key=_place)
     written = dict.fromkeys(one.candidate for one in decisions if one.verdict == "update")
@@ -125,11 +138,20 @@ def report(job: Job, seen: Seen, matched: Matched, done: Outcome, problems: tupl
         hint = "the decisions say why; leave out --require-update if that is no failure"
         problems += (Problem(rule="require-update", message=message, hint=hint, exit=int(code)),)
     told = [
-        Problem(application=one.subscription.application.key, rule=one.rule, message=one.because, hint=one.hint)
+        Problem(
+            application=one.subscription.application.key,
+            rule=one.rule,
+            message=one.because,
+            hint=one.hint,
+        )
         for one in shown
         if one.verdict == "error"
     ]
-    told += [*problems, *sorted(done.cautions, key=lambda one: one.application), *cautions(decisions)]
+    told += [
+        *problems,
+        *sorted(done.cautions, key=lambda one: one.application),
+        *cautions(decisions),
+    ]
     told += first_tags(decisions) if job.dry and not job.intent else ()
     told += [*without_request(decisions, job), *not_merged(decisions, done.commits, job)]
     return Report(
@@ -139,7 +161,9 @@ def report(job: Job, seen: Seen, matched: Matched, done: Outcome, problems: tupl
         decisions=tuple(shown),
         commits=tuple(sorted(done.commits, key=lambda one: (one.repo, one.branch, one.head))),
         problems=tuple(dict.fromkeys(told)),
-        waiting=tuple(sorted(done.waiting, key=lambda one: (one.application, one.alias, one.head, one.tag))),
+        waiting=tuple(
+            sorted(done.waiting, key=lambda one: (one.application, one.alias, one.head, one.tag))
+        ),
         exit=shutdown.code() or int(code),
         dry=job.dry,
         earlier=done.earlier,

@@ -19,7 +19,9 @@ Commits = tuple[str, str, str]  # (repository, new commit, old commit)
 Ancestry = Mapping[Commits, str]  # "newer", "older", …
 
 
-def compare(new: Build, old: Build, ancestry: Ancestry) -> tuple[Literal["newer", "older", ""], str]:
+def compare(
+    new: Build, old: Build, ancestry: Ancestry
+) -> tuple[Literal["newer", "older", ""], str]:
     """Tell whether `new` is newer or older than `old`, and why. Both are "" if that is unknown."""
     ours, theirs = new.sequence, old.sequence
     if ours is not None and theirs is not None and ours != theirs and new.counter == old.counter:
@@ -30,13 +32,21 @@ def compare(new: Build, old: Build, ancestry: Ancestry) -> tuple[Literal["newer"
         return "newer", f"source commit {new.commit[:12]} descends from {old.commit[:12]}"
     if relation == "older":
         return "older", f"source commit {new.commit[:12]} is an ancestor of {old.commit[:12]}"
-    if new.created and old.created and (age := epoch_seconds(new.created) - epoch_seconds(old.created)):
+    if (
+        new.created
+        and old.created
+        and (age := epoch_seconds(new.created) - epoch_seconds(old.created))
+    ):
         return _by_number(age, f"created {new.created}", f"created {old.created}")
     return "", ""
 
 
 def _by_number(difference: float, new: str, old: str) -> tuple[Literal["newer", "older"], str]:
-    return ("newer", f"{new} comes after {old}") if difference > 0 else ("older", f"{new} comes before {old}")
+    return (
+        ("newer", f"{new} comes after {old}")
+        if difference > 0
+        else ("older", f"{new} comes before {old}")
+    )
 
 
 def commits(new: Build, old: Build) -> Commits | None:
@@ -56,7 +66,9 @@ def commits(new: Build, old: Build) -> Commits | None:
     return (new.repository, new.commit, old.commit) if same else None
 
 
-def superseded(event: Written, policy: Policy, current: Reading, memory: Memory, ancestry: Ancestry) -> str:
+def superseded(
+    event: Written, policy: Policy, current: Reading, memory: Memory, ancestry: Ancestry
+) -> str:
     """Return why the event's build is not the newest that was ever written, or "" if it is, or that is unknown.
 
     So a repeated run of an old pipeline changes nothing, neither after a newer build nor after a rollback.
@@ -85,16 +97,24 @@ def superseded(event: Written, policy: Policy, current: Reading, memory: Memory,
 
 def alike(one: Written | Reading | Image | Meant, other: Written | Reading | Image | Meant) -> bool:
     """Tell whether two have the same version. If both have a digest, it decides as well."""
-    return one.tag == other.tag and (not (one.digest and other.digest) or one.digest == other.digest)
+    return one.tag == other.tag and (
+        not (one.digest and other.digest) or one.digest == other.digest
+    )
 
 
-def gone_back(event: Written, policy: Policy, newest: Written, current: Reading, memory: Memory) -> str:
+def gone_back(
+    event: Written, policy: Policy, newest: Written, current: Reading, memory: Memory
+) -> str:
     """Return why a promoted build is older than what the target has, or "" if it is not, or that is unknown.
 
     `newest` was written at the source. If the source has another version now, it went back to an older one. If the
     strategy orders tags, only it compares them.
     """
-    if newest == Written() or alike(newest, event) or (rules_of(policy).ordered and event.tag != newest.tag):
+    if (
+        newest == Written()
+        or alike(newest, event)
+        or (rules_of(policy).ordered and event.tag != newest.tag)
+    ):
         return ""
     target = memory.written if memory.written and alike(memory.written, current) else Written()
     if compare(event.build, target.build, {})[0] == "newer":
@@ -127,17 +147,27 @@ def written(memory: Memory, event: Written, policy: Policy) -> Memory:
     known = event.build != Build()
     if rules_of(policy).ordered:
         older = rules_of(policy).older
-        fence = tuple(version for version in memory.replaced if older(event.tag, version.partition("@")[0]))
+        fence = tuple(
+            version for version in memory.replaced if older(event.tag, version.partition("@")[0])
+        )
         newest = memory.written if memory.written and older(event.tag, memory.written.tag) else None
         kept = newest or (event if known and event.digest else None)
         return replace(memory, written=kept, replaced=fence, deferred=None, rollback=None)
     others = tuple(version for version in memory.replaced if version != event.version)
     # What a rollback remembered without an identity tells nothing about an event that arrives later.
     identified = memory.written if memory.written and memory.written.build != Build() else None
-    return replace(memory, written=event if known else identified, replaced=others, deferred=None, rollback=None)
+    return replace(
+        memory,
+        written=event if known else identified,
+        replaced=others,
+        deferred=None,
+        rollback=None,
+    )
 
 
-def rolled_back(memory: Memory, current: Reading, to: Reading, passed: tuple[str, ...], words: str) -> Memory:
+def rolled_back(
+    memory: Memory, current: Reading, to: Reading, passed: tuple[str, ...], words: str
+) -> Memory:
     """Return the memory after a rollback from `current` that skipped the versions `passed`.
 
     No repeated event restores them. `words` is the request, such as `previous`. Its meaning is remembered, so that a
@@ -158,7 +188,11 @@ def released(memory: Memory) -> Memory:
 
 def active(hold: Hold | None, now: str) -> Hold | None:
     """Return the hold, or None if its time is over."""
-    return None if hold is None or (hold.until and epoch_seconds(hold.until) <= epoch_seconds(now)) else hold
+    return (
+        None
+        if hold is None or (hold.until and epoch_seconds(hold.until) <= epoch_seconds(now))
+        else hold
+    )
 
 
 def holding(state: State, memory: Memory, now: str) -> Hold | None:
@@ -194,14 +228,20 @@ def _newer(one: Written | None, other: Written | None) -> Written | None:
 
 
 def _ended(hold: Hold | None, released: str) -> bool:
-    return bool(hold and released and (not hold.at or epoch_seconds(hold.at) <= epoch_seconds(released)))
+    return bool(
+        hold and released and (not hold.at or epoch_seconds(hold.at) <= epoch_seconds(released))
+    )
 
 
 def stricter(one: Hold | None, other: Hold | None) -> Hold | None:
     """Return the hold that ends later, the first one of two that are alike."""
     if one is None or other is None:
         return one or other
-    return other if one.until and (not other.until or epoch_seconds(other.until) > epoch_seconds(one.until)) else one
+    return (
+        other
+        if one.until and (not other.until or epoch_seconds(other.until) > epoch_seconds(one.until))
+        else one
+    )
 
 
 def apart(base: Memory, known: Memory, wanted: Memory, now: str) -> Memory:

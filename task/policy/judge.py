@@ -32,7 +32,9 @@ def objection(tag: str, policy: Policy) -> Verdict | None:
     return Verdict("refuse", rule, why) if rule else None
 
 
-def judge(image: Image, policy: Policy, current: Reading, *, allow_downgrade: bool = False) -> Verdict:
+def judge(
+    image: Image, policy: Policy, current: Reading, *, allow_downgrade: bool = False
+) -> Verdict:
     """Return the verdict on replacing `current` by `image`, which has the tag and digest that would be written."""
     if refusal := objection(image.tag, policy):
         return refusal
@@ -66,7 +68,9 @@ def same(image: Image, current: Reading) -> bool:
     if not current.sound or (now is not None and now.identity != image.identity):
         return False
     if image.digest and current.digest:
-        return image.digest == current.digest and ("" in (image.tag, current.tag) or image.tag == current.tag)
+        return image.digest == current.digest and (
+            "" in (image.tag, current.tag) or image.tag == current.tag
+        )
     return bool(image.tag) and image.tag == current.tag and not image.digest
 
 
@@ -93,7 +97,11 @@ def ranked(tags: Iterable[str], policy: Policy, dates: Mapping[str, str] = {}) -
     caller has to give those of all `dates_needed`: a missing date counts as "".
     """
     sort_key = rules_of(policy).sort_key
-    return tuple(sorted(admitted(tags, policy), key=lambda tag: sort_key(tag, dates.get(tag, "")), reverse=True))
+    return tuple(
+        sorted(
+            admitted(tags, policy), key=lambda tag: sort_key(tag, dates.get(tag, "")), reverse=True
+        )
+    )
 
 
 # Go's architectures, because images are built for them.
@@ -101,7 +109,14 @@ _ARCHITECTURES = (
     "386", "amd64", "arm", "arm64", "loong64", "mips", "mipsle", "mips64", "mips64le", "ppc64", "ppc64le", "riscv64",
     "s390x", "wasm",
 )  # fmt: skip
-_OTHER_NAMES = {"x86_64": "amd64", "x86-64": "amd64", "x64": "amd64", "aarch64": "arm64", "i386": "386", "x86": "386"}
+_OTHER_NAMES = {
+    "x86_64": "amd64",
+    "x86-64": "amd64",
+    "x64": "amd64",
+    "aarch64": "arm64",
+    "i386": "386",
+    "x86": "386",
+}
 
 
 def suits(wanted: Iterable[str], platforms: Iterable[str]) -> bool:
@@ -129,7 +144,10 @@ def meant_platforms(text: str) -> tuple[str, ...]:
     if arch in _ARCHITECTURES:
         return ()
     named = _OTHER_NAMES.get(arch)
-    return tuple(f"{os}/{one}" for one in ([named] if named else get_close_matches(arch, _ARCHITECTURES, n=2)))
+    return tuple(
+        f"{os}/{one}"
+        for one in ([named] if named else get_close_matches(arch, _ARCHITECTURES, n=2))
+    )
 
 
 def _parts(text: str) -> tuple[str, str, str]:
@@ -150,5 +168,9 @@ def young_until(since: str, seconds: int, now: str) -> str:
 
 def too_young(what: str, until: str) -> Verdict:
     """Return the refusal of a version that is too young until then, or of one without a date."""
-    when = f"is too young: it is admitted from {until} on" if until else "has no date, so it counts as too young"
+    when = (
+        f"is too young: it is admitted from {until} on"
+        if until
+        else "has no date, so it counts as too young"
+    )
     return Verdict("refuse", "too-young", f"{what} {when} (minimumAge)")

@@ -60,7 +60,10 @@ class TagOrder:
         if found is None:
             return None
         each = ((name, found.group(number)) for name, number in self.groups)
-        return {name: None if part is None else part.decode("utf-8", "surrogatepass") for name, part in each}
+        return {
+            name: None if part is None else part.decode("utf-8", "surrogatepass")
+            for name, part in each
+        }
 
     def sort_key(self, tag: str) -> Any:
         """Return a key that sorts tags, newest last. A tag without a place comes first.
@@ -94,10 +97,17 @@ def parse_tag_order(text: str) -> TagOrder:
     if found.groups > MOST_GROUPS:
         hint = "write (?:…) for a group that only holds letters together"
         raise Malformed(f"the pattern has {found.groups} groups, and may have {MOST_GROUPS}", hint)
-    groups = tuple(sorted(((name.decode(), at) for name, at in found.groupindex.items()), key=lambda one: one[1]))
+    groups = tuple(
+        sorted(
+            ((name.decode(), at) for name, at in found.groupindex.items()), key=lambda one: one[1]
+        )
+    )
     if not groups:
         hint = "name what to compare: (?P<build>[0-9]+)"
-        raise Malformed(f"the pattern {shortened(pattern)!r} has no named group, so it says nothing about order", hint)
+        raise Malformed(
+            f"the pattern {shortened(pattern)!r} has no named group, so it says nothing about order",
+            hint,
+        )
     return TagOrder(written, "regexp", descending, pattern, groups)
 
 
@@ -128,7 +138,9 @@ def newer_by_numbers(tag: str, current: str) -> bool:
     if numeric(tag) > numeric(current):
         return True
     shapes = [_DIGITS.sub("0", text) for text in (tag, current)]
-    last = [numeric(found[-1]) if (found := _DIGITS.findall(text)) else () for text in (tag, current)]
+    last = [
+        numeric(found[-1]) if (found := _DIGITS.findall(text)) else () for text in (tag, current)
+    ]
     return shapes[0] != shapes[1] and bool(last[1]) and last[0] > last[1]
 
 
@@ -140,7 +152,9 @@ _reversed = cmp_to_key(_backwards)
 
 
 Constraint = Literal["range", "tag", ""]
-UNFIT_HINT = "write regexp: and a pattern with a group (?P<semver>…), or update-strategy: alphabetical"
+UNFIT_HINT = (
+    "write regexp: and a pattern with a group (?P<semver>…), or update-strategy: alphabetical"
+)
 
 
 class Rules:
@@ -148,7 +162,9 @@ class Rules:
 
     ordered = False  # whether tags alone say which is newer; if not, builds do
     needs: tuple[Fact, ...] = ()  # what a decision needs besides the tag
-    constraint: Constraint = ""  # what the constraint means: versions, the one tag to follow, or nothing, as in AIU
+    constraint: Constraint = (
+        ""  # what the constraint means: versions, the one tag to follow, or nothing, as in AIU
+    )
 
     def objection(self, tag: str, policy: Policy) -> tuple[str, str]:
         """Return (rule, why) if the tag is not admitted, and ("", "") if it is."""
@@ -184,10 +200,14 @@ class Semver(Rules):
         if version is None:
             return "not-a-version", _no_version(tag, policy) if tag else "the image has no tag"
         if not policy.constraints and version.prerelease:
-            way_out = "" if "." in tag.partition("-")[0] else "; if it is no version, write a tag-order"
+            way_out = (
+                "" if "." in tag.partition("-")[0] else "; if it is no version, write a tag-order"
+            )
             why = f"{tag} is a pre-release, and without a constraint only releases go in"
             return "constraint", f"{why}; to admit it, write the constraint >=0-0{way_out}"
-        outside = next((text for text in policy.constraints if not parse_range(text).admits(version)), None)
+        outside = next(
+            (text for text in policy.constraints if not parse_range(text).admits(version)), None
+        )
         return ("", "") if outside is None else ("constraint", _not_in(outside, tag, version))
 
     def older(self, tag: str, current: str) -> str:
@@ -205,7 +225,9 @@ class Semver(Rules):
             why = f"{current} is the same version as {tag} and its text is the greater one"
         else:
             why = f"{current} is newer than {tag}"
-        of_letters = new.finalize_version() == old.finalize_version() and bool(new.prerelease) == bool(old.prerelease)
+        of_letters = new.finalize_version() == old.finalize_version() and bool(
+            new.prerelease
+        ) == bool(old.prerelease)
         return f"{why}{_by_numbers(tag, current)}" if of_letters else why
 
     def sort_key(self, tag: str, date: str) -> Any:
@@ -275,7 +297,10 @@ class InTagOrder(Rules):
         """Refuse a tag that has no place in the order. The constraint is for the version that is in the tag."""
         read = self._order.read(tag)
         if read is None:
-            return "tag-order", f"tag-order {shortened(self._order.text)} does not match {tag or 'an empty tag'}"
+            return (
+                "tag-order",
+                f"tag-order {shortened(self._order.text)} does not match {tag or 'an empty tag'}",
+            )
         group, version = f"the group {VERSION_GROUP} of tag-order", read.get(VERSION_GROUP)
         if version is not None and parse_version(version) is None:
             return "tag-order", f"{group} matches {version!r} of {tag}, which is not a version"
@@ -301,7 +326,11 @@ def _no_version(tag: str, policy: Policy) -> str:
     """Return why a tag is refused that is no version, with what fits such tags."""
     if policy.tag_order:
         return f"{tag!r} is not a semantic version"
-    fits = "a tag-order for the numbers in it" if any(map(str.isdecimal, tag)) else "digest to follow this tag"
+    fits = (
+        "a tag-order for the numbers in it"
+        if any(map(str.isdecimal, tag))
+        else "digest to follow this tag"
+    )
     return (
         f"{tag!r} is not a semantic version, which semver, the default strategy, needs; "
         f"write update-strategy: newest-build, or {fits}"
@@ -335,7 +364,11 @@ STRATEGIES: Mapping[Strategy, Rules] = {
 def rules_of(policy: Policy) -> Rules:
     """Return the rules of the policy's strategy, in the order of its `tag-order` if tags have an order."""
     rules = STRATEGIES[policy.strategy]
-    return InTagOrder(rules, parse_tag_order(policy.tag_order)) if policy.tag_order and rules.ordered else rules
+    return (
+        InTagOrder(rules, parse_tag_order(policy.tag_order))
+        if policy.tag_order and rules.ordered
+        else rules
+    )
 
 
 def unfit_order(policy: Policy) -> str:

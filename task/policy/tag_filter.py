@@ -41,7 +41,10 @@ def allow_pattern(value: str) -> str | None:
     if not value or value.lower() == "any":
         return None
     if not colon or keyword.lower() != "regexp":
-        raise Malformed(f"{shortened(value)!r} is neither 'any' nor 'regexp:…'", _allow_hint(keyword, colon, pattern))
+        raise Malformed(
+            f"{shortened(value)!r} is neither 'any' nor 'regexp:…'",
+            _allow_hint(keyword, colon, pattern),
+        )
     check_length(pattern)
     compiled(pattern)
     return pattern
@@ -50,13 +53,18 @@ def allow_pattern(value: str) -> str | None:
 def check_length(text: str) -> None:
     """Raise `Malformed` for a pattern or glob that is so long that it could cost a run minutes."""
     if len(text) > LONGEST:
-        message = f"{shortened(text)!r} has {len(text):,} characters, and a pattern may have {LONGEST:,}"
+        message = (
+            f"{shortened(text)!r} has {len(text):,} characters, and a pattern may have {LONGEST:,}"
+        )
         raise Malformed(message, "write a shorter pattern")
 
 
 def allowed(pattern: str | None, tag: str) -> bool:
     """Tell whether the pattern from `allow_pattern` matches anywhere in the tag. None matches every tag."""
-    return pattern is None or compiled(pattern).search(tag.encode("utf-8", "surrogatepass")) is not None
+    return (
+        pattern is None
+        or compiled(pattern).search(tag.encode("utf-8", "surrogatepass")) is not None
+    )
 
 
 def split_globs(value: str) -> tuple[str, ...]:
@@ -88,7 +96,9 @@ def ignored(globs: Sequence[str], tag: str) -> str:
 
 def _allow_hint(keyword: str, colon: str, pattern: str) -> str:
     """Return what to write instead of a value that is not `regexp:…`."""
-    if keyword.strip().lower().startswith("re") and colon:  # no tag has a colon, so it is a misspelt `regexp:`
+    if (
+        keyword.strip().lower().startswith("re") and colon
+    ):  # no tag has a colon, so it is a misspelt `regexp:`
         return f"write regexp:{shortened(unwrapped(pattern))}"
     if keyword.strip().lower() == "glob":
         return f"globs are for ignore-tags; here write {regexp_of_glob(pattern) or 'regexp: and a regular expression'}"
@@ -143,9 +153,17 @@ def compiled(pattern: str, *, groups: bool = False) -> Any:
 
 
 def _bad_pattern(pattern: str, trouble: str) -> Malformed:
-    lacking = _LOOK_AROUND.search(_ESCAPE.sub("", pattern)) or any(map(_BACK.fullmatch, _ESCAPE.findall(pattern)))
-    first = r"RE2 has no look-around (?=…) and no back-references \1" if lacking else "correct the pattern"
-    message = f"{shortened(pattern)!r} is not a regular expression that RE2 takes: {shortened(trouble)}"
+    lacking = _LOOK_AROUND.search(_ESCAPE.sub("", pattern)) or any(
+        map(_BACK.fullmatch, _ESCAPE.findall(pattern))
+    )
+    first = (
+        r"RE2 has no look-around (?=…) and no back-references \1"
+        if lacking
+        else "correct the pattern"
+    )
+    message = (
+        f"{shortened(pattern)!r} is not a regular expression that RE2 takes: {shortened(trouble)}"
+    )
     return Malformed(message, f"{first}; RE2's syntax: https://github.com/google/re2/wiki/Syntax")
 
 
@@ -173,7 +191,9 @@ def _compiled_glob(glob: str) -> re.Pattern[str]:
     if len(runs) == 1:
         return re.compile(runs[0])
     first, *between, last = runs
-    return re.compile(first + "".join(f"(?>[^/]*?{run})" for run in between if run) + f"[^/]*{last}")
+    return re.compile(
+        first + "".join(f"(?>[^/]*?{run})" for run in between if run) + f"[^/]*{last}"
+    )
 
 
 def _class(glob: str, position: int) -> tuple[str, int]:

@@ -15,14 +15,20 @@ from semver import Version
 from task.errors import Malformed
 
 _WORDS = r"[0-9A-Za-z-]++(?:\.[0-9A-Za-z-]++)*+"
-_VERSION = re.compile(rf"v?([0-9]+)(?:\.([0-9]+))?(?:\.([0-9]+))?(?:-({_WORDS}))?(?:\+({_WORDS}))?", re.ASCII)
+_VERSION = re.compile(
+    rf"v?([0-9]+)(?:\.([0-9]+))?(?:\.([0-9]+))?(?:-({_WORDS}))?(?:\+({_WORDS}))?", re.ASCII
+)
 # All quantifiers are possessive, because backtracking could never find a match. So a hostile constraint costs no time.
 _BLANK = r"[\t\n\f\r ]"
 _NUMBER = r"[0-9|xX*]++"  # Masterminds accepts "|" here, and refuses such a number one step later
 _LOOSE = rf"v?{_NUMBER}(?:\.{_NUMBER})?+(?:\.{_NUMBER})?+(?:-{_WORDS})?+(?:\+{_WORDS})?+"
-_LOOSE_PARTS = rf"v?({_NUMBER})(?:\.({_NUMBER}))?+(?:\.({_NUMBER}))?+(?:-({_WORDS}))?+(?:\+({_WORDS}))?+"
+_LOOSE_PARTS = (
+    rf"v?({_NUMBER})(?:\.({_NUMBER}))?+(?:\.({_NUMBER}))?+(?:-({_WORDS}))?+(?:\+({_WORDS}))?+"
+)
 _OPERATOR = r"(?:[<>!]=|=[<>]|~>|[=<>~^])?+"
-_TERM = re.compile(rf"({_OPERATOR}){_BLANK}*+({_LOOSE_PARTS})(?P<gap>{_BLANK}*+(?:,{_BLANK}*+)?+)", re.ASCII)
+_TERM = re.compile(
+    rf"({_OPERATOR}){_BLANK}*+({_LOOSE_PARTS})(?P<gap>{_BLANK}*+(?:,{_BLANK}*+)?+)", re.ASCII
+)
 _HYPHEN = re.compile(rf"{_BLANK}*+({_LOOSE}){_BLANK}++-{_BLANK}++({_LOOSE}){_BLANK}*+", re.ASCII)
 _ANY_PART = frozenset({None, "x", "X", "*"})
 _MAJOR, _MINOR, _PATCH = 1, 2, 3  # how many parts of a version are given, or compared
@@ -91,10 +97,14 @@ def parse_range(text: str) -> Range:
     return Range(tuple(_group(part, text) for part in plain.split("||")))
 
 
-def _version(numbers: tuple[str | None, ...], prerelease: str | None, build: str | None) -> Version | None:
+def _version(
+    numbers: tuple[str | None, ...], prerelease: str | None, build: str | None
+) -> Version | None:
     major, minor, patch = (int(number or 0) for number in numbers)
     words = (prerelease or "").split(".")
-    if max(major, minor, patch) >= _UINT64 or any(len(w) > 1 and w[0] == "0" and w.isdecimal() for w in words):
+    if max(major, minor, patch) >= _UINT64 or any(
+        len(w) > 1 and w[0] == "0" and w.isdecimal() for w in words
+    ):
         return None
     return Version(major, minor, patch, prerelease, build)
 
@@ -142,7 +152,10 @@ def _holds(term: Term, version: Version) -> bool:
             return ours[:_MINOR] != theirs[:_MINOR] or version.prerelease != term.version.prerelease
         case "!=":
             return order != 0
-        case ">" if term.given in {_MAJOR, _MINOR}:  # `>1` begins at 2.0.0, because no 1.x is above all of 1
+        case ">" if term.given in {
+            _MAJOR,
+            _MINOR,
+        }:  # `>1` begins at 2.0.0, because no 1.x is above all of 1
             return ours[: term.given] > theirs[: term.given]
         case ">":
             return order > 0

@@ -12,7 +12,14 @@ from task import shutdown
 from task.errors import RegistryAccessError, RegistryDownError, RegistryError, TaskError
 from task.http import Http, Limits, NoAnswerError, Response, basic, bearer, retry_after
 from task.plain_data import dig
-from task.registry.bearer_tokens import HOW_TO_LOG_IN, BearerToken, challenges, check_realm, fetch, trusts
+from task.registry.bearer_tokens import (
+    HOW_TO_LOG_IN,
+    BearerToken,
+    challenges,
+    check_realm,
+    fetch,
+    trusts,
+)
 from task.registry.docker_config import HUB, RegistryLogin
 from task.registry.endpoint import Endpoint
 from task.secret import Secret
@@ -32,7 +39,9 @@ _HUB_LIMIT = (
 class RegistryApi:
     """The API of one registry. Safe to use from several threads."""
 
-    def __init__(self, endpoint: Endpoint, log: Callable[[str], None], limits: Limits = LIMITS) -> None:
+    def __init__(
+        self, endpoint: Endpoint, log: Callable[[str], None], limits: Limits = LIMITS
+    ) -> None:
         self.endpoint = endpoint
         self._log, self._limits = log, limits
         self._room = BoundedSemaphore(AT_ONCE)
@@ -43,7 +52,9 @@ class RegistryApi:
         self._tokens: dict[tuple[str, RegistryLogin | None], BearerToken] = {}
         self._turns: dict[tuple[str, RegistryLogin | None], Lock] = {}
         self._next = 0.0  # when the next request may start
-        self._down: tuple[TaskError, float] | None = None  # why nothing answers, and until when that is assumed
+        self._down: tuple[TaskError, float] | None = (
+            None  # why nothing answers, and until when that is assumed
+        )
 
     def ask(
         self,
@@ -64,7 +75,9 @@ class RegistryApi:
         sent = self._authorized(repository, login)
         answer = self._send(method, url, {**headers, **sent})
         if answer.status == 401:
-            self._challenges = challenges(answer.headers.get("WWW-Authenticate", "")) or self._challenges
+            self._challenges = (
+                challenges(answer.headers.get("WWW-Authenticate", "")) or self._challenges
+            )
             known = self._tokens.get((repository, login))
             # The token may have ended early. If it is not the one that was sent, another thread already has a new one.
             if known is not None and sent == bearer(known.text):
@@ -136,10 +149,15 @@ class RegistryApi:
                     raise
                 continue
             # nginx and Go's server answer 400 to http on a port for https. A registry's own 400 has a JSON body.
-            registrys = "Docker-Distribution-Api-Version" in answer.headers or answer.body.lstrip()[:1] == b"{"
+            registrys = (
+                "Docker-Distribution-Api-Version" in answer.headers
+                or answer.body.lstrip()[:1] == b"{"
+            )
             if answer.status != 400 or registrys:
                 self._http = http
-                busy = answer.status == 429 or answer.status >= 500  # `again=False` has not repeated these
+                busy = (
+                    answer.status == 429 or answer.status >= 500
+                )  # `again=False` has not repeated these
                 return http.ask(method, url, headers=headers) if busy else answer
         http = self._client(self.endpoint.urls[0])
         answer = http.ask(method, url, headers=headers)
@@ -164,12 +182,16 @@ class RegistryApi:
         by_token, by_password = "bearer" in offered, "basic" in offered
         if login and login.token and (by_token or by_password):
             return bearer(login.token)
-        trusted = login and by_token and trusts(self._base, offered["bearer"].get("realm", ""), login)
+        trusted = (
+            login and by_token and trusts(self._base, offered["bearer"].get("realm", ""), login)
+        )
         if login and login.password and by_password and not trusted:
             return basic(login.username, login.password)
         return bearer(self._token(offered["bearer"], repository, login)) if by_token else {}
 
-    def _token(self, challenge: Mapping[str, str], repository: str, login: RegistryLogin | None) -> Secret:
+    def _token(
+        self, challenge: Mapping[str, str], repository: str, login: RegistryLogin | None
+    ) -> Secret:
         key = (repository, login)
         with self._lock:
             turn = self._turns.setdefault(key, Lock())
@@ -178,7 +200,10 @@ class RegistryApi:
             if known is None or not known.good:
                 realm = challenge.get("realm", "")
                 check_realm(self.endpoint.name, self._base, realm, login)
-                wanted = {"service": challenge.get("service", ""), "scope": f"repository:{repository}:pull"}
+                wanted = {
+                    "service": challenge.get("service", ""),
+                    "scope": f"repository:{repository}:pull",
+                }
                 known = self._tokens[key] = fetch(self._server, realm, wanted, login)
             return known.text
 
@@ -203,24 +228,35 @@ def no_answer(name: str, error: NoAnswerError) -> RegistryError:
             hint="give its certificate authority: --ca-file, or ca_file in registries.conf",
         )
     if error.kind in ("redirect", "large"):
-        return RegistryError(f"registry {name}: {error.message}", hint="check the host in the image's name")
+        return RegistryError(
+            f"registry {name}: {error.message}", hint="check the host in the image's name"
+        )
     return RegistryDownError(f"registry {name}: {error.message}", hint="run it again")
 
 
-def refused(name: str, repository: str, answer: Response, login: RegistryLogin | None) -> RegistryError:
+def refused(
+    name: str, repository: str, answer: Response, login: RegistryLogin | None
+) -> RegistryError:
     """Return the error for an answer that is neither success nor "not found"."""
     status, code = answer.status, _code(answer)
     shown = f"{status} {code}" if code else str(status)
     if status == 429 or code == "TOOMANYREQUESTS":  # the code in OCI's specification
         later = retry_after(answer)
         wait = "" if later is None else f", and wants us to wait for {later:.0f} s"
-        hint = _HUB_LIMIT if name == HUB else "ask less often (limit in registries.conf), or run it again later"
-        return RegistryDownError(f"registry {name} limits the rate of requests ({shown}){wait}", hint=hint)
+        hint = (
+            _HUB_LIMIT
+            if name == HUB
+            else "ask less often (limit in registries.conf), or run it again later"
+        )
+        return RegistryDownError(
+            f"registry {name} limits the rate of requests ({shown}){wait}", hint=hint
+        )
     if status >= 500:
         return RegistryDownError(f"registry {name} answered {shown}", hint="run it again")
     if status not in (401, 403):
         return RegistryError(
-            f"registry {name} answered {shown} when asked for {repository}", hint="check the host in the image's name"
+            f"registry {name} answered {shown} when asked for {repository}",
+            hint="check the host in the image's name",
         )
     # Registries hide private repositories: a missing one is a 401 or 403 as well. So the messages name both cases.
     if login is None:

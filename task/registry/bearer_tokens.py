@@ -38,7 +38,9 @@ HOW_TO_LOG_IN = (
     "or by the annotation pull-secret"
 )
 Lent = Callable[[str], Http]  # a URL → the client for that server
-_PIECE = re.compile(r'[\s,]*([A-Za-z0-9!#$&^_`|~.+*%\'-]+)(?:\s*=\s*("(?:[^"\\]|\\.)*"|[^\s,"]*))?', re.ASCII)
+_PIECE = re.compile(
+    r'[\s,]*([A-Za-z0-9!#$&^_`|~.+*%\'-]+)(?:\s*=\s*("(?:[^"\\]|\\.)*"|[^\s,"]*))?', re.ASCII
+)
 # Registries whose token server has another name, as their documentation says: (registry, token server), whole names.
 _PAIRS = (
     (r"(?:.+\.)?docker\.io|registry\.hub\.docker\.com", r"auth\.docker\.io"),
@@ -110,14 +112,18 @@ def check_realm(name: str, base: str, realm: str, login: RegistryLogin | None) -
 def trusts(base: str, realm: str, login: RegistryLogin) -> bool:
     """Tell whether the login of the registry at `base` may be sent to this token server."""
     theirs = _host(realm)
-    return _encrypted_enough(base, realm) and (theirs in login.hosts or may_get_login(_host(base), theirs))
+    return _encrypted_enough(base, realm) and (
+        theirs in login.hosts or may_get_login(_host(base), theirs)
+    )
 
 
 def _encrypted_enough(base: str, realm: str) -> bool:
     """Tell whether the realm is https, or http on the host of a registry that uses http itself."""
     if realm.startswith("https://"):
         return True
-    return realm.startswith("http://") and base.startswith("http://") and _host(realm) == _host(base)
+    return (
+        realm.startswith("http://") and base.startswith("http://") and _host(realm) == _host(base)
+    )
 
 
 def _host(url: str) -> str:
@@ -130,8 +136,12 @@ def may_get_login(registry: str, other: str) -> bool:
     Both are without ports. Allowed are the registry itself and documented pairs. Otherwise anybody who can answer for a
     registry could name his own server as the realm, and get the login.
     """
-    pairs = any(re.fullmatch(one, registry) and re.fullmatch(theirs, other) for one, theirs in _PAIRS)
-    return bool(other) and (registry == other or pairs or bool(_GITLAB.fullmatch(f"{registry} {other}")))
+    pairs = any(
+        re.fullmatch(one, registry) and re.fullmatch(theirs, other) for one, theirs in _PAIRS
+    )
+    return bool(other) and (
+        registry == other or pairs or bool(_GITLAB.fullmatch(f"{registry} {other}"))
+    )
 
 
 def may_be_asked(registry: str, other: str) -> bool:
@@ -162,7 +172,9 @@ def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
     return getattr(address, "ipv4_mapped", None) or address
 
 
-def fetch(lent: Lent, realm: str, wanted: Mapping[str, str], login: RegistryLogin | None) -> BearerToken:
+def fetch(
+    lent: Lent, realm: str, wanted: Mapping[str, str], login: RegistryLogin | None
+) -> BearerToken:
     """Fetch a token for the `service` and `scope` in `wanted`. Raises `RegistryError` and its subclasses.
 
     No message has the URL's query, because a registry may put anything into it.
@@ -174,35 +186,56 @@ def fetch(lent: Lent, realm: str, wanted: Mapping[str, str], login: RegistryLogi
         kind = RegistryAccessError if error.kind in ("tls", "redirect") else RegistryDownError
         raise kind(f"no token: {error.message}", hint="check the registry's token server") from None
     if answer.status == 429 or answer.status >= 500:
-        raise RegistryDownError(f"{place} gives no token: it answered {answer.status}", hint="run it again")
+        raise RegistryDownError(
+            f"{place} gives no token: it answered {answer.status}", hint="run it again"
+        )
     if answer.status >= 400 and login:
         raise RegistryAccessError(
             f"{place} does not accept the login ({answer.status})",
             hint=f"renew it: it is from {login.origin}",
         )
     if answer.status >= 400:
-        raise RegistryAccessError(f"{place} gives no token without a login ({answer.status})", hint=HOW_TO_LOG_IN)
+        raise RegistryAccessError(
+            f"{place} gives no token without a login ({answer.status})", hint=HOW_TO_LOG_IN
+        )
     try:
         data: Any = answer.json()
-        text = data.get("token") or data.get("access_token")  # `access_token` is OAuth2's name, and ACR gives only that
+        text = data.get("token") or data.get(
+            "access_token"
+        )  # `access_token` is OAuth2's name, and ACR gives only that
         life = float(data.get("expires_in") or _SHORTEST)
     except (ValueError, TypeError, AttributeError, OverflowError):
         text, life = None, 0.0
-    if not isinstance(text, str) or not text.isascii() or not text.isprintable() or not 0 < len(text) < _LONGEST:
+    if (
+        not isinstance(text, str)
+        or not text.isascii()
+        or not text.isprintable()
+        or not 0 < len(text) < _LONGEST
+    ):
         raise RegistryError(
-            f"{place} answers with no token", hint="check the registry's address: its token server should answer there"
+            f"{place} answers with no token",
+            hint="check the registry's address: its token server should answer there",
         )
     return BearerToken(Secret(text), time.monotonic() + max(life, _SHORTEST) - _LEEWAY)
 
 
-def _ask(http: Http, realm: str, wanted: Mapping[str, str], login: RegistryLogin | None) -> Response:
+def _ask(
+    http: Http, realm: str, wanted: Mapping[str, str], login: RegistryLogin | None
+) -> Response:
     refresh = login.identity if login else Secret("")
     if login and not refresh and login.username in _REFRESHED:
         refresh = login.password
     if refresh:
-        form = {"grant_type": "refresh_token", "client_id": _CLIENT, **wanted, "refresh_token": refresh.reveal()}
+        form = {
+            "grant_type": "refresh_token",
+            "client_id": _CLIENT,
+            **wanted,
+            "refresh_token": refresh.reveal(),
+        }
         answer = http.ask("POST", realm, data=form, again=True)
         # A token server without the exchange may still accept the refresh token as a password.
         if answer.status not in (400, 401, 404, 405) or not (login and login.password):
             return answer
-    return http.ask("GET", realm, params=wanted, headers=basic(login.username, login.password) if login else {})
+    return http.ask(
+        "GET", realm, params=wanted, headers=basic(login.username, login.password) if login else {}
+    )

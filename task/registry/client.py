@@ -106,7 +106,9 @@ class Registry:
         if known.exists and (missing := facts - had):
             more = self._asked(questions[0], tuple(sorted(missing)))
             if more.exists and not more.error:
-                more = replace(known, **{fact: getattr(more, fact) for fact in missing if fact != "exists"})
+                more = replace(
+                    known, **{fact: getattr(more, fact) for fact in missing if fact != "exists"}
+                )
             known = more
             if known.error is None:  # an error may be temporary, so the next question asks again
                 self._answers[subject] = (had | facts, known)

@@ -22,7 +22,9 @@ from task.urls import split
 HUB = "docker.io"
 _HUBS = frozenset({HUB, "index.docker.io", "registry-1.docker.io", "registry.hub.docker.com"})
 _NOTHING = Secret("")
-_TEKTON = "/tekton/creds"  # Tekton puts the service account's secrets here; HOME may be another folder
+_TEKTON = (
+    "/tekton/creds"  # Tekton puts the service account's secrets here; HOME may be another folder
+)
 _LARGEST = 1024 * 1024
 _HINT = 'write {"auths": {"<registry>": {"auth": "<base64 of user:password>"}}}'
 
@@ -57,9 +59,13 @@ def parse_docker_config(text: str, origin: str = "") -> DockerConfig:
     if not isinstance(data, dict):
         raise Malformed("is not a JSON object", _HINT)
     # In a `.dockercfg`, the older form, the hosts are the keys.
-    old = "auths" not in data and any(isinstance(entry, dict) and "auth" in entry for entry in data.values())
+    old = "auths" not in data and any(
+        isinstance(entry, dict) and "auth" in entry for entry in data.values()
+    )
     auths = data if old else data.get("auths")
-    logins = {normal(key): _login(key, entry, origin) for key, entry in _mapping(auths, "auths").items()}
+    logins = {
+        normal(key): _login(key, entry, origin) for key, entry in _mapping(auths, "auths").items()
+    }
     helpers = _mapping(data.get("credHelpers"), "credHelpers")
     store = data.get("credsStore") or ""
     if not all(isinstance(name, str) for name in (*helpers.values(), store)):
@@ -98,7 +104,9 @@ def _covers(key: str, name: str) -> bool:
     host, _, path = key.partition("/")
     names_host, _, names_path = name.partition("/")
     same = host == names_host
-    if "*" in host:  # as in the kubelet, `*` matches within one part of a host's name, and the port must be equal
+    if (
+        "*" in host
+    ):  # as in the kubelet, `*` matches within one part of a host's name, and the port must be equal
         parts, names = host.split("."), names_host.split(".")
         same = len(parts) == len(names) and all(map(fnmatchcase, names, parts))
     return same and (not path or f"{names_path}/".startswith(f"{path}/"))
@@ -110,7 +118,10 @@ def _login(key: str, entry: Any, origin: str) -> RegistryLogin | None:
     Docker writes an empty entry if a credential helper has the login.
     """
     entry = _mapping(entry, "an entry of auths")
-    texts = {name: entry.get(name) or "" for name in ("username", "password", "auth", "identitytoken", "registrytoken")}
+    texts = {
+        name: entry.get(name) or ""
+        for name in ("username", "password", "auth", "identitytoken", "registrytoken")
+    }
     if not all(isinstance(text, str) for text in texts.values()):
         raise Malformed(f"the entry of {normal(key)} holds something other than text")
     user, password = texts["username"], texts["password"]
@@ -122,7 +133,9 @@ def _login(key: str, entry: Any, origin: str) -> RegistryLogin | None:
             text = ""
         user, colon, password = text.partition(":")
         if not colon:
-            raise Malformed(f"the entry of {normal(key)}: auth is not the base64 form of user:password")
+            raise Malformed(
+                f"the entry of {normal(key)}: auth is not the base64 form of user:password"
+            )
         password = password.rstrip("\x00")  # Docker itself does this when it reads the file
     identity, token = Secret(texts["identitytoken"]), Secret(texts["registrytoken"])
     if not (password or identity or token):
@@ -138,7 +151,9 @@ def _mapping(data: Any, what: str) -> Mapping[str, Any]:
 
 def config_files(environ: Mapping[str, str]) -> tuple[DockerConfig, ...]:
     """Return all config files, the most explicit one first. Raises `RegistryAccessError` for an unreadable file."""
-    text = environ.get("DOCKER_AUTH_CONFIG", "").strip()  # GitLab's variable, which has the file's text
+    text = environ.get(
+        "DOCKER_AUTH_CONFIG", ""
+    ).strip()  # GitLab's variable, which has the file's text
     inline = [_parsed(text, "variable DOCKER_AUTH_CONFIG")] if text else []
     seen: dict[str, DockerConfig] = {}
     for path, named in _places(environ):
@@ -151,7 +166,9 @@ def config_files(environ: Mapping[str, str]) -> tuple[DockerConfig, ...]:
     return (*inline, *seen.values())
 
 
-def password_of(username: str, password_file: str, environ: Mapping[str, str]) -> RegistryLogin | None:
+def password_of(
+    username: str, password_file: str, environ: Mapping[str, str]
+) -> RegistryLogin | None:
     """Return the login from `--registry-username` and the password file or variable, or None.
 
     Raises `UsageError` if half of it is missing, or two passwords are given.
@@ -159,7 +176,8 @@ def password_of(username: str, password_file: str, environ: Mapping[str, str]) -
     variable = environ.get("IMAGE_UPDATE_REGISTRY_PASSWORD", "").strip()
     if variable and password_file:
         raise UsageError(
-            "--registry-password-file and IMAGE_UPDATE_REGISTRY_PASSWORD are both given", hint="give one of them"
+            "--registry-password-file and IMAGE_UPDATE_REGISTRY_PASSWORD are both given",
+            hint="give one of them",
         )
     password, where = variable, "IMAGE_UPDATE_REGISTRY_PASSWORD"
     if password_file:
@@ -169,19 +187,30 @@ def password_of(username: str, password_file: str, environ: Mapping[str, str]) -
             hint = "put the password or token into it"
             raise UsageError(f"--registry-password-file: {password_file!r} is empty", hint=hint)
     if bool(username) != bool(password):
-        missing = "--registry-password-file (or IMAGE_UPDATE_REGISTRY_PASSWORD)" if username else "--registry-username"
-        raise UsageError(f"the registry's login is incomplete: {missing} is missing", hint="give both")
+        missing = (
+            "--registry-password-file (or IMAGE_UPDATE_REGISTRY_PASSWORD)"
+            if username
+            else "--registry-username"
+        )
+        raise UsageError(
+            f"the registry's login is incomplete: {missing} is missing", hint="give both"
+        )
     return RegistryLogin(username, Secret(password), origin=where) if username else None
 
 
 def _places(environ: Mapping[str, str]) -> Iterator[tuple[str, bool]]:
     """Yield each path to check, and whether the user named it."""
-    given = {name: environ.get(name, "").strip() for name in ("REGISTRY_AUTH_FILE", "DOCKER_CONFIG")}
+    given = {
+        name: environ.get(name, "").strip() for name in ("REGISTRY_AUTH_FILE", "DOCKER_CONFIG")
+    }
     if file := given["REGISTRY_AUTH_FILE"]:
         yield file, True
     if folder := given["DOCKER_CONFIG"]:
         yield folder, True  # Docker wants a folder here, but some people name the file itself
-        for name in ("config.json", ".dockerconfigjson"):  # the second one is the only key of a mounted secret
+        for name in (
+            "config.json",
+            ".dockerconfigjson",
+        ):  # the second one is the only key of a mounted secret
             yield os.path.join(folder, name), True
     elif home := environ.get("HOME", "").strip():
         yield os.path.join(home, ".docker", "config.json"), False
@@ -194,7 +223,9 @@ def _parsed(text: str, where: str) -> DockerConfig:
     try:
         return parse_docker_config(text, where)
     except Malformed as problem:
-        raise RegistryAccessError(f"Docker's config ({where}) {problem.message}", hint=problem.hint) from None
+        raise RegistryAccessError(
+            f"Docker's config ({where}) {problem.message}", hint=problem.hint
+        ) from None
 
 
 def text_of(

@@ -21,7 +21,16 @@ _HUB_API = "https://registry-1.docker.io"
 _DEEPEST = 20
 _URL = re.compile(r"https?://(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]+)?(?:/[^\s?#@]*)?")
 _DURATION = re.compile(r"([0-9]+(?:\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h)")
-_UNITS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
+_UNITS = {
+    "ns": 1e-9,
+    "us": 1e-6,
+    "µs": 1e-6,
+    "μs": 1e-6,
+    "ms": 1e-3,
+    "s": 1.0,
+    "m": 60.0,
+    "h": 3600.0,
+}
 _TRUE, _FALSE = ("true", "yes", "on", "y"), ("false", "no", "off", "n")
 _SORTED = "a registry promises no order of its tags, so the order of the list would decide which image is deployed"
 
@@ -78,7 +87,9 @@ def find_registry(
     hub = registry == "docker.io"
     exact = [entry for entry in entries if entry.prefix == registry or (hub and not entry.prefix)]
     name = f"{registry}/{repository}/"
-    fitting = exact or [entry for entry in entries if entry.prefix and name.startswith(f"{entry.prefix}/")]
+    fitting = exact or [
+        entry for entry in entries if entry.prefix and name.startswith(f"{entry.prefix}/")
+    ]
     return max(fitting, key=lambda entry: len(entry.prefix), default=None)
 
 
@@ -108,7 +119,9 @@ def _entry(data: Any, number: int) -> RegistryConf:
             "remove it: newest-build asks for the dates, and semver and alphabetical need none",
         )
     if mode.lower() != "none":
-        raise Malformed(f"{what}: tagsortmode {mode[:50]!r} does not exist", "remove it, or write none")
+        raise Malformed(
+            f"{what}: tagsortmode {mode[:50]!r} does not exist", "remove it, or write none"
+        )
     values = {}
     for key, value in data.items():
         if key not in _READ:
@@ -130,15 +143,21 @@ def _entry(data: Any, number: int) -> RegistryConf:
 
 def _api_url(text: str) -> str:
     if not _URL.fullmatch(text):
-        raise Malformed("not the URL of a registry", "write https://host[:port], without a login or a query")
+        raise Malformed(
+            "not the URL of a registry", "write https://host[:port], without a login or a query"
+        )
     return text.rstrip("/").removesuffix("/v2")  # each request adds `/v2`
 
 
 def _prefix(text: str) -> str:
     if "://" in text or set(text) & set(" @?#"):
-        raise Malformed(f"{text[:100]!r} is not a prefix of image names", "write host[:port] or host/path")
+        raise Malformed(
+            f"{text[:100]!r} is not a prefix of image names", "write host[:port] or host/path"
+        )
     host, slash, path = text.strip("/").partition("/")
-    host = "docker.io" if host.lower() in ("index.docker.io", "registry-1.docker.io") else host.lower()
+    host = (
+        "docker.io" if host.lower() in ("index.docker.io", "registry-1.docker.io") else host.lower()
+    )
     return f"{host}{slash}{path}"
 
 
@@ -179,7 +198,9 @@ _READ: Mapping[str, Callable[[str], Any]] = {
 def _only(data: Mapping[Any, Any], known: Sequence[str], what: str) -> None:
     for key in data:
         if key not in known:
-            raise Malformed(f"{what}: unknown key {str(key)[:50]!r}", f"use one of {', '.join(known)}")
+            raise Malformed(
+                f"{what}: unknown key {str(key)[:50]!r}", f"use one of {', '.join(known)}"
+            )
 
 
 def _scalar(event: Any) -> Any:
@@ -208,7 +229,9 @@ class Endpoint:
         return all(is_loopback(split(url).host) for url in self.urls)
 
 
-def place_of(image: Image, entries: Sequence[RegistryConf], ca: str) -> tuple[Endpoint, str, RegistryConf | None]:
+def place_of(
+    image: Image, entries: Sequence[RegistryConf], ca: str
+) -> tuple[Endpoint, str, RegistryConf | None]:
     """Return the registry of an image, its name for the repository, and the entry of registries.conf for it.
 
     Raises `UsageError` for an unreadable `ca_file`.
@@ -217,7 +240,9 @@ def place_of(image: Image, entries: Sequence[RegistryConf], ca: str) -> tuple[En
     written = image.registry != HUB or normal(image.name.partition("/")[0]) == HUB
     conf = find_registry(entries, image.registry, image.repository, written=written)
     if conf is None:
-        urls: tuple[str, ...] = (_HUB_API if image.registry == HUB else f"https://{image.registry}",)
+        urls: tuple[str, ...] = (
+            _HUB_API if image.registry == HUB else f"https://{image.registry}",
+        )
         if is_loopback(split(f"//{image.registry}").host):  # as Docker does, on this machine only
             urls = (f"http://{image.registry}", *urls)
         return Endpoint(image.registry, urls, ca=ca), image.repository, None
@@ -226,13 +251,23 @@ def place_of(image: Image, entries: Sequence[RegistryConf], ca: str) -> tuple[En
         what = f"registries.conf, {conf.name}: cannot read ca_file"
         texts.append(text_of(conf.ca_file, what, hint="name a readable PEM file"))
     name = image.registry if written else conf.prefix or HUB
-    endpoint = Endpoint(name, (conf.api_url,), not conf.insecure, "\n".join(filter(None, texts)), conf.limit)
+    endpoint = Endpoint(
+        name, (conf.api_url,), not conf.insecure, "\n".join(filter(None, texts)), conf.limit
+    )
 
-    repository = image.repository.removeprefix("library/") if image.registry == HUB else image.repository
+    repository = (
+        image.repository.removeprefix("library/") if image.registry == HUB else image.repository
+    )
     # AIU's `defaultns`. An entry for Docker Hub itself does not need it, because that is `library`.
     if "/" not in repository:
         hub = split(conf.api_url).host.endswith("docker.io") or conf.prefix in ("", HUB)
-        repository = f"{conf.defaultns}/{repository}" if conf.defaultns else image.repository if hub else repository
+        repository = (
+            f"{conf.defaultns}/{repository}"
+            if conf.defaultns
+            else image.repository
+            if hub
+            else repository
+        )
     return endpoint, repository, conf
 
 
@@ -242,4 +277,6 @@ def read_registries_conf(path: str) -> tuple[RegistryConf, ...]:
     try:
         return parse_registries_conf(text)
     except Malformed as problem:
-        raise UsageError(f"--registries-conf: {path}: {problem.message}", hint=problem.hint) from None
+        raise UsageError(
+            f"--registries-conf: {path}: {problem.message}", hint=problem.hint
+        ) from None

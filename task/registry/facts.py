@@ -12,7 +12,15 @@ from dataclasses import replace
 
 from task.errors import RegistryError
 from task.model import Answer, Image
-from task.registry.manifest import Config, Member, fits, history_config, members, newness, read_config
+from task.registry.manifest import (
+    Config,
+    Member,
+    fits,
+    history_config,
+    members,
+    newness,
+    read_config,
+)
 from task.registry.repository import ImageRepository
 
 _MOST = 64  # images of one index, and manifests that are read to find them
@@ -20,7 +28,9 @@ _IN_CONFIG = frozenset(("created", "labels"))
 _IN_MANIFEST = _IN_CONFIG | {"platforms"}
 
 
-def find(repository: ImageRepository, image: Image, facts: Collection[str], platforms: tuple[str, ...]) -> Answer:
+def find(
+    repository: ImageRepository, image: Image, facts: Collection[str], platforms: tuple[str, ...]
+) -> Answer:
     """Return an answer that has these facts, and may have others that are incomplete.
 
     A missing image is `Answer(exists=False)`. Raises `RegistryError` and its subclasses.
@@ -33,16 +43,25 @@ def find(repository: ImageRepository, image: Image, facts: Collection[str], plat
     memory, images = repository.memory, _flat(repository, digest)
     wanted = [member for member in images if not member.platform]  # their configs have to be read
     if _IN_CONFIG & set(facts):
-        wanted = [member for member in images if not member.platform or fits(platforms, member.platform)]
+        wanted = [
+            member for member in images if not member.platform or fits(platforms, member.platform)
+        ]
     # A mirror may leave out some members of an index. It is an error only if none of the wanted ones is there.
-    configs = [(member, config) for member in wanted if (config := _config(repository, member)) is not None]
+    configs = [
+        (member, config) for member in wanted if (config := _config(repository, member)) is not None
+    ]
     if wanted and not configs:
-        message = f"{repository.name}: {wanted[0].digest} is missing, although its own index lists it"
+        message = (
+            f"{repository.name}: {wanted[0].digest} is missing, although its own index lists it"
+        )
         raise RegistryError(message, hint="push all of the image again")
-    fitting = [config for member, config in configs if fits(platforms, member.platform or config.platform)]
+    fitting = [
+        config for member, config in configs if fits(platforms, member.platform or config.platform)
+    ]
     newest = max(fitting, key=lambda config: newness(config.created), default=Config())
     every = [
-        member.platform or memory.configs.get(member.digest, Config()).platform for member in memory.members[digest]
+        member.platform or memory.configs.get(member.digest, Config()).platform
+        for member in memory.members[digest]
     ]
     return Answer(
         digest=digest,
@@ -59,7 +78,9 @@ def _short(repository: ImageRepository, image: Image, facts: Collection[str]) ->
     digest = repository.head(image.digest or image.tag)
     if digest is None:
         return Answer(exists=False)
-    if not digest and "digest" in facts:  # a HEAD without Docker-Content-Digest: the body has to be hashed
+    if (
+        not digest and "digest" in facts
+    ):  # a HEAD without Docker-Content-Digest: the body has to be hashed
         return Answer(digest=_read(repository, image.digest or image.tag) or "")
     if digest and not image.digest:
         repository.memory.saw(image.tag, digest)
@@ -101,15 +122,25 @@ def _flat(repository: ImageRepository, digest: str) -> list[Member]:
     todo, flat, seen = list(memory.members[digest]), [], {digest}
     while todo:
         member = todo.pop(0)
-        if member.platform or member.config or member.digest in memory.configs or member.digest in seen:
+        if (
+            member.platform
+            or member.config
+            or member.digest in memory.configs
+            or member.digest in seen
+        ):
             flat.append(member)
             continue
         seen.add(member.digest)  # an index may contain itself
         if len(seen) + len(flat) > _MOST:
-            raise RegistryError(f"{repository.name}: an index of more than {_MOST} images", hint="push a smaller index")
+            raise RegistryError(
+                f"{repository.name}: an index of more than {_MOST} images",
+                hint="push a smaller index",
+            )
         todo = [*_parts(repository, member), *todo]
     if len(flat) > _MOST:
-        raise RegistryError(f"{repository.name}: an index of more than {_MOST} images", hint="push a smaller index")
+        raise RegistryError(
+            f"{repository.name}: an index of more than {_MOST} images", hint="push a smaller index"
+        )
     memory.members[digest] = tuple(flat)
     return flat
 
@@ -117,7 +148,11 @@ def _flat(repository: ImageRepository, digest: str) -> list[Member]:
 def _parts(repository: ImageRepository, member: Member) -> tuple[Member, ...]:
     """Return the images under a member's digest, or () if a mirror left the member out."""
     known = repository.memory.members
-    return () if member.digest not in known and _read(repository, member.digest) is None else known[member.digest]
+    return (
+        ()
+        if member.digest not in known and _read(repository, member.digest) is None
+        else known[member.digest]
+    )
 
 
 def _config(repository: ImageRepository, member: Member) -> Config | None:

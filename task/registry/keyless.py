@@ -12,7 +12,13 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from cryptography.hazmat import asn1
-from cryptography.x509 import Certificate, ObjectIdentifier, OtherName, RFC822Name, SubjectAlternativeName
+from cryptography.x509 import (
+    Certificate,
+    ObjectIdentifier,
+    OtherName,
+    RFC822Name,
+    SubjectAlternativeName,
+)
 from cryptography.x509 import UniformResourceIdentifier as Uri
 from sigstore.errors import Error, VerificationError
 from sigstore.models import Bundle, TrustedRoot
@@ -27,7 +33,13 @@ from task.threads import once
 
 LOG = "https://rekor.sigstore.dev"
 _FULCIO = "1.3.6.1.4.1.57264.1."
-_CLAIMS = ("9", "11", "12", "14", "18")  # build signer, runner, source repository, its ref, build config
+_CLAIMS = (
+    "9",
+    "11",
+    "12",
+    "14",
+    "18",
+)  # build signer, runner, source repository, its ref, build config
 _ISSUER, _OLD_ISSUER = "8", "1"
 _LONGEST_ERROR = 200
 
@@ -45,11 +57,19 @@ class Sigstore:
                     url = url or json.load(file)["tlogs"][0]["baseUrl"]
                 Verifier(trusted_root=roots)
             except (OSError, ValueError, LookupError, TypeError, Error) as error:
-                why = error.strerror if isinstance(error, OSError) else one_line(str(error))[:_LONGEST_ERROR]
+                why = (
+                    error.strerror
+                    if isinstance(error, OSError)
+                    else one_line(str(error))[:_LONGEST_ERROR]
+                )
                 hint = "give the file that `cosign trusted-root create` or `gh attestation trusted-root` writes"
-                raise UsageError(f"--trust-root: {trust_root!r} is not a trusted root: {why}", hint=hint) from None
+                raise UsageError(
+                    f"--trust-root: {trust_root!r} is not a trusted root: {why}", hint=hint
+                ) from None
         self.verifier = once(lambda: _verifier(roots))
-        self._log = once(lambda: Http(url or LOG, limits=Limits(total=60.0, size=1024 * 1024), log=log))
+        self._log = once(
+            lambda: Http(url or LOG, limits=Limits(total=60.0, size=1024 * 1024), log=log)
+        )
 
     def entry(self, index: int) -> Mapping[str, Any]:
         """Return an entry of the transparency log. Raises `RegistryDownError` if the log is down, and `Malformed`."""
@@ -71,7 +91,9 @@ class Sigstore:
 class Keyless:
     """Accepts a signature by any of these identities. Safe to use from several threads."""
 
-    def __init__(self, sigstore: Sigstore, identities: Sequence[Identity], *, exact: bool = False) -> None:
+    def __init__(
+        self, sigstore: Sigstore, identities: Sequence[Identity], *, exact: bool = False
+    ) -> None:
         """`exact`: subjects are no globs."""
         self._sigstore, self._identities, self._exact = sigstore, identities, exact
 
@@ -88,7 +110,9 @@ class Keyless:
         try:
             if signature.form == "payload":
                 verifier.verify_artifact(signature.content, Bundle.from_json(raw), accepts)
-            elif encoded(*verifier.verify_dsse(Bundle.from_json(raw), accepts)) != signature.content:
+            elif (
+                encoded(*verifier.verify_dsse(Bundle.from_json(raw), accepts)) != signature.content
+            ):
                 raise Malformed("a bundle has two statements")  # noqa: TRY301 - a reader may take the other one
         except Malformed:
             raise
@@ -110,7 +134,11 @@ class _Accepts:
         """Raise `VerificationError` if the certificate has none of the identities."""
         names = cert.extensions.get_extension_for_class(SubjectAlternativeName).value
         subjects = [*names.get_values_for_type(Uri), *names.get_values_for_type(RFC822Name)]
-        users = (one for one in names.get_values_for_type(OtherName) if one.type_id.dotted_string == f"{_FULCIO}7")
+        users = (
+            one
+            for one in names.get_values_for_type(OtherName)
+            if one.type_id.dotted_string == f"{_FULCIO}7"
+        )
         subjects += [asn1.decode_der(str, one.value) for one in users]
         claims = {key: value for key in (*_CLAIMS, _ISSUER) if (value := _claim(cert, key))}
         issuer = claims.get(_ISSUER) or _claim(cert, _OLD_ISSUER)
@@ -137,7 +165,9 @@ def _verifier(roots: TrustedRoot | None) -> Verifier:
     try:
         return Verifier(trusted_root=roots) if roots else Verifier.production()
     except (Error, OSError) as error:
-        raise _down(f"Sigstore's roots of trust could not be fetched ({type(error).__name__})") from None
+        raise _down(
+            f"Sigstore's roots of trust could not be fetched ({type(error).__name__})"
+        ) from None
 
 
 def _down(message: str) -> RegistryDownError:

@@ -20,7 +20,13 @@ import sh
 
 from task import shutdown
 from task.annotations.keys import CredentialSource, parse_credential_source
-from task.errors import AnnotationError, Malformed, RegistryAccessError, RegistryDownError, RegistryError
+from task.errors import (
+    AnnotationError,
+    Malformed,
+    RegistryAccessError,
+    RegistryDownError,
+    RegistryError,
+)
 from task.processes import child_environment
 from task.registry.docker_config import (
     HUB,
@@ -70,7 +76,9 @@ class Logins:
         self._files: tuple[DockerConfig, ...] | None = None
         self._from_helpers: dict[tuple[str, str], RegistryLogin | None] = {}  # by helper and server
 
-    def of_annotation(self, text: str, namespace: str, host: str, repository: str) -> RegistryLogin | None:
+    def of_annotation(
+        self, text: str, namespace: str, host: str, repository: str
+    ) -> RegistryLogin | None:
         """Return the login that `pull-secret` names, for the registry at `host`.
 
         Raises `RegistryError` and its subclasses, and `AnnotationError` for a secret that the annotation must not name.
@@ -82,7 +90,9 @@ class Logins:
         self._check(source, namespace)
         return self._of_source(source, _ANNOTATION, 0, host, repository)
 
-    def of_conf(self, source: CredentialSource, expire: float, host: str, repository: str) -> RegistryLogin | None:
+    def of_conf(
+        self, source: CredentialSource, expire: float, host: str, repository: str
+    ) -> RegistryLogin | None:
         """Return the login that registries.conf names.
 
         After `expire` seconds, find it again, because an ECR token ends.
@@ -97,13 +107,18 @@ class Logins:
         self, source: CredentialSource, where: str, expire: float, host: str, repository: str
     ) -> RegistryLogin | None:
         if source.kind == "ext" and not self._allow_exec:
-            raise RegistryError("ext: credentials need --allow-exec", hint="allow it, or name a secret or a variable")
+            raise RegistryError(
+                "ext: credentials need --allow-exec",
+                hint="allow it, or name a secret or a variable",
+            )
         # Only a pull secret may have several logins, for different registries and repositories.
         several = source.kind == "pullsecret" or source.registry
         key = (source, host, repository) if several else (source,)
         return self._once(key, expire, lambda: self._named(source, where, host, repository))
 
-    def _once(self, key: object, expire: float, find: Callable[[], RegistryLogin | None]) -> RegistryLogin | None:
+    def _once(
+        self, key: object, expire: float, find: Callable[[], RegistryLogin | None]
+    ) -> RegistryLogin | None:
         with self._lock:
             known = self._known.get(key)
             if known is None or known[1] < time.monotonic():
@@ -128,7 +143,9 @@ class Logins:
                 hint="allow it with --allow-env; registries.conf may name any variable",
             )
 
-    def _named(self, source: CredentialSource, where: str, host: str, repository: str) -> RegistryLogin | None:
+    def _named(
+        self, source: CredentialSource, where: str, host: str, repository: str
+    ) -> RegistryLogin | None:
         if source.registry and best_key([normal(source.registry)], host, repository) is None:
             return self._from_options(host, repository)
         if source.kind == "env":
@@ -137,7 +154,9 @@ class Logins:
             return _pair(script(source.script, self._environ), f"{where}, script {source.script}")
         return self._from_secret(source, where, host, repository)
 
-    def _from_secret(self, source: CredentialSource, where: str, host: str, repository: str) -> RegistryLogin:
+    def _from_secret(
+        self, source: CredentialSource, where: str, host: str, repository: str
+    ) -> RegistryLogin:
         name = f"secret {source.namespace}/{source.name}"
         if self._secret is None:
             raise RegistryError(
@@ -147,7 +166,9 @@ class Logins:
         try:
             data = self._secret(source.namespace, source.name)
         except LookupError:
-            raise RegistryAccessError(f"{where}: there is no {name}", hint="create it, or name another one") from None
+            raise RegistryAccessError(
+                f"{where}: there is no {name}", hint="create it, or name another one"
+            ) from None
         except Malformed as refused:
             kind = AnnotationError if where == _ANNOTATION else RegistryError
             raise kind(f"{where}: {refused.message}", hint=refused.hint) from None
@@ -155,7 +176,8 @@ class Logins:
         raw = next((data[field] for field in fields if field in data), None)
         if raw is None:
             raise RegistryAccessError(
-                f"{where}: {name} has no field {source.field}", hint="add the field to the secret, or name another one"
+                f"{where}: {name} has no field {source.field}",
+                hint="add the field to the secret, or name another one",
             )
         text = raw.decode("utf-8", "replace")
         if source.kind == "secret":
@@ -163,7 +185,9 @@ class Logins:
         try:
             config = parse_docker_config(text, f"{where}, {name}")
         except Malformed as problem:
-            raise RegistryAccessError(f"{where}, {name} {problem.message}", hint=problem.hint) from None
+            raise RegistryAccessError(
+                f"{where}, {name} {problem.message}", hint=problem.hint
+            ) from None
         key = best_key(config.logins, host, repository)
         if key is None:
             message = f"{where}, {name} holds no login for {host}"
@@ -180,7 +204,10 @@ class Logins:
 
     def _from_file(self, config: DockerConfig, host: str, repository: str) -> RegistryLogin | None:
         """Return the login in one config file. The longest key wins, and `credHelpers` come before `credsStore`."""
-        key, helper_key = best_key(config.logins, host, repository), best_key(config.helpers, host, repository)
+        key, helper_key = (
+            best_key(config.logins, host, repository),
+            best_key(config.helpers, host, repository),
+        )
         if helper_key and len(helper_key) >= len(key or ""):
             return self._from_helper(config.helpers[helper_key], helper_key, needed=True)
         if key:
@@ -209,7 +236,9 @@ def _pair(text: str, where: str) -> RegistryLogin:
     return RegistryLogin(user, Secret(password), origin=where)
 
 
-def helper(name: str, server: str, environ: Mapping[str, str], *, needed: bool) -> RegistryLogin | None:
+def helper(
+    name: str, server: str, environ: Mapping[str, str], *, needed: bool
+) -> RegistryLogin | None:
     """Return the login for a registry from `docker-credential-<name> get`, or None if it has none.
 
     A helper that is not `needed` (a `credsStore`, for all registries) may be missing: a config file that was copied
@@ -223,7 +252,9 @@ def helper(name: str, server: str, environ: Mapping[str, str], *, needed: bool) 
     if code is None:
         if not needed:
             return None
-        raise RegistryAccessError(f"{program} is not installed", hint="install it, or give the login in another way")
+        raise RegistryAccessError(
+            f"{program} is not installed", hint="install it, or give the login in another way"
+        )
     if code:
         if _NO_LOGIN in (out + err).lower():
             return None
@@ -246,12 +277,18 @@ def helper(name: str, server: str, environ: Mapping[str, str], *, needed: bool) 
 def script(path: str, environ: Mapping[str, str]) -> str:
     """Return the output of an `ext:` script, `user:password`. Raises `RegistryError` and its subclasses."""
     if not os.path.isabs(path) or os.path.normpath(path) != path:
-        raise RegistryError(f"ext:{path[:200]} is not an absolute path", hint="write ext:/path/of/script")
+        raise RegistryError(
+            f"ext:{path[:200]} is not an absolute path", hint="write ext:/path/of/script"
+        )
     if not os.path.isfile(path) or not os.access(path, os.X_OK):
-        raise RegistryAccessError(f"ext:{path} is not a program", hint="mount it, and make it executable")
+        raise RegistryAccessError(
+            f"ext:{path} is not a program", hint="mount it, and make it executable"
+        )
     code, out, _ = _run("script", path, (), "", environ)
     if code != 0:
-        raise RegistryAccessError(f"ext:{path} failed (exit code {code})", hint="run it by hand to see why")
+        raise RegistryAccessError(
+            f"ext:{path} failed (exit code {code})", hint="run it by hand to see why"
+        )
     return out.decode("utf-8", "replace").strip()
 
 
@@ -264,12 +301,19 @@ def _run(
     """
     shutdown.check()
     try:
-        folders = [folder for folder in environ.get("PATH", "").split(os.pathsep) if os.path.isabs(folder)]
+        folders = [
+            folder for folder in environ.get("PATH", "").split(os.pathsep) if os.path.isabs(folder)
+        ]
         program = sh.Command(name, None if os.path.isabs(name) else folders)
     except sh.CommandNotFound:
         return None, b"", b""
-    if sys.version_info >= (3, 12):  # sh forks, and since 3.12, Python warns if a process with threads forks
-        warnings.filterwarnings("ignore", r"This process .* is multi-threaded, use of fork", DeprecationWarning)
+    if sys.version_info >= (
+        3,
+        12,
+    ):  # sh forks, and since 3.12, Python warns if a process with threads forks
+        warnings.filterwarnings(
+            "ignore", r"This process .* is multi-threaded, use of fork", DeprecationWarning
+        )
     theirs = child_environment(environ, (name,) if kind == "helper" else ())
     try:
         with shutdown.unheard():
@@ -287,7 +331,14 @@ def _run(
             hint="run it again, or run the program by hand to see why",
         ) from None
     except ValueError:  # sh had no word from the new process
-        raise RegistryDownError(f"{name} was killed before it could begin", hint="run it again") from None
-    except (sh.ErrorReturnCode, OSError) as error:  # sh puts the command line and the output into the error's text
+        raise RegistryDownError(
+            f"{name} was killed before it could begin", hint="run it again"
+        ) from None
+    except (
+        sh.ErrorReturnCode,
+        OSError,
+    ) as error:  # sh puts the command line and the output into the error's text
         shutdown.check()
-        raise RegistryAccessError(f"{name} failed ({type(error).__name__})", hint="run it by hand to see why") from None
+        raise RegistryAccessError(
+            f"{name} failed ({type(error).__name__})", hint="run it by hand to see why"
+        ) from None

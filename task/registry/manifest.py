@@ -14,8 +14,14 @@ from typing import Any, NamedTuple
 from task.errors import RegistryError
 from task.plain_data import mapping, text, texts
 
-INDEXES = ("application/vnd.oci.image.index.v1+json", "application/vnd.docker.distribution.manifest.list.v2+json")
-IMAGES = ("application/vnd.oci.image.manifest.v1+json", "application/vnd.docker.distribution.manifest.v2+json")
+INDEXES = (
+    "application/vnd.oci.image.index.v1+json",
+    "application/vnd.docker.distribution.manifest.list.v2+json",
+)
+IMAGES = (
+    "application/vnd.oci.image.manifest.v1+json",
+    "application/vnd.docker.distribution.manifest.v2+json",
+)
 SIGNED = "application/vnd.docker.distribution.manifest.v1+prettyjws"
 # Always send all of them. Without the right type, Docker's registry 2.8 answers 404 for an OCI manifest or index. With
 # only `manifest.v2`, it answers a request for a manifest list with the digest of the amd64 member.
@@ -97,8 +103,15 @@ def members(manifest: Manifest) -> tuple[Member, ...]:
         return (Member(manifest.digest, "", text(data, "config", "digest"), created),)
     entries = data.get("manifests")
     if not isinstance(entries, list):
-        raise RegistryError("the registry's index is invalid: it has no list of manifests", hint="push the image again")
-    return tuple(Member(entry["digest"], _platform(entry.get("platform"))) for entry in entries if _is_image(entry))
+        raise RegistryError(
+            "the registry's index is invalid: it has no list of manifests",
+            hint="push the image again",
+        )
+    return tuple(
+        Member(entry["digest"], _platform(entry.get("platform")))
+        for entry in entries
+        if _is_image(entry)
+    )
 
 
 def history_config(data: Mapping[str, Any]) -> Config:
@@ -123,7 +136,9 @@ def instant(text: str) -> str:
         return ""
     day, clock, fraction, zone = match.groups()
     try:
-        when = datetime.fromisoformat(f"{day}T{clock}{zone.upper().replace('Z', '+00:00')}").astimezone(UTC)
+        when = datetime.fromisoformat(
+            f"{day}T{clock}{zone.upper().replace('Z', '+00:00')}"
+        ).astimezone(UTC)
     except (ValueError, OverflowError):
         return ""
     rest = f".{fraction}" if fraction and fraction.strip("0") else ""

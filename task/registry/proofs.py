@@ -87,7 +87,9 @@ class Evidence:
 
     def __init__(self, registry: Registry, question: Question) -> None:
         self._digest = question.image.digest
-        repository = cache(lambda: registry.repository(question.image, question.secret, question.namespace))
+        repository = cache(
+            lambda: registry.repository(question.image, question.secret, question.namespace)
+        )
         # No filter: the API's takes one exact type, but that of a bundle contains its version, and it may be ignored.
         self._referrers = cache(lambda: repository().referrers(self._digest))
         self._manifest = cache(lambda reference: repository().manifest(reference))
@@ -102,7 +104,9 @@ class Evidence:
         # cosign 1 and 2 and Tekton Chains store everything under tags, and cosign 3 and GitHub everything as referrers.
         tags = partial(self._of_tag, "att")
         referrers = partial(self._referring, (*PREDICATES, SIGNED))
-        for place in (tags, referrers) if self._manifest(signature_tag(self._digest)) else (referrers, tags):
+        for place in (
+            (tags, referrers) if self._manifest(signature_tag(self._digest)) else (referrers, tags)
+        ):
             yield from place()
         yield from self._of_tag("sig")
 
@@ -163,7 +167,11 @@ class Prover:
         if _final(answer) or time.monotonic() >= end:
             return answer
         why = answer.because if isinstance(answer, Verdict) else answer
-        what = "provenance" if isinstance(answer, Verdict) and answer.rule == "provenance" else "a signature"
+        what = (
+            "provenance"
+            if isinstance(answer, Verdict) and answer.rule == "provenance"
+            else "a signature"
+        )
         self._log(f"waiting for {what} of {question.image.reference}: {why}")
         pauses = chain(_PAUSES, repeat(_PAUSES[-1]))
         answer = until(_final, answer, ask, pauses, end)
@@ -199,7 +207,9 @@ class Prover:
                 unread = error
         if unread:
             raise unread
-        what, several = ("provenance", "statements") if asked.of_build else ("signature", "signatures")
+        what, several = (
+            ("provenance", "statements") if asked.of_build else ("signature", "signatures")
+        )
         first = objections[0] if objections else f"the registry has no {what}"
         more = f" (of {len(objections)} {several} none is good)" if len(objections) > 1 else ""
         return Verdict("refuse", asked.demand.rule, f"{first}{more}{asked.by}")
@@ -217,4 +227,6 @@ class Prover:
 
 def _final(answer: Answer) -> bool:
     """Tell whether waiting is useless: it is proved, or the error is not temporary."""
-    return isinstance(answer, Proof) or (isinstance(answer, TaskError) and answer.exit != Exit.TEMPORARY)
+    return isinstance(answer, Proof) or (
+        isinstance(answer, TaskError) and answer.exit != Exit.TEMPORARY
+    )

@@ -27,7 +27,9 @@ def keys_of_file(path: str) -> PublicKeys:
     try:
         return PublicKeys(keys_in(text), path)
     except Malformed as error:
-        raise UsageError(f"--verify: {path}: {error.message}", hint=error.hint or "give cosign.pub") from None
+        raise UsageError(
+            f"--verify: {path}: {error.message}", hint=error.hint or "give cosign.pub"
+        ) from None
 
 
 def keys_in(text: str) -> list[PublicKey]:
@@ -73,7 +75,9 @@ def _good(key: PublicKey, content: bytes, signature: bytes) -> bool:
     for algorithm in algorithms:
         with suppress(InvalidSignature):
             if isinstance(key, RSAPublicKey):
-                key.verify(signature, content, padding.PKCS1v15(), algorithm)  # cosign's default; PSS is not
+                key.verify(
+                    signature, content, padding.PKCS1v15(), algorithm
+                )  # cosign's default; PSS is not
             else:
                 key.verify(signature, content, ECDSA(algorithm))
             return True

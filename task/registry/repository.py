@@ -19,12 +19,26 @@ from task.http import Response
 from task.plain_data import mappings, texts
 from task.registry.api import RegistryApi
 from task.registry.docker_config import RegistryLogin
-from task.registry.manifest import ACCEPT, INDEXES, Config, Manifest, Member, digest_of, is_digest, signed_payload
+from task.registry.manifest import (
+    ACCEPT,
+    INDEXES,
+    Config,
+    Manifest,
+    Member,
+    digest_of,
+    is_digest,
+    signed_payload,
+)
 from task.urls import origin, split
 
 _NEXT = re.compile(r'<([^<>]*)>[^,<]*?;\s*rel\s*=\s*"?next"?(?=[\s;,]|$)')
-_PAGES = (10_000, 1000)  # tags in a page: most registries allow the first number, and the others answer 400
-_REFERENCE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")  # a tag, according to the OCI distribution specification
+_PAGES = (
+    10_000,
+    1000,
+)  # tags in a page: most registries allow the first number, and the others answer 400
+_REFERENCE = re.compile(
+    r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}"
+)  # a tag, according to the OCI distribution specification
 _MOST_SHOWN = 100
 _FORM = 1  # the version of the cache's files; files of another version are ignored
 # The limits for one list with all its pages. Any server may call itself a registry.
@@ -55,7 +69,9 @@ class AnswerCache:
         self.configs: dict[str, Config] = {}  # by the digest of the image's manifest
         self.tags: dict[str, str] = {}  # tag → digest, when last seen
         self._lock = Lock()
-        self._path = os.path.join(folder, f"{sha256(name.encode()).hexdigest()[:32]}.json") if folder else ""
+        self._path = (
+            os.path.join(folder, f"{sha256(name.encode()).hexdigest()[:32]}.json") if folder else ""
+        )
         self._changed = False
         if self._path:
             self._load()
@@ -80,7 +96,9 @@ class AnswerCache:
         data = {
             "form": _FORM,
             "tags": dict(self.tags),
-            "members": {key: [list(member) for member in value] for key, value in dict(self.members).items()},
+            "members": {
+                key: [list(member) for member in value] for key, value in dict(self.members).items()
+            },
             "configs": {
                 key: [config.created, config.platform, dict(config.labels)]
                 for key, config in dict(self.configs).items()
@@ -89,7 +107,9 @@ class AnswerCache:
         new = f"{self._path}.{os.getpid()}"
         with self._lock, suppress(OSError):
             os.makedirs(os.path.dirname(self._path), mode=0o700, exist_ok=True)
-            with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
+            with open(
+                os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8"
+            ) as file:
                 json.dump(data, file)
             os.replace(new, self._path)
             self._changed = False
@@ -100,9 +120,14 @@ class AnswerCache:
             with open(self._path, encoding="utf-8") as file:
                 data: Mapping[str, Any] = json.load(file)
             if data["form"] == _FORM:
-                tags = {str(tag): str(digest) for tag, digest in data["tags"].items() if is_digest(str(digest))}
+                tags = {
+                    str(tag): str(digest)
+                    for tag, digest in data["tags"].items()
+                    if is_digest(str(digest))
+                }
                 members = {
-                    key: tuple(Member(*map(str, fields)) for fields in value) for key, value in data["members"].items()
+                    key: tuple(Member(*map(str, fields)) for fields in value)
+                    for key, value in data["members"].items()
                 }
                 configs = {
                     key: Config(str(created), str(platform), dict(labels))
@@ -114,7 +139,9 @@ class AnswerCache:
 class ImageRepository:
     """One repository, as one login sees it, and what is known about its images."""
 
-    def __init__(self, api: RegistryApi, name: str, login: RegistryLogin | None, memory: AnswerCache) -> None:
+    def __init__(
+        self, api: RegistryApi, name: str, login: RegistryLogin | None, memory: AnswerCache
+    ) -> None:
         self.name, self.memory = name, memory
         self._api, self._login = api, login
         self._listed: tuple[str, ...] | None = None
@@ -145,8 +172,12 @@ class ImageRepository:
         data = self._json(answer, f"manifest of {reference[:_MOST_SHOWN]}")
         # The digest of a manifest of Docker's schema 1 does not cover its signatures.
         body = signed_payload(answer.body, data) if data.get("schemaVersion") == 1 else answer.body
-        digest = self._checked(body, reference, answer.headers.get("Docker-Content-Digest", "").strip())
-        return Manifest(digest, answer.headers.get("Content-Type", "").partition(";")[0].strip().lower(), data)
+        digest = self._checked(
+            body, reference, answer.headers.get("Docker-Content-Digest", "").strip()
+        )
+        return Manifest(
+            digest, answer.headers.get("Content-Type", "").partition(";")[0].strip().lower(), data
+        )
 
     def blob(self, digest: str) -> bytes:
         """Return the bytes of a blob, checked against its digest."""
@@ -175,7 +206,9 @@ class ImageRepository:
             if self._listed is None:
                 large, allowed = (f"/tags/list?n={size}" for size in _PAGES)
                 tags = self._tags(self._pages(large, missing=(400,)))
-                self._listed = tuple(self._tags(self._pages(allowed)) or () if tags is None else tags)
+                self._listed = tuple(
+                    self._tags(self._pages(allowed)) or () if tags is None else tags
+                )
             return self._listed
 
     def referrers(self, digest: str) -> tuple[Referrer, ...]:
@@ -196,7 +229,9 @@ class ImageRepository:
         """Return the tags of all pages, each once, or None if there is no page."""
         tags: dict[str, None] | None = None
         for page in pages:
-            names = page.get("tags") or []  # Docker's registry writes null for a repository without tags
+            names = (
+                page.get("tags") or []
+            )  # Docker's registry writes null for a repository without tags
             if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
                 raise self._wrong("answers with an invalid list of tags")
             tags = {} if tags is None else tags
@@ -207,11 +242,17 @@ class ImageRepository:
 
     def _manifest(self, method: str, reference: str) -> Response:
         if not is_digest(reference) and not _REFERENCE.fullmatch(reference):
-            raise RegistryError(f"{reference[:_MOST_SHOWN]!r} is neither a tag nor a digest", hint="write name:tag")
+            raise RegistryError(
+                f"{reference[:_MOST_SHOWN]!r} is neither a tag nor a digest", hint="write name:tag"
+            )
         also = _NO_HEAD if method == "HEAD" else ()
-        return self._api.ask(method, self.name, f"/manifests/{reference}", self._login, ACCEPT, also)
+        return self._api.ask(
+            method, self.name, f"/manifests/{reference}", self._login, ACCEPT, also
+        )
 
-    def _pages(self, path: str, accept: str = "", missing: tuple[int, ...] = ()) -> Iterator[Mapping[str, Any]]:
+    def _pages(
+        self, path: str, accept: str = "", missing: tuple[int, ...] = ()
+    ) -> Iterator[Mapping[str, Any]]:
         """Yield the pages of a list, following the header `Link`.
 
         Yield none if the first answer has a `missing` status. The login never leaves the registry, and the pages always
@@ -230,7 +271,9 @@ class ImageRepository:
                 )
             seen.add(path)
             first = len(seen) == 1
-            answer = self._api.ask("GET", self.name, path, self._login, accept, missing if first else ())
+            answer = self._api.ask(
+                "GET", self.name, path, self._login, accept, missing if first else ()
+            )
             if first and answer.status in missing:
                 return
             if answer.status == 404:
@@ -250,7 +293,9 @@ class ImageRepository:
             return ""
         url = urljoin(answer.url, match.group(1))
         if split(url).server != split(answer.url).server:
-            raise self._wrong(f"continues its list at {origin(url)[:_MOST_SHOWN]!r}, which is not its own")
+            raise self._wrong(
+                f"continues its list at {origin(url)[:_MOST_SHOWN]!r}, which is not its own"
+            )
         # Use our own base URL for the next page: behind a proxy, a registry may name another path before `/v2/`.
         _, own, rest = url.partition(f"/v2/{quote(self.name)}/")
         if not own:
@@ -263,7 +308,8 @@ class ImageRepository:
         except (ValueError, RecursionError):
             if answer.body.lstrip()[:1] == b"{":
                 raise RegistryDownError(
-                    f"registry {self._api.endpoint.name}: the {what} of {self.name} breaks off", hint="run it again"
+                    f"registry {self._api.endpoint.name}: the {what} of {self.name} breaks off",
+                    hint="run it again",
                 ) from None
             data = None
         if not isinstance(data, dict):
@@ -282,7 +328,9 @@ class ImageRepository:
         return known[0] if known else digest_of(body)
 
     def _wrong(self, what: str) -> RegistryError:
-        return RegistryError(f"registry {self._api.endpoint.name} {what} ({self.name})", hint="check the registry")
+        return RegistryError(
+            f"registry {self._api.endpoint.name} {what} ({self.name})", hint="check the registry"
+        )
 
 
 def _referrers(page: Mapping[str, Any]) -> Iterator[Referrer]:

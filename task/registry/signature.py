@@ -28,12 +28,17 @@ from task.text import fits_glob, shortened
 PAYLOAD = "application/vnd.dev.cosign.simplesigning.v1+json"
 BUNDLE = "application/vnd.dev.sigstore.bundle"  # .v0.3+json, +json;version=0.2
 ENVELOPE = "application/vnd.dsse.envelope.v1+json"
-ARTIFACTS = ("application/vnd.dev.cosign.artifact.sig.v1+json", BUNDLE)  # beginnings of signatures' artifact types
+ARTIFACTS = (
+    "application/vnd.dev.cosign.artifact.sig.v1+json",
+    BUNDLE,
+)  # beginnings of signatures' artifact types
 MOST = 32  # signatures of one image that are checked
 LARGEST = 1024 * 1024  # bytes of one signature
 _TYPE = "cosign container image signature"
 _STATEMENT = "application/vnd.in-toto+json"
-SIGNED = "https://sigstore.dev/cosign/sign/v1"  # other predicates are attestations (provenance, SBOM)
+SIGNED = (
+    "https://sigstore.dev/cosign/sign/v1"  # other predicates are attestations (provenance, SBOM)
+)
 _STATEMENTS = ("https://in-toto.io/Statement/v0.1", "https://in-toto.io/Statement/v1")
 _ANNOTATION = "dev.cosignproject.cosign/signature"
 _CERTIFICATE = "dev.sigstore.cosign/certificate"
@@ -44,7 +49,8 @@ _FORMS: Mapping[str, Form] = {PAYLOAD: "payload", ENVELOPE: "envelope"}
 _KEY = re.compile(r"-----BEGIN PUBLIC KEY-----[A-Za-z0-9+/=\s]+-----END PUBLIC KEY-----", re.ASCII)
 # A repository in a URI, as `git+https://github.com/acme/web@refs/heads/main`: no login, no `.git`, and the ref.
 _REPOSITORY = re.compile(
-    r"(?:git\+)?(https?|ssh|git)://(?:[^/@]*@)?([^/@]+(?:/[^@]*?)?)(?:\.git)?/?(?:@(.+))?", re.DOTALL
+    r"(?:git\+)?(https?|ssh|git)://(?:[^/@]*@)?([^/@]+(?:/[^@]*?)?)(?:\.git)?/?(?:@(.+))?",
+    re.DOTALL,
 )
 _TEKTON = re.compile(r"(?:https://)?tekton\.dev/")
 
@@ -99,7 +105,9 @@ def signed(layer: Layer, blob: bytes) -> Signed:
         raise Malformed(f"it is larger than {LARGEST // 1024} KiB")
     if layer.form == "payload":
         return _payload(layer, blob)
-    return _statement(layer, blob, mapping(_json(blob), "dsseEnvelope") if layer.form == "bundle" else _json(blob))
+    return _statement(
+        layer, blob, mapping(_json(blob), "dsseEnvelope") if layer.form == "bundle" else _json(blob)
+    )
 
 
 def _payload(layer: Layer, blob: bytes) -> Signed:
@@ -108,7 +116,9 @@ def _payload(layer: Layer, blob: bytes) -> Signed:
         raise Malformed("it is not a signature of an image")
     signature = _decoded(layer.annotations.get(_ANNOTATION, ""))
     digest = text(critical, "image", "docker-manifest-digest")
-    return Signed("payload", blob, (signature,), (digest,) if digest else (), b"", *_identified(layer))
+    return Signed(
+        "payload", blob, (signature,), (digest,) if digest else (), b"", *_identified(layer)
+    )
 
 
 def _identified(layer: Layer) -> tuple[str, int]:
@@ -124,13 +134,21 @@ def _statement(layer: Layer, blob: bytes, envelope: Mapping[str, Any]) -> Signed
     statement = _json(content)
     subjects = (text(subject, "digest", "sha256") for subject in elements(statement, "subject"))
     digests = tuple(f"sha256:{digits}" for digits in subjects if digits)
-    signatures = tuple(_decoded(mapping(entry).get("sig")) for entry in elements(envelope, "signatures")[:MOST])
+    signatures = tuple(
+        _decoded(mapping(entry).get("sig")) for entry in elements(envelope, "signatures")[:MOST]
+    )
     attests = layer.form == "envelope" or statement.get("predicateType") != SIGNED
     if attests and statement.get("_type") not in _STATEMENTS:
         raise Malformed("it has a statement of an unknown type")
     content = encoded(kind, content)
     return Signed(
-        layer.form, content, signatures, digests, blob, *_identified(layer), statement=statement if attests else None
+        layer.form,
+        content,
+        signatures,
+        digests,
+        blob,
+        *_identified(layer),
+        statement=statement if attests else None,
     )
 
 
@@ -145,7 +163,10 @@ def public_keys(text: str) -> tuple[str, ...]:
         raise Malformed("it holds a private key", hint="give the public key, cosign.pub")
     keys = tuple(f"{pem}\n" for pem in _KEY.findall(text))
     if not keys:
-        raise Malformed("it holds no public key", hint="give cosign.pub, or what `cosign public-key --key …` prints")
+        raise Malformed(
+            "it holds no public key",
+            hint="give cosign.pub, or what `cosign public-key --key …` prints",
+        )
     return keys
 
 
@@ -163,7 +184,9 @@ def as_bundle(signature: Signed, entry: Mapping[str, Any]) -> str:
             "logId": {"keyId": _from_hex(entry["logID"])},
             "kindVersion": {"kind": body["kind"], "version": body["apiVersion"]},
             "integratedTime": str(entry["integratedTime"]),
-            "inclusionPromise": {"signedEntryTimestamp": entry["verification"]["signedEntryTimestamp"]},
+            "inclusionPromise": {
+                "signedEntryTimestamp": entry["verification"]["signedEntryTimestamp"]
+            },
             "inclusionProof": {
                 "logIndex": str(proof["logIndex"]),
                 "rootHash": _from_hex(proof["rootHash"]),
@@ -185,8 +208,15 @@ def as_bundle(signature: Signed, entry: Mapping[str, Any]) -> str:
     return json.dumps(
         {
             "mediaType": "application/vnd.dev.sigstore.bundle.v0.3+json",
-            "verificationMaterial": {"certificate": {"rawBytes": certificate}, "tlogEntries": [logged]},
-            **(of_payload if signature.form == "payload" else {"dsseEnvelope": _json(signature.raw)}),
+            "verificationMaterial": {
+                "certificate": {"rawBytes": certificate},
+                "tlogEntries": [logged],
+            },
+            **(
+                of_payload
+                if signature.form == "payload"
+                else {"dsseEnvelope": _json(signature.raw)}
+            ),
         }
     )
 
@@ -214,10 +244,14 @@ class Origin:
     """Where an image was built; what is unknown is empty."""
 
     kind: Literal["certificate", "slsa-v0.2", "slsa-v1"]
-    repositories: tuple[str, ...] = ()  # those of its source; each must be the one that is asked for
+    repositories: tuple[
+        str, ...
+    ] = ()  # those of its source; each must be the one that is asked for
     ref: str = ""
     workflow: str = ""
-    builders: tuple[str, ...] = ()  # names of the one builder; one must be the one that is asked for
+    builders: tuple[
+        str, ...
+    ] = ()  # names of the one builder; one must be the one that is asked for
 
 
 def objection(origin: Origin, demand: Demand) -> str:
@@ -240,7 +274,9 @@ def origin_of(statement: Mapping[str, Any]) -> Origin:
     """Return where a statement says that its subjects were built. Raises `Malformed` for any other statement."""
     read = PREDICATES.get(text(statement, "predicateType"))
     if read is None:
-        raise Malformed(f"it is no SLSA provenance, but {shortened(text(statement.get('predicateType')), 80)!r}")
+        raise Malformed(
+            f"it is no SLSA provenance, but {shortened(text(statement.get('predicateType')), 80)!r}"
+        )
     return read(mapping(statement, "predicate"))
 
 
@@ -251,14 +287,19 @@ def _v0_2(predicate: Mapping[str, Any]) -> Origin:
     repositories: Sequence[str] = (repository,)
     if _TEKTON.match(text(predicate, "buildType")):  # the config source is that of the pipeline
         repositories, ref = _of_git(mappings(predicate, "materials")), ""
-    return Origin("slsa-v0.2", _each(repositories), ref, _path(source.get("entryPoint")), _each([builder]))
+    return Origin(
+        "slsa-v0.2", _each(repositories), ref, _path(source.get("entryPoint")), _each([builder])
+    )
 
 
 def _v1(predicate: Mapping[str, Any]) -> Origin:
     definition = mapping(predicate, "buildDefinition")
     builder = text(predicate, "runDetails", "builder", "id")
     given = mapping(definition, "externalParameters")
-    workflow, dependencies = mapping(given, "workflow"), mappings(definition, "resolvedDependencies")
+    workflow, dependencies = (
+        mapping(given, "workflow"),
+        mappings(definition, "resolvedDependencies"),
+    )
     path, ref = _path(workflow.get("path")), text(workflow, "ref")
     if workflow:
         repositories: Sequence[str] = (_repository(workflow.get("repository"))[0],)
@@ -285,10 +326,20 @@ def of_certificate(issuer: str, claims: Mapping[str, str]) -> Origin:
     """Return what the claims of a certificate say, by the last number of each extension of Fulcio."""
     repository, signer, runner = claims.get("12", ""), claims.get("9", ""), claims.get("11", "")
     config = claims.get("18", "").partition("@")[0]
-    workflow = config.removeprefix(f"{repository}/").lstrip("/") if config.startswith(f"{repository}/") else ""
+    workflow = (
+        config.removeprefix(f"{repository}/").lstrip("/")
+        if config.startswith(f"{repository}/")
+        else ""
+    )
     github = issuer.startswith("https://token.actions.githubusercontent.com")
     runners = [f"https://github.com/actions/runner/{runner}"] if runner and github else []
-    return Origin("certificate", _each([repository]), claims.get("14", ""), workflow, _each([signer, *runners]))
+    return Origin(
+        "certificate",
+        _each([repository]),
+        claims.get("14", ""),
+        workflow,
+        _each([signer, *runners]),
+    )
 
 
 def _repository(uri: object) -> tuple[str, str]:
@@ -302,7 +353,9 @@ def _repository(uri: object) -> tuple[str, str]:
 def _of_git(dependencies: Iterable[Mapping[str, Any]]) -> list[str]:
     """Return the Git repositories among dependencies."""
     uris = (text(one, "uri") for one in dependencies)
-    return [_repository(uri)[0] or uri for uri in uris if uri.startswith("git+") or uri.endswith(".git")]
+    return [
+        _repository(uri)[0] or uri for uri in uris if uri.startswith("git+") or uri.endswith(".git")
+    ]
 
 
 def _path(value: object) -> str:

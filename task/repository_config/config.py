@@ -45,9 +45,16 @@ def schedule(text: str) -> str:
 def seconds_of(text: str) -> int:
     """Return the seconds in a duration such as `62h`, `1h30m` or `3d`. Raises `Malformed`."""
     match = _DURATION.fullmatch(text)
-    length = sum(int(count or 0) * unit for count, unit in zip(match.groups(), _UNITS, strict=True)) if match else 0
+    length = (
+        sum(int(count or 0) * unit for count, unit in zip(match.groups(), _UNITS, strict=True))
+        if match
+        else 0
+    )
     if not 0 < length <= LONGEST_WINDOW:
-        raise Malformed(f"{shortened(text, 50)!r} is not a duration of at most 366 days", "write 62h, 1h30m, 45m or 3d")
+        raise Malformed(
+            f"{shortened(text, 50)!r} is not a duration of at most 366 days",
+            "write 62h, 1h30m, 45m or 3d",
+        )
     return length
 
 
@@ -57,9 +64,15 @@ def zone_of(name: str) -> ZoneInfo:
     try:
         if _ZONE.fullmatch(name):
             return ZoneInfo(name)
-    except (ZoneInfoNotFoundError, ValueError, OSError):  # OSError: the name of a folder, such as `Europe`
+    except (
+        ZoneInfoNotFoundError,
+        ValueError,
+        OSError,
+    ):  # OSError: the name of a folder, such as `Europe`
         pass
-    raise Malformed(f"{shortened(name, 50)!r} is not a time zone", "write a name such as Europe/Berlin or UTC")
+    raise Malformed(
+        f"{shortened(name, 50)!r} is not a time zone", "write a name such as Europe/Berlin or UTC"
+    )
 
 
 def window(schedule: str, seconds: int, zone: ZoneInfo, now: str) -> tuple[str, str] | None:
@@ -74,7 +87,9 @@ def window(schedule: str, seconds: int, zone: ZoneInfo, now: str) -> tuple[str, 
     first = next((start for start in starts if start > at - seconds), None)
     if first is None:
         return None
-    latest = next((start for start in _starts(schedule, zone, at + 1, reverse=True) if start <= at), first)
+    latest = next(
+        (start for start in _starts(schedule, zone, at + 1, reverse=True) if start <= at), first
+    )
     begins = int(max(first, latest))  # where windows overlap, the last one ends last
     return of_unix(begins), of_unix(begins + seconds)
 
@@ -85,8 +100,12 @@ def _starts(schedule: str, zone: ZoneInfo, at: float, *, reverse: bool = False) 
     # A day must fit both day fields if one of them is `*`, else one of the two. For Argo CD's cron (robfig/cron 3.0),
     # `*/2` is not `*`, but for the cron of Debian, which CronSim follows, it is.
     _, _, day, _, weekday = schedule.split()
-    found.day_and = any(_ANY.fullmatch(item) for field in (day, weekday) for item in field.split(","))
-    return (start.timestamp() for start in found)  # within one zone, `datetime` would compare local times
+    found.day_and = any(
+        _ANY.fullmatch(item) for field in (day, weekday) for item in field.split(",")
+    )
+    return (
+        start.timestamp() for start in found
+    )  # within one zone, `datetime` would compare local times
 
 
 @dataclass(frozen=True)
@@ -117,7 +136,9 @@ class PathGlob:
 
     def fits(self, path: str) -> bool:
         """Tell whether it matches a path from the repository's root, or a folder above that path."""
-        places = self._with_next({0})  # the numbers of the parts that may have to match the next name
+        places = self._with_next(
+            {0}
+        )  # the numbers of the parts that may have to match the next name
         for name in (part for part in path.split("/") if part not in ("", ".")):
             if len(self.parts) in places:
                 return True
@@ -133,7 +154,9 @@ class PathGlob:
 
     def _with_next(self, places: set[int]) -> set[int]:
         """Return these places, and the one after each `**`, because that may match nothing."""
-        return places | {place + 1 for place in places if place < len(self.parts) and self.parts[place] is None}
+        return places | {
+            place + 1 for place in places if place < len(self.parts) and self.parts[place] is None
+        }
 
 
 def name_glob(text: str) -> NameGlob:
@@ -144,12 +167,18 @@ def name_glob(text: str) -> NameGlob:
 def path_glob(text: str) -> PathGlob:
     """Compile a glob for paths. A `/` at its beginning or end has no effect."""
     parts = [part for part in text.split("/") if part not in ("", ".")]
-    once = [part for before, part in zip(["", *parts], parts, strict=False) if (before, part) != ("**", "**")]
+    once = [
+        part
+        for before, part in zip(["", *parts], parts, strict=False)
+        if (before, part) != ("**", "**")
+    ]
     return PathGlob(tuple(None if part == "**" else re.compile(translate(part)) for part in once))
 
 
 PATH = ".image-update/config"
-MISTAKEN = tuple(f"{PATH}{ending}" for ending in (".yaml", ".yml", ".json"))  # names that people expect to be read
+MISTAKEN = tuple(
+    f"{PATH}{ending}" for ending in (".yaml", ".yml", ".json")
+)  # names that people expect to be read
 
 
 @dataclass(frozen=True)
@@ -166,10 +195,16 @@ class Match:
         app, image = sub.application, sub.entry.image
         path = posixpath.normpath(f"/{sub.path}")
         return (
-            (not self.applications or any(one.fits(app.key if one.whole else app.name) for one in self.applications))
+            (
+                not self.applications
+                or any(one.fits(app.key if one.whole else app.name) for one in self.applications)
+            )
             and (not self.projects or any(one.fits(app.project) for one in self.projects))
             and (not self.paths or any(one.fits(path) for one in self.paths))
-            and (not self.images or any(one.fits(image.name) or one.fits(image.identity) for one in self.images))
+            and (
+                not self.images
+                or any(one.fits(image.name) or one.fits(image.identity) for one in self.images)
+            )
         )
 
 
@@ -204,13 +239,17 @@ class RepositoryConfig:
     wishes: Wishes = Wishes()
     rules: tuple[Rule, ...] = ()
     freezes: tuple[Freeze, ...] = ()
-    templates: tuple[tuple[str, int], ...] = ()  # of commit messages: each path, and the first line that names it
+    templates: tuple[
+        tuple[str, int], ...
+    ] = ()  # of commit messages: each path, and the first line that names it
 
 
 NO_CONFIG = RepositoryConfig()
 
 
-def governed(subs: Iterable[Subscription], config: RepositoryConfig, now: str) -> list[Subscription]:
+def governed(
+    subs: Iterable[Subscription], config: RepositoryConfig, now: str
+) -> list[Subscription]:
     """Return the subscriptions, each with what the config says about it now.
 
     A setting that requires a pull request or a digest wins over one that does not, wherever it is.
@@ -268,13 +307,19 @@ def refuse_stricter(sub: Subscription, paths: Iterable[str], config: RepositoryC
             raise NotPermittedError(message, hint=hint)
 
 
-def _with_wishes(subs: Iterable[Subscription], config: RepositoryConfig) -> Iterator[tuple[Subscription, Wishes]]:
+def _with_wishes(
+    subs: Iterable[Subscription], config: RepositoryConfig
+) -> Iterator[tuple[Subscription, Wishes]]:
     # by the rules that match, because thousands of subscriptions share a few sets
     known: dict[tuple[int, ...], Wishes] = {}
     for sub in subs:
-        matching = tuple(number for number, rule in enumerate(config.rules) if rule.match.takes(sub))
+        matching = tuple(
+            number for number, rule in enumerate(config.rules) if rule.match.takes(sub)
+        )
         if matching not in known:
-            known[matching] = decided([*(config.rules[number].wishes for number in matching), config.wishes])
+            known[matching] = decided(
+                [*(config.rules[number].wishes for number in matching), config.wishes]
+            )
         yield sub, known[matching]
 
 
@@ -287,7 +332,9 @@ def agreed(of: Sequence[Wishes], common: Wishes) -> Wishes:
     each = {one.name: [getattr(wishes, one.name) for wishes in of] for one in fields(Wishes)}
     found = Wishes(
         **{
-            name: values[0] if values and all(value == values[0] for value in values) else getattr(common, name)
+            name: values[0]
+            if values and all(value == values[0] for value in values)
+            else getattr(common, name)
             for name, values in each.items()
         }
     )
@@ -308,14 +355,21 @@ def agreed(of: Sequence[Wishes], common: Wishes) -> Wishes:
 def decided(layers: Sequence[Wishes]) -> Wishes:
     """Combine the layers. Each wish is taken from the first layer that has it."""
     names = [one.name for one in fields(Wishes)]
-    said = {name: [value for layer in layers if (value := getattr(layer, name)) is not None] for name in names}
+    said = {
+        name: [value for layer in layers if (value := getattr(layer, name)) is not None]
+        for name in names
+    }
     return Wishes(**{name: values[0] for name, values in said.items() if values})
 
 
 def unmatched(config: RepositoryConfig, subs: Sequence[Subscription]) -> list[tuple[str, int]]:
     """Return each rule and freeze that is for none of the subscriptions: its place in the file, and its line."""
-    parts = [(f"rules[{number}]", one.match, one.line) for number, one in enumerate(config.rules, 1)]
-    parts += [(f"freezes[{number}]", one.match, one.line) for number, one in enumerate(config.freezes, 1)]
+    parts = [
+        (f"rules[{number}]", one.match, one.line) for number, one in enumerate(config.rules, 1)
+    ]
+    parts += [
+        (f"freezes[{number}]", one.match, one.line) for number, one in enumerate(config.freezes, 1)
+    ]
     return [(what, line) for what, match, line in parts if not any(map(match.takes, subs))]
 
 
@@ -325,5 +379,10 @@ def in_force(freezes: Iterable[Freeze], now: str) -> list[tuple[Match, Hold]]:
     for one in freezes:
         if times := window(one.schedule, one.seconds, one.zone, now):
             begins, ends = times
-            found.append((one.match, Hold(one.reason, f"the freeze in {PATH}, line {one.line},", begins, ends)))
+            found.append(
+                (
+                    one.match,
+                    Hold(one.reason, f"the freeze in {PATH}, line {one.line},", begins, ends),
+                )
+            )
     return found

@@ -48,7 +48,15 @@ GROUPS: Mapping[str, Grouping] = {name: name for name in get_args(Grouping)}
 _TAGS = ("", "!", "tag:yaml.org,2002:str")  # the YAML tags of a string
 _TRUE, _FALSE = ("true", "True", "TRUE"), ("false", "False", "FALSE")
 _DEMANDS = ("writes", "signatures", "provenance")
-_WISHES = ("commit", "pullRequests", "pinDigest", "tagOrder", "pushOptions", "minimumAge", *_DEMANDS)
+_WISHES = (
+    "commit",
+    "pullRequests",
+    "pinDigest",
+    "tagOrder",
+    "pushOptions",
+    "minimumAge",
+    *_DEMANDS,
+)
 _FILE = ("version", *_WISHES, "rules", "freezes")
 _COMMIT = ("authorName", "authorEmail", "template", "trailers", "signOff")
 _REQUESTS = ("enabled", "autoMerge", "draft", "group", "labels", "reviewers", "assignees")
@@ -59,7 +67,11 @@ _IDENTITY = ("subject", "issuer")
 _RULE = ("match", *_WISHES)
 _FREEZE = ("schedule", "duration", "timeZone", "reason", "match")
 _MATCH = ("applications", "projects", "paths", "images")
-_OURS = ("application", "promoted-from", "proof")  # trailers that each commit has; the case of a key does not matter
+_OURS = (
+    "application",
+    "promoted-from",
+    "proof",
+)  # trailers that each commit has; the case of a key does not matter
 NOT_READ = "is not read: the config is the file"
 _WAY_OUT = "--no-repository-config leaves the file out of a run"
 
@@ -71,7 +83,11 @@ def config_in(files: Files) -> RepositoryConfig:
     """
     for path in MISTAKEN:
         if path in files and files[path].mode != "040000":
-            raise TargetError(f"{NOT_READ} {PATH}", hint=f"rename it to {PATH}, or delete it; {_WAY_OUT}", subject=path)
+            raise TargetError(
+                f"{NOT_READ} {PATH}",
+                hint=f"rename it to {PATH}, or delete it; {_WAY_OUT}",
+                subject=path,
+            )
     if PATH not in files or files[PATH].mode == "040000":  # a folder of state files is not a config
         return NO_CONFIG
     with of_config():
@@ -115,7 +131,9 @@ def check_config(text: str) -> tuple[RepositoryConfig, tuple[TargetError, ...]]:
 
 def _root(text: str) -> Node:
     if len(text) > LARGEST:
-        raise TargetError(f"line 1: the file is larger than {LARGEST // 1024} KiB", hint="write fewer rules")
+        raise TargetError(
+            f"line 1: the file is larger than {LARGEST // 1024} KiB", hint="write fewer rules"
+        )
     try:
         tree = parse(text)
     except TargetError as error:
@@ -126,10 +144,15 @@ def _root(text: str) -> Node:
         raise TargetError(error.message, hint="correct the YAML") from error
     refuse_odd_breaks(tree)
     if tree.root.null:
-        raise TargetError("line 1: the file says nothing", hint="write `version: 1` in its first line, or delete it")
+        raise TargetError(
+            "line 1: the file says nothing",
+            hint="write `version: 1` in its first line, or delete it",
+        )
     if len(tree.roots) > 1:
         line = tree.line(tree.roots[1])
-        raise TargetError(f"line {line}: a second YAML document", hint="write everything in one document")
+        raise TargetError(
+            f"line {line}: a second YAML document", hint="write everything in one document"
+        )
     return tree.root
 
 
@@ -144,7 +167,9 @@ class _File:
     text: str
     mistakes: list[TargetError] = field(default_factory=list)
     globs: int = 0
-    templates: dict[str, int] = field(default_factory=dict)  # each path, and the first line that names it
+    templates: dict[str, int] = field(
+        default_factory=dict
+    )  # each path, and the first line that names it
 
 
 @dataclass(frozen=True)
@@ -185,9 +210,17 @@ class _Value:
                 found[name] = value
                 continue
             near = get_close_matches(name, known, 1, 0.6)
-            hint = f"did you mean {near[0]}? the keys are {', '.join(known)}" if near else f"use {', '.join(known)}"
+            hint = (
+                f"did you mean {near[0]}? the keys are {', '.join(known)}"
+                if near
+                else f"use {', '.join(known)}"
+            )
             where = f" in {self.name}" if self.name else ""
-            self.note(self.at(name, keys[name]).wrong(f"the key {shortened(name, 50)!r} is not known{where}", hint))
+            self.note(
+                self.at(name, keys[name]).wrong(
+                    f"the key {shortened(name, 50)!r} is not known{where}", hint
+                )
+            )
             meant.update({key: self.at(key, value.node) for key in near})
         return {**meant, **found}
 
@@ -202,7 +235,9 @@ class _Value:
             if name.kind != "scalar" or name.tag not in _TAGS:
                 self.note(key.wrong(f"a key of {what} is not a word", "write a plain word"))
             elif name.value in children:
-                self.note(key.wrong(f"{shortened(name.value, 50)!r} appears twice in {what}", "keep one"))
+                self.note(
+                    key.wrong(f"{shortened(name.value, 50)!r} appears twice in {what}", "keep one")
+                )
             else:
                 children[name.value] = self.at(name.value, child)
         return children
@@ -210,7 +245,9 @@ class _Value:
     def items(self, most: int = LARGEST, hint: str = "leave some out") -> tuple[_Value, ...]:
         node = resolved(self.node)
         if node.kind != "sequence" or node.tag:
-            raise self.wrong(f"{self.name} is not a list", "write each on a line of its own, behind `- `")
+            raise self.wrong(
+                f"{self.name} is not a list", "write each on a line of its own, behind `- `"
+            )
         if len(node.children) > most:
             raise self.wrong(f"{self.name} has more than {most} entries", hint)
         return tuple(_Value(item, f"an entry of {self.name}", self.file) for item in node.children)
@@ -225,7 +262,9 @@ class _Value:
         if node.kind != "scalar" or node.tag not in _TAGS or node.null:
             raise self.wrong(f"{self.name} is not a text", 'write it in quotes: "…"')
         if len(node.value) > LONGEST:
-            raise self.wrong(f"{self.name} has more than {LONGEST} characters", "write a shorter text")
+            raise self.wrong(
+                f"{self.name} has more than {LONGEST} characters", "write a shorter text"
+            )
         return node.value.strip()
 
     def parsed(self, parse: Callable[[str], T]) -> T:
@@ -237,9 +276,16 @@ class _Value:
 
     def flag(self) -> bool:
         node = resolved(self.node)
-        if node.kind == "scalar" and not node.style and not node.tag and node.value in (*_TRUE, *_FALSE):
+        if (
+            node.kind == "scalar"
+            and not node.style
+            and not node.tag
+            and node.value in (*_TRUE, *_FALSE)
+        ):
             return node.value in _TRUE
-        raise self.wrong(f"{self.name} is neither true nor false", "write true or false, without quotes")
+        raise self.wrong(
+            f"{self.name} is neither true nor false", "write true or false, without quotes"
+        )
 
 
 def _try(value: _Value | None, read: Callable[[_Value], T], otherwise: T) -> T:
@@ -267,11 +313,17 @@ def _config(file: _Value) -> RepositoryConfig:
         hint = "write `version: 1`; a later version of the file needs a later Image Update"
         raise version.wrong(f"version {shortened(said, 50)!r} is not known", hint)
     elif resolved(version.node).style:
-        file.note(version.wrong("version is a text", "write the number, without quotes: version: 1"))
+        file.note(
+            version.wrong("version is a text", "write the number, without quotes: version: 1")
+        )
     lists: dict[str, list[_Value]] = {}
     for key in ("rules", "freezes"):
-        items = _try(fields.get(key), partial(_Value.items, most=MOST[key], hint="use wider globs"), None)
-        lists[key] = [replace(one, name=f"{key}[{number}]") for number, one in enumerate(items or (), 1)]
+        items = _try(
+            fields.get(key), partial(_Value.items, most=MOST[key], hint="use wider globs"), None
+        )
+        lists[key] = [
+            replace(one, name=f"{key}[{number}]") for number, one in enumerate(items or (), 1)
+        ]
     return RepositoryConfig(
         _wishes(fields),
         tuple(map(_rule, lists["rules"])),
@@ -284,8 +336,12 @@ def _rule(value: _Value) -> Rule:
     before = len(value.file.mistakes)
     fields = _fields(value, _RULE)
     wishes = _wishes(fields)
-    if wishes == Wishes() and len(value.file.mistakes) == before:  # an unreadable wish would decide something
-        value.note(value.wrong(f"{value.name} decides nothing", f"add keys of {', '.join(_WISHES)}"))
+    if (
+        wishes == Wishes() and len(value.file.mistakes) == before
+    ):  # an unreadable wish would decide something
+        value.note(
+            value.wrong(f"{value.name} decides nothing", f"add keys of {', '.join(_WISHES)}")
+        )
     return Rule(_match(fields.get("match")), wishes, value.line)
 
 
@@ -317,7 +373,11 @@ def _match(value: _Value | None) -> Match:
     for key, one in fields.items():
         globs = _try(one, _globs, None)
         if globs == ():
-            value.note(one.wrong(f"{one.name} is empty, and fits nothing", 'write globs, such as ["team-a/*"]'))
+            value.note(
+                one.wrong(
+                    f"{one.name} is empty, and fits nothing", 'write globs, such as ["team-a/*"]'
+                )
+            )
         lists[key] = globs or ()
     if len(value.file.mistakes) > before:
         return EVERYTHING
@@ -339,7 +399,10 @@ def _globs(value: _Value) -> tuple[str, ...]:
 
 
 def _wishes(fields: Mapping[str, _Value]) -> Wishes:
-    commit, requests = _fields(fields.get("commit"), _COMMIT), _fields(fields.get("pullRequests"), _REQUESTS)
+    commit, requests = (
+        _fields(fields.get("commit"), _COMMIT),
+        _fields(fields.get("pullRequests"), _REQUESTS),
+    )
 
     def read(key: str, how: Callable[[_Value], T], of: Mapping[str, _Value] = fields) -> T | None:
         return _try(of.get(key), how, None)
@@ -379,7 +442,10 @@ def _name(value: _Value) -> str:
 
 def _address(value: _Value) -> str:
     if not is_address(text := value.text()):
-        raise value.wrong(f"{value.name} is not an e-mail address", "write the address alone, such as bot@example.com")
+        raise value.wrong(
+            f"{value.name} is not an e-mail address",
+            "write the address alone, such as bot@example.com",
+        )
     return text
 
 
@@ -387,7 +453,10 @@ def _path(value: _Value) -> str:
     path = value.text()
     parts = path.split("/")
     if path.startswith("/") or ".." in parts or not path.strip("./") or not path.isprintable():
-        raise value.wrong(f"{value.name} is not a path within the repository", "write it from the repository's root")
+        raise value.wrong(
+            f"{value.name} is not a path within the repository",
+            "write it from the repository's root",
+        )
     return "/".join(part for part in parts if part not in ("", "."))
 
 
@@ -410,7 +479,9 @@ def _trailers(value: _Value) -> tuple[tuple[str, str], ...]:
 def _group(value: _Value) -> Grouping:
     text = value.text()
     if text not in GROUPS:
-        raise value.wrong(f"{value.name}: {shortened(text, 50)!r} is not a group", f"write {', '.join(GROUPS)}")
+        raise value.wrong(
+            f"{value.name}: {shortened(text, 50)!r} is not a group", f"write {', '.join(GROUPS)}"
+        )
     return GROUPS[text]
 
 
@@ -422,7 +493,9 @@ def _tag_order(value: _Value) -> str:
 def _push_options(value: _Value) -> tuple[str, ...]:
     texts = value.texts()
     if not all(map(str.isprintable, texts)):
-        raise value.wrong(f"{value.name}: a text has a line break or another control character", "remove it")
+        raise value.wrong(
+            f"{value.name}: a text has a line break or another control character", "remove it"
+        )
     return texts
 
 
@@ -458,13 +531,19 @@ def _provenance(value: _Value) -> Demand:
     )
 
 
-def _signers(value: _Value, fields: Mapping[str, _Value]) -> tuple[tuple[str, ...], tuple[Identity, ...]]:
+def _signers(
+    value: _Value, fields: Mapping[str, _Value]
+) -> tuple[tuple[str, ...], tuple[Identity, ...]]:
     """Return the paths of keys, and the identities. Without either, nobody could prove anything."""
     keys, whom = (fields[key].items() if key in fields else () for key in _SIGNERS)
     if not keys and not whom:
-        raise value.wrong(f"{value.name} names nobody who may sign", f"give {' or '.join(_SIGNERS)}")
+        raise value.wrong(
+            f"{value.name} names nobody who may sign", f"give {' or '.join(_SIGNERS)}"
+        )
     if len(keys) > MOST_ITEMS or len(whom) > MOST_ITEMS:
-        raise value.wrong(f"{value.name} has more than {MOST_ITEMS} keys or identities", "leave some out")
+        raise value.wrong(
+            f"{value.name} has more than {MOST_ITEMS} keys or identities", "leave some out"
+        )
     return tuple(dict.fromkeys(map(_path, keys))), tuple(dict.fromkeys(map(_identity, whom)))
 
 
@@ -475,7 +554,9 @@ def _identity(value: _Value) -> Identity:
             raise value.wrong(f"{value.name} has no {key}", f"write {key}: …")
     identity = Identity(fields["subject"].text(), fields["issuer"].text())
     if "*" in identity.issuer:
-        raise fields["issuer"].wrong(f"{value.name}.issuer is no glob", "write the issuer's whole URL")
+        raise fields["issuer"].wrong(
+            f"{value.name}.issuer is no glob", "write the issuer's whole URL"
+        )
     return identity
 
 
@@ -488,13 +569,19 @@ def template_in(files: Files, path: str, line: int) -> str:
         message = f"{where}commit.template: {path}: {error.message}"
         raise TargetError(message, hint="name a text file of this repository") from error
     if text is None:
-        raise TargetError(f"{where}commit.template: there is no file {path}", hint="add it, or correct the path")
+        raise TargetError(
+            f"{where}commit.template: there is no file {path}", hint="add it, or correct the path"
+        )
     if len(text) > LONGEST_TEMPLATE:
-        raise TargetError(f"{where}commit.template: {path} is larger than 64 KiB", hint="shorten it")
+        raise TargetError(
+            f"{where}commit.template: {path} is larger than 64 KiB", hint="shorten it"
+        )
     try:
         check_template(text)
     except Malformed as error:
-        raise TargetError(f"{where}commit.template: {path}: {error.message}", hint=error.hint) from error
+        raise TargetError(
+            f"{where}commit.template: {path}: {error.message}", hint=error.hint
+        ) from error
     return text
 
 
@@ -506,10 +593,16 @@ def with_keys(demand: Demand, files: Files) -> Demand:
         try:
             text = text_of(files, path)
         except TargetError as error:
-            raise TargetError(f"{where}{error.message}", hint="name a text file of this repository") from error
+            raise TargetError(
+                f"{where}{error.message}", hint="name a text file of this repository"
+            ) from error
         if text is None:
-            raise TargetError(f"{where}there is no such file", hint="add the public key, or correct the path")
+            raise TargetError(
+                f"{where}there is no such file", hint="add the public key, or correct the path"
+            )
         if len(text) > LONGEST_TEMPLATE:
-            raise TargetError(f"{where}it is larger than 64 KiB", hint="name a file with public keys only")
+            raise TargetError(
+                f"{where}it is larger than 64 KiB", hint="name a file with public keys only"
+            )
         texts.append((path, text))
     return replace(demand, texts=tuple(texts))

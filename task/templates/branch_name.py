@@ -39,7 +39,9 @@ def branch_name(template: str, changes: Sequence[Change], app: AppFields) -> str
     if not name:
         raise Malformed(f"the template {template!r} makes an empty branch name", FIELDS)
     if objection := objection_to_branch(name):
-        raise Malformed(f"the template makes {name!r}, which is not a branch name: {objection}", HINT)
+        raise Malformed(
+            f"the template makes {name!r}, which is not a branch name: {objection}", HINT
+        )
     return name
 
 
@@ -108,7 +110,12 @@ def objection_to_branch(name: str) -> str:
     if len(name.encode("utf-8", "surrogatepass")) > LONGEST:
         return f"it is longer than {LONGEST} bytes"
     for letter in name:
-        if letter in FORBIDDEN or letter < " " or ord(letter) == DELETE or "\ud800" <= letter <= "\udfff":
+        if (
+            letter in FORBIDDEN
+            or letter < " "
+            or ord(letter) == DELETE
+            or "\ud800" <= letter <= "\udfff"
+        ):
             return f"it contains {letter!r}"
     if name == "HEAD":
         return "HEAD means the current commit"

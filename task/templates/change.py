@@ -21,7 +21,9 @@ class Change:
     new_tag: str
     old_digest: str = ""
     new_digest: str = ""
-    labels: Mapping[str, str] = field(default_factory=dict)  # of the new image, if a template prints them
+    labels: Mapping[str, str] = field(
+        default_factory=dict
+    )  # of the new image, if a template prints them
     build: Build = Build()  # of the new image
     promoted_from: str = ""  # namespace/name of the Application that had the new version
     # For texts about it. Two changes that differ in nothing else are one.

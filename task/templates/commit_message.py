@@ -21,13 +21,17 @@ MOST_TRAILERS = 50  # with the same key
 LONGEST = 64 * 1024
 EMPTY = "Update parameters"  # AIU's message if the template makes an empty text
 STEPS = 2_000_000  # more than for a branch name, because the operator's own template may print thousands of changes
-UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufeff]")
+UNSAFE = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufeff]"
+)
 # `git interpret-trailers` and `git am` end a message at `---`, `git commit --cleanup=scissors` at scissors. One blank
 # before such a line prevents that.
 DIVIDER = re.compile(r"^(?=---\s|---$|\S -{8,} >8 -{8,})", re.MULTILINE)
 KEY = re.compile(r"[A-Za-z0-9-]+")
 # Control characters and line endings would end the line. U+202A–202E and U+2066–2069 reverse text on a screen.
-_UNSAFE_IN_LINE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufeff]+")
+_UNSAFE_IN_LINE = re.compile(
+    "[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufeff]+"
+)
 LONGEST_VALUE = 1000
 REFERENCE = "Argocd-reference-commit-"  # Argo CD's repo-server reads these trailers from the synced revision
 
@@ -53,7 +57,10 @@ def wants_labels(template: str | None) -> bool:
 
 
 def commit_message(
-    template: str | None, apps: Sequence[AppChanges], trailers: Sequence[Trailer] = (), lines: Sequence[str] = ()
+    template: str | None,
+    apps: Sequence[AppChanges],
+    trailers: Sequence[Trailer] = (),
+    lines: Sequence[str] = (),
 ) -> Message:
     """Return the whole message: the text, then our trailers, and the given ones.
 
@@ -73,14 +80,19 @@ def commit_message(
 def _last_paragraph(apps: Sequence[AppChanges], trailers: Sequence[Trailer]) -> str:
     """Return our trailers, and the given ones, of which an `Image` replaces our own."""
     changes = [change for app in apps for change in app.changes]
-    images = [replace(change.image, tag=change.new_tag, digest=change.new_digest).reference for change in changes]
+    images = [
+        replace(change.image, tag=change.new_tag, digest=change.new_digest).reference
+        for change in changes
+    ]
     own = {
         "Image": [] if any(key == "Image" for key, _ in trailers) else images,
         "Application": [f"{app.namespace}/{app.name}" for app in apps],
         "Promoted-From": [change.promoted_from for change in changes if change.promoted_from],
         "Proof": [f"{change.image.name} {change.proof}" for change in changes if change.proof],
     }
-    return trailer_lines((*(one for key, values in own.items() for one in _repeated(key, values)), *trailers))
+    return trailer_lines(
+        (*(one for key, values in own.items() for one in _repeated(key, values)), *trailers)
+    )
 
 
 def message_text(template: str | None, apps: Sequence[AppChanges]) -> Message:
@@ -90,7 +102,10 @@ def message_text(template: str | None, apps: Sequence[AppChanges]) -> Message:
     try:
         return Message(parse(template).render(_data(apps), STEPS))
     except FailedTemplate as error:
-        return Message(default_text(apps), f"the commit message template failed, the default is used: {error.message}")
+        return Message(
+            default_text(apps),
+            f"the commit message template failed, the default is used: {error.message}",
+        )
 
 
 def tidy(text: str) -> str:
@@ -114,7 +129,9 @@ def default_text(apps: Sequence[AppChanges]) -> str:
     for app in apps:
         for line in dict.fromkeys(map(_line, app.changes)):
             owners.setdefault(line, []).append(one_line(app.name))
-    lines = [text for line, names in list(owners.items())[:MOST_LINES] for text in _wrapped(line, names)]
+    lines = [
+        text for line, names in list(owners.items())[:MOST_LINES] for text in _wrapped(line, names)
+    ]
     lines += [f"and {len(owners) - MOST_LINES} more changes"] if len(owners) > MOST_LINES else []
     return "\n".join((_subject(apps), "", *lines, ""))
 
@@ -136,7 +153,11 @@ def new_version(change: Change) -> str:
 
 def old_version(change: Change) -> str:
     """Return the old version in the same form."""
-    return new_version(replace(change, new_tag=change.old_tag, new_digest=change.old_digest, old_tag=change.new_tag))
+    return new_version(
+        replace(
+            change, new_tag=change.old_tag, new_digest=change.old_digest, old_tag=change.new_tag
+        )
+    )
 
 
 def _line(change: Change) -> str:
@@ -148,7 +169,11 @@ def _line(change: Change) -> str:
 def _wrapped(line: str, names: Sequence[str]) -> list[str]:
     """Return the line with the names of its Applications, on as many lines as necessary."""
     rest = len(names) - MOST_NAMES
-    words = [f"for {names[0]},", *(f"{name}," for name in names[1:MOST_NAMES]), f"and {rest} more" if rest > 0 else ""]
+    words = [
+        f"for {names[0]},",
+        *(f"{name}," for name in names[1:MOST_NAMES]),
+        f"and {rest} more" if rest > 0 else "",
+    ]
     lines = [line]
     for word in filter(None, words):
         if len(lines[-1]) + 1 + len(word) > SUBJECT:
@@ -178,7 +203,10 @@ def _data(apps: Sequence[AppChanges]) -> Mapping[str, Any]:
     """Return AIU's data for a template, and our own `.Applications`."""
 
     def fields(change: Change) -> dict[str, Any]:
-        return {**dict(zip(("Image", "OldTag", "NewTag"), _words(change), strict=True)), "Labels": _labels([change])}
+        return {
+            **dict(zip(("Image", "OldTag", "NewTag"), _words(change), strict=True)),
+            "Labels": _labels([change]),
+        }
 
     return {
         "AppName": _names(apps),
@@ -197,7 +225,9 @@ def _data(apps: Sequence[AppChanges]) -> Mapping[str, Any]:
 
 def _labels(changes: Iterable[Change]) -> Mapping[str, str]:
     """Return the labels of all images. Of two labels with the same name, the later one wins."""
-    return GoMap({one_line(key): one_line(text) for change in changes for key, text in change.labels.items()})
+    return GoMap(
+        {one_line(key): one_line(text) for change in changes for key, text in change.labels.items()}
+    )
 
 
 def _repeated(key: str, values: Sequence[str]) -> list[Trailer]:
@@ -218,10 +248,20 @@ def subject(command: str, apps: Sequence[AppChanges], build: str = "", why: str 
     verb = VERBS.get(command, f"hold back {one_line(build)} of")
     changes = [change for app in apps for change in app.changes]
     olds, news = ({f(change) for change in changes} for f in (old_version, new_version))
-    end = f" from {olds.pop()}" if command == "rollback" and len(olds) == 1 and "" not in olds else ""
-    end += f" to {news.pop()}" if len(news) == 1 else f": {one_line(why)}" if why and not changes else ""
+    end = (
+        f" from {olds.pop()}" if command == "rollback" and len(olds) == 1 and "" not in olds else ""
+    )
+    end += (
+        f" to {news.pop()}"
+        if len(news) == 1
+        else f": {one_line(why)}"
+        if why and not changes
+        else ""
+    )
     line = f"{verb} {_names(apps)}"
-    line = line if len(line + end) <= SUBJECT or len(apps) == 1 else f"{verb} {len(apps)} Applications"
+    line = (
+        line if len(line + end) <= SUBJECT or len(apps) == 1 else f"{verb} {len(apps)} Applications"
+    )
     return one_line(line + end, 2 * SUBJECT)
 
 
@@ -260,7 +300,10 @@ def trailer_lines(trailers: Iterable[Trailer]) -> str:
     lines: dict[str, None] = {}
     for key, value in trailers:
         if not KEY.fullmatch(key):
-            raise Malformed(f"{key!r} is not a trailer key", "write letters, digits and dashes: --trailer Ticket=ABC-1")
+            raise Malformed(
+                f"{key!r} is not a trailer key",
+                "write letters, digits and dashes: --trailer Ticket=ABC-1",
+            )
         if line := one_line(value):
             lines[f"{key}: {line}\n"] = None
     return "".join(lines)
@@ -278,7 +321,13 @@ def commit_references(
         return []
     subject, _, body = message.strip().partition("\n")
     body = body.strip()
-    values = {"author": author, "date": date, "subject": subject, "sha": sha.lower(), "repourl": repository}
+    values = {
+        "author": author,
+        "date": date,
+        "subject": subject,
+        "sha": sha.lower(),
+        "repourl": repository,
+    }
     if body:
         # Cut the body before it becomes a JSON string, because nobody could read a cut JSON string. An escape needs up
         # to six characters.
@@ -292,15 +341,29 @@ def trailer_of(message: str, key: str, about: str = "") -> str:
     With `about`, of those whose value begins with that word, and without it.
     """
     last = message.replace("\r\n", "\n").rstrip("\n").rpartition("\n\n")[2]
-    values = (line.partition(":")[2] for line in last.split("\n") if line.lower().startswith(f"{key.lower()}:"))
+    values = (
+        line.partition(":")[2]
+        for line in last.split("\n")
+        if line.lower().startswith(f"{key.lower()}:")
+    )
     words = (one.strip() for one in values)
     return one_line(
-        next((one.removeprefix(about).strip() for one in words if one.startswith(f"{about} ".lstrip())), "")
+        next(
+            (
+                one.removeprefix(about).strip()
+                for one in words
+                if one.startswith(f"{about} ".lstrip())
+            ),
+            "",
+        )
     )
 
 
 def build_trailers(
-    source_commit: str = "", pipeline_run: str = "", more: Sequence[Trailer] = (), references: Sequence[Trailer] = ()
+    source_commit: str = "",
+    pipeline_run: str = "",
+    more: Sequence[Trailer] = (),
+    references: Sequence[Trailer] = (),
 ) -> tuple[Trailer, ...]:
     """Return the trailers of the build, then the user's own, then Argo CD's references, without empty ones."""
     known = (("Source-Commit", source_commit), ("Pipeline-Run", pipeline_run))

@@ -17,7 +17,12 @@ from task.applications.manifest_files import local_manifests
 from task.applications.manifest_text import is_set
 from task.applications.rendering import Rendering, RenderingError
 from task.argocd.api import ArgoCDApi
-from task.argocd.application_store import ApplicationApi, ApplicationStore, ClusterApplications, PreferredStore
+from task.argocd.application_store import (
+    ApplicationApi,
+    ApplicationStore,
+    ClusterApplications,
+    PreferredStore,
+)
 from task.argocd.cluster_secrets import ClusterSecrets
 from task.argocd.connection import Connection, parse_headers
 from task.argocd.owners import parent_of, parent_takes_back, set_of, set_takes_back
@@ -48,13 +53,19 @@ CHOICES = "cluster, argocd, a file or folder of manifests, - (stdin), or REPO//P
 class Argo:
     """The connections of one run to a cluster and to Argo CD's API. Each is opened when it is first needed."""
 
-    def __init__(self, settings: Settings, environ: Mapping[str, str], log: Log, opened: ExitStack) -> None:
+    def __init__(
+        self, settings: Settings, environ: Mapping[str, str], log: Log, opened: ExitStack
+    ) -> None:
         self._given: SourceOptions = settings.sources
         self.environ, self.log, self._opened = environ, log, opened
         self.kubernetes: Callable[[], Kubernetes] = once(self._kubernetes)
-        self.secrets = once(lambda: ClusterSecrets(self.kubernetes(), self._given.argocd_namespace, self.log))
+        self.secrets = once(
+            lambda: ClusterSecrets(self.kubernetes(), self._given.argocd_namespace, self.log)
+        )
         self._read: list[ClusterManifests | ArgoCDManifests] = []
-        self.kind = next((one for one in sources(settings, environ) if one in ("cluster", "argocd")), "")
+        self.kind = next(
+            (one for one in sources(settings, environ) if one in ("cluster", "argocd")), ""
+        )
         # whether the run asks Argo CD anyway, for Applications, links or rollouts
         linked = settings.deployments and names_server(self._given, environ)
         self.asked = bool(settings.rollout.wait or linked or self.kind)
@@ -108,7 +119,11 @@ class Argo:
         )
         namespace = given.argocd_namespace
         api = ArgoCDApi(
-            connection, self.environ, namespace=namespace, limits=limits, log=lambda line: self.log("debug", line)
+            connection,
+            self.environ,
+            namespace=namespace,
+            limits=limits,
+            log=lambda line: self.log("debug", line),
         )
         return self._opened.enter_context(closing(api))
 
@@ -123,7 +138,9 @@ class Argo:
 
     def cluster_at_hand(self) -> bool:
         """Tell whether a cluster is given, or this is a pod of one."""
-        return bool(self._given.kubeconfig or self.environ.get("KUBECONFIG") or in_cluster(self.environ))
+        return bool(
+            self._given.kubeconfig or self.environ.get("KUBECONFIG") or in_cluster(self.environ)
+        )
 
     def check(self) -> None:
         """Check, before anything is written, that somebody can be asked about rollouts. Raises `UsageError`."""
@@ -134,7 +151,11 @@ class Argo:
 
     def _api(self, limits: Limits) -> ApplicationApi:
         """Return what reads, patches and refreshes single Applications."""
-        return ClusterApplications(self.kubernetes()) if self.where == "cluster" else self.server(limits)
+        return (
+            ClusterApplications(self.kubernetes())
+            if self.where == "cluster"
+            else self.server(limits)
+        )
 
     def page(self, app: Tracker) -> str:
         """Return the URL of the Application in Argo CD's user interface, or "" if unknown."""
@@ -160,7 +181,11 @@ class Argo:
         try:
             if owner := set_of(item):
                 found = self.api().application_set(metadata["namespace"], owner)
-                return f"ApplicationSet {owner}" if set_takes_back(found, metadata["name"], field) else ""
+                return (
+                    f"ApplicationSet {owner}"
+                    if set_takes_back(found, metadata["name"], field)
+                    else ""
+                )
             if parent := parent_of(item, self._given.argocd_namespace):
                 taken = parent_takes_back(self.api().get_application(*parent), item, field)
                 return f"Application {'/'.join(parent)}" if taken else ""
@@ -175,7 +200,9 @@ class Argo:
         argocd = ApplicationStore(self.server(), atomic=False)
         if not self.cluster_at_hand():
             return argocd
-        quick = once(lambda: ApplicationStore(ClusterApplications(self._kubernetes(LIMITS)), atomic=True))
+        quick = once(
+            lambda: ApplicationStore(ClusterApplications(self._kubernetes(LIMITS)), atomic=True)
+        )
         return PreferredStore(argocd, quick, self.log)
 
     def credentials(self, sub: Subscription, reached: str) -> tuple[str, Credentials] | None:
@@ -233,7 +260,9 @@ def applications(
     """Return the source of Applications for a text, by its form."""
     found = sources(settings, environ)
     if not found:
-        raise UsageError("nothing says where to read Applications from", hint=f"give --applications: {CHOICES}")
+        raise UsageError(
+            "nothing says where to read Applications from", hint=f"give --applications: {CHOICES}"
+        )
     repositories = Repositories(repository)
 
     @once
@@ -253,7 +282,9 @@ def applications(
     def rendered(manifest: Found) -> Iterator[Found]:
         return sets().of(manifest) if is_set(manifest.item) else iter((manifest,))
 
-    rendering = Rendering(settings.sources.render, environ, settings.sources.argocd_namespace, found)
+    rendering = Rendering(
+        settings.sources.render, environ, settings.sources.argocd_namespace, found
+    )
     followed = FollowedApplications(repositories, rendering, settings.sources.follow_apps, rendered)
     with closing(repositories):
         for source in found:
@@ -264,7 +295,11 @@ def applications(
             git = repo and not os.path.exists(source)
             kept = repositories.of(repo, named=False) if git else None
             try:
-                manifests = git_manifests(kept, path, rendering) if kept else local_manifests(source, rendering)
+                manifests = (
+                    git_manifests(kept, path, rendering)
+                    if kept
+                    else local_manifests(source, rendering)
+                )
                 for manifest in chain.from_iterable(map(rendered, manifests)):
                     followed.note(manifest)
                     yield manifest

@@ -43,12 +43,16 @@ class GitClients:
         self.git = once(lambda: self._open(self.access))
         # by repository and the cluster's secret for it
         self._private: dict[tuple[str, str], tuple[Git, Access]] = {}
-        self._unused: set[tuple[str, str]] = set()  # secrets that were logged as unused, with the repository
+        self._unused: set[tuple[str, str]] = (
+            set()
+        )  # secrets that were logged as unused, with the repository
         self._lock = threading.Lock()
 
     def _open(self, access: Access | None) -> Git:
         given, reached = self._settings.git, self._settings.transport
-        named = self._settings.registry.allow_env  # these variables have registry logins, for `pull-secret`
+        named = (
+            self._settings.registry.allow_env
+        )  # these variables have registry logins, for `pull-secret`
         client = Git(
             {name: value for name, value in self._environ.items() if name not in named},
             protocols=frozenset(reached.allow_protocol),
@@ -58,7 +62,8 @@ class GitClients:
             stall=given.stall_timeout,
             patience=min(20.0, given.deadline),
             bounds=Bounds(
-                memory=memory_of_step(), seconds=given.deadline + self._settings.verify.verify_timeout + SPARE
+                memory=memory_of_step(),
+                seconds=given.deadline + self._settings.verify.verify_timeout + SPARE,
             ),
             log=lambda sentence: _of_git(sentence, self._log),
         )
@@ -105,8 +110,14 @@ class GitClients:
             return False
         own, url = self.access.given, self._reached(repo).lower()
         if not url.startswith(("https://", "http://")):
-            given = self._settings.access  # if only known hosts are given, the keys are the user's own
-            asked = given.ssh_key_file or given.ssh_directory or self._environ.get("IMAGE_UPDATE_SSH_KEY", "").strip()
+            given = (
+                self._settings.access
+            )  # if only known hosts are given, the keys are the user's own
+            asked = (
+                given.ssh_key_file
+                or given.ssh_directory
+                or self._environ.get("IMAGE_UPDATE_SSH_KEY", "").strip()
+            )
             return bool(asked and own.ssh and own.ssh.keys)
         return _within(url, own)
 
@@ -120,7 +131,10 @@ class GitClients:
         with closing(lineage):
             kin = lineage.order(repo, commit, revision)
         if kin.why:
-            self._log("debug", f"it is not known whether {revision[:12]} contains {commit[:12]}: {kin.why}")
+            self._log(
+                "debug",
+                f"it is not known whether {revision[:12]} contains {commit[:12]}: {kin.why}",
+            )
         return str(kin.order)
 
     def _reached(self, repo: str) -> str:
@@ -132,19 +146,26 @@ class GitClients:
         if given is None:
             return Access(own, self._environ)
         certificates = "\n".join(filter(None, (own.certificates, given.certificates)))
-        known = given.ssh.files.get("known_hosts", "") if given.ssh and given.ssh.known_hosts else ""
+        known = (
+            given.ssh.files.get("known_hosts", "") if given.ssh and given.ssh.known_hosts else ""
+        )
         ssh = own.ssh
         if ssh and known:
             files = {**ssh.files, "known_hosts": ssh.files.get("known_hosts", "") + known}
             ssh = replace(ssh, files=files, known_hosts=True)
-        return Access(replace(own, certificates=certificates, config_file=given.config_file, ssh=ssh), self._environ)
+        return Access(
+            replace(own, certificates=certificates, config_file=given.config_file, ssh=ssh),
+            self._environ,
+        )
 
 
 def _within(url: str, given: Credentials) -> bool:
     """Tell whether one of the logins is for that URL."""
     prefixes = [login.prefix for login in given.logins] + ([given.app_server] if given.app else [])
     prefixes = [given.only] if given.only and prefixes else prefixes
-    return any(f"{_bare(url.lower())}/".startswith(f"{_bare(prefix.lower())}/") for prefix in prefixes)
+    return any(
+        f"{_bare(url.lower())}/".startswith(f"{_bare(prefix.lower())}/") for prefix in prefixes
+    )
 
 
 def _bare(url: str) -> str:
@@ -157,7 +178,9 @@ def _of_git(sentence: str, log: Log) -> None:
     log("warning" if warning else "debug", sentence.replace("warning: ", "", 1))
 
 
-def signers(given: CommitOptions, git: Callable[[], Git], opened: ExitStack) -> Callable[[], Signer | None]:
+def signers(
+    given: CommitOptions, git: Callable[[], Git], opened: ExitStack
+) -> Callable[[], Signer | None]:
     """Return a function that makes the signer, or None without a key. Raises `UsageError` for an invalid key."""
     if not given.signing_key:
         return lambda: None

@@ -80,7 +80,11 @@ class RepositoryWithProgress:
             return self._repository.default_branch(tip=tip)
 
     def snapshot(
-        self, branch: str, places: Iterable[Place], heads: Collection[str] = (), default: Collection[Place] = ()
+        self,
+        branch: str,
+        places: Iterable[Place],
+        heads: Collection[str] = (),
+        default: Collection[Place] = (),
     ) -> Snapshot:
         """Return the files at the tip of the branch."""
         with self._phase(f"fetching {self._name}"):

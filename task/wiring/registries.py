@@ -64,7 +64,10 @@ class Wanted:
     """
 
     def __init__(
-        self, given: VerifyOptions, secrets: Callable[[], ClusterSecrets | None], log: Callable[[str], None]
+        self,
+        given: VerifyOptions,
+        secrets: Callable[[], ClusterSecrets | None],
+        log: Callable[[str], None],
     ) -> None:
         """`secrets`: those of the cluster, or None if they cannot be read."""
         self._secrets = once(secrets)
@@ -111,7 +114,9 @@ class Wanted:
                 checks.append(_keys(path, text))
             except Malformed as error:
                 message = f"{PATH}, line {demand.line}: {path}: {error.message}"
-                raise RegistryError(message, hint=error.hint or "put a public key into it") from None
+                raise RegistryError(
+                    message, hint=error.hint or "put a public key into it"
+                ) from None
         if demand.identities:
             checks.append(self._keyless()(demand.identities))
         return Asked(checks, demand, f"; {PATH}, line {demand.line}, asks for it")

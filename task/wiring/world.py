@@ -28,7 +28,17 @@ from task.git.credentials import certificates
 from task.git.names import rewritten
 from task.git.repository.bare import BareRepository
 from task.landing.ports import LiveApplications, Repository, World
-from task.model import Answer, Application, Found, Image, Proof, Question, Subscription, Tracker, Verdict
+from task.model import (
+    Answer,
+    Application,
+    Found,
+    Image,
+    Proof,
+    Question,
+    Subscription,
+    Tracker,
+    Verdict,
+)
 from task.output.log import Log
 from task.registry.client import Registry
 from task.registry.proofs import Prover
@@ -63,7 +73,10 @@ class RealWorld(World):
         self._scope, self._images = scope, images
         self._opened = ExitStack()
         console = None if environ.get("CI") else log.console
-        self._shown, self._phase = console is not None, Phases(console).phase if console else nullcontext
+        self._shown, self._phase = (
+            console is not None,
+            Phases(console).phase if console else nullcontext,
+        )
         self._argo = Argo(settings, environ, log, self._opened)
         self._cluster = self._argo if self._argo.kind == "cluster" else None
         self._check_argo()
@@ -79,7 +92,9 @@ class RealWorld(World):
         if settings.git.forge or settings.git.forge_token_file:
             self._forges()  # fail at once if something given is wrong
         self._signer = signers(settings.commit, self._git.git, self._opened)
-        self._follow = once(lambda: Follow(settings, self._argo, self.forge, self._git.descends, self._open))
+        self._follow = once(
+            lambda: Follow(settings, self._argo, self.forge, self._git.descends, self._open)
+        )
         self._projects: dict[str, Mapping[str, Any]] = {}  # from the manifests, or from Argo CD
         self.always_prove = settings.verify.wanted
         wait = settings.verify.verify_timeout
@@ -95,7 +110,8 @@ class RealWorld(World):
             raise UsageError("--healthy: nothing says which Argo CD to ask", hint=hint)
         if settings.rollout.kubernetes_events and not (self._cluster or settings.dry):
             self._log(
-                "warning", "--kubernetes-events: no Event is written without a cluster: give --applications cluster"
+                "warning",
+                "--kubernetes-events: no Event is written without a cluster: give --applications cluster",
             )
 
     def applications(self) -> Iterable[Found]:
@@ -109,7 +125,9 @@ class RealWorld(World):
         def unsigned(repo: str) -> BareRepository:
             return BareRepository(self._git.git(), repo, cache_dir=self._settings.git.git_cache_dir)
 
-        for one in applications(self._settings, self._environ, unsigned, self._argo, self._scope, self._images):
+        for one in applications(
+            self._settings, self._environ, unsigned, self._argo, self._scope, self._images
+        ):
             if is_project(one.item):
                 self._projects[one.item["metadata"]["name"]] = one.item
             else:
@@ -127,14 +145,20 @@ class RealWorld(World):
     def repository(self, repo: str, subscription: Subscription | None) -> Repository:
         """Return the repository of a URL, with the login for a subscription that writes to it."""
         found = self._open(repo, subscription)
-        return RepositoryWithProgress(found, without_login(repo), self._phase) if self._shown else found
+        return (
+            RepositoryWithProgress(found, without_login(repo), self._phase)
+            if self._shown
+            else found
+        )
 
     def _open(self, repo: str, subscription: Subscription | None) -> BareRepository:
         git, cache = self._git.client(repo, subscription), self._settings.git.git_cache_dir
         if self._settings.commit.commit_through != "github":
             return BareRepository(git, repo, self._signer(), cache)
         forges = self._forges
-        return CommittedByApi(git, repo, lambda: forges().commits(repo), cache, lambda: forges().place_on_github(repo))
+        return CommittedByApi(
+            git, repo, lambda: forges().commits(repo), cache, lambda: forges().place_on_github(repo)
+        )
 
     def login(self, subscription: Subscription) -> str:
         """Return a text that identifies the login: the name of the cluster's secret, or "" for a given login."""
@@ -178,7 +202,9 @@ class RealWorld(World):
         secrets = self._argo.secrets if only_cluster else None
         return registry_of(self._settings, self._environ, self._log, self._opened, secrets)
 
-    def prove(self, questions: Collection[Question]) -> Mapping[Question, Proof | Verdict | TaskError]:
+    def prove(
+        self, questions: Collection[Question]
+    ) -> Mapping[Question, Proof | Verdict | TaskError]:
         """Return what is proved about images, a refusal if that is not what is required, or an error."""
         return self._prover(questions)
 
@@ -252,8 +278,14 @@ class RealWorld(World):
         if name not in projects and self._argo.asked:
             projects[name] = self._argo.project(name)
         url = normal_url(subscription.repo)
-        urls = [source.repo for source in subscription.application.sources if normal_url(source.repo) == url]
-        return next((keys for one in urls if (keys := keys_wanted(projects.get(name, {}), one))), ())
+        urls = [
+            source.repo
+            for source in subscription.application.sources
+            if normal_url(source.repo) == url
+        ]
+        return next(
+            (keys for one in urls if (keys := keys_wanted(projects.get(name, {}), one))), ()
+        )
 
     def signing_keys(self) -> tuple[str, ...]:
         """Return the ids of the OpenPGP keys that sign the run's commits."""
@@ -275,7 +307,11 @@ class RealWorld(World):
         if self._settings.dry:
             return Followed()
         # Rollouts have a display of their own.
-        with nullcontext() if self._settings.rollout.wait else self._phase("asking Argo CD to refresh"):
+        with (
+            nullcontext()
+            if self._settings.rollout.wait
+            else self._phase("asking Argo CD to refresh")
+        ):
             return self._follow()(landed)
 
     def follow_back(self, landed: Sequence[Landed]) -> Followed:

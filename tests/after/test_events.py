@@ -61,6 +61,8 @@ def test_images_are_counted_from_nought(changes: list[Change], expected: dict[st
 
 
 def test_a_long_name_stays_a_name() -> None:
-    event = updated_event({"name": "a" * 240 + "-" + "b" * 12, "namespace": "n"}, [], 1_700_000_000.0)
+    event = updated_event(
+        {"name": "a" * 240 + "-" + "b" * 12, "namespace": "n"}, [], 1_700_000_000.0
+    )
     assert len(event["metadata"]["name"]) <= 253
     assert "resourceVersion" not in event["involvedObject"]

@@ -30,21 +30,36 @@ PLACES: list[tuple[str, dict[str, str], TargetKind, str, str]] = [
 ]  # fmt: skip
 
 
-def landed(kind: TargetKind, image: str = f"{WEB}:1.1.0", verdict: Any = "update", **annotations: str) -> Landed:
+def landed(
+    kind: TargetKind, image: str = f"{WEB}:1.1.0", verdict: Any = "update", **annotations: str
+) -> Landed:
     item = app("web", "https://git.example.com/x.git", **annotations)
     item["status"] |= {"sourceType": "Plugin"} if kind == "plugin-override" else {}
     application = parse_application(item, PREFIX)
     (sub,) = subscribe(application).subscriptions
-    decision = Decision(sub, parse_image(image), Verdict(verdict, "admitted", "x"), branch="main", kind=kind)
+    decision = Decision(
+        sub, parse_image(image), Verdict(verdict, "admitted", "x"), branch="main", kind=kind
+    )
     return Landed(application, "https://git.example.com/x.git", "c" * 40, (decision,))
 
 
 @pytest.mark.parametrize(
-    ("annotations", "kind", "key", "hint"), [row[1:] for row in PLACES], ids=[row[0] for row in PLACES]
+    ("annotations", "kind", "key", "hint"),
+    [row[1:] for row in PLACES],
+    ids=[row[0] for row in PLACES],
 )
-def test_the_key_to_look_at(annotations: dict[str, str], kind: TargetKind, key: str, hint: str) -> None:
-    (found,) = expected([landed(kind, **annotations)], lambda _repo, _sub: pytest.fail("nothing is asked yet"))
-    assert (found.image.reference, found.revision, found.key, found.hint) == (f"{WEB}:1.1.0", "c" * 40, key, hint)
+def test_the_key_to_look_at(
+    annotations: dict[str, str], kind: TargetKind, key: str, hint: str
+) -> None:
+    (found,) = expected(
+        [landed(kind, **annotations)], lambda _repo, _sub: pytest.fail("nothing is asked yet")
+    )
+    assert (found.image.reference, found.revision, found.key, found.hint) == (
+        f"{WEB}:1.1.0",
+        "c" * 40,
+        key,
+        hint,
+    )
 
 
 def test_what_kustomize_misreads_is_said_where_it_may_be_the_reason() -> None:
@@ -53,7 +68,9 @@ def test_what_kustomize_misreads_is_said_where_it_may_be_the_reason() -> None:
     assert found.hint.endswith("Kustomize before 5 misreads tag@digest")
 
 
-@pytest.mark.parametrize(("verdict", "count"), [("update", 1), ("unchanged", 1), ("refuse", 0), ("defer", 0)])
+@pytest.mark.parametrize(
+    ("verdict", "count"), [("update", 1), ("unchanged", 1), ("refuse", 0), ("defer", 0)]
+)
 def test_only_what_is_in_git_is_expected(verdict: str, count: int) -> None:
     given = landed("kustomization", verdict=verdict)
     assert len(expected([given], lambda _repo, _sub: pytest.fail("nothing is asked yet"))) == count

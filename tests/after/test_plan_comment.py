@@ -15,7 +15,9 @@ from task.output.markdown import summary
 from task.output.report_json import as_json
 
 MARK = f"<!-- image-update-plan: {'ab' * 32} -->"
-LINKS = PullRequestOptions(source="https://github.com/acme/web/commit/0123456", run="https://ci.example.com/runs/7")
+LINKS = PullRequestOptions(
+    source="https://github.com/acme/web/commit/0123456", run="https://ci.example.com/runs/7"
+)
 REQUEST = PlanComment("https://github.com/acme/web", "7", "ab" * 32)
 JOB = Job("plan", (), SCOPE, Terms(), WORDING, dry=True, requests=LINKS, comment=REQUEST)
 

@@ -15,19 +15,34 @@ from task.output.log import Log
 OK = RolloutState("argocd/api", "synced-and-healthy", "synced and healthy", seconds=42)
 WAITS = RolloutState("argocd/web", "waiting", "Argo CD has not compared yet", seconds=3)
 GOES = RolloutState(
-    "argocd/worker", "progressing", "synced, progressing: Deployment worker: 1 of 3 updated", seconds=61
+    "argocd/worker",
+    "progressing",
+    "synced, progressing: Deployment worker: 1 of 3 updated",
+    seconds=61,
 )
 BAD = RolloutState(
-    "argocd/job", "failed", "the sync failed: Job migrate: \x1b[31mno\n", "see the Application in Argo CD", 3700
+    "argocd/job",
+    "failed",
+    "the sync failed: Job migrate: \x1b[31mno\n",
+    "see the Application in Argo CD",
+    3700,
 )
 SLOW = RolloutState("argocd/web", "timed-out", "the sync is running", "wait longer", 600)
-MANUAL = RolloutState("argocd/shop", "needs-sync", "auto-sync is off: someone must sync it", "argocd app sync", 5)
+MANUAL = RolloutState(
+    "argocd/shop", "needs-sync", "auto-sync is off: someone must sync it", "argocd app sync", 5
+)
 
 LINES = [
     (OK, "argocd/api: synced-and-healthy after 42 s: synced and healthy"),
     (WAITS, "argocd/web: waiting after 3 s: Argo CD has not compared yet"),
-    (GOES, "argocd/worker: progressing after 1:01 min: synced, progressing: Deployment worker: 1 of 3 updated"),
-    (BAD, "argocd/job: failed after 1:01:40: the sync failed: Job migrate: ^[[31mno^J; see the Application in Argo CD"),
+    (
+        GOES,
+        "argocd/worker: progressing after 1:01 min: synced, progressing: Deployment worker: 1 of 3 updated",
+    ),
+    (
+        BAD,
+        "argocd/job: failed after 1:01:40: the sync failed: Job migrate: ^[[31mno^J; see the Application in Argo CD",
+    ),
 ]
 
 
@@ -38,11 +53,17 @@ def test_one_line_per_change(row: RolloutState, expected: str) -> None:
 
 def terminal(columns: int = 80, lines: int = 24, *, colour: bool = False) -> Console:
     return Console(
-        file=StringIO(), width=columns, height=lines, color_system="standard" if colour else None, force_terminal=True
+        file=StringIO(),
+        width=columns,
+        height=lines,
+        color_system="standard" if colour else None,
+        force_terminal=True,
     )
 
 
-def drawn(rows: tuple[RolloutState, ...], seconds: float, limit: float, console: Console) -> list[str]:
+def drawn(
+    rows: tuple[RolloutState, ...], seconds: float, limit: float, console: Console
+) -> list[str]:
     with console.capture() as shown:
         console.print(picture(rows, seconds, limit, console.size))
     return [shown_line.rstrip() for shown_line in shown.get().splitlines()]
@@ -64,7 +85,10 @@ def test_colours_are_optional() -> None:
 @pytest.mark.parametrize("columns", [20, 40, 79, 200])
 @pytest.mark.parametrize("text", ["x" * 500, "\u6f22\u5b57" * 200, "e\u0301" * 300])
 def test_no_line_is_wider_than_the_terminal(columns: int, text: str) -> None:
-    rows = (RolloutState("argocd/" + "a" * 60, "progressing", text), RolloutState("x/y", "waiting", text))
+    rows = (
+        RolloutState("argocd/" + "a" * 60, "progressing", text),
+        RolloutState("x/y", "waiting", text),
+    )
     lines = drawn(rows, 10_000, 36_000, terminal(columns))
     assert [one[:2] for one in lines[-2:]] == ["->", ".."]  # one line for each
     for one in lines:

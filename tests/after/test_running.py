@@ -17,7 +17,11 @@ RUNS, ANOTHER, NOTHING = "synced-and-healthy", "failed", "warning"
 # (what was written, what status.summary.images holds, how the rollout ends)
 LIVE = [
     (f"{WEB}:1.1.0", [f"{WEB}:1.1.0"], RUNS),
-    (f"{WEB}:1.1.0", ["nginx:1", f"{WEB}:1.0.0", f"{WEB}:1.1.0"], RUNS),  # a pod of before is about to end
+    (
+        f"{WEB}:1.1.0",
+        ["nginx:1", f"{WEB}:1.0.0", f"{WEB}:1.1.0"],
+        RUNS,
+    ),  # a pod of before is about to end
     (f"{WEB}:1.1.0", [f"{WEB}:1.0.0"], ANOTHER),
     (f"{WEB}:1.1.0", [f"{WEB}:1.1"], ANOTHER),
     (f"{WEB}:1.1.0", [f"{WEB}:1.1.0@{DIGEST}"], RUNS),
@@ -39,7 +43,12 @@ LIVE = [
 
 def item(images: object, revision: str = NEW) -> dict[str, Any]:
     state = at(
-        application(), "Synced", "Healthy", revision=revision, compared=13, operation=operated(revision=revision)
+        application(),
+        "Synced",
+        "Healthy",
+        revision=revision,
+        compared=13,
+        operation=operated(revision=revision),
     )
     state["status"]["summary"] = {"images": images}
     return state
@@ -47,7 +56,9 @@ def item(images: object, revision: str = NEW) -> dict[str, Any]:
 
 @pytest.mark.parametrize(("written", "live", "end"), LIVE)
 def test_the_image_has_to_run(written: str, live: object, end: str) -> None:
-    found = expecting(HEALTHY, item(live), [Expected(parse_image(written), "the key", "a hint", NEW)])
+    found = expecting(
+        HEALTHY, item(live), [Expected(parse_image(written), "the key", "a hint", NEW)]
+    )
     assert found.state == ("synced-and-healthy" if end == NOTHING else end)
     assert bool(found.warning) == (end == NOTHING)
     if end == ANOTHER:
@@ -68,21 +79,38 @@ def test_the_image_has_to_run(written: str, live: object, end: str) -> None:
         (f"{WEB}:1.0.0@{OTHER}", f"runs as 1.0.0@{OTHER} only, not as 1.1.0: look at x"),
     ],
 )
-def test_the_digest_of_the_build_counts_even_if_only_its_tag_was_written(live: str, because: str) -> None:
+def test_the_digest_of_the_build_counts_even_if_only_its_tag_was_written(
+    live: str, because: str
+) -> None:
     wanted = Expected(parse_image(f"{WEB}:1.1.0"), "x", revision=NEW, digest=DIGEST)
     found = expecting(HEALTHY, item([live]), [wanted])
-    assert (found.state, found.because.endswith(because)) == ("failed" if because else "synced-and-healthy", True)
+    assert (found.state, found.because.endswith(because)) == (
+        "failed" if because else "synced-and-healthy",
+        True,
+    )
 
 
 def test_what_was_replaced_in_the_manifests_counts_as_the_image() -> None:
-    wanted = Expected(parse_image(f"{WEB}:1.1.0"), "the key", revision=NEW, replaced="docker.io/library/web")
+    wanted = Expected(
+        parse_image(f"{WEB}:1.1.0"), "the key", revision=NEW, replaced="docker.io/library/web"
+    )
     found = expecting(HEALTHY, item(["web:latest"]), [wanted])
-    assert found.because == f"synced and healthy, but {WEB} runs as latest only, not as 1.1.0: look at the key"
+    assert (
+        found.because
+        == f"synced and healthy, but {WEB} runs as latest only, not as 1.1.0: look at the key"
+    )
 
 
 def test_a_rollout_that_goes_on_is_not_looked_at() -> None:
     going = Rollout("progressing", "the sync is running")
-    assert expecting(going, item([f"{WEB}:1.0.0"]), [Expected(parse_image(f"{WEB}:1.1.0"), "x", revision=NEW)]) is going
+    assert (
+        expecting(
+            going,
+            item([f"{WEB}:1.0.0"]),
+            [Expected(parse_image(f"{WEB}:1.1.0"), "x", revision=NEW)],
+        )
+        is going
+    )
 
 
 def test_many_versions_are_cut() -> None:
@@ -105,4 +133,6 @@ def test_a_later_commit_may_have_replaced_it(compared: str, says: str, state: st
     wanted = Expected(parse_image(f"{WEB}:1.1.0"), "x", revision=NEW, now=lambda _item: now)
     found = expecting(HEALTHY, item([f"{WEB}:1.2.0"], compared), [wanted])
     assert found.state == state
-    assert found.warning == (f"{WEB} was set to 1.2.0 meanwhile, no longer 1.1.0" if state != "failed" else "")
+    assert found.warning == (
+        f"{WEB} was set to 1.2.0 meanwhile, no longer 1.1.0" if state != "failed" else ""
+    )

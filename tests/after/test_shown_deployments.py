@@ -9,7 +9,15 @@ from memory import SCOPE, WORDING
 from reports import REPO, decision
 
 from task.after.deployments import MOST, ShownDeployments, summary
-from task.deciding.job import DeployedSource, Followed, Job, Landed, PullRequestOptions, RolloutEnd, Terms
+from task.deciding.job import (
+    DeployedSource,
+    Followed,
+    Job,
+    Landed,
+    PullRequestOptions,
+    RolloutEnd,
+    Terms,
+)
 from task.errors import CredentialsError, ForgeError, RepositoryError, TaskError
 from task.landing.ports import World
 from task.model import Application, CommitStatus, Deployment, Problem, Tracker, Verdict
@@ -59,12 +67,22 @@ def world(forge: Forge) -> World:
 
 
 def landed(
-    name: str = "web", verdict: str = "update", head: str = "main", request: str = "", space: str = "argocd"
+    name: str = "web",
+    verdict: str = "update",
+    head: str = "main",
+    request: str = "",
+    space: str = "argocd",
 ) -> Landed:
     one = decision(name=name, head=head)
     app = Application(space, name, {}, ())
     sub = replace(one.subscription, application=app)
-    return Landed(app, REPO, "a" * 40, (replace(one, subscription=sub, judged=Verdict(verdict, "r", "so")),), request)  # type: ignore[arg-type]
+    return Landed(
+        app,
+        REPO,
+        "a" * 40,
+        (replace(one, subscription=sub, judged=Verdict(verdict, "r", "so")),),  # type: ignore[arg-type]
+        request,
+    )
 
 
 def ended(name: str = "web", *, succeeded: bool = True) -> RolloutEnd:
@@ -72,7 +90,11 @@ def ended(name: str = "web", *, succeeded: bool = True) -> RolloutEnd:
 
 
 def play(
-    forge: Forge, of: Sequence[Landed], *ends: RolloutEnd, waits: bool = True, everyone: Sequence[Tracker] = ()
+    forge: Forge,
+    of: Sequence[Landed],
+    *ends: RolloutEnd,
+    waits: bool = True,
+    everyone: Sequence[Tracker] = (),
 ) -> tuple[Problem, ...]:
     """What a run does; its warnings."""
     source = replace(SOURCE, waits=waits)
@@ -84,7 +106,12 @@ def play(
 
 ROWS: list[tuple[Sequence[Landed], Sequence[RolloutEnd], list[tuple[str, str]], list[str]]] = [
     ([landed()], [ended()], [("web", "in_progress"), ("web", "success")], ["pending", "success"]),
-    ([landed()], [ended(succeeded=False)], [("web", "in_progress"), ("web", "failure")], ["pending", "failure"]),
+    (
+        [landed()],
+        [ended(succeeded=False)],
+        [("web", "in_progress"), ("web", "failure")],
+        ["pending", "failure"],
+    ),
     # Argo CD could not be asked: nobody knows
     ([landed()], [], [("web", "in_progress")], ["pending", "pending"]),
     # what Git said already was begun by no run, or by an earlier one
@@ -113,7 +140,10 @@ ROWS: list[tuple[Sequence[Landed], Sequence[RolloutEnd], list[tuple[str, str]], 
 
 @pytest.mark.parametrize(("of", "ends", "told", "statuses"), ROWS)
 def test_a_run_that_waits(
-    of: Sequence[Landed], ends: Sequence[RolloutEnd], told: list[tuple[str, str]], statuses: list[str]
+    of: Sequence[Landed],
+    ends: Sequence[RolloutEnd],
+    told: list[tuple[str, str]],
+    statuses: list[str],
 ) -> None:
     forge = Forge(None, "known")
     assert play(forge, of, *ends) == ()
@@ -123,7 +153,12 @@ def test_a_run_that_waits(
 
 def test_a_run_that_does_not_wait_sees_no_success() -> None:
     forge = Forge()
-    of = [landed("a"), landed("b", "unchanged"), landed("c", head="h", request="7"), landed("d", head="other")]
+    of = [
+        landed("a"),
+        landed("b", "unchanged"),
+        landed("c", head="h", request="7"),
+        landed("d", head="other"),
+    ]
     assert play(forge, of, waits=False) == ()
     assert (forge.told, forge.statuses) == ([("a", "queued")], [])
 
@@ -132,25 +167,36 @@ def test_what_a_deployment_says() -> None:
     forge = Forge()
     play(forge, [landed()], ended(succeeded=False))
     page = "https://argocd.example.com/applications/argocd/web"
-    assert forge.last == Deployment("web", COMMIT, "failure", "the cause", "main", page=page, run=RUN)
-    assert forge.statuses[-1] == CommitStatus(COMMIT, "image-update/web", "failure", "1 failed", RUN)
+    assert forge.last == Deployment(
+        "web", COMMIT, "failure", "the cause", "main", page=page, run=RUN
+    )
+    assert forge.statuses[-1] == CommitStatus(
+        COMMIT, "image-update/web", "failure", "1 failed", RUN
+    )
 
 
 def test_a_name_in_two_namespaces_is_told_with_its_namespace() -> None:
     forge = Forge()
     other = landed(space="team").application
     play(
-        forge, [landed(), landed("api")], waits=False, everyone=[landed().application, other, landed("api").application]
+        forge,
+        [landed(), landed("api")],
+        waits=False,
+        everyone=[landed().application, other, landed("api").application],
     )
     assert [name for name, _ in forge.told] == ["argocd/web", "api"]
 
 
-@pytest.mark.parametrize("error", [CredentialsError("no token", hint="give one"), RepositoryError("forbidden")])
+@pytest.mark.parametrize(
+    "error", [CredentialsError("no token", hint="give one"), RepositoryError("forbidden")]
+)
 def test_a_forge_that_refuses_is_not_asked_for_all(error: TaskError) -> None:
     forge = Forge(error)
     names = [f"app-{number}" for number in range(20)]
     problems = play(forge, [landed(name) for name in names], *map(ended, names))
-    assert {(one.severity, one.message, one.exit) for one in problems} == {("warning", error.message, 0)}
+    assert {(one.severity, one.message, one.exit) for one in problems} == {
+        ("warning", error.message, 0)
+    }
     assert forge.calls == 2  # at the beginning, and once more after the wait
 
 
@@ -182,4 +228,9 @@ def test_the_status_of_several() -> None:
         (("failure", "in_progress"), "failure", "1 failed, 1 in progress"),
     ):
         shown = (replace(one, state=states[0]), replace(one, environment="a", state=states[1]))  # type: ignore[arg-type]
-        assert summary(shown, COMMIT, "") == CommitStatus(COMMIT, "image-update/a and 1 more", state, said)  # type: ignore[arg-type]
+        assert summary(shown, COMMIT, "") == CommitStatus(
+            COMMIT,
+            "image-update/a and 1 more",
+            state,  # type: ignore[arg-type]
+            said,
+        )

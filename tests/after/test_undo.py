@@ -19,7 +19,9 @@ STATE = ".image-update/apps/a/argocd_a.state"
 CAUSE = "degraded: Deployment web: exceeded its progress deadline"
 
 
-def failing(scene: Story, meanwhile: Callable[[], object] = lambda: None, cause: str = CAUSE) -> Story:
+def failing(
+    scene: Story, meanwhile: Callable[[], object] = lambda: None, cause: str = CAUSE
+) -> Story:
     """The scene, whose rollouts fail; `meanwhile` happens during the wait."""
 
     def follow(landed: Sequence[Landed]) -> Followed:
@@ -48,7 +50,9 @@ def test_a_failed_rollout_is_put_back_and_held() -> None:
     assert report.exit == 6
     assert [one.verdict for one in report.decisions] == ["update"]
     assert [one.rollback for one in report.commits] == [False, True]
-    assert [(one.current.tag, one.candidate.version) for one in report.undone] == [("1.1.0", "1.0.0")]
+    assert [(one.current.tag, one.candidate.version) for one in report.undone] == [
+        ("1.1.0", "1.0.0")
+    ]
     assert scene.value == "1.0.0"
     assert len(scene.branch.commits) == 3
     assert notes(report) == [("error", CAUSE), ("warning", f"rolled back: {WEB} is held at 1.0.0")]
@@ -79,7 +83,10 @@ def test_a_newer_build_that_landed_meanwhile_stays() -> None:
     report = waited(scene, "1.1.0")
     assert (report.exit, scene.value, STATE in scene.branch.files) == (6, "1.2.0", False)
     assert [one.rollback for one in report.commits] == [False]
-    assert notes(report)[1] == ("warning", f"not rolled back: {WEB}: 1.1.0 is not what Git says now: 1.2.0")
+    assert notes(report)[1] == (
+        "warning",
+        f"not rolled back: {WEB}: 1.1.0 is not what Git says now: 1.2.0",
+    )
 
 
 def test_what_a_person_holds_stays() -> None:
@@ -104,7 +111,10 @@ def test_what_had_no_version_before_stays() -> None:
     scene.branch.commit({target("a"): "resources: []\n"})
     report = waited(failing(scene), "1.1.0")
     assert scene.value == "1.1.0"
-    assert notes(report)[1] == ("warning", f"not rolled back: {WEB}: there was no version before it")
+    assert notes(report)[1] == (
+        "warning",
+        f"not rolled back: {WEB}: there was no version before it",
+    )
 
 
 def test_what_is_on_a_head_branch_stays() -> None:
@@ -137,7 +147,9 @@ def test_only_the_image_that_was_written_is_held() -> None:
 def test_a_digest_comes_back_with_its_tag() -> None:
     before, after = (f"sha256:{letter * 64}" for letter in "ab")
     scene = story("newest-build")
-    scene.branch.commit({target("a"): KUSTOMIZATION.replace("1.0.0", "live") + f"  digest: {before}\n"})
+    scene.branch.commit(
+        {target("a"): KUSTOMIZATION.replace("1.0.0", "live") + f"  digest: {before}\n"}
+    )
     there = scene.branch.files[target("a")]
     waited(failing(scene), f"live@{after}", 7)
     assert scene.branch.files[target("a")] == there
@@ -195,12 +207,16 @@ class Raced(Branch):
 @pytest.mark.slow
 @given(
     st.lists(
-        st.tuples(st.integers(1, 6), st.booleans(), st.lists(st.integers(1, 9), max_size=2), st.booleans()),
+        st.tuples(
+            st.integers(1, 6), st.booleans(), st.lists(st.integers(1, 9), max_size=2), st.booleans()
+        ),
         min_size=1,
         max_size=6,
     )
 )
-def test_a_rollback_never_overwrites_a_newer_build(builds: list[tuple[int, bool, list[int], bool]]) -> None:
+def test_a_rollback_never_overwrites_a_newer_build(
+    builds: list[tuple[int, bool, list[int], bool]],
+) -> None:
     """Others land during the wait, or right before the push that puts back: the newest build of all stays."""
     branch = Raced()
     scene = Story(application("a", URL, update_strategy="newest-build"), branch)
@@ -239,7 +255,9 @@ def test_what_goes_back_is_written_even_if_nothing_proves_it() -> None:
 
     def prove(questions: Collection[Question]) -> dict[Question, Proof | Verdict | TaskError]:
         no = Verdict("refuse", "signature", "the registry has no signature")
-        return {one: Proof("signature", "ci.pub") if one.image.tag in good else no for one in questions}
+        return {
+            one: Proof("signature", "ci.pub") if one.image.tag in good else no for one in questions
+        }
 
     scene.prove = prove
     assert scene.event("1.1.0") == ("refuse", "signature")
@@ -247,4 +265,8 @@ def test_what_goes_back_is_written_even_if_nothing_proves_it() -> None:
     report = waited(failing(scene), "1.1.0")
     assert [one.proof for one in report.decisions] == [Proof("signature", "ci.pub")]
     assert (scene.value, [one.proof for one in report.undone]) == ("1.0.0", [None])
-    assert [message for severity, message in notes(report) if "not proved" in message and severity == "warning"]
+    assert [
+        message
+        for severity, message in notes(report)
+        if "not proved" in message and severity == "warning"
+    ]

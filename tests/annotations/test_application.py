@@ -8,7 +8,12 @@ P = "argocd-image-updater.argoproj.io/"
 
 
 def application(**spec: object) -> dict[str, object]:
-    return {"apiVersion": "argoproj.io/v1alpha1", "kind": "Application", "metadata": {"name": "web"}, "spec": spec}
+    return {
+        "apiVersion": "argoproj.io/v1alpha1",
+        "kind": "Application",
+        "metadata": {"name": "web"},
+        "spec": spec,
+    }
 
 
 @pytest.mark.parametrize(
@@ -28,7 +33,10 @@ def test_tells_applications_from_other_manifests(item: object, expected: bool) -
 
 def test_reads_only_annotations_with_the_prefix_and_trims_them() -> None:
     item = application()
-    item["metadata"] = {"name": "web", "annotations": {P + "image-list": " a=b \n", "other": "x", P + "n": 1}}
+    item["metadata"] = {
+        "name": "web",
+        "annotations": {P + "image-list": " a=b \n", "other": "x", P + "n": 1},
+    }
     assert dict(parse_application(item).annotations) == {"image-list": "a=b"}
 
 
@@ -42,7 +50,13 @@ def test_reads_what_an_override_must_carry_along() -> None:
             source={
                 "repoURL": "https://git.example/x.git",
                 "path": "apps/web",
-                "helm": {"parameters": [{"name": "a", "value": "1", "forceString": True}, {"name": "b"}, "junk"]},
+                "helm": {
+                    "parameters": [
+                        {"name": "a", "value": "1", "forceString": True},
+                        {"name": "b"},
+                        "junk",
+                    ]
+                },
             }
         )
     ).sources[0]
@@ -54,7 +68,11 @@ def test_the_status_tells_the_type_before_the_spec_does() -> None:
     item = application(source={"repoURL": "r", "helm": {}})
     item["status"] = {"sourceType": "Kustomize", "summary": {"images": ["a:1", 2]}}
     app = parse_application(item)
-    assert (app.sources[0].kind, app.sources[0].section, app.live) == ("Kustomize", "Helm", ("a:1",))
+    assert (app.sources[0].kind, app.sources[0].section, app.live) == (
+        "Kustomize",
+        "Helm",
+        ("a:1",),
+    )
 
 
 def test_several_sources_are_aligned_with_their_types() -> None:
@@ -68,7 +86,10 @@ def test_several_sources_are_aligned_with_their_types() -> None:
 def test_the_dry_source_is_what_people_edit() -> None:
     app = parse_application(
         application(
-            sourceHydrator={"drySource": {"repoURL": "dry", "path": "p", "targetRevision": "main"}, "syncSource": {}}
+            sourceHydrator={
+                "drySource": {"repoURL": "dry", "path": "p", "targetRevision": "main"},
+                "syncSource": {},
+            }
         )
     )
     assert app.sources[0].repo == "dry"

@@ -19,7 +19,10 @@ def rows(suite: str) -> list[Any]:
 
 
 def as_said(source: CredentialSource) -> dict[str, str]:
-    return {"type": source.kind, **{key: value for key, value in asdict(source).items() if key != "kind"}}
+    return {
+        "type": source.kind,
+        **{key: value for key, value in asdict(source).items() if key != "kind"},
+    }
 
 
 @pytest.mark.parametrize("case", rows("credentials"))
@@ -34,7 +37,9 @@ def test_as_image_updater_reads_it(case: dict[str, Any]) -> None:
     assert {key: found[key] for key in expected} == expected
 
 
-@pytest.mark.parametrize("case", [row for row in rows("annotations") if row.values[0]["input"]["op"] == "pull_secret"])
+@pytest.mark.parametrize(
+    "case", [row for row in rows("annotations") if row.values[0]["input"]["op"] == "pull_secret"]
+)
 def test_pull_secret_annotations_as_image_updater_reads_them(case: dict[str, Any]) -> None:
     (text,) = case["input"]["annotations"].values()
     found = as_said(parse_credential_source(text))

@@ -10,7 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support import DATA
 
-from task.annotations.flux import filter_policy, glob_pattern, is_helm_release, subscribe_helm_release
+from task.annotations.flux import (
+    filter_policy,
+    glob_pattern,
+    is_helm_release,
+    subscribe_helm_release,
+)
 from task.editors import EDITORS
 from task.errors import Malformed
 from task.image import parse_image
@@ -24,16 +29,25 @@ ON = {"fluxcd.io/automated": "true"}
 IMAGE = {"image": {"repository": "ghcr.io/acme/web", "tag": "1.0"}}
 
 
-def release(values: Any, annotations: dict[str, Any] | None = None, **metadata: Any) -> dict[str, Any]:
+def release(
+    values: Any, annotations: dict[str, Any] | None = None, **metadata: Any
+) -> dict[str, Any]:
     return {
         "apiVersion": "helm.fluxcd.io/v1",
         "kind": "HelmRelease",
-        "metadata": {"name": "web", "namespace": "shop", "annotations": annotations or {}, **metadata},
+        "metadata": {
+            "name": "web",
+            "namespace": "shop",
+            "annotations": annotations or {},
+            **metadata,
+        },
         "spec": {"values": values},
     }
 
 
-def subscribed(values: Any, annotations: dict[str, Any] | None = None, repo: str = REPO) -> Subscribed:
+def subscribed(
+    values: Any, annotations: dict[str, Any] | None = None, repo: str = REPO
+) -> Subscribed:
     item = release(values, ON if annotations is None else annotations)
     return subscribe_helm_release(item, "web.yaml:1", repo, "main", PATH)
 
@@ -78,12 +92,28 @@ def test_where_it_goes() -> None:
 
 SHAPES: list[tuple[str, dict[str, str], dict[str, str]]] = [
     # values, {container: image}, {path of what is written: value}
-    ("image: ghcr.io/acme/web:1", {"chart-image": "ghcr.io/acme/web"}, {"image": "ghcr.io/acme/web:2"}),
+    (
+        "image: ghcr.io/acme/web:1",
+        {"chart-image": "ghcr.io/acme/web"},
+        {"image": "ghcr.io/acme/web:2"},
+    ),
     ("image: ghcr.io/acme/web\ntag: '1'", {"chart-image": "ghcr.io/acme/web"}, {"tag": "2"}),
-    ("image: {repository: acme/web, tag: '1'}", {"chart-image": "docker.io/acme/web"}, {"image.tag": "2"}),
+    (
+        "image: {repository: acme/web, tag: '1'}",
+        {"chart-image": "docker.io/acme/web"},
+        {"image.tag": "2"},
+    ),
     ("image: {repository: acme/web}", {"chart-image": "docker.io/acme/web"}, {"image.tag": "2"}),
-    ("image: {repository: acme/web, tag: }", {"chart-image": "docker.io/acme/web"}, {"image.tag": "2"}),
-    ("image: {repository: 'acme/web:1'}", {"chart-image": "docker.io/acme/web"}, {"image.repository": "acme/web:2"}),
+    (
+        "image: {repository: acme/web, tag: }",
+        {"chart-image": "docker.io/acme/web"},
+        {"image.tag": "2"},
+    ),
+    (
+        "image: {repository: 'acme/web:1'}",
+        {"chart-image": "docker.io/acme/web"},
+        {"image.repository": "acme/web:2"},
+    ),
     (
         "image: {registry: ghcr.io, repository: acme/web, tag: '1'}",
         {"chart-image": "ghcr.io/acme/web"},
@@ -94,9 +124,21 @@ SHAPES: list[tuple[str, dict[str, str], dict[str, str]]] = [
         {"chart-image": "host:5000/acme/web"},
         {"image.repository": "quay.io/acme/web:2"},
     ),
-    ("image: {registry: docker.io, repository: nginx, tag: '1'}", {"chart-image": "docker.io/library/nginx"}, {}),
-    ("image: {registry: '', repository: ghcr.io/acme/web}", {"chart-image": "ghcr.io/acme/web"}, {}),
-    ("registry: ghcr.io\nimage: acme/web\ntag: '1'", {"chart-image": "ghcr.io/acme/web"}, {"tag": "2"}),
+    (
+        "image: {registry: docker.io, repository: nginx, tag: '1'}",
+        {"chart-image": "docker.io/library/nginx"},
+        {},
+    ),
+    (
+        "image: {registry: '', repository: ghcr.io/acme/web}",
+        {"chart-image": "ghcr.io/acme/web"},
+        {},
+    ),
+    (
+        "registry: ghcr.io\nimage: acme/web\ntag: '1'",
+        {"chart-image": "ghcr.io/acme/web"},
+        {"tag": "2"},
+    ),
     ("web: {image: 'acme/web:1'}", {"web": "docker.io/acme/web"}, {"web.image": "acme/web:2"}),
     ("web: {image: acme/web, tag: '1'}", {"web": "docker.io/acme/web"}, {"web.tag": "2"}),
     (
@@ -104,8 +146,16 @@ SHAPES: list[tuple[str, dict[str, str], dict[str, str]]] = [
         {"chart-image": "docker.io/library/nginx", "a.b": "docker.io/acme/web"},
         {"image": "nginx:2", "a\\.b.image.tag": "2"},
     ),
-    ("web: {image: {repository: 'acme/web:1'}}", {"web": "docker.io/acme/web"}, {"web.image.repository": "acme/web:2"}),
-    ("image: acme/web@sha256:" + 64 * "a", {"chart-image": "docker.io/acme/web"}, {"image": "acme/web:2"}),
+    (
+        "web: {image: {repository: 'acme/web:1'}}",
+        {"web": "docker.io/acme/web"},
+        {"web.image.repository": "acme/web:2"},
+    ),
+    (
+        "image: acme/web@sha256:" + 64 * "a",
+        {"chart-image": "docker.io/acme/web"},
+        {"image": "acme/web:2"},
+    ),
     ("web: {main: {image: 'acme/web:1'}}", {}, {}),  # Flux looks one level down
     ("web: [{image: 'acme/web:1'}]", {}, {}),
     ("image: {name: acme/web, tag: '1'}", {}, {}),
@@ -116,7 +166,9 @@ SHAPES: list[tuple[str, dict[str, str], dict[str, str]]] = [
 
 
 @pytest.mark.parametrize(("values", "images", "written"), SHAPES)
-def test_every_image_that_flux_finds_is_written(values: str, images: dict[str, str], written: dict[str, str]) -> None:
+def test_every_image_that_flux_finds_is_written(
+    values: str, images: dict[str, str], written: dict[str, str]
+) -> None:
     text = manifest(values)
     found = of_text(text)
     assert {sub.entry.alias: sub.entry.image.identity for sub in found.subscriptions} == images
@@ -142,7 +194,15 @@ def updated(text: str, found: Subscribed) -> Any:
     """The values after tag 2 was written for every image."""
     files = {PATH: File(text)}
     for sub in found.subscriptions:
-        target = Target("flux", PATH, sub.keys, sub.entry.image, sub.source, sub.application.key, sub.entry.alias)
+        target = Target(
+            "flux",
+            PATH,
+            sub.keys,
+            sub.entry.image,
+            sub.source,
+            sub.application.key,
+            sub.entry.alias,
+        )
         new, _ = EDITORS["flux"].write(files, target, replace(sub.entry.image, tag="2"))
         files.update(new)
     return yaml.safe_load(files[PATH].text)["spec"]["values"]
@@ -157,8 +217,16 @@ def at(values: Any, path: str) -> Any:
 @pytest.mark.parametrize(
     ("annotations", "values", "written"),
     [
-        ({"repository": "a.b.repository", "tag": "a.b.tag"}, "a: {b: {repository: acme/web, tag: '1'}}", "a.b.tag"),
-        ({"repository": "a.b.image", "tag": "a.b.tag"}, "a: {b: {image: acme/web, tag: '1'}}", "a.b.tag"),
+        (
+            {"repository": "a.b.repository", "tag": "a.b.tag"},
+            "a: {b: {repository: acme/web, tag: '1'}}",
+            "a.b.tag",
+        ),
+        (
+            {"repository": "a.b.image", "tag": "a.b.tag"},
+            "a: {b: {image: acme/web, tag: '1'}}",
+            "a.b.tag",
+        ),
         ({"repository": "repository", "tag": "tag"}, "repository: acme/web\ntag: '1'", "tag"),
         (
             {"registry": "x.host", "repository": "a.repository", "tag": "a.tag"},
@@ -179,7 +247,10 @@ def test_keys_that_annotations_map(annotations: dict[str, str], values: str, wri
 
 
 def test_a_mapped_reference_is_rewritten_whole() -> None:
-    text = manifest("a: {main: 'acme/web:1'}", "fluxcd.io/automated: 'true'\n    repository.fluxcd.io/web: a.main")
+    text = manifest(
+        "a: {main: 'acme/web:1'}",
+        "fluxcd.io/automated: 'true'\n    repository.fluxcd.io/web: a.main",
+    )
     assert at(updated(text, of_text(text)), "a.main") == "acme/web:2"
 
 
@@ -188,10 +259,16 @@ def test_a_mapped_reference_is_rewritten_whole() -> None:
     [
         ("a.name", "a.tag", {"a": {"name": "acme/web", "tag": "1"}}),
         ("a.repository", "b.tag", {"a": {"repository": "acme/web"}, "b": {"tag": "1"}}),
-        ("a.repository", "a.tag", {"a": {"repository": "acme/web", "tag": "1", "image": "other:1"}}),
+        (
+            "a.repository",
+            "a.tag",
+            {"a": {"repository": "acme/web", "tag": "1", "image": "other:1"}},
+        ),
     ],
 )
-def test_a_mapping_that_cannot_be_written_is_an_error(repository: str, tag: str, values: Any) -> None:
+def test_a_mapping_that_cannot_be_written_is_an_error(
+    repository: str, tag: str, values: Any
+) -> None:
     mapping = {"repository.fluxcd.io/web": repository, "tag.fluxcd.io/web": tag}
     found = subscribed(values, {**ON, **mapping})
     assert [sub for sub in found.subscriptions if sub.entry.alias == "web"] == []
@@ -202,7 +279,9 @@ def test_a_mapping_that_cannot_be_written_is_an_error(repository: str, tag: str,
 
 def test_a_mapping_to_nothing_is_a_warning() -> None:
     found = subscribed(IMAGE, {**ON, "repository.fluxcd.io/web": "nowhere.image"})
-    assert [(flaw.key, flaw.severity) for flaw in found.flaws] == [("repository.fluxcd.io/web", "warning")]
+    assert [(flaw.key, flaw.severity) for flaw in found.flaws] == [
+        ("repository.fluxcd.io/web", "warning")
+    ]
     assert len(found.subscriptions) == 1
 
 
@@ -220,7 +299,12 @@ def test_a_mapping_to_nothing_is_a_warning() -> None:
         ({**ON, "flux.weave.works/locked": "true"}, 1, "flux.weave.works/locked: true"),
         ({"fluxcd.io/locked": "true"}, 0, ""),
         (
-            {**ON, "fluxcd.io/locked": "true", "fluxcd.io/locked_msg": "freeze", "fluxcd.io/locked_user": "Jo"},
+            {
+                **ON,
+                "fluxcd.io/locked": "true",
+                "fluxcd.io/locked_msg": "freeze",
+                "fluxcd.io/locked_user": "Jo",
+            },
             1,
             "fluxcd.io/locked: true (freeze by Jo)",
         ),
@@ -263,7 +347,16 @@ def test_filters(text: str, policy: Policy) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["semver:>", "semver:^x.y", "regexp:[", "regex:(?=a)", "", "glob:", f"glob:{'a' * 4097}", "a." * 2049],
+    [
+        "semver:>",
+        "semver:^x.y",
+        "regexp:[",
+        "regex:(?=a)",
+        "",
+        "glob:",
+        f"glob:{'a' * 4097}",
+        "a." * 2049,
+    ],
     ids=lambda text: text[:20],
 )
 def test_a_broken_filter_is_an_error_of_its_image(text: str) -> None:
@@ -279,7 +372,9 @@ def test_a_broken_filter_is_an_error_of_its_image(text: str) -> None:
 
 
 def test_a_broken_filter_of_a_locked_release_is_only_told() -> None:
-    found = subscribed(IMAGE, {**ON, "fluxcd.io/locked": "true", "fluxcd.io/tag.chart-image": "regexp:["})
+    found = subscribed(
+        IMAGE, {**ON, "fluxcd.io/locked": "true", "fluxcd.io/tag.chart-image": "regexp:["}
+    )
     assert [sub.suspended for sub in found.subscriptions] == ["fluxcd.io/locked: true"]
     assert [flaw.severity for flaw in found.flaws] == ["warning"]
 
@@ -290,7 +385,13 @@ def test_a_broken_filter_of_a_locked_release_is_only_told() -> None:
         ({"fluxcd.io/tag.chart-image": "semver:1"}, "1"),
         ({"flux.weave.works/tag.chart-image": "semver:2"}, "2"),
         ({"filter.fluxcd.io/chart-image": "semver:3"}, "3"),
-        ({"flux.weave.works/tag.chart-image": "semver:2", "fluxcd.io/tag.chart-image": "semver:1"}, "1"),
+        (
+            {
+                "flux.weave.works/tag.chart-image": "semver:2",
+                "fluxcd.io/tag.chart-image": "semver:1",
+            },
+            "1",
+        ),
     ],
 )
 def test_every_prefix_of_a_filter(annotations: dict[str, str], constraint: str) -> None:
@@ -319,7 +420,9 @@ def test_a_filter_for_no_image_is_told() -> None:
 def test_without_a_repository_every_image_is_an_error() -> None:
     found = subscribed(IMAGE, repo="")
     assert found.subscriptions == ()
-    assert [(flaw.rule, flaw.entry and flaw.entry.alias) for flaw in errors(found)] == [("source", "chart-image")]
+    assert [(flaw.rule, flaw.entry and flaw.entry.alias) for flaw in errors(found)] == [
+        ("source", "chart-image")
+    ]
 
 
 def test_values_that_a_merge_key_brings_in() -> None:
@@ -353,7 +456,11 @@ ANYTHING = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=3),
     lambda inner: (
         st.lists(inner, max_size=2)
-        | st.dictionaries(st.sampled_from(["image", "repository", "tag", "registry", "<<", "web"]), inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(["image", "repository", "tag", "registry", "<<", "web"]),
+            inner,
+            max_size=3,
+        )
     ),
     max_leaves=12,
 )
@@ -366,11 +473,16 @@ def test_no_release_raises(values: Any, annotations: Any) -> None:
     assert subscribe_helm_release(item, "", REPO, "", PATH).application.sources == (
         Source(REPO, "releases", "", kind="Helm"),
     )
-    subscribe_helm_release({**item, "metadata": {"annotations": annotations}, "spec": annotations}, "", "", "", "")
+    subscribe_helm_release(
+        {**item, "metadata": {"annotations": annotations}, "spec": annotations}, "", "", "", ""
+    )
 
 
 def test_values_that_hold_themselves() -> None:
     values: dict[str, Any] = {"image": "acme/web:1"}
     values["<<"] = [values]
     values["web"] = values
-    assert [sub.keys for sub in subscribed(values).subscriptions] == [Keys(tag="chart-image"), Keys(tag="web")]
+    assert [sub.keys for sub in subscribed(values).subscriptions] == [
+        Keys(tag="chart-image"),
+        Keys(tag="web"),
+    ]

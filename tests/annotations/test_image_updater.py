@@ -23,7 +23,9 @@ def app(name: str = "web", namespace: str = "argocd", **more: Any) -> Applicatio
     return replace(Application(namespace, name, more.pop("annotations", {}), (source,)), **more)
 
 
-def updater(*refs: Any, name: str = "one", namespace: str | None = "argocd", **spec: Any) -> dict[str, Any]:
+def updater(
+    *refs: Any, name: str = "one", namespace: str | None = "argocd", **spec: Any
+) -> dict[str, Any]:
     metadata = {"name": name, **({"namespace": namespace} if namespace else {})}
     return {
         "apiVersion": "argocd-image-updater.argoproj.io/v1alpha1",
@@ -74,8 +76,15 @@ def test_everything_a_resource_can_say() -> None:
         },
         "manifestTargets": {"helm": {"name": "image.repository", "tag": "image.tag"}},
     }
-    git = {"repository": "https://git.example/y.git", "branch": "main:up", "writeBackTarget": "helmvalues:v.yaml"}
-    config = {"method": "git:secret:argocd/creds", "gitConfig": {**git, "pullRequest": {"github": {}}}}
+    git = {
+        "repository": "https://git.example/y.git",
+        "branch": "main:up",
+        "writeBackTarget": "helmvalues:v.yaml",
+    }
+    config = {
+        "method": "git:secret:argocd/creds",
+        "gitConfig": {**git, "pullRequest": {"github": {}}},
+    }
     assert said(updater(ref("web", image, writeBackConfig=config))) == {
         "image-list": "web=ghcr.io/acme/web:~1.2",
         "write-back-method": "git:secret:argocd/creds",
@@ -122,7 +131,10 @@ def test_the_known_fields_are_those_of_the_schema() -> None:
         ({"helm": {"spec": "", "tag": "t"}}, {"web.helm.image-tag": "t"}),
         ({"helm": {"tag": "t"}, "kustomize": None}, {"web.helm.image-tag": "t"}),
         ({"kustomize": {"name": "web"}}, {"web.kustomize.image-name": "web"}),
-        ({"plugin": {"name": "N", "tag": "T"}}, {"web.plugin.image-name": "N", "web.plugin.image-tag": "T"}),
+        (
+            {"plugin": {"name": "N", "tag": "T"}},
+            {"web.plugin.image-name": "N", "web.plugin.image-tag": "T"},
+        ),
         ({"plugin": {"spec": "S"}}, {"web.plugin.image-spec": "S"}),
     ],
 )
@@ -141,17 +153,25 @@ def test_manifest_targets(targets: dict[str, Any], expected: dict[str, str]) -> 
         ("a", None, "", ""),
     ],
 )
-def test_image_over_reference_over_global(world: Any, reference: Any, image: Any, expected: str) -> None:
+def test_image_over_reference_over_global(
+    world: Any, reference: Any, image: Any, expected: str
+) -> None:
     one = {**WEB, "commonUpdateSettings": {"allowTags": image, "updateStrategy": "digest"}}
-    whole = ref("web", one, commonUpdateSettings={"allowTags": reference, "updateStrategy": "latest"})
-    found = said(updater(whole, commonUpdateSettings={"allowTags": world, "updateStrategy": "name"}))
+    whole = ref(
+        "web", one, commonUpdateSettings={"allowTags": reference, "updateStrategy": "latest"}
+    )
+    found = said(
+        updater(whole, commonUpdateSettings={"allowTags": world, "updateStrategy": "name"})
+    )
     assert found.get("web.allow-tags", "") == expected
     assert found["web.update-strategy"] == "digest"
 
 
 def test_an_empty_list_and_false_override_too() -> None:
     one = {**WEB, "commonUpdateSettings": {"ignoreTags": [], "forceUpdate": False}}
-    found = said(updater(ref("web", one), commonUpdateSettings={"ignoreTags": ["x"], "forceUpdate": True}))
+    found = said(
+        updater(ref("web", one), commonUpdateSettings={"ignoreTags": ["x"], "forceUpdate": True})
+    )
     assert found == {"image-list": "web=ghcr.io/acme/web"}
 
 
@@ -187,7 +207,10 @@ def test_method_argocd_reads_no_git_settings() -> None:
     ],
 )
 def test_the_most_specific_reference_wins(patterns: list[str], winner: int) -> None:
-    refs = [ref(pattern, {"alias": f"a{at}", "imageName": "nginx"}) for at, pattern in enumerate(patterns)]
+    refs = [
+        ref(pattern, {"alias": f"a{at}", "imageName": "nginx"})
+        for at, pattern in enumerate(patterns)
+    ]
     assert said(updater(*refs)) == {"image-list": f"a{winner}=nginx"}
 
 
@@ -197,10 +220,18 @@ def test_the_most_specific_reference_wins(patterns: list[str], winner: int) -> N
         ([("web-frontend-*", None), ("*", {"matchLabels": {"tier": "web"}})], 1),
         ([("web-frontend-1", None), ("*", {"matchLabels": {"tier": "web"}})], 0),
         ([("*", {}), ("web-*", None)], 0),
-        ([("*", {"matchLabels": {"tier": "web"}}), ("*", {"matchLabels": {"tier": "web", "env": "prod"}})], 1),
+        (
+            [
+                ("*", {"matchLabels": {"tier": "web"}}),
+                ("*", {"matchLabels": {"tier": "web", "env": "prod"}}),
+            ],
+            1,
+        ),
     ],
 )
-def test_a_label_selector_is_more_specific_than_any_glob(refs: list[tuple[str, Any]], winner: int) -> None:
+def test_a_label_selector_is_more_specific_than_any_glob(
+    refs: list[tuple[str, Any]], winner: int
+) -> None:
     made = [
         ref(pattern, {"alias": f"a{at}", "imageName": "nginx"}, labelSelectors=labels)
         for at, (pattern, labels) in enumerate(refs)
@@ -221,7 +252,13 @@ def test_a_label_selector_is_more_specific_than_any_glob(refs: list[tuple[str, A
         ({"matchExpressions": [{"key": "env", "operator": "In", "values": ["prod"]}]}, False),
         ({"matchExpressions": [{"key": "tier", "operator": "Exists"}]}, True),
         ({"matchExpressions": [{"key": "tier", "operator": "DoesNotExist", "values": []}]}, False),
-        ({"matchLabels": {"tier": "web"}, "matchExpressions": [{"key": "env", "operator": "Exists"}]}, False),
+        (
+            {
+                "matchLabels": {"tier": "web"},
+                "matchExpressions": [{"key": "env", "operator": "Exists"}],
+            },
+            False,
+        ),
     ],
 )
 def test_label_selectors(selector: dict[str, Any], selected: bool) -> None:
@@ -231,9 +268,16 @@ def test_label_selectors(selector: dict[str, Any], selected: bool) -> None:
 
 @pytest.mark.parametrize(
     ("of_app", "of_updater", "referenced"),
-    [("argocd", "argocd", True), ("team", "argocd", False), ("argocd", None, True), ("team", None, False)],
+    [
+        ("argocd", "argocd", True),
+        ("team", "argocd", False),
+        ("argocd", None, True),
+        ("team", None, False),
+    ],
 )
-def test_only_its_own_namespace_is_referenced(of_app: str, of_updater: str | None, referenced: bool) -> None:
+def test_only_its_own_namespace_is_referenced(
+    of_app: str, of_updater: str | None, referenced: bool
+) -> None:
     assert bool(said(updater(ref("*"), namespace=of_updater), namespace=of_app)) is referenced
 
 
@@ -256,7 +300,10 @@ def test_own_annotations_are_replaced_and_only_ours_stay() -> None:
 def test_use_annotations_leaves_the_application_as_it_is() -> None:
     own = {"image-list": "x=nginx", "x.allow-tags": "any"}
     whole = ref("web", useAnnotations=True, commonUpdateSettings={"allowTags": ["broken"]})
-    assert said(updater(whole, commonUpdateSettings={"allowTags": "regexp:^x"}), annotations=own) == own
+    assert (
+        said(updater(whole, commonUpdateSettings={"allowTags": "regexp:^x"}), annotations=own)
+        == own
+    )
 
 
 BY_ANNOTATIONS = ref("web", useAnnotations=True)
@@ -271,7 +318,11 @@ OTHERS = ref("w*", {"alias": "b", "imageName": "b"})
         ([updater(BY_ANNOTATIONS, OTHERS)], {"x.allow-tags": "any", "image-list": ""}, "b=b"),
         ([updater(BY_ANNOTATIONS, name="a"), updater(OTHERS, name="b")], {}, "b=b"),
         ([updater(BY_ANNOTATIONS, ref("w*", useAnnotations=True))], {"git-branch": "dev"}, None),
-        ([updater(OTHERS, ref("*", useAnnotations=True))], {}, "b=b"),  # the more specific one is asked first
+        (
+            [updater(OTHERS, ref("*", useAnnotations=True))],
+            {},
+            "b=b",
+        ),  # the more specific one is asked first
     ],
 )
 def test_without_annotations_to_use_the_next_reference_is_asked(
@@ -283,7 +334,11 @@ def test_without_annotations_to_use_the_next_reference_is_asked(
 def test_a_misspelt_annotation_of_ours_does_not_vanish() -> None:
     own = {"pullrequest": "true", "web.pin-digets": "true", "web.allow-tag": "any"}
     found = said(updater(ref("web")), annotations=own)
-    assert found == {"image-list": "web=ghcr.io/acme/web", "pullrequest": "true", "web.pin-digets": "true"}
+    assert found == {
+        "image-list": "web=ghcr.io/acme/web",
+        "pullrequest": "true",
+        "web.pin-digets": "true",
+    }
 
 
 @pytest.mark.parametrize(
@@ -291,16 +346,25 @@ def test_a_misspelt_annotation_of_ours_does_not_vanish() -> None:
     [
         (ref("api"), "correct namePattern: 'api', or put"),
         (ref("api-*"), "correct namePattern: 'api-*', or put"),
-        (ref("*", labelSelectors={"matchLabels": {"tier": "db"}}), "correct namePattern: '*', or its labelSelectors"),
+        (
+            ref("*", labelSelectors={"matchLabels": {"tier": "db"}}),
+            "correct namePattern: '*', or its labelSelectors",
+        ),
     ],
 )
 def test_a_reference_that_selects_nothing_is_told(reference: dict[str, Any], hint: str) -> None:
     given = updater(ref("w*"), reference)
     _, (told,) = configure([app(), app("api", "team")], [given], origins=["updater.yaml:1"])
     message = "updater.yaml:1: ImageUpdater argocd/one, applicationRefs[1]: no Application in namespace 'argocd' fits"
-    assert (told.message, told.severity, told.field) == (message, "warning", ("spec", "applicationRefs", 1))
+    assert (told.message, told.severity, told.field) == (
+        message,
+        "warning",
+        ("spec", "applicationRefs", 1),
+    )
     assert told.hint.startswith(hint)
-    assert configure([app()], [given], complete=False)[1] == ()  # narrowed: it may select what was left out
+    assert (
+        configure([app()], [given], complete=False)[1] == ()
+    )  # narrowed: it may select what was left out
 
 
 def test_a_reference_that_a_better_one_leaves_nothing_is_not_told() -> None:
@@ -323,8 +387,13 @@ def test_a_reference_that_a_better_one_leaves_nothing_is_not_told() -> None:
         ({}, {}, {"updateStrategy": "digest"}, ""),
     ],
 )
-def test_a_block_in_which_the_crd_stores_semver_is_told(spec: Any, reference: Any, image: Any, told: str) -> None:
-    given = [{"commonUpdateSettings": level} if level is not None else {} for level in (spec, reference, image)]
+def test_a_block_in_which_the_crd_stores_semver_is_told(
+    spec: Any, reference: Any, image: Any, told: str
+) -> None:
+    given = [
+        {"commonUpdateSettings": level} if level is not None else {}
+        for level in (spec, reference, image)
+    ]
     found, problems = annotated(updater(ref("web", {**WEB, **given[2]}, **given[1]), **given[0]))
     assert [(told in one.message, one.advice) for one in problems] == [(True, True)] * bool(told)
     assert found.get("web.update-strategy") in {"digest", "latest", "semver"}
@@ -337,7 +406,10 @@ def test_an_application_that_no_resource_references_keeps_its_annotations() -> N
 
 
 def test_several_resources_on_one_application() -> None:
-    first, second = updater(ref("*"), name="a"), updater(ref("web", {"alias": "b", "imageName": "b"}), name="b")
+    first, second = (
+        updater(ref("*"), name="a"),
+        updater(ref("web", {"alias": "b", "imageName": "b"}), name="b"),
+    )
     found, (problem,) = annotated(second, first)
     assert found == {"image-list": "web=ghcr.io/acme/web"}
     assert (problem.application, problem.severity) == ("argocd/web", "warning")
@@ -368,14 +440,20 @@ def test_aliases_that_are_missing_or_double(images: list[Any], expected: str, wa
 
 
 def test_images_of_one_alias_keep_their_own_settings() -> None:
-    other = {"alias": "web", "imageName": "nginx", "commonUpdateSettings": {"allowTags": "regexp:^x"}}
+    other = {
+        "alias": "web",
+        "imageName": "nginx",
+        "commonUpdateSettings": {"allowTags": "regexp:^x"},
+    }
     (done,), _ = configure([app()], [updater(ref("web", WEB, other))])
     allow = {sub.entry.image.name: sub.policy.allow for sub in subscribe(done).subscriptions}
     assert allow == {"ghcr.io/acme/web": None, "nginx": "^x"}
 
 
 def test_a_comma_in_a_constraint_survives() -> None:
-    (done,), _ = configure([app()], [updater(ref("web", {"alias": "web", "imageName": "acme/web:>=1.2, <2"}))])
+    (done,), _ = configure(
+        [app()], [updater(ref("web", {"alias": "web", "imageName": "acme/web:>=1.2, <2"}))]
+    )
     (sub,) = subscribe(done).subscriptions
     assert sub.policy.constraints == (">=1.2 <2",)
 
@@ -388,7 +466,9 @@ def test_globs_with_commas_ignore_the_same_tags(globs: list[str], tag: str) -> N
     one = {**WEB, "commonUpdateSettings": {"ignoreTags": globs}}
     (done,), _ = configure([app()], [updater(ref("web", one))])
     listed = done.annotations.get("web.ignore-tags", "").split(",")
-    assert any(glob_match(glob, tag) for glob in listed if glob) is any(glob_match(glob, tag) for glob in globs if glob)
+    assert any(glob_match(glob, tag) for glob in listed if glob) is any(
+        glob_match(glob, tag) for glob in globs if glob
+    )
 
 
 @pytest.mark.parametrize(
@@ -404,7 +484,9 @@ def test_globs_with_commas_ignore_the_same_tags(globs: list[str], tag: str) -> N
     ],
 )
 def test_a_malformed_resource_is_passed_over(spec: Any, words: str) -> None:
-    found, (problem,) = annotated({**updater(), "spec": spec}, annotations={"image-list": "x=nginx"})
+    found, (problem,) = annotated(
+        {**updater(), "spec": spec}, annotations={"image-list": "x=nginx"}
+    )
     assert found == {"image-list": "x=nginx"}
     assert words in problem.message
     assert problem.severity == "warning"
@@ -424,7 +506,9 @@ def test_a_malformed_resource_is_passed_over(spec: Any, words: str) -> None:
 )
 def test_an_invalid_selector_selects_nothing(selector: Any) -> None:
     other = ref("*", {"alias": "b", "imageName": "b"})
-    found, (problem,) = annotated(updater(ref("web", labelSelectors=selector), other), labels={"tier": "web"})
+    found, (problem,) = annotated(
+        updater(ref("web", labelSelectors=selector), other), labels={"tier": "web"}
+    )
     assert found == {"image-list": "b=b"}
     assert "applicationRefs[0]" in problem.message
 
@@ -443,7 +527,9 @@ def test_an_invalid_selector_selects_nothing(selector: Any) -> None:
     ],
 )
 def test_an_image_that_cannot_be_read_is_left_out(broken: dict[str, Any]) -> None:
-    found, (problem,) = annotated(updater(ref("web", {"alias": "ok", "imageName": "nginx"}, {**WEB, **broken})))
+    found, (problem,) = annotated(
+        updater(ref("web", {"alias": "ok", "imageName": "nginx"}, {**WEB, **broken}))
+    )
     assert found == {"image-list": "ok=nginx"}
     assert "images[1]" in problem.message
     assert problem.message.endswith("left out") or "images[1] is left out" in problem.message
@@ -464,7 +550,9 @@ def test_an_image_that_cannot_be_read_is_left_out(broken: dict[str, Any]) -> Non
     ],
 )
 def test_settings_that_cannot_be_read_update_nothing(broken: dict[str, Any]) -> None:
-    found, problems = annotated(updater({**ref("web"), **broken}), annotations={"image-list": "x=nginx"})
+    found, problems = annotated(
+        updater({**ref("web"), **broken}), annotations={"image-list": "x=nginx"}
+    )
     assert found == {}
     assert "nothing is updated" in problems[-1].message
     assert {problem.severity for problem in problems} == {"warning"}
@@ -474,9 +562,26 @@ def test_settings_that_cannot_be_read_update_nothing(broken: dict[str, Any]) -> 
     ("spec", "warned"),
     [
         ({"imagesVerification": {"enabled": False}}, ""),
-        ({"writeBackConfig": {"gitConfig": {"pullRequest": {"gitlab": {}, "labels": ["x", ""]}}}}, "labels"),
-        ({"writeBackConfig": {"gitConfig": {"pullRequest": {"gitlab": {}, "labels": ["x", "x\x1b"]}}}}, "labels"),
-        ({"writeBackConfig": {"gitConfig": {"pullRequest": {"gitlab": {}, "label": ["x"]}}}}, "'label'"),
+        (
+            {
+                "writeBackConfig": {
+                    "gitConfig": {"pullRequest": {"gitlab": {}, "labels": ["x", ""]}}
+                }
+            },
+            "labels",
+        ),
+        (
+            {
+                "writeBackConfig": {
+                    "gitConfig": {"pullRequest": {"gitlab": {}, "labels": ["x", "x\x1b"]}}
+                }
+            },
+            "labels",
+        ),
+        (
+            {"writeBackConfig": {"gitConfig": {"pullRequest": {"gitlab": {}, "label": ["x"]}}}},
+            "'label'",
+        ),
         ({"commonUpdateSettings": {"allowTag": "regexp:^1"}}, "allowTag"),
         ({"writeBackConfig": {"gitConfig": {"target": "x"}}}, "'target'"),
     ],
@@ -526,9 +631,14 @@ def test_the_levels_are_merged_field_by_field_to_the_key_that_must_have_signed(
 
 def test_each_image_has_a_key_of_its_own() -> None:
     api = {"alias": "api", "imageName": "ghcr.io/acme/api"}
-    given = updater(ref("web", {**WEB, **verification("one")}, {**api, **OFF}), **verification("all"))
+    given = updater(
+        ref("web", {**WEB, **verification("one")}, {**api, **OFF}), **verification("all")
+    )
     (done,), _ = configure([app()], [given])
-    found = {one.entry.alias: one.signed_by and one.signed_by.name for one in subscribe(done).subscriptions}
+    found = {
+        one.entry.alias: one.signed_by and one.signed_by.name
+        for one in subscribe(done).subscriptions
+    }
     assert found == {"web": "one", "api": None}
 
 
@@ -543,7 +653,11 @@ def test_each_image_has_a_key_of_its_own() -> None:
         {"imagesVerification": {"cosignKey": {"secretName": " ", "key": "k"}}},
         {"imagesVerification": {"cosignKey": ["s", "k"]}},
         verification(keyless={"identity": "me"}),
-        {"imagesVerification": {"cosignKey": {"secretName": "s", "key": "k", "namespace": "other"}}},
+        {
+            "imagesVerification": {
+                "cosignKey": {"secretName": "s", "key": "k", "namespace": "other"}
+            }
+        },
     ],
 )
 @pytest.mark.parametrize("level", ["spec", "reference", "image", "annotations"])
@@ -553,7 +667,8 @@ def test_what_cannot_be_verified_is_never_let_through(broken: dict[str, Any], le
     if level == "annotations":
         spec, reference = broken, {"useAnnotations": True}
     (done,), problems = configure(
-        [app(annotations={"image-list": "web=nginx"})], [updater(ref("web", image, **reference), **spec)]
+        [app(annotations={"image-list": "web=nginx"})],
+        [updater(ref("web", image, **reference), **spec)],
     )
     assert subscribe(done).subscriptions == ()
     assert any("imagesVerification" in problem.message for problem in problems)
@@ -583,14 +698,18 @@ def requests_with(labels: Any) -> dict[str, Any]:
         (requests_with(None), {}, ()),
     ],
 )
-def test_labels_of_pull_requests(spec: dict[str, Any], reference: dict[str, Any], labels: tuple[str, ...]) -> None:
+def test_labels_of_pull_requests(
+    spec: dict[str, Any], reference: dict[str, Any], labels: tuple[str, ...]
+) -> None:
     (done,), problems = configure([app()], [updater(ref("web", **reference), **spec)])
     assert (done.request_labels, problems) == (labels, ())
     assert done.annotations["pull-request"] == "true"
 
 
 def test_labels_without_bound() -> None:
-    given = updater(ref("web"), **requests_with([f"{number:03}" for number in range(200)] + ["x" * 256]))
+    given = updater(
+        ref("web"), **requests_with([f"{number:03}" for number in range(200)] + ["x" * 256])
+    )
     (done,), problems = configure([app()], [given])
     assert (len(done.request_labels), len(problems)) == (100, 1)
 
@@ -620,5 +739,8 @@ ANYTHING = st.recursive(
 @given(ANYTHING, ANYTHING)
 def test_no_resource_raises(spec: Any, reference: Any) -> None:
     whole = {**ref("*"), **(reference if isinstance(reference, dict) else {}), "namePattern": "*"}
-    done, _ = configure([app()], [{"spec": spec}, {**updater(whole), "metadata": reference}, updater(whole, name="z")])
+    done, _ = configure(
+        [app()],
+        [{"spec": spec}, {**updater(whole), "metadata": reference}, updater(whole, name="z")],
+    )
     assert len(done) == 1

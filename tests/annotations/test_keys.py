@@ -11,7 +11,10 @@ LIST = "web=ghcr.io/acme/web:~1, team/api=acme/api, acme/cron"
 def test_which_prefixes_name_an_entry() -> None:
     assert read_image_list(LIST).names == {"web", "team_api", "team/api", "acme_cron", "cron"}
     assert read_image_list(LIST).shown == ("web", "team_api", "cron")
-    assert read_image_list("web=acme/WEB!, =, broken!").names == {"web", ""}  # what cannot be read keeps its alias
+    assert read_image_list("web=acme/WEB!, =, broken!").names == {
+        "web",
+        "",
+    }  # what cannot be read keeps its alias
     assert read_image_list("").names == frozenset()
 
 
@@ -93,14 +96,22 @@ def test_a_near_miss(key: str, meant: str, name: str) -> None:
         ("web.git-credentials", "former", "write-back-method"),
         ("web.write-back-target", "level", "write write-back-target, for the whole Application"),
         ("old.git-branch", "level", "write git-branch, for the whole Application"),
-        ("a.git-branch", "level", "write git-branch"),  # two letters from git-branch, and still no misspelling
+        (
+            "a.git-branch",
+            "level",
+            "write git-branch",
+        ),  # two letters from git-branch, and still no misspelling
         ("old.allow-tags", "orphan", "the aliases are web, team_api, cron"),
         ("a.allow-tags", "orphan", "write a=<image> in image-list"),
         ("wep.allow-tags", "orphan", "did you mean web.allow-tags?"),
         ("old.helm.image-tg", "orphan", "write old=<image> in image-list"),
         ("colour", "unknown", "See the list of annotations"),
         ("web.colour", "unknown", "See the list of annotations"),
-        ("git-write-back-method", "unknown", "did you mean write-back-method?"),  # four letters: a guess, no more
+        (
+            "git-write-back-method",
+            "unknown",
+            "did you mean write-back-method?",
+        ),  # four letters: a guess, no more
         ("web.ignored-tag-list", "unknown", ""),
         ("x" * 10_000, "unknown", "remove it"),
         ("." * 1_000_000, "unknown", "remove it"),
@@ -124,8 +135,18 @@ def test_no_former_key_is_near_a_known_one() -> None:
 
 
 def test_every_doubt_of_an_application_in_the_order_of_its_keys() -> None:
-    found = doubts({"image-list": LIST, "allow-tag": "any", "web.allow-tags": "any", "old.platforms": "linux/amd64"})
-    assert [(key, one.kind) for key, one in found] == [("allow-tag", "near"), ("old.platforms", "orphan")]
+    found = doubts(
+        {
+            "image-list": LIST,
+            "allow-tag": "any",
+            "web.allow-tags": "any",
+            "old.platforms": "linux/amd64",
+        }
+    )
+    assert [(key, one.kind) for key, one in found] == [
+        ("allow-tag", "near"),
+        ("old.platforms", "orphan"),
+    ]
 
 
 def test_an_orphan_where_there_is_no_alias_at_all() -> None:

@@ -31,11 +31,15 @@ def errors(subscribed: Subscribed) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    "case", [c for c in CASES if c["input"]["op"] == "options" and c["id"] not in OURS], ids=lambda c: c["id"]
+    "case",
+    [c for c in CASES if c["input"]["op"] == "options" and c["id"] not in OURS],
+    ids=lambda c: c["id"],
 )
 def test_options_as_image_updater_reads_them(case: dict[str, Any]) -> None:
     expected = case.get("expect_v1", case["expect"])
-    subscribed = subscribe(app({"image-list": case["input"]["image"], **case["input"]["annotations"]}))
+    subscribed = subscribe(
+        app({"image-list": case["input"]["image"], **case["input"]["annotations"]})
+    )
     sub = subscribed.subscriptions[0]
     assert sub.policy.strategy == expected["strategy"]
     assert sub.policy.allow == (expected["pattern"] if expected["allow"] == "regexp" else None)
@@ -57,14 +61,28 @@ def test_options_as_image_updater_reads_them(case: dict[str, Any]) -> None:
         ({"web.update-strategy": "latest"}, "newest-build", ()),
         ({"web.update-strategy": "Name"}, "alphabetical", ()),
         ({"update-strategy": "newest-build"}, "newest-build", ()),
-        ({"update-strategy": "newest-build", "web.update-strategy": "alphabetical"}, "alphabetical", ()),
+        (
+            {"update-strategy": "newest-build", "web.update-strategy": "alphabetical"},
+            "alphabetical",
+            (),
+        ),
         ({"update-strategy": "newest-build", "web.update-strategy": ""}, "newest-build", ()),
         ({"web.update-strategy": "semver:1.6.x"}, "semver", ("1.6.x",)),
-        ({"web.update-strategy": "semver:1.6.x", "image-list": "web=ghcr.io/acme/web:~1"}, "semver", ("~1", "1.6.x")),
-        ({"web.update-strategy": "digest", "image-list": "web=ghcr.io/acme/web:main"}, "digest", ("main",)),
+        (
+            {"web.update-strategy": "semver:1.6.x", "image-list": "web=ghcr.io/acme/web:~1"},
+            "semver",
+            ("~1", "1.6.x"),
+        ),
+        (
+            {"web.update-strategy": "digest", "image-list": "web=ghcr.io/acme/web:main"},
+            "digest",
+            ("main",),
+        ),
     ],
 )
-def test_strategy_and_constraints(annotations: dict[str, str], strategy: str, constraints: tuple[str, ...]) -> None:
+def test_strategy_and_constraints(
+    annotations: dict[str, str], strategy: str, constraints: tuple[str, ...]
+) -> None:
     policy = only(annotations).subscriptions[0].policy
     assert (policy.strategy, policy.constraints) == (strategy, constraints)
 
@@ -85,7 +103,10 @@ def test_strategy_and_constraints(annotations: dict[str, str], strategy: str, co
         ({"image-list": "web=ghcr.io/acme/web:1.x,2.x"}, "image-list"),
         ({"image-list": "web=ghcr.io/acme/web:1,*"}, "image-list"),
         ({"image-list": "web=ghcr.io/acme/web,<2"}, "image-list"),
-        ({"image-list": "web=ghcr.io/acme/web:main,2", "web.update-strategy": "digest"}, "image-list"),
+        (
+            {"image-list": "web=ghcr.io/acme/web:main,2", "web.update-strategy": "digest"},
+            "image-list",
+        ),
         ({"web.update-strategy": "semver:nonsense"}, "web.update-strategy"),
         ({"web.pin-digest": "perhaps"}, "web.pin-digest"),
         ({"write-back-method": "Git"}, "write-back-method"),
@@ -96,7 +117,10 @@ def test_strategy_and_constraints(annotations: dict[str, str], strategy: str, co
         ({"web.helm.image-tag": "images[ 0 ].tag"}, "web.helm.image-tag"),
         ({"helm.image-tag": "images[0][1 ].tag"}, "helm.image-tag"),
         ({"web.helm.image-spec": "images[0 1]"}, "web.helm.image-spec"),
-        ({"web.helm.image-spec": "image", "web.helm.image-digest": "digest"}, "web.helm.image-digest"),
+        (
+            {"web.helm.image-spec": "image", "web.helm.image-digest": "digest"},
+            "web.helm.image-digest",
+        ),
         ({"web.helm.image-tag": "t", "web.helm.image-digest": "t"}, "web.helm.image-digest"),
         ({"web.helm.image-name": "images[ ].name"}, "web.helm.image-name"),
         ({"web.allow-tag": "regexp:^1"}, "web.allow-tag"),
@@ -121,7 +145,9 @@ def test_strategy_and_constraints(annotations: dict[str, str], strategy: str, co
         ({"write-back-source": "7"}, "write-back-source"),
     ],
 )
-def test_a_broken_annotation_is_an_error_and_nothing_is_subscribed(annotations: dict[str, str], key: str) -> None:
+def test_a_broken_annotation_is_an_error_and_nothing_is_subscribed(
+    annotations: dict[str, str], key: str
+) -> None:
     subscribed = only(annotations)
     assert subscribed.subscriptions == ()
     assert errors(subscribed) == [key]
@@ -134,9 +160,15 @@ def test_a_broken_annotation_is_an_error_and_nothing_is_subscribed(annotations: 
         ({}, ["web", "api", ""]),
         ({"web.allow-tag": "any"}, ["api", ""]),
         ({"allow-tag": "any"}, []),
-        ({"allow-tag": "any", "web.allow-tags": "any"}, ["web"]),  # its own rule hides the one for all
+        (
+            {"allow-tag": "any", "web.allow-tags": "any"},
+            ["web"],
+        ),  # its own rule hides the one for all
         ({"allow-tags": "any", "web.allow-tag": "any"}, ["api", ""]),
-        ({"cron.plattforms": "linux/amd64"}, ["web", "api"]),  # an entry without alias, under its last part
+        (
+            {"cron.plattforms": "linux/amd64"},
+            ["web", "api"],
+        ),  # an entry without alias, under its last part
         ({"write-back-traget": "kustomization"}, []),
         ({"pull-requests": "true"}, []),
         # no rule is missing, or nobody knows of one
@@ -147,7 +179,9 @@ def test_a_broken_annotation_is_an_error_and_nothing_is_subscribed(annotations: 
         ({"web.colour": "blue"}, ["web", "api", ""]),
     ],
 )
-def test_a_misspelt_rule_stops_the_entries_that_it_would_govern(annotations: dict[str, str], left: list[str]) -> None:
+def test_a_misspelt_rule_stops_the_entries_that_it_would_govern(
+    annotations: dict[str, str], left: list[str]
+) -> None:
     listed = "web=acme/web, api=acme/api, acme/cron"
     subscribed = subscribe(app({"image-list": listed, **annotations}))
     assert [one.entry.alias for one in subscribed.subscriptions] == left
@@ -177,7 +211,9 @@ def test_each_wrong_glob_is_a_flaw() -> None:
 
 
 def test_all_problems_of_an_entry_come_together() -> None:
-    subscribed = only({"web.allow-tags": "regexp:[", "web.ignore-tags": "[", "web.update-strategy": "x"})
+    subscribed = only(
+        {"web.allow-tags": "regexp:[", "web.ignore-tags": "[", "web.update-strategy": "x"}
+    )
     assert errors(subscribed) == ["web.update-strategy", "web.allow-tags", "web.ignore-tags"]
 
 
@@ -188,7 +224,13 @@ def test_all_problems_of_the_write_back_come_together() -> None:
         "git-branch": "a:b:c",
         "write-back-target": "foo:x, /../y",
     }
-    keys = ["pull-request", "write-back-method", "git-branch", "write-back-target", "write-back-target"]
+    keys = [
+        "pull-request",
+        "write-back-method",
+        "git-branch",
+        "write-back-target",
+        "write-back-target",
+    ]
     assert errors(only(broken)) == keys
 
 
@@ -207,11 +249,16 @@ def test_only_the_rest_of_a_range_belongs_to_the_entry_before_it() -> None:
         "1password/op",
     ]
     (flaw,) = one.flaws
-    assert (flaw.text, flaw.hint) == ("a=acme/a:>=1.0", "join constraints with a blank: a=acme/a:>=1.0 <2")
+    assert (flaw.text, flaw.hint) == (
+        "a=acme/a:>=1.0",
+        "join constraints with a blank: a=acme/a:>=1.0 <2",
+    )
 
 
 def test_one_broken_entry_leaves_the_others_alone() -> None:
-    subscribed = subscribe(app({"image-list": "a=acme/a, b=acme/b:>", "a.update-strategy": "latest"}))
+    subscribed = subscribe(
+        app({"image-list": "a=acme/a, b=acme/b:>", "a.update-strategy": "latest"})
+    )
     assert [sub.entry.alias for sub in subscribed.subscriptions] == ["a"]
 
 
@@ -223,7 +270,9 @@ def test_one_broken_entry_leaves_the_others_alone() -> None:
         ({"web.force-update": "yes"}, "web.force-update"),
     ],
 )
-def test_deprecated_and_strange_values_work_and_warn(annotations: dict[str, str], level: str) -> None:
+def test_deprecated_and_strange_values_work_and_warn(
+    annotations: dict[str, str], level: str
+) -> None:
     subscribed = only(annotations)
     assert len(subscribed.subscriptions) == 1
     assert [(flaw.key, flaw.severity) for flaw in subscribed.flaws] == [(level, "warning")]
@@ -235,13 +284,28 @@ def test_deprecated_and_strange_values_work_and_warn(annotations: dict[str, str]
         # AIU v1 leaves the whole Application out for each of these.
         ({"image-list": "web="}, ["error"]),
         ({"image-list": " , "}, []),  # no image: nothing is updated, and only lint says so
-        ({"image-list": "web=acme/web", "web.force-update": "yes"}, ["warning"]),  # it says nothing that is needed here
-        ({"image-list": "web=acme/web", "web.force-update": ""}, []),  # an empty value counts as absent
-        ({"image-list": "web=acme/web", "web.helm.image-tag": "t", "web.kustomize.image-name": "k"}, []),  # as v0
+        (
+            {"image-list": "web=acme/web", "web.force-update": "yes"},
+            ["warning"],
+        ),  # it says nothing that is needed here
+        (
+            {"image-list": "web=acme/web", "web.force-update": ""},
+            [],
+        ),  # an empty value counts as absent
+        (
+            {
+                "image-list": "web=acme/web",
+                "web.helm.image-tag": "t",
+                "web.kustomize.image-name": "k",
+            },
+            [],
+        ),  # as v0
         ({"image-list": "web=acme/web", "write-back-method": "unknown"}, ["error"]),
     ],
 )
-def test_what_image_updater_v1_refuses_as_a_whole(annotations: dict[str, str], severities: list[str]) -> None:
+def test_what_image_updater_v1_refuses_as_a_whole(
+    annotations: dict[str, str], severities: list[str]
+) -> None:
     assert [flaw.severity for flaw in subscribe(app(annotations)).flaws] == severities
 
 
@@ -262,12 +326,16 @@ def test_an_empty_ignore_list_hides_the_application_wide_one() -> None:
     ],
 )
 def test_where_per_image_keys_are_looked_up(image_list: str, key: str) -> None:
-    subscribed = subscribe(app({"image-list": image_list, f"{key}.update-strategy": "alphabetical"}))
+    subscribed = subscribe(
+        app({"image-list": image_list, f"{key}.update-strategy": "alphabetical"})
+    )
     assert subscribed.subscriptions[0].policy.strategy == "alphabetical"
 
 
 def test_an_alias_owns_its_name() -> None:
-    subscribed = subscribe(app({"image-list": "web=acme/other, acme/web", "web.update-strategy": "alphabetical"}))
+    subscribed = subscribe(
+        app({"image-list": "web=acme/other, acme/web", "web.update-strategy": "alphabetical"})
+    )
     assert [sub.policy.strategy for sub in subscribed.subscriptions] == ["alphabetical", "semver"]
 
 
@@ -285,7 +353,10 @@ def test_every_per_image_key_works_application_wide() -> None:
 
 def test_several_targets_are_several_subscriptions() -> None:
     subs = only({"write-back-target": "helmvalues:/a.yaml, kustomization:/k"}).subscriptions
-    assert [(sub.target, sub.path) for sub in subs] == [("helmvalues", "a.yaml"), ("kustomization", "k")]
+    assert [(sub.target, sub.path) for sub in subs] == [
+        ("helmvalues", "a.yaml"),
+        ("kustomization", "k"),
+    ]
 
 
 def test_the_command_lines_strategy_holds_where_no_annotation_does() -> None:
@@ -295,9 +366,17 @@ def test_the_command_lines_strategy_holds_where_no_annotation_does() -> None:
 
 
 def test_the_managed_names_of_all_entries_are_known_to_each() -> None:
-    subs = subscribe(app({"image-list": "a=acme/a, b=acme/b", "a.helm.image-tag": "a.tag"})).subscriptions
+    subs = subscribe(
+        app({"image-list": "a=acme/a, b=acme/b", "a.helm.image-tag": "a.tag"})
+    ).subscriptions
     assert subs[0].managed == subs[1].managed
-    assert set(subs[0].managed) == {"image.name", "a.tag", "image.tag", "docker.io/acme/a", "docker.io/acme/b"}
+    assert set(subs[0].managed) == {
+        "image.name",
+        "a.tag",
+        "image.tag",
+        "docker.io/acme/a",
+        "docker.io/acme/b",
+    }
 
 
 @pytest.mark.parametrize(
@@ -310,9 +389,15 @@ def test_the_managed_names_of_all_entries_are_known_to_each() -> None:
         ("", "", Keys(name="image.name", tag="image.tag")),
     ],
 )
-def test_a_plugin_gets_only_its_own_variables_and_helm_only_its_parameters(kind: Any, target: str, keys: Keys) -> None:
+def test_a_plugin_gets_only_its_own_variables_and_helm_only_its_parameters(
+    kind: Any, target: str, keys: Keys
+) -> None:
     source = Source("https://git.example/x.git", "apps/web", "main", kind=kind)
-    names = {"helm.image-name": "image.name", "helm.image-tag": "image.tag", "plugin.image-tag": "TAG"}
+    names = {
+        "helm.image-name": "image.name",
+        "helm.image-tag": "image.tag",
+        "plugin.image-tag": "TAG",
+    }
     asked = app({"image-list": "a=acme/a", "write-back-target": target, **names}, sources=(source,))
     assert [sub.keys for sub in subscribe(asked).subscriptions] == [keys]
     assert "TAG" in subscribe(asked).subscriptions[0].managed

@@ -23,11 +23,19 @@ OURS = {
 
 def application(given: dict[str, Any]) -> Application:
     spec = {"source": given["source"]} if "source" in given else {"sources": given["sources"]}
-    status = {"sourceType": given.get("source_type", ""), "sourceTypes": given.get("source_types", [])}
+    status = {
+        "sourceType": given.get("source_type", ""),
+        "sourceTypes": given.get("source_types", []),
+    }
     annotations = {PREFIX + key: value for key, value in given["annotations"].items()}
-    metadata = {"name": given["app_name"], "namespace": given["app_namespace"], "annotations": annotations}
+    metadata = {
+        "name": given["app_name"],
+        "namespace": given["app_namespace"],
+        "annotations": annotations,
+    }
     return parse_application(
-        {"metadata": metadata, "spec": spec, "status": status}, namespace=given["controller_namespace"]
+        {"metadata": metadata, "spec": spec, "status": status},
+        namespace=given["controller_namespace"],
     )
 
 
@@ -70,7 +78,10 @@ def web(annotations: dict[str, str], **spec: Any) -> Where:
 def test_the_override_file_is_named_by_argo_cds_rule() -> None:
     assert web({}).path == "apps/web/.argocd-source-web.yaml"
     where = web({}, namespace="team", source={"repoURL": "r", "path": "p"})
-    assert (where.path, where.fallbacks) == ("p/.argocd-source-team_web.yaml", ("p/.argocd-source-web.yaml",))
+    assert (where.path, where.fallbacks) == (
+        "p/.argocd-source-team_web.yaml",
+        ("p/.argocd-source-web.yaml",),
+    )
 
 
 @pytest.mark.parametrize(
@@ -103,7 +114,17 @@ def test_a_method_is_no_target(method: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "target", ["kustomizationX", "helmvalues.yaml", "Helmvalues", "MANIFESTS", "git:x", "helm", "Kustomize", "values"]
+    "target",
+    [
+        "kustomizationX",
+        "helmvalues.yaml",
+        "Helmvalues",
+        "MANIFESTS",
+        "git:x",
+        "helm",
+        "Kustomize",
+        "values",
+    ],
 )
 def test_what_is_nearly_a_target_is_refused(target: str) -> None:
     with pytest.raises(Faulty, match="unknown target"):
@@ -125,7 +146,9 @@ def test_what_is_nearly_a_target_is_refused(target: str) -> None:
     ],
 )
 def test_base_branches(revision: str, annotation: str, base: str) -> None:
-    where = web({"git-branch": annotation}, source={"repoURL": "r", "path": "p", "targetRevision": revision})
+    where = web(
+        {"git-branch": annotation}, source={"repoURL": "r", "path": "p", "targetRevision": revision}
+    )
     assert where.base == base
 
 
@@ -163,7 +186,9 @@ def test_what_annotations_may_not_write(target: str) -> None:
 )
 def test_what_no_file_system_holds_is_no_target(spec: dict[str, str], words: str) -> None:
     source = Source("https://git.example/x.git", "apps/web")
-    app = Application("argocd", spec.get("name", "web"), {"write-back-target": spec.get("target", "")}, (source,))
+    app = Application(
+        "argocd", spec.get("name", "web"), {"write-back-target": spec.get("target", "")}, (source,)
+    )
     with pytest.raises(TargetError, match=words) as refused:
         first_of(app, "argocd")
     assert refused.value.rule == "target"
@@ -197,11 +222,18 @@ def test_a_chart_is_never_cloned_as_git() -> None:
 
 def test_a_ref_target_goes_to_the_repository_of_that_ref() -> None:
     where = web({"write-back-target": "helmvalues:$values/envs/v.yaml"}, sources=[CHART, VALUES])
-    assert (where.repo, where.base, where.path) == ("https://git.example/vals.git", "prod", "envs/v.yaml")
+    assert (where.repo, where.base, where.path) == (
+        "https://git.example/vals.git",
+        "prod",
+        "envs/v.yaml",
+    )
 
 
 def test_git_repository_takes_the_branch_of_the_source_with_that_url() -> None:
-    annotations = {"write-back-target": "helmvalues:/v.yaml", "git-repository": "https://git.example/vals"}
+    annotations = {
+        "write-back-target": "helmvalues:/v.yaml",
+        "git-repository": "https://git.example/vals",
+    }
     where = web(annotations, sources=[CHART, VALUES])
     assert (where.repo, where.base) == ("https://git.example/vals", "prod")
 
@@ -209,21 +241,37 @@ def test_git_repository_takes_the_branch_of_the_source_with_that_url() -> None:
 def test_git_repository_of_no_source_takes_the_chosen_sources_branch() -> None:
     first = {"repoURL": "https://git.example/k.git", "path": "k", "targetRevision": "kb"}
     second = {"repoURL": "https://git.example/h.git", "path": "h", "targetRevision": "hb"}
-    where = web({"git-repository": "https://git.example/o"}, sources=[first, second], source_types=["", "Kustomize"])
-    assert (where.repo, where.base, where.path) == ("https://git.example/o", "hb", "h/.argocd-source-web.yaml")
+    where = web(
+        {"git-repository": "https://git.example/o"},
+        sources=[first, second],
+        source_types=["", "Kustomize"],
+    )
+    assert (where.repo, where.base, where.path) == (
+        "https://git.example/o",
+        "hb",
+        "h/.argocd-source-web.yaml",
+    )
 
 
 def test_an_oci_artifact_is_never_cloned_as_git() -> None:
     source = {"repoURL": "oci://ghcr.io/acme/charts/web", "path": ".", "targetRevision": "1.2.3"}
-    with pytest.raises(SourceError, match=r"the OCI artifact oci://ghcr\.io/acme/charts/web, not a Git") as refused:
+    with pytest.raises(
+        SourceError, match=r"the OCI artifact oci://ghcr\.io/acme/charts/web, not a Git"
+    ) as refused:
         web({}, source=source)
     assert "git-repository" in refused.value.hint
-    elsewhere = {"write-back-target": "helmvalues:/v.yaml", "git-repository": "https://git.example/vals.git"}
+    elsewhere = {
+        "write-back-target": "helmvalues:/v.yaml",
+        "git-repository": "https://git.example/vals.git",
+    }
     assert web(elsewhere, source=source).repo == "https://git.example/vals.git"
 
 
 def test_a_charts_version_is_no_branch() -> None:
-    annotations = {"write-back-target": "helmvalues:/v.yaml", "git-repository": "https://git.example/other"}
+    annotations = {
+        "write-back-target": "helmvalues:/v.yaml",
+        "git-repository": "https://git.example/other",
+    }
     assert web(annotations, sources=[CHART, VALUES]).base == ""
 
 
@@ -231,7 +279,11 @@ def test_a_charts_version_is_no_branch() -> None:
     ("name", "repo"), [("0", "https://charts.example"), ("values", "https://git.example/vals.git")]
 )
 def test_write_back_source_names_the_source_outright(name: str, repo: str) -> None:
-    annotations = {"write-back-source": name, "write-back-target": "helmvalues:/v.yaml", "git-repository": "x"}
+    annotations = {
+        "write-back-source": name,
+        "write-back-target": "helmvalues:/v.yaml",
+        "git-repository": "x",
+    }
     assert web(annotations, sources=[CHART, VALUES]).source.repo == repo
 
 
@@ -242,7 +294,10 @@ def test_write_back_source_names_the_source_outright(name: str, repo: str) -> No
         ("main:", ("main", "")),
         (":upd", ("", "upd")),
         ("main:upd-{{.SHA256}}", ("main", "upd-{{.SHA256}}")),
-        ('main:{{ if eq "a:b" .AppName }}x{{ end }}', ("main", '{{ if eq "a:b" .AppName }}x{{ end }}')),
+        (
+            'main:{{ if eq "a:b" .AppName }}x{{ end }}',
+            ("main", '{{ if eq "a:b" .AppName }}x{{ end }}'),
+        ),
         (" main : upd ", ("main", "upd")),
         ("", ("", "")),
     ],

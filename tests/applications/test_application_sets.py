@@ -55,15 +55,23 @@ class Store:
 
     def read_more(self, snapshot: Snapshot, places: Collection[Place]) -> Snapshot:
         self.asked.append(f"again {sorted(place.path for place in places)}")
-        found = {place.path: File(self.files[place.path]) for place in places if place.path in self.files}
-        bad = {path: File("", problem="not UTF-8 text") for path, file in found.items() if file.text == "bad"}
+        found = {
+            place.path: File(self.files[place.path]) for place in places if place.path in self.files
+        }
+        bad = {
+            path: File("", problem="not UTF-8 text")
+            for path, file in found.items()
+            if file.text == "bad"
+        }
         return Snapshot("repo", snapshot.branch, snapshot.tip, found | bad)
 
     def close(self) -> None:
         self.asked.append("close")
 
 
-def application_set(generators: str, annotations: str = "web=ghcr.io/acme/web", name: str = "{{name}}") -> str:
+def application_set(
+    generators: str, annotations: str = "web=ghcr.io/acme/web", name: str = "{{name}}"
+) -> str:
     return f"""
 apiVersion: argoproj.io/v1alpha1
 kind: ApplicationSet
@@ -87,7 +95,11 @@ LIST = "[{list: {elements: [{name: web}, {name: api}]}}]"
 def manifests(text: str, store: Store | None = None, **more: Any) -> list[Found]:
     sets = RenderedSets(Repositories(lambda _repo: store or Store()), **more)
     read = found_in(text.encode(), "sets.yaml")
-    return [one for manifest in read for one in (sets.of(manifest) if is_set(manifest.item) else [manifest])]
+    return [
+        one
+        for manifest in read
+        for one in (sets.of(manifest) if is_set(manifest.item) else [manifest])
+    ]
 
 
 def found(text: str, **more: Any) -> Discovered:
@@ -118,7 +130,10 @@ spec: {{source: {{repoURL: "https://h/x.git", path: x}}}}
 def test_numbers_keep_their_type_in_a_set_and_are_texts_in_an_application() -> None:
     listed = "apiVersion: v1\nkind: List\nitems:\n"
     one = "- {apiVersion: argoproj.io/v1alpha1, kind: %s, metadata: {name: x}, spec: {value: 1.10, yes: on}}\n"
-    items = [one.item for one in found_in((listed + one % "Application" + one % "ApplicationSet").encode(), "x")]
+    items = [
+        one.item
+        for one in found_in((listed + one % "Application" + one % "ApplicationSet").encode(), "x")
+    ]
     assert items[0]["spec"] == {"value": "1.10", "yes": "on"}
     assert items[1]["spec"] == {"value": 1.1, "true": True}
 
@@ -126,7 +141,9 @@ def test_numbers_keep_their_type_in_a_set_and_are_texts_in_an_application() -> N
 def test_every_form_of_manifests_is_read_alike(tmp_path: Path) -> None:
     (one,) = (found.item for found in found_in(application_set(LIST).encode(), "x"))
     listed = json.dumps({"apiVersion": "v1", "kind": "List", "items": [one]})
-    typed = json.dumps({"apiVersion": "argoproj.io/v1alpha1", "kind": "ApplicationSetList", "items": [one]})
+    typed = json.dumps(
+        {"apiVersion": "argoproj.io/v1alpha1", "kind": "ApplicationSetList", "items": [one]}
+    )
     streamed = application_set(LIST) + "---\n%YAML 1.1\n---\n{}\n---\n" + application_set(LIST)
     (tmp_path / "a.yaml").write_text(application_set(LIST))
     assert [found.item for found in local_manifests(str(tmp_path), Rendering())] == [one]
@@ -140,15 +157,25 @@ def test_one_revision_of_a_repository_is_fetched_once() -> None:
     files = "[{git: {repoURL: https://h/r.git, files: [{path: '*/x.yaml'}]}}]"
     folders = "[{git: {repoURL: https://h/r.git, directories: [{path: '*'}]}}]"
     text = "---".join(
-        [application_set(files), application_set(files), application_set(folders, name="{{path.basename}}-2")]
+        [
+            application_set(files),
+            application_set(files),
+            application_set(folders, name="{{path.basename}}-2"),
+        ]
     )
     assert [app.name for app in found(text, store=store).applications] == ["a", "b", "a-2", "b-2"]
-    assert store.asked == ["default branch", "snapshot main ['names']", "again ['a/x.yaml', 'b/x.yaml']"]
+    assert store.asked == [
+        "default branch",
+        "snapshot main ['names']",
+        "again ['a/x.yaml', 'b/x.yaml']",
+    ]
 
 
 def test_a_revision_that_is_no_branch_says_what_to_write(tmp_path: Path) -> None:
     repo = bare_repo(tmp_path, {"a/x.yaml": "name: a\n"})
-    repositories = Repositories(lambda url: BareRepository(Git(dict(os.environ), protocols=frozenset({"file"})), url))
+    repositories = Repositories(
+        lambda url: BareRepository(Git(dict(os.environ), protocols=frozenset({"file"})), url)
+    )
     for revision in ("a" * 40, "v1.0"):
         with pytest.raises(SourceError) as raised:
             repositories.paths(str(repo), revision)
@@ -161,7 +188,8 @@ def test_a_file_that_is_no_text_fails_the_set() -> None:
     (one,) = [
         one
         for one in manifests(
-            application_set("[{git: {repoURL: r, revision: dev, files: [{path: x}]}}]"), Store(x="bad")
+            application_set("[{git: {repoURL: r, revision: dev, files: [{path: x}]}}]"),
+            Store(x="bad"),
         )
         if one.problem
     ]
@@ -197,7 +225,9 @@ def test_a_broken_set_is_an_error_where_it_may_name_the_image(
 ) -> None:
     (problem,) = found(application_set(BROKEN, image_list), images=images, strict=strict).problems
     assert (problem.rule, problem.severity, problem.application) == ("source", severity, "")
-    assert problem.message.startswith("sets.yaml:2: ApplicationSet team/fleet: error parsing value as string: ")
+    assert problem.message.startswith(
+        "sets.yaml:2: ApplicationSet team/fleet: error parsing value as string: "
+    )
 
 
 def test_a_login_in_a_template_is_not_told() -> None:
@@ -216,7 +246,9 @@ def test_git_that_cannot_be_reached_is_temporary() -> None:
         def default_branch(self) -> str:
             raise UnreachableError("cannot be reached", hint="run it again")
 
-    (problem,) = found(application_set("[{git: {repoURL: r, directories: [{path: x}]}}]"), store=Down()).problems
+    (problem,) = found(
+        application_set("[{git: {repoURL: r, directories: [{path: x}]}}]"), store=Down()
+    ).problems
     assert (problem.exit, problem.severity, problem.hint) == (75, "error", "run it again")
 
 
@@ -238,7 +270,10 @@ def test_of_a_set_that_cannot_be_rendered_the_template_is_kept_for_lint() -> Non
 
 
 def test_of_a_template_with_control_blocks_nothing_can_be_said() -> None:
-    (item,) = (one.item for one in found_in(application_set("[]", "{{range .x}}a={{.}},{{end}}").encode(), "x"))
+    (item,) = (
+        one.item
+        for one in found_in(application_set("[]", "{{range .x}}a={{.}},{{end}}").encode(), "x")
+    )
     assert template_of(item, PREFIX) is None
 
 
@@ -248,7 +283,9 @@ def test_the_count_of_sets_and_applications() -> None:
 
 
 def test_all_sets_of_a_run_share_one_budget() -> None:
-    problems = found(application_set(LIST) + "---" + application_set(LIST), budget=Budget(made=3)).problems
+    problems = found(
+        application_set(LIST) + "---" + application_set(LIST), budget=Budget(made=3)
+    ).problems
     assert [one.message.partition("fleet: ")[2] for one in problems] == [
         "the ApplicationSets make more than 3 Applications"
     ]
@@ -261,7 +298,10 @@ def test_an_application_set_of_another_api_group_is_none_of_ours() -> None:
 
 def test_clusters_come_from_a_file(tmp_path: Path) -> None:
     file = tmp_path / "clusters.yaml"
-    eu, us = "- {name: eu, server: https://eu, labels: {env: prod}}\n", "- {name: us, server: https://us, project: p}\n"
+    eu, us = (
+        "- {name: eu, server: https://eu, labels: {env: prod}}\n",
+        "- {name: us, server: https://us, project: p}\n",
+    )
     file.write_text(eu + us)
     assert clusters_of(str(file)) == (
         NamedCluster("eu", "https://eu", "", {"env": "prod"}, {}),
@@ -294,13 +334,19 @@ def test_an_absent_file_of_clusters_is_a_usage_error(tmp_path: Path) -> None:
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[BareRepository]:
-    files = {"apps/web/x.yaml": "name: web\n", "apps/.hidden/x.yaml": "name: hidden\n", "README": "no manifest\n"}
+    files = {
+        "apps/web/x.yaml": "name: web\n",
+        "apps/.hidden/x.yaml": "name: hidden\n",
+        "README": "no manifest\n",
+    }
     repo = bare_repo(tmp_path, files)
     with BareRepository(Git(dict(os.environ), protocols=frozenset({"file"})), str(repo)) as opened:
         yield opened
 
 
-def test_names_are_all_files_and_more_is_read_of_the_same_commit(store: BareRepository, tmp_path: Path) -> None:
+def test_names_are_all_files_and_more_is_read_of_the_same_commit(
+    store: BareRepository, tmp_path: Path
+) -> None:
     first = store.snapshot("main", [Place("", "names")])
     assert sorted(first.files) == ["README", "apps/.hidden/x.yaml", "apps/web/x.yaml"]
     assert not any(file.text for file in first.files.values())

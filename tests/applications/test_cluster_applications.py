@@ -47,27 +47,41 @@ def mentions(image: str) -> Any:
 
 
 def keys(cluster: ClusterManifests) -> list[str]:
-    return [f"{one.item['metadata']['namespace']}/{one.item['metadata']['name']}" for one in cluster.all()]
+    return [
+        f"{one.item['metadata']['namespace']}/{one.item['metadata']['name']}"
+        for one in cluster.all()
+    ]
 
 
-def updater(name: str, namespace: str = "argocd", pattern: str = "*", image: str = "web") -> dict[str, Any]:
+def updater(
+    name: str, namespace: str = "argocd", pattern: str = "*", image: str = "web"
+) -> dict[str, Any]:
     ref = {"namePattern": pattern, "images": [{"alias": "a", "imageName": f"ghcr.io/acme/{image}"}]}
     return {"metadata": {"name": name, "namespace": namespace}, "spec": {"applicationRefs": [ref]}}
 
 
 def test_only_what_may_take_the_image_is_read_whole(api: KubernetesApi) -> None:
-    api.add(APPLICATIONS, application("web", images="web=ghcr.io/acme/web:1.x"), application("plain"))
+    api.add(
+        APPLICATIONS, application("web", images="web=ghcr.io/acme/web:1.x"), application("plain")
+    )
     api.add(APPLICATIONS, application("api", "team", images="api=ghcr.io/acme/api:1.x"))
     cluster = source(api, wanted=mentions("acme/web"))
     found = list(cluster.all())
     assert [one.item for one in found] == [api.of(APPLICATIONS, "web")]
     assert found[0].origin == "cluster"
     assert (cluster.listed, [one.key for one in cluster.passed_over]) == (3, ["team/api"])
-    assert api.requests() == ["list imageupdaters *", "list applications *", "get applications argocd/web"]
+    assert api.requests() == [
+        "list imageupdaters *",
+        "list applications *",
+        "get applications argocd/web",
+    ]
 
 
 def test_the_same_applications_as_from_manifests(api: KubernetesApi) -> None:
-    api.add(APPLICATIONS, *(application(f"web-{n}", images="web=ghcr.io/acme/web:1.x") for n in range(12)))
+    api.add(
+        APPLICATIONS,
+        *(application(f"web-{n}", images="web=ghcr.io/acme/web:1.x") for n in range(12)),
+    )
     scope = Scope(PREFIX, Narrow(), Defaults())
     found = discovered(source(api).all(), scope, lambda _origin: None)
     assert [one.key for one in found.applications] == sorted(f"argocd/web-{n}" for n in range(12))
@@ -75,13 +89,23 @@ def test_the_same_applications_as_from_manifests(api: KubernetesApi) -> None:
     assert found.problems == ()
 
 
-def test_what_an_image_updater_references_is_read_whatever_its_annotations(api: KubernetesApi) -> None:
+def test_what_an_image_updater_references_is_read_whatever_its_annotations(
+    api: KubernetesApi,
+) -> None:
     api.add(
-        APPLICATIONS, *(application(name, namespace) for name in ("web", "api") for namespace in ("argocd", "team"))
+        APPLICATIONS,
+        *(
+            application(name, namespace)
+            for name in ("web", "api")
+            for namespace in ("argocd", "team")
+        ),
     )
     api.add(UPDATERS, updater("one", "team", "w*"), updater("two", "argocd", "*", image="other"))
     found = list(source(api, wanted=mentions("acme/web")).all())
-    assert [(one.item["kind"], one.item["metadata"]["name"], one.item["metadata"]["namespace"]) for one in found] == [
+    assert [
+        (one.item["kind"], one.item["metadata"]["name"], one.item["metadata"]["namespace"])
+        for one in found
+    ] == [
         ("ImageUpdater", "two", "argocd"),
         ("ImageUpdater", "one", "team"),
         ("Application", "web", "team"),
@@ -95,7 +119,9 @@ def test_what_an_image_updater_references_is_read_whatever_its_annotations(api: 
      ("a*", "ab", True), ("*b", "ab", True), ("*b", "ba", False), ("a*b*c", "axbxbc", True),
      ("*a*ab", "aab", True), ("*ab*ab*", "aab", False), ("**", "ab", True)],
 )  # fmt: skip
-def test_what_a_pattern_references_is_read(api: KubernetesApi, pattern: str, name: str, expected: bool) -> None:
+def test_what_a_pattern_references_is_read(
+    api: KubernetesApi, pattern: str, name: str, expected: bool
+) -> None:
     api.add(APPLICATIONS, application(name))
     api.add(UPDATERS, updater("one", pattern=pattern))
     assert keys(source(api)) == ["argocd/one", *([f"argocd/{name}"] if expected else [])]
@@ -109,7 +135,9 @@ def test_no_pattern_of_an_image_updater_takes_long(pattern: str) -> None:
     assert time.process_time() - began < 5
 
 
-@pytest.mark.parametrize("spec", [None, [], {}, {"applicationRefs": 3}, {"applicationRefs": [3, {"namePattern": 3}]}])
+@pytest.mark.parametrize(
+    "spec", [None, [], {}, {"applicationRefs": 3}, {"applicationRefs": [3, {"namePattern": 3}]}]
+)
 def test_an_image_updater_of_any_shape(api: KubernetesApi, spec: Any) -> None:
     api.add(UPDATERS, {"metadata": {"name": "odd"}, "spec": spec})
     api.add(APPLICATIONS, application("web"))
@@ -132,7 +160,12 @@ def role(namespace: str, *resources: str) -> list[dict[str, Any]]:
     subject = {"kind": "ServiceAccount", "name": "reader", "namespace": "ci"}
     return [
         {"kind": "Role", "metadata": meta, "rules": [rule]},
-        {"kind": "RoleBinding", "metadata": meta, "subjects": [subject], "roleRef": {"kind": "Role", "name": "r"}},
+        {
+            "kind": "RoleBinding",
+            "metadata": meta,
+            "subjects": [subject],
+            "roleRef": {"kind": "Role", "name": "r"},
+        },
     ]
 
 
@@ -141,7 +174,11 @@ def reader(api: KubernetesApi) -> KubernetesApi:
     """May read the control plane's namespace only."""
     api.tokens["reader"] = "system:serviceaccount:ci:reader"
     api.rules = role("argocd", "applications")
-    api.add(APPLICATIONS, application("web", images="w=acme/web"), application("far", "team", images="w=acme/web"))
+    api.add(
+        APPLICATIONS,
+        application("web", images="w=acme/web"),
+        application("far", "team", images="w=acme/web"),
+    )
     return api
 
 
@@ -149,7 +186,10 @@ def test_where_all_is_forbidden_the_control_planes_namespace_counts(reader: Kube
     lines: list[tuple[str, str]] = []
     found = keys(source(reader, "reader", log=lambda level, line: lines.append((level, line))))
     assert found == ["argocd/web"]
-    assert any(level == "info" and "only those of namespace 'argocd' count" in line for level, line in lines)
+    assert any(
+        level == "info" and "only those of namespace 'argocd' count" in line
+        for level, line in lines
+    )
 
 
 def test_a_namespace_that_was_named_and_is_forbidden_is_an_error(reader: KubernetesApi) -> None:
@@ -158,7 +198,9 @@ def test_a_namespace_that_was_named_and_is_forbidden_is_an_error(reader: Kuberne
     assert "a Role of namespace 'team' needs" in caught.value.hint
 
 
-def test_namespaces_that_the_control_planes_is_not_among_are_no_fall_back(reader: KubernetesApi) -> None:
+def test_namespaces_that_the_control_planes_is_not_among_are_no_fall_back(
+    reader: KubernetesApi,
+) -> None:
     with pytest.raises(ForbiddenError, match="in all namespaces"):
         keys(source(reader, "reader", narrow=Narrow(namespaces=("te*",))))
 
@@ -178,10 +220,16 @@ def test_nothing_is_allowed(reader: KubernetesApi) -> None:
         (Narrow(names=("team/a*",)), ["team"], ["team/api"]),
         (Narrow(names=("web", "team/x")), ["*"], ["argocd/web"]),
         (Narrow(selector="tier=front"), ["*"], ["argocd/web"]),
-        (Narrow(projects=("nobody",)), ["*"], ["argocd/web", "team/api"]),  # the project stands in the spec
+        (
+            Narrow(projects=("nobody",)),
+            ["*"],
+            ["argocd/web", "team/api"],
+        ),  # the project stands in the spec
     ],
 )
-def test_what_narrows_is_pushed_down(api: KubernetesApi, narrow: Narrow, lists: list[str], found: list[str]) -> None:
+def test_what_narrows_is_pushed_down(
+    api: KubernetesApi, narrow: Narrow, lists: list[str], found: list[str]
+) -> None:
     api.add(APPLICATIONS, application("web", images="w=acme/web", metadata={"labels": {"tier": "front"},
             "annotations": {f"{PREFIX}image-list": "acme/web"}}))  # fmt: skip
     api.add(APPLICATIONS, application("api", "team", images="a=acme/api"))
@@ -190,7 +238,9 @@ def test_what_narrows_is_pushed_down(api: KubernetesApi, narrow: Narrow, lists: 
         f"list applications {n}" for n in lists
     ]
     selectors = {
-        one.query.get("labelSelector", "") for one in api.asked if one.resource == APPLICATIONS and not one.name
+        one.query.get("labelSelector", "")
+        for one in api.asked
+        if one.resource == APPLICATIONS and not one.name
     }
     assert selectors == {narrow.selector}
 
@@ -207,7 +257,11 @@ def test_an_object_that_was_deleted_meanwhile_is_passed_over(api: KubernetesApi)
 
 
 def test_many_of_them_are_listed_rather_than_got_one_by_one(api: KubernetesApi) -> None:
-    api.add(APPLICATIONS, *(application(f"web-{n:03}", images="w=acme/web") for n in range(80)), application("plain"))
+    api.add(
+        APPLICATIONS,
+        *(application(f"web-{n:03}", images="w=acme/web") for n in range(80)),
+        application("plain"),
+    )
     assert len(keys(source(api))) == 80
     # The metadata, and two pages of whole objects.
     assert api.requests() == ["list imageupdaters *", *["list applications *"] * 3]

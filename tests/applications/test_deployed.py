@@ -25,8 +25,12 @@ def test_a_source_of_git_names_a_folder() -> None:
     assert of({"repoURL": REPO, "path": "./apps/", "targetRevision": "dev"}) == [
         Deployed(REPO, "dev", "apps", release=Release("root"), parent="root")
     ]
-    assert [found.path for found in of({"repoURL": REPO, "path": "a"}, {"repoURL": REPO, "path": "."})] == ["a", ""]
-    dry = {"sourceHydrator": {"drySource": {"repoURL": REPO, "path": "dry", "targetRevision": "main"}}}
+    assert [
+        found.path for found in of({"repoURL": REPO, "path": "a"}, {"repoURL": REPO, "path": "."})
+    ] == ["a", ""]
+    dry = {
+        "sourceHydrator": {"drySource": {"repoURL": REPO, "path": "dry", "targetRevision": "main"}}
+    }
     assert list(deployed({"spec": dry})) == [Deployed(REPO, "main", "dry")]
     assert one("apps/../more").path == "more"
 
@@ -93,10 +97,17 @@ def test_what_helm_is_given() -> None:
         "",
         ("charts/apps/values-prod.yaml", "charts/common.yaml", "root.yaml"),
         '{"a": "b"}',
-        (("--set", "list", "{a,b}"), ("--set", "text", r"a\,b\,c"), ("--set-string", "number", "1")),
+        (
+            ("--set", "list", "{a,b}"),
+            ("--set", "text", r"a\,b\,c"),
+            ("--set-string", "number", "1"),
+        ),
     )
     assert not found.strange
-    (found,) = of({"repoURL": REPO, "path": "x", "helm": {"values": "a: b"}}, destination={"namespace": "team"})
+    (found,) = of(
+        {"repoURL": REPO, "path": "x", "helm": {"values": "a: b"}},
+        destination={"namespace": "team"},
+    )
     assert found.release == Release("root", "team", (), "a: b", ())
 
 

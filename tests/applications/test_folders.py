@@ -67,8 +67,12 @@ def read(tmp_path: Path, files: Mapping[str, str], source: str) -> tuple[list[Fo
     return here(source or "."), in_git(str(bare_repo(tmp_path, dict(files))), source)
 
 
-def inside(files: Mapping[str, str], *manifests: str, snapshot: Snapshot | None = None) -> list[Found]:
-    folder = Folder("", list(files), manifests, lambda path: files[path].encode(), Rendering(), snapshot)
+def inside(
+    files: Mapping[str, str], *manifests: str, snapshot: Snapshot | None = None
+) -> list[Found]:
+    folder = Folder(
+        "", list(files), manifests, lambda path: files[path].encode(), Rendering(), snapshot
+    )
     return list(folder.found())
 
 
@@ -80,7 +84,9 @@ def names(found: list[Found]) -> list[str]:
     return [one.item["metadata"]["name"] for one in found if one.item]
 
 
-def test_a_folder_is_read_without_the_templates_of_its_charts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_is_read_without_the_templates_of_its_charts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for path, text in CHARTS.items():
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / path).write_text(text)
@@ -90,7 +96,10 @@ def test_a_folder_is_read_without_the_templates_of_its_charts(tmp_path: Path, mo
         assert names(found) == ["web", "plain"]
         message = f"{where}: this Helm chart makes Applications, and it is not rendered"
         assert told(found) == [(message, True)]
-    assert [one.origin for one in here(".") if one.item] == ["web.yaml:1", "chart/templates/plain.yaml:1"]
+    assert [one.origin for one in here(".") if one.item] == [
+        "web.yaml:1",
+        "chart/templates/plain.yaml:1",
+    ]
     inside = [one.problem for one in here("chart") if one.problem]
     assert inside == ["chart: this Helm chart makes Applications, and it is not rendered"]
 
@@ -132,7 +141,11 @@ def test_patches_are_no_manifests_and_what_is_changed_is_told(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     for found in read(tmp_path, KUSTOMIZATIONS, source):
-        assert sorted(one.item["metadata"]["name"] for one in found if one.is_application) == ["one", "shop", "web"]
+        assert sorted(one.item["metadata"]["name"] for one in found if one.is_application) == [
+            "one",
+            "shop",
+            "web",
+        ]
         assert all("source" in one.item["spec"] for one in found if one.is_application)
         (advice,) = [one for one in found if one.problem]
         assert advice.advice
@@ -149,7 +162,9 @@ def test_a_source_whose_own_kustomization_uses_a_changed_one_is_told(
     files = {**KUSTOMIZATIONS, "fleet/kustomization.yaml": "resources: [overlays/prod, plain]\n"}
     for found in read(tmp_path, files, "fleet"):
         (advice,) = [one for one in found if one.problem]
-        assert advice.problem.endswith("fleet: this kustomization makes Applications, and it is not rendered")
+        assert advice.problem.endswith(
+            "fleet: this kustomization makes Applications, and it is not rendered"
+        )
         assert advice.hint.startswith("render it with --render kustomize")
 
 
@@ -178,8 +193,13 @@ def test_a_kustomization_that_is_a_source_of_its_own_is_told_of_once(
             "a/kustomization.yaml": "resources: [../b]\nnamePrefix: x\n",
             "b/kustomization.yaml": "resources: [../a, x]\n",
         },
-        {"a/kustomization.yaml": "resources: [x]\nnamePrefix: x\n", "b/kustomization.yaml": "- not\n"},
-        {"a/kustomization.yaml": "resources: [[x], 1, x, '', /]\npatches: [1, {path: [2]}]\nnamePrefix: x\n"},
+        {
+            "a/kustomization.yaml": "resources: [x]\nnamePrefix: x\n",
+            "b/kustomization.yaml": "- not\n",
+        },
+        {
+            "a/kustomization.yaml": "resources: [[x], 1, x, '', /]\npatches: [1, {path: [2]}]\nnamePrefix: x\n"
+        },
         {"a/kustomization.yaml": "resources: [\n"},
     ],
 )

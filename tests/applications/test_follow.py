@@ -23,7 +23,9 @@ from task.model import Found, Place, Snapshot
 KIND = {"apiVersion": "argoproj.io/v1alpha1", "kind": "Application"}
 
 
-def app(name: str, repo: Path | str, path: str, *, spec: Mapping[str, Any] | None = None, **source: Any) -> str:
+def app(
+    name: str, repo: Path | str, path: str, *, spec: Mapping[str, Any] | None = None, **source: Any
+) -> str:
     """The manifest of an Application; `Path("")` in a source is no path at all."""
     return json.dumps(
         {
@@ -50,7 +52,9 @@ class Below:
         self.opened.append(repo)
         return BareRepository(self.git, repo)
 
-    def of(self, manifest: str, depth: int = 5, rendering: Rendering | None = None, most: int = 100) -> list[Found]:
+    def of(
+        self, manifest: str, depth: int = 5, rendering: Rendering | None = None, most: int = 100
+    ) -> list[Found]:
         sets = RenderedSets(self.repositories)
         following = FollowedApplications(
             self.repositories,
@@ -80,7 +84,9 @@ def problems(found: list[Found]) -> list[str]:
     return [one.problem for one in found if one.problem]
 
 
-def test_applications_are_followed_over_repositories_to_the_depth_that_is_wanted(tmp_path: Path, below: Below) -> None:
+def test_applications_are_followed_over_repositories_to_the_depth_that_is_wanted(
+    tmp_path: Path, below: Below
+) -> None:
     one, two = tmp_path / "one.git", tmp_path / "two.git"
     bare_repo(
         tmp_path,
@@ -99,7 +105,9 @@ def test_applications_are_followed_over_repositories_to_the_depth_that_is_wanted
     assert names(below.of(root, 1)) == ["a", "b"]
     found = below.of(root)
     assert names(found) == ["a", "b", "d", "e"]
-    assert problems(found) == [f"what argocd/e deploys is not followed: main of {one} has no files in 'gone'"]
+    assert problems(found) == [
+        f"what argocd/e deploys is not followed: main of {one} has no files in 'gone'"
+    ]
     assert below.opened == [str(one), f"{two}/"]
     assert below.git.calls.count("fetch") == 2  # small repositories come with their files
     assert [each.origin for each in found[:2]] == [f"{one}//apps/a.yaml:1", f"{one}//apps/b.yaml:1"]
@@ -124,7 +132,9 @@ def test_the_number_of_applications_is_bounded(tmp_path: Path, below: Below) -> 
     )
 
 
-def test_children_are_in_the_namespace_that_argo_cd_puts_them_into(tmp_path: Path, below: Below) -> None:
+def test_children_are_in_the_namespace_that_argo_cd_puts_them_into(
+    tmp_path: Path, below: Below
+) -> None:
     repo = tmp_path / "repo.git"
     child = app("child", repo, "x").replace('"namespace": "argocd"', '"labels": {}')
     bare_repo(tmp_path, {"apps/a.yaml": child, "apps/b.yaml": app("b", repo, "x")})
@@ -136,16 +146,33 @@ def test_projects_beside_the_children_are_seen(tmp_path: Path, below: Below) -> 
     """They may want signed commits."""
     repo = tmp_path / "repo.git"
     project = app("shop", repo, "x").replace('"Application"', '"AppProject"')
-    bare_repo(tmp_path, {"apps/a.yaml": project, "apps/b.yaml": '{"apiVersion": "argoproj.io/v1alpha1", "kind": "X"}'})
+    bare_repo(
+        tmp_path,
+        {
+            "apps/a.yaml": project,
+            "apps/b.yaml": '{"apiVersion": "argoproj.io/v1alpha1", "kind": "X"}',
+        },
+    )
     found = below.of(app("root", repo, "apps"))
     assert [(one.item["kind"], is_project(one.item)) for one in found] == [("AppProject", True)]
 
 
 def test_application_sets_below_are_rendered(tmp_path: Path, below: Below) -> None:
     repo = tmp_path / "repo.git"
-    template = {"metadata": {"name": "{{name}}"}, "spec": {"source": {"repoURL": str(repo), "path": "{{name}}"}}}
-    spec = {"generators": [{"list": {"elements": [{"name": "x"}, {"name": "y"}]}}], "template": template}
-    made = {"apiVersion": "argoproj.io/v1alpha1", "kind": "ApplicationSet", "metadata": {"name": "set"}, "spec": spec}
+    template = {
+        "metadata": {"name": "{{name}}"},
+        "spec": {"source": {"repoURL": str(repo), "path": "{{name}}"}},
+    }
+    spec = {
+        "generators": [{"list": {"elements": [{"name": "x"}, {"name": "y"}]}}],
+        "template": template,
+    }
+    made = {
+        "apiVersion": "argoproj.io/v1alpha1",
+        "kind": "ApplicationSet",
+        "metadata": {"name": "set"},
+        "spec": spec,
+    }
     bare_repo(tmp_path, {"apps/set.json": json.dumps(made), "x/z.yaml": app("z", repo, "none")})
     assert names(below.of(app("root", repo, "apps"))) == ["x", "y", "z"]
 
@@ -169,7 +196,11 @@ spec: {source: {repoURL: https://h/x.git, chart: web}}
 def test_a_chart_is_rendered_as_its_application_says(tmp_path: Path, below: Below) -> None:
     helm = needs("helm")
     repo = bare_repo(tmp_path, CHART)
-    given = {"releaseName": "prod", "valueFiles": ["values-prod.yaml", "gone.yaml"], "ignoreMissingValueFiles": True}
+    given = {
+        "releaseName": "prod",
+        "valueFiles": ["values-prod.yaml", "gone.yaml"],
+        "ignoreMissingValueFiles": True,
+    }
     given["parameters"] = [{"name": "suffix", "value": "-x"}]
     root = app("root", repo, "chart", helm=given, spec={"destination": {"namespace": "team"}})
     rendering = Rendering(["helm"], {"PATH": os.path.dirname(helm[0])})
@@ -216,12 +247,23 @@ def test_a_chart_is_rendered_as_its_application_says(tmp_path: Path, below: Belo
             "",
         ),
         (
-            {"chart/kustomization.yaml": "resources: [a.yaml]\nnamePrefix: b-", "chart/a.yaml": "APP"},
+            {
+                "chart/kustomization.yaml": "resources: [a.yaml]\nnamePrefix: b-",
+                "chart/a.yaml": "APP",
+            },
             {},
             [],
             "chart: this kustomization makes Applications, and it is not rendered",
         ),
-        ({"chart/kustomization.yaml": "resources: [a.yaml]\nnamePrefix: b-", "chart/a.yaml": "kind: Pod"}, {}, [], ""),
+        (
+            {
+                "chart/kustomization.yaml": "resources: [a.yaml]\nnamePrefix: b-",
+                "chart/a.yaml": "kind: Pod",
+            },
+            {},
+            [],
+            "",
+        ),
         (
             {"chart/kustomization.yaml": "resources: [a.yaml]", "chart/a.yaml": "APP"},
             {"kustomize": {"namePrefix": "b-"}},
@@ -261,19 +303,34 @@ def test_a_chart_is_rendered_as_its_application_says(tmp_path: Path, below: Belo
     ],
 )
 def test_what_is_read_of_a_folder_without_a_program(
-    tmp_path: Path, below: Below, files: dict[str, str], source: dict[str, Any], expected: list[str], told: str
+    tmp_path: Path,
+    below: Below,
+    files: dict[str, str],
+    source: dict[str, Any],
+    expected: list[str],
+    told: str,
 ) -> None:
-    repo = bare_repo(tmp_path, {path: text.replace("APP", app("a", "https://h/x", "")) for path, text in files.items()})
+    repo = bare_repo(
+        tmp_path,
+        {path: text.replace("APP", app("a", "https://h/x", "")) for path, text in files.items()},
+    )
     found = below.of(app("root", repo, "chart", **source), 1)
     assert names(found) == expected
-    assert [one.removeprefix(f"{repo}//")[: len(told)] for one in problems(found)] == ([told] if told else [])
+    assert [one.removeprefix(f"{repo}//")[: len(told)] for one in problems(found)] == (
+        [told] if told else []
+    )
     assert all(one.advice for one in found if one.problem)
 
 
-def test_what_the_application_says_of_kustomize_keeps_it_from_being_rendered(tmp_path: Path, below: Below) -> None:
+def test_what_the_application_says_of_kustomize_keeps_it_from_being_rendered(
+    tmp_path: Path, below: Below
+) -> None:
     (tmp_path / "kustomize").write_text("#!/bin/sh\n")
     (tmp_path / "kustomize").chmod(0o755)
-    files = {"k/kustomization.yaml": "resources: [a.yaml]\nnamePrefix: b-", "k/a.yaml": app("a", "https://h/x", "")}
+    files = {
+        "k/kustomization.yaml": "resources: [a.yaml]\nnamePrefix: b-",
+        "k/a.yaml": app("a", "https://h/x", ""),
+    }
     repo = bare_repo(tmp_path, files)
     rendering = Rendering(["kustomize"], {"PATH": str(tmp_path)})
     root = app("root", repo, "k", kustomize={"nameSuffix": "-c"})
@@ -292,10 +349,15 @@ def test_what_the_application_says_of_kustomize_keeps_it_from_being_rendered(tmp
         ("../x", "the path '../x' leads out of the repository"),
     ],
 )
-def test_a_path_that_is_no_folder_is_told(tmp_path: Path, below: Below, path: str, told: str) -> None:
+def test_a_path_that_is_no_folder_is_told(
+    tmp_path: Path, below: Below, path: str, told: str
+) -> None:
     repo = bare_repo(tmp_path, {"apps/a.yaml": app("a", "https://h/x", ""), "link": Link("apps")})
     (found,) = below.of(app("root", repo, path))
-    assert found.problem == f"what argocd/root deploys is not followed: {told.replace('REPO', str(repo))}"
+    assert (
+        found.problem
+        == f"what argocd/root deploys is not followed: {told.replace('REPO', str(repo))}"
+    )
     assert (found.severity, found.advice, bool(found.hint)) == ("warning", True, True)
 
 
@@ -312,7 +374,9 @@ def test_a_source_without_a_repository_is_told(below: Below) -> None:
 def test_charts_from_helm_repositories_are_told_in_one_line(tmp_path: Path, below: Below) -> None:
     charts = {f"apps/{at}.yaml": app(str(at), "https://charts", "", chart="web") for at in range(7)}
     repo = bare_repo(tmp_path, charts)
-    assert problems(below.of(app("root", repo, "apps"), 1)) == []  # nobody wants to know what these deploy
+    assert (
+        problems(below.of(app("root", repo, "apps"), 1)) == []
+    )  # nobody wants to know what these deploy
     (told,) = problems(below.of(app("root", repo, "apps"), 2))
     assert told == (
         "--follow-apps does not follow charts from Helm repositories; Applications with such a source: "
@@ -322,19 +386,28 @@ def test_charts_from_helm_repositories_are_told_in_one_line(tmp_path: Path, belo
 
 def test_a_repository_that_cannot_be_read_is_told_once(tmp_path: Path, below: Below) -> None:
     repo = tmp_path / "repo.git"
-    bare_repo(tmp_path, {f"apps/{name}.yaml": app(name, tmp_path / "none.git", name) for name in "ab"})
+    bare_repo(
+        tmp_path, {f"apps/{name}.yaml": app(name, tmp_path / "none.git", name) for name in "ab"}
+    )
     (told,) = [one for one in below.of(app("root", repo, "apps")) if one.problem]
-    assert told.problem.startswith(f"what argocd/a and 1 more deploys is not followed: {tmp_path}/none.git")
+    assert told.problem.startswith(
+        f"what argocd/a and 1 more deploys is not followed: {tmp_path}/none.git"
+    )
     assert (told.severity, told.advice, bool(told.hint)) == ("warning", True, True)
 
 
 def test_a_url_that_is_not_allowed_stops_nothing_else(tmp_path: Path, below: Below) -> None:
-    children = {"apps/a.yaml": app("a", "telnet://h/x", "x"), "apps/b.yaml": app("b", tmp_path / "repo.git", "more")}
+    children = {
+        "apps/a.yaml": app("a", "telnet://h/x", "x"),
+        "apps/b.yaml": app("b", tmp_path / "repo.git", "more"),
+    }
     repo = bare_repo(tmp_path, {**children, "more/c.yaml": app("c", "https://h/x", "")})
     found = below.of(app("root", repo, "apps"))
     assert names(found) == ["a", "b", "c"]
     (told,) = [one for one in found if one.problem]
-    assert told.problem.startswith("what argocd/a deploys is not followed: telnet://h/x: telnet:// is not allowed")
+    assert told.problem.startswith(
+        "what argocd/a deploys is not followed: telnet://h/x: telnet:// is not allowed"
+    )
     assert (told.severity, told.advice, "--allow-protocol" in told.hint) == ("warning", True, False)
 
 
@@ -346,7 +419,9 @@ def test_a_revision_that_is_no_branch_is_told(tmp_path: Path, below: Below) -> N
     assert told.hint.startswith("name a branch in targetRevision")
 
 
-def test_the_number_of_repositories_that_manifests_name_is_bounded(tmp_path: Path, below: Below) -> None:
+def test_the_number_of_repositories_that_manifests_name_is_bounded(
+    tmp_path: Path, below: Below
+) -> None:
     repo = tmp_path / "repo.git"
     for number in range(MOST_REPOSITORIES):
         below.repositories.of(str(number))
@@ -354,7 +429,9 @@ def test_the_number_of_repositories_that_manifests_name_is_bounded(tmp_path: Pat
     below.repositories.of(str(repo), named=False)  # of --applications
     found = below.of(app("root", repo, "apps"))
     assert names(found) == ["a", "b"]
-    assert problems(found) == [f"--follow-apps: the manifests name more than {MOST_REPOSITORIES} repositories"]
+    assert problems(found) == [
+        f"--follow-apps: the manifests name more than {MOST_REPOSITORIES} repositories"
+    ]
 
 
 class Down:

@@ -22,13 +22,17 @@ TREE = {
 
 def files(folder: str, tree: Mapping[str, str]) -> dict[str, str]:
     def read(below: str) -> dict[str, str]:
-        return {path: text for path, text in tree.items() if not below or path.startswith(f"{below}/")}
+        return {
+            path: text for path, text in tree.items() if not below or path.startswith(f"{below}/")
+        }
 
     return needed(folder, read)
 
 
 def test_the_folders_that_are_referred_to_are_needed_and_no_others() -> None:
-    assert set(files("overlays/prod", TREE)) == {path for path in TREE if not path.startswith("unused/")}
+    assert set(files("overlays/prod", TREE)) == {
+        path for path in TREE if not path.startswith("unused/")
+    }
     assert set(files("base", TREE)) == {"base/kustomization.yaml", "base/web.yaml"}
 
 
@@ -46,11 +50,17 @@ REMOTE = "is not in the repository"
         ("resources: [https://127.0.0.1:8080/x.yaml]", REMOTE),
         ("resources: [HTTPS://h/x.yaml]", REMOTE),
         ("RESOURCES: [http://h/x.yaml]", REMOTE),
-        ("RESOURCES: [github.com/acme/base]", "'RESOURCES' is not a key of a kustomization"),  # Kustomize reads it
+        (
+            "RESOURCES: [github.com/acme/base]",
+            "'RESOURCES' is not a key of a kustomization",
+        ),  # Kustomize reads it
         ("Resources: [github.com/acme/base]\nresources: []", "'Resources' is not a key"),
         ("re\u017fources: [github.com/acme/base]", "is not a key"),  # to Go this long s is an s
         ("resources: [http://h/x.yaml]\nresources: []", "the key 'resources' is there twice"),
-        ("configMapGenerator: [{files: [http://h/x], files: []}]", "the key 'files' is there twice"),
+        (
+            "configMapGenerator: [{files: [http://h/x], files: []}]",
+            "the key 'files' is there twice",
+        ),
         ("resources: [!!binary aHR0cDovL2gveA==]", "line 1: the tag 'tag:yaml.org,2002:binary'"),
         ("!!binary cmVzb3VyY2Vz: [http://h/x]", "the tag"),
         ("resources: !!seq [x.yaml]", "the tag"),
@@ -70,7 +80,10 @@ REMOTE = "is not in the repository"
         ("configMapGenerator: [{name: x, files: ['k=https://h/x']}]", REMOTE),
         ("secretGenerator: [{name: x, envs: [https://h/x]}]", REMOTE),
         ("helmCharts: [{name: x, repo: https://h}]", "helmCharts is not rendered: it would fetch"),
-        ("helmChartInflationGenerator: [{}]", "helmChartInflationGenerator is not rendered: it would"),
+        (
+            "helmChartInflationGenerator: [{}]",
+            "helmChartInflationGenerator is not rendered: it would",
+        ),
         ("generators: [x.yaml]", "generators is not rendered: it may start a program"),
         ("transformers: [x.yaml]", "transformers is not rendered"),
         ("validators: [x.yaml]", "validators is not rendered"),
@@ -128,10 +141,15 @@ def test_urls_that_are_only_text_are_no_matter(text: str) -> None:
 
 
 def test_kustomizations_without_end_are_refused() -> None:
-    tree = {f"{at}/kustomization.yaml": f"resources: [../{at + 1}]" for at in range(MOST_FOLDERS + 2)}
+    tree = {
+        f"{at}/kustomization.yaml": f"resources: [../{at + 1}]" for at in range(MOST_FOLDERS + 2)
+    }
     with pytest.raises(Malformed, match=f"more than {MOST_FOLDERS} folders"):
         files("0", tree)
-    circle = {"a/kustomization.yaml": "resources: [../b]", "b/kustomization.yaml": "resources: [../a]"}
+    circle = {
+        "a/kustomization.yaml": "resources: [../b]",
+        "b/kustomization.yaml": "resources: [../a]",
+    }
     assert files("a", circle) == circle  # Kustomize itself says that it is a circle
 
 
@@ -149,7 +167,11 @@ def test_an_alias_bomb_and_a_value_that_contains_itself() -> None:
     ("text", "changed", "outside"),
     [
         ("resources: [web.yaml, sub]", False, False),
-        ("apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\nresources: [./web.yaml]", False, False),
+        (
+            "apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\nresources: [./web.yaml]",
+            False,
+            False,
+        ),
         ("resources: [web.yaml]\nnamePrefix: a-", True, False),
         ("resources: [web.yaml]\nnamePrefix: ''", False, False),
         ("resources: [../base]", True, True),
@@ -158,6 +180,8 @@ def test_an_alias_bomb_and_a_value_that_contains_itself() -> None:
         ("broken: [", True, False),
     ],
 )
-def test_when_a_kustomization_makes_other_manifests(text: str, *, changed: bool, outside: bool) -> None:
+def test_when_a_kustomization_makes_other_manifests(
+    text: str, *, changed: bool, outside: bool
+) -> None:
     assert (changes(text), reaches_out(text)) == (changed, outside)
     assert posixpath.normpath("a/../../base") == "../base"

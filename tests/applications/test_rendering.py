@@ -71,10 +71,15 @@ def written(folder: Path, files: Mapping[str, str]) -> Path:
 
 def with_programs(*commands: list[str]) -> dict[str, str]:
     """An environment that has these programs, and secrets."""
-    return {"PATH": os.pathsep.join(os.path.dirname(one[0]) for one in commands), "GITHUB_TOKEN": "s3cret"}
+    return {
+        "PATH": os.pathsep.join(os.path.dirname(one[0]) for one in commands),
+        "GITHUB_TOKEN": "s3cret",
+    }
 
 
-def from_git(folder: Path, files: Mapping[str, Any], path: str, rendering: Rendering) -> list[Found]:
+def from_git(
+    folder: Path, files: Mapping[str, Any], path: str, rendering: Rendering
+) -> list[Found]:
     repo = str(bare_repo(folder, files))
     with closing(BareRepository(Git({}, protocols=frozenset({"file"})), repo)) as git:
         found = list(git_manifests(KeptRepository(git), path, rendering))
@@ -87,12 +92,18 @@ def by_hand(*command: str | Path) -> list[Mapping[str, Any]]:
 
 
 @pytest.mark.parametrize("place", ["here", "in Git"])
-def test_a_chart_makes_what_helm_makes_by_hand(tmp_path: Path, place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_chart_makes_what_helm_makes_by_hand(
+    tmp_path: Path, place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     helm = needs("helm")
     rendering = Rendering(["helm"], with_programs(helm))
     monkeypatch.chdir(written(tmp_path / "here", CHART))
     here = place == "here"
-    found = list(local_manifests("platform", rendering)) if here else from_git(tmp_path, CHART, "platform", rendering)
+    found = (
+        list(local_manifests("platform", rendering))
+        if here
+        else from_git(tmp_path, CHART, "platform", rendering)
+    )
     expected = by_hand(*helm, "template", "--namespace", "argocd", "platform", "platform")
     assert [one.item for one in found] == expected
     assert [one.item["metadata"]["name"] for one in found] == ["platform-web", "platform-shop"]
@@ -104,7 +115,11 @@ def test_helm_never_reads_a_schema(tmp_path: Path) -> None:
     helm = needs("helm")
     schema = {"platform/values.schema.json": '{"$ref": "file:///no/such/file.json"}'}
     schema |= {"platform/charts/sub/values.schema.json": '{"$ref": "http://127.0.0.1:9/x.json"}'}
-    files = {**CHART, **schema, "platform/charts/sub/Chart.yaml": "apiVersion: v2\nname: sub\nversion: 0.1.0\n"}
+    files = {
+        **CHART,
+        **schema,
+        "platform/charts/sub/Chart.yaml": "apiVersion: v2\nname: sub\nversion: 0.1.0\n",
+    }
     by_itself = [*helm, "template", str(written(tmp_path, files) / "platform")]
     assert b"no/such/file" in subprocess.run(by_itself, capture_output=True, check=False).stderr
     found = local_manifests(str(tmp_path / "platform"), Rendering(["helm"], with_programs(helm)))
@@ -137,7 +152,10 @@ def test_a_kustomization_makes_what_kustomize_makes_by_hand(
     )
     assert [one.item for one in found] == by_hand(*kustomize, "prod")
     (app,) = found
-    assert (app.item["metadata"]["name"], app.item["metadata"]["namespace"]) == ("prod-web", "argocd")
+    assert (app.item["metadata"]["name"], app.item["metadata"]["namespace"]) == (
+        "prod-web",
+        "argocd",
+    )
     assert app.item["spec"]["source"]["repoURL"] == "https://h/y.git"
     assert app.origin == ("prod" if place == "here" else "REPO//prod")
 
@@ -153,11 +171,19 @@ def stand_in(tmp_path: Path) -> Path:
 def write(program: Path, text: str) -> Rendering:
     program.write_text(f"#!/bin/sh\n{text}\n")
     program.chmod(0o755)
-    secrets = {"GITHUB_TOKEN": "s3cret", "IMAGE_UPDATE_GIT_TOKEN": "s3cret", "AWS_SECRET_ACCESS_KEY": "s3cret"}
-    return Rendering(["helm", "kustomize"], {"PATH": f"relative:{program.parent}", "HOME": "/h", **secrets})
+    secrets = {
+        "GITHUB_TOKEN": "s3cret",
+        "IMAGE_UPDATE_GIT_TOKEN": "s3cret",
+        "AWS_SECRET_ACCESS_KEY": "s3cret",
+    }
+    return Rendering(
+        ["helm", "kustomize"], {"PATH": f"relative:{program.parent}", "HOME": "/h", **secrets}
+    )
 
 
-def test_a_program_finds_neither_a_secret_nor_a_home_nor_another_program(tmp_path: Path, stand_in: Path) -> None:
+def test_a_program_finds_neither_a_secret_nor_a_home_nor_another_program(
+    tmp_path: Path, stand_in: Path
+) -> None:
     written(tmp_path, CHART)
     seen = tmp_path / "seen"
     rendering = write(stand_in, f'/usr/bin/env > {seen}; echo "$@" >> {seen}; pwd >> {seen}')
@@ -184,7 +210,9 @@ def test_a_program_finds_neither_a_secret_nor_a_home_nor_another_program(tmp_pat
         ("kill -9 $$", "helm ended with"),
     ],
 )
-def test_what_a_program_says_of_its_failure_is_told(tmp_path: Path, stand_in: Path, text: str, words: str) -> None:
+def test_what_a_program_says_of_its_failure_is_told(
+    tmp_path: Path, stand_in: Path, text: str, words: str
+) -> None:
     rendering = write(stand_in, text)
     written(tmp_path, CHART)
     source = local_manifests(str(tmp_path / "platform"), rendering)
@@ -258,7 +286,9 @@ def test_a_link_is_no_resource_of_a_kustomization(tmp_path: Path, stand_in: Path
         from_git(tmp_path, files, "k", rendering)
 
 
-def test_a_file_that_is_no_text_is_told_where_rendering_fails(tmp_path: Path, stand_in: Path) -> None:
+def test_a_file_that_is_no_text_is_told_where_rendering_fails(
+    tmp_path: Path, stand_in: Path
+) -> None:
     rendering = write(stand_in, "exit 1")
     with pytest.raises(SourceError) as raised:
         from_git(tmp_path, {**CHART, "platform/charts/sub.tgz": b"\xff\0"}, "platform", rendering)
@@ -280,7 +310,9 @@ def test_what_is_not_rendered_says_how_it_would_be(
         write(stand_in.with_name(name), "exit 0")
     written(tmp_path, CHART)
     rendering = Rendering(allowed, {"PATH": str(stand_in.parent)})
-    (advice,) = [one for one in local_manifests(str(tmp_path / "platform"), rendering) if one.problem]
+    (advice,) = [
+        one for one in local_manifests(str(tmp_path / "platform"), rendering) if one.problem
+    ]
     assert (advice.advice, advice.severity) == (True, "warning")
     assert advice.hint.startswith(hint)
 
@@ -299,14 +331,16 @@ def test_what_is_not_rendered_says_how_it_would_be(
 def test_a_kustomization_that_is_not_rendered_is_told_where_that_matters(
     tmp_path: Path, kustomization: str, files: dict[str, str], *, warned: bool
 ) -> None:
-    files = {f"k/{name}": text for name, text in {"kustomization.yaml": kustomization, **files}.items()}
+    files = {
+        f"k/{name}": text for name, text in {"kustomization.yaml": kustomization, **files}.items()
+    }
     for found in (
         list(local_manifests(str(written(tmp_path, files) / "k"), Rendering())),
         from_git(tmp_path, files, "k", Rendering()),
     ):
-        assert ["this kustomization makes Applications" in one.problem for one in found if one.problem] == [
-            True
-        ] * warned
+        assert [
+            "this kustomization makes Applications" in one.problem for one in found if one.problem
+        ] == [True] * warned
 
 
 def test_kubectl_renders_where_there_is_no_kustomize(tmp_path: Path, stand_in: Path) -> None:
@@ -322,7 +356,11 @@ def test_a_chart_that_is_a_source_of_its_own_is_not_told_of_twice(
 ) -> None:
     monkeypatch.chdir(written(tmp_path, CHART))
     sources = (".", "./platform/")
-    assert [one.problem for one in local_manifests(".", Rendering((), {}, "argocd", sources)) if one.problem] == []
+    assert [
+        one.problem
+        for one in local_manifests(".", Rendering((), {}, "argocd", sources))
+        if one.problem
+    ] == []
 
 
 @pytest.mark.parametrize(
@@ -335,7 +373,9 @@ def test_a_chart_that_is_a_source_of_its_own_is_not_told_of_twice(
         ("ü", "applications"),
     ],
 )
-def test_a_release_has_a_name_that_helm_takes(tmp_path: Path, stand_in: Path, folder: str, name: str) -> None:
+def test_a_release_has_a_name_that_helm_takes(
+    tmp_path: Path, stand_in: Path, folder: str, name: str
+) -> None:
     seen = tmp_path / "seen"
     rendering = write(stand_in, f'echo "$5" > {seen}')
     from_git(tmp_path, {f"{folder}/Chart.yaml".lstrip("/"): "name: x\n"}, folder, rendering)

@@ -32,20 +32,28 @@ def test_a_file_of_a_clone(clone: Path, door: Git, path: str) -> None:
 
 def test_a_relative_path(clone: Path, door: Git, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(clone / "releases")
-    assert locate("web.yaml", door) == Located("https://git.example/fleet.git", "main", "releases/web.yaml")
+    assert locate("web.yaml", door) == Located(
+        "https://git.example/fleet.git", "main", "releases/web.yaml"
+    )
 
 
 def test_no_branch_is_checked_out(clone: Path, door: Git) -> None:
     git(clone, "checkout", "--quiet", "--detach")
-    assert locate(str(clone / "top.yaml"), door) == Located("https://git.example/fleet.git", "", "top.yaml")
+    assert locate(str(clone / "top.yaml"), door) == Located(
+        "https://git.example/fleet.git", "", "top.yaml"
+    )
 
 
 def test_a_branch_with_a_slash(clone: Path, door: Git) -> None:
     git(clone, "checkout", "--quiet", "-b", "env/prod")
-    assert locate(str(clone / "top.yaml"), door) == Located("https://git.example/fleet.git", "env/prod", "top.yaml")
+    assert locate(str(clone / "top.yaml"), door) == Located(
+        "https://git.example/fleet.git", "env/prod", "top.yaml"
+    )
 
 
-def test_a_link_leads_to_the_file_that_will_be_edited(clone: Path, door: Git, tmp_path: Path) -> None:
+def test_a_link_leads_to_the_file_that_will_be_edited(
+    clone: Path, door: Git, tmp_path: Path
+) -> None:
     (tmp_path / "elsewhere.yaml").symlink_to(clone / "releases" / "web.yaml")
     found = locate(str(tmp_path / "elsewhere.yaml"), door)
     assert found == Located("https://git.example/fleet.git", "main", "releases/web.yaml")
@@ -59,7 +67,9 @@ def test_a_linked_work_tree(clone: Path, door: Git, tmp_path: Path) -> None:
 
 def test_an_origin_beside_the_work_tree(clone: Path, door: Git, tmp_path: Path) -> None:
     git(clone, "remote", "set-url", "origin", "../repo.git")
-    assert locate(str(clone / "top.yaml"), door) == Located(str(tmp_path / "repo.git"), "main", "top.yaml")
+    assert locate(str(clone / "top.yaml"), door) == Located(
+        str(tmp_path / "repo.git"), "main", "top.yaml"
+    )
 
 
 def test_what_lies_in_no_repository(clone: Path, door: Git, tmp_path: Path) -> None:
@@ -87,4 +97,6 @@ def test_git_is_asked_once_per_work_tree(clone: Path, door: Git) -> None:
 def test_a_work_tree_of_another_user_as_in_containers(clone: Path, door: Git) -> None:
     os.chown(clone, 12345, 12345)
     os.chown(clone / ".git", 12345, 12345)
-    assert locate(str(clone / "top.yaml"), door) == Located("https://git.example/fleet.git", "main", "top.yaml")
+    assert locate(str(clone / "top.yaml"), door) == Located(
+        "https://git.example/fleet.git", "main", "top.yaml"
+    )

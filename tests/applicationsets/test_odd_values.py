@@ -31,7 +31,13 @@ ARGUMENTS = [
     ["a", None],
     "1e999",
 ]
-NAMES = ("clusters-gotemplate", "git-files-fasttemplate", "matrix-list-git", "merge-gotemplate", "template-patch")
+NAMES = (
+    "clusters-gotemplate",
+    "git-files-fasttemplate",
+    "matrix-list-git",
+    "merge-gotemplate",
+    "template-patch",
+)
 
 
 class Files:
@@ -47,7 +53,11 @@ class Files:
 def nodes(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
     """The path of each value in a value, its own first."""
     yield path
-    for key, one in value.items() if isinstance(value, dict) else enumerate(value if isinstance(value, list) else ()):
+    for key, one in (
+        value.items()
+        if isinstance(value, dict)
+        else enumerate(value if isinstance(value, list) else ())
+    ):
         yield from nodes(one, (*path, key))
 
 

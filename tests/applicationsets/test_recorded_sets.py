@@ -18,7 +18,12 @@ from task.applicationsets.rendered_set import Rendered, render
 
 CASES = sorted((Path(__file__).parent.parent / "data" / "applicationsets").glob("*.json"))
 # What was put on the Application by hand is only in the cluster.
-BY_HAND = {"kept-label", "example.com/kept", "notified.notifications.argoproj.io", "argocd.argoproj.io/refresh"}
+BY_HAND = {
+    "kept-label",
+    "example.com/kept",
+    "notified.notifications.argoproj.io",
+    "argocd.argoproj.io/refresh",
+}
 
 
 class Files:
@@ -50,7 +55,9 @@ def clusters(case: Mapping[str, Any]) -> list[NamedCluster]:
 
 
 def rendered(case: Mapping[str, Any]) -> Rendered:
-    return render(case["applicationset"], Files(case["repository"]), Budget(), clusters=clusters(case))
+    return render(
+        case["applicationset"], Files(case["repository"]), Budget(), clusters=clusters(case)
+    )
 
 
 @pytest.mark.parametrize("path", CASES, ids=lambda path: path.stem)
@@ -61,11 +68,15 @@ def test_the_applications_are_those_of_the_controller(path: Path) -> None:
     if path.stem == "preserved-fields":
         for app in wanted:
             for part in ("labels", "annotations"):
-                app["metadata"][part] = {k: v for k, v in app["metadata"][part].items() if k not in BY_HAND}
+                app["metadata"][part] = {
+                    k: v for k, v in app["metadata"][part].items() if k not in BY_HAND
+                }
             app["metadata"]["labels"]["team"] = "shop"
             del app["spec"]["source"]["kustomize"]
     assert [{"metadata": app["metadata"], "spec": app["spec"]} for app in made] == wanted
-    assert all((app["apiVersion"], app["kind"]) == ("argoproj.io/v1alpha1", "Application") for app in made)
+    assert all(
+        (app["apiVersion"], app["kind"]) == ("argoproj.io/v1alpha1", "Application") for app in made
+    )
 
 
 @pytest.mark.parametrize("path", CASES, ids=lambda path: path.stem)

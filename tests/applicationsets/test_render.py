@@ -91,7 +91,10 @@ def test_an_application_has_the_namespace_of_its_set_and_names_it_as_its_owner()
             "{{regexReplaceAllLiteral `x` `axb` `1`}}{{regexSplit `-` `a-b-c` 2 | join `+` | replace `+` `.`}}",
             "a1ba.b-c",
         ),
-        ("{{repeat 3 `ab`}}{{trimAll `-` `-x-`}}{{abbrev 5 `abcdefgh` | trimSuffix `...`}}", "abababxab"),
+        (
+            "{{repeat 3 `ab`}}{{trimAll `-` `-x-`}}{{abbrev 5 `abcdefgh` | trimSuffix `...`}}",
+            "abababxab",
+        ),
         ('{{fromJson `{"a": [1]}` | toJson | sha256sum | trunc 8}}', "ff5464c3"),
         ("{{semverCompare `^1.2` `1.3.0`}}{{(semver `1.2.3`).Major}}", "true1"),
         ("{{ternary `a` `b` false}}{{coalesce `` 0 `c`}}{{empty .map}}", "bcfalse"),
@@ -102,12 +105,18 @@ def test_an_application_has_the_namespace_of_its_set_and_names_it_as_its_owner()
         ("{{(splitn `.` 2 `a.b.c`)._1}}{{addf 1.5 2}}{{divf 3 2}}{{osBase `/a/b`}}", "b.c3.51.5b"),
         ("{{slugify 8 `hello big world`}}{{slugify 8 false `hello big world`}}", "hellohello-bi"),
         # What sprig 3.3 prints for a map that is missing.
-        ("{{hasKey .no `a`}}{{get .no `a`}}{{keys .no}}{{values .no}}{{pick .no `a`}}", "false[][]map[]"),
+        (
+            "{{hasKey .no `a`}}{{get .no `a`}}{{keys .no}}{{values .no}}{{pick .no `a`}}",
+            "false[][]map[]",
+        ),
         (
             "{{omit .no `a`}}{{pluck `a` .no .map}}{{merge .no .map}}{{merge (dict `y` 1) .no}}",
             "map[][]map[x:1 z:2]map[y:1]",
         ),
-        ("{{unset .no `a`}}{{sortAlpha .no}}{{sortAlpha (list 2 nil 1)}}{{toStrings .no}}", "map[][<nil>][1 2][]"),
+        (
+            "{{unset .no `a`}}{{sortAlpha .no}}{{sortAlpha (list 2 nil 1)}}{{toStrings .no}}",
+            "map[][<nil>][1 2][]",
+        ),
         (
             "{{urlParse `HTTPS://u:p%40@h:80/a%20b?q=1#f`}}{{urlParse `mailto:a@b`}}",
             (
@@ -119,10 +128,22 @@ def test_an_application_has_the_namespace_of_its_set_and_names_it_as_its_owner()
             "{{urlJoin (urlParse `https://[fe80::1%25en0]:1/a!`)}} {{urlJoin (dict `path` `a:b`)}}",
             ("https://[fe80::1%25en0]:1/a%21 ./a:b"),
         ),
-        ("{{urlJoin (dict `host` `h` `path` `p` `userinfo` `u` `query` `q`)}} {{urlJoin .no}}", "//u@h/p?q "),
-        ("{{wrap 5 `aa bb  longest cc` | toJson}}{{wrapWith 4 `+` `aa longest`}}", '"aa bb\\nlongest\\ncc"aa+long+est'),
-        ("{{abbrevboth 5 10 `1234 5678 9123`}}{{abbrevboth 5 6 `1234567`}}{{abbrev 5 `üüü`}}", "...5678...1234567ü..."),
-        ("{{duration `95`}} {{duration (mul 60 61)}} {{duration `-3600`}} {{duration `x`}}", "1m35s 1h1m0s -1h0m0s 0s"),
+        (
+            "{{urlJoin (dict `host` `h` `path` `p` `userinfo` `u` `query` `q`)}} {{urlJoin .no}}",
+            "//u@h/p?q ",
+        ),
+        (
+            "{{wrap 5 `aa bb  longest cc` | toJson}}{{wrapWith 4 `+` `aa longest`}}",
+            '"aa bb\\nlongest\\ncc"aa+long+est',
+        ),
+        (
+            "{{abbrevboth 5 10 `1234 5678 9123`}}{{abbrevboth 5 6 `1234567`}}{{abbrev 5 `üüü`}}",
+            "...5678...1234567ü...",
+        ),
+        (
+            "{{duration `95`}} {{duration (mul 60 61)}} {{duration `-3600`}} {{duration `x`}}",
+            "1m35s 1h1m0s -1h0m0s 0s",
+        ),
         ("{{toDecimal `0777`}} {{toDecimal 7.0}} {{toDecimal `8`}} {{toDecimal .no}}", "511 7 0 0"),
         (
             "{{toJson (list 1e-7 0.00001 1.5 1e21 2.0)}}{{toPrettyJson (dict `a` (list) `b` (list 1e-9)) | toJson}}",
@@ -134,7 +155,9 @@ def test_an_application_has_the_namespace_of_its_set_and_names_it_as_its_owner()
 def test_the_functions_of_sprig(template: str, text: str) -> None:
     element = "{size: 7, list: [a, b, c], map: {x: 1, z: 2}}"
     (app,) = made(
-        f"[{{list: {{elements: [{element}]}}}}]", "x", more=f"  templatePatch: |\n    spec: {{text: '{template}'}}"
+        f"[{{list: {{elements: [{element}]}}}}]",
+        "x",
+        more=f"  templatePatch: |\n    spec: {{text: '{template}'}}",
     ).applications
     assert app["spec"]["text"] == text
 
@@ -142,9 +165,18 @@ def test_the_functions_of_sprig(template: str, text: str) -> None:
 @pytest.mark.parametrize(
     ("template", "message"),
     [
-        ('{{env "HOME"}}', 'failed to parse template {{env "HOME"}}: template: base:1: function "env" not defined'),
-        ("{{now}}", 'failed to parse template {{now}}: template: base:1: function "now" is not available here'),
-        ("{{fail `no`}}", "failed to execute go template {{fail `no`}}: template: base:1: error calling fail: no"),
+        (
+            '{{env "HOME"}}',
+            'failed to parse template {{env "HOME"}}: template: base:1: function "env" not defined',
+        ),
+        (
+            "{{now}}",
+            'failed to parse template {{now}}: template: base:1: function "now" is not available here',
+        ),
+        (
+            "{{fail `no`}}",
+            "failed to execute go template {{fail `no`}}: template: base:1: error calling fail: no",
+        ),
         (
             "{{.nothing.x}}",
             'executing "base" at <.nothing.x>: nil pointer evaluating interface {}.x',
@@ -155,10 +187,19 @@ def test_the_functions_of_sprig(template: str, text: str) -> None:
         ),
         ("{{trunc `x` .name}}", "expected int; got string"),
         ("{{keys (split `.` .name)}}", "expected map[string]interface {}; got map[string]string"),
-        ("{{dig `x` `y` .nothing}}", "interface conversion: interface {} is <nil>, not map[string]interface {}"),
+        (
+            "{{dig `x` `y` .nothing}}",
+            "interface conversion: interface {} is <nil>, not map[string]interface {}",
+        ),
         ("{{set .no `a` 1}}", "error calling set: assignment to entry in nil map"),
-        ("{{mustToJson (float64 `inf`)}}", "error calling mustToJson: json: unsupported value: +Inf"),
-        ("{{urlParse `http://h:x/`}}", 'error calling urlParse: unable to parse url: invalid port ":x" after host'),
+        (
+            "{{mustToJson (float64 `inf`)}}",
+            "error calling mustToJson: json: unsupported value: +Inf",
+        ),
+        (
+            "{{urlParse `http://h:x/`}}",
+            'error calling urlParse: unable to parse url: invalid port ":x" after host',
+        ),
         ("{{duration `9223372037`}}", "error calling duration: a duration of more than 292 years"),
         ("{{until 100000}}", "a list of more than 10000 numbers"),
     ],
@@ -182,14 +223,22 @@ def test_a_name_that_is_not_text_is_a_mistake(name: str) -> None:
 
 def test_what_only_chance_or_the_clock_says_has_a_hint() -> None:
     (trouble,) = made("[{list: {elements: [{name: a}]}}]", "{{randAlpha 3}}").troubles
-    assert trouble.hint.startswith("its value is not the same in two runs: give it by a generator, or ")
+    assert trouble.hint.startswith(
+        "its value is not the same in two runs: give it by a generator, or "
+    )
 
 
 @pytest.mark.parametrize(
     ("generators", "message"),
     [
-        ("[{matrix: {generators: [{list: {elements: [{a: x}]}}]}}]", "found less than two generators, Matrix"),
-        ("[{merge: {mergeKeys: [a], generators: [{list: {elements: []}}]}}]", "found less than two generators, Merge"),
+        (
+            "[{matrix: {generators: [{list: {elements: [{a: x}]}}]}}]",
+            "found less than two generators, Matrix",
+        ),
+        (
+            "[{merge: {mergeKeys: [a], generators: [{list: {elements: []}}]}}]",
+            "found less than two generators, Merge",
+        ),
         (
             "[{merge: {mergeKeys: [], generators: [{list: {elements: []}}, {list: {elements: []}}]}}]",
             "error getting param sets by merge key: no merge keys were specified",
@@ -198,7 +247,10 @@ def test_what_only_chance_or_the_clock_says_has_a_hint() -> None:
             "[{merge: {mergeKeys: [env], generators: [{list: {elements: [{env: a}, {env: a}]}}, {list: {}}]}}]",
             f'{UNIQUE}, Merge requires all param sets to be unique. Duplicate key was {{"env":"a"}}',
         ),
-        ("[{git: {repoURL: r}}]", "error generating params from git: neither directories nor files"),
+        (
+            "[{git: {repoURL: r}}]",
+            "error generating params from git: neither directories nor files",
+        ),
         ("[{list: {elements: 3}}]", "elements is not a list"),
         ("[{list: 3}]", "the generator list is not a mapping"),
         ("[{nothing: {}}]", "found no generator of a known kind"),
@@ -208,7 +260,10 @@ def test_what_only_chance_or_the_clock_says_has_a_hint() -> None:
             "[{list: {elementsYaml: '[a: .inf]'}}]",
             "error unmarshling decoded ElementsYaml json: unsupported value: +Inf",
         ),
-        ("[{list: {elements: [{}]}, selector: {matchExpressions: [{key: a, operator: Like}]}}]", "error parsing label"),
+        (
+            "[{list: {elements: [{}]}, selector: {matchExpressions: [{key: a, operator: Like}]}}]",
+            "error parsing label",
+        ),
     ],
 )
 def test_a_wrong_generator_says_so_in_argo_cds_words(generators: str, message: str) -> None:
@@ -222,7 +277,9 @@ def test_an_unknown_option_of_go_templates_is_an_error() -> None:
     assert result.troubles[0].message == "unrecognized option: missingkey=whatever"
 
 
-@pytest.mark.parametrize("kind", ["scmProvider", "pullRequest", "plugin", "clusterDecisionResource"])
+@pytest.mark.parametrize(
+    "kind", ["scmProvider", "pullRequest", "plugin", "clusterDecisionResource"]
+)
 def test_what_needs_a_server_is_no_error_and_the_other_generators_count(kind: str) -> None:
     result = made(f"[{{{kind}: {{}}}}, {{list: {{elements: [{{name: web}}]}}}}]")
     assert names(result) == ["web"]
@@ -253,7 +310,9 @@ def test_the_local_cluster_counts_once() -> None:
 def test_a_flat_list_of_clusters_is_one_row() -> None:
     listed = [NamedCluster("a", "https://a"), NamedCluster("b", "https://b")]
     name = "{{range .clusters}}{{.name}}-{{end}}x"
-    assert names(made("[{clusters: {flatList: true}}]", name, clusters=listed)) == ["in-cluster-a-b-x"]
+    assert names(made("[{clusters: {flatList: true}}]", name, clusters=listed)) == [
+        "in-cluster-a-b-x"
+    ]
 
 
 @pytest.mark.parametrize(
@@ -276,7 +335,9 @@ def test_files_are_found_as_git_ls_files_finds_them(pattern: str, found: list[st
     files = Files("a/x.json", "a/y.txt", "a/b/c.json", "z.json")
     name = "{{.path.path | replace `/` `-`}}.{{.path.filename}}"
     result = made(f"[{{git: {{repoURL: r, files: [{{path: '{pattern}'}}]}}}}]", name, files)
-    wanted = [f"{path.rpartition('/')[0].replace('/', '-')}.{path.rpartition('/')[2]}" for path in found]
+    wanted = [
+        f"{path.rpartition('/')[0].replace('/', '-')}.{path.rpartition('/')[2]}" for path in found
+    ]
     assert names(result) == wanted
 
 
@@ -284,7 +345,9 @@ def test_a_revision_comes_from_the_first_generator_of_a_matrix() -> None:
     files = Files("apps/web/x.yaml")
     listed = "{list: {elements: [{repo: one, ref: main}, {repo: two, ref: dev}]}}"
     found = "{git: {repoURL: 'https://h/{{.repo}}.git', revision: '{{.ref}}', directories: [{path: apps/*}]}}"
-    result = made(f"[{{matrix: {{generators: [{listed}, {found}]}}}}]", "{{.path.basename}}-{{.repo}}", files)
+    result = made(
+        f"[{{matrix: {{generators: [{listed}, {found}]}}}}]", "{{.path.basename}}-{{.repo}}", files
+    )
     assert names(result) == ["web-one", "web-two"]
     assert files.asked == [("https://h/one.git", "main"), ("https://h/two.git", "dev")]
 
@@ -295,10 +358,15 @@ def test_a_revision_comes_from_the_first_generator_of_a_matrix() -> None:
         ("{{index .path.segments 1}}", "web"),  # of its own row
         ("{{.env}}", "prod"),  # of the first generator's
         ("{{.env | default `x`}}-{{len .env}}", "prod-4"),
-        ("{{.path.basename}}{{index . `env` | default `-no`}}", "web-no"),  # of both: only its own row is left by then
+        (
+            "{{.path.basename}}{{index . `env` | default `-no`}}",
+            "web-no",
+        ),  # of both: only its own row is left by then
     ],
 )
-def test_values_of_a_later_generator_wait_for_what_the_first_cannot_fill(value: str, name: str) -> None:
+def test_values_of_a_later_generator_wait_for_what_the_first_cannot_fill(
+    value: str, name: str
+) -> None:
     listed = "{list: {elements: [{env: prod}]}}"
     found = f"{{git: {{repoURL: r, directories: [{{path: apps/*}}], values: {{v: '{value}'}}}}}}"
     generators = f"[{{matrix: {{generators: [{listed}, {found}]}}}}]"
@@ -308,19 +376,31 @@ def test_values_of_a_later_generator_wait_for_what_the_first_cannot_fill(value: 
 
 def test_values_of_a_later_generator_that_cannot_be_filled_at_all_fail_the_set() -> None:
     found = "{git: {repoURL: r, directories: [{path: apps/*}], values: {v: '{{fail `no`}}'}}}"
-    (trouble,) = made(f"[{{matrix: {{generators: [{{list: {{elements: [{{a: b}}]}}}}, {found}]}}}}]").troubles
-    assert 'failed to replace parameters in generator: failed to pre-resolve Values key "v": ' in trouble.message
+    (trouble,) = made(
+        f"[{{matrix: {{generators: [{{list: {{elements: [{{a: b}}]}}}}, {found}]}}}}]"
+    ).troubles
+    assert (
+        'failed to replace parameters in generator: failed to pre-resolve Values key "v": '
+        in trouble.message
+    )
 
 
 def test_a_selector_of_a_later_generator_is_not_filled() -> None:
     second = "{list: {elements: [{b: x}]}, selector: {matchLabels: {b: '{{.a}}'}}}"
-    assert not names(made(f"[{{matrix: {{generators: [{{list: {{elements: [{{a: x}}]}}}}, {second}]}}}}]", "{{.b}}"))
+    assert not names(
+        made(
+            f"[{{matrix: {{generators: [{{list: {{elements: [{{a: x}}]}}}}, {second}]}}}}]",
+            "{{.b}}",
+        )
+    )
 
 
 @pytest.mark.parametrize("text", ["a: [", "3", "[1]", "a: &a [*a]"])
 def test_a_file_that_is_no_mapping_fails_the_set(text: str) -> None:
     result = made("[{git: {repoURL: r, files: [{path: x.yaml}]}}]", files=Files(**{"x.yaml": text}))
-    assert result.troubles[0].message.startswith("error generating params from git: unable to process file 'x.yaml': ")
+    assert result.troubles[0].message.startswith(
+        "error generating params from git: unable to process file 'x.yaml': "
+    )
 
 
 def test_the_project_cannot_be_patched() -> None:
@@ -358,7 +438,9 @@ LONG = "[" + ",".join(f"{{name: n{at}, k{at % 7}: x}}" for at in range(2000)) + 
 @pytest.mark.parametrize("generators", HOSTILE.values(), ids=HOSTILE)
 def test_hostile_generators_stay_bounded(generators: str) -> None:
     began = time.monotonic()
-    result = made(generators.replace("@", f"{{list: {{elements: {LONG}}}}}"), budget=Budget(rows=20_000))
+    result = made(
+        generators.replace("@", f"{{list: {{elements: {LONG}}}}}"), budget=Budget(rows=20_000)
+    )
     assert not result.applications
     assert result.troubles
     assert time.monotonic() - began < 20
@@ -421,7 +503,10 @@ def test_yaml_is_read_as_go_reads_it() -> None:
 
 def test_an_alias_bomb_is_refused() -> None:
     lines = ["a: &a [x,x,x,x,x,x,x,x,x,x]"]
-    lines += [f"{chr(98 + at)}: &{chr(98 + at)} [{','.join(['*' + chr(97 + at)] * 10)}]" for at in range(8)]
+    lines += [
+        f"{chr(98 + at)}: &{chr(98 + at)} [{','.join(['*' + chr(97 + at)] * 10)}]"
+        for at in range(8)
+    ]
     with pytest.raises(Malformed, match="excessive aliasing"):
         go_yaml.load("\n".join(lines))
 
@@ -446,7 +531,9 @@ def test_a_matrix_looks_through_a_large_repository_once() -> None:
     found = "{git: {repoURL: r, directories: [{path: team-7/app-7}]}}"
     began = time.monotonic()
     result = made(
-        f"[{{matrix: {{generators: [{{list: {{elements: {rows}}}}}, {found}]}}}}]", "{{.path.basename}}-{{.env}}", files
+        f"[{{matrix: {{generators: [{{list: {{elements: {rows}}}}}, {found}]}}}}]",
+        "{{.path.basename}}-{{.env}}",
+        files,
     )
     assert len(names(result)) == 500
     assert len(files.asked) == 1

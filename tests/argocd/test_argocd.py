@@ -17,7 +17,15 @@ from task.applications.cluster import ArgoCDManifests
 from task.argocd.api import ArgoCDApi
 from task.argocd.application_store import ApplicationStore, ClusterApplications
 from task.argocd.connection import Connection
-from task.errors import AbsentError, Outpaced, SourceAccessError, SourceDownError, SourceError, TaskError, UsageError
+from task.errors import (
+    AbsentError,
+    Outpaced,
+    SourceAccessError,
+    SourceDownError,
+    SourceError,
+    TaskError,
+    UsageError,
+)
 from task.http import Limits
 from task.kubernetes.client import Kubernetes
 from task.secret import Secret
@@ -33,7 +41,9 @@ def server() -> Iterator[ArgoCDServer]:
         yield one
 
 
-def api_of(server: ArgoCDServer, limits: Limits = QUICK, log: Callable[[str], None] = print, **given: Any) -> ArgoCDApi:
+def api_of(
+    server: ArgoCDServer, limits: Limits = QUICK, log: Callable[[str], None] = print, **given: Any
+) -> ArgoCDApi:
     connection = replace(Connection(server.address, Secret(TOKEN), plaintext=True), **given)
     return ArgoCDApi(connection, {}, limits=limits, log=log)
 
@@ -43,13 +53,19 @@ def test_the_list_holds_only_what_is_asked_for(server: ArgoCDServer) -> None:
     assert found[0]["kind"] == "Application"
     assert found[0]["metadata"]["name"] == "web"
     assert "spec" not in found[0]
-    assert server.asked("GET")[0].query["fields"][0].startswith("metadata.resourceVersion,items.metadata.name,")
+    assert (
+        server.asked("GET")[0]
+        .query["fields"][0]
+        .startswith("metadata.resourceVersion,items.metadata.name,")
+    )
 
 
 def test_the_list_is_narrowed_by_the_server(server: ArgoCDServer) -> None:
     server.add(application("shop", "team", project="shops"))
     api = api_of(server)
-    assert [one["metadata"]["name"] for one in api.list_applications(projects=["shops"])] == ["shop"]
+    assert [one["metadata"]["name"] for one in api.list_applications(projects=["shops"])] == [
+        "shop"
+    ]
     assert [one["metadata"]["name"] for one in api.list_applications(namespace="team")] == ["shop"]
     assert api.list_applications(selector="team=b") == []
 
@@ -70,17 +86,24 @@ def test_a_refresh_is_asked_for_one_application(server: ArgoCDServer) -> None:
     ("said", "expected"),
     [
         ({"url": "https://argocd.example.com/"}, "https://argocd.example.com"),
-        ({"url": "javascript:alert(1)"}, "http://{}"),  # that is no page, and people get to the API's address
+        (
+            {"url": "javascript:alert(1)"},
+            "http://{}",
+        ),  # that is no page, and people get to the API's address
         ({"url": ["x"]}, "http://{}"),
         ({}, "http://{}"),
     ],
 )
-def test_where_people_find_the_user_interface(server: ArgoCDServer, said: dict[str, Any], expected: str) -> None:
+def test_where_people_find_the_user_interface(
+    server: ArgoCDServer, said: dict[str, Any], expected: str
+) -> None:
     server.settings = said
     assert api_of(server).web() == expected.format(server.address)
 
 
-@pytest.mark.parametrize("host", ["localhost", "argocd-server.argocd.svc", "argocd.svc.cluster.local"])
+@pytest.mark.parametrize(
+    "host", ["localhost", "argocd-server.argocd.svc", "argocd.svc.cluster.local"]
+)
 def test_an_address_within_the_cluster_is_no_page(host: str) -> None:
     api = ArgoCDApi(Connection(f"{host}:1", plaintext=True), {}, limits=replace(QUICK, connect=0.2))
     assert api.web() == ""
@@ -114,14 +137,22 @@ OPERATIONS = [
 
 
 def test_a_patch_changes_the_application(server: ArgoCDServer) -> None:
-    assert api_of(server).patch_application("argocd", "web", OPERATIONS)["spec"]["project"] == "other"
+    assert (
+        api_of(server).patch_application("argocd", "web", OPERATIONS)["spec"]["project"] == "other"
+    )
     body = server.asked("PATCH")[0].body
-    assert (body["patchType"], body["appNamespace"], json.loads(body["patch"])) == ("json", "argocd", OPERATIONS)
+    assert (body["patchType"], body["appNamespace"], json.loads(body["patch"])) == (
+        "json",
+        "argocd",
+        OPERATIONS,
+    )
 
 
 CONFLICTS = [
     Fault(409, '{"error":"x","code":10,"message":"the object has been modified"}'),
-    Fault(500, '{"error":"x","code":13,"message":"Failed to update application. Too many conflicts"}'),
+    Fault(
+        500, '{"error":"x","code":13,"message":"Failed to update application. Too many conflicts"}'
+    ),
     None,  # the server's own: a test that fails
 ]
 
@@ -173,7 +204,9 @@ ANSWERS = [
 
 
 @pytest.mark.parametrize(
-    ("fault", "kind", "message", "hint"), [row[1:] for row in ANSWERS], ids=[row[0] for row in ANSWERS]
+    ("fault", "kind", "message", "hint"),
+    [row[1:] for row in ANSWERS],
+    ids=[row[0] for row in ANSWERS],
 )
 def test_errors_say_what_to_do(
     server: ArgoCDServer, fault: Fault, kind: type[TaskError], message: str, hint: str
@@ -188,7 +221,9 @@ def test_errors_say_what_to_do(
 
 
 def test_a_server_that_repeats_the_token_is_not_repeated(server: ArgoCDServer) -> None:
-    server.faults.append(Fault(401, json.dumps({"code": 16, "message": f"bad {TOKEN}", "error": "x"})))
+    server.faults.append(
+        Fault(401, json.dumps({"code": 16, "message": f"bad {TOKEN}", "error": "x"}))
+    )
     with pytest.raises(SourceAccessError, match=r"bad \*\*\*"):
         api_of(server).get_application("argocd", "web")
 
@@ -209,7 +244,9 @@ def test_a_server_that_drips_is_down(server: ArgoCDServer) -> None:
     try:
         with pytest.raises(SourceDownError, match=r"in time|took more"):
             api_of(server).get_application("argocd", "web")
-        api_of(server).refresh_application("argocd", "web")  # it is asked for; when it happens is not waited for
+        api_of(server).refresh_application(
+            "argocd", "web"
+        )  # it is asked for; when it happens is not waited for
     finally:
         server.lock.release()
 
@@ -225,7 +262,9 @@ def test_the_token_goes_to_no_other_server(server: ArgoCDServer) -> None:
         location = f"http://{other.address}/api/v1/applications/web"
         server.faults.append(Fault(307, "", {"Location": location}))
         with pytest.raises(SourceAccessError, match=f"redirects to http://{other.address}"):
-            api_of(server, headers=(("X-Proxy", Secret("hunter2")),)).get_application("argocd", "web")
+            api_of(server, headers=(("X-Proxy", Secret("hunter2")),)).get_application(
+                "argocd", "web"
+            )
         assert "authorization" not in other.seen[0].headers
         assert "x-proxy" not in other.seen[0].headers
 
@@ -239,7 +278,16 @@ def test_tls_where_none_is_spoken_is_told(server: ArgoCDServer) -> None:
 def test_certificates_are_checked(tmp_path: Path) -> None:
     certificate, key = str(tmp_path / "ca.pem"), str(tmp_path / "key.pem")
     made = ("req", "-x509", "-newkey", "rsa:2048", "-nodes")
-    what = ["-subj", "/CN=argocd", "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", key, "-out", certificate]
+    what = [
+        "-subj",
+        "/CN=argocd",
+        "-addext",
+        "subjectAltName=IP:127.0.0.1",
+        "-keyout",
+        key,
+        "-out",
+        certificate,
+    ]
     subprocess.run([*needs("openssl"), *made, *what], check=True, capture_output=True)
     with argocd_server() as server:
         server.secure(certificate, key)
@@ -278,7 +326,9 @@ def test_a_name_leads_to_no_other_path(server: ArgoCDServer) -> None:
         api_of(server).get_application("argocd", "..")
     with pytest.raises(SourceAccessError):
         api_of(server).get_application("argocd", "../../settings?x=")
-    assert server.seen[0].path == "/api/v1/applications/../../settings?x="  # one segment, quoted on the wire
+    assert (
+        server.seen[0].path == "/api/v1/applications/../../settings?x="
+    )  # one segment, quoted on the wire
 
 
 def wants_image(item: Any) -> bool:
@@ -309,7 +359,9 @@ NARROW = [
 @pytest.mark.parametrize(("narrow", "query"), NARROW)
 def test_what_the_server_can_narrow_it_does(server: ArgoCDServer, narrow: Any, query: Any) -> None:
     list(ArgoCDManifests(api_of(server), wants_image, narrow=Narrow(**narrow)).all())
-    assert {name: value for name, value in server.seen[0].query.items() if name != "fields"} == query
+    assert {
+        name: value for name, value in server.seen[0].query.items() if name != "fields"
+    } == query
 
 
 def test_an_application_deleted_meanwhile_is_a_problem_of_its_own(server: ArgoCDServer) -> None:
@@ -334,7 +386,8 @@ def test_a_server_that_goes_down_meanwhile_is_an_error(server: ArgoCDServer) -> 
     with pytest.raises(SourceDownError):
         list(
             ArgoCDManifests(
-                Late(Connection(server.address, Secret(TOKEN), plaintext=True), {}, limits=QUICK), wants_image
+                Late(Connection(server.address, Secret(TOKEN), plaintext=True), {}, limits=QUICK),
+                wants_image,
             ).all()
         )
 
@@ -366,7 +419,9 @@ class FakeCluster(Kubernetes):
 def live(request: pytest.FixtureRequest, server: ArgoCDServer) -> ApplicationStore:
     if request.param == "argocd":
         return ApplicationStore(api_of(server), atomic=False)
-    return ApplicationStore(ClusterApplications(FakeCluster(at(application("web"), "Synced", "Healthy"))), atomic=True)
+    return ApplicationStore(
+        ClusterApplications(FakeCluster(at(application("web"), "Synced", "Healthy"))), atomic=True
+    )
 
 
 def test_a_live_application_is_patched_at_the_version_that_was_read(live: ApplicationStore) -> None:

@@ -39,7 +39,14 @@ def apps(server: ArgoCDServer) -> None:
     for name, labels in LISTED.items():
         one = application(name, project="window" if name == "window" else "default")
         one["metadata"]["labels"] = labels
-        server.add({**one, "metadata": {key: value for key, value in one["metadata"].items() if value is not None}})
+        server.add(
+            {
+                **one,
+                "metadata": {
+                    key: value for key, value in one["metadata"].items() if value is not None
+                },
+            }
+        )
     ns1 = application("ns1", "team-a", project="team-a")
     del ns1["metadata"]["labels"]
     server.add(ns1)
@@ -136,7 +143,9 @@ def test_lists(name: str) -> None:
         server.wrong.clear()  # some ask for what no client of ours does
     ours, real = head(answer, recorded)
     assert ours == real
-    assert {path for path, _ in shape(answer.json())} - {path for path, _ in shape(recorded.body)} == set()
+    assert {path for path, _ in shape(answer.json())} - {
+        path for path, _ in shape(recorded.body)
+    } == set()
 
     def read(body: Any) -> Any:
         items = [one["metadata"] for one in body["items"] or ()]
@@ -147,12 +156,25 @@ def test_lists(name: str) -> None:
     assert (answer.json()["items"] is None) == (recorded.body["items"] is None)
 
 
-OURS = ("list-", "patch-", "token-", "redirect-", "root-path-", "invalid-", "application-absent", "application-may-not")
+OURS = (
+    "list-",
+    "patch-",
+    "token-",
+    "redirect-",
+    "root-path-",
+    "invalid-",
+    "application-absent",
+    "application-may-not",
+)
 
 
 def test_every_recording_of_these_is_compared() -> None:
     """Those of whole Applications are in tests/argocd/test_argocd_recorded_applications.py."""
-    assert {name for name in names(SERVER) if name.startswith(OURS)} == {*ERRORS, *LISTS, "patch-ok-helm"}
+    assert {name for name in names(SERVER) if name.startswith(OURS)} == {
+        *ERRORS,
+        *LISTS,
+        "patch-ok-helm",
+    }
 
 
 SAID: list[tuple[str, str, type[TaskError], str, str]] = [
@@ -175,8 +197,12 @@ SAID: list[tuple[str, str, type[TaskError], str, str]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("name", "app", "kind", "message", "hint"), SAID, ids=[row[0] for row in SAID])
-def test_what_users_are_told(name: str, app: str, kind: type[TaskError], message: str, hint: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "app", "kind", "message", "hint"), SAID, ids=[row[0] for row in SAID]
+)
+def test_what_users_are_told(
+    name: str, app: str, kind: type[TaskError], message: str, hint: str
+) -> None:
     body = exchange(SERVER, name).request["body"]
 
     def ask(api: ArgoCDApi) -> None:

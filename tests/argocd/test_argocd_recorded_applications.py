@@ -5,7 +5,16 @@ from typing import Any
 
 import pytest
 from fakes.argocd_api import argocd_server
-from fakes.argocd_states import MORNING, application, applied, at, node, operated, resource, sync_windows
+from fakes.argocd_states import (
+    MORNING,
+    application,
+    applied,
+    at,
+    node,
+    operated,
+    resource,
+    sync_windows,
+)
 from recorded import application_fields, exchange, head, names, sent, shape
 
 TOKEN = "good-token"
@@ -42,8 +51,12 @@ def app(name: str, namespace: str = "argocd", **spec: Any) -> dict[str, Any]:
     return one
 
 
-def deployment(name: str, status: str = "Synced", health: str = "Healthy", message: str = "") -> dict[str, Any]:
-    return resource("Deployment", name, health, message, group="apps", namespace="apps", status=status)
+def deployment(
+    name: str, status: str = "Synced", health: str = "Healthy", message: str = ""
+) -> dict[str, Any]:
+    return resource(
+        "Deployment", name, health, message, group="apps", namespace="apps", status=status
+    )
 
 
 def deployed(name: str, how: str = "created") -> dict[str, Any]:
@@ -70,7 +83,9 @@ def rolled_out(name: str, namespace: str = "argocd", **spec: Any) -> dict[str, A
 
 def pulling(health: str, message: str, changed: int) -> dict[str, Any]:
     """The new pod cannot pull its image: all of the sync is over within one second."""
-    done = operated(revision=SECOND, started=10, finished=10, resources=[deployed("nopull", "configured")])
+    done = operated(
+        revision=SECOND, started=10, finished=10, resources=[deployed("nopull", "configured")]
+    )
     return at(
         app("nopull"), "Synced", health, revision=SECOND, compared=10, changed=changed, operation=done,
         resources=[deployment("nopull", "Synced", health, message)], images=[f"{IMAGE}:1.0.0", f"{IMAGE}:nopull-1.0.1"],
@@ -88,12 +103,18 @@ def refused(phase: str, message: str, finished: int) -> dict[str, Any]:
 
 
 def new() -> dict[str, Any]:
-    parameters = [{"name": "replicas", "value": "2"}, {"name": "image.tag", "value": "1.0.0", "forceString": True}]
+    parameters = [
+        {"name": "replicas", "value": "2"},
+        {"name": "image.tag", "value": "1.0.0", "forceString": True},
+    ]
     one = app("hparam")
     one["spec"]["source"]["helm"] = {"parameters": parameters}
     return {
         **one,
-        "status": {"sync": {"status": "", "comparedTo": {"source": {"repoURL": ""}, "destination": {}}}, "health": {}},
+        "status": {
+            "sync": {"status": "", "comparedTo": {"source": {"repoURL": ""}, "destination": {}}},
+            "health": {},
+        },
     }
 
 
@@ -133,12 +154,16 @@ def several(revision: str, sync: str, operation: dict[str, Any], compared: int) 
 
 
 def several_healthy() -> dict[str, Any]:
-    done = operated(revision=f"{CHART},{FIRST}", started=11, finished=12, resources=[deployed("multi1")])
+    done = operated(
+        revision=f"{CHART},{FIRST}", started=11, finished=12, resources=[deployed("multi1")]
+    )
     return several(FIRST, "Synced", done, 20)
 
 
 def several_syncing() -> dict[str, Any]:
-    running = operated("Running", revision=f"{CHART},{THIRD}", started=30, finished=None, began=False)
+    running = operated(
+        "Running", revision=f"{CHART},{THIRD}", started=30, finished=None, began=False
+    )
     return several(THIRD, "OutOfSync", running, 30)
 
 
@@ -151,7 +176,9 @@ def in_one_second(name: str) -> dict[str, Any]:
 
 def child() -> dict[str, Any]:
     one = in_one_second("child")
-    one["metadata"]["annotations"]["argocd.argoproj.io/tracking-id"] = "parent:argoproj.io/Application:argocd/child"
+    one["metadata"]["annotations"]["argocd.argoproj.io/tracking-id"] = (
+        "parent:argoproj.io/Application:argocd/child"
+    )
     return one
 
 
@@ -209,7 +236,16 @@ def leaving() -> dict[str, Any]:
     done = operated(revision=FIRST, started=10, finished=10, resources=[deployed("sup")])
     gone = deployment("sup", "OutOfSync")
     del gone["health"]
-    return at(one, "OutOfSync", "Missing", revision=SECOND, compared=20, changed=31, operation=done, resources=[gone])
+    return at(
+        one,
+        "OutOfSync",
+        "Missing",
+        revision=SECOND,
+        compared=20,
+        changed=31,
+        operation=done,
+        resources=[gone],
+    )
 
 
 APPLICATIONS: Mapping[str, Callable[[], dict[str, Any]]] = {
@@ -230,10 +266,15 @@ APPLICATIONS: Mapping[str, Callable[[], dict[str, Any]]] = {
     "hook-running": hook_runs,
     "pruning-left": unpruned,
     "sync-failed": lambda: refused("Failed", f"{NOT_APPLIED} (retried 1 times).", 20),
-    "sync-retrying": lambda: refused("Running", f"{NOT_APPLIED}. Retrying attempt #1 at 6:19AM.", 12),
+    "sync-retrying": lambda: refused(
+        "Running", f"{NOT_APPLIED}. Retrying attempt #1 at 6:19AM.", 12
+    ),
     "window-blocks-operation": blocked,
 }
-KINDS = {"status.sourceType", "status.sourceTypes"}  # which kind of tool it is says nothing of a rollout
+KINDS = {
+    "status.sourceType",
+    "status.sourceTypes",
+}  # which kind of tool it is says nothing of a rollout
 
 
 @pytest.mark.parametrize("name", APPLICATIONS)
@@ -246,8 +287,12 @@ def test_applications_as_argo_cd_reports_them(name: str) -> None:
     assert ours == real
     found, wanted = application_fields(answer.json()), application_fields(recorded.body)
     assert found == {path: value for path, value in wanted.items() if path not in KINDS}
-    unknown = {path for path, _ in shape(answer.json())} - {path for path, _ in shape(recorded.body)}
-    assert {path for path in unknown if not path.startswith((".metadata", ".status.conditions"))} == set()
+    unknown = {path for path, _ in shape(answer.json())} - {
+        path for path, _ in shape(recorded.body)
+    }
+    assert {
+        path for path in unknown if not path.startswith((".metadata", ".status.conditions"))
+    } == set()
 
 
 def tree(new: str, reason: str, deployment_says: tuple[str, str]) -> list[dict[str, Any]]:
@@ -287,14 +332,19 @@ def test_resource_trees(name: str) -> None:
 
     def read(body: Any) -> list[tuple[object, ...]]:
         moments = sorted({one["createdAt"] for one in body["nodes"]})
-        reasons = [[two["value"] for two in one["info"] if two["name"] == "Status Reason"] for one in body["nodes"]]
+        reasons = [
+            [two["value"] for two in one["info"] if two["name"] == "Status Reason"]
+            for one in body["nodes"]
+        ]
         return [
             (one["kind"], one["name"], one["health"], moments.index(one["createdAt"]), reason)
             for one, reason in zip(body["nodes"], reasons, strict=True)
         ]
 
     assert read(answer.json()) == read(recorded.body)
-    assert {path for path, _ in shape(answer.json())} - {path for path, _ in shape(recorded.body)} == set()
+    assert {path for path, _ in shape(answer.json())} - {
+        path for path, _ in shape(recorded.body)
+    } == set()
 
 
 def test_sync_windows() -> None:

@@ -38,17 +38,29 @@ def secret(name: str, kind: str = "", namespace: str = "argocd", **data: str) ->
     return {"metadata": {"name": name, "namespace": namespace, "labels": labels}, "data": encoded}
 
 
-def reach(api: KubernetesApi, lines: list[str] | None = None, token: Secret = Secret("admin-token")) -> ClusterSecrets:
+def reach(
+    api: KubernetesApi, lines: list[str] | None = None, token: Secret = Secret("admin-token")
+) -> ClusterSecrets:
     access = ClusterAccess(Kubeconfig("x", Server(api.url), User(token=token)), {})
     log = lines if lines is not None else []
-    return ClusterSecrets(Kubernetes(access, Limits(tries=1)), log=lambda level, line: log.append(f"{level}: {line}"))
+    return ClusterSecrets(
+        Kubernetes(access, Limits(tries=1)), log=lambda level, line: log.append(f"{level}: {line}")
+    )
 
 
 def test_argo_cds_own_credentials_are_read_once(api: KubernetesApi) -> None:
     api.add(SECRETS, secret("repo-1", "repository", url=URL, username="u", password="s3cret"))
-    api.add(SECRETS, secret("creds", "repo-creds", url="https://git.example.com/", username="t", password="s3cret"))
+    api.add(
+        SECRETS,
+        secret(
+            "creds", "repo-creds", url="https://git.example.com/", username="t", password="s3cret"
+        ),
+    )
     api.add(SECRETS, secret("argocd-secret", **{"admin.password": "s3cret"}))
-    api.add(CONFIG_MAPS, {"metadata": {"name": "argocd-tls-certs-cm"}, "data": {"git.example.com": "PEM"}})
+    api.add(
+        CONFIG_MAPS,
+        {"metadata": {"name": "argocd-tls-certs-cm"}, "data": {"git.example.com": "PEM"}},
+    )
     secrets = reach(api)
     own, other = secrets.repository(URL), secrets.repository("https://git.example.com/acme/other")
     assert own is not None
@@ -88,7 +100,8 @@ def test_an_api_that_is_down_is_not_the_same_as_no_credentials(api: KubernetesAp
 
 
 @pytest.mark.parametrize(
-    ("text", "namespace"), [("secret:team/git", "team"), ("secret:git", "team"), ("secret:argocd/git", "argocd")]
+    ("text", "namespace"),
+    [("secret:team/git", "team"), ("secret:git", "team"), ("secret:argocd/git", "argocd")],
 )
 def test_a_named_secret(api: KubernetesApi, text: str, namespace: str) -> None:
     for home in ("team", "argocd"):
@@ -97,7 +110,9 @@ def test_a_named_secret(api: KubernetesApi, text: str, namespace: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["secret:other/git", "secret:kube-system/git"])
-def test_a_secret_of_another_namespace_is_refused_without_a_look(api: KubernetesApi, text: str) -> None:
+def test_a_secret_of_another_namespace_is_refused_without_a_look(
+    api: KubernetesApi, text: str
+) -> None:
     api.add(SECRETS, secret("git", namespace="other", username="u", password="s3cret"))
     with pytest.raises(AnnotationError, match="in another namespace than the Application"):
         reach(api).named(text, URL, "team")
@@ -116,12 +131,20 @@ NAMED = [
 
 
 @pytest.mark.parametrize(("text", "words"), NAMED)
-def test_argo_cds_own_secrets_are_for_what_they_say(api: KubernetesApi, text: str, words: str) -> None:
+def test_argo_cds_own_secrets_are_for_what_they_say(
+    api: KubernetesApi, text: str, words: str
+) -> None:
     login, other = {"username": "u", "password": "s3cret"}, "https://git.example.com/other/repo"
     api.add(SECRETS, secret("plain", **login), secret("cluster-prod", "cluster", url=URL, **login))
-    api.add(SECRETS, secret("argocd-secret", url=URL, **login), secret("elsewhere", "repository", url=other, **login))
+    api.add(
+        SECRETS,
+        secret("argocd-secret", url=URL, **login),
+        secret("elsewhere", "repository", url=other, **login),
+    )
     api.add(SECRETS, secret("theirs", "repository", url=URL, project="bank", **login))
-    api.add(SECRETS, secret("ours", "repository", url=URL.removesuffix(".git"), project="shop", **login))
+    api.add(
+        SECRETS, secret("ours", "repository", url=URL.removesuffix(".git"), project="shop", **login)
+    )
     api.add(SECRETS, secret("template", "repo-creds", url="https://git.example.com/acme", **login))
     if not words:
         assert reach(api).named(text, URL, "team", "shop").password.reveal() == "s3cret"
@@ -149,7 +172,11 @@ def test_a_named_secret_that_is_not_there_or_does_not_fit(api: KubernetesApi) ->
 def test_the_known_hosts_are_argo_cds(api: KubernetesApi) -> None:
     api.add(SECRETS, secret("git", sshPrivateKey="k"))
     api.add(
-        CONFIG_MAPS, {"metadata": {"name": "argocd-ssh-known-hosts-cm"}, "data": {"ssh_known_hosts": "h ssh-rsa A"}}
+        CONFIG_MAPS,
+        {
+            "metadata": {"name": "argocd-ssh-known-hosts-cm"},
+            "data": {"ssh_known_hosts": "h ssh-rsa A"},
+        },
     )
     assert reach(api).named("secret:git", SSH, "argocd").known_hosts == "h ssh-rsa A"
 
@@ -164,7 +191,9 @@ def test_a_pull_secret_as_registries_take_it(api: KubernetesApi) -> None:
 @pytest.mark.parametrize(
     ("name", "kind"), [("cluster-prod", "cluster"), ("repo-1", "repository"), ("argocd-secret", "")]
 )
-def test_argo_cds_own_secrets_are_no_login_for_a_registry(api: KubernetesApi, name: str, kind: str) -> None:
+def test_argo_cds_own_secrets_are_no_login_for_a_registry(
+    api: KubernetesApi, name: str, kind: str
+) -> None:
     api.add(SECRETS, secret(name, kind, config="user:s3cret"))
     with pytest.raises(Malformed, match="is not a login for a registry"):
         reach(api).of_registry("argocd", name)
@@ -177,13 +206,20 @@ def test_git_is_given_the_login_for_that_repository_only(tmp_path: Path) -> None
     def filled(url: str) -> str:
         command = ["git", "credential", "fill"]
         done = subprocess.run(
-            command, input=f"url={url}\n\n", env=door.login(url), text=True, capture_output=True, check=False
+            command,
+            input=f"url={url}\n\n",
+            env=door.login(url),
+            text=True,
+            capture_output=True,
+            check=False,
         )
         return "".join(line for line in done.stdout.splitlines() if line.startswith("password="))
 
     try:
         for url in (URL, URL.removesuffix(".git")):
-            said = door.run("credential", "fill", stdin=f"url={url}\n\n", env=door.login(url)).out.decode()
+            said = door.run(
+                "credential", "fill", stdin=f"url={url}\n\n", env=door.login(url)
+            ).out.decode()
             assert "password=s3cret" in said
     finally:
         door.close()
@@ -198,7 +234,9 @@ def key(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def test_ssh_is_given_the_key_and_the_known_hosts(key: str) -> None:
-    found = credentials_of(RepoCredentials("argocd/x", ssh_key=Secret(key.strip()), known_hosts="h ssh-rsa A"), SSH)
+    found = credentials_of(
+        RepoCredentials("argocd/x", ssh_key=Secret(key.strip()), known_hosts="h ssh-rsa A"), SSH
+    )
     assert found.ssh is not None
     assert found.ssh.files == {"image-update-key": key, "known_hosts": "h ssh-rsa A\n"}
     assert (found.ssh.only_keys, found.ssh.known_hosts, found.logins) == (True, True, ())
@@ -206,7 +244,8 @@ def test_ssh_is_given_the_key_and_the_known_hosts(key: str) -> None:
 
 def test_the_host_key_is_unchecked_only_where_the_secret_says_so(key: str) -> None:
     found = credentials_of(
-        RepoCredentials("argocd/x", ssh_key=Secret(key), known_hosts="h ssh-rsa A", insecure=True), SSH
+        RepoCredentials("argocd/x", ssh_key=Secret(key), known_hosts="h ssh-rsa A", insecure=True),
+        SSH,
     )
     assert found.ssh is not None
     assert "StrictHostKeyChecking no" in found.ssh.files["config"]
@@ -214,7 +253,9 @@ def test_the_host_key_is_unchecked_only_where_the_secret_says_so(key: str) -> No
 
 
 def test_what_is_no_key_is_told_without_it() -> None:
-    with pytest.raises(CredentialsError, match="argocd/x: sshPrivateKey is not a private key") as caught:
+    with pytest.raises(
+        CredentialsError, match="argocd/x: sshPrivateKey is not a private key"
+    ) as caught:
         credentials_of(RepoCredentials("argocd/x", ssh_key=Secret("s3cret")), SSH)
     assert "s3cret" not in f"{caught.value}{caught.value.hint}"
 

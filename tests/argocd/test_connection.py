@@ -67,8 +67,16 @@ def test_wrong_options_are_told_without_their_values(words: str, message: str) -
 
 MERGED = [
     (Connection(), {"ARGOCD_SERVER": "a.example"}, "https://a.example"),
-    (Connection(), {"ARGOCD_SERVER": "a.example", "ARGOCD_OPTS": "--server b.example"}, "https://b.example"),
-    (Connection("c.example"), {"ARGOCD_SERVER": "a", "ARGOCD_OPTS": "--server b.example"}, "https://c.example"),
+    (
+        Connection(),
+        {"ARGOCD_SERVER": "a.example", "ARGOCD_OPTS": "--server b.example"},
+        "https://b.example",
+    ),
+    (
+        Connection("c.example"),
+        {"ARGOCD_SERVER": "a", "ARGOCD_OPTS": "--server b.example"},
+        "https://c.example",
+    ),
     (Connection("c.example", plaintext=True), {}, "http://c.example"),
     (Connection("http://c.example", plaintext=True), {}, "http://c.example"),
     (Connection("https://c.example/argo/"), {}, "https://c.example/argo"),
@@ -84,7 +92,11 @@ def test_where_the_api_is(given: Connection, environ: dict[str, str], base: str)
 
 
 def test_the_token_comes_from_the_nearest_place() -> None:
-    environ = {"ARGOCD_SERVER": "a", "ARGOCD_AUTH_TOKEN": "variable", "ARGOCD_OPTS": "--auth-token opts"}
+    environ = {
+        "ARGOCD_SERVER": "a",
+        "ARGOCD_AUTH_TOKEN": "variable",
+        "ARGOCD_OPTS": "--auth-token opts",
+    }
     assert connection(Connection(token=Secret("given")), environ).token.reveal() == "given"
     assert connection(Connection(), environ).token.reveal() == "opts"
     assert connection(Connection(), {**environ, "ARGOCD_OPTS": ""}).token.reveal() == "variable"
@@ -100,8 +112,12 @@ NOWHERE = [
 ]
 
 
-@pytest.mark.parametrize(("given", "environ", "message"), NOWHERE, ids=[message for _, _, message in NOWHERE])
-def test_a_server_that_cannot_be_is_told(given: Connection, environ: dict[str, str], message: str) -> None:
+@pytest.mark.parametrize(
+    ("given", "environ", "message"), NOWHERE, ids=[message for _, _, message in NOWHERE]
+)
+def test_a_server_that_cannot_be_is_told(
+    given: Connection, environ: dict[str, str], message: str
+) -> None:
     with pytest.raises(Malformed, match=message) as caught:
         connection(given, environ)
     assert "hunter2" not in str(caught.value)

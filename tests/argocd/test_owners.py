@@ -25,10 +25,14 @@ CHILD = {"metadata": {"name": "web", "namespace": "argocd"}}
 def test_a_real_application_names_its_owner() -> None:
     """As Argo CD 3.6 writes them."""
     of_set, of_parent = (
-        exchange("argocd-3.6", name).body for name in ("application-set-child", "application-of-parent")
+        exchange("argocd-3.6", name).body
+        for name in ("application-set-child", "application-of-parent")
     )
     assert (set_of(of_set), set_of(of_parent)) == ("gen", "")
-    assert (parent_of(of_set, "argocd"), parent_of(of_parent, "argocd")) == (None, ("argocd", "parent"))
+    assert (parent_of(of_set, "argocd"), parent_of(of_parent, "argocd")) == (
+        None,
+        ("argocd", "parent"),
+    )
     assert not parent_takes_back(HEALS, of_parent, FIELD)  # its manifest in Git has no such field
 
 
@@ -39,11 +43,32 @@ SETS: list[tuple[dict[str, Any], bool]] = [
     ({"syncPolicy": {"applicationsSync": "create-update"}}, True),
     ({"ignoreApplicationDifferences": [{"jsonPointers": ["/spec/source/helm/parameters"]}]}, False),
     ({"ignoreApplicationDifferences": [{"jsonPointers": ["/spec/source"]}]}, False),
-    ({"ignoreApplicationDifferences": [{"jsonPointers": ["/spec/source/helm/parameters/0/value"]}]}, False),
-    ({"ignoreApplicationDifferences": [{"jsonPointers": ["/spec/source/helm/param", "/spec/syncPolicy", 1]}]}, True),
+    (
+        {
+            "ignoreApplicationDifferences": [
+                {"jsonPointers": ["/spec/source/helm/parameters/0/value"]}
+            ]
+        },
+        False,
+    ),
+    (
+        {
+            "ignoreApplicationDifferences": [
+                {"jsonPointers": ["/spec/source/helm/param", "/spec/syncPolicy", 1]}
+            ]
+        },
+        True,
+    ),
     ({"ignoreApplicationDifferences": [{"name": "web", "jsonPointers": ["/spec/source"]}]}, False),
     ({"ignoreApplicationDifferences": [{"name": "api", "jsonPointers": ["/spec/source"]}]}, True),
-    ({"ignoreApplicationDifferences": [{"jqPathExpressions": [".spec.source.helm.parameters[]"]}]}, False),
+    (
+        {
+            "ignoreApplicationDifferences": [
+                {"jqPathExpressions": [".spec.source.helm.parameters[]"]}
+            ]
+        },
+        False,
+    ),
     ({"ignoreApplicationDifferences": [{"jqPathExpressions": [".spec.syncPolicy"]}, "x"]}, True),
     ({"ignoreApplicationDifferences": [{"jsonPointers": 1, "jqPathExpressions": True}]}, True),
     ({}, False),  # it could not be read
@@ -51,7 +76,9 @@ SETS: list[tuple[dict[str, Any], bool]] = [
 
 
 @pytest.mark.parametrize(("spec", "expected"), SETS)
-def test_an_application_set_takes_back_what_it_does_not_ignore(spec: dict[str, Any], expected: bool) -> None:
+def test_an_application_set_takes_back_what_it_does_not_ignore(
+    spec: dict[str, Any], expected: bool
+) -> None:
     assert set_takes_back({"spec": spec}, "web", FIELD) is expected
 
 
@@ -71,7 +98,9 @@ PARENTS: list[tuple[dict[str, Any], bool]] = [
 
 
 @pytest.mark.parametrize(("spec", "expected"), PARENTS)
-def test_a_parent_that_heals_itself_takes_back_what_it_does_not_ignore(spec: dict[str, Any], expected: bool) -> None:
+def test_a_parent_that_heals_itself_takes_back_what_it_does_not_ignore(
+    spec: dict[str, Any], expected: bool
+) -> None:
     assert parent_takes_back({"spec": spec}, CHILD, FIELD) is expected
 
 
@@ -100,7 +129,10 @@ WAITS = "it waits for its step in the RollingSync of ApplicationSet gen: "
 @pytest.mark.parametrize(
     ("owner", "expected"),
     [
-        ({"spec": ROLLS, "status": {"applicationStatus": STATES}}, f"{WAITS}step 2, status Waiting, no"),
+        (
+            {"spec": ROLLS, "status": {"applicationStatus": STATES}},
+            f"{WAITS}step 2, status Waiting, no",
+        ),
         ({"spec": ROLLS, "status": {"applicationStatus": STATES[:1]}}, f"{WAITS}not known"),
         ({"spec": ROLLS}, f"{WAITS}not known"),
         ({"spec": {"strategy": {"type": "AllAtOnce"}}}, ""),
@@ -109,7 +141,9 @@ WAITS = "it waits for its step in the RollingSync of ApplicationSet gen: "
 )
 def test_the_step_of_a_rolling_sync(owner: Mapping[str, Any], expected: str) -> None:
     owners = [{"kind": "ApplicationSet", "name": "gen"}]
-    assert step_of(owner, {"metadata": {**CHILD["metadata"], "ownerReferences": owners}}) == expected
+    assert (
+        step_of(owner, {"metadata": {**CHILD["metadata"], "ownerReferences": owners}}) == expected
+    )
 
 
 REPO = "https://git.example.com/acme/gitops.git"
@@ -151,7 +185,13 @@ def test_the_keys_that_a_project_wants(spec: dict[str, Any], expected: tuple[str
 
 @pytest.mark.parametrize(
     ("keys", "expected"),
-    [((KEY,), True), ((f"AAAA{KEY.lower()}",), True), ((OTHER, KEY), True), (("BBBB",), False), ((), False)],
+    [
+        ((KEY,), True),
+        ((f"AAAA{KEY.lower()}",), True),
+        ((OTHER, KEY), True),
+        (("BBBB",), False),
+        ((), False),
+    ],
 )
 def test_an_id_or_a_fingerprint_is_enough(keys: tuple[str, ...], expected: bool) -> None:
     assert accepted((KEY,), keys) is expected

@@ -16,17 +16,29 @@ from task.kubernetes.kubeconfig import Kubeconfig, Server, User
 from task.secret import Secret
 
 PULL = 'Back-off pulling image "ghcr.io/acme/web:1.1.0"'
-OWNERS = {("Deployment", "web"), ("Rollout", "canary"), ("StatefulSet", "db"), ("CronJob", "clean"), ("Job", "migrate")}
+OWNERS = {
+    ("Deployment", "web"),
+    ("Rollout", "canary"),
+    ("StatefulSet", "db"),
+    ("CronJob", "clean"),
+    ("Job", "migrate"),
+}
 
 
 def pod(name: str, owner: tuple[str, str], **status: Any) -> dict[str, Any]:
     kind, of = owner
     metadata = {"name": name, "namespace": "web", "creationTimestamp": MORNING.format(12)}
-    return {"metadata": {**metadata, "ownerReferences": [{"kind": kind, "name": of}]}, "status": status}
+    return {
+        "metadata": {**metadata, "ownerReferences": [{"kind": kind, "name": of}]},
+        "status": status,
+    }
 
 
 def waiting(reason: str, message: str = "", where: str = "containerStatuses") -> dict[str, Any]:
-    return {"phase": "Pending", where: [{"name": "c", "state": {"waiting": {"reason": reason, "message": message}}}]}
+    return {
+        "phase": "Pending",
+        where: [{"name": "c", "state": {"waiting": {"reason": reason, "message": message}}}],
+    }
 
 
 def crashed(message: str, ready: bool = False, **state: Any) -> dict[str, Any]:
@@ -79,9 +91,17 @@ DESTINATIONS = [
 
 
 @pytest.mark.parametrize(("destination", "found"), DESTINATIONS)
-def test_only_what_is_deployed_here_is_looked_at(destination: dict[str, str], found: object) -> None:
-    there = [resource("Deployment", "web", group="apps", namespace="web"), resource("Service", "web", namespace="web")]
-    assert workloads(at(application(destination=destination), "Synced", "Healthy", resources=there)) == found
+def test_only_what_is_deployed_here_is_looked_at(
+    destination: dict[str, str], found: object
+) -> None:
+    there = [
+        resource("Deployment", "web", group="apps", namespace="web"),
+        resource("Service", "web", namespace="web"),
+    ]
+    assert (
+        workloads(at(application(destination=destination), "Synced", "Healthy", resources=there))
+        == found
+    )
     assert workloads({"spec": {"destination": destination}, "status": {"resources": "x"}}) == {}
 
 
@@ -89,7 +109,14 @@ def test_only_what_is_deployed_here_is_looked_at(destination: dict[str, str], fo
 def api() -> Iterator[KubernetesApi]:
     with running() as found:
         there = [resource("Deployment", "web", "Progressing", group="apps", namespace="web")]
-        state = at(application(), "Synced", "Progressing", compared=13, operation=operated(), resources=there)
+        state = at(
+            application(),
+            "Synced",
+            "Progressing",
+            compared=13,
+            operation=operated(),
+            resources=there,
+        )
         found.add(APPLICATIONS, state)
         found.add(PODS, pod("web-64498bff47-q7xdc", REPLICA, **waiting("ImagePullBackOff", PULL)))
         found.add(PODS, pod("web-5d74b48965-r4tzv", ("ReplicaSet", "web-5d74b48965"), **RUNS))
@@ -117,12 +144,19 @@ def test_pods_that_may_not_be_listed_are_asked_for_once(api: KubernetesApi) -> N
     rule = {"apiGroups": ["argoproj.io"], "resources": ["applications"], "verbs": ["get"]}
     api.rules = [
         {"kind": "ClusterRole", "metadata": {"name": "r"}, "rules": [rule]},
-        {"kind": "ClusterRoleBinding", "metadata": {"name": "r"}, "roleRef": role, "subjects": [subject]},
+        {
+            "kind": "ClusterRoleBinding",
+            "metadata": {"name": "r"},
+            "roleRef": role,
+            "subjects": [subject],
+        },
     ]
     applications = reach(api)
     trees = [applications.resource_tree("argocd", "web") for _ in range(3)]
     assert len(api.denied()) == 1
     found = judge(
-        applications.get_application("argocd", "web"), Wanted(lambda found: found == NEW), {"tree": trees[-1]}
+        applications.get_application("argocd", "web"),
+        Wanted(lambda found: found == NEW),
+        {"tree": trees[-1]},
     )
     assert found.hint == "the step may not list pods, which say more: apply rbac/pods.yaml"

@@ -60,7 +60,11 @@ def test_the_same_repository(one: str, other: str, same: bool) -> None:
         ("https://github.com/argoproj/", "https://github.com/argoproj@evil.com/malicious", False),
         ("https://github.com/argoproj/", "https://github.com/argoproj", False),
         ("https://github.com/team-", "https://github.com/team-payments/x", True),
-        ("https://x-access-token@github.com/my-org/", "https://x-access-token@github.com/my-org/app", True),
+        (
+            "https://x-access-token@github.com/my-org/",
+            "https://x-access-token@github.com/my-org/app",
+            True,
+        ),
         ("https://x-access-token@github.com/my-org/", "https://github.com/my-org/app", False),
         ("https://my-domain.com", "https://my-domain.com/org/repo", True),
         ("https://my-domain.com", "https://my-domain.com.evil.org/org/repo", False),
@@ -85,15 +89,31 @@ def test_a_template_is_for_what_begins_with_its_url(prefix: str, url: str, fits:
 
 
 def test_the_longest_template_wins() -> None:
-    prefixes = ["https://github.com/argoproj", "https://github.com/argoproj/argo-cd", "https://github.com/"]
-    assert chosen([template(one) for one in prefixes], "https://github.com/argoproj/argo-cd.git") == prefixes[1]
-    assert chosen([template(one) for one in prefixes], "https://github.com/argoproj/argo-rollouts") == prefixes[0]
+    prefixes = [
+        "https://github.com/argoproj",
+        "https://github.com/argoproj/argo-cd",
+        "https://github.com/",
+    ]
+    assert (
+        chosen([template(one) for one in prefixes], "https://github.com/argoproj/argo-cd.git")
+        == prefixes[1]
+    )
+    assert (
+        chosen([template(one) for one in prefixes], "https://github.com/argoproj/argo-rollouts")
+        == prefixes[0]
+    )
 
 
 @pytest.mark.parametrize(("project", "expected"), [("a", "of-a"), ("b", "of-all"), ("", "of-all")])
-def test_a_secret_of_the_project_counts_first_and_one_of_another_never(project: str, expected: str) -> None:
+def test_a_secret_of_the_project_counts_first_and_one_of_another_never(
+    project: str, expected: str
+) -> None:
     url = "https://github.com/acme/gitops"
-    secrets = [own(url, project="a", username="of-a"), own(url, username="of-all"), own(url, project="c", username="c")]
+    secrets = [
+        own(url, project="a", username="of-a"),
+        own(url, username="of-all"),
+        own(url, project="c", username="c"),
+    ]
     found = choose(secrets, url, project)
     assert found is not None
     assert found.username == expected
@@ -113,7 +133,10 @@ def test_a_repository_without_a_login_takes_the_templates() -> None:
 
 
 def test_repositories_of_charts_are_none() -> None:
-    assert repo_secret("repository", "x", {"url": "https://charts.example.com", "type": "helm"}) is None
+    assert (
+        repo_secret("repository", "x", {"url": "https://charts.example.com", "type": "helm"})
+        is None
+    )
 
 
 def test_everything_that_a_secret_may_hold() -> None:
@@ -123,8 +146,17 @@ def test_everything_that_a_secret_may_hold() -> None:
                   "noProxy": "x"}  # fmt: skip
     found = secret("repository", "https://x/y", **data).credentials
     assert found.app is not None
-    assert (found.app.id, found.app.installation, found.app.api) == ("1", "22", "https://ghe.example.com/api/v3")
-    assert (found.username, found.certificate, found.insecure, found.no_proxy) == ("u", "PEM", True, "x")
+    assert (found.app.id, found.app.installation, found.app.api) == (
+        "1",
+        "22",
+        "https://ghe.example.com/api/v3",
+    )
+    assert (found.username, found.certificate, found.insecure, found.no_proxy) == (
+        "u",
+        "PEM",
+        True,
+        "x",
+    )
     assert "s3cret" not in repr(found)
 
 
@@ -138,7 +170,9 @@ def test_everything_that_a_secret_may_hold() -> None:
         ({"insecure": "s3cret"}, "insecure is neither true nor false"),
     ],
 )
-def test_what_is_wrong_with_a_secret_is_told_without_its_values(data: dict[str, str], words: str) -> None:
+def test_what_is_wrong_with_a_secret_is_told_without_its_values(
+    data: dict[str, str], words: str
+) -> None:
     with pytest.raises(CredentialsError, match=words) as caught:
         repo_secret("repository", "argocd/x", data)
     assert "s3cret" not in f"{caught.value}{caught.value.hint}"
@@ -155,7 +189,11 @@ def test_what_is_wrong_with_a_secret_is_told_without_its_values(data: dict[str, 
         ("git@github.com:a/b", {"username": "u", "password": "p"}, "no field sshPrivateKey"),
         ("https://github.com/a/b", {"sshPrivateKey": "k"}, "neither username and password nor"),
         ("https://github.com/a/b", {"username": "u"}, "neither username and password nor"),
-        ("http://github.com/a/b", {"username": "u", "password": "p"}, "serves https and SSH URLs only"),
+        (
+            "http://github.com/a/b",
+            {"username": "u", "password": "p"},
+            "serves https and SSH URLs only",
+        ),
     ],
 )
 def test_a_named_secret_has_to_fit_the_url(url: str, data: dict[str, str], words: str) -> None:
@@ -206,8 +244,18 @@ NOT_ITS = "login for another repository"
         ("repository", {"url": f"{ACME}/gitops"}, f"{ACME}/gitops/x", NOT_ITS),
         ("repository", {"url": ""}, f"{ACME}/gitops", NOT_ITS),
         ("repository", {}, "", NOT_ITS),
-        ("repository", {"url": f"{ACME}/gitops", "project": "bank"}, f"{ACME}/gitops", "another project than 'shop'"),
-        ("repository", {"url": f"{ACME}/gitops", "type": "helm"}, f"{ACME}/gitops", "not a login for Git"),
+        (
+            "repository",
+            {"url": f"{ACME}/gitops", "project": "bank"},
+            f"{ACME}/gitops",
+            "another project than 'shop'",
+        ),
+        (
+            "repository",
+            {"url": f"{ACME}/gitops", "type": "helm"},
+            f"{ACME}/gitops",
+            "not a login for Git",
+        ),
         ("repo-creds", {"url": ACME}, f"{ACME}/gitops.git", ""),
         ("repo-creds", {"url": f"{ACME}/"}, f"{ACME}/gitops", ""),
         ("repo-creds", {"url": "https://git.example.com"}, f"{ACME}/gitops", ""),
@@ -216,21 +264,43 @@ NOT_ITS = "login for another repository"
         ("repo-write-creds", {"url": ACME}, f"{ACME}/gitops", ""),
         ("repo-creds", {"url": ACME}, "https://git.example.com/acme-evil/x", NOT_ITS),
         ("repo-creds", {"url": "https://git.example.com/ac"}, f"{ACME}/gitops", NOT_ITS),
-        ("repo-creds", {"url": "https://git.example.com"}, "https://git.example.com.evil.org/x", NOT_ITS),
-        ("repo-creds", {"url": "https://git.example.com"}, "https://git.example.com@evil.org/x", NOT_ITS),
-        ("repo-creds", {"url": "https://git.example.com"}, "https://git.example.com:8443/x", NOT_ITS),
+        (
+            "repo-creds",
+            {"url": "https://git.example.com"},
+            "https://git.example.com.evil.org/x",
+            NOT_ITS,
+        ),
+        (
+            "repo-creds",
+            {"url": "https://git.example.com"},
+            "https://git.example.com@evil.org/x",
+            NOT_ITS,
+        ),
+        (
+            "repo-creds",
+            {"url": "https://git.example.com"},
+            "https://git.example.com:8443/x",
+            NOT_ITS,
+        ),
         ("repo-creds", {"url": ACME}, f"{ACME}/../evil/x", NOT_ITS),
         ("repo-creds", {"url": ACME}, f"{ACME}/%2E./evil/x", NOT_ITS),
         ("repo-creds", {"url": "https://"}, "https://evil.example/x", NOT_ITS),
         ("repo-creds", {"url": ""}, "https://evil.example/x", NOT_ITS),
-        ("repo-creds", {"url": ACME, "project": "bank"}, f"{ACME}/gitops", "another project than 'shop'"),
+        (
+            "repo-creds",
+            {"url": ACME, "project": "bank"},
+            f"{ACME}/gitops",
+            "another project than 'shop'",
+        ),
         ("cluster", {"url": f"{ACME}/gitops"}, f"{ACME}/gitops", "not a login for Git"),
         ("scm-creds", {"url": ACME}, f"{ACME}/gitops", "not a login for Git"),
         ("argocd-secret", {"url": ACME}, f"{ACME}/gitops", "not a login for Git"),
         ("unknown", {"url": ACME}, f"{ACME}/gitops", "not a login for Git"),
     ],
 )
-def test_what_an_annotation_may_name_of_argo_cds_own(kind: str, data: dict[str, str], url: str, words: str) -> None:
+def test_what_an_annotation_may_name_of_argo_cds_own(
+    kind: str, data: dict[str, str], url: str, words: str
+) -> None:
     if not words:
         may_log_in("argocd/x", kind, data, url, "shop")
         return
@@ -241,14 +311,19 @@ def test_what_an_annotation_may_name_of_argo_cds_own(kind: str, data: dict[str, 
 
 @pytest.mark.parametrize(
     ("text", "expected"),
-    [("secret:team/git", ("team", "git")), ("secret:git", ("own", "git")), ("secret:a.b/c-d", ("a.b", "c-d"))],
+    [
+        ("secret:team/git", ("team", "git")),
+        ("secret:git", ("own", "git")),
+        ("secret:a.b/c-d", ("a.b", "c-d")),
+    ],
 )
 def test_the_place_of_a_secret(text: str, expected: tuple[str, str]) -> None:
     assert secret_place(text, "own") == expected
 
 
 @pytest.mark.parametrize(
-    "text", ["secret:", "secret:/x", "secret:a/", "secret:a/b/c", "secret:../x", "secret:A b", "secret"]
+    "text",
+    ["secret:", "secret:/x", "secret:a/", "secret:a/b/c", "secret:../x", "secret:A b", "secret"],
 )
 def test_no_place_of_a_secret(text: str) -> None:
     with pytest.raises(AnnotationError, match="names no secret"):

@@ -4,7 +4,17 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from fakes.argocd_states import MORNING, NEW, OLD, REPO, application, applied, at, operated, resource
+from fakes.argocd_states import (
+    MORNING,
+    NEW,
+    OLD,
+    REPO,
+    application,
+    applied,
+    at,
+    operated,
+    resource,
+)
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -24,12 +34,16 @@ SEVERAL = application(
     ],
 )
 BEFORE = operated(revision=OLD, started=1, finished=2)
-RUNNING = operated("Running", finished=None, message="waiting for completion of hook batch/Job/migrate")
+RUNNING = operated(
+    "Running", finished=None, message="waiting for completion of hook batch/Job/migrate"
+)
 DONE = operated()
 NODE = {"createdAt": MORNING.format(12)}
 
 
-def look(state: Mapping[str, Any], *, since: str = PUSHED, tree: Any = None, windows: Any = None) -> Rollout:
+def look(
+    state: Mapping[str, Any], *, since: str = PUSHED, tree: Any = None, windows: Any = None
+) -> Rollout:
     wanted = Wanted(lambda revision: revision == NEW, since, lambda url: url == REPO)
     return judge(state, wanted, {"tree": tree or {}, "windows": windows or {}})
 
@@ -60,13 +74,17 @@ GOOD = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("state", "expected"), [row[1:] for row in GOOD], ids=[row[0] for row in GOOD])
+@pytest.mark.parametrize(
+    ("state", "expected"), [row[1:] for row in GOOD], ids=[row[0] for row in GOOD]
+)
 def test_a_rollout_that_ends_well(state: Mapping[str, Any], expected: str) -> None:
     found = look(state)
     assert (found.state, found.sure) == (expected, True), found
 
 
-IN_A_WAVE = operated("Running", finished=None, message="waiting for healthy state of argoproj.io/Rollout/web")
+IN_A_WAVE = operated(
+    "Running", finished=None, message="waiting for healthy state of argoproj.io/Rollout/web"
+)
 CANARY = [resource("Rollout", "web", "Suspended", "CanaryPauseStep")]
 PAUSED = [
     ("a canary pauses", at(APP, "Synced", "Suspended", compared=13, operation=DONE, resources=CANARY), "paused"),
@@ -81,7 +99,9 @@ PAUSED = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("state", "expected"), [row[1:] for row in PAUSED], ids=[row[0] for row in PAUSED])
+@pytest.mark.parametrize(
+    ("state", "expected"), [row[1:] for row in PAUSED], ids=[row[0] for row in PAUSED]
+)
 def test_a_paused_canary_is_no_failure(state: Mapping[str, Any], expected: str) -> None:
     found = look(state)
     assert (found.state, found.sure) == (expected, True), found
@@ -92,11 +112,17 @@ LIMIT = "Job has reached the specified backoff limit"
 HOOK = applied("Job", "migrate", LIMIT, hookType="PreSync", hookPhase="Failed")
 REFUSED = applied("Deployment", "web", 'Deployment.apps "web" is invalid: spec', "SyncFailed")
 BACK_OFF = 'Back-off pulling image "ghcr.io/acme/web:1.2.4"'
-POD = resource("Pod", "web-1", "Degraded", BACK_OFF, info=[{"name": "Status Reason", "value": "ImagePullBackOff"}])
-FAILED = operated("Failed", message="one or more synchronization tasks completed unsuccessfully", resources=[HOOK])
-NO_CHART = (
-    "Failed to load target state: rpc error: code = Unknown desc = https://me:hunter2@git.example.com/x: no chart"
+POD = resource(
+    "Pod",
+    "web-1",
+    "Degraded",
+    BACK_OFF,
+    info=[{"name": "Status Reason", "value": "ImagePullBackOff"}],
 )
+FAILED = operated(
+    "Failed", message="one or more synchronization tasks completed unsuccessfully", resources=[HOOK]
+)
+NO_CHART = "Failed to load target state: rpc error: code = Unknown desc = https://me:hunter2@git.example.com/x: no chart"
 
 BAD = [
     ("a hook failed", at(APP, "OutOfSync", "Healthy", operation=FAILED), {}, True,
@@ -138,8 +164,12 @@ BAD = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("state", "tree", "sure", "because"), [row[1:] for row in BAD], ids=[row[0] for row in BAD])
-def test_failures_with_their_cause(state: Mapping[str, Any], tree: Mapping[str, Any], sure: bool, because: str) -> None:
+@pytest.mark.parametrize(
+    ("state", "tree", "sure", "because"), [row[1:] for row in BAD], ids=[row[0] for row in BAD]
+)
+def test_failures_with_their_cause(
+    state: Mapping[str, Any], tree: Mapping[str, Any], sure: bool, because: str
+) -> None:
     found = look(state, tree=tree)
     assert (found.state, found.sure) == ("failed", sure), found
     assert because in found.because
@@ -177,7 +207,9 @@ STALE = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("state", "expected"), [row[1:] for row in STALE], ids=[row[0] for row in STALE])
+@pytest.mark.parametrize(
+    ("state", "expected"), [row[1:] for row in STALE], ids=[row[0] for row in STALE]
+)
 def test_what_is_older_counts_for_nothing(state: Mapping[str, Any], expected: str) -> None:
     old_pod = {**POD, "createdAt": MORNING.format(1)}
     assert look(state, tree={"nodes": [old_pod]}).state == expected
@@ -207,9 +239,13 @@ SOMEONE = [
 
 
 @pytest.mark.parametrize(
-    ("state", "windows", "sure", "because"), [row[1:] for row in SOMEONE], ids=[row[0] for row in SOMEONE]
+    ("state", "windows", "sure", "because"),
+    [row[1:] for row in SOMEONE],
+    ids=[row[0] for row in SOMEONE],
 )
-def test_someone_must_sync(state: Mapping[str, Any], windows: Mapping[str, Any], sure: bool, because: str) -> None:
+def test_someone_must_sync(
+    state: Mapping[str, Any], windows: Mapping[str, Any], sure: bool, because: str
+) -> None:
     found = look(state, windows=windows)
     assert (found.state, found.sure) == ("needs-sync", sure), found
     assert because in found.because
@@ -217,13 +253,19 @@ def test_someone_must_sync(state: Mapping[str, Any], windows: Mapping[str, Any],
 
 
 def test_a_refresh_that_is_not_done_is_said() -> None:
-    refreshing = {**APP, "metadata": {**APP["metadata"], "annotations": {"argocd.argoproj.io/refresh": "normal"}}}
+    refreshing = {
+        **APP,
+        "metadata": {**APP["metadata"], "annotations": {"argocd.argoproj.io/refresh": "normal"}},
+    }
     found = look(at(refreshing, "Synced", "Healthy", revision=OLD, compared=3, operation=BEFORE))
     assert (found.state, "not finished looking" in found.because) == ("waiting", True)
 
 
 def test_auto_sync_off_but_synced_by_someone_is_a_rollout() -> None:
-    assert look(at(MANUAL, "Synced", "Healthy", compared=13, operation=DONE)).state == "synced-and-healthy"
+    assert (
+        look(at(MANUAL, "Synced", "Healthy", compared=13, operation=DONE)).state
+        == "synced-and-healthy"
+    )
 
 
 def test_what_heals_itself_goes_on() -> None:
@@ -240,7 +282,9 @@ def test_nothing_to_apply_is_a_success_once_a_later_comparison_says_the_same() -
 def test_a_later_commit_that_holds_the_revision_counts() -> None:
     wanted = Wanted(lambda revision: revision in (NEW, "c" * 40))
     newer = "c" * 40
-    state = at(APP, "Synced", "Healthy", revision=newer, compared=13, operation=operated(revision=newer))
+    state = at(
+        APP, "Synced", "Healthy", revision=newer, compared=13, operation=operated(revision=newer)
+    )
     assert judge(state, wanted).state == "synced-and-healthy"
     failed = at(APP, "OutOfSync", "Healthy", revision=newer, operation=operated("Failed"))
     assert judge(failed, wanted).state == "progressing"  # the newer one will be synced next
@@ -256,16 +300,32 @@ MANY = [
 ]
 
 
-@pytest.mark.parametrize(("revisions", "expected"), [row[1:] for row in MANY], ids=[row[0] for row in MANY])
-def test_of_several_sources_those_of_the_written_branch_count(revisions: str, expected: str) -> None:
-    state = at(SEVERAL, "Synced", "Healthy", revision=revisions, compared=13, operation=operated(revision=revisions))
+@pytest.mark.parametrize(
+    ("revisions", "expected"), [row[1:] for row in MANY], ids=[row[0] for row in MANY]
+)
+def test_of_several_sources_those_of_the_written_branch_count(
+    revisions: str, expected: str
+) -> None:
+    state = at(
+        SEVERAL,
+        "Synced",
+        "Healthy",
+        revision=revisions,
+        compared=13,
+        operation=operated(revision=revisions),
+    )
     assert look(state).state == expected
 
 
 def hydrated(dry: str, phase: str, wet: str) -> Rollout:
     spec: dict[str, Any] = {"sourceHydrator": {"drySource": {"repoURL": REPO}}, "source": None}
     state = at(
-        application(**spec), "Synced", "Healthy", revision="d" * 40, compared=13, operation=operated(revision="d" * 40)
+        application(**spec),
+        "Synced",
+        "Healthy",
+        revision="d" * 40,
+        compared=13,
+        operation=operated(revision="d" * 40),
     )
     state["status"]["sourceHydrator"] = {
         "currentOperation": {"phase": phase, "drySHA": NEW, "message": "no values"},
@@ -285,7 +345,9 @@ def test_a_hydrated_revision_is_that_of_the_commit_made_of_it() -> None:
 def test_a_patched_application_counts_once_its_spec_was_compared_and_applied() -> None:
     wanted = Wanted(lambda _revision: True, spec=True)
     app = application()
-    app["spec"]["source"]["helm"] = {"parameters": [{"name": "tag", "value": "2", "forceString": True}]}
+    app["spec"]["source"]["helm"] = {
+        "parameters": [{"name": "tag", "value": "2", "forceString": True}]
+    }
     old, new = application()["spec"]["source"], app["spec"]["source"]
     state = at(app, "Synced", "Healthy", compared=13, operation=operated())
     state["status"]["sync"]["comparedTo"] = {"source": old}
@@ -339,7 +401,9 @@ def test_texts_of_others_are_harmless() -> None:
     assert len(because) < 400
 
 
-@pytest.mark.parametrize("junk", [None, 1, "x", [], {"sync": []}, {"sync": {"revisions": [1, {}]}, "conditions": "x"}])
+@pytest.mark.parametrize(
+    "junk", [None, 1, "x", [], {"sync": []}, {"sync": {"revisions": [1, {}]}, "conditions": "x"}]
+)
 def test_a_status_of_another_shape_is_waited_for(junk: Any) -> None:
     assert look({**APP, "status": junk}).state == "waiting"
 
@@ -355,7 +419,9 @@ PARENTS = [
 
 
 @pytest.mark.parametrize(("metadata", "expected"), PARENTS)
-def test_the_parent_of_an_application(metadata: Mapping[str, Any], expected: tuple[str, str] | None) -> None:
+def test_the_parent_of_an_application(
+    metadata: Mapping[str, Any], expected: tuple[str, str] | None
+) -> None:
     item = {"metadata": {"name": "web", "namespace": "argocd", **metadata}}
     assert parent_of(item, "argocd") == expected
 
@@ -363,7 +429,13 @@ def test_the_parent_of_an_application(metadata: Mapping[str, Any], expected: tup
 SECONDS = st.integers(1, 20)
 STATES = st.builds(
     lambda sync, health, revision, compared, operation, pending: at(
-        APP, sync, health, revision=revision, compared=compared, operation=operation, pending=pending
+        APP,
+        sync,
+        health,
+        revision=revision,
+        compared=compared,
+        operation=operation,
+        pending=pending,
     ),
     st.sampled_from(["Synced", "OutOfSync", "Unknown"]),
     st.sampled_from(["Healthy", "Progressing", "Degraded", "Missing", "Suspended", "Unknown", ""]),
@@ -372,7 +444,10 @@ STATES = st.builds(
     st.none()
     | st.builds(
         lambda phase, revision, started, lasted: operated(
-            phase, revision=revision, started=started, finished=None if phase == "Running" else started + lasted
+            phase,
+            revision=revision,
+            started=started,
+            finished=None if phase == "Running" else started + lasted,
         ),
         st.sampled_from(["Running", "Terminating", "Succeeded", "Failed", "Error"]),
         st.sampled_from([OLD, NEW]),
@@ -404,7 +479,10 @@ def test_failure_is_never_that_of_another_revision(state: dict[str, Any]) -> Non
     status = state["status"]
     operation = status.get("operationState", {})
     if look(state).state == "failed":
-        ours = operation.get("syncResult", {}).get("revision") == NEW and operation["phase"] in ("Failed", "Error")
+        ours = operation.get("syncResult", {}).get("revision") == NEW and operation["phase"] in (
+            "Failed",
+            "Error",
+        )
         assert ours or (status["sync"]["revision"] == NEW and status["reconciledAt"] > PUSHED)
 
 
@@ -424,4 +502,6 @@ ANYTHING = st.recursive(
 def test_whatever_the_api_says_is_judged(status: Any, tree: Any, spec: Any) -> None:
     item = {**APP, "status": status, "spec": spec}
     known = tree if isinstance(tree, dict) else {}
-    assert judge(item, Wanted(lambda revision: revision == NEW), {"tree": known, "windows": known}).because
+    assert judge(
+        item, Wanted(lambda revision: revision == NEW), {"tree": known, "windows": known}
+    ).because

@@ -150,7 +150,9 @@ PLAYS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("play", "state", "because"), [row[1:] for row in PLAYS], ids=[row[0] for row in PLAYS])
+@pytest.mark.parametrize(
+    ("play", "state", "because"), [row[1:] for row in PLAYS], ids=[row[0] for row in PLAYS]
+)
 def test_a_rollout_that_ends_badly(
     server: ArgoCDServer, play: Sequence[Mapping[str, Any]], state: str, because: str
 ) -> None:
@@ -170,9 +172,14 @@ def test_what_is_degraded_for_a_moment_is_no_failure(server: ArgoCDServer) -> No
 
 
 def test_an_image_that_cannot_be_pulled_is_found_in_the_tree(server: ArgoCDServer) -> None:
-    starts = [at(APP, "Synced", "Progressing", compared=second, operation=DONE) for second in range(14, 50)]
+    starts = [
+        at(APP, "Synced", "Progressing", compared=second, operation=DONE)
+        for second in range(14, 50)
+    ]
     server.add(*ROLLOUT, *starts)
-    server.trees["argocd", "web"] = {"nodes": [resource("Pod", "web-1", "Degraded", IMAGE, createdAt=CREATED)]}
+    server.trees["argocd", "web"] = {
+        "nodes": [resource("Pod", "web-1", "Degraded", IMAGE, createdAt=CREATED)]
+    }
     last = ends(rollouts(server))[-1]
     assert last == ("failed", f"the image cannot be pulled: Pod web-1: {IMAGE}")
     assert len(server.asked("GET", "/resource-tree")) < len(server.asked("GET", "/web"))
@@ -181,15 +188,23 @@ def test_an_image_that_cannot_be_pulled_is_found_in_the_tree(server: ArgoCDServe
 @pytest.mark.parametrize("seen", [True, False])
 def test_how_a_container_ended_is_read_from_its_pod(server: ArgoCDServer, seen: bool) -> None:
     server.add(
-        *ROLLOUT, *(at(APP, "Synced", "Progressing", compared=second, operation=DONE) for second in range(14, 50))
+        *ROLLOUT,
+        *(
+            at(APP, "Synced", "Progressing", compared=second, operation=DONE)
+            for second in range(14, 50)
+        ),
     )
     back_off = "back-off 40s restarting failed container=web"
     server.trees["argocd", "web"] = {
-        "nodes": [resource("Pod", "web-1", "Degraded", back_off, createdAt=CREATED, namespace="web")]
+        "nodes": [
+            resource("Pod", "web-1", "Degraded", back_off, createdAt=CREATED, namespace="web")
+        ]
     }
     waits = {"waiting": {"reason": "CrashLoopBackOff", "message": back_off}}
     ended = {"terminated": {"exitCode": 3, "reason": "Error", "message": "no such table"}}
-    status = {"containerStatuses": [{"name": "web", "ready": False, "state": waits, "lastState": ended}]}
+    status = {
+        "containerStatuses": [{"name": "web", "ready": False, "state": waits, "lastState": ended}]
+    }
     server.pods |= {"web-1": {"status": status}} if seen else {}
     state, because = ends(rollouts(server, pace=Pace(limit=30)))[-1]
     told = "; container web ended with exit code 3: no such table" if seen else ""
@@ -199,13 +214,18 @@ def test_how_a_container_ended_is_read_from_its_pod(server: ArgoCDServer, seen: 
 
 def test_a_sync_window_is_found(server: ArgoCDServer) -> None:
     server.add(OLD_STATE, SEEN)
-    server.windows["argocd", "web"] = {"activeWindows": [{"kind": "deny"}], "assignedWindows": [{"kind": "deny"}]}
+    server.windows["argocd", "web"] = {
+        "activeWindows": [{"kind": "deny"}],
+        "assignedWindows": [{"kind": "deny"}],
+    }
     state, because = ends(rollouts(server))[-1]
     assert (state, "sync window" in because) == ("needs-sync", True)
 
 
 OWNED = {
-    "ownerReferences": [{"kind": "ApplicationSet", "name": "gen", "apiVersion": "argoproj.io/v1alpha1", "uid": "5"}]
+    "ownerReferences": [
+        {"kind": "ApplicationSet", "name": "gen", "apiVersion": "argoproj.io/v1alpha1", "uid": "5"}
+    ]
 }
 CHILD = {**MANUAL, "metadata": {**MANUAL["metadata"], **OWNED}}
 STEPS = [{"application": "web", "step": "2", "status": "Waiting", "message": "it is not its turn"}]
@@ -215,10 +235,15 @@ STEPS = [{"application": "web", "step": "2", "status": "Waiting", "message": "it
 def test_an_application_of_a_rolling_sync_waits_for_its_step(
     server: ArgoCDServer, cluster: KubernetesApi, kind: str
 ) -> None:
-    states = [at(CHILD, "Synced", "Healthy", revision=OLD, compared=3), at(CHILD, "OutOfSync", "Healthy")]
+    states = [
+        at(CHILD, "Synced", "Healthy", revision=OLD, compared=3),
+        at(CHILD, "OutOfSync", "Healthy"),
+    ]
     owner = {"spec": {"strategy": {"type": "RollingSync"}}, "status": {"applicationStatus": STEPS}}
     if kind == "argocd":
-        server.add(*states, *[states[1]] * 5, at(CHILD, "Synced", "Healthy", compared=13, operation=DONE))
+        server.add(
+            *states, *[states[1]] * 5, at(CHILD, "Synced", "Healthy", compared=13, operation=DONE)
+        )
         server.others["applicationsets", "argocd", "gen"] = owner
         seen = ends(rollouts(server))
         assert seen[-1][0] == "synced-and-healthy"
@@ -242,7 +267,13 @@ def test_without_the_right_to_read_the_set_the_right_is_named(server: ArgoCDServ
 
 
 def test_nothing_to_apply_is_a_success_after_a_second_look(server: ArgoCDServer) -> None:
-    server.add(OLD_STATE, *(at(APP, "Synced", "Healthy", operation=BEFORE, compared=second) for second in (10, 10, 14)))
+    server.add(
+        OLD_STATE,
+        *(
+            at(APP, "Synced", "Healthy", operation=BEFORE, compared=second)
+            for second in (10, 10, 14)
+        ),
+    )
     seen = ends(rollouts(server))
     assert [state for state, _ in seen] == ["progressing", "synced-and-healthy"]
 
@@ -268,7 +299,9 @@ def test_the_time_out_says_who_was_not_ready_and_why(server: ArgoCDServer) -> No
 
 
 def test_what_is_suspected_at_the_time_out_is_said(server: ArgoCDServer) -> None:
-    server.add(OLD_STATE, at(APP, "Synced", "Degraded", compared=14, operation=DONE, resources=SICK))
+    server.add(
+        OLD_STATE, at(APP, "Synced", "Degraded", compared=14, operation=DONE, resources=SICK)
+    )
     state, because = ends(rollouts(server, pace=Pace(limit=10)))[-1]
     assert (state, "progress deadline" in because) == ("failed", True)
 
@@ -276,15 +309,23 @@ def test_what_is_suspected_at_the_time_out_is_said(server: ArgoCDServer) -> None
 def test_the_time_out_remembers_why_a_pod_crashed(server: ArgoCDServer) -> None:
     """A container that crashes again and again runs in between, and the last look may see just that."""
     server.add(
-        OLD_STATE, *(at(APP, "Synced", "Progressing", compared=second, operation=DONE) for second in range(14, 50))
+        OLD_STATE,
+        *(
+            at(APP, "Synced", "Progressing", compared=second, operation=DONE)
+            for second in range(14, 50)
+        ),
     )
-    crashes = resource("Pod", "web-1", "Degraded", "back-off 10s restarting failed container", createdAt=CREATED)
+    crashes = resource(
+        "Pod", "web-1", "Degraded", "back-off 10s restarting failed container", createdAt=CREATED
+    )
     older = resource("Pod", "web-0", "Degraded", "back-off 5m0s", createdAt="2026-11-21T05:00:00Z")
     server.trees["argocd", "web"] = {"nodes": [crashes, older]}
     waiting = rollouts(server, pace=Pace(limit=60))
     for sight in waiting.sights():
         if "back-off" in sight.rows[0].because:
-            server.trees["argocd", "web"] = {"nodes": [{**crashes, "health": {"status": "Healthy"}}]}
+            server.trees["argocd", "web"] = {
+                "nodes": [{**crashes, "health": {"status": "Healthy"}}]
+            }
     (row,) = waiting.rows
     because = "synced, progressing; earlier: Pod web-1: back-off 10s restarting failed container"
     assert (row.state, row.because) == ("timed-out", because)
@@ -316,7 +357,13 @@ def test_a_paused_canary_ends_the_wait(server: ArgoCDServer) -> None:
     assert rollout_error(waiting.rows, waiting.errors) is None
 
 
-FAULTS = [Fault(503), Fault(0), Fault(429), Fault(502, "<html>"), Fault(500, '{"code":13,"message":"redis"}')]
+FAULTS = [
+    Fault(503),
+    Fault(0),
+    Fault(429),
+    Fault(502, "<html>"),
+    Fault(500, '{"code":13,"message":"redis"}'),
+]
 
 
 def test_faults_of_the_server_are_waited_out(server: ArgoCDServer) -> None:
@@ -398,7 +445,10 @@ def moved(server: ArgoCDServer) -> None:
 
 @pytest.mark.parametrize(
     ("change", "state", "because"),
-    [(deleted, "failed", "it was deleted while it was waited for"), (moved, "timed-out", "the sync is running")],
+    [
+        (deleted, "failed", "it was deleted while it was waited for"),
+        (moved, "timed-out", "the sync is running"),
+    ],
 )
 def test_one_that_goes_away_meanwhile(
     server: ArgoCDServer, change: Callable[[ArgoCDServer], None], state: str, because: str
@@ -430,7 +480,11 @@ def test_one_that_was_never_there_is_an_error(server: ArgoCDServer) -> None:
 
 
 def test_a_time_out_while_a_sync_is_tried_again_names_the_hook(server: ArgoCDServer) -> None:
-    trying = {**operated("Running", message="tasks failed. Retrying attempt #2 at 6:19AM.", resources=[HOOK])}
+    trying = {
+        **operated(
+            "Running", message="tasks failed. Retrying attempt #2 at 6:19AM.", resources=[HOOK]
+        )
+    }
     trying |= {"retryCount": 2, "operation": {**trying["operation"], "retry": {"limit": 5}}}
     server.add(OLD_STATE, at(APP, "OutOfSync", "Healthy", operation=trying, pending=True))
     waiting = rollouts(server, pace=Pace(limit=30))
@@ -446,7 +500,10 @@ def test_another_version_must_run_alone_for_a_minute(server: ArgoCDServer) -> No
 
     def states(seconds: Sequence[int], tag: str) -> list[dict[str, Any]]:
         live = [f"ghcr.io/acme/web:{tag}"]
-        return [at(APP, "Synced", "Healthy", compared=one, operation=DONE, images=live) for one in seconds]
+        return [
+            at(APP, "Synced", "Healthy", compared=one, operation=DONE, images=live)
+            for one in seconds
+        ]
 
     def runs(item: Mapping[str, Any], *seen: Any) -> Rollout:
         return expecting(JUDGE(item, *seen), item, [Expected(image, "the key", revision=NEW)])

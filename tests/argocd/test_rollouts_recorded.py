@@ -54,8 +54,12 @@ SEEN = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("name", "tree", "revision", "state", "sure", "because"), SEEN, ids=[row[0] for row in SEEN])
-def test_what_argo_cd_reported(name: str, tree: str, revision: str, state: str, sure: bool, because: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "tree", "revision", "state", "sure", "because"), SEEN, ids=[row[0] for row in SEEN]
+)
+def test_what_argo_cd_reported(
+    name: str, tree: str, revision: str, state: str, sure: bool, because: str
+) -> None:
     folder, _, file = name.rpartition("/")
     item = exchange(folder or "argocd-3.6", file).body
     wanted = Wanted(lambda found: found == revision, BEFORE, lambda url: url == REPO)
@@ -67,8 +71,12 @@ def test_of_a_long_error_the_end_is_told() -> None:
     item = exchange("argocd-3.6", "comparison-error-helm").body
     found = judge(item, Wanted(lambda found: found == SECOND, BEFORE))
     assert (found.state, found.sure) == ("failed", False)
-    assert found.because.startswith("Argo CD cannot compare: Failed to load target state: failed to generate manifest")
-    assert found.because.endswith("at <.Values.image.registry.host>: nil pointer evaluating interface {}.host")
+    assert found.because.startswith(
+        "Argo CD cannot compare: Failed to load target state: failed to generate manifest"
+    )
+    assert found.because.endswith(
+        "at <.Values.image.registry.host>: nil pointer evaluating interface {}.host"
+    )
     assert len(found.because) < 400
 
 

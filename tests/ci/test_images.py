@@ -18,7 +18,15 @@ DIGEST = f"sha256:{'a' * 64}"
 
 def plan(tmp_path: Path, *arguments: str) -> dict[str, object]:
     apps = runs.manifest(tmp_path, runs.application("web", runs.repository(tmp_path, "web")))
-    given = ["--applications", str(apps), "--allow-protocol", "file", "--output", "json", *arguments]
+    given = [
+        "--applications",
+        str(apps),
+        "--allow-protocol",
+        "file",
+        "--output",
+        "json",
+        *arguments,
+    ]
     done = image_update("plan", *given)
     assert done.code == 0, done.stderr
     (image,) = json.loads(done.stdout)["images"]
@@ -28,7 +36,9 @@ def plan(tmp_path: Path, *arguments: str) -> dict[str, object]:
 @pytest.mark.slow
 def test_an_event_comes_from_what_the_builder_wrote(tmp_path: Path) -> None:
     path = tmp_path / "metadata.json"
-    path.write_text(json.dumps({"image.name": f"{runs.WEB}:1.1.0", "containerimage.digest": DIGEST}))
+    path.write_text(
+        json.dumps({"image.name": f"{runs.WEB}:1.1.0", "containerimage.digest": DIGEST})
+    )
     image = plan(tmp_path, "--images-from", str(path))
     assert (image["tag"], image["digest"]) == ("1.1.0", DIGEST)
 
@@ -49,9 +59,16 @@ def test_a_reference_without_a_tag_gets_the_one_given(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("content", "part"),
-    [(None, "No such file"), (b"\xff\xfe\x00", "not text"), (b"x" * (LARGEST + 1), "larger"), (b"{}", "empty JSON")],
+    [
+        (None, "No such file"),
+        (b"\xff\xfe\x00", "not text"),
+        (b"x" * (LARGEST + 1), "larger"),
+        (b"{}", "empty JSON"),
+    ],
 )
-def test_a_file_that_does_not_serve_is_a_usage_error(tmp_path: Path, content: bytes | None, part: str) -> None:
+def test_a_file_that_does_not_serve_is_a_usage_error(
+    tmp_path: Path, content: bytes | None, part: str
+) -> None:
     path = tmp_path / "file"
     if content is not None:
         path.write_bytes(content)
@@ -68,10 +85,17 @@ def test_a_folder_is_a_usage_error(tmp_path: Path) -> None:
 A, B, C = (f"sha256:{letter * 64}" for letter in "abc")
 
 BUILDX = {
-    "buildx.build.provenance": {"builder": {"id": ""}, "buildType": "https://mobyproject.org/buildkit@v1"},
+    "buildx.build.provenance": {
+        "builder": {"id": ""},
+        "buildType": "https://mobyproject.org/buildkit@v1",
+    },
     "buildx.build.ref": "mybuilder/mybuilder0/0fjb6ubs52xx3vygf6fgdl611",
     "containerimage.config.digest": B,
-    "containerimage.descriptor": {"mediaType": "application/vnd.oci.image.index.v1+json", "digest": A, "size": 506},
+    "containerimage.descriptor": {
+        "mediaType": "application/vnd.oci.image.index.v1+json",
+        "digest": A,
+        "size": 506,
+    },
     "containerimage.digest": A,
     "image.name": "docker.io/library/moby-buildkit:latest,docker.io/library/moby-buildkit:v1.2.3",
 }
@@ -105,16 +129,30 @@ SKAFFOLD = {
 
 
 def artifact(name: str, kind: str, digest: str = "", **more: Any) -> dict[str, Any]:
-    extra = {"DockerConfig": {"goos": "linux"}, "ID": "acme", **({"Digest": digest} if digest else {})}
+    extra = {
+        "DockerConfig": {"goos": "linux"},
+        "ID": "acme",
+        **({"Digest": digest} if digest else {}),
+    }
     return {"name": name, "path": name, "type": kind, "extra": extra, **more}
 
 
 GORELEASER = [
-    {"name": "app", "path": "dist/app_linux_amd64_v1/app", "goos": "linux", "goarch": "amd64", "type": "Binary"},
+    {
+        "name": "app",
+        "path": "dist/app_linux_amd64_v1/app",
+        "goos": "linux",
+        "goarch": "amd64",
+        "type": "Binary",
+    },
     {"name": "checksums.txt", "path": "dist/checksums.txt", "type": "Checksum", "extra": {}},
     artifact("ghcr.io/acme/app:v1.2.3-amd64", "Docker Image", goos="linux", goarch="amd64"),
-    artifact("ghcr.io/acme/app:v1.2.3-amd64", "Published Docker Image", A, goos="linux", goarch="amd64"),
-    artifact("ghcr.io/acme/app:v1.2.3-arm64", "Published Docker Image", B, goos="linux", goarch="arm64"),
+    artifact(
+        "ghcr.io/acme/app:v1.2.3-amd64", "Published Docker Image", A, goos="linux", goarch="amd64"
+    ),
+    artifact(
+        "ghcr.io/acme/app:v1.2.3-arm64", "Published Docker Image", B, goos="linux", goarch="arm64"
+    ),
     artifact("ghcr.io/acme/app:v1.2.3", "Docker Manifest", C),
     artifact("ghcr.io/acme/tool:v1.2.3", "Docker Image"),
     artifact("ghcr.io/acme/tool:v1.2.3", "Docker Image", A),
@@ -130,34 +168,64 @@ KNOWN: dict[str, tuple[Any, Built]] = {
             )
         ),
     ),
-    "buildctl": ({"containerimage.digest": A, "image.name": "reg:5000/x:1"}, Built((f"reg:5000/x:1@{A}",))),
+    "buildctl": (
+        {"containerimage.digest": A, "image.name": "reg:5000/x:1"},
+        Built((f"reg:5000/x:1@{A}",)),
+    ),
     "buildx, pushed by digest": (
         {"containerimage.digest": A, "image.name": "ghcr.io/acme/web"},
         Built((f"ghcr.io/acme/web@{A}",)),
     ),
-    "buildx without a name": ({"containerimage.digest": A, "containerimage.config.digest": B}, Built(digest=A)),
-    "buildx without a digest": ({"image.name": "ghcr.io/acme/web:1"}, Built(("ghcr.io/acme/web:1",))),
+    "buildx without a name": (
+        {"containerimage.digest": A, "containerimage.config.digest": B},
+        Built(digest=A),
+    ),
+    "buildx without a digest": (
+        {"image.name": "ghcr.io/acme/web:1"},
+        Built(("ghcr.io/acme/web:1",)),
+    ),
     "bake": (BAKE, Built((f"ghcr.io/acme/db:1.0@{A}", f"ghcr.io/acme/web:1.0@{B}"))),
     "kaniko --digest-file": (A, Built(digest=A)),
     "kaniko --image-name-with-digest-file": (
         f"gcr.io/acme/web@{A}\ngcr.io/acme/copy@{A}\n",
         Built((f"gcr.io/acme/web@{A}", f"gcr.io/acme/copy@{A}")),
     ),
-    "kaniko --image-name-tag-with-digest-file": (f"gcr.io/acme/web:1.2@{A}\n", Built((f"gcr.io/acme/web:1.2@{A}",))),
-    "kaniko to a registry with a port": (f"reg:5000/web:1.2@{A}", Built((f"reg:5000/web:1.2@{A}",))),
+    "kaniko --image-name-tag-with-digest-file": (
+        f"gcr.io/acme/web:1.2@{A}\n",
+        Built((f"gcr.io/acme/web:1.2@{A}",)),
+    ),
+    "kaniko to a registry with a port": (
+        f"reg:5000/web:1.2@{A}",
+        Built((f"reg:5000/web:1.2@{A}",)),
+    ),
     "ko --image-refs": (
         f"ghcr.io/acme/app-4f2a9c1@{A}\nghcr.io/acme/tool-07be913@{B}",
         Built((f"ghcr.io/acme/app-4f2a9c1@{A}", f"ghcr.io/acme/tool-07be913@{B}")),
     ),
     "Tekton's IMAGES, by commas": (f"a@{A}, b@{B}", Built((f"a@{A}", f"b@{B}"))),
-    "Tekton's IMAGES, on lines": (f"ghcr.io/a@{A}\r\nghcr.io/b@{B}\r\n", Built((f"ghcr.io/a@{A}", f"ghcr.io/b@{B}"))),
-    "an array of Tekton": ([f"ghcr.io/a@{A}", "ghcr.io/b:1"], Built((f"ghcr.io/a@{A}", "ghcr.io/b:1"))),
+    "Tekton's IMAGES, on lines": (
+        f"ghcr.io/a@{A}\r\nghcr.io/b@{B}\r\n",
+        Built((f"ghcr.io/a@{A}", f"ghcr.io/b@{B}")),
+    ),
+    "an array of Tekton": (
+        [f"ghcr.io/a@{A}", "ghcr.io/b:1"],
+        Built((f"ghcr.io/a@{A}", "ghcr.io/b:1")),
+    ),
     "a name and a tag": ("ghcr.io/acme/web:1.2.3\n", Built(("ghcr.io/acme/web:1.2.3",))),
     "the same twice": (f"ghcr.io/a@{A}\nghcr.io/a@{A}", Built((f"ghcr.io/a@{A}",))),
     "Jib": (JIB, Built((f"gcr.io/project/image:tag@{A}", f"gcr.io/project/image:latest@{A}"))),
-    "Jib without tags": ({"image": "gcr.io/p/i", "imageId": B, "imageDigest": A}, Built((f"gcr.io/p/i@{A}",))),
-    "Skaffold": (SKAFFOLD, Built((f"gcr.io/acme/web:v1.2-3-gabc@{A}", f"gcr.io/acme/api:v1.2-3-gabc@{B}"))),
-    "goreleaser": (GORELEASER, Built((f"ghcr.io/acme/app:v1.2.3@{C}", f"ghcr.io/acme/tool:v1.2.3@{A}"))),
+    "Jib without tags": (
+        {"image": "gcr.io/p/i", "imageId": B, "imageDigest": A},
+        Built((f"gcr.io/p/i@{A}",)),
+    ),
+    "Skaffold": (
+        SKAFFOLD,
+        Built((f"gcr.io/acme/web:v1.2-3-gabc@{A}", f"gcr.io/acme/api:v1.2-3-gabc@{B}")),
+    ),
+    "goreleaser": (
+        GORELEASER,
+        Built((f"ghcr.io/acme/app:v1.2.3@{C}", f"ghcr.io/acme/tool:v1.2.3@{A}")),
+    ),
 }
 
 UNKNOWN: dict[str, tuple[Any, str]] = {
@@ -179,9 +247,18 @@ UNKNOWN: dict[str, tuple[Any, str]] = {
     "several digests": (f"{A}\n{B}", "several digests"),
     "upper case": (f"ghcr.io/Acme/web@{A}", "upper-case"),
     "neither a tag nor a digest": ("ghcr.io/acme/web", "neither a tag nor a digest"),
-    "two digests": ({"image.name": f"a/b@{A}", "containerimage.digest": B}, "two different digests"),
-    "a target of bake without a name": ({"web": {"containerimage.digest": A}, "db": BAKE["db"]}, "no image.name"),
-    "a digest that is none": ({"image.name": "a/b:1", "containerimage.digest": "sha256:abc"}, "is not a digest"),
+    "two digests": (
+        {"image.name": f"a/b@{A}", "containerimage.digest": B},
+        "two different digests",
+    ),
+    "a target of bake without a name": (
+        {"web": {"containerimage.digest": A}, "db": BAKE["db"]},
+        "no image.name",
+    ),
+    "a digest that is none": (
+        {"image.name": "a/b:1", "containerimage.digest": "sha256:abc"},
+        "is not a digest",
+    ),
     "a number for a name": ({"image.name": 7}, "image.name is not text"),
     "Jib without a digest": ({"image": "a/b:1", "imageDigest": ""}, "imageDigest is empty"),
     "Jib with strange tags": ({**JIB, "tags": {"a": 1}}, "tags are not a list"),
@@ -250,7 +327,13 @@ def test_a_file_named_by_mistake_is_not_shown(text: str) -> None:
             ("a/b:1", "a/b:latest", f"a/b:1@{A}", f"a/b:latest@{A}"),
             "",
         ),
-        ([], "", [Built(("docker.io/x/y:1",)), Built((f"x/y@{A}",))], (f"docker.io/x/y:1@{A}",), ""),
+        (
+            [],
+            "",
+            [Built(("docker.io/x/y:1",)), Built((f"x/y@{A}",))],
+            (f"docker.io/x/y:1@{A}",),
+            "",
+        ),
         (["a/b:1"], "", [Built((f"c/d@{A}",))], ("a/b:1", f"c/d@{A}"), ""),
         (["a b:"], "", [Built((f"c/d@{A}",))], ("a b:", f"c/d@{A}"), ""),
     ],
@@ -268,13 +351,38 @@ def test_two_digests_of_one_image_are_an_error(files: list[Built]) -> None:
 
 
 KEYS = st.sampled_from(
-    ["image.name", "containerimage.digest", "image", "imageDigest", "tags", "builds", "type", "name", "extra", "x"]
+    [
+        "image.name",
+        "containerimage.digest",
+        "image",
+        "imageDigest",
+        "tags",
+        "builds",
+        "type",
+        "name",
+        "extra",
+        "x",
+    ]
 )
 VALUES = st.sampled_from(
-    [A, "ghcr.io/a/b:1", "a@b", "", "Docker Image", "Docker Manifest", 7, None, True, "\ud800", "a,b:2,"]
+    [
+        A,
+        "ghcr.io/a/b:1",
+        "a@b",
+        "",
+        "Docker Image",
+        "Docker Manifest",
+        7,
+        None,
+        True,
+        "\ud800",
+        "a,b:2,",
+    ]
 )
 TREES = st.recursive(
-    VALUES, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=4), max_leaves=12
+    VALUES,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=4),
+    max_leaves=12,
 )
 
 

@@ -21,7 +21,9 @@ from task.model import Image, Problem, Report
 
 PAGE = "https://git.example.com/acme/gitops/pulls/7"
 LONG = "https://git.example.com/" + "x" * 20_000
-NAME = st.sampled_from([*ATTACKS, '"' * 300, "x" * 20_000, "é" * 140, "\ud800", PAGE, "a" * 64, "main"])
+NAME = st.sampled_from(
+    [*ATTACKS, '"' * 300, "x" * 20_000, "é" * 140, "\ud800", PAGE, "a" * 64, "main"]
+)
 
 
 def problems(*told: Problem) -> Report:
@@ -51,13 +53,20 @@ def checked(of: Report) -> Any:
 def test_what_a_server_names_too_long_is_left_out(name: str) -> None:
     found = checked(report(decision(), commits=(commit(**{"pull_request": PAGE, name: LONG}),)))
     empty = {key for key in ("pull-request", "repository", "branch", "commit") if not found[key]}
-    assert empty == {{"pull_request": "pull-request", "repo": "repository", "head": "branch"}.get(name, name)}
+    assert empty == {
+        {"pull_request": "pull-request", "repo": "repository", "head": "branch"}.get(name, name)
+    }
     assert found["status"] == "updated"
 
 
 def test_the_longest_of_everything_still_leaves_room_for_applications() -> None:
     image = Image("r" * 270, "r", "r", "t" * 128, "sha512:" + "0" * 128)
-    most = commit(commit="c" * 64, pull_request=PAGE.ljust(400, "x"), repo="https://g/" + "r" * 240, head="b" * 250)
+    most = commit(
+        commit="c" * 64,
+        pull_request=PAGE.ljust(400, "x"),
+        repo="https://g/" + "r" * 240,
+        head="b" * 250,
+    )
     names = [decision(name=f"application-{number}") for number in range(500)]
     found = checked(report(*names, commits=(most,), images=(image,)))
     assert all(found.values())
@@ -144,12 +153,17 @@ def test_a_list_of_repositories_is_exact(text: str) -> None:
 
 def test_nothing_is_said_of_no_image() -> None:
     found = checked(report(images=()))
-    assert (found["tag"], json.loads(found["image_ARTIFACT_INPUTS"])) == ("", {"uri": "", "digest": ""})
+    assert (found["tag"], json.loads(found["image_ARTIFACT_INPUTS"])) == (
+        "",
+        {"uri": "", "digest": ""},
+    )
     assert checked(report(images=(IMAGE,)))["tag"] == "1.1.0"
 
 
 def test_a_rollback_is_told_beside_the_update() -> None:
-    both = report(decision(), commits=(commit(commit="a" * 40), commit(commit="b" * 40, rollback=True)))
+    both = report(
+        decision(), commits=(commit(commit="a" * 40), commit(commit="b" * 40, rollback=True))
+    )
     found = checked(both)
     assert (found["updated"], found["rolled-back"], found["commit"]) == ("true", "true", "a" * 40)
     assert found["message"] == "1 updated, rolled back"
@@ -208,5 +222,7 @@ def test_a_workflow_hides_secrets_before_anything_else() -> None:
 
 
 def test_elsewhere_nothing_is_said() -> None:
-    done = image_update("run", "--image", WEB, "--applications", "x", env={"IMAGE_UPDATE_GIT_TOKEN": "s3cret"})
+    done = image_update(
+        "run", "--image", WEB, "--applications", "x", env={"IMAGE_UPDATE_GIT_TOKEN": "s3cret"}
+    )
     assert "s3cret" not in done.stdout + done.stderr

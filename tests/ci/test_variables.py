@@ -147,17 +147,27 @@ def test_the_ci_systems_count(environ: dict[str, str], sequence: int | None, cou
         (GITHUB, {"sequence": " ", "created": "\n", "source_commit": "", "source_repository": ""}, OF_GITHUB),
     ],
 )  # fmt: skip
-def test_options_come_first(environ: dict[str, str], options: dict[str, str], expected: Build) -> None:
-    named: dict[str, Any] = {name: text for name, text in options.items() if name != "source_repository"}
-    assert build_of(environ, EventOptions(**named), options.get("source_repository", "")) == expected
+def test_options_come_first(
+    environ: dict[str, str], options: dict[str, str], expected: Build
+) -> None:
+    named: dict[str, Any] = {
+        name: text for name, text in options.items() if name != "source_repository"
+    }
+    assert (
+        build_of(environ, EventOptions(**named), options.get("source_repository", "")) == expected
+    )
 
 
-@pytest.mark.parametrize(("text", "number"), [("", None), ("0", 0), ("007", 7), (" 12\n", 12), ("9" * 20, 10**20 - 1)])
+@pytest.mark.parametrize(
+    ("text", "number"), [("", None), ("0", 0), ("007", 7), (" 12\n", 12), ("9" * 20, 10**20 - 1)]
+)
 def test_sequence(text: str, number: int | None) -> None:
     assert sequence_of(text) == number
 
 
-@pytest.mark.parametrize("text", ["-1", "+1", "1.5", "1e3", "x", "9" * 21, "1 2", "٣", "0x10", "1_000"])
+@pytest.mark.parametrize(
+    "text", ["-1", "+1", "1.5", "1e3", "x", "9" * 21, "1 2", "٣", "0x10", "1_000"]
+)
 def test_what_is_no_sequence(text: str) -> None:
     with pytest.raises(UsageError, match="--sequence: ") as caught:
         sequence_of(text)
@@ -175,7 +185,10 @@ def test_what_is_no_sequence(text: str) -> None:
         ("2026-11-21T06:00:00+01:00", "2026-11-21T05:00:00Z"),
         ("2026-01-01T00:30:00+05:30", "2025-12-31T19:00:00Z"),
         ("2026-11-21T06:00:00.5Z", "2026-11-21T06:00:00.500Z"),
-        ("2026-11-21T06:00:00.123456789Z", "2026-11-21T06:00:00.123Z"),  # as Docker and BuildKit say it
+        (
+            "2026-11-21T06:00:00.123456789Z",
+            "2026-11-21T06:00:00.123Z",
+        ),  # as Docker and BuildKit say it
         ("2026-11-21T06:00:00.000Z", "2026-11-21T06:00:00Z"),
         ("2026-11-21T06:00:00", "2026-11-21T06:00:00Z"),
         ("2026-11-21T06:00Z", "2026-11-21T06:00:00Z"),
@@ -222,7 +235,10 @@ def test_beyond_the_calendar() -> None:
 
 ACTIONS = {"GITHUB_SERVER_URL": "https://github.com", "GITHUB_REPOSITORY": "acme/web"}
 OF_GITLAB = {"GITLAB_CI": "true", "CI_PROJECT_URL": "https://gitlab.com/fork/web"}
-CLOUD = {"BITBUCKET_BUILD_NUMBER": "4", "BITBUCKET_GIT_HTTP_ORIGIN": "https://bitbucket.org/acme/web"}
+CLOUD = {
+    "BITBUCKET_BUILD_NUMBER": "4",
+    "BITBUCKET_GIT_HTTP_ORIGIN": "https://bitbucket.org/acme/web",
+}
 AZURE = {"TF_BUILD": "True", "BUILD_REPOSITORY_URI": "https://github.com/acme/web"}
 CIRCLE = {"CIRCLECI": "true", "CIRCLE_REPOSITORY_URL": "git@github.com:acme/web.git"}
 OF_ACME, OF_TARGET = "https://github.com/acme/web", "https://gitlab.com/acme/web"
@@ -230,13 +246,29 @@ FOUND: list[tuple[Mapping[str, str], tuple[str, str]]] = [
     ({**ACTIONS, "GITHUB_REF": "refs/pull/12/merge"}, (OF_ACME, "12")),
     ({**ACTIONS, "GITHUB_REF": "refs/pull/12/head", "GITEA_ACTIONS": "true"}, (OF_ACME, "12")),
     ({**OF_GITLAB, "CI_MERGE_REQUEST_IID": " 7\n"}, ("https://gitlab.com/fork/web", "7")),
-    ({**OF_GITLAB, "CI_MERGE_REQUEST_IID": "7", "CI_MERGE_REQUEST_PROJECT_URL": OF_TARGET}, (OF_TARGET, "7")),
+    (
+        {**OF_GITLAB, "CI_MERGE_REQUEST_IID": "7", "CI_MERGE_REQUEST_PROJECT_URL": OF_TARGET},
+        (OF_TARGET, "7"),
+    ),
     ({**CLOUD, "BITBUCKET_PR_ID": "3"}, ("https://bitbucket.org/acme/web", "3")),
-    ({**AZURE, "SYSTEM_PULLREQUEST_PULLREQUESTID": "99", "SYSTEM_PULLREQUEST_PULLREQUESTNUMBER": "5"}, (OF_ACME, "5")),
+    (
+        {
+            **AZURE,
+            "SYSTEM_PULLREQUEST_PULLREQUESTID": "99",
+            "SYSTEM_PULLREQUEST_PULLREQUESTNUMBER": "5",
+        },
+        (OF_ACME, "5"),
+    ),
     ({**AZURE, "SYSTEM_PULLREQUEST_PULLREQUESTID": "99"}, (OF_ACME, "99")),
-    ({**CIRCLE, "CIRCLE_PULL_REQUEST": "https://github.com/acme/web/pull/8"}, ("git@github.com:acme/web.git", "8")),
+    (
+        {**CIRCLE, "CIRCLE_PULL_REQUEST": "https://github.com/acme/web/pull/8"},
+        ("git@github.com:acme/web.git", "8"),
+    ),
     ({"JENKINS_URL": "https://ci", "CHANGE_ID": "8", "GIT_URL": OF_ACME}, (OF_ACME, "8")),
-    ({"BUILDKITE": "true", "BUILDKITE_PULL_REQUEST": "8", "BUILDKITE_REPO": OF_ACME}, (OF_ACME, "8")),
+    (
+        {"BUILDKITE": "true", "BUILDKITE_PULL_REQUEST": "8", "BUILDKITE_REPO": OF_ACME},
+        (OF_ACME, "8"),
+    ),
     ({"DRONE": "true", "DRONE_PULL_REQUEST": "8", "DRONE_REPO_LINK": OF_ACME}, (OF_ACME, "8")),
     ({"CI_REPO_URL": OF_ACME, "CI_COMMIT_PULL_REQUEST": "8"}, (OF_ACME, "8")),
 ]
@@ -248,7 +280,10 @@ def test_variables(environ: Mapping[str, str], expected: tuple[str, str]) -> Non
 
 
 EVENTS: list[tuple[Any, str]] = [
-    ({"pull_request": {"number": 12}}, "12"),  # pull_request_target: the reference is the base branch
+    (
+        {"pull_request": {"number": 12}},
+        "12",
+    ),  # pull_request_target: the reference is the base branch
     ({"issue": {"number": 12, "pull_request": {"url": "x"}}}, "12"),  # a comment on a request
     ({"issue": {"number": 12}}, ""),  # a comment on an issue
     ({"pull_request": {"number": "../../1"}}, ""),
@@ -269,21 +304,47 @@ def test_the_event_file_of_actions(tmp_path: Path, event: Any, number: str) -> N
     if number:
         assert request_event(environ) == (OF_ACME, number)
         return
-    with pytest.raises(UsageError, match=r"GITHUB_REF is 'refs/heads/main', and the event file .*GITHUB_EVENT_PATH"):
+    with pytest.raises(
+        UsageError, match=r"GITHUB_REF is 'refs/heads/main', and the event file .*GITHUB_EVENT_PATH"
+    ):
         request_event(environ)
 
 
 NOT_FOUND: list[tuple[Mapping[str, str], str, str]] = [
     ({}, "no variable of a CI system", "CI_MERGE_REQUEST_IID"),
-    ({**ACTIONS, "GITHUB_REF": "refs/heads/main"}, "GITHUB_EVENT_PATH is not set", "on: pull_request"),
+    (
+        {**ACTIONS, "GITHUB_REF": "refs/heads/main"},
+        "GITHUB_EVENT_PATH is not set",
+        "on: pull_request",
+    ),
     ({**ACTIONS, "GITHUB_EVENT_PATH": "/absent"}, "the event file '/absent'", "on: pull_request"),
-    ({"GITHUB_REPOSITORY": "acme/web", "GITHUB_REF": "refs/pull/1/merge"}, "not known", "GITHUB_SERVER_URL"),
+    (
+        {"GITHUB_REPOSITORY": "acme/web", "GITHUB_REF": "refs/pull/1/merge"},
+        "not known",
+        "GITHUB_SERVER_URL",
+    ),
     (OF_GITLAB, "CI_MERGE_REQUEST_IID is not set", "merge_request_event"),
-    ({"GITLAB_CI": "true", "CI_MERGE_REQUEST_IID": "7"}, "not known", "CI_MERGE_REQUEST_PROJECT_URL or CI_PROJECT_URL"),
-    ({**OF_GITLAB, "CI_MERGE_REQUEST_IID": "7/../8"}, "CI_MERGE_REQUEST_IID is '7/../8'", "merge_request_event"),
-    ({"BUILDKITE": "true", "BUILDKITE_PULL_REQUEST": "false"}, "BUILDKITE_PULL_REQUEST is 'false'", "pull request"),
+    (
+        {"GITLAB_CI": "true", "CI_MERGE_REQUEST_IID": "7"},
+        "not known",
+        "CI_MERGE_REQUEST_PROJECT_URL or CI_PROJECT_URL",
+    ),
+    (
+        {**OF_GITLAB, "CI_MERGE_REQUEST_IID": "7/../8"},
+        "CI_MERGE_REQUEST_IID is '7/../8'",
+        "merge_request_event",
+    ),
+    (
+        {"BUILDKITE": "true", "BUILDKITE_PULL_REQUEST": "false"},
+        "BUILDKITE_PULL_REQUEST is 'false'",
+        "pull request",
+    ),
     (CLOUD, "BITBUCKET_PR_ID is not set", "pull-requests:"),
-    ({**CIRCLE, "CIRCLE_PULL_REQUEST": "https://x/pull/1/../2"}, "CIRCLE_PULL_REQUEST is", "pull request"),
+    (
+        {**CIRCLE, "CIRCLE_PULL_REQUEST": "https://x/pull/1/../2"},
+        "CIRCLE_PULL_REQUEST is",
+        "pull request",
+    ),
     (AZURE, "SYSTEM_PULLREQUEST_PULLREQUESTID is not set", "pull request"),
 ]
 

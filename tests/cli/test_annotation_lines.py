@@ -49,7 +49,9 @@ def path(tmp_path: Path) -> str:
         (0, "p/nowhere", "x", 0),
     ],
 )
-def test_the_line_of_a_key_in_its_document(path: str, start: int, key: str, value: str, line: int) -> None:
+def test_the_line_of_a_key_in_its_document(
+    path: str, start: int, key: str, value: str, line: int
+) -> None:
     assert line_of(path, start, key, value) == line
 
 
@@ -61,4 +63,6 @@ def test_in_a_list_the_value_tells_the_applications_apart(tmp_path: Path) -> Non
 
 def test_what_is_no_text_file_keeps_its_line(tmp_path: Path) -> None:
     (tmp_path / "x").write_bytes(b"\xff\xfe")
-    assert [line_of(str(path), 4, "p/a", "b") for path in (tmp_path / "x", tmp_path / "none", "cluster")] == [4, 4, 4]
+    assert [
+        line_of(str(path), 4, "p/a", "b") for path in (tmp_path / "x", tmp_path / "none", "cluster")
+    ] == [4, 4, 4]

@@ -13,9 +13,14 @@ from task.cli.call import HOSTED, adopt, defaults, parameter_of, strange_variabl
 from task.settings import SECRETS
 
 
-def adopted(command: str, environ: Mapping[str, str] = {}, **params: str) -> tuple[dict[str, str], str]:
+def adopted(
+    command: str, environ: Mapping[str, str] = {}, **params: str
+) -> tuple[dict[str, str], str]:
     """The variables of options afterwards, and the error."""
-    env = {**environ, **{f"IMAGE_UPDATE_PARAMETER_{name.upper()}": text for name, text in params.items()}}
+    env = {
+        **environ,
+        **{f"IMAGE_UPDATE_PARAMETER_{name.upper()}": text for name, text in params.items()},
+    }
     _, mistake = adopt(env, command, group.commands)
     assert not [name for name in env if name.startswith("IMAGE_UPDATE_PARAMETER_")]
     return env, f"{mistake.message}; {mistake.hint}" if mistake else ""
@@ -25,11 +30,27 @@ def adopted(command: str, environ: Mapping[str, str] = {}, **params: str) -> tup
     ("command", "params", "expected"),
     [
         ("run", {"image": "web:1"}, {"IMAGE_UPDATE_IMAGE": "web:1"}),
-        ("status", {"image": "web:1", "names": "web"}, {"IMAGE_UPDATE_IMAGE": "web:1", "IMAGE_UPDATE_APP": "web"}),
-        ("rollback", {"to": "previous", "alias": "a"}, {"IMAGE_UPDATE_TO": "previous", "IMAGE_UPDATE_ALIAS": "a"}),
-        ("promote", {"to": "b", "from": "a"}, {"IMAGE_UPDATE_PROMOTE_TO": "b", "IMAGE_UPDATE_PROMOTE_FROM": "a"}),
+        (
+            "status",
+            {"image": "web:1", "names": "web"},
+            {"IMAGE_UPDATE_IMAGE": "web:1", "IMAGE_UPDATE_APP": "web"},
+        ),
+        (
+            "rollback",
+            {"to": "previous", "alias": "a"},
+            {"IMAGE_UPDATE_TO": "previous", "IMAGE_UPDATE_ALIAS": "a"},
+        ),
+        (
+            "promote",
+            {"to": "b", "from": "a"},
+            {"IMAGE_UPDATE_PROMOTE_TO": "b", "IMAGE_UPDATE_PROMOTE_FROM": "a"},
+        ),
         ("rollback", {"hold": "false"}, {"IMAGE_UPDATE_HOLD": "false"}),
-        ("run", {"carry_parameters": "false"}, {"IMAGE_UPDATE_CARRY_PARAMETERS": "false"}),  # the config may say true
+        (
+            "run",
+            {"carry_parameters": "false"},
+            {"IMAGE_UPDATE_CARRY_PARAMETERS": "false"},
+        ),  # the config may say true
         ("run", {"deadline": "120", "wait": "false", "image": " \n"}, {}),
     ],
 )
@@ -42,32 +63,53 @@ def test_what_the_command_takes_becomes_its_variable(
 @pytest.mark.parametrize(
     ("command", "params", "message"),
     [
-        ("run", {"to": "previous"}, "to: run takes no such parameter; leave it out; it is for promote or rollback"),
+        (
+            "run",
+            {"to": "previous"},
+            "to: run takes no such parameter; leave it out; it is for promote or rollback",
+        ),
         (
             "hold",
             {"image": "web:1"},
             "image: hold takes no such parameter; leave it out; it is for run, plan or status",
         ),
         ("plan", {"dry_run": "true"}, "dry-run: plan takes no such parameter"),
-        ("wait", {"registry_check": "never", "reason": "x"}, "reason, registry-check: wait takes no such parameter"),
+        (
+            "wait",
+            {"registry_check": "never", "reason": "x"},
+            "reason, registry-check: wait takes no such parameter",
+        ),
         ("run", {"imgae": "web:1"}, "imgae: run takes no such parameter; leave it out"),
         ("", {"names": "web"}, "command: it is none of run, plan,"),
     ],
 )
-def test_what_the_command_does_not_take_is_refused_by_name(command: str, params: dict[str, str], message: str) -> None:
+def test_what_the_command_does_not_take_is_refused_by_name(
+    command: str, params: dict[str, str], message: str
+) -> None:
     assert message in adopted(command, {}, **params)[1]
 
 
 def test_another_command_in_the_script_of_the_job_takes_what_it_knows() -> None:
-    assert adopted("lint", {}, applications="apps", image="web:1") == ({"IMAGE_UPDATE_APPLICATIONS": "apps"}, "")
+    assert adopted("lint", {}, applications="apps", image="web:1") == (
+        {"IMAGE_UPDATE_APPLICATIONS": "apps"},
+        "",
+    )
 
 
 @pytest.mark.parametrize("command", HOSTED)
 def test_a_variable_of_the_pipeline_is_never_refused(command: str) -> None:
     taken = {one.envvar for one in options_of(command)}
-    others = {str(one.envvar): "x" for other in HOSTED for one in options_of(other) if one.envvar not in taken}
+    others = {
+        str(one.envvar): "x"
+        for other in HOSTED
+        for one in options_of(other)
+        if one.envvar not in taken
+    }
     assert others
-    assert adopted(command, others, log_level="debug") == ({**others, "IMAGE_UPDATE_LOG_LEVEL": "debug"}, "")
+    assert adopted(command, others, log_level="debug") == (
+        {**others, "IMAGE_UPDATE_LOG_LEVEL": "debug"},
+        "",
+    )
 
 
 def test_a_parameter_wins_over_the_variable_of_the_pipeline_unless_it_has_its_default() -> None:
@@ -82,10 +124,16 @@ def test_defaults_are_refused_by_no_command(command: str) -> None:
     assert adopted(command, {}, **every) == ({}, "")
 
 
-@given(st.sampled_from(HOSTED), st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=30))
+@given(
+    st.sampled_from(HOSTED),
+    st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=30),
+)
 def test_a_value_is_kept_as_it_is(command: str, value: str) -> None:
     env, mistake = adopted(command, rewrite_url=value)
-    assert (env.get("IMAGE_UPDATE_REWRITE_URL", ""), mistake) == (value if value.strip() else "", "")
+    assert (env.get("IMAGE_UPDATE_REWRITE_URL", ""), mistake) == (
+        value if value.strip() else "",
+        "",
+    )
 
 
 def test_every_option_of_a_command_has_one_name() -> None:
@@ -103,13 +151,23 @@ def test_every_option_of_a_command_has_one_name() -> None:
             "names is missing",
         ),
         ("hold", {"NAMES": "web"}, "reason is missing"),
-        ("run", {"IMAGE": "web:1", "DEADLINE": "soon"}, "deadline: 'soon' is not a number of seconds"),
+        (
+            "run",
+            {"IMAGE": "web:1", "DEADLINE": "soon"},
+            "deadline: 'soon' is not a number of seconds",
+        ),
         ("run", {"IMAGE": "web:1", "WAIT": "perhaps"}, "wait: 'perhaps' is neither true nor false"),
         ("promote", {"FROM": "--help"}, "to is missing"),
-        ("status", {"NAMES": "web", "APPLICATIONS": "/nowhere"}, "applications: '/nowhere' does not exist here"),
+        (
+            "status",
+            {"NAMES": "web", "APPLICATIONS": "/nowhere"},
+            "applications: '/nowhere' does not exist here",
+        ),
     ],
 )
-def test_an_error_calls_the_parameter_as_the_host_does(command: str, params: dict[str, str], message: str) -> None:
+def test_an_error_calls_the_parameter_as_the_host_does(
+    command: str, params: dict[str, str], message: str
+) -> None:
     env = {f"IMAGE_UPDATE_PARAMETER_{name}": text for name, text in params.items()}
     result = image_update(command, env=env)
     assert (result.code, message in result.stderr) == (2, True), result.stderr

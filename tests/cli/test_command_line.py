@@ -32,7 +32,9 @@ def test_help_names_every_option_with_its_variable(
     assert main([command, "--help-all"]) == 0
     shown = capsys.readouterr().out
     assert shown.startswith(f"Usage: image-update {command} ")
-    whole = re.sub(r"\s", "", shown) if columns == "40" else shown  # there our longest names have two lines
+    whole = (
+        re.sub(r"\s", "", shown) if columns == "40" else shown
+    )  # there our longest names have two lines
     for option in options_of(command):
         flag = option.opts[0] if option.opts[0].startswith("--") else option.metavar
         assert re.search(rf"^  {re.escape(str(flag))}(\s|$)", shown, re.MULTILINE)
@@ -40,10 +42,20 @@ def test_help_names_every_option_with_its_variable(
         assert f"\n{option.rich_help_panel}:\n" in shown
 
 
-def test_help_all_shows_groups_defaults_and_the_opposite_of_a_switch(capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_all_shows_groups_defaults_and_the_opposite_of_a_switch(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     assert main(["run", "--image", "a:1", "--help-all"]) == 0  # whatever stands before it
     shown = " ".join(capsys.readouterr().out.split())
-    groups = ["The image:", "Applications:", "Rules:", "The commit:", "Pull requests:", "Results and log:", "Git:"]
+    groups = [
+        "The image:",
+        "Applications:",
+        "Rules:",
+        "The commit:",
+        "Pull requests:",
+        "Results and log:",
+        "Git:",
+    ]
     places = [shown.index(one) for one in groups]
     assert places == sorted(places)
     assert "--atomic / --no-atomic" in shown
@@ -53,7 +65,10 @@ def test_help_all_shows_groups_defaults_and_the_opposite_of_a_switch(capsys: pyt
 
 # What each --help shows beside others, and what is left to --help-all or to other commands.
 SHOWN = {
-    "run": ("sequence on-failure argocd-server selector", "tag signing-format stall-timeout argocd-header auto-merge"),
+    "run": (
+        "sequence on-failure argocd-server selector",
+        "tag signing-format stall-timeout argocd-header auto-merge",
+    ),
     "plan": ("comment image selector", "dry-run wait wait-timeout on-failure"),
     "scan": ("minimum-age registry-password-file on-failure", "image require-match"),
     "hold": ("reason until by alias", "image wait selector pin-digest"),
@@ -62,16 +77,23 @@ SHOWN = {
 }
 
 
-@pytest.mark.parametrize(("command", "names", "left_out"), [(name, *both) for name, both in SHOWN.items()])
+@pytest.mark.parametrize(
+    ("command", "names", "left_out"), [(name, *both) for name, both in SHOWN.items()]
+)
 def test_help_shows_the_options_of_its_own_command(
     command: str, names: str, left_out: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main([command, "-h"]) == 0
     shown = capsys.readouterr().out
-    found = set(re.findall(r"^  (?:--|-h, --)([a-z-]+)", shown, re.MULTILINE)) - {"help", "help-all"}
+    found = set(re.findall(r"^  (?:--|-h, --)([a-z-]+)", shown, re.MULTILINE)) - {
+        "help",
+        "help-all",
+    }
     assert {*names.split()} <= found
     assert not found.intersection(left_out.split())
-    assert "IMAGE_UPDATE_" not in re.sub(r"IMAGE_UPDATE_(GIT|FORGE|REGISTRY)_(TOKEN|PASSWORD)", "", shown)
+    assert "IMAGE_UPDATE_" not in re.sub(
+        r"IMAGE_UPDATE_(GIT|FORGE|REGISTRY)_(TOKEN|PASSWORD)", "", shown
+    )
     assert "--no-" not in shown  # all switches here are off
     assert "repositories" not in shown.partition("--output")[2].partition("--report")[0]
     hidden = len([one for one in options_of(command) if one.opts[0].startswith("--")]) - len(found)
@@ -79,7 +101,9 @@ def test_help_shows_the_options_of_its_own_command(
 
 
 @pytest.mark.parametrize("command", ["hold", "release", "rollback"])
-def test_what_is_held_is_named_by_its_alias(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_is_held_is_named_by_its_alias(
+    command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main([command, "--help"]) == 0
     shown = capsys.readouterr().out
     assert shown.startswith(f"Usage: image-update {command} [OPTIONS] APP...\n")
@@ -90,9 +114,17 @@ def test_what_is_held_is_named_by_its_alias(command: str, capsys: pytest.Capture
 
 @pytest.mark.parametrize(
     ("command", "argument"),
-    [("lint", "[SOURCE...]"), ("status", "[APP...]"), ("wait", "APP..."), ("hold", "APP..."), ("report", "FILE")],
+    [
+        ("lint", "[SOURCE...]"),
+        ("status", "[APP...]"),
+        ("wait", "APP..."),
+        ("hold", "APP..."),
+        ("report", "FILE"),
+    ],
 )
-def test_help_explains_the_argument(command: str, argument: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_explains_the_argument(
+    command: str, argument: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main([command, "--help"]) == 0
     shown = capsys.readouterr().out
     assert f"\n  {argument} " in shown
@@ -118,7 +150,9 @@ def test_no_value_of_a_variable_is_in_the_help(
     assert "s3cret" not in shown.out + shown.err
 
 
-def test_no_mistake_shows_a_secret(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_no_mistake_shows_a_secret(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     for name in ("SIGNING_KEY", "ARGOCD_HEADER", "GIT_TOKEN", "GIT_TOKENN"):
         monkeypatch.setenv(f"IMAGE_UPDATE_{name}", "s3cret")
     assert main(["run", "--image", "a:1", "--deadline", "x"]) == 2
@@ -126,7 +160,9 @@ def test_no_mistake_shows_a_secret(monkeypatch: pytest.MonkeyPatch, capsys: pyte
     assert "s3cret" not in shown.out + shown.err
 
 
-def test_help_of_the_whole_names_every_command_with_all_its_words(capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_of_the_whole_names_every_command_with_all_its_words(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     assert main(["--help"]) == 0
     shown = " ".join(capsys.readouterr().out.split())
     assert [text for command, text in commands().items() if f" {command} {text}" not in shown] == []
@@ -135,9 +171,15 @@ def test_help_of_the_whole_names_every_command_with_all_its_words(capsys: pytest
 
 @pytest.mark.parametrize(
     ("words", "same"),
-    [([], ["--help"]), (["run"], ["run", "--help"]), (["lint", "--help-all"], ["lint", "--help-all"])],
+    [
+        ([], ["--help"]),
+        (["run"], ["run", "--help"]),
+        (["lint", "--help-all"], ["lint", "--help-all"]),
+    ],
 )
-def test_help_is_also_a_word(words: list[str], same: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_is_also_a_word(
+    words: list[str], same: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["help", *words]) == 0
     shown = capsys.readouterr().out
     assert main(same) == 0
@@ -200,9 +242,14 @@ def test_a_switch_that_is_neither_on_nor_off(
 
 def test_a_bad_switch_is_explained_whatever_words_typer_has_for_it() -> None:
     atomic = next(one for one in options_of("run") if one.name == "atomic")
-    error = typer.BadParameter("Input should be a valid boolean, unable to interpret input", param=atomic)  # 0.29
+    error = typer.BadParameter(
+        "Input should be a valid boolean, unable to interpret input", param=atomic
+    )  # 0.29
     said = explained(error, "run", {}, {"IMAGE_UPDATE_ATOMIC": "maybe"})
-    assert (said.message, said.hint) == ("--atomic: 'maybe' is neither true nor false", "write true or false")
+    assert (said.message, said.hint) == (
+        "--atomic: 'maybe' is neither true nor false",
+        "write true or false",
+    )
 
 
 @pytest.mark.parametrize("command", ["run", "plan", "scan", "hold", "release", "rollback"])
@@ -210,7 +257,13 @@ def test_a_bad_switch_is_explained_whatever_words_typer_has_for_it() -> None:
 def test_a_host_gets_its_results_whatever_is_wrong(
     command: str, mistake: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    places = ["--results-dir", f"{tmp_path}/results", f"--report={tmp_path}/report.json", "--dotenv", f"{tmp_path}/env"]
+    places = [
+        "--results-dir",
+        f"{tmp_path}/results",
+        f"--report={tmp_path}/report.json",
+        "--dotenv",
+        f"{tmp_path}/env",
+    ]
     for argv in ([command, *places, *mistake], [command, *mistake[:1], *mistake[1:], *places]):
         if mistake != ["--source"] or argv[-1] == "--source":
             assert main(argv) == 2
@@ -221,7 +274,9 @@ def test_a_host_gets_its_results_whatever_is_wrong(
     assert error["message"] in capsys.readouterr().err
 
 
-def test_a_mistake_is_logged_in_the_form_that_is_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_mistake_is_logged_in_the_form_that_is_asked_for(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     assert main(["run", "--nonsense", "--log-format", "json", "--output=json"]) == 2
     shown = capsys.readouterr()
     assert json.loads(shown.err)["level"] == "error"
@@ -234,7 +289,10 @@ def test_a_misspelt_variable_is_said_before_the_mistake(
     monkeypatch.setenv("IMAGE_UPDATE_REASN", "x")
     assert main(["hold", "web"]) == 2
     *first, second, _ = capsys.readouterr().err.splitlines()
-    assert first == ["warning: the variable IMAGE_UPDATE_REASN is not read", "  fix: did you mean IMAGE_UPDATE_REASON?"]
+    assert first == [
+        "warning: the variable IMAGE_UPDATE_REASN is not read",
+        "  fix: did you mean IMAGE_UPDATE_REASON?",
+    ]
     assert second == "error: --reason is missing"
 
 
@@ -251,7 +309,10 @@ def test_nothing_of_one_call_is_left_for_the_next(
 
 @pytest.mark.parametrize("error", [ValueError("x"), OSError(5, "x"), BrokenPipeError(32, "x")])
 def test_a_defect_is_1_with_a_traceback_and_results(
-    error: Exception, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    error: Exception,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     def broken(*_: object) -> int:
         raise error
@@ -266,7 +327,9 @@ def test_a_defect_is_1_with_a_traceback_and_results(
     assert "IMAGE_UPDATE_RESULT_STATUS=failed" in (tmp_path / "env").read_text()
 
 
-def test_too_many_open_files_are_temporary(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_too_many_open_files_are_temporary(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     def spent(*_: object) -> int:
         raise OSError(errno.EMFILE, "too many")
 
@@ -277,7 +340,14 @@ def test_too_many_open_files_are_temporary(monkeypatch: pytest.MonkeyPatch, caps
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "words", [["--help"], ["run", "--help"], ["run", "--help-all"], ["--version"], ["--show-completion", "bash"]]
+    "words",
+    [
+        ["--help"],
+        ["run", "--help"],
+        ["run", "--help-all"],
+        ["--version"],
+        ["--show-completion", "bash"],
+    ],
 )
 def test_a_full_disk_is_an_error_without_a_traceback(words: list[str]) -> None:
     environ = {**os.environ, "_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"}
@@ -304,7 +374,9 @@ def test_help_works_everywhere(
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_completion(shell: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_completion(
+    shell: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     line = "image-update run --strategy new"
     for name, value in {
         "_IMAGE_UPDATE_COMPLETE": f"complete_{shell}",
@@ -325,7 +397,9 @@ def test_help_without_utf_8(encoding: str) -> None:
     assert (done.code, done.stderr) == (0, "")
 
 
-def test_the_demo_runs_and_says_where_its_repository_is_kept(capfd: pytest.CaptureFixture[str]) -> None:
+def test_the_demo_runs_and_says_where_its_repository_is_kept(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
     assert main(["demo", "--keep"]) == 0
     shown = capfd.readouterr().out
     kept = re.search(r"^Kept: (\S+) \(repository gitops\.git", shown, re.MULTILINE)

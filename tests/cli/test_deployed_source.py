@@ -12,7 +12,11 @@ from task.settings import EventOptions, RolloutOptions, Settings
 COMMIT, OTHER = "c" * 40, "d" * 40
 PAGE = "https://gitlab.example.com/acme/web"
 GITLAB = {"CI_COMMIT_SHA": COMMIT, "CI_PROJECT_URL": PAGE, "CI_COMMIT_REF_NAME": "main"}
-ACTIONS = {"GITHUB_SHA": COMMIT, "GITHUB_SERVER_URL": "https://github.com", "GITHUB_REPOSITORY": "acme/web"}
+ACTIONS = {
+    "GITHUB_SHA": COMMIT,
+    "GITHUB_SERVER_URL": "https://github.com",
+    "GITHUB_REPOSITORY": "acme/web",
+}
 TAG = {"CI_COMMIT_REF_NAME": "v1", "CI_COMMIT_TAG": "v1"}
 ROWS: list[tuple[Mapping[str, str], str, str, DeployedSource]] = [
     (GITLAB, "", "", DeployedSource(PAGE, COMMIT, "main")),
@@ -26,12 +30,16 @@ ROWS: list[tuple[Mapping[str, str], str, str, DeployedSource]] = [
 def deployed(
     environ: Mapping[str, str], commit: str = "", repository: str = "", command: str = "run"
 ) -> DeployedSource | None:
-    settings = Settings(command, EventOptions(source_commit=commit), source_repository=repository, deployments=True)
+    settings = Settings(
+        command, EventOptions(source_commit=commit), source_repository=repository, deployments=True
+    )
     return job_of(settings, (), environ).deployed
 
 
 @pytest.mark.parametrize(("environ", "commit", "repository", "expected"), ROWS)
-def test_what_was_built(environ: Mapping[str, str], commit: str, repository: str, expected: DeployedSource) -> None:
+def test_what_was_built(
+    environ: Mapping[str, str], commit: str, repository: str, expected: DeployedSource
+) -> None:
     assert deployed(environ, commit, repository) == expected
 
 
@@ -43,11 +51,14 @@ def test_a_run_that_waits_finds_out_how_it_ends() -> None:
 
 
 @pytest.mark.parametrize(
-    ("missing", "option"), [("CI_COMMIT_SHA", "--source-commit"), ("CI_PROJECT_URL", "--source-repository")]
+    ("missing", "option"),
+    [("CI_COMMIT_SHA", "--source-commit"), ("CI_PROJECT_URL", "--source-repository")],
 )
 def test_what_is_not_known(missing: str, option: str) -> None:
     environ = {name: value for name, value in GITLAB.items() if name != missing}
-    with pytest.raises(UsageError, match=r"--deployments: the \w+ that was built is not known") as caught:
+    with pytest.raises(
+        UsageError, match=r"--deployments: the \w+ that was built is not known"
+    ) as caught:
         deployed(environ)
     assert option in caught.value.hint
     assert missing in caught.value.hint

@@ -54,19 +54,29 @@ def test_both_helps_of_each_command(command: str, monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.parametrize(("command", "about"), COMMANDS.items())
-def test_the_example_in_the_help_is_read_and_its_page_exists(command: str, about: tuple[str, str]) -> None:
+def test_the_example_in_the_help_is_read_and_its_page_exists(
+    command: str, about: tuple[str, str]
+) -> None:
     example, page = about
     assert given_to(command, *shlex.split(example))
     path, _, anchor = page.partition("#")
     headings = re.findall(r"^#+ (.*)", (ROOT / "docs" / path).read_text(), re.MULTILINE)
-    assert not anchor or anchor in [re.sub(r"[^a-z0-9 -]", "", one.lower()).replace(" ", "-") for one in headings]
+    assert not anchor or anchor in [
+        re.sub(r"[^a-z0-9 -]", "", one.lower()).replace(" ", "-") for one in headings
+    ]
 
 
 def test_an_option_of_some_commands_is_taken_by_these() -> None:
     """An option that few need is shown by `--help` of the commands that it names, if they have it."""
-    common = {variable_of(field.name): one.common for field, _, one in every_option() if isinstance(one.common, tuple)}
+    common = {
+        variable_of(field.name): one.common
+        for field, _, one in every_option()
+        if isinstance(one.common, tuple)
+    }
     for variable, names in common.items():
-        assert [name for name in names if variable not in {one.envvar for one in options_of(name)}] == []
+        assert [
+            name for name in names if variable not in {one.envvar for one in options_of(name)}
+        ] == []
 
 
 @pytest.mark.parametrize("command", commands())
@@ -160,7 +170,10 @@ def test_a_blank_counts_as_not_given(one: TyperParam, monkeypatch: pytest.Monkey
 @pytest.mark.parametrize("one", options_of("run"), ids=name_of)
 def test_a_flag_wins_over_its_variable(one: TyperParam, monkeypatch: pytest.MonkeyPatch) -> None:
     text, expected = with_value(one)
-    monkeypatch.setenv(str(one.envvar), {"true": "false", "false": "true"}.get(text, "7" if text == "7" else text * 2))
+    monkeypatch.setenv(
+        str(one.envvar),
+        {"true": "false", "false": "true"}.get(text, "7" if text == "7" else text * 2),
+    )
     words = [one.opts[0], text]
     if isinstance(one.default, bool):
         words = [f"--{'' if expected else 'no-'}{name_of(one)}"]
@@ -190,7 +203,17 @@ def test_the_variables_of_one_call(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_on_the_command_line_one_value_is_one_value() -> None:
-    found = read("run", "--images-from", "a b", "--images-from", "c\nd", "--application", "x,y", "--application", "z")
+    found = read(
+        "run",
+        "--images-from",
+        "a b",
+        "--images-from",
+        "c\nd",
+        "--application",
+        "x,y",
+        "--application",
+        "z",
+    )
     assert found.event.images_from == ("a b", "c\nd")
     assert found.application == ("x", "y", "z")
 
@@ -199,13 +222,22 @@ def test_the_last_value_counts() -> None:
     assert read("run", "--tag", "1", "--tag=2", "--atomic", "--no-atomic").event.tag == "2"
 
 
-@given(st.lists(st.sampled_from([one for one in options_of("run") if not takes_many(one)]), max_size=6))
+@given(
+    st.lists(st.sampled_from([one for one in options_of("run") if not takes_many(one)]), max_size=6)
+)
 def test_the_order_of_options_changes_nothing(chosen: list[TyperParam]) -> None:
     words = [
         [one.opts[0]] if isinstance(one.default, bool) else [one.opts[0], with_value(one)[0]]
         for one in chosen
         if name_of(one)
-        not in ("verify", "verify-identity", "verify-issuer", "signing-key", "commit-through", "on-failure")
+        not in (
+            "verify",
+            "verify-identity",
+            "verify-issuer",
+            "signing-key",
+            "commit-through",
+            "on-failure",
+        )
     ]
     forward = read("run", *[word for pair in words for word in pair])
     assert forward == read("run", *[word for pair in reversed(words) for word in pair])
@@ -234,11 +266,23 @@ API = ("--commit-through", "github")
         (["--rewrite-url", "=x"], "--rewrite-url: '=x' is not of the form PREFIX=REPLACEMENT"),
         (["--git-author-name", "a<b"], "--git-author-name: 'a<b' is not a name that Git takes"),
         (["--git-author-name", "a\nb"], r"--git-author-name: 'a\nb' is not a name that Git takes"),
-        (["--git-author-email", "a\x07@b"], r"--git-author-email: 'a\x07@b' is not an e-mail address"),
-        (["--git-author-email", "a@b\nc"], r"--git-author-email: 'a@b\nc' is not an e-mail address"),
+        (
+            ["--git-author-email", "a\x07@b"],
+            r"--git-author-email: 'a\x07@b' is not an e-mail address",
+        ),
+        (
+            ["--git-author-email", "a@b\nc"],
+            r"--git-author-email: 'a@b\nc' is not an e-mail address",
+        ),
         (["--git-author-email", "jane"], "--git-author-email: 'jane' is not an e-mail address"),
-        (["--git-author-email", "@example.com"], "--git-author-email: '@example.com' is not an e-mail address"),
-        (["--git-author-email", "Jane <a@b>"], "--git-author-email: 'Jane <a@b>' is not an e-mail address"),
+        (
+            ["--git-author-email", "@example.com"],
+            "--git-author-email: '@example.com' is not an e-mail address",
+        ),
+        (
+            ["--git-author-email", "Jane <a@b>"],
+            "--git-author-email: 'Jane <a@b>' is not an e-mail address",
+        ),
         (["--verify-identity", "me"], "--verify-identity is given alone"),
         (
             ["--verify", "k", "--verify-identity", "me", "--verify-issuer", "https://i"],
@@ -251,10 +295,19 @@ API = ("--commit-through", "github")
         ),
         (["--commit-through", "gitlab"], "--commit-through: 'gitlab' is not one of its values"),
         ([*API, "--signing-key", "k"], "--signing-key and --commit-through github are both given"),
-        ([*API, "--signing-format", "ssh"], "--signing-format and --commit-through github are both given"),
+        (
+            [*API, "--signing-format", "ssh"],
+            "--signing-format and --commit-through github are both given",
+        ),
         ([*API, "--sign-off"], "--sign-off and --commit-through github are both given"),
-        ([*API, "--git-author-name", "x"], "--git-author-name and --commit-through github are both given"),
-        ([*API, "--git-author-email", "x@y"], "--git-author-email and --commit-through github are both given"),
+        (
+            [*API, "--git-author-name", "x"],
+            "--git-author-name and --commit-through github are both given",
+        ),
+        (
+            [*API, "--git-author-email", "x@y"],
+            "--git-author-email and --commit-through github are both given",
+        ),
         (
             [*API, "--git-author-email", "x@y", "--sign-off", "--signing-key", "k"],
             "--signing-key, --sign-off, --git-author-email and --commit-through github are all given",
@@ -280,7 +333,9 @@ def test_aliases_of_hold_may_stand_in_one_value() -> None:
 
 
 @pytest.mark.parametrize("command", ["hold", "release", "rollback", "promote"])
-def test_the_old_name_of_alias_reads_no_variable(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_old_name_of_alias_reads_no_variable(
+    command: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """IMAGE_UPDATE_IMAGE may be set for a whole pipeline."""
     monkeypatch.setenv("IMAGE_UPDATE_IMAGE", "ghcr.io/acme/web:1.5.0")
     words = {"hold": ["web", "--reason=x"], "release": ["web"], "rollback": ["web", "--to=1"]}
@@ -296,4 +351,6 @@ def test_what_needs_a_signature_is_pinned() -> None:
 
 
 def test_a_prefix_of_annotations_ends_with_a_slash() -> None:
-    assert read("lint", "--annotation-prefix", "example.com").scope.annotation_prefix == "example.com/"
+    assert (
+        read("lint", "--annotation-prefix", "example.com").scope.annotation_prefix == "example.com/"
+    )

@@ -116,7 +116,13 @@ def test_what_belongs_to_no_row_is_shown_again(tmp_path: Path) -> None:
 def test_the_page_needs_nothing_else(planned: Path) -> None:
     found = Page(page(changed(planned)))
     assert not found.tags.keys() & {"script", "link", "img", "iframe", "object", "base", "form"}
-    assert not {name for name, _ in found.attributes} & {"src", "srcset", "onload", "style", "action"}
+    assert not {name for name, _ in found.attributes} & {
+        "src",
+        "srcset",
+        "onload",
+        "style",
+        "action",
+    }
     assert "url(" not in page(changed(planned))
     assert "@import" not in page(changed(planned))
 
@@ -151,7 +157,9 @@ def test_links_lead_to_web_pages_only(planned: Path, url: str, linked: bool) -> 
 
 
 def test_nothing_done_is_said(planned: Path) -> None:
-    words = Page(page(changed(planned, decisions=[], commits=[], errors=[], status="unchanged"))).words
+    words = Page(
+        page(changed(planned, decisions=[], commits=[], errors=[], status="unchanged"))
+    ).words
     assert "no Application tracks it" in words
 
 
@@ -163,7 +171,10 @@ def test_nothing_done_is_said(planned: Path) -> None:
         ("{}", "not a report"),
         ("[" * 5000, "not JSON"),
         ('{"schema": "image-update/report/v1", "decisions": [1]}', "not a whole report"),
-        ('{"schema": "image-update/lint/v1", "findings": []}', "its schema is not image-update/report/v1"),
+        (
+            '{"schema": "image-update/lint/v1", "findings": []}',
+            "its schema is not image-update/report/v1",
+        ),
     ],
 )
 def test_what_is_no_report_is_refused(tmp_path: Path, text: str, told: str) -> None:
@@ -177,7 +188,12 @@ def test_what_is_no_report_is_refused(tmp_path: Path, text: str, told: str) -> N
 
 @pytest.mark.parametrize(
     ("member", "value"),
-    [("commits", {"a": 1}), ("images", None), ("errors", [{"application": 1}]), ("decisions", [{"verdict": "fine"}])],
+    [
+        ("commits", {"a": 1}),
+        ("images", None),
+        ("errors", [{"application": 1}]),
+        ("decisions", [{"verdict": "fine"}]),
+    ],
 )
 @pytest.mark.parametrize("view", [page, lambda report: table(report, Console(width=120))])
 def test_a_report_that_is_not_whole_is_no_defect_of_ours(
@@ -225,8 +241,16 @@ def test_a_browser_shows_it(planned: Path, tmp_path: Path, width: int, scheme: s
     assert (sum(ground) > 600) is (scheme == "light")
     assert colours[ground] < 0.97 * width * height  # something is there
     # The verdicts have their colours, and nothing is pushed out of the page: the right edge is empty.
-    reds = sum(number for (red, green, blue), number in colours.items() if red > green + 40 and red > blue + 30)
-    greens = sum(number for (red, green, blue), number in colours.items() if green > red + 20 and green > blue + 10)
+    reds = sum(
+        number
+        for (red, green, blue), number in colours.items()
+        if red > green + 40 and red > blue + 30
+    )
+    greens = sum(
+        number
+        for (red, green, blue), number in colours.items()
+        if green > red + 20 and green > blue + 10
+    )
     assert min(reds, greens) > 12
     assert {row[-1] for row in rows} == {ground}
 
@@ -253,7 +277,9 @@ def pixels(data: bytes, upper: int) -> tuple[tuple[int, int], list[list[tuple[in
     for number in range(upper):
         start = number * (width * step + 1)
         before = unfiltered(raw[start], raw[start + 1 : start + 1 + width * step], before, step)
-        rows.append([(before[at], before[at + 1], before[at + 2]) for at in range(0, width * step, step)])
+        rows.append(
+            [(before[at], before[at + 1], before[at + 2]) for at in range(0, width * step, step)]
+        )
     return (width, height), rows
 
 
@@ -283,4 +309,7 @@ def unfiltered(kind: int, line: bytes, above: bytes, step: int) -> bytes:
 def test_the_words_of_the_page_are_those_of_the_report(planned: Path) -> None:
     words = Page(page(changed(planned))).words
     found = changed(planned)
-    assert all(re.sub(r"\s+", " ", one["because"]) in re.sub(r"\s+", " ", words) for one in found["decisions"])
+    assert all(
+        re.sub(r"\s+", " ", one["because"]) in re.sub(r"\s+", " ", words)
+        for one in found["decisions"]
+    )

@@ -6,11 +6,16 @@ from task.model import Problem
 
 def down(number: int) -> Problem:
     return Problem(
-        application=f"argocd/a{number}", rule="registry", message="ghcr.io could not be reached", hint="run it again"
+        application=f"argocd/a{number}",
+        rule="registry",
+        message="ghcr.io could not be reached",
+        hint="run it again",
     )
 
 
-OTHER = Problem(application="argocd/b", rule="target", message="no such file", hint="correct the path")
+OTHER = Problem(
+    application="argocd/b", rule="target", message="no such file", hint="correct the path"
+)
 
 
 def test_a_few_have_a_line_each_in_the_order_of_the_report() -> None:

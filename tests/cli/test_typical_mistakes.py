@@ -136,9 +136,15 @@ status --applications /tmp --html team-a/web api
 LINES = [line.strip() for line in MISTAKES.strip().splitlines()]
 
 
-@pytest.mark.parametrize(("line", "wrong", "fix"), [LINES[at : at + 3] for at in range(0, len(LINES), 3)])
+@pytest.mark.parametrize(
+    ("line", "wrong", "fix"), [LINES[at : at + 3] for at in range(0, len(LINES), 3)]
+)
 def test_a_typical_mistake(
-    line: str, wrong: str, fix: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    line: str,
+    wrong: str,
+    fix: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     words = shlex.split(line)
     while "=" in words[0]:

@@ -12,14 +12,28 @@ from task.argocd.api import ArgoCDApi
 from task.argocd.connection import Connection
 from task.argocd.rollouts import RolloutState
 from task.cli.wait import key_of, wait_for
-from task.errors import Exit, RolloutError, SourceAccessError, SourceDownError, TaskError, UsageError
+from task.errors import (
+    Exit,
+    RolloutError,
+    SourceAccessError,
+    SourceDownError,
+    TaskError,
+    UsageError,
+)
 from task.http import Limits
 from task.output.log import Log
 from task.secret import Secret
 from task.settings import WaitOptions
 
 APP = application()
-BEFORE = at(APP, "Synced", "Healthy", revision=OLD, compared=3, operation=operated(revision=OLD, started=1, finished=2))
+BEFORE = at(
+    APP,
+    "Synced",
+    "Healthy",
+    revision=OLD,
+    compared=3,
+    operation=operated(revision=OLD, started=1, finished=2),
+)
 GOOD = at(APP, "Synced", "Healthy", compared=13, operation=operated())
 BAD = at(APP, "OutOfSync", "Healthy", operation=operated("Failed", message="no rights"))
 
@@ -30,11 +44,17 @@ def server() -> Iterator[ArgoCDServer]:
         yield one
 
 
-def waited(server: ArgoCDServer, *names: str, revision: str = NEW, repository: str = "", limit: float = 5) -> int:
+def waited(
+    server: ArgoCDServer, *names: str, revision: str = NEW, repository: str = "", limit: float = 5
+) -> int:
     connection = Connection(server.address, Secret("good-token"), plaintext=True)
     settings = WaitOptions(names or ("web",), revision, repository, limit)
     return wait_for(
-        settings, "argocd", lambda: ArgoCDApi(connection, {}, limits=Limits(tries=1)), {}, Log(stream=StringIO())
+        settings,
+        "argocd",
+        lambda: ArgoCDApi(connection, {}, limits=Limits(tries=1)),
+        {},
+        Log(stream=StringIO()),
     )
 
 
@@ -45,13 +65,19 @@ def test_success_is_0_and_a_line(server: ArgoCDServer, capsys: pytest.CaptureFix
     assert out.startswith("argocd/web: synced-and-healthy after 0 s: synced and healthy")
 
 
-def test_a_pause_is_0_and_a_warning(server: ArgoCDServer, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_pause_is_0_and_a_warning(
+    server: ArgoCDServer, capsys: pytest.CaptureFixture[str]
+) -> None:
     server.add(BEFORE, at(APP, "Synced", "Suspended", compared=13, operation=operated()))
     assert waited(server, "web") == Exit.OK
-    assert capsys.readouterr().out.startswith("argocd/web: paused after 0 s: paused, and not healthy yet; resume it")
+    assert capsys.readouterr().out.startswith(
+        "argocd/web: paused after 0 s: paused, and not healthy yet; resume it"
+    )
 
 
-def test_failure_is_6_with_the_cause(server: ArgoCDServer, capsys: pytest.CaptureFixture[str]) -> None:
+def test_failure_is_6_with_the_cause(
+    server: ArgoCDServer, capsys: pytest.CaptureFixture[str]
+) -> None:
     server.add(BEFORE, BAD)
     with pytest.raises(RolloutError, match="argocd/web: the sync failed: no rights") as caught:
         waited(server)
@@ -62,7 +88,8 @@ def test_failure_is_6_with_the_cause(server: ArgoCDServer, capsys: pytest.Captur
 def test_a_time_out_is_6_and_says_who(server: ArgoCDServer) -> None:
     server.add(BEFORE)
     with pytest.raises(
-        RolloutError, match=r"argocd/web: not synced and healthy after .*Argo CD compares with aaaaaaaaaaaa"
+        RolloutError,
+        match=r"argocd/web: not synced and healthy after .*Argo CD compares with aaaaaaaaaaaa",
     ):
         waited(server, limit=0.1)
 
@@ -98,7 +125,9 @@ def test_other_repositories_do_not_count(server: ArgoCDServer) -> None:
         waited(server, repository="https://git.example.com/acme/other", limit=0.1)
 
 
-def test_one_application_named_twice_is_asked_once(server: ArgoCDServer, capsys: pytest.CaptureFixture[str]) -> None:
+def test_one_application_named_twice_is_asked_once(
+    server: ArgoCDServer, capsys: pytest.CaptureFixture[str]
+) -> None:
     server.add(BEFORE, GOOD)
     assert waited(server, "web", "argocd/web") == Exit.OK
     assert capsys.readouterr().out.count("\n") == 1
@@ -140,11 +169,16 @@ def test_revisions() -> None:
 
 def test_the_error_is_about_those_that_failed() -> None:
     good = RolloutState("argocd/a", "synced-and-healthy", "synced and healthy")
-    bad = RolloutState("argocd/b", "needs-sync", "auto-sync is off: someone must sync it", "argocd app sync")
+    bad = RolloutState(
+        "argocd/b", "needs-sync", "auto-sync is off: someone must sync it", "argocd app sync"
+    )
     assert rollout_error([good]) is None
     error = rollout_error([good, bad])
     assert error is not None
-    assert (error.message, error.hint) == ("1 of 2 Applications are not rolled out: argocd/b", "argocd app sync")
+    assert (error.message, error.hint) == (
+        "1 of 2 Applications are not rolled out: argocd/b",
+        "argocd app sync",
+    )
     alone = rollout_error([bad])
     assert alone is not None
     assert alone.message == "argocd/b: auto-sync is off: someone must sync it"

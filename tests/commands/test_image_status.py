@@ -19,11 +19,17 @@ from task.output.status_views import facts, rules, state, summary
 DIGEST = "sha256:" + "a" * 64
 
 
-def said(*tags: str | None, commits: str = "abcdefghij") -> list[tuple[FileVersion, Reading | None]]:
+def said(
+    *tags: str | None, commits: str = "abcdefghij"
+) -> list[tuple[FileVersion, Reading | None]]:
     """The versions of a file by what they say, newest first; a blank in `commits` is a commit that is not known."""
     known = (f"{letter.strip()}" for letter in commits)
     return [
-        (FileVersion("", next(known), NOW, "jane", "Change"), None if tag is None else Reading(tag=tag)) for tag in tags
+        (
+            FileVersion("", next(known), NOW, "jane", "Change"),
+            None if tag is None else Reading(tag=tag),
+        )
+        for tag in tags
     ]
 
 
@@ -32,20 +38,34 @@ def said(*tags: str | None, commits: str = "abcdefghij") -> list[tuple[FileVersi
     [
         ([], "", 5, False, []),
         (["2", "1"], "ab", 5, False, ["2a", "1b"]),
-        (["2", "2", "1"], "abc", 5, False, ["2b", "1c"]),  # the oldest of those that say it has written it
+        (
+            ["2", "2", "1"],
+            "abc",
+            5,
+            False,
+            ["2b", "1c"],
+        ),  # the oldest of those that say it has written it
         (["2", "1", "2"], "abc", 5, False, ["2a", "1b", "2c"]),
         (["2", None, "2", "1"], "abcd", 5, False, ["2c", "1d"]),  # a broken version says nothing
         (["2", "", "2"], "abc", 5, False, ["2a", "2c"]),  # it was not set for a while
         (["", ""], "ab", 5, False, []),
         (["3", "2", "1"], "abc", 2, False, ["3a", "2b"]),
         (["3", "3", "2", "2"], "abcd", 1, False, ["3b"]),
-        (["2", "1"], "a ", 5, False, ["2a"]),  # what lies behind the history that was read has no commit
+        (
+            ["2", "1"],
+            "a ",
+            5,
+            False,
+            ["2a"],
+        ),  # what lies behind the history that was read has no commit
         (["2", "1"], "ab", 5, True, ["2a"]),  # and there were more versions: 1 may be older than b
         (["2", "2"], "ab", 5, True, []),
         (["3", "2", "1"], "abc", 2, True, ["3a", "2b"]),
     ],
 )
-def test_the_last_builds(tags: Sequence[str | None], commits: str, most: int, cut: bool, found: list[str]) -> None:
+def test_the_last_builds(
+    tags: Sequence[str | None], commits: str, most: int, cut: bool, found: list[str]
+) -> None:
     builds = past_builds(said(*tags, commits=commits), most, cut=cut)
     assert [f"{one.tag}{one.commit}" for one in builds] == found
 
@@ -80,9 +100,20 @@ IMAGE = parse_image("ghcr.io/acme/web:1.1.0")
             "ok",
         ),  # the registry has thrown newer ones away
         (row(newest=replace(IMAGE, tag="1.0.0", digest=DIGEST)), "ok"),  # Git pins none
-        (row(newest=replace(IMAGE, digest=DIGEST), in_git=Reading(tag="1.1.0", digest=DIGEST[:-1] + "b")), "behind"),
+        (
+            row(
+                newest=replace(IMAGE, digest=DIGEST),
+                in_git=Reading(tag="1.1.0", digest=DIGEST[:-1] + "b"),
+            ),
+            "behind",
+        ),
         (row(newest=IMAGE, in_git=Reading()), "behind"),
-        (row(newest=replace(IMAGE, tag="0.9.0"), strategy="semver", in_git=Reading(tag="nightly")), "behind"),
+        (
+            row(
+                newest=replace(IMAGE, tag="0.9.0"), strategy="semver", in_git=Reading(tag="nightly")
+            ),
+            "behind",
+        ),
         (row(newest=replace(IMAGE, tag="0.9.0")), "behind"),  # tags of newest-build have no order
         (row(hold=Hold("x"), newest=IMAGE), "held"),
     ],
@@ -93,7 +124,9 @@ def test_the_word_for_an_image(one: ImageStatus, word: str) -> None:
 
 def test_the_rules_in_words() -> None:
     (sub,) = subscribe(parse_application(story().app, PREFIX)).subscriptions
-    policy = Policy("semver", ("~1", "<1.5"), "^v", ("*-rc*", "nightly"), ("linux/amd64",), pin_digest=True)
+    policy = Policy(
+        "semver", ("~1", "<1.5"), "^v", ("*-rc*", "nightly"), ("linux/amd64",), pin_digest=True
+    )
     one = ImageStatus(replace(sub, policy=policy, pull_request=True, head_template="updates"))
     assert rules(one) == (
         "semver ~1 and <1.5; allow-tags ^v; ignore-tags *-rc*, nightly; platforms linux/amd64; pin-digest; "
@@ -103,8 +136,14 @@ def test_the_rules_in_words() -> None:
         dict(facts(row(hold=Hold("why", "jane", NOW))))["hold"]
         == "by jane since 2026-11-22 12:00 UTC: why (all images of the Application)"
     )
-    assert dict(facts(row(hold=Hold("locked by flux"), scope="image")))["hold"] == "locked by flux (this image)"
-    assert summary(Status((row(), row(hold=Hold("x"))), (), 1, 0)) == "2 images of 1 Application: 1 held, 1 ok"
+    assert (
+        dict(facts(row(hold=Hold("locked by flux"), scope="image")))["hold"]
+        == "locked by flux (this image)"
+    )
+    assert (
+        summary(Status((row(), row(hold=Hold("x"))), (), 1, 0))
+        == "2 images of 1 Application: 1 held, 1 ok"
+    )
 
 
 @pytest.mark.parametrize(
@@ -112,12 +151,20 @@ def test_the_rules_in_words() -> None:
     [
         ([], {"image-update/"}),
         (["updates"], {"image-update/", "updates"}),
-        (["up-{{.SHA256}}", "{{.App}}"], {"image-update/", "up-"}),  # of the last one nothing is known
+        (
+            ["up-{{.SHA256}}", "{{.App}}"],
+            {"image-update/", "up-"},
+        ),  # of the last one nothing is known
     ],
 )
-def test_how_the_head_branches_begin_that_may_have_a_request(heads: Sequence[str], found: set[str]) -> None:
+def test_how_the_head_branches_begin_that_may_have_a_request(
+    heads: Sequence[str], found: set[str]
+) -> None:
     subs = [replace(row().subscription, head_template=head, pull_request=True) for head in heads]
-    assert beginnings([*subs, replace(row().subscription, head_template="pushed-without-a-request")]) == found
+    assert (
+        beginnings([*subs, replace(row().subscription, head_template="pushed-without-a-request")])
+        == found
+    )
 
 
 def look_at(branch: Branch, *images: str, builds: int = 5, app: object = None) -> Status:
@@ -141,7 +188,11 @@ def test_held_since_when_and_what_waits() -> None:
     (one,) = look_at(made.branch).images
     assert made.branch.commits == before
     assert one.hold == Hold("freeze", "jane", NOW)
-    assert (one.scope, one.in_git.tag, one.deferred and one.deferred.tag) == ("application", "1.1.0", "1.3.0")
+    assert (one.scope, one.in_git.tag, one.deferred and one.deferred.tag) == (
+        "application",
+        "1.1.0",
+        "1.3.0",
+    )
     assert one.deferred_at == NOW
     assert [(build.tag, build.pipeline_run) for build in one.builds] == [
         ("1.1.0", "https://ci.example/2"),

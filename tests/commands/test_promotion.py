@@ -13,8 +13,24 @@ from runs import KUSTOMIZATION, WEB, application, target
 
 from task.annotations.application import parse_application
 from task.annotations.subscription import Defaults, subscribe
-from task.commands.promotion import SourceVersion, asks_to_promote, check_promotion, pairs_of, wanted, with_promoted
-from task.deciding.job import DeployedSource, Failure, Followed, Intent, Job, Landed, Promotion, Terms
+from task.commands.promotion import (
+    SourceVersion,
+    asks_to_promote,
+    check_promotion,
+    pairs_of,
+    wanted,
+    with_promoted,
+)
+from task.deciding.job import (
+    DeployedSource,
+    Failure,
+    Followed,
+    Intent,
+    Job,
+    Landed,
+    Promotion,
+    Terms,
+)
 from task.errors import UsageError
 from task.image import parse_image
 from task.model import Build, Changeset, Hold, Judged, Landing, Report
@@ -61,7 +77,9 @@ class Stages(Story):
         (decision,) = self.run(replace(job, scope=narrowed)).decisions
         return decision
 
-    def promote(self, sources: str, targets: str, terms: Terms = Terms(now=NOW), **more: Any) -> Report:
+    def promote(
+        self, sources: str, targets: str, terms: Terms = Terms(now=NOW), **more: Any
+    ) -> Report:
         promotion = Promotion(tuple(sources.split()), tuple(targets.split()), **more)
         check_promotion(promotion)
         return self.run(Job("promote", (), SCOPE, terms, WORDING, promotion=promotion))
@@ -102,16 +120,34 @@ def test_the_second_time_there_is_nothing_to_do() -> None:
 
 def four() -> Stages:
     """Two stages of two Applications."""
-    return Stages(*(app(f"{stage}/{name}") for stage in ("staging", "production") for name in ("web", "api")))
+    return Stages(
+        *(app(f"{stage}/{name}") for stage in ("staging", "production") for name in ("web", "api"))
+    )
 
 
 @pytest.mark.parametrize(
     ("given_from", "given_to", "expected"),
     [
-        ("staging/*", "production/{name}", {"production/web": "staging/web", "production/api": "staging/api"}),
-        ("staging/web", "production/*", {"production/web": "staging/web", "production/api": "staging/web"}),
-        ("staging/web", "web", {"production/web": "staging/web"}),  # by the name alone, and never to itself
-        ("staging/web staging/api", "*/{name}", {"production/web": "staging/web", "production/api": "staging/api"}),
+        (
+            "staging/*",
+            "production/{name}",
+            {"production/web": "staging/web", "production/api": "staging/api"},
+        ),
+        (
+            "staging/web",
+            "production/*",
+            {"production/web": "staging/web", "production/api": "staging/web"},
+        ),
+        (
+            "staging/web",
+            "web",
+            {"production/web": "staging/web"},
+        ),  # by the name alone, and never to itself
+        (
+            "staging/web staging/api",
+            "*/{name}",
+            {"production/web": "staging/web", "production/api": "staging/api"},
+        ),
         (
             "staging/api",
             "production/web production/{name}",
@@ -133,13 +169,17 @@ def test_patterns(given_from: str, given_to: str, expected: Mapping[str, str]) -
 def test_the_project_of_the_source_may_name_the_target() -> None:
     scene = Stages(app("staging/web"), app("production/of-web"))
     scene.build("staging/web", "b7")
-    assert sources(scene.promote("staging/web", "production/{project}")) == {"production/of-web": "staging/web"}
+    assert sources(scene.promote("staging/web", "production/{project}")) == {
+        "production/of-web": "staging/web"
+    }
 
 
 def test_labels_on_both_sides() -> None:
     scene = four()
     scene.build("staging/web", "b7")
-    report = scene.promote("*/web", "", source_selector="stage=staging", target_selector="stage in (production)")
+    report = scene.promote(
+        "*/web", "", source_selector="stage=staging", target_selector="stage in (production)"
+    )
     assert sources(report) == {"production/web": "staging/web", "production/api": "staging/web"}
 
 
@@ -166,7 +206,9 @@ def test_two_sources_with_one_version_are_one() -> None:
     scene = four()
     scene.build("staging/web", "b7")
     scene.build("staging/api", "b7", 7)  # the one that knows its build says more
-    assert sources(scene.promote("staging/*", "production/web")) == {"production/web": "staging/api"}
+    assert sources(scene.promote("staging/*", "production/web")) == {
+        "production/web": "staging/api"
+    }
 
 
 @pytest.mark.parametrize(
@@ -193,7 +235,11 @@ def test_nobody_on_one_side_is_an_error(given_from: str, given_to: str, message:
     ("given_to", "selector", "message"),
     [
         ("", "stage=productoin", "--to-selector: no Application fits 'stage=productoin'"),
-        ("production/web", "stage=productoin", "--to-selector: no Application fits 'stage=productoin'"),
+        (
+            "production/web",
+            "stage=productoin",
+            "--to-selector: no Application fits 'stage=productoin'",
+        ),
         (
             "{name}/nowhere",
             "stage=production",
@@ -206,7 +252,9 @@ def test_nobody_on_one_side_is_an_error(given_from: str, given_to: str, message:
         ),
     ],
 )
-def test_the_option_that_leaves_no_target_is_named(given_to: str, selector: str, message: str) -> None:
+def test_the_option_that_leaves_no_target_is_named(
+    given_to: str, selector: str, message: str
+) -> None:
     scene = Stages(app("staging/web"), app("production/web"))
     report = scene.promote("staging/web", given_to, target_selector=selector)
     assert (report.exit, errors(report)) == (3, [message])
@@ -266,14 +314,23 @@ def test_after_a_rollback_what_git_says_counts() -> None:
 
 @pytest.mark.parametrize(
     ("strategy", "rule"),
-    [("newest-build", "not-newer"), ("alphabetical", "not-newer"), ("semver", "not-newer"), ("digest", "not-newer")],
+    [
+        ("newest-build", "not-newer"),
+        ("alphabetical", "not-newer"),
+        ("semver", "not-newer"),
+        ("digest", "not-newer"),
+    ],
 )
 @pytest.mark.parametrize("numbered", [True, False])
-def test_a_source_that_went_back_takes_no_target_along(strategy: str, rule: str, numbered: bool) -> None:
+def test_a_source_that_went_back_takes_no_target_along(
+    strategy: str, rule: str, numbered: bool
+) -> None:
     follows = {"image_list": f"web={WEB}:live"} if strategy == "digest" else {}
     both = {"update_strategy": strategy, **follows}
     scene = Stages(app("staging/web", **both), app("production/web", **both))
-    tags = [f"live@sha256:{one * 64}" for one in "57"] if strategy == "digest" else ["1.5.0", "1.7.0"]
+    tags = (
+        [f"live@sha256:{one * 64}" for one in "57"] if strategy == "digest" else ["1.5.0", "1.7.0"]
+    )
     for number, tag in zip((5, 7), tags, strict=True):
         scene.build("staging/web", tag, number if numbered else None)
     assert rules(scene.promote("staging/web", "production/web")) == {"production/web": "admitted"}
@@ -283,7 +340,9 @@ def test_a_source_that_went_back_takes_no_target_along(strategy: str, rule: str,
     assert rules(report) == {"production/web": rule}
     assert report.decisions[0].because.endswith("; --allow-downgrade promotes it all the same")
     assert scene.branch.files[path("production/web")] == before
-    down = scene.promote("staging/web", "production/web", terms=Terms(now=NOW, allow_downgrade=True))
+    down = scene.promote(
+        "staging/web", "production/web", terms=Terms(now=NOW, allow_downgrade=True)
+    )
     assert rules(down) == {"production/web": "admitted"}
     assert tags[0].rpartition(":")[2] in scene.branch.files[path("production/web")]
 
@@ -310,7 +369,9 @@ def test_what_was_deferred_in_the_target_is_no_promotion() -> None:
     scene.build("production/web", "b8")
     scene.by_hand("staging/web", Intent("rollback", None, to="b5"))
     later = Terms(now="2026-11-22T14:00:00Z")
-    assert rules(scene.promote("staging/web", "production/web", terms=later)) == {"production/web": "admitted"}
+    assert rules(scene.promote("staging/web", "production/web", terms=later)) == {
+        "production/web": "admitted"
+    }
     assert scene.says("production/web") == "b8"
 
 
@@ -345,14 +406,18 @@ def test_a_digest_that_the_sources_event_had_is_not_lost(pinned: bool) -> None:
     assert rules(scene.promote("staging/web", "production/web")) == {"production/web": "admitted"}
     assert (f"digest: {DIGEST}" in scene.branch.files[path("production/web")]) == pinned
     if not pinned:  # it is remembered, so the next stage can still have it
-        assert rules(scene.promote("production/web", "production/pinned")) == {"production/pinned": "admitted"}
+        assert rules(scene.promote("production/web", "production/pinned")) == {
+            "production/pinned": "admitted"
+        }
         assert f"digest: {DIGEST}" in scene.branch.files[path("production/pinned")]
 
 
 def test_a_digest_that_nobody_knows_is_told_with_options_that_promote_has() -> None:
     scene = Stages(app("staging/web"), app("production/web", pin_digest="true"))
     scene.build("staging/web", "b7", 7)
-    (decision,) = scene.promote("staging/web", "production/web", terms=Terms(now=NOW, check="never")).decisions
+    (decision,) = scene.promote(
+        "staging/web", "production/web", terms=Terms(now=NOW, check="never")
+    ).decisions
     assert (decision.verdict, decision.rule) == ("error", "registry")
     assert "--image-digest" not in decision.hint
 
@@ -374,15 +439,22 @@ def test_another_image_of_the_same_alias_only_if_it_is_named() -> None:
     nothing = scene.promote("staging/web", "production/web")
     assert (nothing.exit, rules(nothing)) == (0, {})
     assert [one.message for one in nothing.problems] == ["no target tracks an image of its source"]
-    assert rules(scene.promote("staging/web", "production/web", images=("web",))) == {"production/web": "admitted"}
-    assert (scene.says("production/web"), mirror in scene.branch.files[path("production/web")]) == ("b7", True)
+    assert rules(scene.promote("staging/web", "production/web", images=("web",))) == {
+        "production/web": "admitted"
+    }
+    assert (scene.says("production/web"), mirror in scene.branch.files[path("production/web")]) == (
+        "b7",
+        True,
+    )
 
 
 def test_of_several_images_one_may_be_named() -> None:
     both = {"image_list": f"web={WEB},db={DB}"}
     scene = Stages(app("staging/web", **both), app("production/web", **both))
     two = KUSTOMIZATION + f"- name: {DB}\n  newTag: 1.0.0\n"
-    scene.branch.commit({path("production/web"): two, path("staging/web"): two.replace("1.0.0", "b7")})
+    scene.branch.commit(
+        {path("production/web"): two, path("staging/web"): two.replace("1.0.0", "b7")}
+    )
     report = scene.promote("staging/web", "production/web", images=("db",))
     assert [one.candidate.name for one in report.decisions] == [DB]
     assert scene.says("production/web") == "1.0.0"
@@ -407,11 +479,31 @@ def status(sync: str = "Synced", health: str = "Healthy", *tags: str) -> dict[st
     [
         (status("Synced", "Healthy", "b7"), "admitted", "admits it"),
         (status("Synced", "Healthy", "b6", "b7"), "admitted", "admits it"),
-        (status("OutOfSync", "Healthy", "b7"), "not-healthy", "staging/web is not synced: Argo CD says OutOfSync"),
-        (status("Synced", "Suspended", "b7"), "not-healthy", "staging/web is not healthy: Argo CD says Suspended"),
-        (status("Synced", "Degraded", "b7"), "not-healthy", "staging/web is not healthy: Argo CD says Degraded"),
-        (status("Synced", "Healthy", "b6"), "not-healthy", "staging/web does not run b7: Argo CD says b6"),
-        (status("Synced", "Healthy"), "not-healthy", "staging/web does not run b7: Argo CD says nothing of it"),
+        (
+            status("OutOfSync", "Healthy", "b7"),
+            "not-healthy",
+            "staging/web is not synced: Argo CD says OutOfSync",
+        ),
+        (
+            status("Synced", "Suspended", "b7"),
+            "not-healthy",
+            "staging/web is not healthy: Argo CD says Suspended",
+        ),
+        (
+            status("Synced", "Degraded", "b7"),
+            "not-healthy",
+            "staging/web is not healthy: Argo CD says Degraded",
+        ),
+        (
+            status("Synced", "Healthy", "b6"),
+            "not-healthy",
+            "staging/web does not run b7: Argo CD says b6",
+        ),
+        (
+            status("Synced", "Healthy"),
+            "not-healthy",
+            "staging/web does not run b7: Argo CD says nothing of it",
+        ),
         (None, "not-healthy", "staging/web has no status of Argo CD"),
     ],
 )
@@ -446,7 +538,9 @@ def with_commits(repository: str) -> Stages:
         ("https://evil.example/steal", OURS, "admitted"),
     ],
 )
-def test_only_the_repository_that_is_named_is_asked_about_commits(written: str, named: str, rule: str) -> None:
+def test_only_the_repository_that_is_named_is_asked_about_commits(
+    written: str, named: str, rule: str
+) -> None:
     scene = with_commits(written)
     asked: list[str] = []
 
@@ -455,7 +549,9 @@ def test_only_the_repository_that_is_named_is_asked_about_commits(written: str, 
         return "older"
 
     scene.ancestry = older
-    assert rules(scene.promote("staging/web", "production/web", repository=named)) == {"production/web": rule}
+    assert rules(scene.promote("staging/web", "production/web", repository=named)) == {
+        "production/web": rule
+    }
     assert asked == ([named] if rule == "superseded" else [])
 
 
@@ -482,9 +578,18 @@ def test_the_source_commit_of_the_build_is_the_commits() -> None:
 @pytest.mark.parametrize(
     ("promotion", "message"),
     [
-        (Promotion(("a",), ("{cluster}/a",)), "--to: nothing is known as {cluster} in '{cluster}/a'"),
-        (Promotion(("a",), ("b/{name",)), "--to: a brace is missing, or one too many, in 'b/{name'"),
-        (Promotion(("a",), ("b/{{name}}",)), "--to: a brace is missing, or one too many, in 'b/{{name}}'"),
+        (
+            Promotion(("a",), ("{cluster}/a",)),
+            "--to: nothing is known as {cluster} in '{cluster}/a'",
+        ),
+        (
+            Promotion(("a",), ("b/{name",)),
+            "--to: a brace is missing, or one too many, in 'b/{name'",
+        ),
+        (
+            Promotion(("a",), ("b/{{name}}",)),
+            "--to: a brace is missing, or one too many, in 'b/{{name}}'",
+        ),
         (Promotion(source_selector="a in b"), "--from-selector: cannot read 'a in b'"),
         (Promotion(target_selector="a in b"), "--to-selector: cannot read 'a in b'"),
     ],
@@ -507,13 +612,18 @@ def test_what_cannot_be_read(promotion: Promotion, message: str) -> None:
         max_size=8,
     ),
 )
-def test_promote_is_an_event_like_the_sources_own(strategy: str, steps: Sequence[tuple[str, int, bool]]) -> None:
+def test_promote_is_an_event_like_the_sources_own(
+    strategy: str, steps: Sequence[tuple[str, int, bool]]
+) -> None:
     """Whatever happened before: it decides as the source's build would, and the second time it changes nothing."""
     # Of a source that has builds with a number and builds without, nobody can tell a later build from a way back.
     assume(len({identified for what, _, identified in steps if what == "staging"}) < 2)
 
     def stages() -> Stages:
-        return Stages(app("staging/web", update_strategy=strategy), app("production/web", update_strategy=strategy))
+        return Stages(
+            app("staging/web", update_strategy=strategy),
+            app("production/web", update_strategy=strategy),
+        )
 
     scene, twin = stages(), stages()
     built: dict[str, int | None] = {}
@@ -521,16 +631,25 @@ def test_promote_is_an_event_like_the_sources_own(strategy: str, steps: Sequence
         sequence = number if identified else None
         for one in (scene, twin):
             if what in ("staging", "production"):
-                if one.build(f"{what}/web", f"1.{number}.0", sequence).verdict == "update" and what == "staging":
+                if (
+                    one.build(f"{what}/web", f"1.{number}.0", sequence).verdict == "update"
+                    and what == "staging"
+                ):
                     built[one.says("staging/web")] = sequence
             elif what in ("hold", "release"):
-                one.by_hand("production/web", Intent(what, Hold("freeze", "jane", NOW) if what == "hold" else None))
+                one.by_hand(
+                    "production/web",
+                    Intent(what, Hold("freeze", "jane", NOW) if what == "hold" else None),
+                )
         if what != "promote":
             continue
         decided = scene.promote("staging/web", "production/web").decisions[0]
         tag = twin.says("staging/web")
         known = twin.build("production/web", tag, built.get(tag))
-        assert (decided.verdict, scene.says("production/web")) == (known.verdict, twin.says("production/web"))
+        assert (decided.verdict, scene.says("production/web")) == (
+            known.verdict,
+            twin.says("production/web"),
+        )
         tip = scene.branch.tip
         again = scene.promote("staging/web", "production/web").decisions[0]
         assert again.verdict == ("unchanged" if decided.verdict == "update" else decided.verdict)
@@ -546,13 +665,20 @@ def test_a_promotion_whose_rollout_fails_is_taken_back() -> None:
 
     scene.follow = follow
     promotion = Promotion(("staging/web",), ("production/web",))
-    report = scene.run(Job("promote", (), SCOPE, Terms(now=NOW), WORDING, promotion=promotion, undo=True))
-    assert ([one.rollback for one in report.commits], scene.says("production/web")) == ([False, True], "1.0.0")
+    report = scene.run(
+        Job("promote", (), SCOPE, Terms(now=NOW), WORDING, promotion=promotion, undo=True)
+    )
+    assert ([one.rollback for one in report.commits], scene.says("production/web")) == (
+        [False, True],
+        "1.0.0",
+    )
     scene.follow = lambda _landed: Followed()
     assert rules(scene.promote("staging/web", "production/web")) == {"production/web": "superseded"}
 
 
-@pytest.mark.parametrize(("repository", "shown"), [(OURS, NEW), ("https://git.example/acme/other", "")])
+@pytest.mark.parametrize(
+    ("repository", "shown"), [(OURS, NEW), ("https://git.example/acme/other", "")]
+)
 def test_deployments_are_of_the_commit_that_staging_has(repository: str, shown: str) -> None:
     scene = with_commits(OURS)
     apps = [subscribe(parse_application(one), Defaults()) for one in (scene.app, *scene.others)]
@@ -567,7 +693,9 @@ def test_deployments_are_of_the_commit_that_staging_has(repository: str, shown: 
         applications=list, locate=lambda _origin: None, repository=lambda _url, _sub: scene.branch, now=lambda: 0.0,
         sleep=lambda _seconds: None, jitter=lambda: 0.5, log=lambda _level, text: told.append(text),
     )  # fmt: skip
-    job = Job("promote", (), SCOPE, Terms(now=NOW), WORDING, deployed=DeployedSource(repository, ""))
+    job = Job(
+        "promote", (), SCOPE, Terms(now=NOW), WORDING, deployed=DeployedSource(repository, "")
+    )
     made = with_promoted(job, asks_to_promote(pairs, known, promotion), world)
     assert (made.deployed.commit if made.deployed else "") == shown
     assert bool(told) == (not shown)

@@ -50,11 +50,15 @@ def subscription(strategy: str) -> Subscription:
     return found
 
 
-def after(files: Mapping[str, File], sub: Subscription, text: str, identity: Build) -> tuple[str, dict[str, File]]:
+def after(
+    files: Mapping[str, File], sub: Subscription, text: str, identity: Build
+) -> tuple[str, dict[str, File]]:
     """(rule, files) after one event."""
     terms = Terms(build=identity)
     snapshot = Snapshot("https://git/x", "main", "0" * 40, files)
-    decisions = decide(snapshot, [Ask(sub, (parse_image(f"{WEB}:{text}"),))], terms, Facts(ANCESTRY))
+    decisions = decide(
+        snapshot, [Ask(sub, (parse_image(f"{WEB}:{text}"),))], terms, Facts(ANCESTRY)
+    )
     made, settled, _obsolete = prepare_commits(snapshot, decisions, terms, WORDING)
     new = {**files, **{path: file for one in made for path, file in one.changeset.files.items()}}
     rule = [*(one for draft in made for one in draft.decisions), *settled][0].rule

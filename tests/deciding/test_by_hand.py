@@ -11,11 +11,14 @@ STATE = ".image-update/apps/a/argocd_a.state"
 DB = "ghcr.io/acme/db"
 
 
-@pytest.mark.parametrize(("strategy", "tags"), [("newest-build", "cab"), ("semver", "123"), ("alphabetical", "123")])
+@pytest.mark.parametrize(
+    ("strategy", "tags"), [("newest-build", "cab"), ("semver", "123"), ("alphabetical", "123")]
+)
 @pytest.mark.parametrize("identified", [True, False])
 def test_a_rollback_stays_until_it_is_released(strategy: str, tags: str, identified: bool) -> None:
     first, second, third = (
-        (f"2.{tag}.0" if strategy == "semver" else f"b{tag}", place) for place, tag in enumerate(tags)
+        (f"2.{tag}.0" if strategy == "semver" else f"b{tag}", place)
+        for place, tag in enumerate(tags)
     )
     scene = story(strategy)
 
@@ -71,7 +74,10 @@ def test_release_asks_the_rules_again() -> None:
 
 def test_a_hold_ends_by_itself() -> None:
     scene = story()
-    hold, waits = {"reason": "freeze", "until": "2020-01-01T00:00:00Z"}, {"tag": "m9", "sequence": "9"}
+    hold, waits = (
+        {"reason": "freeze", "until": "2020-01-01T00:00:00Z"},
+        {"tag": "m9", "sequence": "9"},
+    )
     state = {"files": {target("a"): {"hold": hold, "images": {"web": {"deferred": waits}}}}}
     scene.branch.commit({STATE: json.dumps(state)})
     assert scene.event("m8", 8) == ("update", "admitted")
@@ -80,7 +86,8 @@ def test_a_hold_ends_by_itself() -> None:
 
 
 @pytest.mark.parametrize(
-    ("to", "value"), [("previous", "1.3.0"), ("2-back", "1.2.0"), ("3-back", "1.1.0"), ("1.1.0", "1.1.0")]
+    ("to", "value"),
+    [("previous", "1.3.0"), ("2-back", "1.2.0"), ("3-back", "1.1.0"), ("1.1.0", "1.1.0")],
 )
 def test_what_to_go_back_to(to: str, value: str) -> None:
     scene = story("semver")
@@ -96,7 +103,8 @@ def test_what_to_go_back_to(to: str, value: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("images", "hold", "reason"), [((), True, ""), ((), False, ""), (("web",), True, ""), ((), True, "INC-42")]
+    ("images", "hold", "reason"),
+    [((), True, ""), ((), False, ""), (("web",), True, ""), ((), True, "INC-42")],
 )
 @pytest.mark.parametrize(("to", "value"), [("previous", "1.2.0"), ("2-back", "1.1.0")])
 def test_a_rollback_that_runs_twice_goes_back_once(
@@ -134,10 +142,16 @@ def test_after_a_release_or_an_update_previous_is_asked_anew() -> None:
     [
         (f"web={WEB}", (), "rolled back to 1.1.0"),
         (f"web={WEB}, db={DB}", ("web",), "rolled back to 1.1.0"),
-        (f"web={WEB}, db={DB}", (), "rolled back to previous"),  # it may be another tag for each image
+        (
+            f"web={WEB}, db={DB}",
+            (),
+            "rolled back to previous",
+        ),  # it may be another tag for each image
     ],
 )
-def test_a_hold_without_a_reason_names_the_tag(images: str, named: tuple[str, ...], reason: str) -> None:
+def test_a_hold_without_a_reason_names_the_tag(
+    images: str, named: tuple[str, ...], reason: str
+) -> None:
     scene = story("semver", image_list=images)
     for tag in ("1.1.0", "1.2.0"):
         scene.event(tag)

@@ -16,22 +16,34 @@ Pair = tuple[Story, Story]
 
 def web(path: str, target: str) -> dict[str, Any]:
     """`argocd/web`, as each cluster has one."""
-    app = application("web", URL, update_strategy="newest-build", write_back_method="git", write_back_target=target)
+    app = application(
+        "web",
+        URL,
+        update_strategy="newest-build",
+        write_back_method="git",
+        write_back_target=target,
+    )
     app["spec"]["source"]["path"] = path
     return app
 
 
 def folders() -> Pair:
     """Each cluster has its folder."""
-    branch = Branch({f"clusters/{name}/web/kustomization.yaml": KUSTOMIZATION for name in ("staging", "prod")})
-    staging, prod = (Story(web(f"clusters/{name}/web", "kustomization"), branch) for name in ("staging", "prod"))
+    branch = Branch(
+        {f"clusters/{name}/web/kustomization.yaml": KUSTOMIZATION for name in ("staging", "prod")}
+    )
+    staging, prod = (
+        Story(web(f"clusters/{name}/web", "kustomization"), branch) for name in ("staging", "prod")
+    )
     return staging, prod
 
 
 def chart() -> Pair:
     """One chart, with a values file for each cluster."""
     branch = Branch({"web/Chart.yaml": CHART, "web/staging.yaml": VALUES, "web/prod.yaml": VALUES})
-    staging, prod = (Story(web("web", f"helmvalues:{name}.yaml"), branch) for name in ("staging", "prod"))
+    staging, prod = (
+        Story(web("web", f"helmvalues:{name}.yaml"), branch) for name in ("staging", "prod")
+    )
     return staging, prod
 
 
@@ -66,13 +78,17 @@ def test_where_the_memory_lies() -> None:
     staging, prod = folders()
     for one in (staging, prod):
         one.event("main-2", 2)
-    assert states(prod) == [f".image-update/clusters/{name}/web/argocd_web.state" for name in ("prod", "staging")]
+    assert states(prod) == [
+        f".image-update/clusters/{name}/web/argocd_web.state" for name in ("prod", "staging")
+    ]
 
 
 def test_every_file_system_holds_the_memory() -> None:
     deep = "/".join(["folder"] * 580)
     longest = "n" * 240
-    branch = Branch({f"{folder}/kustomization.yaml": KUSTOMIZATION for folder in ("web", deep, "Config")})
+    branch = Branch(
+        {f"{folder}/kustomization.yaml": KUSTOMIZATION for folder in ("web", deep, "Config")}
+    )
     for name, path in ((longest, "web"), (f"{longest}2", "web"), ("web", deep), ("web", "Config")):
         app = web(path, "kustomization")
         app["metadata"]["name"] = name
@@ -103,7 +119,9 @@ def test_an_application_at_the_root_of_its_repository() -> None:
     assert "  kustomization.yaml:\n" in story.branch.files[states(story)[0]]
 
 
-@pytest.mark.parametrize("name", ["web/kustomization.yaml", "web", "./web/", "/web/kustomization.yml"])
+@pytest.mark.parametrize(
+    "name", ["web/kustomization.yaml", "web", "./web/", "/web/kustomization.yml"]
+)
 def test_a_hold_that_a_person_wrote_names_the_file_or_its_folder(name: str) -> None:
     state = f"files:\n  {name}:\n    hold:\n      reason: by hand\n"
     files = {"web/kustomization.yml": KUSTOMIZATION, ".image-update/web/argocd_web.state": state}

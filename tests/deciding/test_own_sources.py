@@ -25,7 +25,9 @@ NAMED = f"images:\n- name: {WEB}\n  newTag: 2.0.0\n"
 HELM = {"parameters": [{"name": "image.tag", "value": "2.0.0"}]}
 
 
-def story(section: dict[str, Any], files: dict[str, str], status: Any = None, **annotations: str) -> Story:
+def story(
+    section: dict[str, Any], files: dict[str, str], status: Any = None, **annotations: str
+) -> Story:
     app = application("a", URL, **{"write_back_target": "", **annotations})
     app["spec"]["source"] |= section
     app |= {"status": status} if status else {}
@@ -33,7 +35,9 @@ def story(section: dict[str, Any], files: dict[str, str], status: Any = None, **
 
 
 def decided(told: Story, tag: str, command: str = "run") -> tuple[Judged, list[str]]:
-    report = told.run(Job(command, (parse_image(f"{WEB}:{tag}"),), SCOPE, Terms(), WORDING, dry=command == "plan"))
+    report = told.run(
+        Job(command, (parse_image(f"{WEB}:{tag}"),), SCOPE, Terms(), WORDING, dry=command == "plan")
+    )
     return report.decisions[0], [one.message for one in report.problems]
 
 
@@ -101,7 +105,10 @@ def test_an_older_build_does_not_go_in(row: str) -> None:
         ({}, {**CHART, "apps/a/values.yaml": "image: {name: ghcr.io/acme/other, tag: 2.0.0}"}),
         # a list in the override file hides the parameters of the spec
         ({"helm": HELM}, {**CHART, "apps/a/.argocd-source-a.yaml": "helm: {parameters: []}"}),
-        ({"helm": {"valueFiles": ["https://example.com/v.yaml", "../../../x", "$other/v.yaml"]}}, CHART),
+        (
+            {"helm": {"valueFiles": ["https://example.com/v.yaml", "../../../x", "$other/v.yaml"]}},
+            CHART,
+        ),
         ({}, {"apps/a/kustomization.yaml": KUSTOMIZATION}),
     ],
 )
@@ -116,7 +123,9 @@ def test_only_where_nothing_names_the_image_it_is_a_first_tag_and_plan_says_so(
 
 
 def test_what_runs_says_more_than_the_spec() -> None:
-    told = story({"helm": HELM}, CHART, {"sourceType": "Helm", "summary": {"images": [f"{WEB}:0.9.0"]}})
+    told = story(
+        {"helm": HELM}, CHART, {"sourceType": "Helm", "summary": {"images": [f"{WEB}:0.9.0"]}}
+    )
     one, _ = decided(told, "1.0.0")
     assert (one.verdict, one.current.tag) == ("update", "0.9.0")
 
@@ -131,7 +140,9 @@ def test_it_is_what_helm_renders_with_argo_cd_s_flags(tmp_path: Path, strongest:
     files = {name: text for name, text in texts.items() if name.endswith(".yaml")}
     section: dict[str, Any] = {"valueFiles": [name for name in files if name != "values.yaml"]}
     section |= {"values": texts["values"]} if "values" in there else {}
-    section |= {"valuesObject": yaml.safe_load(texts["valuesObject"])} if "valuesObject" in there else {}
+    section |= (
+        {"valuesObject": yaml.safe_load(texts["valuesObject"])} if "valuesObject" in there else {}
+    )
     if "parameters" in there:
         section["parameters"] = [{"name": "image.tag", "value": "1.5.0"}]
 
@@ -149,7 +160,9 @@ def test_it_is_what_helm_renders_with_argo_cd_s_flags(tmp_path: Path, strongest:
         flags += ["--values", str(tmp_path / "own.json")]
     flags += [f"--set=image.tag={one['value']}" for one in section.get("parameters", ())]
     command = [*needs("helm"), "template", "a", str(tmp_path), *flags]
-    rendered = yaml.safe_load(subprocess.run(command, capture_output=True, check=True).stdout)["tag"]
+    rendered = yaml.safe_load(subprocess.run(command, capture_output=True, check=True).stdout)[
+        "tag"
+    ]
 
     sub = subscription({"helm": section})
     wanted = [place.path for place in own_places(sub, "helm-override")]

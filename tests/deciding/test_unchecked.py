@@ -32,10 +32,30 @@ NO_LOGIN = Answer(error=CredentialsError("there is no secret x", hint="create it
             "not checked whether the image is for linux/arm64 or linux/amd64: there is",
             "create it",
         ),
-        (DOWN, ["platforms"], "not checked whether the image is for", "with --registry-check always, this is an error"),
-        (DOWN, ["created", "created"], "the one that arrives later counts as newer: ghcr.io is down", "--sequence"),
-        (DOWN, ["platforms", "created"], "or linux/amd64; it is not known which build is newer", "--sequence"),
-        (DOWN, ["labels"], "the commit message lacks the image's labels: ghcr.io", "--registry-check always"),
+        (
+            DOWN,
+            ["platforms"],
+            "not checked whether the image is for",
+            "with --registry-check always, this is an error",
+        ),
+        (
+            DOWN,
+            ["created", "created"],
+            "the one that arrives later counts as newer: ghcr.io is down",
+            "--sequence",
+        ),
+        (
+            DOWN,
+            ["platforms", "created"],
+            "or linux/amd64; it is not known which build is newer",
+            "--sequence",
+        ),
+        (
+            DOWN,
+            ["labels"],
+            "the commit message lacks the image's labels: ghcr.io",
+            "--registry-check always",
+        ),
     ],
 )
 def test_it_says_what_is_unknown_and_never_to_run_again(

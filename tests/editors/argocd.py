@@ -27,7 +27,10 @@ def merged(source: dict[str, Any], *overrides: str) -> dict[str, Any]:
         patch = yaml.safe_load(text)
         if not isinstance(patch, dict):
             raise GenerationFailed("Invalid JSON Patch")
-        source = decode(patched(source, {**patch, **{key: source.get(key) for key in KEPT if key in source}}), source)
+        source = decode(
+            patched(source, {**patch, **{key: source.get(key) for key in KEPT if key in source}}),
+            source,
+        )
     return source
 
 
@@ -53,7 +56,9 @@ def decode(new: dict[str, Any], old: dict[str, Any]) -> dict[str, Any]:
         elif isinstance(value, dict):
             result[key] = decode(value, result.get(key) or {})
         elif isinstance(value, list):
-            result[key] = [element(key, each, at(result.get(key), number)) for number, each in enumerate(value)]
+            result[key] = [
+                element(key, each, at(result.get(key), number)) for number, each in enumerate(value)
+            ]
             if not value:
                 del result[key]  # left out when empty
         else:

@@ -9,7 +9,18 @@ from hypothesis import strategies as st
 
 from task.editors import EDITORS
 from task.image import parse_image
-from task.model import Edit, File, Files, Image, Keys, Parameter, Reading, Source, Target, TargetKind
+from task.model import (
+    Edit,
+    File,
+    Files,
+    Image,
+    Keys,
+    Parameter,
+    Reading,
+    Source,
+    Target,
+    TargetKind,
+)
 
 OVERRIDE = "apps/web/.argocd-source-web.yaml"
 PATHS: Mapping[TargetKind, str] = {
@@ -25,7 +36,9 @@ DIGEST = "sha256:" + "a" * 64
 OTHER = "sha256:" + "b" * 64
 
 
-def target(kind: TargetKind, image: str = "ghcr.io/acme/api", keys: Keys | None = None, **more: Any) -> Target:
+def target(
+    kind: TargetKind, image: str = "ghcr.io/acme/api", keys: Keys | None = None, **more: Any
+) -> Target:
     """Return a target for the Application `argocd/web` and the alias `api`."""
     path = more.pop("path", PATHS[kind])
     source = more.pop("source", None) or Source("https://git.example/x.git", "apps/web")
@@ -84,7 +97,22 @@ def typed(text: str) -> Any:
 
 
 KEYS = st.sampled_from(
-    ["image", "tag", "name", "web", "api", "a", "b", "repository", "x y", "k.l", "1", "é", "on", "😀"]
+    [
+        "image",
+        "tag",
+        "name",
+        "web",
+        "api",
+        "a",
+        "b",
+        "repository",
+        "x y",
+        "k.l",
+        "1",
+        "é",
+        "on",
+        "😀",
+    ]
 )
 WORDS = st.sampled_from(
     [
@@ -141,7 +169,11 @@ class Look:
 
     def flow(self, data: Any) -> str:
         if isinstance(data, dict):
-            return "{" + ", ".join(f"{self.word(k, flow=True)}: {self.flow(v)}" for k, v in data.items()) + "}"
+            return (
+                "{"
+                + ", ".join(f"{self.word(k, flow=True)}: {self.flow(v)}" for k, v in data.items())
+                + "}"
+            )
         if isinstance(data, list):
             return "[" + ", ".join(self.flow(each) for each in data) + "]"
         return self.word(data, flow=True)
@@ -171,7 +203,10 @@ class Look:
         if not data or self.pick("block", "block", "flow") == "flow":
             return [f"{name}: {self.flow(data)}{self.comment()}"]
         margin = " " * (self.step if isinstance(data, dict) or self.shift else 0)
-        return [f"{name}:{self.comment()}", *(margin + line if line else line for line in self.lines(data))]
+        return [
+            f"{name}:{self.comment()}",
+            *(margin + line if line else line for line in self.lines(data)),
+        ]
 
     def scalar(self, name: str, text: str) -> list[str]:
         block = self.pick("|-", ">-", "line", "line", "line", "line") if self.quotes else "line"
@@ -187,7 +222,11 @@ def styled(draw: Any, data: Any, *, quotes: bool = True) -> str:
     look.quotes = quotes
     eol = draw(st.sampled_from(["\n", "\n", "\r\n"]))
     lines = [look.flow(data)] if draw(st.integers(0, 5)) == 0 else look.lines(data)
-    head = draw(st.sampled_from(["", "", "---" + eol, "# head" + eol, "\ufeff", "%YAML 1.1" + eol + "---" + eol]))
+    head = draw(
+        st.sampled_from(
+            ["", "", "---" + eol, "# head" + eol, "\ufeff", "%YAML 1.1" + eol + "---" + eol]
+        )
+    )
     return str(head + eol.join(lines) + draw(st.sampled_from([eol, eol, "", eol + "# end" + eol])))
 
 

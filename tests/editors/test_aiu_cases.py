@@ -35,11 +35,15 @@ ON_PURPOSE = {
         "kustomize": {"namePrefix": "x"},
     },  # other keys stay; the image's name is written as AIU does for a live image
     "doc-no-section": None,  # nothing to write
-    "doc-1411": {"kustomize": {"images": ["docker.io/library/nginx:1.0.1"]}},  # edited in place, spelled as in the file
+    "doc-1411": {
+        "kustomize": {"images": ["docker.io/library/nginx:1.0.1"]}
+    },  # edited in place, spelled as in the file
     "flow-hostport-existing-file": {
         "kustomize": {"images": ["reg.example:5000/a:1.1.0", "reg.example:5000/b:1.2.0"]}
     },  # issue 516: both are written
-    "merge-docker-io-org": ["docker.io/jannfis/foobar:1.0.1"],  # one repository, one entry, spelled as in the file
+    "merge-docker-io-org": [
+        "docker.io/jannfis/foobar:1.0.1"
+    ],  # one repository, one entry, spelled as in the file
     "merge-x-duplicates": ["a:3", "a:3"],  # all duplicates get the new tag
     "k-multi-registry": {
         "kustomize": {
@@ -61,7 +65,11 @@ ON_PURPOSE = {
 def cases(suite: str, *kinds: str) -> list[Any]:
     content = json.loads((DATA / "cases" / f"{suite}.json").read_text())
     found = [case for case in content["cases"] if case["id"].split("-")[0] in kinds]
-    return [pytest.param(case, id=case["id"]) for case in found if ON_PURPOSE.get(case["id"], "") is not None]
+    return [
+        pytest.param(case, id=case["id"])
+        for case in found
+        if ON_PURPOSE.get(case["id"], "") is not None
+    ]
 
 
 def meant(case: dict[str, Any]) -> Any:
@@ -135,7 +143,9 @@ def spec_of(given: dict[str, Any]) -> Source:
     section = given.get("source") or next(each for each in given["sources"] if "helm" in each)
     found = section.get("helm", {}).get("parameters", ())
     return source(
-        parameters=tuple(Parameter(each["name"], each["value"], each.get("forceString", False)) for each in found),
+        parameters=tuple(
+            Parameter(each["name"], each["value"], each.get("forceString", False)) for each in found
+        ),
         images=tuple(section.get("kustomize", {}).get("images", ())),
     )
 
@@ -145,7 +155,10 @@ def test_values_documents(case: dict[str, Any]) -> None:
     given = case["input"]
     text, path = given["existing"], "v.yaml"
     if meant(case) is TargetError:
-        assert outcome(target("helmvalues", "nginx", Keys("a", "b"), path=path), path, text, "nginx:1") is TargetError
+        assert (
+            outcome(target("helmvalues", "nginx", Keys("a", "b"), path=path), path, text, "nginx:1")
+            is TargetError
+        )
         return
     spec = {each.name: each.value for each in spec_of(given).parameters}
     for alias, name in entries(given):
@@ -165,7 +178,9 @@ def test_override_documents(case: dict[str, Any]) -> None:
     newest = spec.images[-1] if not helm else f"nginx:{spec.parameters[-1].value}"
     reference = newest if ":" in newest else f"{newest}:1"
     kind: TargetKind = "helm-override" if helm else "kustomize-override"
-    aim = target(kind, reference, keys_of(given, "n", "nginx"), source=spec, path="a/.argocd-source-web.yaml")
+    aim = target(
+        kind, reference, keys_of(given, "n", "nginx"), source=spec, path="a/.argocd-source-web.yaml"
+    )
     assert outcome(aim, aim.path, given["existing"], reference) == meant(case)
 
 
@@ -178,7 +193,13 @@ def newest(tags: list[Any]) -> str:
 
 FLOWS = [
     case
-    for suite in ("override-helm", "override-kustomize", "kustomization", "helmvalues", "update-flow")
+    for suite in (
+        "override-helm",
+        "override-kustomize",
+        "kustomization",
+        "helmvalues",
+        "update-flow",
+    )
     for case in cases(suite, "flow", "k", "git", "tags")
     if case.values[0]["expect"].get("files_changed")
 ]
@@ -191,9 +212,14 @@ def test_whole_updates(case: dict[str, Any]) -> None:
     (path,) = case["expect"]["files_changed"]
     kind = kind_of(given)
     for alias, name in entries(given):
-        if not any(live.startswith((f"{name}:", f"{name}@")) or "kname" in case["id"] for live in given["live_images"]):
+        if not any(
+            live.startswith((f"{name}:", f"{name}@")) or "kname" in case["id"]
+            for live in given["live_images"]
+        ):
             continue
-        tags = given["registry_tags"].get(name) or given["registry_tags"].get(name.partition("/")[2])
+        tags = given["registry_tags"].get(name) or given["registry_tags"].get(
+            name.partition("/")[2]
+        )
         where = path.rpartition("/")[0] if kind == "kustomization" else path
         aim = target(kind, name, keys_of(given, alias, name), source=spec_of(given), path=where)
         wanted = case["expect"]["files_changed"][path]["parsed"]
@@ -206,7 +232,11 @@ def test_whole_updates(case: dict[str, Any]) -> None:
 
 def pinned(wanted: Any, name: str) -> str:
     """The tag that the rules picked, where they are not the newest: the rules are not what is tested here."""
-    found = [each for each in (wanted.get("helm") or {}).get("parameters", ()) if each["name"].endswith("tag")]
+    found = [
+        each
+        for each in (wanted.get("helm") or {}).get("parameters", ())
+        if each["name"].endswith("tag")
+    ]
     return found[0]["value"] if found and name else ""
 
 
@@ -222,9 +252,18 @@ def kind_of(given: dict[str, Any]) -> TargetKind:
 @pytest.mark.parametrize("case", cases("override-kustomize", "merge"))
 def test_entries_merged_into_an_override_file(case: dict[str, Any]) -> None:
     given = case["input"]
-    text = None if given["existing"] is None else yaml.safe_dump({"kustomize": {"images": given["existing"]}})
+    text = (
+        None
+        if given["existing"] is None
+        else yaml.safe_dump({"kustomize": {"images": given["existing"]}})
+    )
     (new,) = (parse_entry(each) for each in given["new"])
-    aim = target("kustomize-override", new.right, Keys(kustomize_name=new.left), path="a/.argocd-source-x.yaml")
+    aim = target(
+        "kustomize-override",
+        new.right,
+        Keys(kustomize_name=new.left),
+        path="a/.argocd-source-x.yaml",
+    )
     assert outcome(aim, aim.path, text, new.right)["kustomize"]["images"] == meant(case)
 
 

@@ -23,14 +23,18 @@ PATHS = {
 def aim(kind: TargetKind, alias: str, **names: str) -> Target:
     """The target of one alias; `names`: what each of them is called in the target, "" where nothing is said."""
     field = "manifests_name" if kind == "manifests" else "kustomize_name"
-    others = tuple(Claim(one, IDENTITY, **{field: name}) for one, name in names.items() if one != alias)
+    others = tuple(
+        Claim(one, IDENTITY, **{field: name}) for one, name in names.items() if one != alias
+    )
     return target(kind, WEB, Keys(**{field: names[alias]}), alias=alias, others=others)
 
 
 def kustomization(*entries: str) -> str:
     """`name version`: an entry that leads to the image."""
     said = (one.split() for one in entries)
-    return "images:\n" + "".join(f"- name: {name}\n  newName: {WEB}\n  newTag: {tag}\n" for name, tag in said)
+    return "images:\n" + "".join(
+        f"- name: {name}\n  newName: {WEB}\n  newTag: {tag}\n" for name, tag in said
+    )
 
 
 def override(*entries: str) -> str:
@@ -40,11 +44,18 @@ def override(*entries: str) -> str:
 
 def manifests(*entries: str) -> str:
     said = (one.split() for one in entries)
-    pods = (f"apiVersion: v1\nkind: Pod\nspec:\n  containers:\n  - image: {name}:{tag}\n" for name, tag in said)
+    pods = (
+        f"apiVersion: v1\nkind: Pod\nspec:\n  containers:\n  - image: {name}:{tag}\n"
+        for name, tag in said
+    )
     return "---\n".join(pods)
 
 
-SHAPES: list[Any] = [("kustomization", kustomization), ("kustomize-override", override), ("manifests", manifests)]
+SHAPES: list[Any] = [
+    ("kustomization", kustomization),
+    ("kustomize-override", override),
+    ("manifests", manifests),
+]
 TWO = {"app": "web", "migrate": "web-db"}
 ROWS = [
     # aliases and their names, who is written, before, after
@@ -54,7 +65,12 @@ ROWS = [
     # an entry that neither names stays: two rules cannot both be right about it
     (TWO, "app", ["web v1", f"{WEB} v1"], ["web v2", f"{WEB} v1"]),
     # without a name of its own an alias has what the others do not name
-    ({"app": "", "migrate": "web-db"}, "app", [f"{WEB} v1", "web-db v1"], [f"{WEB} v2", "web-db v1"]),
+    (
+        {"app": "", "migrate": "web-db"},
+        "app",
+        [f"{WEB} v1", "web-db v1"],
+        [f"{WEB} v2", "web-db v1"],
+    ),
     (
         {"app": "", "migrate": "web-db"},
         "migrate",
@@ -71,7 +87,12 @@ ROWS = [
 @pytest.mark.parametrize(("kind", "text"), SHAPES)
 @pytest.mark.parametrize(("names", "alias", "before", "after"), ROWS)
 def test_an_alias_writes_its_own(
-    kind: TargetKind, text: Any, names: dict[str, str], alias: str, before: list[str], after: list[str]
+    kind: TargetKind,
+    text: Any,
+    names: dict[str, str],
+    alias: str,
+    before: list[str],
+    after: list[str],
 ) -> None:
     files, to = {PATHS[kind]: File(text(*before))}, aim(kind, alias, **names)
     changed, edits = edit(files, to, f"{WEB}:v2")
@@ -110,7 +131,11 @@ def test_an_alias_whose_only_entry_is_named_by_another_has_no_place(kind: Target
 
 def test_a_mark_for_one_alias_is_not_written_for_the_other() -> None:
     line = '  - image: {}:v1 # {{"$imagepolicy": "argocd:{}"}}\n'
-    text = "apiVersion: v1\nkind: Pod\nspec:\n  containers:\n" + line.format(WEB, "app") + line.format(WEB, "migrate")
+    text = (
+        "apiVersion: v1\nkind: Pod\nspec:\n  containers:\n"
+        + line.format(WEB, "app")
+        + line.format(WEB, "migrate")
+    )
     path = PATHS["manifests"]
     changed, _ = edit({path: File(text)}, aim("manifests", "app", app="", migrate=""), f"{WEB}:v2")
     assert changed[path].text == text.replace(":v1", ":v2", 1)
@@ -120,7 +145,11 @@ def test_a_mark_for_one_alias_is_not_written_for_the_other() -> None:
 def test_the_live_application(alias: str, place: int) -> None:
     images = [f"web={WEB}:v1", f"web-db={WEB}:v1"]
     manifest = {"spec": {"source": {"kustomize": {"images": images}}}}
-    to = replace(aim("kustomize-override", alias, **TWO), kind="live", source=Source("x", kind="Kustomize"))
+    to = replace(
+        aim("kustomize-override", alias, **TWO), kind="live", source=Source("x", kind="Kustomize")
+    )
     assert live.read(manifest, 0, to).sound
     operations, _ = live.write(manifest, 0, to, parse_image(f"{WEB}:v2"))
-    assert [one["path"] for one in operations if one["op"] == "replace"] == [f"/spec/source/kustomize/images/{place}"]
+    assert [one["path"] for one in operations if one["op"] == "replace"] == [
+        f"/spec/source/kustomize/images/{place}"
+    ]

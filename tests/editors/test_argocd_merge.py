@@ -32,7 +32,10 @@ def test_the_restatement_says_what_argo_cd_said(case: dict[str, Any]) -> None:
 
 def by_name(helm: dict[str, Any]) -> dict[str, tuple[str, bool]]:
     """Parameters as Helm takes them: the last of a name counts."""
-    return {each["name"]: (each["value"], bool(each.get("forceString"))) for each in helm.get("parameters", ())}
+    return {
+        each["name"]: (each["value"], bool(each.get("forceString")))
+        for each in helm.get("parameters", ())
+    }
 
 
 NAMES = st.sampled_from(["a", "b.c", "image.tag", "image.name", "replicas", "long", "é"])
@@ -50,7 +53,12 @@ ENTRIES = st.lists(
 
 
 @pytest.mark.slow
-@given(SPECS, st.none() | ENTRIES, st.none() | ENTRIES, st.sampled_from(["1.10", "v2", f"main@{DIGEST}"]))
+@given(
+    SPECS,
+    st.none() | ENTRIES,
+    st.none() | ENTRIES,
+    st.sampled_from(["1.10", "v2", f"main@{DIGEST}"]),
+)
 def test_no_parameter_is_lost_and_none_appears_that_argo_cd_did_not_see(
     spec: list[Parameter], existing: list[Any] | None, common: list[Any] | None, version: str
 ) -> None:
@@ -63,7 +71,10 @@ def test_no_parameter_is_lost_and_none_appears_that_argo_cd_did_not_see(
     after = {**files, **edit(files, aim, f"acme/web:{version}")[0]}
     origin = {
         "helm": {
-            "parameters": [{"name": one.name, "value": one.value, "forceString": one.force_string} for one in spec]
+            "parameters": [
+                {"name": one.name, "value": one.value, "forceString": one.force_string}
+                for one in spec
+            ]
         }
     }
     own = {"image.name": ("acme/web", True), "image.tag": (version, True)}
@@ -78,17 +89,25 @@ def test_carry_parameters_brings_in_what_a_list_lacks_and_the_opposite_nothing(
     spec: list[Parameter], existing: list[Any], common: list[Any] | None
 ) -> None:
     files = {OVERRIDE: File(yaml.safe_dump({"helm": {"parameters": existing}}))}
-    files |= {} if common is None else {COMMON: File(yaml.safe_dump({"helm": {"parameters": common}}))}
+    files |= (
+        {} if common is None else {COMMON: File(yaml.safe_dump({"helm": {"parameters": common}}))}
+    )
     below = {one.name for one in spec} | {one["name"] for one in common or ()}
     there, own = {one["name"] for one in existing}, {"image.name", "image.tag"}
     for carry, names in ((True, there | below), (False, there)):
-        aim = target("helm-override", "acme/web", source=source(parameters=tuple(spec)), carry=carry)
+        aim = target(
+            "helm-override", "acme/web", source=source(parameters=tuple(spec)), carry=carry
+        )
         after = edit(files, aim, "acme/web:v2")[0] or files
         assert set(by_name(merged({}, after[OVERRIDE].text)["helm"])) == names | own
 
 
 def test_an_unquoted_number_in_the_file_is_quoted_because_argo_cd_would_fail_on_it() -> None:
-    files = {OVERRIDE: File("helm:\n  parameters:\n  - name: replicas\n    value: 3\n    forcestring: false\n")}
+    files = {
+        OVERRIDE: File(
+            "helm:\n  parameters:\n  - name: replicas\n    value: 3\n    forcestring: false\n"
+        )
+    }
     with pytest.raises(GenerationFailed):
         merged({}, files[OVERRIDE].text)
     after = edit(files, target("helm-override", "acme/web"), "acme/web:2")[0]
@@ -102,7 +121,10 @@ def test_an_element_does_not_inherit_from_the_element_of_the_spec_at_its_place()
     after = edit({OVERRIDE: File(text)}, aim, "acme/web:2")[0]
     origin = {
         "helm": {
-            "parameters": [{"name": one.name, "value": one.value, "forceString": one.force_string} for one in spec]
+            "parameters": [
+                {"name": one.name, "value": one.value, "forceString": one.force_string}
+                for one in spec
+            ]
         }
     }
     assert by_name(merged(origin, after[OVERRIDE].text)["helm"])["second"] == ("2", False)
@@ -110,49 +132,88 @@ def test_an_element_does_not_inherit_from_the_element_of_the_spec_at_its_place()
 
 def test_what_others_wrote_is_not_reset_to_the_spec() -> None:
     spec = (Parameter("db.tag", "1.0"), Parameter("log", "info"))
-    items = [{"name": "db.tag", "value": "v7", "forcestring": True}, {"name": "log", "value": "debug"}]
+    items = [
+        {"name": "db.tag", "value": "v7", "forcestring": True},
+        {"name": "log", "value": "debug"},
+    ]
     text = yaml.safe_dump({"helm": {"parameters": items}})
-    aim = target("helm-override", "acme/web", source=source(parameters=spec), managed=("db.tag", "image.tag"))
+    aim = target(
+        "helm-override", "acme/web", source=source(parameters=spec), managed=("db.tag", "image.tag")
+    )
     after = edit({OVERRIDE: File(text)}, aim, "acme/web:2")[0]
     found = by_name(merged({}, after[OVERRIDE].text)["helm"])
     assert (found["db.tag"], found["log"]) == (("v7", True), ("debug", False))
 
 
 def test_nothing_is_carried_along_when_that_is_off() -> None:
-    aim = target("helm-override", "acme/web", source=source(parameters=(Parameter("log", "info"),)), carry=False)
+    aim = target(
+        "helm-override",
+        "acme/web",
+        source=source(parameters=(Parameter("log", "info"),)),
+        carry=False,
+    )
     after = edit({}, aim, "acme/web:2")[0]
     assert set(by_name(merged({}, after[OVERRIDE].text)["helm"])) == {"image.name", "image.tag"}
 
 
 IMAGES = st.sampled_from(
-    ["reg:5000/a", "reg:5000/b", "nginx", "docker.io/library/nginx", "acme/web", "ghcr.io/library/nginx"]
+    [
+        "reg:5000/a",
+        "reg:5000/b",
+        "nginx",
+        "docker.io/library/nginx",
+        "acme/web",
+        "ghcr.io/library/nginx",
+    ]
 )
 ENTRY = st.builds(
-    lambda left, name, tag: f"{left}{name}:{tag}", st.sampled_from(["", "", "x=", "y="]), IMAGES, st.just("1")
+    lambda left, name, tag: f"{left}{name}:{tag}",
+    st.sampled_from(["", "", "x=", "y="]),
+    IMAGES,
+    st.just("1"),
 )
 
 
 @given(
-    st.lists(ENTRY, max_size=4), st.none() | st.lists(ENTRY, max_size=4), IMAGES, st.sampled_from(["", "x", "acme/web"])
+    st.lists(ENTRY, max_size=4),
+    st.none() | st.lists(ENTRY, max_size=4),
+    IMAGES,
+    st.sampled_from(["", "x", "acme/web"]),
 )
 def test_no_kustomize_image_is_lost_and_none_appears(
     spec: list[str], existing: list[str] | None, name: str, kname: str
 ) -> None:
-    files = {} if existing is None else {OVERRIDE: File(yaml.safe_dump({"kustomize": {"images": existing}}))}
-    aim = target("kustomize-override", name, Keys(kustomize_name=kname), source=source(images=tuple(spec)))
+    files = (
+        {}
+        if existing is None
+        else {OVERRIDE: File(yaml.safe_dump({"kustomize": {"images": existing}}))}
+    )
+    aim = target(
+        "kustomize-override", name, Keys(kustomize_name=kname), source=source(images=tuple(spec))
+    )
     after = {**files, **edit(files, aim, f"{name}:2")[0]}
     result = [parse_entry(text) for text in merged({}, after[OVERRIDE].text)["kustomize"]["images"]]
-    mine, seen = parse_image(name).identity, [parse_entry(one) for one in (spec if existing is None else existing)]
+    mine, seen = (
+        parse_image(name).identity,
+        [parse_entry(one) for one in (spec if existing is None else existing)],
+    )
     assert {each.key for each in result if each.identity != mine} <= {each.key for each in seen}
     others = {each.key for each in seen if each.identity != mine and each.key != identity_of(kname)}
     assert others <= {each.key for each in result}
     assert all(each.right.endswith(":2") == (each.identity == mine) for each in result)
-    assert any(each.identity == mine and (not kname or each.key == identity_of(kname)) for each in result)
+    assert any(
+        each.identity == mine and (not kname or each.key == identity_of(kname)) for each in result
+    )
     assert edit(after, aim, f"{name}:2") == ({}, ())
 
 
 def test_the_spec_s_variables_of_a_plugin_are_carried_along() -> None:
-    aim = target("plugin-override", "acme/web", Keys(tag="TAG"), source=source(env=(("LOG", "info"),)))
+    aim = target(
+        "plugin-override", "acme/web", Keys(tag="TAG"), source=source(env=(("LOG", "info"),))
+    )
     after = edit({}, aim, "acme/web:1e3")[0]
     result = merged({"plugin": {"env": [{"name": "LOG", "value": "info"}]}}, after[OVERRIDE].text)
-    assert result["plugin"]["env"] == [{"name": "LOG", "value": "info"}, {"name": "TAG", "value": "1e3"}]
+    assert result["plugin"]["env"] == [
+        {"name": "LOG", "value": "info"},
+        {"name": "TAG", "value": "1e3"},
+    ]

@@ -14,9 +14,16 @@ from task.errors import AnnotationError, TargetError
 from task.model import File, Keys, Reading, Target, TargetKind
 
 KINDS: list[TargetKind] = [*EDITORS]
-CREATED = ["helmvalues", "helm-override", "kustomize-override", "plugin-override"]  # if they are missing
+CREATED = [
+    "helmvalues",
+    "helm-override",
+    "kustomize-override",
+    "plugin-override",
+]  # if they are missing
 FILE_OF = {"kustomization": "apps/web/kustomization.yaml", "manifests": "apps/web/deploy.yaml"}
-BOMB = "a0: &a0 [x, x]\n" + "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 30))
+BOMB = "a0: &a0 [x, x]\n" + "".join(
+    f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 30)
+)
 LFS = "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n"
 
 
@@ -45,7 +52,18 @@ def file_of(kind: TargetKind) -> str:
         "? " * 300,
         "{a: " * 201,
     ],
-    ids=["flow", "quote", "list", "scalar", "tab", "alias", "control", "deep", "deep keys", "deep maps"],
+    ids=[
+        "flow",
+        "quote",
+        "list",
+        "scalar",
+        "tab",
+        "alias",
+        "control",
+        "deep",
+        "deep keys",
+        "deep maps",
+    ],
 )
 def test_what_is_no_yaml_mapping(kind: TargetKind, text: str) -> None:
     with pytest.raises(TargetError) as caught:
@@ -70,7 +88,10 @@ def test_what_is_no_yaml_mapping(kind: TargetKind, text: str) -> None:
 def test_what_is_no_text_of_ours(kind: TargetKind, file: File, words: str) -> None:
     if kind == "manifests" and words == "folder":
         return  # a folder is what it asks for
-    for call in (lambda one, files: read(files, one), lambda one, files: edit(files, one, "ghcr.io/acme/api:2")):
+    for call in (
+        lambda one, files: read(files, one),
+        lambda one, files: edit(files, one, "ghcr.io/acme/api:2"),
+    ):
         with pytest.raises(TargetError, match=words):
             call(aim(kind), {file_of(kind): file})
 
@@ -102,13 +123,23 @@ MERGE_BOMB = "a0: &a0 {x: y}\n" + "".join(
 def test_an_alias_bomb_is_refused_in_no_time(bomb: str) -> None:
     begun = time.perf_counter()
     with pytest.raises(TargetError, match="aliases stand for more than"):
-        edit({"v.yaml": File(bomb + "image:\n  tag: v1\n")}, target("helmvalues", path="v.yaml"), "ghcr.io/acme/api:2")
+        edit(
+            {"v.yaml": File(bomb + "image:\n  tag: v1\n")},
+            target("helmvalues", path="v.yaml"),
+            "ghcr.io/acme/api:2",
+        )
     assert time.perf_counter() - begun < 2
 
 
 def test_many_aliases_are_no_bomb() -> None:
-    text = "base: &b {a: 1, b: 2}\n" + "".join(f"k{n}: *b\n" for n in range(5000)) + "image:\n  tag: v1\n"
-    after, _ = edit({"v.yaml": File(text)}, target("helmvalues", path="v.yaml"), "ghcr.io/acme/api:v2")
+    text = (
+        "base: &b {a: 1, b: 2}\n"
+        + "".join(f"k{n}: *b\n" for n in range(5000))
+        + "image:\n  tag: v1\n"
+    )
+    after, _ = edit(
+        {"v.yaml": File(text)}, target("helmvalues", path="v.yaml"), "ghcr.io/acme/api:v2"
+    )
     assert after["v.yaml"].text == text.replace("v1", "v2")
 
 
@@ -133,7 +164,10 @@ def test_nonsense_is_edited_or_refused_never_broken(text: str) -> None:
         except TargetError:
             continue
         assert edits
-        assert edit({file_of(kind): File(text), **changed}, aim(kind), "ghcr.io/acme/api:2") == ({}, ())
+        assert edit({file_of(kind): File(text), **changed}, aim(kind), "ghcr.io/acme/api:2") == (
+            {},
+            (),
+        )
 
 
 @pytest.mark.parametrize(
@@ -157,7 +191,9 @@ def test_a_key_path_that_nobody_means() -> None:
 
 
 def test_a_mode_stays() -> None:
-    changed, _ = edit({OVERRIDE: File("helm:\n", "100755")}, target("helm-override"), "ghcr.io/acme/api:2")
+    changed, _ = edit(
+        {OVERRIDE: File("helm:\n", "100755")}, target("helm-override"), "ghcr.io/acme/api:2"
+    )
     assert changed[OVERRIDE].mode == "100755"
 
 
@@ -165,4 +201,7 @@ def test_a_byte_order_mark_within_a_file_hides_no_manifest() -> None:
     pod = "apiVersion: v1\nkind: Pod\nspec:\n  containers:\n  - image: ghcr.io/acme/api:v1\n"
     text = f"{pod}---\n\ufeff# of another file\n{pod}"
     new, _ = edit({"apps/web/pod.yaml": File(text)}, target("manifests"), "ghcr.io/acme/api:v2")
-    assert new["apps/web/pod.yaml"].text == text.replace("v1\n---", "v2\n---").removesuffix("v1\n") + "v2\n"
+    assert (
+        new["apps/web/pod.yaml"].text
+        == text.replace("v1\n---", "v2\n---").removesuffix("v1\n") + "v2\n"
+    )

@@ -41,7 +41,9 @@ class Case:
     @property
     def template(self) -> str:
         """What the chart renders as its image."""
-        keys = {key: f".Values.{self.row[key]}" for key in ("name", "tag", "digest") if key in self.row}
+        keys = {
+            key: f".Values.{self.row[key]}" for key in ("name", "tag", "digest") if key in self.row
+        }
         return str(self.row.get("image") or HOW[self.row["how"]] % keys)
 
     @property
@@ -49,8 +51,14 @@ class Case:
         """The target that is written."""
         # a parameter has the whole name, which is too much for a chart that puts a registry before it
         name = "" if self.override and "registry" in self.values else self.row["name"]
-        keys = Keys(name=name, tag=self.row["tag"], digest=self.row.get("digest", "") if self.annotated else "")
-        kind, values = ("helm-override", (PATHS["helmvalues"],)) if self.override else ("helmvalues", ())
+        keys = Keys(
+            name=name,
+            tag=self.row["tag"],
+            digest=self.row.get("digest", "") if self.annotated else "",
+        )
+        kind, values = (
+            ("helm-override", (PATHS["helmvalues"],)) if self.override else ("helmvalues", ())
+        )
         return target(kind, "ghcr.io/acme/web", keys, values=values)  # type: ignore[arg-type]
 
     def written(self) -> Files | None:
@@ -83,26 +91,33 @@ def rendered(folder: Path, written: dict[int, Files]) -> dict[int, str]:
     for number, files in written.items():
         text = "".join(f"  {line}\n" for line in files[PATHS["helmvalues"]].text.splitlines())
         values.append(f"case{number}:\n{text}")
-        template = (
-            f"{{{{- with dict `Values` .Values.case{number} }}}}\n{number}: {CASES[number].template}\n{{{{- end }}}}"
-        )
+        template = f"{{{{- with dict `Values` .Values.case{number} }}}}\n{number}: {CASES[number].template}\n{{{{- end }}}}"
         (folder / "templates" / f"{number}.yaml").write_text(template)
         listed = plain(files[OVERRIDE].text)["helm"]["parameters"] if OVERRIDE in files else ()
         flags += [f"--set-string=case{number}.{one['name']}={one['value']}" for one in listed]
     (folder / "values.yaml").write_text("".join(values))
-    done = subprocess.run([*needs("helm"), "template", "x", str(folder), *flags], capture_output=True, check=True)
-    return {key: value for one in yaml.safe_load_all(done.stdout) if one for key, value in one.items()}
+    done = subprocess.run(
+        [*needs("helm"), "template", "x", str(folder), *flags], capture_output=True, check=True
+    )
+    return {
+        key: value for one in yaml.safe_load_all(done.stdout) if one for key, value in one.items()
+    }
 
 
 def test_no_update_is_green_with_another_image(tmp_path: Path) -> None:
     assert len(TABLE) >= 40
-    written = {number: files for number, case in enumerate(CASES) if (files := case.written()) is not None}
+    written = {
+        number: files for number, case in enumerate(CASES) if (files := case.written()) is not None
+    }
     images = rendered(tmp_path, written)
     assert images.keys() == written.keys()
     for number, image in images.items():
         case, found, wanted = CASES[number], parse_image(image), parse_image(CASES[number].build)
         assert found.digest == wanted.digest, (case, image)
-        assert found.tag in ("", wanted.tag) if found.digest else found.tag == wanted.tag, (case, image)
+        assert found.tag in ("", wanted.tag) if found.digest else found.tag == wanted.tag, (
+            case,
+            image,
+        )
     for number, case in enumerate(CASES):
         assert (number in written) == (case.annotated and "digest" in case.row), case
 
@@ -127,16 +142,25 @@ def test_no_update_is_green_with_another_image(tmp_path: Path) -> None:
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("kind", ["helm-override", "helmvalues"])
-def test_the_last_value_in_argo_cds_order_counts(kind: Any, spec: dict[str, Any], *, refused: bool) -> None:
+def test_the_last_value_in_argo_cds_order_counts(
+    kind: Any, spec: dict[str, Any], *, refused: bool
+) -> None:
     given = dict(spec)
     layers = given.pop("value_files", {})
-    aim = target(kind, keys=Keys(tag="image.tag"), path="written.yaml", source=source(**given), values=tuple(layers))
+    aim = target(
+        kind,
+        keys=Keys(tag="image.tag"),
+        path="written.yaml",
+        source=source(**given),
+        values=tuple(layers),
+    )
     files = {path: File(text) for path, text in layers.items()}
     if not refused:
         assert read(files, aim).tag == ""
         return
     with pytest.raises(
-        TargetError, match=r"image\.digest is 'sha256:b+', so a chart that reads it ignores a new image"
+        TargetError,
+        match=r"image\.digest is 'sha256:b+', so a chart that reads it ignores a new image",
     ):
         read(files, aim)
 
@@ -155,8 +179,10 @@ def test_how_the_digest_is_spelled(key: str, before: str, after: str) -> None:
     name = key.rpartition(".")[2]
     path = PATHS["helmvalues"]
     aim = target("helmvalues", keys=Keys(tag="image.tag", digest=key))
-    files = edit({path: File(f"image:\n  tag: 1.4.2\n  {name}: {before}\n")}, aim, f"ghcr.io/acme/api:1.5.0@{DIGEST}")[
-        0
-    ]
+    files = edit(
+        {path: File(f"image:\n  tag: 1.4.2\n  {name}: {before}\n")},
+        aim,
+        f"ghcr.io/acme/api:1.5.0@{DIGEST}",
+    )[0]
     assert plain(files[path].text) == {"image": {"tag": "1.5.0", name: after}}
     assert read(files, aim).digest == DIGEST

@@ -24,7 +24,10 @@ HEAD = "apiVersion: x.dev/v1\nkind: Recipe\n"
         (f"runs: use {API}:v1\n", []),
         (f"{API}:v1: a key\n", []),
         (f"runs: ghcr.io/other/api:v1\nthen: {API}-db:v1\n", []),
-        (f"metadata: {{annotations: {{argocd-image-updater.argoproj.io/image-list: '{API}:v1'}}}}\n", []),
+        (
+            f"metadata: {{annotations: {{argocd-image-updater.argoproj.io/image-list: '{API}:v1'}}}}\n",
+            [],
+        ),
         (f"# {API}:v1\n", []),
         (f"---\nruns: {API}:v1\n", [4]),
         (f"- broken: {API}:v1\n", []),
@@ -32,7 +35,10 @@ HEAD = "apiVersion: x.dev/v1\nkind: Recipe\n"
     ],
 )
 def test_which_scalars_are_the_image_at_another_version(text: str, lines: list[int]) -> None:
-    files = {"apps/web/r.yaml": File(HEAD + text), "apps/web/x/r.yaml": File(f"{HEAD}runs: {API}:v0\n")}
+    files = {
+        "apps/web/r.yaml": File(HEAD + text),
+        "apps/web/x/r.yaml": File(f"{HEAD}runs: {API}:v0\n"),
+    }
     assert also_at("manifests", files, target("manifests"), image(f"{API}:v2")) == tuple(
         ("apps/web/r.yaml", line) for line in lines
     )
@@ -49,10 +55,17 @@ def test_which_scalars_are_the_image_at_another_version(text: str, lines: list[i
 def test_a_value_that_another_alias_writes_is_its_own(more: Any, found: bool) -> None:
     values = {"apps/web/values.yaml": File(f"image: {{tag: v2}}\nworker:\n  image: {API}:v1\n")}
     aim = target("helmvalues", keys=Keys(tag="image.tag"), **more)
-    assert also_at("helmvalues", values, aim, image(f"{API}:v2")) == ((("apps/web/values.yaml", 3),) if found else ())
+    assert also_at("helmvalues", values, aim, image(f"{API}:v2")) == (
+        (("apps/web/values.yaml", 3),) if found else ()
+    )
     item = f"helm:\n  parameters:\n  - name: worker.image\n    value: {API}:v1\n    forcestring: true\n"
     override = {"apps/web/.argocd-source-web.yaml": File(item)}
-    assert bool(also_at("helm-override", override, target("helm-override", **more), image(f"{API}:v2"))) is found
+    assert (
+        bool(
+            also_at("helm-override", override, target("helm-override", **more), image(f"{API}:v2"))
+        )
+        is found
+    )
 
 
 def test_a_container_of_another_alias_is_its_own() -> None:

@@ -44,7 +44,9 @@ def aim_of(kind: str, event: dict[str, Any]) -> Target:
     )
 
 
-@pytest.mark.parametrize("folder", [pytest.param(path, id=f"{path.parent.name}-{path.name}") for path in FOLDERS])
+@pytest.mark.parametrize(
+    "folder", [pytest.param(path, id=f"{path.parent.name}-{path.name}") for path in FOLDERS]
+)
 def test_folder(folder: Path) -> None:
     event = json.loads((folder / "event.json").read_text())
     aim = aim_of(folder.parent.name, event)

@@ -66,7 +66,9 @@ def helm(folder: Path, texts: list[str]) -> list[Any]:
     (folder / "texts.json").write_text(json.dumps(texts))
     template = 'all:\n{{ range .Files.Get "texts.json" | fromJsonArray }}\n- {{ . | fromYaml | toJson }}\n{{ end }}'
     (folder / "templates" / "all.yaml").write_text(template)
-    done = subprocess.run([*needs("helm"), "template", "x", str(folder)], capture_output=True, check=True)
+    done = subprocess.run(
+        [*needs("helm"), "template", "x", str(folder)], capture_output=True, check=True
+    )
     return list(yaml.safe_load(done.stdout)["all"])
 
 
@@ -79,7 +81,11 @@ def at(values: Any, key: str) -> Any:
 def leaves(values: Any, before: str = "") -> dict[str, Any]:
     if not isinstance(values, dict):
         return {before: values}
-    return {key: one for name, inner in values.items() for key, one in leaves(inner, f"{before}.{name}").items()}
+    return {
+        key: one
+        for name, inner in values.items()
+        for key, one in leaves(inner, f"{before}.{name}").items()
+    }
 
 
 def aim(key: str) -> Target:
@@ -88,7 +94,9 @@ def aim(key: str) -> Target:
 
 @pytest.mark.slow
 def test_helm_reads_what_we_read_and_what_we_wrote(tmp_path: Path) -> None:
-    tried: list[tuple[str, str, str, tuple[str, ...]]] = []  # before, key, after, other keys that change
+    tried: list[
+        tuple[str, str, str, tuple[str, ...]]
+    ] = []  # before, key, after, other keys that change
     for text, key in itertools.product(TEXTS, KEYS):
         files = {"v.yaml": File(text)}
         try:
@@ -106,7 +114,11 @@ def test_helm_reads_what_we_read_and_what_we_wrote(tmp_path: Path) -> None:
         assert at(old, key) in (None, read({"v.yaml": File(text)}, aim(key)).tag), text
         for other in (key, *shared):
             assert at(new, other) == "v9", (text, after, other)
-        changed = {one for one in {**leaves(old), **leaves(new)} if leaves(old).get(one) != leaves(new).get(one)}
+        changed = {
+            one
+            for one in {**leaves(old), **leaves(new)}
+            if leaves(old).get(one) != leaves(new).get(one)
+        }
         assert changed == {f".{one}" for one in (key, *shared)}, (text, after)
 
 
@@ -142,13 +154,21 @@ def test_what_is_an_error(text: str, message: str) -> None:
         ("v: &v v1\nimage: {tag: *v}\n", ("v",)),
         ("image: {tag: &v v1}\nlabels: {version: *v}\nlist: [*v]\n", ("labels.version", "list[0]")),
         ("image: &i {repository: ghcr.io/acme/api, tag: v1}\nworker: *i\n", ("worker.tag",)),
-        ("image: &i {registry: ghcr.io, repository: acme/api, tag: v1}\nworker: {<<: *i, x: y}\n", ("worker.tag",)),
-        ("image: &i {repository: acme/api, tag: v1}\nworkers: [{image: *i}]\n", ("workers[0].image.tag",)),
+        (
+            "image: &i {registry: ghcr.io, repository: acme/api, tag: v1}\nworker: {<<: *i, x: y}\n",
+            ("worker.tag",),
+        ),
+        (
+            "image: &i {repository: acme/api, tag: v1}\nworkers: [{image: *i}]\n",
+            ("workers[0].image.tag",),
+        ),
         ("image: &i {repository: ghcr.io/acme/api, tag: v1}\nworker: {<<: *i, tag: v7}\n", ()),
         ("image: &i {repository: ghcr.io/acme/api}\nworker: *i\n", ("worker.tag",)),
     ],
 )
-def test_a_shared_value_of_the_same_image_changes_everywhere(text: str, shared: tuple[str, ...]) -> None:
+def test_a_shared_value_of_the_same_image_changes_everywhere(
+    text: str, shared: tuple[str, ...]
+) -> None:
     files = {"v.yaml": File(text)}
     assert sorted(helm_values.shared(files, aim("image.tag"))) == sorted(shared)
     after = edit(files, aim("image.tag"), "ghcr.io/acme/api:v9")[0]

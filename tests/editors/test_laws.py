@@ -4,7 +4,18 @@ import copy
 from typing import Any
 
 import yaml
-from editors.editing import DIGEST, OTHER, OVERRIDE, documents, plain, read, styled, target, write_one, yaml_texts
+from editors.editing import (
+    DIGEST,
+    OTHER,
+    OVERRIDE,
+    documents,
+    plain,
+    read,
+    styled,
+    target,
+    write_one,
+    yaml_texts,
+)
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -12,7 +23,20 @@ from task.model import File, Keys
 
 VALUES = "apps/web/values.yaml"
 TAGS = st.sampled_from(
-    ["v2", "2.0", "1e3", "0123", "yes", "2024-01-02", "12345678", "1.2.3-rc.1", "latest", "0x1f", "on", "1_0"]
+    [
+        "v2",
+        "2.0",
+        "1e3",
+        "0123",
+        "yes",
+        "2024-01-02",
+        "12345678",
+        "1.2.3-rc.1",
+        "latest",
+        "0x1f",
+        "on",
+        "1_0",
+    ]
 )
 
 
@@ -56,7 +80,11 @@ def is_string(text: str, path: tuple[Any, ...], value: str) -> bool:
     node: Any = next(yaml.compose_all(text.removeprefix("\ufeff"), yaml.SafeLoader))
     for step in path:
         inner = node.value
-        node = inner[step] if isinstance(step, int) else next(each for key, each in inner if key.value == step)
+        node = (
+            inner[step]
+            if isinstance(step, int)
+            else next(each for key, each in inner if key.value == step)
+        )
     return (node.tag, node.value) == ("tag:yaml.org,2002:str", value)
 
 
@@ -71,7 +99,9 @@ def changed_lines(before: str, after: str) -> int:
 
 
 @given(yaml_texts(), TAGS, st.data())
-def test_a_scalar_that_is_there(drawn: tuple[str, dict[str, Any]], tag: str, data: st.DataObject) -> None:
+def test_a_scalar_that_is_there(
+    drawn: tuple[str, dict[str, Any]], tag: str, data: st.DataObject
+) -> None:
     text, content = drawn
     paths = [path for path in scalar_paths(content) if path]
     if not paths:
@@ -89,7 +119,9 @@ def test_a_scalar_that_is_there(drawn: tuple[str, dict[str, Any]], tag: str, dat
 
 
 @given(yaml_texts(), TAGS, st.data())
-def test_a_key_that_is_not_there(drawn: tuple[str, dict[str, Any]], tag: str, data: st.DataObject) -> None:
+def test_a_key_that_is_not_there(
+    drawn: tuple[str, dict[str, Any]], tag: str, data: st.DataObject
+) -> None:
     text, content = drawn
     path = (*data.draw(st.sampled_from(mapping_paths(content))), "newKey")
     deeper = data.draw(st.booleans())
@@ -136,14 +168,17 @@ def about(entry: dict[str, str]) -> bool:
 
 
 @given(kustomizations(), st.sampled_from([":2.10", f":v2@{DIGEST}", f"@{DIGEST}"]))
-def test_the_images_of_a_kustomization(drawn: tuple[str, list[dict[str, str]] | None], version: str) -> None:
+def test_the_images_of_a_kustomization(
+    drawn: tuple[str, list[dict[str, str]] | None], version: str
+) -> None:
     text, images = drawn
     path, aim = "k/kustomization.yaml", target("kustomization", IMAGE, path="k")
     after = write_one(aim, path, text, f"{IMAGE}{version}")
     tag, _, digest = version.removeprefix(":").partition("@")
     fields = {key: value for key, value in (("newTag", tag), ("digest", digest)) if value}
     kept = [
-        {k: v for k, v in each.items() if not about(each) or k not in {"newTag", "digest"}} for each in images or ()
+        {k: v for k, v in each.items() if not about(each) or k not in {"newTag", "digest"}}
+        for each in images or ()
     ]
     wanted = [{**each, **fields} if about(each) else each for each in kept]
     if not any(map(about, wanted)):
@@ -154,16 +189,24 @@ def test_the_images_of_a_kustomization(drawn: tuple[str, list[dict[str, str]] | 
     assert (reading.tag, reading.digest, reading.sound) == (tag, digest, True)
 
 
-@given(st.data(), st.lists(st.sampled_from(["image.tag", "image.name", "log"]), max_size=4, unique=True))
+@given(
+    st.data(),
+    st.lists(st.sampled_from(["image.tag", "image.name", "log"]), max_size=4, unique=True),
+)
 def test_the_parameters_of_an_override_file(data: st.DataObject, names: list[str]) -> None:
-    items = [{"name": name, "value": "v1"} | ({"forcestring": "true"} if name != "log" else {}) for name in names]
+    items = [
+        {"name": name, "value": "v1"} | ({"forcestring": "true"} if name != "log" else {})
+        for name in names
+    ]
     content = {"helm": {"releaseName": "x", "parameters": items}, "other": ["a", {"b": "c"}]}
     text = data.draw(styled(content, quotes=False))
     aim = target("helm-override")
     after = write_one(aim, OVERRIDE, text, f"{IMAGE}:1.10")
     own = {"image.name": IMAGE, "image.tag": "1.10"}
     wanted = [{**each, "value": own.get(each["name"], "v1")} for each in items]
-    wanted += [{"name": k, "value": v, "forcestring": "true"} for k, v in own.items() if k not in names]
+    wanted += [
+        {"name": k, "value": v, "forcestring": "true"} for k, v in own.items() if k not in names
+    ]
     assert plain(after) == {**content, "helm": {"releaseName": "x", "parameters": wanted}}
     assert write_one(aim, OVERRIDE, after, f"{IMAGE}:1.10") == after
     said = read({OVERRIDE: File(after)}, aim)
@@ -171,17 +214,29 @@ def test_the_parameters_of_an_override_file(data: st.DataObject, names: list[str
 
 
 @given(
-    st.data(), st.lists(st.sampled_from([IMAGE, f"{IMAGE}:v1", "nginx:1", f"{IMAGE}@{OTHER}"]), min_size=1, max_size=4)
+    st.data(),
+    st.lists(
+        st.sampled_from([IMAGE, f"{IMAGE}:v1", "nginx:1", f"{IMAGE}@{OTHER}"]),
+        min_size=1,
+        max_size=4,
+    ),
 )
 def test_the_containers_of_a_manifest(data: st.DataObject, images: list[str]) -> None:
     containers = [{"name": f"c{number}", "image": each} for number, each in enumerate(images)]
-    content = {"apiVersion": "v1", "kind": "Pod", "spec": {"containers": containers, "image": IMAGE}}
+    content = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "spec": {"containers": containers, "image": IMAGE},
+    }
     text = data.draw(styled(content))
     aim = target("manifests", path="k")
     if images == ["nginx:1"] * len(images):
         return
     after = write_one(aim, "k/d.yaml", text, f"{IMAGE}:1.10")
-    new = [{**each, "image": f"{IMAGE}:1.10" if IMAGE in each["image"] else each["image"]} for each in containers]
+    new = [
+        {**each, "image": f"{IMAGE}:1.10" if IMAGE in each["image"] else each["image"]}
+        for each in containers
+    ]
     assert plain(after) == {**content, "spec": {"containers": new, "image": IMAGE}}
     said = read({"k/d.yaml": File(after)}, aim)
     assert (said.name, said.tag, said.digest, said.sound) == (IMAGE, "1.10", "", True)

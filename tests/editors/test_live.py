@@ -18,11 +18,16 @@ DIGEST = "sha256:" + "0" * 64
 
 
 def target(kind: Kind, image: str = WEB, **keys: str) -> Target:
-    return Target("live", "", Keys(**keys), parse_image(image), Source("https://git.example.com/x", kind=kind))
+    return Target(
+        "live", "", Keys(**keys), parse_image(image), Source("https://git.example.com/x", kind=kind)
+    )
 
 
 def app(source: dict[str, Any]) -> dict[str, Any]:
-    return {"metadata": {"name": "web"}, "spec": {"source": {"repoURL": "https://git.example.com/x", **source}}}
+    return {
+        "metadata": {"name": "web"},
+        "spec": {"source": {"repoURL": "https://git.example.com/x", **source}},
+    }
 
 
 def after(source: dict[str, Any], to: Target, image: str) -> dict[str, Any]:
@@ -93,7 +98,9 @@ HELM = [
 @pytest.mark.parametrize(
     ("source", "keys", "image", "expected"), [row[1:] for row in HELM], ids=[row[0] for row in HELM]
 )
-def test_helm_parameters(source: dict[str, Any], keys: dict[str, str], image: str, expected: dict[str, Any]) -> None:
+def test_helm_parameters(
+    source: dict[str, Any], keys: dict[str, str], image: str, expected: dict[str, Any]
+) -> None:
     assert after(source, target("Helm", **keys), image) == expected
 
 
@@ -129,7 +136,9 @@ KUSTOMIZE = [
 
 
 @pytest.mark.parametrize(
-    ("source", "entry", "keys", "image", "expected"), [row[1:] for row in KUSTOMIZE], ids=[row[0] for row in KUSTOMIZE]
+    ("source", "entry", "keys", "image", "expected"),
+    [row[1:] for row in KUSTOMIZE],
+    ids=[row[0] for row in KUSTOMIZE],
 )
 def test_kustomize_images(
     source: dict[str, Any], entry: str, keys: dict[str, str], image: str, expected: dict[str, Any]
@@ -161,7 +170,9 @@ def test_every_change_stands_behind_a_test_of_what_was_there() -> None:
 
 
 def test_a_helm_edit_names_the_parameter() -> None:
-    _, edits = write(app(helm(parameter("image.tag", "1"))), 0, target("Helm"), parse_image(f"{WEB}:2"))
+    _, edits = write(
+        app(helm(parameter("image.tag", "1"))), 0, target("Helm"), parse_image(f"{WEB}:2")
+    )
     assert Edit("spec.source.helm.parameters", "image.tag", "1", "2") in edits
 
 
@@ -169,7 +180,11 @@ SOURCES = [
     ({"sources": [{"chart": "x"}, {"helm": {}}]}, 1, "/spec/sources/1/helm/parameters"),
     ({"source": {"helm": {}}}, 0, "/spec/source/helm/parameters"),
     ({"source": {"helm": {}}, "sources": []}, 0, "/spec/source/helm/parameters"),
-    ({"sourceHydrator": {"drySource": {"helm": {}}}}, 0, "/spec/sourceHydrator/drySource/helm/parameters"),
+    (
+        {"sourceHydrator": {"drySource": {"helm": {}}}},
+        0,
+        "/spec/sourceHydrator/drySource/helm/parameters",
+    ),
 ]
 
 
@@ -182,7 +197,12 @@ def test_the_source_meant_is_patched(spec: dict[str, Any], index: int, path: str
 
 
 READ = [
-    ("Helm", helm(parameter("image.name", WEB), parameter("image.tag", "1.10")), {}, (WEB, "1.10", "", False)),
+    (
+        "Helm",
+        helm(parameter("image.name", WEB), parameter("image.tag", "1.10")),
+        {},
+        (WEB, "1.10", "", False),
+    ),
     ("Helm", helm(parameter("image.tag", "1.10", **FORCED)), {}, ("", "1.10", "", True)),
     ("Helm", {}, {}, ("", "", "", True)),
     ("Kustomize", kustomize("a:1", f"{WEB}:1@{DIGEST}"), {}, (WEB, "1", DIGEST, True)),
@@ -192,7 +212,9 @@ READ = [
 
 
 @pytest.mark.parametrize(("kind", "source", "keys", "expected"), READ)
-def test_what_the_source_says_now(kind: Kind, source: dict[str, Any], keys: dict[str, str], expected: Any) -> None:
+def test_what_the_source_says_now(
+    kind: Kind, source: dict[str, Any], keys: dict[str, str], expected: Any
+) -> None:
     found = read(app(source), 0, target(kind, **keys))
     assert (found.name, found.tag, found.digest, found.sound) == expected
     assert found.file == ""
@@ -205,7 +227,12 @@ def test_a_plain_directory_has_no_place_for_an_image() -> None:
         assert "write-back-method: git" in caught.value.hint
 
 
-GONE: list[dict[str, Any]] = [{}, {"spec": {}}, {"spec": {"sources": [{}]}}, {"spec": {"source": "x"}}]
+GONE: list[dict[str, Any]] = [
+    {},
+    {"spec": {}},
+    {"spec": {"sources": [{}]}},
+    {"spec": {"source": "x"}},
+]
 
 
 @pytest.mark.parametrize("manifest", GONE)
@@ -222,7 +249,9 @@ def test_a_plugin_without_named_variables_is_an_annotation_error() -> None:
 NAMES = st.text(min_size=1, max_size=8)
 PARAMETERS = st.lists(
     st.one_of(
-        st.fixed_dictionaries({"name": NAMES, "value": st.text(max_size=12)}, optional={"forceString": st.booleans()}),
+        st.fixed_dictionaries(
+            {"name": NAMES, "value": st.text(max_size=12)}, optional={"forceString": st.booleans()}
+        ),
         st.just({"value": "x"}),
         st.none(),
     ),
@@ -239,5 +268,7 @@ def test_nothing_but_the_images_own_parameters_changes(parameters: list[Any], ta
     changed = apply_patch(manifest, operations)["spec"]["source"]["helm"]["parameters"]
     ours = ("image.name", "image.tag")
     others = [one for one in changed if not (isinstance(one, dict) and one.get("name") in ours)]
-    assert others == [one for one in parameters if not (isinstance(one, dict) and one.get("name") in ours)]
+    assert others == [
+        one for one in parameters if not (isinstance(one, dict) and one.get("name") in ours)
+    ]
     assert {"name": "image.tag", "value": tag, "forceString": True} in changed

@@ -18,12 +18,17 @@ from task.model import File, Keys, Target
 COMMON = "apps/web/.argocd-source.yaml"
 API = "ghcr.io/acme/api"
 AIMS: dict[str, Any] = {
-    "helm": lambda **spec: target("helm-override", source=source(parameters=parameters(*spec.get("items", ())))),
+    "helm": lambda **spec: target(
+        "helm-override", source=source(parameters=parameters(*spec.get("items", ())))
+    ),
     "plugin": lambda **spec: target(
-        "plugin-override", keys=Keys(tag="TAG"), source=source(env=tuple(one[:2] for one in spec.get("items", ())))
+        "plugin-override",
+        keys=Keys(tag="TAG"),
+        source=source(env=tuple(one[:2] for one in spec.get("items", ()))),
     ),
     "kustomize": lambda **spec: target(
-        "kustomize-override", source=source(images=tuple(f"{name}:{value}" for name, value, _ in spec.get("items", ())))
+        "kustomize-override",
+        source=source(images=tuple(f"{name}:{value}" for name, value, _ in spec.get("items", ()))),
     ),
 }
 
@@ -57,7 +62,7 @@ ROWS: list[tuple[str, list[tuple[str, str, str]], list[tuple[str, str, str]], st
     ("another comment is none", [("a", "v1", "# from me")], [("a", "v3", "")], "", [("a", "v1", "# from me")]),
     ("marked and gone", [("a", "v1", FROM_SPEC), ("b", "v1", "")], [], "", [("b", "v1", "")]),
     ("new is marked", [], [("a", "v3", "")], "", [("a", "v3", FROM_SPEC)]),
-    ("a list of ours takes more", [("b", "v1", FROM_SPEC)], [("b", "v1", ""), ("a", "v3", "")], "", [("b", "v1", FROM_SPEC), ("a", "v3", FROM_SPEC)]),  # noqa: E501
+    ("a list of ours takes more", [("b", "v1", FROM_SPEC)], [("b", "v1", ""), ("a", "v3", "")], "", [("b", "v1", FROM_SPEC), ("a", "v3", FROM_SPEC)]),
     ("somebody's list keeps what it has", [("b", "v1", "")], [("a", "v3", "")], "v4", [("b", "v1", "")]),
     ("what the common file hides stays hidden", [], [("b", "v3", "")], "v4", [("a", "v4", FROM_COMMON)]),
     ("and later, too", [("a", "v4", FROM_COMMON)], [("b", "v3", "")], "v4", [("a", "v4", FROM_COMMON)]),
@@ -69,14 +74,20 @@ ROWS: list[tuple[str, list[tuple[str, str, str]], list[tuple[str, str, str]], st
 
 
 @pytest.mark.parametrize("section", AIMS)
-@pytest.mark.parametrize(("before", "spec", "common", "after"), [pytest.param(*row[1:], id=row[0]) for row in ROWS])
-def test_what_is_carried_and_what_is_not(section: str, before: Any, spec: Any, common: str, after: Any) -> None:
+@pytest.mark.parametrize(
+    ("before", "spec", "common", "after"), [pytest.param(*row[1:], id=row[0]) for row in ROWS]
+)
+def test_what_is_carried_and_what_is_not(
+    section: str, before: Any, spec: Any, common: str, after: Any
+) -> None:
     aim = AIMS[section](items=[(name, value, False) for name, value, _ in spec])
     shared = document(section, element(section, "a", common)) if common else None
     text = written(aim, document(section, *(element(section, *one) for one in before)), shared)
     expected = document(section, *(element(section, *one) for one in after))
     assert text.startswith(expected)
-    assert "from" not in text[len(expected) :]  # only the image's own follows, which is nobody else's
+    assert (
+        "from" not in text[len(expected) :]
+    )  # only the image's own follows, which is nobody else's
 
 
 @pytest.mark.parametrize("section", AIMS)
@@ -106,7 +117,9 @@ def test_no_mark_but_a_comment_behind_a_value_in_block_style(text: str) -> None:
     before = next(one for one in plain(text)["helm"]["parameters"] if one["name"] == "a")
     after = written(aim, text)
     assert before in plain(after)["helm"]["parameters"]
-    assert strays("helm-override", {OVERRIDE: File(after)}, aim) == (Stray("a", FROM_SPEC, hidden=False),)
+    assert strays("helm-override", {OVERRIDE: File(after)}, aim) == (
+        Stray("a", FROM_SPEC, hidden=False),
+    )
 
 
 @pytest.mark.parametrize(
@@ -140,7 +153,9 @@ def test_which_differences_are_told(element: str, spec: tuple[str, str, bool], t
         ([], "", []),
     ],
 )
-def test_what_somebody_s_list_hides_is_told(section: str, elements: Any, common: str, hidden: list[str]) -> None:
+def test_what_somebody_s_list_hides_is_told(
+    section: str, elements: Any, common: str, hidden: list[str]
+) -> None:
     aim = AIMS[section](items=[("a", "v3", False)])
     files = {OVERRIDE: File(document(section, *(element(section, *one) for one in elements)))}
     files |= {COMMON: File(document(section, element(section, "a", common)))} if common else {}
@@ -152,9 +167,14 @@ def test_what_somebody_s_list_hides_is_told(section: str, elements: Any, common:
 
 
 def test_a_file_of_ten_thousand_marks_takes_no_time() -> None:
-    elements = [element("kustomize", f"acme/i{number}", "v1", FROM_SPEC) for number in range(10_000)]
+    elements = [
+        element("kustomize", f"acme/i{number}", "v1", FROM_SPEC) for number in range(10_000)
+    ]
     began = time.monotonic()
-    assert written(AIMS["kustomize"](), document("kustomize", *elements)) == f"kustomize:\n  images:\n  - {API}:v2\n"
+    assert (
+        written(AIMS["kustomize"](), document("kustomize", *elements))
+        == f"kustomize:\n  images:\n  - {API}:v2\n"
+    )
     assert time.monotonic() - began < 30
 
 
@@ -179,7 +199,9 @@ MARKS = st.sampled_from(["", "", FROM_SPEC, FROM_COMMON, "# note"])
 OTHERS = st.lists(st.tuples(NAMES, VALUES, st.booleans()), max_size=4, unique_by=lambda one: one[0])
 
 
-@given(st.lists(st.tuples(NAMES, VALUES, MARKS, st.booleans()), max_size=5), OTHERS, st.none() | OTHERS)
+@given(
+    st.lists(st.tuples(NAMES, VALUES, MARKS, st.booleans()), max_size=5), OTHERS, st.none() | OTHERS
+)
 def test_marks_decide_for_every_file(elements: Any, spec: Any, common: Any) -> None:
     """What is marked is as it is where it is from; what is not is as it was, to the byte."""
     blocks = [
@@ -187,7 +209,11 @@ def test_marks_decide_for_every_file(elements: Any, spec: Any, common: Any) -> N
         for name, value, mark, flag in [(*one[:3], str(one[3]).lower()) for one in elements]
     ]
     text = "helm:\n  parameters:\n" + "".join(blocks)
-    shared = None if common is None else yaml.safe_dump({"helm": {"parameters": [item(*one) for one in common]}})
+    shared = (
+        None
+        if common is None
+        else yaml.safe_dump({"helm": {"parameters": [item(*one) for one in common]}})
+    )
     after = written(AIMS["helm"](items=spec), text, shared)
     marks = {mark for *_, mark, _ in elements}
     followed = spec if common is None or FROM_SPEC in marks else ()
@@ -197,7 +223,9 @@ def test_marks_decide_for_every_file(elements: Any, spec: Any, common: Any) -> N
     for block, (name, _, mark, _) in zip(blocks, elements, strict=True):
         assert name in own or mark in {FROM_SPEC, FROM_COMMON} or block in after
     kept = yaml.safe_load(after)["helm"]["parameters"]
-    marked = re.findall(r"(?m)^  - name: (.*?)  # from (?:the Application|\.argocd-source\.yaml)$", after)
+    marked = re.findall(
+        r"(?m)^  - name: (.*?)  # from (?:the Application|\.argocd-source\.yaml)$", after
+    )
     for name in map(yaml.safe_load, marked):
         assert carried[name] in kept
     assert set(own) | set(carried) <= {one["name"] for one in kept}

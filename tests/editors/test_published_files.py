@@ -16,7 +16,10 @@ MOST = 10  # values of one file, which is checked whole after each
 def values(tree: Tree) -> list[Node]:
     """Some scalars that are no keys, spread over the file."""
     found = [
-        node for root in tree.roots for node in walk(root) if node.kind == "scalar" and tree.key_of(node) is not node
+        node
+        for root in tree.roots
+        for node in walk(root)
+        if node.kind == "scalar" and tree.key_of(node) is not node
     ]
     return found[:: max(1, len(found) // MOST)]
 
@@ -26,19 +29,38 @@ def check(text: str) -> None:
     for node in values(tree):
         new = splice(tree, [(node, "1.10")])
         lines, now = text.splitlines(), new.text.splitlines()
-        first = next(number for number, pair in enumerate(zip(lines, now, strict=False)) if pair[0] != pair[1])
+        first = next(
+            number
+            for number, pair in enumerate(zip(lines, now, strict=False))
+            if pair[0] != pair[1]
+        )
         tail = len(now) - first - 1
         assert tail == 0 or lines[-tail:] == now[-tail:] or node.style in {"|", ">"}
         assert splice(new, []).text == new.text
-        assert sum(str(each).count("1.10") for each in yaml.load_all(new.text, yaml.CBaseLoader)) > 0
+        assert (
+            sum(str(each).count("1.10") for each in yaml.load_all(new.text, yaml.CBaseLoader)) > 0
+        )
 
 
 def published() -> list[Path]:
     """Applications as people run them, what this project ships, and the definitions that SCHEMAS_DIR adds."""
-    shipped = [path for folder in ("tekton", "argo-workflows", "templates") for path in (ROOT / folder).rglob("*.y*ml")]
-    definitions = Path(os.environ["SCHEMAS_DIR"]).rglob("*.yaml") if os.environ.get("SCHEMAS_DIR") else ()
-    small = [path for path in definitions if path.stat().st_size < 300_000]  # a larger one takes half a minute
-    return [*sorted((DATA / "examples").glob("*.yaml")), ROOT / "action.yml", *sorted(shipped), *sorted(small)]
+    shipped = [
+        path
+        for folder in ("tekton", "argo-workflows", "templates")
+        for path in (ROOT / folder).rglob("*.y*ml")
+    ]
+    definitions = (
+        Path(os.environ["SCHEMAS_DIR"]).rglob("*.yaml") if os.environ.get("SCHEMAS_DIR") else ()
+    )
+    small = [
+        path for path in definitions if path.stat().st_size < 300_000
+    ]  # a larger one takes half a minute
+    return [
+        *sorted((DATA / "examples").glob("*.yaml")),
+        ROOT / "action.yml",
+        *sorted(shipped),
+        *sorted(small),
+    ]
 
 
 @pytest.mark.parametrize("path", published(), ids=lambda path: f"{path.parent.name}/{path.name}")
@@ -49,7 +71,11 @@ def test_one_value_of_a_published_file_changes_one_line(path: Path) -> None:
 def test_reading_is_what_pyyaml_reads() -> None:
     for path in sorted((DATA / "examples").glob("*.yaml")):
         text = path.read_text()
-        nodes = [node for document in yaml.compose_all(text, yaml.SafeLoader) for node in scalars(document)]
+        nodes = [
+            node
+            for document in yaml.compose_all(text, yaml.SafeLoader)
+            for node in scalars(document)
+        ]
         ours = [node for root in parse(text).roots for node in walk(root) if node.kind == "scalar"]
         assert [(node.value, node.start) for node in ours] == nodes
 

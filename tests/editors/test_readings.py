@@ -16,26 +16,71 @@ def helm(*items: str) -> str:
 
 
 SAYS: list[tuple[TargetKind, Keys, str, tuple[str, str, str]]] = [
-    ("helm-override", Keys(), helm("name: image.tag, value: v1, forcestring: true"), ("", "v1", "")),
-    ("helm-override", Keys(), helm(f'name: image.tag, value: "v1@{DIGEST}", forcestring: true'), ("", "v1", DIGEST)),
-    ("helm-override", Keys(spec="i"), helm(f'name: i, value: "{API}:v1", forcestring: true'), (API, "v1", "")),
+    (
+        "helm-override",
+        Keys(),
+        helm("name: image.tag, value: v1, forcestring: true"),
+        ("", "v1", ""),
+    ),
+    (
+        "helm-override",
+        Keys(),
+        helm(f'name: image.tag, value: "v1@{DIGEST}", forcestring: true'),
+        ("", "v1", DIGEST),
+    ),
+    (
+        "helm-override",
+        Keys(spec="i"),
+        helm(f'name: i, value: "{API}:v1", forcestring: true'),
+        (API, "v1", ""),
+    ),
     ("helm-override", Keys(tag="t"), helm("Name: t, Value: v1, forceString: true"), ("", "v1", "")),
     ("helm-override", Keys(), "kustomize: {}\n", ("", "", "")),
-    ("kustomize-override", Keys(), f"kustomize:\n  images:\n  - x=y:1\n  - {API}:v1@{DIGEST}\n", (API, "v1", DIGEST)),
+    (
+        "kustomize-override",
+        Keys(),
+        f"kustomize:\n  images:\n  - x=y:1\n  - {API}:v1@{DIGEST}\n",
+        (API, "v1", DIGEST),
+    ),
     ("kustomize-override", Keys(), f"kustomize:\n  images:\n  - api={API}:v1\n", (API, "v1", "")),
     ("kustomize-override", Keys(), "kustomize:\n  images:\n", ("", "", "")),
-    ("plugin-override", Keys(tag="T"), "plugin:\n  env:\n  - {name: T, value: v1}\n", ("", "v1", "")),
-    ("kustomization", Keys(), f"images:\n- {{name: {API}, newTag: v1, digest: '{DIGEST}'}}\n", (API, "v1", DIGEST)),
-    ("kustomization", Keys(), f"images:\n- {{name: x, newName: {API}, newTag: v1}}\n", (API, "v1", "")),
+    (
+        "plugin-override",
+        Keys(tag="T"),
+        "plugin:\n  env:\n  - {name: T, value: v1}\n",
+        ("", "v1", ""),
+    ),
+    (
+        "kustomization",
+        Keys(),
+        f"images:\n- {{name: {API}, newTag: v1, digest: '{DIGEST}'}}\n",
+        (API, "v1", DIGEST),
+    ),
+    (
+        "kustomization",
+        Keys(),
+        f"images:\n- {{name: x, newName: {API}, newTag: v1}}\n",
+        (API, "v1", ""),
+    ),
     ("kustomization", Keys(), "resources: []\n", ("", "", "")),
     ("helmvalues", Keys(), f"image: {{name: {API}, tag: v1}}\n", (API, "v1", "")),
     ("helmvalues", Keys(tag="web.tag"), "base: &b {tag: v1}\nweb: {<<: *b}\n", ("", "v1", "")),
-    ("helmvalues", Keys(tag="web.tag"), "base: &b {tag: v0}\nweb:\n  <<: [*b]\n  tag: v1\n", ("", "v1", "")),
+    (
+        "helmvalues",
+        Keys(tag="web.tag"),
+        "base: &b {tag: v0}\nweb:\n  <<: [*b]\n  tag: v1\n",
+        ("", "v1", ""),
+    ),
     ("helmvalues", Keys(tag="web.tag"), "base: &b v1\nweb: {tag: *b}\n", ("", "v1", "")),
     ("helmvalues", Keys(tag="image.tag"), "image:\n", ("", "", "")),
     ("helmvalues", Keys(tag="image.tag"), "image: {tag: ~}\n", ("", "", "")),
     ("helmvalues", Keys(spec="image"), f"image: {API}:v1@{DIGEST}\n", (API, "v1", DIGEST)),
-    ("flux", Keys(), f"kind: HelmRelease\nspec: {{values: {{image: '{API}:v1'}}}}\n", (API, "v1", "")),
+    (
+        "flux",
+        Keys(),
+        f"kind: HelmRelease\nspec: {{values: {{image: '{API}:v1'}}}}\n",
+        (API, "v1", ""),
+    ),
     (
         "flux",
         Keys(tag="a"),
@@ -56,24 +101,42 @@ def test_what_it_says(kind: TargetKind, keys: Keys, text: str, says: tuple[str, 
 
 
 UNSOUND: list[tuple[TargetKind, Keys, str]] = [
-    ("helm-override", Keys(), helm("name: image.tag, value: 1.0, forcestring: true")),  # Argo CD fails on a number
-    ("helm-override", Keys(), helm('name: image.tag, value: "12345678"')),  # a number to `helm --set`
+    (
+        "helm-override",
+        Keys(),
+        helm("name: image.tag, value: 1.0, forcestring: true"),
+    ),  # Argo CD fails on a number
+    (
+        "helm-override",
+        Keys(),
+        helm('name: image.tag, value: "12345678"'),
+    ),  # a number to `helm --set`
     ("helm-override", Keys(), helm("name: image.tag, value: v1", "name: image.tag, value: v2")),
     ("kustomize-override", Keys(), f"kustomize:\n  images:\n  - {API}:1.0\n  - {API}:2.0\n"),
     ("kustomize-override", Keys(kustomize_name="x"), f"kustomize:\n  images:\n  - y={API}:1.0\n"),
     ("plugin-override", Keys(tag="T"), "plugin:\n  env:\n  - {name: T, value: 1.0}\n"),
     ("kustomization", Keys(), f"images:\n- name: {API}\n  newTag: 1.0\n"),
-    ("kustomization", Keys(), f"images:\n- {{name: {API}, newTag: v1}}\n- {{name: {API}, newTag: v2}}\n"),
+    (
+        "kustomization",
+        Keys(),
+        f"images:\n- {{name: {API}, newTag: v1}}\n- {{name: {API}, newTag: v2}}\n",
+    ),
     ("kustomization", Keys(kustomize_name="x"), f"images:\n- {{name: {API}, newTag: v1}}\n"),
     ("helmvalues", Keys(tag="t"), "t: 1.10\n"),
     ("helmvalues", Keys(tag="t"), "t: yes\n"),
     ("helmvalues", Keys(tag="t"), "t: |\n  v1\n"),  # with a line break at its end
-    ("flux", Keys(), f"kind: HelmRelease\nspec: {{values: {{image: {{repository: {API}, tag: 1.0}}}}}}\n"),
+    (
+        "flux",
+        Keys(),
+        f"kind: HelmRelease\nspec: {{values: {{image: {{repository: {API}, tag: 1.0}}}}}}\n",
+    ),
 ]
 
 
 @pytest.mark.parametrize(("kind", "keys", "text"), UNSOUND)
-def test_a_write_is_needed_although_the_letters_may_be_equal(kind: TargetKind, keys: Keys, text: str) -> None:
+def test_a_write_is_needed_although_the_letters_may_be_equal(
+    kind: TargetKind, keys: Keys, text: str
+) -> None:
     reading = read({file_of(kind): File(text)}, target(kind, keys=keys, application=""))
     assert reading.tag
     assert not reading.sound
@@ -81,7 +144,10 @@ def test_a_write_is_needed_although_the_letters_may_be_equal(kind: TargetKind, k
 
 def test_manifests_that_differ_are_not_sound() -> None:
     pod = "apiVersion: v1\nkind: Pod\nspec:\n  containers:\n  - image: {}\n"
-    files = {"apps/web/a.yaml": File(pod.format(f"{API}:v1")), "apps/web/b.yaml": File(pod.format(f"{API}:v2"))}
+    files = {
+        "apps/web/a.yaml": File(pod.format(f"{API}:v1")),
+        "apps/web/b.yaml": File(pod.format(f"{API}:v2")),
+    }
     assert read(files, target("manifests")) == Reading(API, "v1", "", False, "apps/web/a.yaml")
 
 
@@ -99,7 +165,10 @@ PLACES: list[tuple[TargetKind, tuple[Place, ...]]] = [
     ("plugin-override", (Place(OVERRIDE), Place("apps/web/.argocd-source.yaml"))),
     (
         "kustomization",
-        tuple(Place(f"apps/web/{name}") for name in ("kustomization.yaml", "kustomization.yml", "Kustomization")),
+        tuple(
+            Place(f"apps/web/{name}")
+            for name in ("kustomization.yaml", "kustomization.yml", "Kustomization")
+        ),
     ),
     ("helmvalues", (Place("apps/web/values.yaml"),)),
     ("manifests", (Place("apps/web", "folder"),)),
@@ -119,5 +188,7 @@ def test_a_folder_with_its_sub_folders_and_a_single_manifest() -> None:
 
 
 def test_the_common_file_of_a_source_at_the_root() -> None:
-    aim = target("helm-override", path=".argocd-source-web.yaml", source=replace(source(), path="."))
+    aim = target(
+        "helm-override", path=".argocd-source-web.yaml", source=replace(source(), path=".")
+    )
     assert EDITORS["helm-override"].places(aim)[1:] == (Place(".argocd-source.yaml"),)

@@ -23,7 +23,11 @@ CHART = {
         "  image: '{{ .Values.image.name }}:{{ .Values.image.tag }}'\n"
     ),
 }
-SPEC = (Parameter("replicaCount", "3"), Parameter("log.level", "debug"), Parameter("note", "12", force_string=True))
+SPEC = (
+    Parameter("replicaCount", "3"),
+    Parameter("log.level", "debug"),
+    Parameter("note", "12", force_string=True),
+)
 
 
 def chart(folder: Path, **files: str) -> Path:
@@ -38,8 +42,13 @@ def rendered(folder: Path, parameters: Any = ()) -> Any:
     """What `helm template` prints, with parameters as Argo CD passes them."""
     flags = []
     for each in parameters:
-        flags += ["--set-string" if each.get("forceString") else "--set", f"{each['name']}={each['value']}"]
-    done = subprocess.run([*needs("helm"), "template", "web", str(folder), *flags], capture_output=True, check=True)
+        flags += [
+            "--set-string" if each.get("forceString") else "--set",
+            f"{each['name']}={each['value']}",
+        ]
+    done = subprocess.run(
+        [*needs("helm"), "template", "web", str(folder), *flags], capture_output=True, check=True
+    )
     return yaml.safe_load(done.stdout)
 
 
@@ -53,13 +62,20 @@ def without(document: Any, *path: str) -> Any:
 
 
 @pytest.mark.parametrize("tag", TAGS)
-def test_an_override_file_changes_the_image_and_keeps_every_other_value(tmp_path: Path, tag: str) -> None:
+def test_an_override_file_changes_the_image_and_keeps_every_other_value(
+    tmp_path: Path, tag: str
+) -> None:
     origin = {
         "helm": {
-            "parameters": [{"name": one.name, "value": one.value, "forceString": one.force_string} for one in SPEC]
+            "parameters": [
+                {"name": one.name, "value": one.value, "forceString": one.force_string}
+                for one in SPEC
+            ]
         }
     }
-    after = edit({}, target("helm-override", "acme/web", source=source(parameters=SPEC)), f"acme/web:{tag}")[0]
+    after = edit(
+        {}, target("helm-override", "acme/web", source=source(parameters=SPEC)), f"acme/web:{tag}"
+    )[0]
     folder = chart(tmp_path)
     old = rendered(folder, origin["helm"]["parameters"])
     new = rendered(folder, merged(origin, after[OVERRIDE].text)["helm"]["parameters"])
@@ -70,14 +86,21 @@ def test_an_override_file_changes_the_image_and_keeps_every_other_value(tmp_path
 def test_an_override_file_renders_what_people_wrote_and_what_it_follows(tmp_path: Path) -> None:
     origin = {
         "helm": {
-            "parameters": [{"name": one.name, "value": one.value, "forceString": one.force_string} for one in SPEC]
+            "parameters": [
+                {"name": one.name, "value": one.value, "forceString": one.force_string}
+                for one in SPEC
+            ]
         }
     }
     mine = '  - name: replicaCount  # twice the load\n    value: "5"\n    forcestring: false\n'
-    theirs = "  - name: log.level  # from the Application\n    value: info\n    forcestring: false\n"
+    theirs = (
+        "  - name: log.level  # from the Application\n    value: info\n    forcestring: false\n"
+    )
     gone = "  - name: left  # from the Application\n    value: over\n    forcestring: false\n"
     before = {OVERRIDE: File(f"helm:\n  parameters:\n{gone}{mine}{theirs}")}
-    after = edit(before, target("helm-override", "acme/web", source=source(parameters=SPEC)), "acme/web:v2")[0]
+    after = edit(
+        before, target("helm-override", "acme/web", source=source(parameters=SPEC)), "acme/web:v2"
+    )[0]
     new = rendered(chart(tmp_path), merged(origin, after[OVERRIDE].text)["helm"]["parameters"])
     values = json.loads(new["spec"]["values"])
     assert (new["spec"]["image"], new["spec"]["replicas"]) == ("acme/web:v2", 5)
@@ -132,9 +155,13 @@ def built(folder: Path, kustomization: str) -> list[str]:
 
 @pytest.mark.parametrize("version", [":2.10", f":2.10@{DIGEST}", f"@{DIGEST}"])
 @pytest.mark.parametrize("style", [style for style in OVERLAYS if style != "component"])
-def test_a_kustomization_sets_the_image_and_no_other(tmp_path: Path, style: str, version: str) -> None:
+def test_a_kustomization_sets_the_image_and_no_other(
+    tmp_path: Path, style: str, version: str
+) -> None:
     aim = target("kustomization", "ghcr.io/acme/api", path="k")
-    after = edit({"k/kustomization.yaml": File(OVERLAYS[style])}, aim, f"ghcr.io/acme/api{version}")[0]
+    after = edit(
+        {"k/kustomization.yaml": File(OVERLAYS[style])}, aim, f"ghcr.io/acme/api{version}"
+    )[0]
     old, new = built(tmp_path, OVERLAYS[style]), built(tmp_path, after["k/kustomization.yaml"].text)
     assert new[0] == f"ghcr.io/acme/api{version}"
     assert new[1:] == old[1:]
@@ -167,14 +194,19 @@ SEVERAL = {
     "as AIU appends it": NAMED,
     "the other way round": NAMED[::-1],
     "a twin": (("ghcr.io/acme/api", "", "", "3.0.0"), ("ghcr.io/acme/api", "", "", "2.0.0")),
-    "a twin with another name": (("web", "ghcr.io/acme/api", "", "1.0.0"), ("web", "ghcr.io/acme/api", "", "2.0.0")),
+    "a twin with another name": (
+        ("web", "ghcr.io/acme/api", "", "1.0.0"),
+        ("web", "ghcr.io/acme/api", "", "2.0.0"),
+    ),
     "a digest on top": (*NAMED, ("ghcr.io/acme/api", "", DIGEST, "")),
 }
 
 
 @pytest.mark.parametrize("base", ["web", "ghcr.io/acme/api"])
 @pytest.mark.parametrize("edited", [False, True], ids=["build", "edit set image"])
-@pytest.mark.parametrize("entries", [pytest.param(entries, id=name) for name, entries in SEVERAL.items()])
+@pytest.mark.parametrize(
+    "entries", [pytest.param(entries, id=name) for name, entries in SEVERAL.items()]
+)
 def test_of_several_entries_the_one_that_kustomize_makes_effective_is_current(
     tmp_path: Path, entries: Any, edited: Any, base: str
 ) -> None:
@@ -184,11 +216,16 @@ def test_of_several_entries_the_one_that_kustomize_makes_effective_is_current(
             f"{f'{name}=' if new else ''}ghcr.io/acme/api{f':{tag}' if tag else ''}{f'@{digest}' if digest else ''}"
             for name, new, digest, tag in entries
         ]
-        aim, path = target("kustomize-override", "ghcr.io/acme/api", Keys(kustomize_name=base)), OVERRIDE
+        aim, path = (
+            target("kustomize-override", "ghcr.io/acme/api", Keys(kustomize_name=base)),
+            OVERRIDE,
+        )
         text = yaml.safe_dump({"kustomize": {"images": images}})
     else:
         fields = ("name", "newName", "digest", "newTag")
-        listed = [{key: value for key, value in zip(fields, one, strict=True) if value} for one in entries]
+        listed = [
+            {key: value for key, value in zip(fields, one, strict=True) if value} for one in entries
+        ]
         aim, path = (
             target("kustomization", "ghcr.io/acme/api", Keys(kustomize_name=base), path="k"),
             "k/kustomization.yaml",
@@ -207,5 +244,7 @@ def test_of_several_entries_the_one_that_kustomize_makes_effective_is_current(
     runs = yaml.safe_load(done.stdout)["spec"]["containers"][0]["image"]
     now = read({path: File(text)}, aim)
     if base in {name for name, *_ in entries}:
-        assert runs == f"ghcr.io/acme/api:{now.tag}" if not now.digest else runs.endswith(now.digest)
+        assert (
+            runs == f"ghcr.io/acme/api:{now.tag}" if not now.digest else runs.endswith(now.digest)
+        )
     assert {now.tag, *now.also} - {""} == {tag for *_, tag in entries if tag}

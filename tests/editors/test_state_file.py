@@ -19,7 +19,13 @@ from task.schemas import load
 
 SCHEMA = load("state.v1")
 HELD = Hold("not before Christmas", "jane", "2026-11-21T06:00:00Z", "2026-12-27T00:00:00Z")
-BUILD = Build(42, "github:github.com/acme/api", "0123456789ab", "https://github.com/acme/api", "2026-11-21T05:00:00Z")
+BUILD = Build(
+    42,
+    "github:github.com/acme/api",
+    "0123456789ab",
+    "https://github.com/acme/api",
+    "2026-11-21T05:00:00Z",
+)
 WRITTEN = Written("1.10", "sha256:" + "a" * 64, BUILD)
 API = Memory(WRITTEN, ("1.9", "1.8"))
 FULL = State(None, {"api": API, "web": Memory(hold=HELD, deferred=Written("v3", build=Build(7)))})
@@ -84,7 +90,9 @@ files:   # files
 BY_HAND_STATE = State(
     Hold("freeze", until="2026-12-01T00:00:00Z"),
     {
-        "api": Memory(Written("1.10", build=Build(42, created="2026-11-21T05:00:00Z")), ("1.9", "v1")),
+        "api": Memory(
+            Written("1.10", build=Build(42, created="2026-11-21T05:00:00Z")), ("1.9", "v1")
+        ),
         "web": Memory(replaced=("1.2", "v0"), hold=Hold("two\nlines\n")),
     },
 )
@@ -113,7 +121,9 @@ def read(text: str) -> State:
 
 def other(state: State, alias: str, **more: Any) -> State:
     """The state with something else remembered of one image."""
-    return replace(state, images={**state.images, alias: replace(state.images.get(alias, Memory()), **more)})
+    return replace(
+        state, images={**state.images, alias: replace(state.images.get(alias, Memory()), **more)}
+    )
 
 
 def test_a_new_file() -> None:
@@ -144,7 +154,11 @@ def test_nothing_is_remembered(text: str) -> None:
 
 @pytest.mark.parametrize(
     "state",
-    [State(), State(None, {"api": Memory()}), State(None, {"api": Memory(Written(), (), None, Written())})],
+    [
+        State(),
+        State(None, {"api": Memory()}),
+        State(None, {"api": Memory(Written(), (), None, Written())}),
+    ],
 )
 def test_a_file_that_is_not_needed_goes(state: State) -> None:
     assert write(BY_HAND, state) == ""
@@ -152,7 +166,10 @@ def test_a_file_that_is_not_needed_goes(state: State) -> None:
 
 
 def test_comments_of_people_outlive_an_empty_beginning() -> None:
-    assert write("# ours\n", State(Hold("x"))) == f"# ours\nfiles:\n  {FILE}:\n    hold:\n      reason: x\n"
+    assert (
+        write("# ours\n", State(Hold("x")))
+        == f"# ours\nfiles:\n  {FILE}:\n    hold:\n      reason: x\n"
+    )
 
 
 def test_what_people_wrote_counts_by_its_letters() -> None:
@@ -220,7 +237,12 @@ def test_what_people_wrote_gets_the_fixed_form_below_its_first_comments() -> Non
 )
 def test_every_style_can_be_written(text: str) -> None:
     assert read(text) == State(None, {"api": Memory(replaced=("1",))})
-    for state in (FULL, State(HELD), State(HELD, {"api": Memory(replaced=("2", "1"))}), State(None, {"b": API})):
+    for state in (
+        FULL,
+        State(HELD),
+        State(HELD, {"api": Memory(replaced=("2", "1"))}),
+        State(None, {"b": API}),
+    ):
         new = write(text, state)
         assert read(new) == state
         assert write(new, state) == new
@@ -284,7 +306,10 @@ def test_what_is_no_state_file(text: str, message: str, hint: str) -> None:
 
 
 def test_an_alias_bomb_is_refused_at_once() -> None:
-    lines = ["a0: &a0 [x]", *(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 12))]
+    lines = [
+        "a0: &a0 [x]",
+        *(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 12)),
+    ]
     with pytest.raises(TargetError):
         read("\n".join(lines))
 
@@ -335,7 +360,12 @@ files:
         (State(Hold("x"), {"api": Memory(Written("v2"))}), []),
         (State(None, {"api": Memory(Written("v1"))}), ["hold"]),
         (State(Hold("x")), ["written"]),
-        (State(Hold("x", "joe"), {"api": Memory(Written("v1")), "web": Memory(replaced=("v0",))}), []),
+        (
+            State(
+                Hold("x", "joe"), {"api": Memory(Written("v1")), "web": Memory(replaced=("v0",))}
+            ),
+            [],
+        ),
         (State(), ["hold", "written"]),
     ],
 )
@@ -357,7 +387,12 @@ def test_keys_of_a_newer_version_stay(state: State, gone: list[str]) -> None:
 
 
 def test_keys_of_a_newer_version_stay_in_flow_style() -> None:
-    text = str(yaml.safe_load(NEWER)).replace("None", "null").replace("True", "true").replace("datetime.date", "")
+    text = (
+        str(yaml.safe_load(NEWER))
+        .replace("None", "null")
+        .replace("True", "true")
+        .replace("datetime.date", "")
+    )
     text = text.replace("(2026, 12, 1)", "2026-12-01")
     new = write(text, State(Hold("y"), {"web": Memory(replaced=("v0",))}))
     known, left = yaml.safe_load(new), yaml.safe_load(NEWER)
@@ -371,7 +406,10 @@ def test_keys_of_a_newer_version_stay_in_flow_style() -> None:
 
 
 def test_files_are_remembered_apart() -> None:
-    both = {"a/values.yaml": State(HELD, {"api": API}), "b/values.yaml": State(None, {"api": Memory(replaced=("1",))})}
+    both = {
+        "a/values.yaml": State(HELD, {"api": API}),
+        "b/values.yaml": State(None, {"api": Memory(replaced=("1",))}),
+    }
     text = write_state("", both)
     assert read_state(text) == both
     one = write_state(text, {"a/values.yaml": both["a/values.yaml"]})
@@ -437,7 +475,9 @@ def test_other_images_keep_their_lines(state: State, alias: str, memory: Memory)
     assert [line for line in rest if line not in after.splitlines()] == []
 
 
-SIMPLE = st.sampled_from(["v1", "1.10", "a b", "it's", "# z", "- y", "a: b", "é😀", "0x1f", "x" * 200])
+SIMPLE = st.sampled_from(
+    ["v1", "1.10", "a b", "it's", "# z", "- y", "a: b", "é😀", "0x1f", "x" * 200]
+)
 BY_HAND_BUILDS = st.builds(Build, st.none() | st.integers(0, 99), SIMPLE, SIMPLE, SIMPLE, TIMES)
 BY_HAND_WRITTEN = st.builds(Written, SIMPLE, SIMPLE, BY_HAND_BUILDS)
 BY_HAND_HOLDS = st.builds(Hold, SIMPLE, SIMPLE, TIMES, TIMES)
@@ -452,12 +492,16 @@ BY_HAND_MEMORIES = st.builds(
 BY_HAND_STATES = st.builds(
     State,
     st.none() | BY_HAND_HOLDS,
-    st.dictionaries(st.sampled_from(["api", "web", "db", "1.1"]), BY_HAND_MEMORIES, min_size=1, max_size=4),
+    st.dictionaries(
+        st.sampled_from(["api", "web", "db", "1.1"]), BY_HAND_MEMORIES, min_size=1, max_size=4
+    ),
 )
 
 
 @given(st.data(), BY_HAND_STATES, BY_HAND_STATES)
-def test_what_people_write_in_any_style_can_be_read_and_written(data: st.DataObject, old: State, new: State) -> None:
+def test_what_people_write_in_any_style_can_be_read_and_written(
+    data: st.DataObject, old: State, new: State
+) -> None:
     before = data.draw(styled(data_of({FILE: old})))
     assert read(before) == old
     assert write(before, old) == before

@@ -43,7 +43,13 @@ def in_every_place(spelled: str, flowing: str) -> str:
 
 
 def content(data: Any) -> list[Any]:
-    return [data["key"], data["list"][0], data["list"][1]["deep"], data["flow"]["a"][0], data["flow"]["b"]]
+    return [
+        data["key"],
+        data["list"][0],
+        data["list"][1]["deep"],
+        data["flow"]["a"][0],
+        data["flow"]["b"],
+    ]
 
 
 @given(TEXTS)
@@ -56,7 +62,10 @@ def test_readers_of_yaml_1_1(text: str) -> None:
 @example("-_1")
 def test_readers_of_yaml_1_2(text: str) -> None:
     reader = YAML(typ="safe", pure=True)
-    assert content(reader.load(StringIO(in_every_place(spell(text), flow(text)), newline=""))) == [text] * 5
+    assert (
+        content(reader.load(StringIO(in_every_place(spell(text), flow(text)), newline="")))
+        == [text] * 5
+    )
 
 
 @given(TEXTS)
@@ -75,7 +84,11 @@ def test_what_a_reader_takes_for_something_else_looks_typed(text: str) -> None:
         taken = yaml.safe_load(f"key: {text}\n")
     except (yaml.YAMLError, ValueError):
         return
-    if isinstance(taken, dict) and "key" in taken and not isinstance(taken["key"], str | list | dict):
+    if (
+        isinstance(taken, dict)
+        and "key" in taken
+        and not isinstance(taken["key"], str | list | dict)
+    ):
         assert looks_typed(text.strip()) or "#" in text or text.strip()[:1] in {"!", "&"}
 
 

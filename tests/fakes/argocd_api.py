@@ -32,9 +32,27 @@ FIELDS = (
 )  # fmt: skip
 CODES = {3: 400, 5: 404, 7: 403, 8: 429, 13: 500, 2: 500, 14: 503, 16: 401}  # gRPC → HTTP
 KNOWN = {
-    "": {"name", "refresh", "projects", "project", "resourceVersion", "selector", "repo", "appNamespace", "fields"},
+    "": {
+        "name",
+        "refresh",
+        "projects",
+        "project",
+        "resourceVersion",
+        "selector",
+        "repo",
+        "appNamespace",
+        "fields",
+    },
     "resource-tree": {"appNamespace", "project"},
-    "resource": {"appNamespace", "project", "namespace", "resourceName", "version", "group", "kind"},
+    "resource": {
+        "appNamespace",
+        "project",
+        "namespace",
+        "resourceName",
+        "version",
+        "group",
+        "kind",
+    },
     "syncwindows": {"appNamespace", "project"},
 }
 
@@ -106,7 +124,9 @@ class ArgoCDServer(ThreadingHTTPServer):
         for state in states:
             assert not (wrong := invalid(state)), wrong
         metadata = states[0]["metadata"]
-        self.plays[metadata["namespace"], metadata["name"]] = [copy.deepcopy(dict(one)) for one in states]
+        self.plays[metadata["namespace"], metadata["name"]] = [
+            copy.deepcopy(dict(one)) for one in states
+        ]
 
     def asked(self, method: str, end: str = "") -> list[Request]:
         """Return the requests of one kind so far."""
@@ -158,7 +178,10 @@ class _Handler(BaseHTTPRequestHandler):
             self.connection.close()
             return
         self.send_response(fault.status)
-        for name, value in {"Content-Length": str(len(fault.body.encode())), **fault.headers}.items():
+        for name, value in {
+            "Content-Length": str(len(fault.body.encode())),
+            **fault.headers,
+        }.items():
             self.send_header(name, value)
         self.end_headers()
         self.wfile.write(fault.body.encode())
@@ -169,7 +192,11 @@ class _Handler(BaseHTTPRequestHandler):
         content = (found if text else json.dumps(found)).encode()
         self.send_response(status)
         kind = f"text/{'html' if html else 'plain'}; charset=utf-8" if text else "application/json"
-        for name, value in {"Content-Type": kind, "Content-Length": str(len(content)), **headers}.items():
+        for name, value in {
+            "Content-Type": kind,
+            "Content-Length": str(len(content)),
+            **headers,
+        }.items():
             self.send_header(name, value)
         self.end_headers()
         self.wfile.write(content)
@@ -181,7 +208,11 @@ class _Handler(BaseHTTPRequestHandler):
             return 307, f'<a href="{to}">Temporary Redirect</a>.\n\n', {"Location": to}
         if not asked.path.startswith(api):
             if "text/html" in asked.headers.get("accept", ""):
-                return 200, "<!doctype html><title>Argo CD</title>", {}  # the user interface answers everything else
+                return (
+                    200,
+                    "<!doctype html><title>Argo CD</title>",
+                    {},
+                )  # the user interface answers everything else
             return 404, "404 page not found\n", {}
         if asked.path == f"{api}settings":  # for anybody
             return 200, {"appLabelKey": "app.kubernetes.io/instance", **server.settings}, {}
@@ -198,14 +229,20 @@ class _Handler(BaseHTTPRequestHandler):
             with server.lock:
                 return 200, self._routed(asked, parts), {}
         except _Denied as error:
-            return CODES[error.code], {"error": error.message, "code": error.code, "message": error.message}, {}
+            return (
+                CODES[error.code],
+                {"error": error.message, "code": error.code, "message": error.message},
+                {},
+            )
 
     def _logged_in(self, asked: Request) -> None:
         header = asked.headers.get("authorization", "")
         token = header.removeprefix("Bearer ")
         if self.server.tokens and token in self.server.expired:
             raise _Denied(16, "invalid session: token has invalid claims: token is expired")
-        if self.server.tokens and token not in self.server.tokens:  # no token, or one that is not a JWT
+        if (
+            self.server.tokens and token not in self.server.tokens
+        ):  # no token, or one that is not a JWT
             raise _Denied(16, "no session information")
 
     def _routed(self, asked: Request, parts: Sequence[str]) -> Any:
@@ -213,16 +250,23 @@ class _Handler(BaseHTTPRequestHandler):
         self.server.wrong += [f"{asked.path}: unknown parameter {one}" for one in sorted(unknown)]
         if len(parts) == 1:
             return self._list(asked)
-        namespace, project = (asked.query.get(name, [""])[0] for name in ("appNamespace", "project"))
+        namespace, project = (
+            asked.query.get(name, [""])[0] for name in ("appNamespace", "project")
+        )
         key = self._key(namespace, project, parts[1])
         if len(parts) == 2:
             return self._look(key, refresh="refresh" in asked.query)
         if parts[2] == "resource":
             pod = self.server.pods.get(asked.query["resourceName"][0])
             if pod is None:
-                raise _Denied(3, f"Pod {asked.query['resourceName'][0]} not found as part of application {parts[1]}")
+                raise _Denied(
+                    3,
+                    f"Pod {asked.query['resourceName'][0]} not found as part of application {parts[1]}",
+                )
             return {"manifest": json.dumps(pod)}
-        return {"resource-tree": self.server.trees, "syncwindows": self.server.windows}[parts[2]].get(key, {})
+        return {"resource-tree": self.server.trees, "syncwindows": self.server.windows}[
+            parts[2]
+        ].get(key, {})
 
     def _other(self, asked: Request, kind: str, name: str) -> dict[str, Any]:
         namespace = asked.query.get("appsetNamespace", ["argocd"])[0]
@@ -240,7 +284,9 @@ class _Handler(BaseHTTPRequestHandler):
             raise _Denied(7, "permission denied")
         own = play[0]["spec"]["project"]
         if self.server.projects is not None and own not in self.server.projects:
-            raise _Denied(3, f'app is not allowed in project "{own}", or the project does not exist')
+            raise _Denied(
+                3, f'app is not allowed in project "{own}", or the project does not exist'
+            )
         return key
 
     def _look(self, key: tuple[str, str], *, refresh: bool) -> dict[str, Any]:
@@ -268,7 +314,9 @@ class _Handler(BaseHTTPRequestHandler):
         fields = asked.query.get("fields", [""])[0]
         if not fields:
             return {"metadata": {"resourceVersion": "7"}, "items": found or None}
-        wanted = [one.removeprefix("items.") for one in fields.split(",") if one.startswith("items.")]
+        wanted = [
+            one.removeprefix("items.") for one in fields.split(",") if one.startswith("items.")
+        ]
         self.server.wrong += [f"{one} cannot be selected" for one in wanted if one not in FIELDS]
         picked = [_picked(one, [field for field in wanted if field in FIELDS]) for one in found]
         return {"metadata": {"resourceVersion": "7"}, "items": picked or None}
@@ -280,7 +328,9 @@ class _Handler(BaseHTTPRequestHandler):
             key = self._key(asked.body.get("appNamespace", ""), "", name)
             if key in server.frozen:
                 right = f"applications, update, {server.plays[key][0]['spec']['project']}/{name}"
-                raise _Denied(7, f"permission denied: {right}, sub: {server.user}, iat: 2026-11-21T06:14:26Z")
+                raise _Denied(
+                    7, f"permission denied: {right}, sub: {server.user}, iat: 2026-11-21T06:14:26Z"
+                )
             if asked.body.get("patchType", "") not in ("json", ""):
                 server.wrong.append("only JSON patches are expected")
             try:
@@ -295,7 +345,9 @@ class _Handler(BaseHTTPRequestHandler):
         with server.lock:
             now = server.plays[key][0]
             meta = {
-                part: changed["metadata"][part] for part in ("annotations", "labels") if part in changed["metadata"]
+                part: changed["metadata"][part]
+                for part in ("annotations", "labels")
+                if part in changed["metadata"]
             }
             version = str(int(now["metadata"].get("resourceVersion", "1")) + 1)
             metadata = {**now["metadata"], **meta, "resourceVersion": version}
@@ -313,12 +365,16 @@ class PatchError(Exception):
     """A JSON patch that does not apply."""
 
 
-def apply_patch(document: dict[str, Any], operations: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def apply_patch(
+    document: dict[str, Any], operations: Sequence[Mapping[str, Any]]
+) -> dict[str, Any]:
     """Apply `add`, `replace`, `remove` and `test` of RFC 6902, with the messages of evanphx/json-patch."""
     document = copy.deepcopy(document)
     for one in operations:
         path = one["path"]
-        *parents, last = [part.replace("~1", "/").replace("~0", "~") for part in path.split("/")[1:]]
+        *parents, last = [
+            part.replace("~1", "/").replace("~0", "~") for part in path.split("/")[1:]
+        ]
         holder: Any = document
         for part in parents:
             try:
@@ -351,7 +407,9 @@ def _apply(holder: Any, last: str, one: Mapping[str, Any], path: str) -> None:
         else:
             holder[last] = one["value"]
     elif not there:
-        raise PatchError(f"{one['op']} operation does not apply: doc is missing key: {path}: missing value")
+        raise PatchError(
+            f"{one['op']} operation does not apply: doc is missing key: {path}: missing value"
+        )
     elif one["op"] == "replace":
         holder[index if isinstance(holder, list) else last] = one["value"]
     else:

@@ -53,7 +53,9 @@ def at(
     state = copy.deepcopy(dict(app))
     spec = state["spec"]
     several = "sources" in spec
-    revisions: dict[str, Any] = {"revisions": revision.split(",")} if several else {"revision": revision}
+    revisions: dict[str, Any] = (
+        {"revisions": revision.split(",")} if several else {"revision": revision}
+    )
     status: dict[str, Any] = {
         "reconciledAt": MORNING.format(compared),
         "sync": {"status": sync, "comparedTo": compared_to(spec), **revisions},
@@ -64,10 +66,16 @@ def at(
     }
     if changed is not None:
         status["health"]["lastTransitionTime"] = MORNING.format(changed)
-    sick = [one for one in resources if one.get("health", {}).get("status") == health and not one.get("hook")]
+    sick = [
+        one
+        for one in resources
+        if one.get("health", {}).get("status") == health and not one.get("hook")
+    ]
     if health in ("Degraded", "Progressing", "Suspended") and sick:
         one = sick[0]
-        group, namespace = (f"{one[part]}/" if one.get(part) else "" for part in ("group", "namespace"))
+        group, namespace = (
+            f"{one[part]}/" if one.get(part) else "" for part in ("group", "namespace")
+        )
         status["health"]["message"] = f"Caused by {group}{one['kind']}:{namespace}{one['name']}"
     if operation:
         made = copy.deepcopy(dict(operation))
@@ -85,8 +93,15 @@ def at(
 def compared_to(spec: Mapping[str, Any]) -> dict[str, Any]:
     """Return the sources of a comparison. With several sources, there is also an empty one."""
     if "sources" in spec:
-        return {"source": {"repoURL": ""}, "sources": spec["sources"], "destination": spec["destination"]}
-    return {**{key: spec[key] for key in ("source",) if spec.get(key)}, "destination": spec["destination"]}
+        return {
+            "source": {"repoURL": ""},
+            "sources": spec["sources"],
+            "destination": spec["destination"],
+        }
+    return {
+        **{key: spec[key] for key in ("source",) if spec.get(key)},
+        "destination": spec["destination"],
+    }
 
 
 def operated(
@@ -103,9 +118,16 @@ def operated(
 ) -> dict[str, Any]:
     """Return status.operationState. An operation without `began` has no result and no message yet."""
     several = "," in revision
-    order: dict[str, Any] = {"revisions": revision.split(",")} if several else {"revision": revision}
-    result = {"revisions": revision.split(","), "revision": ""} if several else {"revision": revision}
-    done = {"message": message, "syncResult": {**result, "resources": [dict(one) for one in resources]}}
+    order: dict[str, Any] = (
+        {"revisions": revision.split(",")} if several else {"revision": revision}
+    )
+    result = (
+        {"revisions": revision.split(","), "revision": ""} if several else {"revision": revision}
+    )
+    done = {
+        "message": message,
+        "syncResult": {**result, "resources": [dict(one) for one in resources]},
+    }
     return {
         "phase": phase,
         "startedAt": MORNING.format(started),
@@ -116,31 +138,48 @@ def operated(
     }
 
 
-def resource(kind: str, name: str, health: str = "", message: str = "", **more: Any) -> dict[str, Any]:
+def resource(
+    kind: str, name: str, health: str = "", message: str = "", **more: Any
+) -> dict[str, Any]:
     """Return one entry of status.resources, or a node of the resource tree."""
     found = {"kind": kind, "name": name, **more}
-    return {**found, "health": {"status": health, **({"message": message} if message else {})}} if health else found
+    return (
+        {**found, "health": {"status": health, **({"message": message} if message else {})}}
+        if health
+        else found
+    )
 
 
-def node(kind: str, name: str, health: str, message: str = "", created: int = 11, reason: str = "") -> dict[str, Any]:
+def node(
+    kind: str, name: str, health: str, message: str = "", created: int = 11, reason: str = ""
+) -> dict[str, Any]:
     """Return one node of the resource tree. A pod has a reason: Running, ImagePullBackOff."""
-    info = [{"name": "Status Reason", "value": reason}] if reason else [{"name": "Revision", "value": "Rev:2"}]
+    info = (
+        [{"name": "Status Reason", "value": reason}]
+        if reason
+        else [{"name": "Revision", "value": "Rev:2"}]
+    )
     return resource(kind, name, health, message, createdAt=MORNING.format(created), info=info)
 
 
 def sync_windows(*assigned: tuple[str, bool]) -> dict[str, Any]:
     """Return the answer with sync windows of these kinds, each active or not. Without any, there is no list."""
     windows = [
-        ({"kind": kind, "schedule": "* * * * *", "duration": "1h", "manualSync": False}, on) for kind, on in assigned
+        ({"kind": kind, "schedule": "* * * * *", "duration": "1h", "manualSync": False}, on)
+        for kind, on in assigned
     ]
     active = [one for one, on in windows if on]
     kinds = {one["kind"] for one in active}
-    allowed = "deny" not in kinds and ("allow" in kinds or all(kind != "allow" for kind, _ in assigned))
+    allowed = "deny" not in kinds and (
+        "allow" in kinds or all(kind != "allow" for kind, _ in assigned)
+    )
     lists = {"activeWindows": active, "assignedWindows": [one for one, _ in windows]}
     return {**{name: found for name, found in lists.items() if found}, "canSync": allowed}
 
 
-def applied(kind: str, name: str, message: str, status: str = "Synced", **more: Any) -> dict[str, Any]:
+def applied(
+    kind: str, name: str, message: str, status: str = "Synced", **more: Any
+) -> dict[str, Any]:
     """Return one resource in the result of an operation."""
     where = {"group": "", "version": "v1", "namespace": "web"}
     return {"kind": kind, "name": name, "message": message, "status": status, **where, **more}

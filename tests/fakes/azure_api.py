@@ -40,7 +40,9 @@ class AzureDevOps(ForgeServer):
         if request.path == f"/{ORGANIZATION}/_apis/identities":
             return self._identities(request)
         if request.path == f"/{ORGANIZATION}/{PROJECT}/_apis/git/policy/configurations":
-            self.require(request.one("repositoryId") == REPOSITORY_ID, "policies by the repository's id")
+            self.require(
+                request.one("repositoryId") == REPOSITORY_ID, "policies by the repository's id"
+            )
             return Reply(200, {"value": self.policies, "count": len(self.policies)})
         ours = f"/{ORGANIZATION}/{PROJECT}/_apis/git/repositories/{REPOSITORY}/"
         if not request.path.startswith(ours):
@@ -51,8 +53,15 @@ class AzureDevOps(ForgeServer):
     def _in_repository(self, request: Request, path: str) -> Reply:
         if path == "refs" and request.method == "GET":
             wanted = f"refs/{request.one('filter')}"
-            names = sorted(name for name in (f"refs/heads/{one}" for one in self.branches) if name.startswith(wanted))
-            values = [{"name": one, "objectId": self.branches[one.removeprefix("refs/heads/")]} for one in names]
+            names = sorted(
+                name
+                for name in (f"refs/heads/{one}" for one in self.branches)
+                if name.startswith(wanted)
+            )
+            values = [
+                {"name": one, "objectId": self.branches[one.removeprefix("refs/heads/")]}
+                for one in names
+            ]
             return Reply(200, {"value": values, "count": len(values)})
         if path == "pullrequests":
             return self._list(request) if request.method == "GET" else self._create(request)
@@ -66,47 +75,73 @@ class AzureDevOps(ForgeServer):
         pull = self.pull(match[1]) if match else None
         if match is None or pull is None:
             self.require(match, f"{request.method} {request.path} is not documented")
-            return _error(404, "TF401180: The requested pull request was not found.", "GitPullRequestNotFoundException")
+            return _error(
+                404,
+                "TF401180: The requested pull request was not found.",
+                "GitPullRequestNotFoundException",
+            )
         if match[2] == "labels":
             return self._labels(request, pull)
         if match[2] == "reviewers":
             return self._review(request, pull, match[3])
-        return Reply(200, self.shown(pull)) if request.method == "GET" else self._change(request, pull)
+        return (
+            Reply(200, self.shown(pull)) if request.method == "GET" else self._change(request, pull)
+        )
 
     def _discussion(self, request: Request, pull: Pull, number: str) -> Reply:
         """Answer about threads. Azure itself begins some, and only its author may edit a comment."""
         if request.method == "GET":
-            threads = [{"id": 1, "comments": [{"id": 1, "content": "Bob joined", "commentType": "system"}]}]
+            threads = [
+                {"id": 1, "comments": [{"id": 1, "content": "Bob joined", "commentType": "system"}]}
+            ]
             threads += [_thread(one) for one in self.notes if one.request == pull.number]
             return Reply(200, {"value": threads, "count": len(threads)})
         if not number:
             (first,) = request.body["comments"]
             return Reply(200, _thread(self.say(pull.number, first["content"])))
         if (note := self.note(number)) is None:
-            return _error(404, "The thread was not found", "GitPullRequestCommentThreadNotFoundException")
+            return _error(
+                404, "The thread was not found", "GitPullRequestCommentThreadNotFoundException"
+            )
         if note.author != "image-bot":
-            return _error(403, "You can edit only comments of your own.", "GitPullRequestCommentPermissionException")
+            return _error(
+                403,
+                "You can edit only comments of your own.",
+                "GitPullRequestCommentPermissionException",
+            )
         note.body = request.body["content"]
         return Reply(200, _thread(note)["comments"][0])
 
     def _too_new(self, request: Request) -> Reply | None:
         version = request.one("api-version")
-        self.require(re.fullmatch(r"\d\.\d", version), f"{request.path}: api-version is {version!r}")
+        self.require(
+            re.fullmatch(r"\d\.\d", version), f"{request.path}: api-version is {version!r}"
+        )
         if version <= self.version:
             return None
         said = f"The requested REST API version of {version} is out of range for this server. The latest REST API "
-        return _error(400, f"{said}version this server supports is {self.version}.", "VssVersionOutOfRangeException")
+        return _error(
+            400,
+            f"{said}version this server supports is {self.version}.",
+            "VssVersionOutOfRangeException",
+        )
 
     def _list(self, request: Request) -> Reply:
         known = {f"searchCriteria.{name}" for name in ("sourceRefName", "targetRefName", "status")}
-        self.require(set(request.query) <= {*known, "$top", "$skip", "api-version"}, f"unknown: {request.query}")
+        self.require(
+            set(request.query) <= {*known, "$top", "$skip", "api-version"},
+            f"unknown: {request.query}",
+        )
         status, found = request.one("searchCriteria.status", "active"), []
         for pull in reversed(self.pulls):
             shown = self.shown(pull)
             shown["description"] = shown["description"][:LONGEST_IN_A_LIST]
             del shown["labels"]
             ends = (shown["sourceRefName"], shown["targetRefName"])
-            asked = (request.one("searchCriteria.sourceRefName"), request.one("searchCriteria.targetRefName"))
+            asked = (
+                request.one("searchCriteria.sourceRefName"),
+                request.one("searchCriteria.targetRefName"),
+            )
             if ends == asked and status in ("all", shown["status"]):
                 found.append(shown)
         return Reply(200, {"value": found, "count": len(found)})
@@ -114,17 +149,23 @@ class AzureDevOps(ForgeServer):
     def _create(self, request: Request) -> Reply:
         body = request.body
         self.require(set(body) <= _CREATE, f"POST knows no {set(body) - _CREATE}")
-        head, base = (body[side].removeprefix("refs/heads/") for side in ("sourceRefName", "targetRefName"))
+        head, base = (
+            body[side].removeprefix("refs/heads/") for side in ("sourceRefName", "targetRefName")
+        )
         self.require(body["sourceRefName"].startswith("refs/heads/"), "sourceRefName is a full ref")
         if refusal := self._invalid(body):
             return refusal
         if head not in self.branches or base not in self.branches:
             said = "TF401398: The pull request cannot be activated because the source and/or the target branch no "
             return _error(
-                400, f"{said}longer exists, or the requested refs are not branches", "GitPullRequestException"
+                400,
+                f"{said}longer exists, or the requested refs are not branches",
+                "GitPullRequestException",
             )
         if any((one.head, one.base, one.fork) == (head, base, False) for one in self.open):
-            said = "TF401179: An active pull request for the source and target branch already exists."
+            said = (
+                "TF401179: An active pull request for the source and target branch already exists."
+            )
             return _error(409, said, "GitPullRequestExistsException")
         pull = self.add(
             base=base,
@@ -138,7 +179,9 @@ class AzureDevOps(ForgeServer):
 
     def _change(self, request: Request, pull: Pull) -> Reply:
         body = request.body
-        self.require(request.method == "PATCH", f"{request.method} {request.path} is not documented")
+        self.require(
+            request.method == "PATCH", f"{request.method} {request.path} is not documented"
+        )
         self.require(set(body) <= _CHANGE, f"PATCH knows no {set(body) - _CHANGE}")
         if pull.state != "open":
             said = "TF401181: The pull request cannot be edited due to its state."
@@ -151,7 +194,9 @@ class AzureDevOps(ForgeServer):
             self.decline(str(pull.number))
         if setter := body.get("autoCompleteSetBy"):
             if setter["id"] != ME or pull.draft:
-                return _error(400, "TF401192: Auto-complete cannot be set.", "InvalidArgumentValueException")
+                return _error(
+                    400, "TF401192: Auto-complete cannot be set.", "InvalidArgumentValueException"
+                )
             pull.auto = body["completionOptions"]
         return Reply(200, self.shown(pull))
 
@@ -159,9 +204,7 @@ class AzureDevOps(ForgeServer):
         if not body["title"]:
             return self.refusal("invalid")
         if len(body.get("description", "")) > LONGEST_BODY:
-            said = (
-                "Invalid argument value. Parameter name: A description for a pull request must not be longer than 4000"
-            )
+            said = "Invalid argument value. Parameter name: A description for a pull request must not be longer than 4000"
             return _error(400, f"{said} characters.", "InvalidArgumentValueException")
         return None
 
@@ -170,13 +213,20 @@ class AzureDevOps(ForgeServer):
             self.require(set(request.body) == {"name"}, "a label has a name")
             pull.labels.append(request.body["name"])
         values = [{"id": f"id-{name}", "name": name, "active": True} for name in pull.labels]
-        return Reply(200, {"value": values, "count": len(values)} if request.method == "GET" else values[-1])
+        return Reply(
+            200, {"value": values, "count": len(values)} if request.method == "GET" else values[-1]
+        )
 
     def _review(self, request: Request, pull: Pull, identity: str) -> Reply:
         self.require(request.method == "PUT", f"{request.method} {request.path} is not documented")
-        self.require(isinstance(request.body, dict) and request.body.get("vote") == 0, "nobody votes for others")
+        self.require(
+            isinstance(request.body, dict) and request.body.get("vote") == 0,
+            "nobody votes for others",
+        )
         if identity not in (ANN, BOB):
-            return _error(400, f"TF400898: The identity {identity} is not valid.", "InvalidIdentityException")
+            return _error(
+                400, f"TF400898: The identity {identity} is not valid.", "InvalidIdentityException"
+            )
         pull.reviewers.append(identity)
         return Reply(200, {"id": identity, "vote": 0})
 
@@ -187,7 +237,10 @@ class AzureDevOps(ForgeServer):
             {
                 "id": identity,
                 "providerDisplayName": address.partition("@")[0].title(),
-                "properties": {"Account": {"$type": "System.String", "$value": address}, "Mail": {"$value": address}},
+                "properties": {
+                    "Account": {"$type": "System.String", "$value": address},
+                    "Mail": {"$value": address},
+                },
             }
             for address, identity in self.people.items()
             if address.startswith(wanted)
@@ -228,15 +281,24 @@ class AzureDevOps(ForgeServer):
             return _error(403, said, "GitNeedsPermissionException")
         if kind == "limited":
             return _error(
-                429, "TF400733: The request has been canceled: Request was blocked due to exceeding usage.", ""
+                429,
+                "TF400733: The request has been canceled: Request was blocked due to exceeding usage.",
+                "",
             )
         if kind == "invalid":
-            return _error(400, "TF401175: A title for the pull request is required.", "InvalidArgumentValueException")
+            return _error(
+                400,
+                "TF401175: A title for the pull request is required.",
+                "InvalidArgumentValueException",
+            )
         return Reply(503, "<html><body>Service Unavailable</body></html>")
 
 
 def _error(status: int, message: str, key: str) -> Reply:
-    return Reply(status, {"$id": "1", "innerException": None, "message": message, "typeKey": key, "errorCode": 0})
+    return Reply(
+        status,
+        {"$id": "1", "innerException": None, "message": message, "typeKey": key, "errorCode": 0},
+    )
 
 
 def _thread(note: Note) -> dict[str, Any]:

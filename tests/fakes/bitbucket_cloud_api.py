@@ -16,7 +16,15 @@ STATES = {"open": "OPEN", "merged": "MERGED", "closed": "DECLINED"}
 ANN, BOB = "{11111111-1111-4111-8111-111111111111}", "{22222222-2222-4222-8222-222222222222}"
 LONGEST_TITLE = 255
 _TERM = re.compile(r'\s*([\w.]+) (=|!=) "((?:[^"\\]|\\.)*)"\s*')
-_KEYS = {"title", "description", "source", "destination", "reviewers", "close_source_branch", "draft"}
+_KEYS = {
+    "title",
+    "description",
+    "source",
+    "destination",
+    "reviewers",
+    "close_source_branch",
+    "draft",
+}
 
 
 class BitbucketCloud(ForgeServer):
@@ -48,15 +56,23 @@ class BitbucketCloud(ForgeServer):
             pull = self.pull(match[1])
             if pull is None:
                 return _error(404, "Not found")
-            return Reply(200, self.shown(pull)) if request.method == "GET" else self._change(request, pull)
-        if (match := re.fullmatch(r"pullrequests/(\d+)/decline", path)) and (pull := self.pull(match[1])):
+            return (
+                Reply(200, self.shown(pull))
+                if request.method == "GET"
+                else self._change(request, pull)
+            )
+        if (match := re.fullmatch(r"pullrequests/(\d+)/decline", path)) and (
+            pull := self.pull(match[1])
+        ):
             if pull.state != "open":
                 return _error(400, "This pull request is already closed.")
             self.decline(match[1])
             return Reply(200, self.shown(pull))
         if match := re.fullmatch(r"pullrequests/(\d+)/comments(?:/(\d+))?", path):
             pull = self.pull(match[1])
-            return self._comments(request, pull, match[2] or "") if pull else _error(404, "Not found")
+            return (
+                self._comments(request, pull, match[2] or "") if pull else _error(404, "Not found")
+            )
         if request.method == "GET" and path.startswith(("refs/branches/", "commit/")):
             return self._git(path)
         self.wrong.append(f"{request.method} {request.path} is not documented")
@@ -67,7 +83,9 @@ class BitbucketCloud(ForgeServer):
         if request.method == "GET":
             found = [_comment(one) for one in self.notes if one.request == pull.number]
             self.require(request.one("sort") in ("", "created_on", "-created_on"), "sort")
-            return self._page(request, found[::-1] if request.one("sort").startswith("-") else found)
+            return self._page(
+                request, found[::-1] if request.one("sort").startswith("-") else found
+            )
         text = request.body["content"]["raw"]
         if not number:
             return Reply(201, _comment(self.say(pull.number, text)))
@@ -81,7 +99,11 @@ class BitbucketCloud(ForgeServer):
     def _git(self, path: str) -> Reply:
         if path.startswith("refs/branches/"):
             tip = self.branches.get(path.removeprefix("refs/branches/"))
-            return Reply(200, {"type": "branch", "target": {"hash": tip}}) if tip else _error(404, "No such branch")
+            return (
+                Reply(200, {"type": "branch", "target": {"hash": tip}})
+                if tip
+                else _error(404, "No such branch")
+            )
         wanted = path.removeprefix("commit/")
         full = next(one for one in self._commits() if one.startswith(wanted))
         return Reply(200, {"type": "commit", "hash": full})
@@ -90,10 +112,17 @@ class BitbucketCloud(ForgeServer):
         return [*self.branches.values(), *(pull.merge_commit for pull in self.pulls)]
 
     def _list(self, request: Request) -> Reply:
-        self.require(set(request.query) <= {"q", "sort", "pagelen", "page", "state", "fields"}, f"{request.query}")
+        self.require(
+            set(request.query) <= {"q", "sort", "pagelen", "page", "state", "fields"},
+            f"{request.query}",
+        )
         self.require(int(request.one("pagelen", "10")) <= 50, "Invalid pagelen")
         terms = self._terms(request.one("q"))
-        found = [pull for pull in self.pulls if all(any(self._holds(pull, *one) for one in each) for each in terms)]
+        found = [
+            pull
+            for pull in self.pulls
+            if all(any(self._holds(pull, *one) for one in each) for each in terms)
+        ]
         if request.one("sort") in ("-created_on", "-id"):
             found.reverse()
         return self._page(request, [self.shown(pull, brief=True) for pull in found])
@@ -102,10 +131,14 @@ class BitbucketCloud(ForgeServer):
         """Parse a query into terms that must all hold, each with alternatives."""
         terms = []
         for part in query.split(" AND ") if query else []:
-            choices = part[1:-1].split(" OR ") if part.startswith("(") and part.endswith(")") else [part]
+            choices = (
+                part[1:-1].split(" OR ") if part.startswith("(") and part.endswith(")") else [part]
+            )
             matches = [_TERM.fullmatch(choice) for choice in choices]
             self.require(all(matches), f"not BBQL: {query}")
-            terms.append([(one[1], one[2], re.sub(r"\\(.)", r"\1", one[3])) for one in matches if one])
+            terms.append(
+                [(one[1], one[2], re.sub(r"\\(.)", r"\1", one[3])) for one in matches if one]
+            )
         return terms
 
     def _holds(self, pull: Pull, field: str, sign: str, value: str) -> bool:
@@ -121,7 +154,11 @@ class BitbucketCloud(ForgeServer):
     def _page(self, request: Request, values: list[Any]) -> Reply:
         size = min(self.page_size, int(request.one("pagelen", "10")))
         page = int(request.one("page", "1"))
-        body: dict[str, Any] = {"values": values[(page - 1) * size : page * size], "page": page, "pagelen": size}
+        body: dict[str, Any] = {
+            "values": values[(page - 1) * size : page * size],
+            "page": page,
+            "pagelen": size,
+        }
         if page * size < len(values):
             rest = {**{name: one[-1] for name, one in request.query.items()}, "page": str(page + 1)}
             body["next"] = f"{self.url}{request.path}?{urlencode(rest)}"
@@ -134,7 +171,9 @@ class BitbucketCloud(ForgeServer):
         if refusal := self._invalid(body):
             return refusal
         if head not in self.branches:
-            return _error(400, f"source: branch not found: {head}", source=[f"branch not found: {head}"])
+            return _error(
+                400, f"source: branch not found: {head}", source=[f"branch not found: {head}"]
+            )
         for pull in self.open:
             if (pull.head, pull.base, pull.fork) == (head, base, False):
                 pull.title = body["title"]
@@ -164,10 +203,19 @@ class BitbucketCloud(ForgeServer):
 
     def _invalid(self, body: dict[str, Any]) -> Reply | None:
         if "title" in body and not 0 < len(body["title"]) <= LONGEST_TITLE:
-            return _error(400, "title: Bad request", title=["Ensure this value has at most 255 characters."])
+            return _error(
+                400, "title: Bad request", title=["Ensure this value has at most 255 characters."]
+            )
         for reviewer in body.get("reviewers", []):
-            if set(reviewer) not in ({"uuid"}, {"account_id"}) or reviewer["uuid"] not in self.people.values():
-                return _error(400, "reviewers: Malformed reviewers list", reviewers=["Malformed reviewers list"])
+            if (
+                set(reviewer) not in ({"uuid"}, {"account_id"})
+                or reviewer["uuid"] not in self.people.values()
+            ):
+                return _error(
+                    400,
+                    "reviewers: Malformed reviewers list",
+                    reviewers=["Malformed reviewers list"],
+                )
             if reviewer["uuid"] == self.author:
                 said = "Bob is the author and cannot be included as a reviewer."
                 return _error(400, f"reviewers: {said}", reviewers=[said])
@@ -177,9 +225,15 @@ class BitbucketCloud(ForgeServer):
         if not self.can_list_members:
             return self.refusal("forbidden")
         (((field, sign, value),),) = self._terms(request.one("q"))
-        self.require((field, sign) in (("user.nickname", "="), ("user.account_id", "=")), f"members by {field}")
+        self.require(
+            (field, sign) in (("user.nickname", "="), ("user.account_id", "=")),
+            f"members by {field}",
+        )
         found = [
-            {"type": "workspace_membership", "user": {"uuid": uuid, "nickname": name, "display_name": name.title()}}
+            {
+                "type": "workspace_membership",
+                "user": {"uuid": uuid, "nickname": name, "display_name": name.title()},
+            }
             for name, uuid in self.people.items()
             if value == name
         ]
@@ -188,7 +242,10 @@ class BitbucketCloud(ForgeServer):
     def shown(self, pull: Pull, *, brief: bool = False) -> dict[str, Any]:
         """Return a pull request in the form of the API. In a list, it has no reviewers."""
         full_name = f"{WORKSPACE}/{SLUG}"
-        people = {"reviewers": [{"uuid": uuid, "type": "user"} for uuid in pull.reviewers], "participants": []}
+        people = {
+            "reviewers": [{"uuid": uuid, "type": "user"} for uuid in pull.reviewers],
+            "participants": [],
+        }
         merged = {"hash": pull.merge_commit[:12]} if pull.merge_commit else None
         return {
             "type": "pullrequest",
@@ -206,7 +263,9 @@ class BitbucketCloud(ForgeServer):
             },
             "destination": {"branch": {"name": pull.base}, "repository": {"full_name": full_name}},
             "merge_commit": merged,
-            "links": {"html": {"href": f"https://bitbucket.org/{full_name}/pull-requests/{pull.number}"}},
+            "links": {
+                "html": {"href": f"https://bitbucket.org/{full_name}/pull-requests/{pull.number}"}
+            },
             **({} if brief else people),
         }
 

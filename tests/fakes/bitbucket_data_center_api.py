@@ -35,10 +35,16 @@ class BitbucketDataCenter(ForgeServer):
 
     def answer(self, request: Request) -> Reply:
         if request.path == "/rest/api/1.0/application-properties":
-            return Reply(200, {"version": ".".join(map(str, self.release)), "displayName": "Bitbucket"})
+            return Reply(
+                200, {"version": ".".join(map(str, self.release)), "displayName": "Bitbucket"}
+            )
         ours = f"/rest/api/1.0/projects/{KEY}/repos/{SLUG}"
         if not request.path.lower().startswith(f"{ours}/".lower()):
-            return _error(404, "Repository does not exist.", "com.atlassian.bitbucket.repository.NoSuchRepository")
+            return _error(
+                404,
+                "Repository does not exist.",
+                "com.atlassian.bitbucket.repository.NoSuchRepository",
+            )
         return self._in_repository(request, request.path[len(ours) + 1 :])
 
     def _in_repository(self, request: Request, path: str) -> Reply:
@@ -72,16 +78,27 @@ class BitbucketDataCenter(ForgeServer):
             last = start + size >= len(found)
             values = found[start : start + size]
             return Reply(
-                200, {"values": values, "isLastPage": last, **({} if last else {"nextPageStart": start + size})}
+                200,
+                {
+                    "values": values,
+                    "isLastPage": last,
+                    **({} if last else {"nextPageStart": start + size}),
+                },
             )
         if not number:
             return Reply(201, self._comment(self.say(pull.number, request.body["text"])))
         if (note := self.note(number)) is None:
-            return _error(404, "No such comment", "com.atlassian.bitbucket.comment.NoSuchCommentException")
+            return _error(
+                404, "No such comment", "com.atlassian.bitbucket.comment.NoSuchCommentException"
+            )
         if note.author != "image-bot":
-            return _error(401, "You may not edit it", "com.atlassian.bitbucket.AuthorisationException")
+            return _error(
+                401, "You may not edit it", "com.atlassian.bitbucket.AuthorisationException"
+            )
         if request.body["version"] != self.versions.get(note.number, 0):
-            return _error(409, "It was changed", "com.atlassian.bitbucket.comment.CommentOutOfDateException")
+            return _error(
+                409, "It was changed", "com.atlassian.bitbucket.comment.CommentOutOfDateException"
+            )
         note.body = request.body["text"]
         self.versions[note.number] = request.body["version"] + 1
         return Reply(200, self._comment(note))
@@ -109,13 +126,25 @@ class BitbucketDataCenter(ForgeServer):
     def _commits(self, request: Request) -> Reply:
         tip = self.branches.get(request.one("until").removeprefix("refs/heads/"))
         if not tip:
-            return _error(404, "No such commit", "com.atlassian.bitbucket.commit.NoSuchCommitException")
-        return Reply(200, {"values": [{"id": tip, "displayId": tip[:11]}], "isLastPage": False, "nextPageStart": 1})
+            return _error(
+                404, "No such commit", "com.atlassian.bitbucket.commit.NoSuchCommitException"
+            )
+        return Reply(
+            200,
+            {
+                "values": [{"id": tip, "displayId": tip[:11]}],
+                "isLastPage": False,
+                "nextPageStart": 1,
+            },
+        )
 
     def _list(self, request: Request) -> Reply:
         known = {"direction", "at", "state", "order", "start", "limit"}
         self.require(set(request.query) <= known, f"GET knows no {set(request.query) - known}")
-        self.require(request.one("direction") == "OUTGOING", "a source branch is found among the outgoing ones")
+        self.require(
+            request.one("direction") == "OUTGOING",
+            "a source branch is found among the outgoing ones",
+        )
         self.require(request.one("at").startswith("refs/heads/"), "`at` is a full branch id")
         states = {"ALL": set(STATES), "MERGED": {"merged"}, "DECLINED": {"closed"}}
         wanted = states.get(request.one("state", "OPEN"), {"open"})
@@ -123,7 +152,10 @@ class BitbucketDataCenter(ForgeServer):
         found = [one for one in self.pulls if one.head == head and one.state in wanted]
         if request.one("order", "NEWEST") == "NEWEST":
             found.reverse()
-        start, size = int(request.one("start", "0")), min(self.page_size, int(request.one("limit", "25")))
+        start, size = (
+            int(request.one("start", "0")),
+            min(self.page_size, int(request.one("limit", "25"))),
+        )
         last = start + size >= len(found)
         values = [self.shown(one) for one in found[start : start + size]]
         return Reply(
@@ -150,9 +182,17 @@ class BitbucketDataCenter(ForgeServer):
         if refusal := self._invalid(body):
             return refusal
         if head not in self.branches:
-            return _error(404, f"{head} does not exist.", "com.atlassian.bitbucket.branch.NoSuchBranchException")
+            return _error(
+                404,
+                f"{head} does not exist.",
+                "com.atlassian.bitbucket.branch.NoSuchBranchException",
+            )
         if self.branches[head] == self.branches.get(base):
-            return _error(409, f"{head} is already up-to-date with {base}.", f"{_PULL}EmptyPullRequestException")
+            return _error(
+                409,
+                f"{head} is already up-to-date with {base}.",
+                f"{_PULL}EmptyPullRequestException",
+            )
         for pull in self.open:
             if (pull.head, pull.base, pull.fork) == (head, base, False):
                 said = "Only one pull request may be open for a given source and target branch"
@@ -174,28 +214,47 @@ class BitbucketDataCenter(ForgeServer):
         self.require(set(body) <= _CHANGE, f"PUT knows no {set(body) - _CHANGE}")
         self.require("version" in body, "PUT needs the version")
         if pull.state != "open":
-            return _error(409, "This pull request is not open.", f"{_PULL}IllegalPullRequestStateException")
+            return _error(
+                409, "This pull request is not open.", f"{_PULL}IllegalPullRequestStateException"
+            )
         if body["version"] != pull.version:
             return _out_of_date(pull)
         if refusal := self._invalid(body):
             return refusal
         pull.version += 1
         pull.title, pull.body = body.get("title", pull.title), body.get("description", "")
-        pull.reviewers = [one["user"]["name"] for one in body.get("reviewers", [])]  # without any, all are removed
+        pull.reviewers = [
+            one["user"]["name"] for one in body.get("reviewers", [])
+        ]  # without any, all are removed
         return Reply(200, self.shown(pull))
 
     def _invalid(self, body: dict[str, Any]) -> Reply | None:
         if not 0 < len(body["title"]) <= LONGEST_TITLE:
-            return _error(400, "Please enter a valid title.", "com.atlassian.bitbucket.validation.Argument", "title")
+            return _error(
+                400,
+                "Please enter a valid title.",
+                "com.atlassian.bitbucket.validation.Argument",
+                "title",
+            )
         if len(body.get("description", "")) > LONGEST_BODY:
-            return _error(400, "The description is too long.", "com.atlassian.bitbucket.validation", "description")
-        unknown = [one["user"]["name"] for one in body.get("reviewers", []) if one["user"]["name"] not in self.people]
+            return _error(
+                400,
+                "The description is too long.",
+                "com.atlassian.bitbucket.validation",
+                "description",
+            )
+        unknown = [
+            one["user"]["name"]
+            for one in body.get("reviewers", [])
+            if one["user"]["name"] not in self.people
+        ]
         if not unknown:
             return None
         said = "Errors encountered while adding some reviewers to this pull request."
         reply = _error(409, said, f"{_PULL}InvalidPullRequestReviewersException", "reviewers")
         reply.body["errors"][0]["reviewerErrors"] = [
-            {"context": name, "message": f"{name} is not a user.", "exceptionName": None} for name in unknown
+            {"context": name, "message": f"{name} is not a user.", "exceptionName": None}
+            for name in unknown
         ]
         reply.body["errors"][0]["validReviewers"] = []
         return reply
@@ -206,21 +265,36 @@ class BitbucketDataCenter(ForgeServer):
         if request.one("version") != str(pull.version):
             return _out_of_date(pull)
         if not self.auto_merge_allowed:
-            return _error(403, "Auto-merge is not enabled for this repository.", f"{_PULL}AutoMergeDisabledException")
+            return _error(
+                403,
+                "Auto-merge is not enabled for this repository.",
+                f"{_PULL}AutoMergeDisabledException",
+            )
         if self.all_checks_pass:
             self.merge(str(pull.number))
         else:
-            pull.auto = {"createdDate": 1763706000000, "fromHash": self.branches[pull.head], "toRefId": pull.base}
+            pull.auto = {
+                "createdDate": 1763706000000,
+                "fromHash": self.branches[pull.head],
+                "toRefId": pull.base,
+            }
         return Reply(200, self.shown(pull))
 
     def shown(self, pull: Pull) -> dict[str, Any]:
         """Return a pull request in the form of the API."""
         repository = {"slug": SLUG, "project": {"key": KEY}}
-        into = {"slug": "upstream", "project": {"key": "UP"}} if pull.fork else repository  # we are the fork
+        into = (
+            {"slug": "upstream", "project": {"key": "UP"}} if pull.fork else repository
+        )  # we are the fork
         draft = {"draft": pull.draft} if self.release >= (8, 18) else {}
-        properties: dict[str, Any] = {"mergeResult": {"outcome": "CONFLICTED" if self.conflicts else "CLEAN"}}
+        properties: dict[str, Any] = {
+            "mergeResult": {"outcome": "CONFLICTED" if self.conflicts else "CLEAN"}
+        }
         if pull.merge_commit:
-            properties["mergeCommit"] = {"id": pull.merge_commit, "displayId": pull.merge_commit[:11]}
+            properties["mergeCommit"] = {
+                "id": pull.merge_commit,
+                "displayId": pull.merge_commit[:11],
+            }
         return {
             "id": pull.number,
             "version": pull.version,
@@ -236,8 +310,15 @@ class BitbucketDataCenter(ForgeServer):
                 "repository": repository,
             },
             "toRef": {"id": f"refs/heads/{pull.base}", "displayId": pull.base, "repository": into},
-            "reviewers": [{"user": {"name": name, "slug": name}, "role": "REVIEWER"} for name in pull.reviewers],
-            "links": {"self": [{"href": f"{self.url}/projects/{KEY}/repos/{SLUG}/pull-requests/{pull.number}"}]},
+            "reviewers": [
+                {"user": {"name": name, "slug": name}, "role": "REVIEWER"}
+                for name in pull.reviewers
+            ],
+            "links": {
+                "self": [
+                    {"href": f"{self.url}/projects/{KEY}/repos/{SLUG}/pull-requests/{pull.number}"}
+                ]
+            },
             **draft,
             "properties": properties,
         }
@@ -245,14 +326,21 @@ class BitbucketDataCenter(ForgeServer):
     def refusal(self, kind: str) -> Reply:
         if kind == "unauthorized":
             name = "com.atlassian.bitbucket.auth.IncorrectPasswordAuthenticationException"
-            return _error(401, "Authentication failed. Please check your credentials and try again.", name)
+            return _error(
+                401, "Authentication failed. Please check your credentials and try again.", name
+            )
         if kind == "forbidden":  # it also answers 401 to a user without permission
             name = "com.atlassian.bitbucket.AuthorisationException"
             return _error(401, "You are not permitted to access this resource", name)
         if kind == "limited":
             return _error(429, "You have been rate limited.", "com.atlassian.bitbucket.RateLimited")
         if kind == "invalid":
-            return _error(400, "Please enter a valid title.", "com.atlassian.bitbucket.validation.Argument", "title")
+            return _error(
+                400,
+                "Please enter a valid title.",
+                "com.atlassian.bitbucket.validation.Argument",
+                "title",
+            )
         return Reply(503, "<html><body>Bitbucket is starting up</body></html>")
 
 
@@ -264,4 +352,6 @@ def _out_of_date(pull: Pull) -> Reply:
 
 
 def _error(status: int, message: str, name: str, context: str | None = None) -> Reply:
-    return Reply(status, {"errors": [{"context": context, "message": message, "exceptionName": name}]})
+    return Reply(
+        status, {"errors": [{"context": context, "message": message, "exceptionName": name}]}
+    )

@@ -51,7 +51,14 @@ def keys(folder: Path, kind: str = "p256", name: str = "cosign") -> Keys:
     """Make a new pair."""
     private, public = folder / f"{name}.key", folder / f"{name}.pub"
     algorithm, option = KINDS[kind]
-    _openssl("genpkey", "-algorithm", algorithm, *(["-pkeyopt", option] if option else []), "-out", private)
+    _openssl(
+        "genpkey",
+        "-algorithm",
+        algorithm,
+        *(["-pkeyopt", option] if option else []),
+        "-out",
+        private,
+    )
     _openssl("pkey", "-in", private, "-pubout", "-out", public)
     return Keys(private, public, kind)
 
@@ -63,14 +70,23 @@ def tag_of(digest: str, ending: str = "sig") -> str:
 
 def payload(digest: str, kind: str = "cosign container image signature") -> bytes:
     """Return the bytes that are signed."""
-    critical = {"identity": {"docker-reference": ""}, "image": {"docker-manifest-digest": digest}, "type": kind}
+    critical = {
+        "identity": {"docker-reference": ""},
+        "image": {"docker-manifest-digest": digest},
+        "type": kind,
+    }
     return json.dumps({"critical": critical, "optional": None}).encode()
 
 
 def layer(blob: bytes, signature: bytes, **notes: str) -> tuple[bytes, dict[str, Any]]:
     """Return a payload with its signature, as a layer."""
     said = {"dev.cosignproject.cosign/signature": base64.b64encode(signature).decode(), **notes}
-    return blob, {"mediaType": PAYLOAD, "digest": digest_of(blob), "size": len(blob), "annotations": said}
+    return blob, {
+        "mediaType": PAYLOAD,
+        "digest": digest_of(blob),
+        "size": len(blob),
+        "annotations": said,
+    }
 
 
 def signatures(*parts: tuple[bytes, dict[str, Any]], subject: Content | None = None) -> Content:
@@ -84,11 +100,18 @@ def signed(by: Keys, digest: str, **how: Any) -> Content:
     return signatures(layer(blob, by.sign(blob)), **how)
 
 
-def bundle(by: Keys, subject: Content, digest: str = "", predicate: str = SIGN, kind: str = "") -> Content:
+def bundle(
+    by: Keys, subject: Content, digest: str = "", predicate: str = SIGN, kind: str = ""
+) -> Content:
     """Return a signed Sigstore bundle that refers to an image."""
     about = {"digest": {"sha256": (digest or subject.digest).partition(":")[2]}, "annotations": {}}
     statement = json.dumps(
-        {"_type": "https://in-toto.io/Statement/v1", "subject": [about], "predicateType": predicate, "predicate": {}}
+        {
+            "_type": "https://in-toto.io/Statement/v1",
+            "subject": [about],
+            "predicateType": predicate,
+            "predicate": {},
+        }
     ).encode()
     named = kind or "application/vnd.in-toto+json"
     pae = f"DSSEv1 {len(named)} {named} {len(statement)} ".encode() + statement
@@ -97,22 +120,41 @@ def bundle(by: Keys, subject: Content, digest: str = "", predicate: str = SIGN, 
         "payloadType": named,
         "signatures": [{"sig": base64.b64encode(by.sign(pae)).decode()}],
     }
-    body = {"mediaType": BUNDLE, "verificationMaterial": {"publicKey": {"hint": "x"}}, "dsseEnvelope": envelope}
+    body = {
+        "mediaType": BUNDLE,
+        "verificationMaterial": {"publicKey": {"hint": "x"}},
+        "dsseEnvelope": envelope,
+    }
     blob = json.dumps(body).encode()
-    return _manifest([(blob, {"mediaType": BUNDLE, "digest": digest_of(blob), "size": len(blob)})], BUNDLE, subject)
+    return _manifest(
+        [(blob, {"mediaType": BUNDLE, "digest": digest_of(blob), "size": len(blob)})],
+        BUNDLE,
+        subject,
+    )
 
 
 def referrer(blob: bytes, subject: Content, predicate: str = "") -> Content:
     """Return a bundle that refers to an image, with the annotation that says which statement it has."""
     described = {"mediaType": BUNDLE, "digest": digest_of(blob), "size": len(blob)}
-    said = {"dev.sigstore.bundle.content": "dsse-envelope", "dev.sigstore.bundle.predicateType": predicate}
+    said = {
+        "dev.sigstore.bundle.content": "dsse-envelope",
+        "dev.sigstore.bundle.predicateType": predicate,
+    }
     return _manifest([(blob, described)], BUNDLE, subject, said if predicate else {})
 
 
 def attestations(*parts: tuple[bytes, dict[str, str]]) -> Content:
     """Return the manifest of envelopes, each with the annotations of its layer, as cosign 2 and Chains store them."""
     named = [
-        (blob, {"mediaType": ENVELOPE, "digest": digest_of(blob), "size": len(blob), "annotations": notes})
+        (
+            blob,
+            {
+                "mediaType": ENVELOPE,
+                "digest": digest_of(blob),
+                "size": len(blob),
+                "annotations": notes,
+            },
+        )
         for blob, notes in parts
     ]
     return _manifest(named, ARTIFACT, None)
@@ -122,7 +164,11 @@ def envelope(by: Keys, statement: bytes, kind: str = STATEMENT) -> bytes:
     """Return a signed statement in a bare envelope."""
     signed = by.sign(b"DSSEv1 %d %s %d %s" % (len(kind), kind.encode(), len(statement), statement))
     entry = {"keyid": "", "sig": base64.b64encode(signed).decode()}
-    body = {"payloadType": kind, "payload": base64.b64encode(statement).decode(), "signatures": [entry]}
+    body = {
+        "payloadType": kind,
+        "payload": base64.b64encode(statement).decode(),
+        "signatures": [entry],
+    }
     return json.dumps(body).encode()
 
 
@@ -135,11 +181,16 @@ def fallback(*referring: Content) -> Content:
     manifests = {digest: kept for one in referring for digest, kept in one.manifests.items()}
     blobs = {digest: blob for one in referring for digest, blob in one.blobs.items()}
     return whole(
-        {"schemaVersion": 2, "mediaType": TYPES[OCI][1], "manifests": entries}, TYPES[OCI][1], blobs, manifests
+        {"schemaVersion": 2, "mediaType": TYPES[OCI][1], "manifests": entries},
+        TYPES[OCI][1],
+        blobs,
+        manifests,
     )
 
 
-def _manifest(parts: Any, artifact: str, subject: Content | None, notes: Mapping[str, str] = {}) -> Content:
+def _manifest(
+    parts: Any, artifact: str, subject: Content | None, notes: Mapping[str, str] = {}
+) -> Content:
     config = b"{}"
     body: dict[str, Any] = {
         "schemaVersion": 2,
@@ -150,7 +201,11 @@ def _manifest(parts: Any, artifact: str, subject: Content | None, notes: Mapping
     if subject:
         about = {"mediaType": TYPES[OCI][0], "digest": subject.digest, "size": subject.size}
         body |= {"artifactType": artifact, "subject": about, "annotations": dict(notes)}
-    return whole(body, TYPES[OCI][0], {digest_of(config): config} | {digest_of(blob): blob for blob, _ in parts})
+    return whole(
+        body,
+        TYPES[OCI][0],
+        {digest_of(config): config} | {digest_of(blob): blob for blob, _ in parts},
+    )
 
 
 def _openssl(*argv: object) -> None:

@@ -33,7 +33,9 @@ class Description:
 
     def operation(self, method: str, path: str) -> str:
         """Return the operation of a request, or "". Of several, the one with the fewest variables."""
-        found = [name for verb, name, route in self._routes if verb == method and route.fullmatch(path)]
+        found = [
+            name for verb, name, route in self._routes if verb == method and route.fullmatch(path)
+        ]
         return min(found, key=lambda name: name.count("{"), default="")
 
     def problems(self, method: str, path: str, query: dict[str, list[str]], body: Any) -> list[str]:
@@ -41,12 +43,18 @@ class Description:
         name = self.operation(method, path)
         if not name:
             return [f"{method} {path} is not described"]
-        known = {one["name"]: one["schema"] for one in self.operations[name]["parameters"] if one["in"] == "query"}
+        known = {
+            one["name"]: one["schema"]
+            for one in self.operations[name]["parameters"]
+            if one["in"] == "query"
+        }
         found = [f"{name} knows no parameter {one}" for one in query if one not in known]
         for one, values in query.items():
             schema = known.get(one, {})
             value: Any = (
-                int(values[-1]) if schema.get("type") in ("integer", "number") and values[-1].isdigit() else values[-1]
+                int(values[-1])
+                if schema.get("type") in ("integer", "number") and values[-1].isdigit()
+                else values[-1]
             )
             if not Draft202012Validator(schema).is_valid(value):
                 found.append(f"{name}: {one}={value!r}")

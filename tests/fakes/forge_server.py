@@ -96,7 +96,10 @@ class ForgeServer(ThreadingHTTPServer):
 
     daemon_threads = True
     login = "Bearer good-token"
-    forge, api = "", ""  # the forge whose description is used, and the beginning of the described paths
+    forge, api = (
+        "",
+        "",
+    )  # the forge whose description is used, and the beginning of the described paths
     aside: tuple[str, ...] = ()  # the beginnings of paths that are not described
     excused: tuple[str, ...] = ()  # what the description lacks, although the forge accepts it
 
@@ -115,7 +118,9 @@ class ForgeServer(ThreadingHTTPServer):
         self.wrong: list[str] = []
         self.sent = 0  # bytes of all answers
         self.connections = 0
-        self.before: Callable[[Request], None] = lambda _request: None  # what others do at that moment
+        self.before: Callable[[Request], None] = lambda _request: (
+            None
+        )  # what others do at that moment
 
     def get_request(self) -> Any:
         self.connections += 1
@@ -183,7 +188,11 @@ class ForgeServer(ThreadingHTTPServer):
             self._described(request)
             self.before(request)
             for fault in self.faults:
-                if fault.times and fault.method in ("", request.method) and request.path.endswith(fault.end):
+                if (
+                    fault.times
+                    and fault.method in ("", request.method)
+                    and request.path.endswith(fault.end)
+                ):
                     fault.times -= 1
                     if fault.reply.status < 0:
                         self.answer(request)
@@ -199,7 +208,9 @@ class ForgeServer(ThreadingHTTPServer):
             return
         path = path.removeprefix(self.api)
         if not path.startswith(self.aside or "-"):
-            found = described(self.forge).problems(request.method, path, request.query, request.body)
+            found = described(self.forge).problems(
+                request.method, path, request.query, request.body
+            )
             self.wrong += [one for one in found if not one.endswith(self.excused or "-")]
 
     def answer(self, request: Request) -> Reply:
@@ -222,10 +233,17 @@ class _Handler(BaseHTTPRequestHandler):
         raw = self.rfile.read(size)
         headers = {name.lower(): value for name, value in self.headers.items()}
         if raw:
-            self.server.require("application/json" in headers.get("content-type", ""), f"{self.path}: a body, no JSON")
+            self.server.require(
+                "application/json" in headers.get("content-type", ""),
+                f"{self.path}: a body, no JSON",
+            )
         query_read = parse_qs(query, keep_blank_values=True)
         body = json.loads(raw) if raw else None
-        self._send(self.server.serve(Request(self.command, unquote(path), query_read, headers, body, self.path)))
+        self._send(
+            self.server.serve(
+                Request(self.command, unquote(path), query_read, headers, body, self.path)
+            )
+        )
 
     do_POST = do_PUT = do_PATCH = do_DELETE = do_GET  # noqa: N815 - http.server's names
 
@@ -238,7 +256,10 @@ class _Handler(BaseHTTPRequestHandler):
         content = text.encode()
         self.server.sent += len(content)
         self.send_response(reply.status)
-        self.send_header("Content-Type", "text/html; charset=utf-8" if html else "application/json; charset=utf-8")
+        self.send_header(
+            "Content-Type",
+            "text/html; charset=utf-8" if html else "application/json; charset=utf-8",
+        )
         for name, value in reply.headers:
             self.send_header(name, value)
         self.send_header("Content-Length", str(len(content)))

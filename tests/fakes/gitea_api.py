@@ -28,7 +28,9 @@ class Gitea(ForgeServer):
     login = "token good-token"
     forge, api = "gitea", "/api/v1"
     aside = ("/version",)
-    excused = ("('Do' was unexpected)",)  # described as `do` since 1.26, and as `Do` before; 1.26 accepts both
+    excused = (
+        "('Do' was unexpected)",
+    )  # described as `do` since 1.26, and as `Do` before; 1.26 accepts both
 
     def __init__(self) -> None:
         super().__init__()
@@ -43,7 +45,11 @@ class Gitea(ForgeServer):
         self.old_names: set[str] = set()  # names that the repository had before
         self.sign_in_required = self.prohibited = False
         # The owner of the token, what the token may do, and what its user may do in the repository.
-        self.user, self.scopes, self.role = "ci", ["write:issue", "write:repository", "read:user"], "write"
+        self.user, self.scopes, self.role = (
+            "ci",
+            ["write:issue", "write:repository", "read:user"],
+            "write",
+        )
         self.private = self.public_only = self.archived = self.without_pulls = False
         self.merging: set[int] = set()  # requests that are merged after one more look
         self.most = 50  # rows on a page
@@ -67,7 +73,11 @@ class Gitea(ForgeServer):
             with self.lock:
                 self.seen.append(request)
                 unseen = self.private or request.method == "GET"
-                return NOT_FOUND if unseen and request.method == "GET" else _error(401, "token is required")
+                return (
+                    NOT_FOUND
+                    if unseen and request.method == "GET"
+                    else _error(401, "token is required")
+                )
         if self._known(request):
             request.headers["authorization"] = self.login
         return super().serve(request)
@@ -128,7 +138,11 @@ class Gitea(ForgeServer):
         if not {wanted, wanted.replace("read:", "write:")} & set(self.scopes):
             said = f"token does not have at least one of required scope(s), required=[{wanted}]"
             return _error(403, f"{said}, token scope={','.join(self.scopes)}")
-        return _error(403, "token scope is limited to public repos") if self.public_only and self.private else None
+        return (
+            _error(403, "token scope is limited to public repos")
+            if self.public_only and self.private
+            else None
+        )
 
     def _close_without_branch(self) -> None:
         """Close an open request whose branch was deleted, in the name of the person. The timeline has both."""
@@ -193,7 +207,9 @@ class Gitea(ForgeServer):
         if not body["title"]:
             return _error(422, "[Title]: Required")
         if body["head"] == body["base"]:
-            return _error(422, "Invalid PullRequest: There are no changes between the head and the base")
+            return _error(
+                422, "Invalid PullRequest: There are no changes between the head and the base"
+            )
         for branch in (body["head"], body["base"]):
             if branch not in self.branches:
                 return NOT_FOUND
@@ -202,7 +218,9 @@ class Gitea(ForgeServer):
                 said = f"[id: {40 + one.number}, issue_id: {one.number}, head_repo_id: {NUMBER}, base_repo_id: {NUMBER}"
                 said = f"{said}, head_branch: {one.head}, base_branch: {one.base}]"
                 return _error(409, f"pull request already exists for these targets {said}")
-        pull = self.add(base=body["base"], head=body["head"], title=_cut(body["title"]), body=body["body"])
+        pull = self.add(
+            base=body["base"], head=body["head"], title=_cut(body["title"]), body=body["body"]
+        )
         return Reply(201, self.shown(pull))
 
     def _one(self, request: Request, number: str) -> Reply:
@@ -214,13 +232,20 @@ class Gitea(ForgeServer):
             if pull.number in self.merging:
                 self.merging.remove(pull.number)
                 self.merge(number)
-                if pull.auto and pull.auto["delete_branch_after_merge"] and isinstance(self.branches, dict):
+                if (
+                    pull.auto
+                    and pull.auto["delete_branch_after_merge"]
+                    and isinstance(self.branches, dict)
+                ):
                     self.branches.pop(pull.head, None)
             return reply
         body = request.body
         for name in body.get("assignees", []):
             if name not in self.people:
-                return _error(422, f"Assignee does not exist: [name: user does not exist [uid: 0, name: {name}]]")
+                return _error(
+                    422,
+                    f"Assignee does not exist: [name: user does not exist [uid: 0, name: {name}]]",
+                )
         pull.title, pull.body = _cut(body.get("title") or pull.title), body.get("body", pull.body)
         if body.get("state") == "closed" and pull.state == "open":
             self.decline(number)
@@ -255,7 +280,9 @@ class Gitea(ForgeServer):
 
     def _timeline(self, request: Request, number: str) -> Reply:
         since = request.one("since", "1970-01-01T00:00:00Z")
-        return Reply(200, [one for one in self.events.get(int(number), []) if one["created_at"] >= since])
+        return Reply(
+            200, [one for one in self.events.get(int(number), []) if one["created_at"] >= since]
+        )
 
     def _comments(self, request: Request, number: str) -> Reply:
         """Answer with all comments at once, the oldest first."""
@@ -281,7 +308,9 @@ class Gitea(ForgeServer):
         pull = self.pull(number)
         assert pull is not None
         asked = [_review(name) for name in pull.reviewers]
-        return self._page(request, asked + [_review(team=name) for name in self.teams.get(pull.number, [])])
+        return self._page(
+            request, asked + [_review(team=name) for name in self.teams.get(pull.number, [])]
+        )
 
     def _ask_reviewers(self, request: Request, number: str) -> Reply:
         """Request all reviewers or none. Those who were already asked are not in the answer."""
@@ -292,7 +321,9 @@ class Gitea(ForgeServer):
             if name not in self.people:
                 return Reply(404, {**NOT_FOUND.body, "message": f"User '{name}' not exist"})
             if name == self.user:
-                return _error(422, f"poster of pr can't be reviewer [user_id: 3, repo_id: {NUMBER}]")
+                return _error(
+                    422, f"poster of pr can't be reviewer [user_id: 3, repo_id: {NUMBER}]"
+                )
             if name == "stranger" and self.private:
                 return _error(422, f"Reviewer can't read [user_id: 3, repo_id: {NUMBER}]")
         if unknown := [name for name in teams if name not in self.known_teams]:
@@ -302,7 +333,9 @@ class Gitea(ForgeServer):
                           for some, there in ((people, pull.reviewers), (teams, has)))  # fmt: skip
         pull.reviewers += new
         has += new_teams
-        return Reply(201, [*(_review(name) for name in new), *(_review(team=name) for name in new_teams)])
+        return Reply(
+            201, [*(_review(name) for name in new), *(_review(team=name) for name in new_teams)]
+        )
 
     def _merge(self, request: Request, number: str) -> Reply:
         """Merge, or schedule a merge, which is not for one commit.
@@ -315,7 +348,9 @@ class Gitea(ForgeServer):
             found, pull.auto = pull.auto, None
             return NOT_FOUND if found is None else Reply(204)
         body = request.body
-        self.require(body["Do"] in STYLES and body["merge_when_checks_succeed"] is True, f"merge: {body}")
+        self.require(
+            body["Do"] in STYLES and body["merge_when_checks_succeed"] is True, f"merge: {body}"
+        )
         if pull.state == "merged":
             return _error(405, "The PR is already merged")
         if self.checks == "forbidden" or self.role != "write":
@@ -328,7 +363,10 @@ class Gitea(ForgeServer):
         if self.signs_not:
             return _error(405, "wont sign: nokey")
         if pull.auto is not None:
-            return _error(409, "pull request is already scheduled to auto merge when checks succeed [pull_id: 1]")
+            return _error(
+                409,
+                "pull request is already scheduled to auto merge when checks succeed [pull_id: 1]",
+            )
         pull.auto = body
         if self.checks == "none":  # a moment later: within three seconds
             self.merging.add(pull.number)
@@ -361,7 +399,9 @@ class Gitea(ForgeServer):
         if there and not pull.fork:
             self.tips[pull.number] = self.branches[pull.head]
         fork = None if self.fork_gone else {"id": FORK, "full_name": f"stranger/{REPO}"}
-        closed = [one["created_at"] for one in self.events.get(pull.number, []) if one["type"] == "close"]
+        closed = [
+            one["created_at"] for one in self.events.get(pull.number, []) if one["type"] == "close"
+        ]
         return {
             "id": 100 + pull.number,
             "number": pull.number,
@@ -369,7 +409,11 @@ class Gitea(ForgeServer):
             "title": pull.title,
             "body": pull.body,
             "state": "open" if pull.state == "open" else "closed",
-            "closed_at": None if pull.state == "open" else closed[-1] if closed else "2026-11-20T10:00:00Z",
+            "closed_at": None
+            if pull.state == "open"
+            else closed[-1]
+            if closed
+            else "2026-11-20T10:00:00Z",
             "draft": _draft(pull),
             "merged": pull.state == "merged",
             "mergeable": pull.state != "open" or not (self.conflicts or _draft(pull) or self.looks),
@@ -377,7 +421,10 @@ class Gitea(ForgeServer):
             "labels": _labels(dict(enumerate(pull.labels))),
             "assignees": [{"login": name} for name in self.assigned.get(pull.number, [])] or none,
             "requested_reviewers": [{"login": name} for name in pull.reviewers] or none,
-            "requested_reviewers_teams": [{"name": name} for name in self.teams.get(pull.number, [])] or none,
+            "requested_reviewers_teams": [
+                {"name": name} for name in self.teams.get(pull.number, [])
+            ]
+            or none,
             "base": {
                 "ref": pull.base,
                 "label": pull.base,

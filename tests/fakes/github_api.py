@@ -36,7 +36,11 @@ class GitHub(ForgeServer):
         self.asked_teams: dict[int, list[str]] = {}
         self.reviewed: dict[int, list[str]] = {}
         self.author = "image-bot"
-        self.settings = {"allow_merge_commit": True, "allow_squash_merge": True, "allow_rebase_merge": True}
+        self.settings = {
+            "allow_merge_commit": True,
+            "allow_squash_merge": True,
+            "allow_rebase_merge": True,
+        }
         self.drafts = True
         self.auto_merge = "waiting"  # "waiting", or one of REFUSALS
         self.ways = set(WAYS)  # that the repository allows, whatever its settings show
@@ -51,7 +55,11 @@ class GitHub(ForgeServer):
         for name in self.old_names:
             if path.startswith(f"/repos/{name}"):
                 there = request.target.replace(f"/repos/{name}", "/repositories/1", 1)
-                return Reply(301 if request.method == "GET" else 307, None, (("Location", f"{self.url}{there}"),))
+                return Reply(
+                    301 if request.method == "GET" else 307,
+                    None,
+                    (("Location", f"{self.url}{there}"),),
+                )
         if path == "/repositories/1":
             return Reply(200, {"full_name": NAME, "html_url": f"{self.url}/{NAME}"})
         if path.startswith("/repositories/1/"):
@@ -59,12 +67,22 @@ class GitHub(ForgeServer):
         name = described(self.forge).operation(request.method, path)
         if not name:
             return _error(404, "Not Found")
-        self.require(request.headers.get("accept") == "application/vnd.github+json", f"{name}: Accept")
-        self.require(request.headers.get("x-github-api-version") == "2022-11-28", f"{name}: version")
+        self.require(
+            request.headers.get("accept") == "application/vnd.github+json", f"{name}: Accept"
+        )
+        self.require(
+            request.headers.get("x-github-api-version") == "2022-11-28", f"{name}: version"
+        )
         reply = self._work(request, path)
         if reply.status < 300 and reply.body is not None:
-            problems = described(self.forge).validator(name, "responses", str(reply.status)).iter_errors(reply.body)
-            self.wrong += [f"our answer to {name}: {one.json_path}: {one.message[:200]}" for one in problems]
+            problems = (
+                described(self.forge)
+                .validator(name, "responses", str(reply.status))
+                .iter_errors(reply.body)
+            )
+            self.wrong += [
+                f"our answer to {name}: {one.json_path}: {one.message[:200]}" for one in problems
+            ]
         return reply
 
     def _work(self, request: Request, path: str) -> Reply:
@@ -81,9 +99,14 @@ class GitHub(ForgeServer):
         if parts[0] == "deployments":
             return self._deployments(request, parts[1:])
         if parts[0] == "statuses":
-            self.require(len(request.body.get("description", "")) <= 140, "a commit status's description")
+            self.require(
+                len(request.body.get("description", "")) <= 140, "a commit status's description"
+            )
             self.statuses.append((parts[1], request.body["context"], request.body["state"]))
-            return Reply(201, deepcopy(described("github").examples["status"]) | {"state": request.body["state"]})
+            return Reply(
+                201,
+                deepcopy(described("github").examples["status"]) | {"state": request.body["state"]},
+            )
         if parts[:2] == ["issues", "comments"]:
             if (note := self.note(parts[2])) is None:
                 return _error(404, "Not Found")
@@ -94,7 +117,11 @@ class GitHub(ForgeServer):
         if (pull := self.pull(parts[1])) is None:
             return _error(404, "Not Found")
         if len(parts) == 2:
-            return Reply(200, self.shown(pull)) if request.method == "GET" else self._change(request, pull)
+            return (
+                Reply(200, self.shown(pull))
+                if request.method == "GET"
+                else self._change(request, pull)
+            )
         return getattr(self, f"_{parts[2]}")(request, pull)  # type: ignore[no-any-return]
 
     def _list(self, request: Request) -> Reply:
@@ -109,7 +136,10 @@ class GitHub(ForgeServer):
             found.reverse()
         size, page = int(request.one("per_page", "30")), int(request.one("page", "1"))
         keep = set(described(self.forge).schemas["pull-request-simple"]["properties"])
-        simple = [{name: value for name, value in self.shown(one).items() if name in keep} for one in found]
+        simple = [
+            {name: value for name, value in self.shown(one).items() if name in keep}
+            for one in found
+        ]
         return Reply(200, simple[(page - 1) * size : page * size])
 
     def _create(self, request: Request) -> Reply:
@@ -127,14 +157,27 @@ class GitHub(ForgeServer):
             said = f"A pull request already exists for {OWNER}:{head}."
             return _invalid(resource="PullRequest", code="custom", message=said)
         if self.branches[head] == self.branches[base]:
-            return _invalid(resource="PullRequest", code="custom", message=f"No commits between {base} and {head}")
-        pull = self.add(base=base, head=head, title=body["title"], body=body["body"], draft=body.get("draft", False))
+            return _invalid(
+                resource="PullRequest",
+                code="custom",
+                message=f"No commits between {base} and {head}",
+            )
+        pull = self.add(
+            base=base,
+            head=head,
+            title=body["title"],
+            body=body["body"],
+            draft=body.get("draft", False),
+        )
         return Reply(201, self.shown(pull))
 
     def _change(self, request: Request, pull: Pull) -> Reply:
         if refusal := _too_long(request.body):
             return refusal
-        pull.title, pull.body = request.body.get("title", pull.title), request.body.get("body", pull.body)
+        pull.title, pull.body = (
+            request.body.get("title", pull.title),
+            request.body.get("body", pull.body),
+        )
         pull.state = request.body.get("state", pull.state)
         return Reply(200, self.shown(pull))
 
@@ -144,16 +187,25 @@ class GitHub(ForgeServer):
 
     def _assignees(self, request: Request, pull: Pull) -> Reply:
         """Add assignees. Unknown ones are ignored."""
-        self.assigned.setdefault(pull.number, []).extend(one for one in request.body["assignees"] if one in self.people)
-        issue = {"number": pull.number, "assignees": [_user(one) for one in self.assigned[pull.number]]}
+        self.assigned.setdefault(pull.number, []).extend(
+            one for one in request.body["assignees"] if one in self.people
+        )
+        issue = {
+            "number": pull.number,
+            "assignees": [_user(one) for one in self.assigned[pull.number]],
+        }
         return Reply(201, {**_issue(), **issue})
 
     def _requested_reviewers(self, request: Request, pull: Pull) -> Reply:
         users, teams = request.body.get("reviewers", []), request.body.get("team_reviewers", [])
         if self.author in users:
             return _error(422, "Review cannot be requested from pull request author.")
-        if [one for one in users if one not in self.people] or [one for one in teams if one != "deployers"]:
-            return _error(422, "Reviews may only be requested from collaborators. One or more are not.")
+        if [one for one in users if one not in self.people] or [
+            one for one in teams if one != "deployers"
+        ]:
+            return _error(
+                422, "Reviews may only be requested from collaborators. One or more are not."
+            )
         pull.reviewers += users
         self.asked_teams.setdefault(pull.number, []).extend(teams)
         keep = set(described(self.forge).schemas["pull-request-simple"]["properties"])
@@ -161,7 +213,9 @@ class GitHub(ForgeServer):
 
     def _reviews(self, _request: Request, pull: Pull) -> Reply:
         review = described("github").examples["review"]
-        return Reply(200, [{**review, "user": _user(one)} for one in self.reviewed.get(pull.number, [])])
+        return Reply(
+            200, [{**review, "user": _user(one)} for one in self.reviewed.get(pull.number, [])]
+        )
 
     def _deployments(self, request: Request, rest: list[str]) -> Reply:
         """Make a deployment.
@@ -174,7 +228,9 @@ class GitHub(ForgeServer):
                 if (one.commit, one.environment) == (request.one("sha"), request.one("environment"))
                 and request.one("task") in ("", "image-update" if one.ours else "deploy")
             ]  # fmt: skip
-            return Reply(200, [self._deployment(one) for one in found[: int(request.one("per_page", "30"))]])
+            return Reply(
+                200, [self._deployment(one) for one in found[: int(request.one("per_page", "30"))]]
+            )
         body = request.body
         if not rest:
             if body.get("required_contexts") != [] or body.get("auto_merge") is not False:
@@ -185,33 +241,57 @@ class GitHub(ForgeServer):
             return Reply(201, self._deployment(self.deploy(body["environment"], body["ref"])))
         (found_one,) = [one for one in self.deployments if str(one.number) == rest[0]]
         if len(body.get("description", "")) > 140:
-            return _invalid(resource="DeploymentStatus", code="custom", field="description", message="too long")
+            return _invalid(
+                resource="DeploymentStatus", code="custom", field="description", message="too long"
+            )
         found_one.states.append(body["state"])
         found_one.links += [body["environment_url"]] if body.get("environment_url") else []
-        return Reply(201, deepcopy(described("github").examples["deployment status"]) | {"state": body["state"]})
+        return Reply(
+            201,
+            deepcopy(described("github").examples["deployment status"]) | {"state": body["state"]},
+        )
 
     def _deployment(self, one: Shown) -> dict[str, Any]:
         shown: dict[str, Any] = deepcopy(described("github").examples["deployment"])
-        return shown | {"id": one.number, "sha": one.commit, "ref": one.commit, "environment": one.environment}
+        return shown | {
+            "id": one.number,
+            "sha": one.commit,
+            "ref": one.commit,
+            "environment": one.environment,
+        }
 
     def _comments(self, request: Request, pull: Pull) -> Reply:
         if len(request.body["body"]) > 65_536:
-            return _invalid(resource="IssueComment", code="unprocessable", field="data", message="Body is too long")
+            return _invalid(
+                resource="IssueComment",
+                code="unprocessable",
+                field="data",
+                message="Body is too long",
+            )
         return Reply(201, self._comment(self.say(pull.number, request.body["body"])))
 
     def _comment(self, note: Note) -> dict[str, Any]:
         shown: dict[str, Any] = deepcopy(described("github").examples["comment"])
         page = f"https://github.example.com/{NAME}/pull/{note.request}#issuecomment-{note.number}"
-        return shown | {"id": note.number, "body": note.body, "html_url": page, "user": _user(note.author)}
+        return shown | {
+            "id": note.number,
+            "body": note.body,
+            "html_url": page,
+            "user": _user(note.author),
+        }
 
     def _found_comments(self, body: dict[str, Any]) -> Reply:
         """Return a page of comments, the newest last."""
         given = body["variables"]
         self.require(set(given) == {"owner", "name", "number", "before"}, f"GraphQL: {set(given)}")
         self.require(
-            type(given["number"]) is int and "comments(last: 100, before: $before)" in body["query"], "GraphQL"
+            type(given["number"]) is int
+            and "comments(last: 100, before: $before)" in body["query"],
+            "GraphQL",
         )
-        pull = self.pull(given["number"]) if [given["owner"], given["name"]] == [OWNER, REPO] else None
+        pull = (
+            self.pull(given["number"]) if [given["owner"], given["name"]] == [OWNER, REPO] else None
+        )
         if pull is None:
             said = f"Could not resolve to a PullRequest with the number of {given['number']}."
             error = {"type": "NOT_FOUND", "path": ["repository", "pullRequest"], "message": said}
@@ -227,17 +307,36 @@ class GitHub(ForgeServer):
             for one in found[begin:end]
         ]  # fmt: skip
         page = {"hasPreviousPage": begin > 0, "startCursor": str(begin)}
-        return Reply(200, {"data": {"repository": {"pullRequest": {"comments": {"pageInfo": page, "nodes": nodes}}}}})
+        return Reply(
+            200,
+            {
+                "data": {
+                    "repository": {"pullRequest": {"comments": {"pageInfo": page, "nodes": nodes}}}
+                }
+            },
+        )
 
     def _merge(self, request: Request, pull: Pull) -> Reply:
         if request.body.get("sha") != self.branches.get(pull.head):
             return _error(409, "Head branch was modified. Review and try the merge again.")
         if request.body["merge_method"] not in self.ways:
-            return _error(405, f"{WAYS[request.body['merge_method']]} are not allowed on this repository.")
+            return _error(
+                405, f"{WAYS[request.body['merge_method']]} are not allowed on this repository."
+            )
         if self.queue:
-            return _error(405, "Repository rule violations found\n\nChanges must be made through the merge queue")
+            return _error(
+                405,
+                "Repository rule violations found\n\nChanges must be made through the merge queue",
+            )
         self.merge(str(pull.number))
-        return Reply(200, {"sha": pull.merge_commit, "merged": True, "message": "Pull Request successfully merged"})
+        return Reply(
+            200,
+            {
+                "sha": pull.merge_commit,
+                "merged": True,
+                "message": "Pull Request successfully merged",
+            },
+        )
 
     def _graphql(self, request: Request) -> Reply:
         self.require(set(request.body) == {"query", "variables"}, f"GraphQL: {set(request.body)}")
@@ -265,20 +364,32 @@ class GitHub(ForgeServer):
         return {
             "unauthorized": _error(401, "Bad credentials"),
             "forbidden": _error(403, "Resource not accessible by personal access token"),
-            "limited": _error(429, "You have exceeded a secondary rate limit. Please wait a few minutes."),
-            "invalid": _invalid(resource="Issue", code="custom", field="title", message="title is too long"),
+            "limited": _error(
+                429, "You have exceeded a secondary rate limit. Please wait a few minutes."
+            ),
+            "invalid": _invalid(
+                resource="Issue", code="custom", field="title", message="title is too long"
+            ),
             "down": Reply(503, "<html><body>Unicorn!</body></html>"),
         }[kind]
 
     def shown(self, pull: Pull) -> dict[str, Any]:
         """Return a pull request in the form of the API, completed from GitHub's own example."""
         shown: dict[str, Any] = deepcopy(described("github").examples["pull"])
-        fork = {"full_name": "somebody/deploy", "name": REPO} if pull.fork else {"full_name": NAME, "name": REPO}
+        fork = (
+            {"full_name": "somebody/deploy", "name": REPO}
+            if pull.fork
+            else {"full_name": NAME, "name": REPO}
+        )
         shown["head"].update(
-            ref=pull.head, label=f"{_owner(pull)}:{pull.head}", sha=self.branches.get(pull.head, "0" * 40)
+            ref=pull.head,
+            label=f"{_owner(pull)}:{pull.head}",
+            sha=self.branches.get(pull.head, "0" * 40),
         )
         shown["head"]["repo"].update(fork)
-        shown["base"].update(ref=pull.base, label=f"{OWNER}:{pull.base}", sha=self.branches[pull.base])
+        shown["base"].update(
+            ref=pull.base, label=f"{OWNER}:{pull.base}", sha=self.branches[pull.base]
+        )
         shown["base"]["repo"].update(full_name=NAME, name=REPO, **self.settings)
         merged = pull.state == "merged"
         return shown | {
@@ -309,14 +420,29 @@ def _owner(pull: Pull) -> str:
 
 def _too_long(body: dict[str, Any]) -> Reply | None:
     if len(body.get("title", "")) > 256:
-        return _invalid(resource="Issue", code="custom", field="title", message="title is too long (maximum is 256)")
+        return _invalid(
+            resource="Issue",
+            code="custom",
+            field="title",
+            message="title is too long (maximum is 256)",
+        )
     if len(body.get("body", "")) > 65_536:
-        return _invalid(resource="Issue", code="custom", field="body", message="body is too long (maximum is 65536)")
+        return _invalid(
+            resource="Issue",
+            code="custom",
+            field="body",
+            message="body is too long (maximum is 65536)",
+        )
     return None
 
 
 def _error(status: int, message: str, **more: Any) -> Reply:
-    said = {"message": message, "documentation_url": "https://docs.github.com/rest", "status": str(status), **more}
+    said = {
+        "message": message,
+        "documentation_url": "https://docs.github.com/rest",
+        "status": str(status),
+        **more,
+    }
     return Reply(status, said)
 
 
@@ -342,7 +468,12 @@ def _label(name: str) -> dict[str, Any]:
 
 
 def _auto() -> dict[str, Any]:
-    return {"enabled_by": _user("image-bot"), "merge_method": "merge", "commit_title": "", "commit_message": ""}
+    return {
+        "enabled_by": _user("image-bot"),
+        "merge_method": "merge",
+        "commit_title": "",
+        "commit_message": "",
+    }
 
 
 @cache

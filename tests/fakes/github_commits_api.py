@@ -34,11 +34,15 @@ class CommittingGitHub(GitHub):
     def __init__(self, repo: Path) -> None:
         super().__init__()
         self.repo = repo
-        self.refuses = ""  # the message with which it refuses every commit because of the branch's rules
+        self.refuses = (
+            ""  # the message with which it refuses every commit because of the branch's rules
+        )
         self.refuses_moves = ""  # the same for moved branches
 
     def serve(self, request: Request) -> Reply:
-        if request.path == "/api/v3/app/installations/34/access_tokens":  # asked with a proof, not with a token
+        if (
+            request.path == "/api/v3/app/installations/34/access_tokens"
+        ):  # asked with a proof, not with a token
             return Reply(201, {"token": self.login.removeprefix("Bearer ")})
         return super().serve(request)
 
@@ -49,7 +53,9 @@ class CommittingGitHub(GitHub):
             if not self._move(name, NOWHERE, oid):
                 return _error(422, "Reference already exists")
             shown = {"type": "commit", "sha": oid, "url": "https://x.example"}
-            return Reply(201, {"ref": name, "node_id": "R1", "url": "https://x.example", "object": shown})
+            return Reply(
+                201, {"ref": name, "node_id": "R1", "url": "https://x.example", "object": shown}
+            )
         if path.startswith(f"{refs}/"):
             name = f"refs/{path.removeprefix(f'{refs}/')}"
             if not self._at(name):
@@ -66,7 +72,11 @@ class CommittingGitHub(GitHub):
         given = request.body["variables"]["input"]
         if "createCommitOnBranch" in request.body["query"]:
             return self._commit(given)
-        return self._update(given) if "updateRefs" in request.body["query"] else super()._graphql(request)
+        return (
+            self._update(given)
+            if "updateRefs" in request.body["query"]
+            else super()._graphql(request)
+        )
 
     def _commit(self, given: Mapping[str, Any]) -> Reply:
         name = "createCommitOnBranch"
@@ -83,13 +93,21 @@ class CommittingGitHub(GitHub):
         changes = given["fileChanges"]
         lines = [f"0 {NOWHERE}\t{one['path']}" for one in changes["deletions"]]
         for one in changes["additions"]:
-            blob = self._git("hash-object", "-w", "--stdin", stdin=b64decode(one["contents"], validate=True))
+            blob = self._git(
+                "hash-object", "-w", "--stdin", stdin=b64decode(one["contents"], validate=True)
+            )
             lines.append(f"100644 {blob}\t{one['path']}")
         self._git(
-            "update-index", "-z", "--index-info", stdin="".join(f"{line}\0" for line in lines).encode(), env=index
+            "update-index",
+            "-z",
+            "--index-info",
+            stdin="".join(f"{line}\0" for line in lines).encode(),
+            env=index,
         )
         tree = self._git("write-tree", env=index)
-        message = "\n\n".join(filter(None, (given["message"]["headline"], given["message"].get("body"))))
+        message = "\n\n".join(
+            filter(None, (given["message"]["headline"], given["message"].get("body")))
+        )
         commit = self._git("commit-tree", tree, "-p", tip, "-m", message)
         if not self._move(ref, tip, commit):
             return _failed(name, "STALE_DATA", STALE.format(tip))
@@ -102,7 +120,10 @@ class CommittingGitHub(GitHub):
         lines = ["start"]
         for one in given["refUpdates"]:
             self.require(one["name"].startswith("refs/heads/"), f"updateRefs: {one['name']}")
-            before, after = one.get("beforeOid") or self._at(one["name"]) or NOWHERE, one["afterOid"]
+            before, after = (
+                one.get("beforeOid") or self._at(one["name"]) or NOWHERE,
+                one["afterOid"],
+            )
             self.require(one.get("force") or before == NOWHERE, "updateRefs: moved without force")
             lines.append(f"update {one['name']} {after} {before}")
         try:
@@ -123,7 +144,9 @@ class CommittingGitHub(GitHub):
 
     def _git(self, *args: str, stdin: bytes = b"", env: Mapping[str, str] | None = None) -> str:
         environ = {**os.environ, **AUTHOR, **(env or {})}
-        done = subprocess.run(["git", *args], cwd=self.repo, input=stdin, env=environ, capture_output=True, check=True)
+        done = subprocess.run(
+            ["git", *args], cwd=self.repo, input=stdin, env=environ, capture_output=True, check=True
+        )
         return done.stdout.decode().strip()
 
 
@@ -144,16 +167,30 @@ def invalid(query: str, variables: Mapping[str, Any]) -> str:
         errors += [error.message for error in values]
     given = variables.get("input", {})
     oids = [given.get("expectedHeadOid"), *(one["afterOid"] for one in given.get("refUpdates", ()))]
-    errors += [f"{oid!r} is no id" for oid in oids if oid is not None and not re.fullmatch("[0-9a-f]{40}", oid)]
+    errors += [
+        f"{oid!r} is no id"
+        for oid in oids
+        if oid is not None and not re.fullmatch("[0-9a-f]{40}", oid)
+    ]
     return "; ".join(errors)
 
 
 def _failed(name: str, kind: str, message: str) -> Reply:
-    error = {"type": kind, "path": [name], "locations": [{"line": 1, "column": 48}], "message": message}
+    error = {
+        "type": kind,
+        "path": [name],
+        "locations": [{"line": 1, "column": 48}],
+        "message": message,
+    }
     return Reply(200, {"data": {name: None}, "errors": [error]})
 
 
 def _error(status: int, message: str) -> Reply:
     return Reply(
-        status, {"message": message, "documentation_url": "https://docs.github.com/rest", "status": str(status)}
+        status,
+        {
+            "message": message,
+            "documentation_url": "https://docs.github.com/rest",
+            "status": str(status),
+        },
     )

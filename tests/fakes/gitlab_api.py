@@ -29,9 +29,7 @@ class GitLab(ForgeServer):
         self.assigned: dict[int, list[str]] = {}
         self.premium = True
         self.looks = 0  # how many more times a request is "checking"
-        self.pipeline = (
-            "running"  # "running", "none", "required" (there is none, and the project wants one), "forbidden"
-        )
+        self.pipeline = "running"  # "running", "none", "required" (there is none, and the project wants one), "forbidden"
         self.conflicts = False
         self.links: dict[int, str] = {}  # links of environments
         self.old_names: set[str] = set()  # earlier paths of the project
@@ -42,7 +40,9 @@ class GitLab(ForgeServer):
         if path == "/users" and request.method == "GET":
             self.require(set(request.query) == {"username"}, f"users by {request.query}")
             name = request.one("username").lower()
-            return Reply(200, [_user(one, number) for one, number in self.people.items() if one == name])
+            return Reply(
+                200, [_user(one, number) for one, number in self.people.items() if one == name]
+            )
         if path == "/user" and request.method == "GET":
             return Reply(200, _user("image-bot", ME))
         for name in self.old_names:
@@ -107,16 +107,32 @@ class GitLab(ForgeServer):
         """Answer about deployments. One with a `deployable` belongs to a job, and only that job may change it."""
         body = request.body
         if request.method == "GET":
-            self.require(request.one("order_by") in ("id", "iid", "created_at", "finished_at", "ref"), "order_by")
-            found = [one for one in reversed(self.deployments) if one.environment == request.one("environment")]
-            return Reply(200, [self._deployment(one) for one in found[: int(request.one("per_page", "20"))]])
+            self.require(
+                request.one("order_by") in ("id", "iid", "created_at", "finished_at", "ref"),
+                "order_by",
+            )
+            found = [
+                one
+                for one in reversed(self.deployments)
+                if one.environment == request.one("environment")
+            ]
+            return Reply(
+                200, [self._deployment(one) for one in found[: int(request.one("per_page", "20"))]]
+            )
         if not number:
-            missing = [name for name in ("environment", "sha", "ref", "tag", "status") if name not in body]
+            missing = [
+                name for name in ("environment", "sha", "ref", "tag", "status") if name not in body
+            ]
             self.require(not missing, f"a deployment without {missing}")
-            self.require(body["status"] in ("running", "success", "failed", "canceled"), f"status={body['status']}")
+            self.require(
+                body["status"] in ("running", "success", "failed", "canceled"),
+                f"status={body['status']}",
+            )
             if body["sha"] not in self.commits:
                 return _error(400, {"sha": ["The commit does not exist"]})
-            return Reply(201, self._deployment(self.deploy(body["environment"], body["sha"], body["status"])))
+            return Reply(
+                201, self._deployment(self.deploy(body["environment"], body["sha"], body["status"]))
+            )
         if kind == "environments":
             self.links[int(number)] = body["external_url"]
             return Reply(200, {"id": int(number), "external_url": body["external_url"]})
@@ -131,7 +147,11 @@ class GitLab(ForgeServer):
     def _deployment(self, one: Shown) -> dict[str, Any]:
         names = list(dict.fromkeys(each.environment for each in self.deployments))
         number = 500 + names.index(one.environment)
-        environment = {"id": number, "name": one.environment, "external_url": self.links.get(number)}
+        environment = {
+            "id": number,
+            "name": one.environment,
+            "external_url": self.links.get(number),
+        }
         job = None if one.ours else {"id": 1}
         return {
             "id": one.number, "sha": one.commit, "status": one.states[-1], "environment": environment,
@@ -142,7 +162,9 @@ class GitLab(ForgeServer):
         """Answer with comments, and with GitLab's own notes."""
         if request.method == "GET":
             found = [one for one in self.notes if one.request == pull.number]
-            self.require(request.one("order_by") == "created_at", f"order_by={request.one('order_by')}")
+            self.require(
+                request.one("order_by") == "created_at", f"order_by={request.one('order_by')}"
+            )
             if request.one("sort", "desc") == "desc":
                 found.reverse()
             size, page = int(request.one("per_page", "20")), int(request.one("page", "1"))
@@ -162,11 +184,18 @@ class GitLab(ForgeServer):
             if body[branch] not in self.branches:
                 return _error(400, {branch: [f"{branch} does not exist"]})
         for one in self.open:
-            if (one.head, one.base, one.fork) == (body["source_branch"], body["target_branch"], False):
+            if (one.head, one.base, one.fork) == (
+                body["source_branch"],
+                body["target_branch"],
+                False,
+            ):
                 said = f"Another open merge request already exists for this source branch: !{one.number}"
                 return _error(409, [said])
         pull = self.add(
-            base=body["target_branch"], head=body["source_branch"], title=body["title"], body=body["description"]
+            base=body["target_branch"],
+            head=body["source_branch"],
+            title=body["title"],
+            body=body["description"],
         )
         self.removes[pull.number] = body.get("remove_source_branch", False)
         return Reply(201, self.shown(pull))
@@ -177,10 +206,14 @@ class GitLab(ForgeServer):
         if len(body.get("title", "")) > 255:
             return _error(400, {"title": ["is too long (maximum is 255 characters)"]})
         pull.title, pull.body = body.get("title", pull.title), body.get("description", pull.body)
-        self.require(body.get("state_event", "close") == "close", f"state_event={body.get('state_event')}")
+        self.require(
+            body.get("state_event", "close") == "close", f"state_event={body.get('state_event')}"
+        )
         if "state_event" in body and pull.state == "open":
             self.decline(str(pull.number))
-        pull.labels += [one for one in body.get("add_labels", "").split(",") if one and one not in pull.labels]
+        pull.labels += [
+            one for one in body.get("add_labels", "").split(",") if one and one not in pull.labels
+        ]
         names = {int(number): name for name, number in self.people.items()}
         most = None if self.premium else 1
         if "reviewer_ids" in body:
@@ -191,7 +224,9 @@ class GitLab(ForgeServer):
 
     def _merge(self, request: Request, pull: Pull) -> Reply:
         if request.body.get("sha") != self.branches.get(pull.head):
-            return _error(409, "SHA does not match HEAD of source branch: " + self.branches[pull.head])
+            return _error(
+                409, "SHA does not match HEAD of source branch: " + self.branches[pull.head]
+            )
         if self.pipeline == "forbidden":
             return _error(401, "401 Unauthorized")
         if self.looks or self.conflicts or pull.title.startswith("Draft:"):
@@ -211,7 +246,9 @@ class GitLab(ForgeServer):
         return {
             "unauthorized": _error(401, "401 Unauthorized"),
             "forbidden": _error(403, "403 Forbidden"),
-            "limited": Reply(429, {"message": {"error": "You have been rate limited. Try again later."}}),
+            "limited": Reply(
+                429, {"message": {"error": "You have been rate limited. Try again later."}}
+            ),
             "invalid": _error(422, {"title": ["is too long (maximum is 255 characters)"]}),
             "down": Reply(502, "<html><head><title>GitLab is not responding</title></head></html>"),
         }[kind]
@@ -243,7 +280,9 @@ class GitLab(ForgeServer):
             "sha": self.branches.get(pull.head),
             "merge_commit_sha": pull.merge_commit or None,
             "squash_commit_sha": None,
-            "assignees": [_user(one, self.people[one]) for one in self.assigned.get(pull.number, [])],
+            "assignees": [
+                _user(one, self.people[one]) for one in self.assigned.get(pull.number, [])
+            ],
             "reviewers": [_user(one, self.people[one]) for one in pull.reviewers],
             "web_url": f"https://gitlab.example.com/{PROJECT}/-/merge_requests/{pull.number}",
         }
@@ -255,7 +294,13 @@ def _error(status: int, message: Any) -> Reply:
 
 def _note(note: Note) -> dict[str, Any]:
     author = _user(note.author, ME if note.author == "image-bot" else "7")
-    return {"id": note.number, "body": note.body, "author": author, "system": False, "noteable_iid": note.request}
+    return {
+        "id": note.number,
+        "body": note.body,
+        "author": author,
+        "system": False,
+        "noteable_iid": note.request,
+    }
 
 
 def _user(name: str, number: str) -> dict[str, Any]:

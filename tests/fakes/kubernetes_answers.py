@@ -13,7 +13,17 @@ from typing import Any
 from urllib.parse import unquote
 
 from fakes.kubernetes_rules import Unprocessable, granted, merged, operate
-from fakes.kubernetes_state import ADMIN, APPLICATIONS, EVENTS, KINDS, PARTIAL, Asked, KubernetesApi, Object, Status
+from fakes.kubernetes_state import (
+    ADMIN,
+    APPLICATIONS,
+    EVENTS,
+    KINDS,
+    PARTIAL,
+    Asked,
+    KubernetesApi,
+    Object,
+    Status,
+)
 from host_schemas import violations
 
 
@@ -22,12 +32,19 @@ def answer_of(
 ) -> tuple[int, Any, Asked, Mapping[str, str]]:
     user = api.tokens.get(handler.headers.get("Authorization", "").removeprefix("Bearer "), "")
     resource, namespace, name = _place(path)
-    verb = {"GET": "get" if name else "list", "POST": "create", "PATCH": "patch", "PUT": "update"}.get(
-        handler.command, "delete"
+    verb = {
+        "GET": "get" if name else "list",
+        "POST": "create",
+        "PATCH": "patch",
+        "PUT": "update",
+    }.get(handler.command, "delete")
+    allowed = bool(user) and (
+        user == ADMIN or granted(api.rules, user, verb, resource, namespace, name)
     )
-    allowed = bool(user) and (user == ADMIN or granted(api.rules, user, verb, resource, namespace, name))
     accept = handler.headers.get("Accept", "")
-    asked = Asked(user, verb, resource, namespace, name, query, accept, 0, allowed, content.decode() or None)
+    asked = Asked(
+        user, verb, resource, namespace, name, query, accept, 0, allowed, content.decode() or None
+    )
     more: Mapping[str, str] = {}
     try:
         _admit(api, asked)
@@ -43,7 +60,9 @@ def _admit(api: KubernetesApi, asked: Asked) -> None:
         raise Status(401, "Unauthorized", "Unauthorized")
     group, _, plural = asked.resource.partition("/")
     if not asked.allowed:
-        where = f'in the namespace "{asked.namespace}"' if asked.namespace else "at the cluster scope"
+        where = (
+            f'in the namespace "{asked.namespace}"' if asked.namespace else "at the cluster scope"
+        )
         raise Status(
             403,
             "Forbidden",
@@ -55,7 +74,13 @@ def _admit(api: KubernetesApi, asked: Asked) -> None:
         raise Status(404, "", "", text="404 page not found\n")
     if api.starting:
         said = "storage is (re)initializing"
-        raise Status(429, "TooManyRequests", said, details={"retryAfterSeconds": 1}, headers={"Retry-After": "1"})
+        raise Status(
+            429,
+            "TooManyRequests",
+            said,
+            details={"retryAfterSeconds": 1},
+            headers={"Retry-After": "1"},
+        )
 
 
 def _details(asked: Asked, kind: str = "") -> Object:
@@ -92,17 +117,24 @@ def _do(api: KubernetesApi, asked: Asked, kind: str) -> tuple[int, Any]:
     if asked.verb == "get":
         return 200, copy.deepcopy(found)
     if asked.verb != "patch":
-        raise Status(405, "MethodNotAllowed", "the server does not allow this method on the requested resource")
+        raise Status(
+            405,
+            "MethodNotAllowed",
+            "the server does not allow this method on the requested resource",
+        )
     return 200, _patch(api, asked, found, kind)
 
 
 def _list(api: KubernetesApi, asked: Asked) -> Object:
     if asked.query.get("fieldSelector"):
-        raise Status(400, "BadRequest", f"field label not supported: {asked.query['fieldSelector']}")
+        raise Status(
+            400, "BadRequest", f"field label not supported: {asked.query['fieldSelector']}"
+        )
     items = sorted(
         (key, one)
         for key, one in api.objects[asked.resource].items()
-        if (not asked.namespace or key[0] == asked.namespace) and _selected(one, asked.query.get("labelSelector", ""))
+        if (not asked.namespace or key[0] == asked.namespace)
+        and _selected(one, asked.query.get("labelSelector", ""))
     )
     limit, token = int(asked.query.get("limit") or 0), asked.query.get("continue", "")
     if asked.query.get("resourceVersion") == "0":
@@ -112,11 +144,16 @@ def _list(api: KubernetesApi, asked: Asked) -> Object:
     page = items[:limit] if limit else items
     metadata: Object = {"resourceVersion": str(version)}
     if len(page) < len(items):
-        metadata |= {"continue": _token(version, page[-1][0]), "remainingItemCount": len(items) - len(page)}
+        metadata |= {
+            "continue": _token(version, page[-1][0]),
+            "remainingItemCount": len(items) - len(page),
+        }
     version_of, kind = KINDS[asked.resource]
     accepted = asked.accept.split(",")
     if accepted and all(";as=" in one and PARTIAL not in one for one in accepted):
-        raise Status(406, "NotAcceptable", "only the following media types are accepted: application/json")
+        raise Status(
+            406, "NotAcceptable", "only the following media types are accepted: application/json"
+        )
     if api.knows_metadata and PARTIAL in accepted[0]:
         partial = {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1"}
         found = [{**partial, "metadata": one["metadata"]} for _, one in page] or None
@@ -130,14 +167,21 @@ def _list(api: KubernetesApi, asked: Asked) -> Object:
     if version_of != "v1":
         metadata = {"continue": "", **metadata}
     else:  # the kinds of Kubernetes itself, unlike custom resources
-        whole = [{key: value for key, value in one.items() if key not in ("apiVersion", "kind")} for one in whole]
+        whole = [
+            {key: value for key, value in one.items() if key not in ("apiVersion", "kind")}
+            for one in whole
+        ]
     return {"apiVersion": version_of, "kind": f"{kind}List", "metadata": metadata, "items": whole}
 
 
 def _token(version: int, start: tuple[str, str]) -> str:
     """Return a token as from Kubernetes: where to continue, in base64 without padding."""
     said = {"v": "meta.k8s.io/v1", "rv": version, "start": f"{'/'.join(start)}\0"}
-    return base64.urlsafe_b64encode(json.dumps(said, separators=(",", ":")).encode()).decode().rstrip("=")
+    return (
+        base64.urlsafe_b64encode(json.dumps(said, separators=(",", ":")).encode())
+        .decode()
+        .rstrip("=")
+    )
 
 
 def _continued(api: KubernetesApi, token: str) -> tuple[tuple[str, str], int]:
@@ -147,7 +191,9 @@ def _continued(api: KubernetesApi, token: str) -> tuple[tuple[str, str], int]:
         said = json.loads(base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)))
         version, (namespace, _, name) = said["rv"], said["start"].rstrip("\0").partition("/")
     except ValueError:
-        why = "invalid continue token: continue key is not valid: illegal base64 data at input byte 0"
+        why = (
+            "invalid continue token: continue key is not valid: illegal base64 data at input byte 0"
+        )
         raise Status(400, "BadRequest", why) from None
     if version == -1:  # from a 410: show the present state
         return (namespace, name), api.version
@@ -171,7 +217,11 @@ def _selected(item: Object, selector: str) -> bool:
         words = part.replace("(", " (").split()
         if len(words) > 1:
             wanted = "in, notin, =, ==, !=, gt, lt"
-            raise Status(400, "BadRequest", f"unable to parse requirement: found '{words[1]}', expected: {wanted}")
+            raise Status(
+                400,
+                "BadRequest",
+                f"unable to parse requirement: found '{words[1]}', expected: {wanted}",
+            )
         key, found, value = part.partition("=")
         if (labels.get(key) != value.lstrip("=")) if found else key not in labels:
             return False
@@ -182,7 +232,9 @@ def _create(api: KubernetesApi, asked: Asked) -> Any:
     item = json.loads(asked.content)
     metadata = item["metadata"]
     if metadata.get("namespace", asked.namespace) != asked.namespace:
-        raise Status(400, "BadRequest", "the namespace of the provided object does not match the request")
+        raise Status(
+            400, "BadRequest", "the namespace of the provided object does not match the request"
+        )
     if asked.resource == EVENTS:
         _check_event(item, asked.namespace)
     if (asked.namespace, metadata["name"]) in api.objects[asked.resource]:
@@ -197,7 +249,9 @@ def _check_event(item: Object, namespace: str) -> None:
     involved = item["involvedObject"]
     if involved.get("namespace") != namespace:
         raise Status(
-            422, "Invalid", "Event is invalid: involvedObject.namespace: Invalid value: does not match event.namespace"
+            422,
+            "Invalid",
+            "Event is invalid: involvedObject.namespace: Invalid value: does not match event.namespace",
         )
     if item.get("type") not in ("Normal", "Warning") or len(item.get("message", "")) > 1024:
         raise Status(422, "Invalid", "Event is invalid")
@@ -216,7 +270,9 @@ def _patch(api: KubernetesApi, asked: Asked, found: Object, kind: str) -> Any:
     elif kind == "application/merge-patch+json":
         made = merged(made, change)
     else:
-        raise Status(415, "UnsupportedMediaType", "the body of the request was in an unknown format")
+        raise Status(
+            415, "UnsupportedMediaType", "the body of the request was in an unknown format"
+        )
     if made["metadata"].get("resourceVersion") != found["metadata"]["resourceVersion"]:
         raise Status(
             409,
@@ -225,12 +281,19 @@ def _patch(api: KubernetesApi, asked: Asked, found: Object, kind: str) -> Any:
             "please apply your changes to the latest version and try again",
             details=_details(asked),
         )
-    if asked.resource == APPLICATIONS and (wrong := violations("argo-cd-application-v1alpha1", made)):
+    if asked.resource == APPLICATIONS and (
+        wrong := violations("argo-cd-application-v1alpha1", made)
+    ):
         causes = [_cause(*one) for one in wrong]
         listed = ", ".join(f"{one['field']}: {one['message']}" for one in causes)
         said = f"[{listed}]" if len(causes) > 1 else listed
         details = {**_details(asked, "Application"), "causes": causes}
-        raise Status(422, "Invalid", f'Application.argoproj.io "{asked.name}" is invalid: {said}', details=details)
+        raise Status(
+            422,
+            "Invalid",
+            f'Application.argoproj.io "{asked.name}" is invalid: {said}',
+            details=details,
+        )
     if made != found:
         api.add(asked.resource, made)
     return api.of(asked.resource, asked.name, asked.namespace)

@@ -82,13 +82,19 @@ def _handler(api: KubernetesApi) -> type[BaseHTTPRequestHandler]:
                     api.faults.remove(fault)
                 _break(self, fault)
                 return
-            given = {key: values[-1] for key, values in parse_qs(query, keep_blank_values=True).items()}
+            given = {
+                key: values[-1] for key, values in parse_qs(query, keep_blank_values=True).items()
+            }
             with api.lock:
                 code, body, asked, more = answer_of(api, self, path, given, content)
             text = isinstance(body, str)
             kind = "text/plain; charset=utf-8" if text else "application/json"
             data = (body if text else json.dumps(body, separators=(",", ":"))).encode()
-            packed = api.compresses and len(data) > GZIP_FROM and "gzip" in self.headers.get("Accept-Encoding", "")
+            packed = (
+                api.compresses
+                and len(data) > GZIP_FROM
+                and "gzip" in self.headers.get("Accept-Encoding", "")
+            )
             data = gzip.compress(data, 1) if packed else data
             api.asked.append(replace(asked, sent=len(data)))
             self.send(code, data, kind, more, packed=packed)
@@ -135,7 +141,9 @@ def _break(handler: Any, fault: Fault) -> None:
             handler.wfile.flush()
             time.sleep(0.05)
     elif fault.how == "half":
-        write(b'HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n{"items": [')
+        write(
+            b'HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n{"items": ['
+        )
     elif fault.status:
         handler.send_response(fault.status)
         for name, value in fault.headers:

@@ -10,7 +10,9 @@ class Unprocessable(Exception):
     """A JSON patch that does not apply, with the messages of the library that the API server uses."""
 
 
-def granted(manifests: Iterable[Object], user: str, verb: str, resource: str, namespace: str, name: str) -> bool:
+def granted(
+    manifests: Iterable[Object], user: str, verb: str, resource: str, namespace: str, name: str
+) -> bool:
     """Tell whether RBAC manifests let a user do that."""
     documents = list(manifests)
     roles = [
@@ -18,7 +20,10 @@ def granted(manifests: Iterable[Object], user: str, verb: str, resource: str, na
         for binding in documents
         if binding["kind"].endswith("RoleBinding")
         and (binding["kind"] == "ClusterRoleBinding" or _home(binding) == namespace)
-        and user in [f"system:serviceaccount:{one['namespace']}:{one['name']}" for one in binding["subjects"]]
+        and user
+        in [
+            f"system:serviceaccount:{one['namespace']}:{one['name']}" for one in binding["subjects"]
+        ]
     ]
     group, _, plural = resource.partition("/")
     return any(
@@ -35,7 +40,9 @@ def _role(documents: Iterable[Object], binding: Object) -> Object:
     """Return the role of a binding: a Role in its own namespace, or a ClusterRole."""
     wanted = (binding["roleRef"]["kind"], binding["roleRef"]["name"])
     same = [one for one in documents if (one["kind"], one["metadata"]["name"]) == wanted]
-    return next((one for one in same if one["kind"] == "ClusterRole" or _home(one) == _home(binding)), {})
+    return next(
+        (one for one in same if one["kind"] == "ClusterRole" or _home(one) == _home(binding)), {}
+    )
 
 
 def _home(document: Object) -> str:
@@ -85,4 +92,6 @@ def _operate(document: Any, operation: Object) -> None:
         else:
             at[last] = operation["value"]
     except (KeyError, IndexError, TypeError, ValueError):
-        raise Unprocessable(f"{operation['op']} operation does not apply: doc is missing path: {path}") from None
+        raise Unprocessable(
+            f"{operation['op']} operation does not apply: doc is missing path: {path}"
+        ) from None

@@ -6,7 +6,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-APPLICATIONS, UPDATERS = "argoproj.io/applications", "argocd-image-updater.argoproj.io/imageupdaters"
+APPLICATIONS, UPDATERS = (
+    "argoproj.io/applications",
+    "argocd-image-updater.argoproj.io/imageupdaters",
+)
 APPLICATION_SETS, PROJECTS = "argoproj.io/applicationsets", "argoproj.io/appprojects"
 EVENTS, SECRETS, CONFIG_MAPS, PODS = "/events", "/secrets", "/configmaps", "/pods"
 KINDS = {
@@ -57,7 +60,9 @@ class KubernetesApi:
 
     tokens: dict[str, str] = field(default_factory=lambda: {"admin-token": ADMIN})
     rules: list[Object] = field(default_factory=list)  # RBAC manifests
-    objects: dict[str, dict[tuple[str, str], Object]] = field(default_factory=lambda: {kind: {} for kind in KINDS})
+    objects: dict[str, dict[tuple[str, str], Object]] = field(
+        default_factory=lambda: {kind: {} for kind in KINDS}
+    )
     asked: list[Asked] = field(default_factory=list)
     faults: list[Fault] = field(default_factory=list)
     knows_metadata: bool = True
@@ -68,7 +73,9 @@ class KubernetesApi:
     starting: bool = False  # whether the API server has just started, and its storage is not ready
     url: str = ""
     now: str = "2026-11-21T06:17:01Z"  # the time at which objects are made
-    before: Callable[[Asked], None] = lambda _asked: None  # something else that happens at that moment
+    before: Callable[[Asked], None] = lambda _asked: (
+        None
+    )  # something else that happens at that moment
     lock: threading.RLock = field(default_factory=threading.RLock)
 
     def add(self, resource: str, *items: Object) -> None:
@@ -78,11 +85,17 @@ class KubernetesApi:
             made = copy.deepcopy(item)
             api, kind = KINDS[resource]
             made = {"apiVersion": api, "kind": kind, **made}
-            made["metadata"] = {"namespace": "argocd", "uid": f"uid-{self.version}", **made["metadata"]}
+            made["metadata"] = {
+                "namespace": "argocd",
+                "uid": f"uid-{self.version}",
+                **made["metadata"],
+            }
             made["metadata"].setdefault("creationTimestamp", self.now)
             made["metadata"]["resourceVersion"] = str(self.version)
             for one in (made.get("status") or {}).get("resources") or ():
-                one.pop("health", None)  # Argo CD does not write it since 3.0, and its own API adds it
+                one.pop(
+                    "health", None
+                )  # Argo CD does not write it since 3.0, and its own API adds it
             self.objects[resource][made["metadata"]["namespace"], made["metadata"]["name"]] = made
 
     def forget(self, resource: str) -> None:
@@ -121,11 +134,18 @@ class Status(Exception):
         }  # fmt: skip
 
 
-def application(name: str, namespace: str = "argocd", images: str = "", padding: int = 0, **more: Any) -> Object:
+def application(
+    name: str, namespace: str = "argocd", images: str = "", padding: int = 0, **more: Any
+) -> Object:
     """Return an Application with annotations for these images, padded to a size."""
     annotations = {"argocd-image-updater.argoproj.io/image-list": images} if images else {}
     history = [
-        {"revision": f"{n:040x}", "deployedAt": "2026-01-01T00:00:00Z", "id": n, "source": {"repoURL": "https://x"}}
+        {
+            "revision": f"{n:040x}",
+            "deployedAt": "2026-01-01T00:00:00Z",
+            "id": n,
+            "source": {"repoURL": "https://x"},
+        }
         for n in range(padding // 130)
     ]
     return {

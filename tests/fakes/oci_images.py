@@ -16,8 +16,14 @@ TYPES = {
         "application/vnd.docker.distribution.manifest.list.v2+json",
     ),
 }
-CONFIGS = {OCI: "application/vnd.oci.image.config.v1+json", DOCKER: "application/vnd.docker.container.image.v1+json"}
-LAYERS = {OCI: "application/vnd.oci.image.layer.v1.tar", DOCKER: "application/vnd.docker.image.rootfs.diff.tar"}
+CONFIGS = {
+    OCI: "application/vnd.oci.image.config.v1+json",
+    DOCKER: "application/vnd.docker.container.image.v1+json",
+}
+LAYERS = {
+    OCI: "application/vnd.oci.image.layer.v1.tar",
+    DOCKER: "application/vnd.docker.image.rootfs.diff.tar",
+}
 
 
 class Content(NamedTuple):
@@ -64,18 +70,30 @@ def image(
         "config": {"mediaType": CONFIGS[kind], "digest": digest_of(body), "size": len(body)},
         "layers": [{"mediaType": LAYERS[kind], "digest": digest_of(layer), "size": len(layer)}],
     }
-    return whole(manifest, TYPES[kind][0], {digest_of(body): body, digest_of(layer): layer}, platform=platform)
+    return whole(
+        manifest,
+        TYPES[kind][0],
+        {digest_of(body): body, digest_of(layer): layer},
+        platform=platform,
+    )
 
 
 def attestation(subject: Content) -> tuple[Content, dict[str, Any]]:
     """Return an attestation that BuildKit adds to an index for an image, and its entry there."""
     made = image("unknown/unknown", None, seed=f"attestation of {subject.digest}")
-    notes = {"vnd.docker.reference.type": "attestation-manifest", "vnd.docker.reference.digest": subject.digest}
+    notes = {
+        "vnd.docker.reference.type": "attestation-manifest",
+        "vnd.docker.reference.digest": subject.digest,
+    }
     return made, {"platform": {"os": "unknown", "architecture": "unknown"}, "annotations": notes}
 
 
 def index(
-    images: Sequence[Content], *, kind: str = OCI, attested: bool = False, extra: Sequence[tuple[Content, Any]] = ()
+    images: Sequence[Content],
+    *,
+    kind: str = OCI,
+    attested: bool = False,
+    extra: Sequence[tuple[Content, Any]] = (),
 ) -> Content:
     """Return an image for several platforms."""
     parts = [(one, {"platform": _platform(one.platform)}) for one in images]
@@ -100,7 +118,9 @@ def whole(
 ) -> Content:
     """Return the content with this manifest at its top."""
     body = json.dumps(data).encode()
-    return Content(blobs, {**(parts or {}), digest_of(body): (media_type, body)}, digest_of(body), platform)
+    return Content(
+        blobs, {**(parts or {}), digest_of(body): (media_type, body)}, digest_of(body), platform
+    )
 
 
 def layout(folder: Path, tags: Mapping[str, Content]) -> Path:
@@ -114,7 +134,9 @@ def layout(folder: Path, tags: Mapping[str, Content]) -> Path:
             (folder / "blobs/sha256" / digest.partition(":")[2]).write_bytes(body)
         named = {"annotations": {"org.opencontainers.image.ref.name": tag}}
         media_type = content.manifests[content.digest][0]
-        entries.append({"mediaType": media_type, "digest": content.digest, "size": content.size, **named})
+        entries.append(
+            {"mediaType": media_type, "digest": content.digest, "size": content.size, **named}
+        )
     (folder / "index.json").write_text(json.dumps({"schemaVersion": 2, "manifests": entries}))
     return folder
 
@@ -126,13 +148,21 @@ def push(url: str, repository: str, tag: str, content: Content, **how: Any) -> N
         started = _sent("POST", f"{base}/blobs/uploads/", b"", how)
         place = started.headers["Location"]
         place = place if "://" in place else url + place
-        _sent("PUT", f"{place}{'&' if '?' in place else '?'}digest={digest}", blob, how, "application/octet-stream")
+        _sent(
+            "PUT",
+            f"{place}{'&' if '?' in place else '?'}digest={digest}",
+            blob,
+            how,
+            "application/octet-stream",
+        )
     for digest, (media_type, body) in content.manifests.items():
         name = tag if digest == content.digest else digest
         _sent("PUT", f"{base}/manifests/{name}", body, how, media_type)
 
 
-def _sent(method: str, url: str, body: bytes, how: dict[str, Any], media_type: str = "") -> requests.Response:
+def _sent(
+    method: str, url: str, body: bytes, how: dict[str, Any], media_type: str = ""
+) -> requests.Response:
     headers = {**how.get("headers", {}), **({"Content-Type": media_type} if media_type else {})}
     rest = {key: value for key, value in how.items() if key != "headers"}
     answer = requests.request(method, url, data=body, headers=headers, timeout=20, **rest)

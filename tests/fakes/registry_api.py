@@ -55,7 +55,9 @@ class RegistryApi(ThreadingHTTPServer):
         self.page = 0  # tags on a page; 0 is all
         self.link = "relative"
         self.referrers_api = True
-        self.faults: dict[str, Callable[[Seen], Reply | None]] = {}  # end of a path → another answer
+        self.faults: dict[
+            str, Callable[[Seen], Reply | None]
+        ] = {}  # end of a path → another answer
         self.lies: dict[str, str] = {}  # headers to put into every answer; "" removes one
         self.seen: list[Seen] = []
         self.busy, self.most_at_once = 0, 0
@@ -128,7 +130,9 @@ class _Handler(BaseHTTPRequestHandler):
             server.most_at_once = max(server.most_at_once, server.busy)
         threading.Event().wait(server.delay)
         try:
-            fault = next((fault for end, fault in server.faults.items() if _ends(self.path, end)), None)
+            fault = next(
+                (fault for end, fault in server.faults.items() if _ends(self.path, end)), None
+            )
             self._reply(*((fault(seen) if fault else None) or self._answer(seen)))
         except ConnectionError:
             self.close_connection = True
@@ -158,13 +162,21 @@ class _Handler(BaseHTTPRequestHandler):
         if verb == "referrers" and self.server.referrers_api:
             return self._referrers(rest)
         found = self.server.blobs.get(rest)
-        return (200, {}, found) if found is not None and verb == "blobs" else _refusal(404, "BLOB_UNKNOWN")
+        return (
+            (200, {}, found)
+            if found is not None and verb == "blobs"
+            else _refusal(404, "BLOB_UNKNOWN")
+        )
 
     def _may(self, seen: Seen, repository: str) -> bool:
         kind, _, login = seen.login.partition(" ")
         if self.server.challenge.startswith("Basic"):
             return kind == "Basic" and self._user(login) != ""
-        return kind == "Bearer" and login in self.server.tokens and login.endswith(quote(repository, safe=""))
+        return (
+            kind == "Bearer"
+            and login in self.server.tokens
+            and login.endswith(quote(repository, safe=""))
+        )
 
     def _user(self, login: str) -> str:
         user, _, password = base64.b64decode(login).decode().partition(":")
@@ -184,7 +196,11 @@ class _Handler(BaseHTTPRequestHandler):
         with self.server.gate:
             token = f"t{len(self.server.seen)}.{quote(scope.split(':')[1], safe='')}"
             self.server.tokens.add(token)
-        return 200, {"Content-Type": "application/json"}, json.dumps(self.server.token_answer(token)).encode()
+        return (
+            200,
+            {"Content-Type": "application/json"},
+            json.dumps(self.server.token_answer(token)).encode(),
+        )
 
     def _tags(self, repository: str, query: dict[str, list[str]]) -> Reply:
         names, page = sorted(self.server.tags[repository]), self.server.page
@@ -194,7 +210,9 @@ class _Handler(BaseHTTPRequestHandler):
         if page and len(rest) > page:
             rest = rest[:page]
             target = f"/v2/{repository}/tags/list?last={quote(rest[-1])}&n={page}"
-            link = {"relative": target, "absolute": self.server.url + target}.get(self.server.link, self.server.link)
+            link = {"relative": target, "absolute": self.server.url + target}.get(
+                self.server.link, self.server.link
+            )
             headers["Link"] = f'<{link}>; rel="next"'
         return 200, headers, json.dumps({"name": repository, "tags": rest}).encode()
 
@@ -210,14 +228,30 @@ class _Handler(BaseHTTPRequestHandler):
         for own, (media_type, body) in self.server.manifests.items():
             data = json.loads(body)
             if (data.get("subject") or {}).get("digest") == digest:
-                one = {"mediaType": media_type, "digest": own, "artifactType": data.get("artifactType", "")}
+                one = {
+                    "mediaType": media_type,
+                    "digest": own,
+                    "artifactType": data.get("artifactType", ""),
+                }
                 found.append({**one, "annotations": data.get("annotations") or {}})
-        index = {"schemaVersion": 2, "mediaType": "application/vnd.oci.image.index.v1+json", "manifests": found}
-        return 200, {"Content-Type": "application/vnd.oci.image.index.v1+json"}, json.dumps(index).encode()
+        index = {
+            "schemaVersion": 2,
+            "mediaType": "application/vnd.oci.image.index.v1+json",
+            "manifests": found,
+        }
+        return (
+            200,
+            {"Content-Type": "application/vnd.oci.image.index.v1+json"},
+            json.dumps(index).encode(),
+        )
 
     def _reply(self, status: int, headers: dict[str, str], body: bytes) -> None:
         self.send_response(status)
-        for name, value in {"Content-Length": str(len(body)), **headers, **self.server.lies}.items():
+        for name, value in {
+            "Content-Length": str(len(body)),
+            **headers,
+            **self.server.lies,
+        }.items():
             if value:
                 self.send_header(name, value)
         self.end_headers()

@@ -32,7 +32,9 @@ def b64(raw: bytes) -> str:
 
 
 def der(key: Key) -> bytes:
-    return key.public_key().public_bytes(serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo)
+    return key.public_key().public_bytes(
+        serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
+    )
 
 
 def key_id(key: Key) -> bytes:
@@ -84,18 +86,27 @@ class Sigstore:
     """One instance, with its keys."""
 
     def __init__(self) -> None:
-        self.ca_key, self.ct_key, self.log_key = (ec.generate_private_key(ec.SECP256R1()) for _ in range(3))
+        self.ca_key, self.ct_key, self.log_key = (
+            ec.generate_private_key(ec.SECP256R1()) for _ in range(3)
+        )
         self.index = 0
         self.entries: dict[int, dict[str, Any]] = {}  # as Rekor's API answers
         name = x509.Name(
-            [x509.NameAttribute(NameOID.COMMON_NAME, "tests"), x509.NameAttribute(NameOID.ORGANIZATION_NAME, "x")]
+            [
+                x509.NameAttribute(NameOID.COMMON_NAME, "tests"),
+                x509.NameAttribute(NameOID.ORGANIZATION_NAME, "x"),
+            ]
         )
         usage = usages(key_cert_sign=True, crl_sign=True)
         self.ca = (
-            x509.CertificateBuilder(name, name, self.ca_key.public_key(), 1, START - HOUR, START + 10000 * HOUR)
+            x509.CertificateBuilder(
+                name, name, self.ca_key.public_key(), 1, START - HOUR, START + 10000 * HOUR
+            )
             .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
             .add_extension(usage, critical=True)
-            .add_extension(x509.SubjectKeyIdentifier.from_public_key(self.ca_key.public_key()), critical=False)
+            .add_extension(
+                x509.SubjectKeyIdentifier.from_public_key(self.ca_key.public_key()), critical=False
+            )
             .sign(self.ca_key, hashes.SHA256())
         )
 
@@ -104,11 +115,21 @@ class Sigstore:
         period = {"start": "2026-01-01T00:00:00Z"}
 
         def log(key: Key) -> dict[str, Any]:
-            public = {"rawBytes": b64(der(key)), "keyDetails": "PKIX_ECDSA_P256_SHA_256", "validFor": period}
-            named = {"baseUrl": url, "hashAlgorithm": "SHA2_256", "logId": {"keyId": b64(key_id(key))}}
+            public = {
+                "rawBytes": b64(der(key)),
+                "keyDetails": "PKIX_ECDSA_P256_SHA_256",
+                "validFor": period,
+            }
+            named = {
+                "baseUrl": url,
+                "hashAlgorithm": "SHA2_256",
+                "logId": {"keyId": b64(key_id(key))},
+            }
             return {**named, "publicKey": public}
 
-        chain = {"certificates": [{"rawBytes": b64(self.ca.public_bytes(serialization.Encoding.DER))}]}
+        chain = {
+            "certificates": [{"rawBytes": b64(self.ca.public_bytes(serialization.Encoding.DER))}]
+        }
         subject = {"organization": "x", "commonName": "tests"}
         authority = {"subject": subject, "uri": url, "certChain": chain, "validFor": period}
         path = folder / "trusted_root.json"
@@ -133,23 +154,39 @@ class Sigstore:
             subject = x509.RFC822Name(claims["subject"])
         usage = usages(digital_signature=True)
         made = (
-            x509.CertificateBuilder(self.ca.subject, x509.Name([]), key.public_key(), 2, START, START + HOUR)
+            x509.CertificateBuilder(
+                self.ca.subject, x509.Name([]), key.public_key(), 2, START, START + HOUR
+            )
             .add_extension(usage, critical=True)
-            .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.CODE_SIGNING]), critical=False)
-            .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
-            .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(self.ca_key.public_key()), critical=False)
+            .add_extension(
+                x509.ExtendedKeyUsage([ExtendedKeyUsageOID.CODE_SIGNING]), critical=False
+            )
+            .add_extension(
+                x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False
+            )
+            .add_extension(
+                x509.AuthorityKeyIdentifier.from_issuer_public_key(self.ca_key.public_key()),
+                critical=False,
+            )
             .add_extension(x509.SubjectAlternativeName([subject]), critical=True)
         )
         for number, text in claims.items():
             if number != "subject":
                 value = text.encode() if number == "1" else utf8(text)
                 made = made.add_extension(
-                    x509.UnrecognizedExtension(x509.ObjectIdentifier(f"{FULCIO}{number}"), value), critical=False
+                    x509.UnrecognizedExtension(x509.ObjectIdentifier(f"{FULCIO}{number}"), value),
+                    critical=False,
                 )
         before = made.sign(self.ca_key, hashes.SHA256()).tbs_certificate_bytes
         stamp = int(START.timestamp() * 1000)
         length = struct.pack("!I", len(before))[1:]
-        entry = struct.pack("!BBQH", 0, 0, stamp, 1) + key_id(self.ca_key) + length + before + struct.pack("!H", 0)
+        entry = (
+            struct.pack("!BBQH", 0, 0, stamp, 1)
+            + key_id(self.ca_key)
+            + length
+            + before
+            + struct.pack("!H", 0)
+        )
         signed = signature(self.ct_key, entry)
         sct = (
             b"\0"
@@ -161,20 +198,29 @@ class Sigstore:
         )
         listed = struct.pack("!H", len(sct)) + sct
         listed = struct.pack("!H", len(listed)) + listed
-        octets = b"\x04" + (bytes([len(listed)]) if len(listed) < 128 else b"\x81" + bytes([len(listed)])) + listed
-        oid = x509.ObjectIdentifier("1.3.6.1.4.1.11129.2.4.2")
-        return key, made.add_extension(x509.UnrecognizedExtension(oid, octets), critical=False).sign(
-            self.ca_key, hashes.SHA256()
+        octets = (
+            b"\x04"
+            + (bytes([len(listed)]) if len(listed) < 128 else b"\x81" + bytes([len(listed)]))
+            + listed
         )
+        oid = x509.ObjectIdentifier("1.3.6.1.4.1.11129.2.4.2")
+        return key, made.add_extension(
+            x509.UnrecognizedExtension(oid, octets), critical=False
+        ).sign(self.ca_key, hashes.SHA256())
 
-    def bundle(self, content: bytes, claims: Mapping[str, str], kind: str = STATEMENT) -> dict[str, Any]:
+    def bundle(
+        self, content: bytes, claims: Mapping[str, str], kind: str = STATEMENT
+    ) -> dict[str, Any]:
         """Sign a statement without a key, as a bundle."""
         key, cert = self.certificate(claims)
         signed = b64(signature(key, pae(kind, content)))
         envelope = {"payload": b64(content), "payloadType": kind, "signatures": [{"sig": signed}]}
         pem = b64(cert.public_bytes(serialization.Encoding.PEM))
         spec = {
-            "envelopeHash": {"algorithm": "sha256", "value": hashlib.sha256(json.dumps(envelope).encode()).hexdigest()},
+            "envelopeHash": {
+                "algorithm": "sha256",
+                "value": hashlib.sha256(json.dumps(envelope).encode()).hexdigest(),
+            },
             "payloadHash": {"algorithm": "sha256", "value": hashlib.sha256(content).hexdigest()},
             "signatures": [{"signature": signed, "verifier": pem}],
         }
@@ -201,7 +247,10 @@ class Sigstore:
     def notes(self, pem: bytes) -> dict[str, str]:
         """The annotations of a layer for the last entry of the log."""
         logged = json.dumps({"Payload": {"logIndex": self.index}})
-        return {"dev.sigstore.cosign/certificate": pem.decode(), "dev.sigstore.cosign/bundle": logged}
+        return {
+            "dev.sigstore.cosign/certificate": pem.decode(),
+            "dev.sigstore.cosign/bundle": logged,
+        }
 
     def attested(self, content: bytes, claims: Mapping[str, str]) -> tuple[bytes, dict[str, str]]:
         """Sign a statement without a key as cosign 2 does: the bare envelope, and the annotations of its layer."""
@@ -219,11 +268,24 @@ class Sigstore:
         log = key_id(self.log_key)
         envelope = f"{note}\n\u2014 tests {b64(log[:4] + signature(self.log_key, note.encode()))}\n"
         said = {"body": b64(raw), "integratedTime": at, "logID": log.hex(), "logIndex": self.index}
-        promise = b64(signature(self.log_key, json.dumps(said, separators=(",", ":"), sort_keys=True).encode()))
+        promise = b64(
+            signature(
+                self.log_key, json.dumps(said, separators=(",", ":"), sort_keys=True).encode()
+            )
+        )
         proof = {"logIndex": "0", "rootHash": b64(root), "treeSize": "1", "hashes": []}
-        of_api = {"logIndex": 0, "rootHash": root.hex(), "treeSize": 1, "hashes": [], "checkpoint": envelope}
+        of_api = {
+            "logIndex": 0,
+            "rootHash": root.hex(),
+            "treeSize": 1,
+            "hashes": [],
+            "checkpoint": envelope,
+        }
         self.entries[self.index] = {
-            "uuid": {**said, "verification": {"inclusionProof": of_api, "signedEntryTimestamp": promise}}
+            "uuid": {
+                **said,
+                "verification": {"inclusionProof": of_api, "signedEntryTimestamp": promise},
+            }
         }
         return {
             "logIndex": str(self.index),

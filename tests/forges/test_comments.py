@@ -32,7 +32,11 @@ class Said:
         self.request = server.add(base="main", head="feature", title="t", body="b").number
 
     def put(self, body: str, mark: str = MARK, request: str = "") -> str:
-        reach = Reach(self.place, ForgeToken(Secret("good-token")), limits=Limits(tries=1, silence=5, total=10))
+        reach = Reach(
+            self.place,
+            ForgeToken(Secret("good-token")),
+            limits=Limits(tries=1, silence=5, total=10),
+        )
         api = FORGES[self.name].comments(reach)
         try:
             return api.put(request or str(self.request), mark, body)
@@ -82,7 +86,9 @@ def test_githubs_query_is_as_its_schema_has_it() -> None:
     variables = {"owner": "acme", "name": "web", "number": 7, "before": None}
     assert invalid(github.COMMENTS, variables) == ""
     assert "String cannot represent" in invalid(github.COMMENTS, {**variables, "name": 7})
-    assert "Cannot query field" in invalid(github.COMMENTS.replace("viewerDidAuthor", "isMine"), variables)
+    assert "Cannot query field" in invalid(
+        github.COMMENTS.replace("viewerDidAuthor", "isMine"), variables
+    )
 
 
 def test_other_marks_and_quoted_ones_are_other_comments(said: Said) -> None:
@@ -115,7 +121,9 @@ def test_only_so_many_pages_are_read(said: Said) -> None:
 
 def test_a_refusal_names_the_permission(said: Said) -> None:
     said.server.fail(
-        said.server.refusal("forbidden"), "POST", {"gitlab": "notes", "azure": "threads"}.get(said.name, "comments")
+        said.server.refusal("forbidden"),
+        "POST",
+        {"gitlab": "notes", "azure": "threads"}.get(said.name, "comments"),
     )
     with pytest.raises(RepositoryError) as caught:
         said.put(text("1.0"))
@@ -130,7 +138,9 @@ def test_a_request_that_is_not_there(said: Said) -> None:
     assert FORGES[said.name].comments.needs in caught.value.hint
 
 
-@pytest.mark.parametrize(("kind", "error"), [("unauthorized", CredentialsError), ("down", UnreachableError)])
+@pytest.mark.parametrize(
+    ("kind", "error"), [("unauthorized", CredentialsError), ("down", UnreachableError)]
+)
 def test_other_failures(said: Said, kind: str, error: type[TaskError]) -> None:
     said.server.fail(said.server.refusal(kind), times=3)
     with pytest.raises(error) as caught:

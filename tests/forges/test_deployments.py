@@ -22,7 +22,12 @@ WEB = Deployment(
     page="https://argocd.example.com/applications/argocd/web", run="https://ci.example.com/runs/7",
 )  # fmt: skip
 STATES = {
-    "github": {"queued": "queued", "in_progress": "in_progress", "success": "success", "failure": "failure"},
+    "github": {
+        "queued": "queued",
+        "in_progress": "in_progress",
+        "success": "success",
+        "failure": "failure",
+    },
     "gitlab": gitlab.STATES,
 }
 
@@ -60,13 +65,17 @@ def test_begun_and_ended(deployed: Deployed, end: str) -> None:
 
 def test_one_that_nobody_waits_for_is_no_success(deployed: Deployed) -> None:
     deployed.forge().begin(replace(WEB, state="queued"))
-    assert deployed.server.deployments[0].states == [{"github": "queued", "gitlab": "running"}[deployed.name]]
+    assert deployed.server.deployments[0].states == [
+        {"github": "queued", "gitlab": "running"}[deployed.name]
+    ]
 
 
 def test_a_later_run_ends_what_an_earlier_one_began(deployed: Deployed) -> None:
     deployed.forge().begin(WEB)
     deployed.server.deploy("argocd/web", "d" * 40, "success")  # of another commit
-    deployed.server.deploy("argocd/web", COMMIT, "running", ours=False)  # of a job with an `environment`
+    deployed.server.deploy(
+        "argocd/web", COMMIT, "running", ours=False
+    )  # of a job with an `environment`
     deployed.server.deploy("argocd/api", COMMIT, "running")
     before = [list(one.states) for one in deployed.server.deployments]
     assert deployed.forge().end(replace(WEB, state="success"), begun=False)

@@ -29,7 +29,12 @@ URLS = [
     ("git+ssh://git@github.com/acme/deploy.git", GH, WEB, DEPLOY),
     ("ssh://git@ssh.github.com:443/acme/deploy.git", GH, WEB, DEPLOY),
     ("  https://github.com/acme/deploy  ", GH, WEB, DEPLOY),
-    ("https://github.com/acme/my.repo_1", GH, ("acme", "my.repo_1"), "https://github.com/acme/my.repo_1"),
+    (
+        "https://github.com/acme/my.repo_1",
+        GH,
+        ("acme", "my.repo_1"),
+        "https://github.com/acme/my.repo_1",
+    ),
     (
         "https://acme.ghe.com/team/deploy",
         ("github", "acme.ghe.com", "https://api.acme.ghe.com"),
@@ -97,23 +102,48 @@ URLS = [
         ("proj", "deploy"),
         "https://bitbucket.example.com/projects/proj/repos/deploy",
     ),
-    ("https://dev.azure.com/acme/shop/_git/deploy", AZ, ("acme", "shop", "deploy"), f"{AZ[2]}/shop/_git/deploy"),
-    ("https://acme@dev.azure.com/acme/shop/_git/deploy", AZ, ("acme", "shop", "deploy"), f"{AZ[2]}/shop/_git/deploy"),
+    (
+        "https://dev.azure.com/acme/shop/_git/deploy",
+        AZ,
+        ("acme", "shop", "deploy"),
+        f"{AZ[2]}/shop/_git/deploy",
+    ),
+    (
+        "https://acme@dev.azure.com/acme/shop/_git/deploy",
+        AZ,
+        ("acme", "shop", "deploy"),
+        f"{AZ[2]}/shop/_git/deploy",
+    ),
     (
         "https://dev.azure.com/acme/My%20Shop/_git/de%20ploy",
         AZ,
         ("acme", "My Shop", "de ploy"),
         f"{AZ[2]}/My%20Shop/_git/de%20ploy",
     ),
-    ("https://dev.azure.com/acme/_git/shop", AZ, ("acme", "shop", "shop"), f"{AZ[2]}/shop/_git/shop"),
-    ("git@ssh.dev.azure.com:v3/acme/shop/deploy", AZ, ("acme", "shop", "deploy"), f"{AZ[2]}/shop/_git/deploy"),
+    (
+        "https://dev.azure.com/acme/_git/shop",
+        AZ,
+        ("acme", "shop", "shop"),
+        f"{AZ[2]}/shop/_git/shop",
+    ),
+    (
+        "git@ssh.dev.azure.com:v3/acme/shop/deploy",
+        AZ,
+        ("acme", "shop", "deploy"),
+        f"{AZ[2]}/shop/_git/deploy",
+    ),
     (
         "acme@vs-ssh.visualstudio.com:v3/acme/shop/deploy",
         AZ,
         ("acme", "shop", "deploy"),
         f"{AZ[2]}/shop/_git/deploy",
     ),
-    ("https://acme.visualstudio.com/shop/_git/deploy", AZ, ("acme", "shop", "deploy"), f"{AZ[2]}/shop/_git/deploy"),
+    (
+        "https://acme.visualstudio.com/shop/_git/deploy",
+        AZ,
+        ("acme", "shop", "deploy"),
+        f"{AZ[2]}/shop/_git/deploy",
+    ),
     (
         "https://acme.visualstudio.com/DefaultCollection/shop/_git/deploy",
         AZ,
@@ -145,10 +175,30 @@ OTHER = [
         "https://example.com/gitlab/api/v4",
         "a/b",
     ),
-    (("gitlab", "https://example.com/gitlab"), "git@example.com:a/b.git", "https://example.com/gitlab/api/v4", "a/b"),
-    (("gitlab", "https://Example.com"), "https://example.com/a/b", "https://Example.com/api/v4", "a/b"),
-    (("github", "https://git.example.com"), "https://git.example.com/a/b", "https://git.example.com/api/v3", "a/b"),
-    (("gitea", "http://127.0.0.1:3000"), "http://127.0.0.1:3000/a/b", "http://127.0.0.1:3000/api/v1", "a/b"),
+    (
+        ("gitlab", "https://example.com/gitlab"),
+        "git@example.com:a/b.git",
+        "https://example.com/gitlab/api/v4",
+        "a/b",
+    ),
+    (
+        ("gitlab", "https://Example.com"),
+        "https://example.com/a/b",
+        "https://Example.com/api/v4",
+        "a/b",
+    ),
+    (
+        ("github", "https://git.example.com"),
+        "https://git.example.com/a/b",
+        "https://git.example.com/api/v3",
+        "a/b",
+    ),
+    (
+        ("gitea", "http://127.0.0.1:3000"),
+        "http://127.0.0.1:3000/a/b",
+        "http://127.0.0.1:3000/api/v1",
+        "a/b",
+    ),
     (
         ("bitbucket-server", "https://git.example.com/bb"),
         "https://git.example.com/bb/scm/P/r",
@@ -161,7 +211,12 @@ OTHER = [
         "https://git.example.com/rest/api/1.0",
         "P/r",
     ),
-    (("github", "https://git.example.com"), "https://github.com/a/b", "https://api.github.com", "a/b"),
+    (
+        ("github", "https://git.example.com"),
+        "https://github.com/a/b",
+        "https://api.github.com",
+        "a/b",
+    ),
 ]
 
 
@@ -184,7 +239,9 @@ def test_ssh_hosts_of_other_names_belong_to_the_forge_that_was_chosen() -> None:
     assert place is not None
     assert (place.api, place.project) == ("https://gitlab.example.com/api/v4", ("a", "b", "c"))
     assert place_of("git@ssh.example.com:a/b/c.git", [replace(chosen, chosen=False)]) is None
-    assert place_of("https://other.example.com/a/b", [chosen]) is None  # https says itself where its web is
+    assert (
+        place_of("https://other.example.com/a/b", [chosen]) is None
+    )  # https says itself where its web is
 
 
 @pytest.mark.parametrize(
@@ -239,7 +296,9 @@ def test_no_repository(url: str) -> None:
 def test_a_name_that_begins_as_a_public_hosts_is_another_host() -> None:
     place = place_of("https://github.com.evil.example/a/b")
     assert place is not None
-    assert place.api == "https://github.com.evil.example/api/v3"  # and no token is sent there: task/forges/tokens.py
+    assert (
+        place.api == "https://github.com.evil.example/api/v3"
+    )  # and no token is sent there: task/forges/tokens.py
 
 
 def test_a_login_is_in_nothing_that_is_shown() -> None:
@@ -261,8 +320,14 @@ def test_query_and_fragment_are_no_part_of_a_name() -> None:
     [
         ("github", Known("github", "", chosen=True)),
         (" GitLab ", Known("gitlab", "", chosen=True)),
-        ("forgejo=https://git.example.com/", Known("gitea", "https://git.example.com", chosen=True)),
-        ("bitbucket-data-center=http://bb:7990", Known("bitbucket-server", "http://bb:7990", chosen=True)),
+        (
+            "forgejo=https://git.example.com/",
+            Known("gitea", "https://git.example.com", chosen=True),
+        ),
+        (
+            "bitbucket-data-center=http://bb:7990",
+            Known("bitbucket-server", "http://bb:7990", chosen=True),
+        ),
     ],
 )
 def test_forge_option(text: str, known: Known) -> None:
@@ -270,7 +335,15 @@ def test_forge_option(text: str, known: Known) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "gogs", "github=git.example.com", "github=https://u:p@h", "gitlab=https://h?x", "=https://h"]
+    "text",
+    [
+        "",
+        "gogs",
+        "github=git.example.com",
+        "github=https://u:p@h",
+        "gitlab=https://h?x",
+        "=https://h",
+    ],
 )
 def test_forge_option_that_is_none(text: str) -> None:
     with pytest.raises(Malformed) as caught:
@@ -283,7 +356,10 @@ PAGES = [
     ("https://github.com/a/b", "https://github.com/a/b/compare/main...image-update/x%23y"),
     ("https://gitlab.com/a/b", "https://gitlab.com/a/b/-/compare/main...image-update/x%23y"),
     ("https://codeberg.org/a/b", "https://codeberg.org/a/b/compare/main...image-update/x%23y"),
-    ("https://bitbucket.org/a/b", "https://bitbucket.org/a/b/branches/compare/image-update/x%23y%0Dmain"),
+    (
+        "https://bitbucket.org/a/b",
+        "https://bitbucket.org/a/b/branches/compare/image-update/x%23y%0Dmain",
+    ),
     (
         "https://h.example/scm/P/b",
         "https://h.example/projects/P/repos/b/compare/commits?targetBranch=refs/heads/main&sourceBranch=refs/heads/image-update/x%23y",
@@ -306,13 +382,22 @@ def test_pages(url: str, compare: str) -> None:
     ("environ", "known"),
     [
         ({}, ()),
-        ({"GITHUB_SERVER_URL": "https://git.example.com/"}, (Known("github", "https://git.example.com"),)),
+        (
+            {"GITHUB_SERVER_URL": "https://git.example.com/"},
+            (Known("github", "https://git.example.com"),),
+        ),
         (
             {"GITHUB_SERVER_URL": "https://git.example.com", "GITEA_ACTIONS": "true"},
             (Known("gitea", "https://git.example.com"),),
         ),
-        ({"CI_SERVER_URL": "https://example.com/gitlab"}, (Known("gitlab", "https://example.com/gitlab"),)),
-        ({"SYSTEM_COLLECTIONURI": "https://tfs.example.com/tfs/Main/"}, (Known("azure", "https://tfs.example.com"),)),
+        (
+            {"CI_SERVER_URL": "https://example.com/gitlab"},
+            (Known("gitlab", "https://example.com/gitlab"),),
+        ),
+        (
+            {"SYSTEM_COLLECTIONURI": "https://tfs.example.com/tfs/Main/"},
+            (Known("azure", "https://tfs.example.com"),),
+        ),
         ({"CI_SERVER_URL": "git.example.com"}, ()),
     ],
 )

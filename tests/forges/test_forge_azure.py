@@ -26,7 +26,9 @@ def server() -> Iterator[Server]:
 def world(server: Server) -> World:
     api, project = f"{server.url}/{ORGANIZATION}", (ORGANIZATION, PROJECT, REPOSITORY)
     return World(
-        server, ForgeAddress("azure", "dev.azure.com", api, project, f"{api}/Web%20Shop/_git/{REPOSITORY}"), Azure
+        server,
+        ForgeAddress("azure", "dev.azure.com", api, project, f"{api}/Web%20Shop/_git/{REPOSITORY}"),
+        Azure,
     )
 
 
@@ -45,7 +47,9 @@ def test_play(play: Callable[[World], None], world: World) -> None:
     ],
 )
 def test_login(user: str, secret: str, header: str, world: World) -> None:
-    assert AzureClient(Reach(world.place, ForgeToken(Secret(secret), user)), "").login() == {"Authorization": header}
+    assert AzureClient(Reach(world.place, ForgeToken(Secret(secret), user)), "").login() == {
+        "Authorization": header
+    }
 
 
 @pytest.mark.parametrize(
@@ -72,7 +76,9 @@ def test_identities_api(api: str, people: str) -> None:
     ],
 )
 @pytest.mark.parametrize("method", ["GET", "POST"])
-def test_a_page_to_sign_in_means_a_wrong_token(reply: Reply, method: str, world: World, server: Server) -> None:
+def test_a_page_to_sign_in_means_a_wrong_token(
+    reply: Reply, method: str, world: World, server: Server
+) -> None:
     wanted = world.push("1.1")
     server.fail(reply, method)
     server.fail(Reply(200, SIGN_IN), "GET", "/_signin")
@@ -116,10 +122,14 @@ def test_reviewers_by_id_address_and_name(world: World, server: Server) -> None:
     assert server.open[0].reviewers == [ANN, BOB]
     server.seen.clear()
     world.propose(wanted)
-    assert not any("reviewers" in one for one in server.writes)  # to add somebody again would take the vote away
+    assert not any(
+        "reviewers" in one for one in server.writes
+    )  # to add somebody again would take the vote away
 
 
-@pytest.mark.parametrize("reviewer", ["nobody", "a&b=c", "b", "44444444-4444-4444-8444-444444444444"])
+@pytest.mark.parametrize(
+    "reviewer", ["nobody", "a&b=c", "b", "44444444-4444-4444-8444-444444444444"]
+)
 def test_unknown_reviewers_are_noted(reviewer: str, world: World, server: Server) -> None:
     server.people["bea@example.com"] = "55555555-5555-4555-8555-555555555555"
     done = world.propose(replace(world.push("1.1"), reviewers=(reviewer, "ann@example.com")))
@@ -136,9 +146,13 @@ def test_labels_are_added_once(world: World, server: Server) -> None:
     assert server.open[0].labels == ["deploy", "new"]
 
 
-def test_labels_that_could_not_be_added_now_are_added_by_the_next_run(world: World, server: Server) -> None:
+def test_labels_that_could_not_be_added_now_are_added_by_the_next_run(
+    world: World, server: Server
+) -> None:
     wanted = replace(world.push("1.1"), labels=("deploy",))
-    server.fail(server.refusal("down"), "POST", "/labels", times=2)  # the first is tried again at once
+    server.fail(
+        server.refusal("down"), "POST", "/labels", times=2
+    )  # the first is tried again at once
     fails(world, UnreachableError, wanted)
     completes(world, wanted)
     assert server.open[0].labels == ["deploy"]
@@ -164,7 +178,11 @@ def test_conflicts_are_noted(world: World, server: Server) -> None:
     [
         (HEAD, [], {"deleteSourceBranch": True}),
         ("staging", [], {"deleteSourceBranch": False}),
-        (HEAD, [{"isEnabled": False, "settings": {"allowSquash": True}}], {"deleteSourceBranch": True}),
+        (
+            HEAD,
+            [{"isEnabled": False, "settings": {"allowSquash": True}}],
+            {"deleteSourceBranch": True},
+        ),
         (
             HEAD,
             [{"isEnabled": True, "settings": {"allowSquash": True, "allowNoFastForward": False}}],

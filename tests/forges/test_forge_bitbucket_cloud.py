@@ -68,7 +68,9 @@ def test_unknown_reviewers_are_noted(reviewer: str, world: World, server: Server
     assert reviewer in done.note
 
 
-def test_reviewers_that_bitbucket_refuses_do_not_stop_the_request(world: World, server: Server) -> None:
+def test_reviewers_that_bitbucket_refuses_do_not_stop_the_request(
+    world: World, server: Server
+) -> None:
     done = world.propose(replace(world.push("1.1"), reviewers=("bob",)))
     assert server.open[0].reviewers == []
     assert "is the author" in done.note
@@ -97,7 +99,9 @@ def test_what_bitbucket_does_not_have_is_noted_each_time(world: World) -> None:
     wanted = replace(world.push("1.1"), labels=("deploy",), assignees=("ann",), auto_merge=True)
     for _turn in range(2):
         note = world.propose(wanted).note
-        assert [word for word in ("labels", "assignees", "merge by itself") if word not in note] == []
+        assert [
+            word for word in ("labels", "assignees", "merge by itself") if word not in note
+        ] == []
 
 
 def test_drafts(world: World, server: Server) -> None:
@@ -106,7 +110,9 @@ def test_drafts(world: World, server: Server) -> None:
 
 
 @pytest.mark.parametrize(("head", "deleted"), [(HEAD, True), ("staging", False)])
-def test_only_our_own_branches_are_deleted_when_merged(head: str, deleted: bool, world: World, server: Server) -> None:
+def test_only_our_own_branches_are_deleted_when_merged(
+    head: str, deleted: bool, world: World, server: Server
+) -> None:
     world.propose(world.push("1.1", head))
     (made,) = (one.body for one in server.seen if one.method == "POST")
     assert made["close_source_branch"] is deleted
@@ -151,7 +157,9 @@ def test_a_build_left_behind_lets_the_newer_one_open_it(world: World, server: Se
 
 
 @pytest.mark.usefixtures("quick")
-def test_a_build_left_behind_opens_it_when_the_newer_one_never_comes(world: World, server: Server) -> None:
+def test_a_build_left_behind_opens_it_when_the_newer_one_never_comes(
+    world: World, server: Server
+) -> None:
     older = world.push("1.1")
     world.push("1.2")
     world.propose(older)

@@ -24,7 +24,9 @@ def server() -> Iterator[Server]:
 @pytest.fixture
 def world(server: Server) -> World:
     web = f"{server.url}/projects/{KEY}/repos/{SLUG}"
-    place = ForgeAddress("bitbucket-server", "git.example.com", f"{server.url}/rest/api/1.0", (KEY, SLUG), web)
+    place = ForgeAddress(
+        "bitbucket-server", "git.example.com", f"{server.url}/rest/api/1.0", (KEY, SLUG), web
+    )
     return World(server, place, BitbucketDataCenter)
 
 
@@ -35,7 +37,11 @@ def test_play(play: Callable[[World], None], world: World) -> None:
 
 @pytest.mark.parametrize(
     ("user", "header"),
-    [("", "Bearer s3cret"), ("x-token-auth", "Bearer s3cret"), ("deployer", "Basic ZGVwbG95ZXI6czNjcmV0")],
+    [
+        ("", "Bearer s3cret"),
+        ("x-token-auth", "Bearer s3cret"),
+        ("deployer", "Basic ZGVwbG95ZXI6czNjcmV0"),
+    ],
 )
 def test_login(user: str, header: str, world: World) -> None:
     reach = Reach(world.place, ForgeToken(Secret("s3cret"), user))
@@ -81,8 +87,12 @@ def test_what_bitbucket_does_not_have_is_noted(world: World) -> None:
     assert "assignees" in note
 
 
-@pytest.mark.parametrize(("release", "draft", "note"), [((8, 19, 0), True, ""), ((7, 21, 4), False, "8.18")])
-def test_drafts(release: tuple[int, int, int], draft: bool, note: str, world: World, server: Server) -> None:
+@pytest.mark.parametrize(
+    ("release", "draft", "note"), [((8, 19, 0), True, ""), ((7, 21, 4), False, "8.18")]
+)
+def test_drafts(
+    release: tuple[int, int, int], draft: bool, note: str, world: World, server: Server
+) -> None:
     server.release = release
     done = world.propose(replace(world.push("1.1"), draft=True))
     assert server.open[0].draft is draft
@@ -152,7 +162,9 @@ def test_auto_merge_may_merge_at_once(world: World, server: Server) -> None:
     assert (done.state, done.merge_commit) == ("merged", server.pulls[0].merge_commit)
 
 
-def test_auto_merge_is_not_asked_of_who_would_merge_without_checks(world: World, server: Server) -> None:
+def test_auto_merge_is_not_asked_of_who_would_merge_without_checks(
+    world: World, server: Server
+) -> None:
     server.release = (8, 14, 9)
     done = world.propose(replace(world.push("1.1"), auto_merge=True))
     assert merges(server) == []

@@ -16,11 +16,15 @@ BEGIN, END = "[//]: # (image-update-begin: ours)", "[//]: # (image-update-end: -
 MARKS = f"[//]: # (image-update: {'a' * 64})\n[//]: # (image-update-commit: {'b' * 40})"
 TITLE = f"[//]: # (image-update-title: {digest('Update web')})"
 BODY = f"{BEGIN}\n\ntext\n\n{MARKS}\n{END}\n"
-WANTED = Proposal("https://git.example.com/acme/deploy", "main", "image-update/web-0123abcd", "Update web", BODY)
+WANTED = Proposal(
+    "https://git.example.com/acme/deploy", "main", "image-update/web-0123abcd", "Update web", BODY
+)
 
 
 def test_the_body_says_which_title_it_got() -> None:
-    assert fitted(WANTED, 1000) == replace(WANTED, body=f"{BEGIN}\n\ntext\n\n{MARKS}\n{TITLE}\n{END}\n")
+    assert fitted(WANTED, 1000) == replace(
+        WANTED, body=f"{BEGIN}\n\ntext\n\n{MARKS}\n{TITLE}\n{END}\n"
+    )
 
 
 @pytest.mark.parametrize(
@@ -88,7 +92,10 @@ def test_marks_are_kept_whole() -> None:
         ("t" * 300, "t" * 254 + "…"),
         ("版" * 127, "版" * 127),
         ("版" * 130, "版" * 127 + "…"),  # a wide letter counts twice
-        ("t\u200b" * 200, "t\u200b" * 127 + "…"),  # where letters are counted, those without width count, too
+        (
+            "t\u200b" * 200,
+            "t\u200b" * 127 + "…",
+        ),  # where letters are counted, those without width count, too
     ],
 )
 def test_a_long_title_is_cut(title: str, cut: str) -> None:
@@ -110,10 +117,18 @@ def test_same(title: str, body: str, alike: bool) -> None:
 
 @pytest.mark.parametrize(
     ("found", "now", "ours", "answer"),
-    [("b", "b", "c", False), ("b", "c", "c", False), ("b", "d", "c", True), ("", "d", "c", True), ("", "", "c", False)],
+    [
+        ("b", "b", "c", False),
+        ("b", "c", "c", False),
+        ("b", "d", "c", True),
+        ("", "d", "c", True),
+        ("", "", "c", False),
+    ],
 )
 def test_overtaken(found: str, now: str, ours: str, answer: bool) -> None:
-    bodies = [f"[//]: # (image-update-commit: {one * 40})" if one else "" for one in (found, now, ours)]
+    bodies = [
+        f"[//]: # (image-update-commit: {one * 40})" if one else "" for one in (found, now, ours)
+    ]
     requests = [Proposed("", "1", "open", body=body) for body in bodies[:2]]
     assert overtaken(requests[0], requests[1], replace(WANTED, body=bodies[2])) is answer
 
@@ -135,7 +150,9 @@ def test_dig(value: Any, names: tuple[str | int, ...], text: str) -> None:
     assert dig(value, *names) == text
 
 
-@pytest.mark.parametrize(("value", "found"), [({"a": [1]}, [1]), ({"a": "x"}, []), ({}, []), ([], []), (None, [])])
+@pytest.mark.parametrize(
+    ("value", "found"), [({"a": [1]}, [1]), ({"a": "x"}, []), ({}, []), ([], []), (None, [])]
+)
 def test_elements(value: Any, found: list[int]) -> None:
     assert elements(value, "a") == found
 
@@ -145,6 +162,8 @@ def test_a_request_without_a_number_is_none() -> None:
         numbered("", "git.example.com")
 
 
-@pytest.mark.parametrize(("head", "ours"), [("image-update/web-0123abcd", True), ("staging", False), ("main", False)])
+@pytest.mark.parametrize(
+    ("head", "ours"), [("image-update/web-0123abcd", True), ("staging", False), ("main", False)]
+)
 def test_only_branches_that_we_named_are_ours_to_delete(head: str, ours: bool) -> None:
     assert Host.ours_to_delete(head) is ours

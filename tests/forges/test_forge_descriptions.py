@@ -23,14 +23,56 @@ WRONG: list[tuple[str, str, str, dict[str, list[str]], Any, str]] = [
     ("gitea", "POST", PULLS, {}, PULL | {"labels": ["deploy"]}, "is not of type 'integer'"),
     ("gitea", "GET", f"{PULLS}/1/review", {}, None, ""),  # a base called "1", and a head
     ("gitea", "DELETE", f"{PULLS}/1", {}, None, "is not described"),
-    ("gitlab", "PUT", "/projects/acme%2Fdeploy/merge_requests/1", {}, {"reviewers": [1]}, "'reviewers' was unexpected"),
-    ("gitlab", "PUT", "/projects/acme%2Fdeploy/merge_requests/1", {}, {"reviewer_ids": ["1"]}, "not of type 'integer'"),
+    (
+        "gitlab",
+        "PUT",
+        "/projects/acme%2Fdeploy/merge_requests/1",
+        {},
+        {"reviewers": [1]},
+        "'reviewers' was unexpected",
+    ),
+    (
+        "gitlab",
+        "PUT",
+        "/projects/acme%2Fdeploy/merge_requests/1",
+        {},
+        {"reviewer_ids": ["1"]},
+        "not of type 'integer'",
+    ),
     ("gitlab", "GET", "/projects/acme/deploy/merge_requests", {}, None, "is not described"),
-    ("bitbucket", "GET", "/repositories/acme/deploy/pullrequests", {"limit": ["1"]}, None, "no parameter limit"),
-    ("bitbucket-server", "GET", CENTER, {"direction": ["OUT"]}, None, ""),  # any text, as far as it says
+    (
+        "bitbucket",
+        "GET",
+        "/repositories/acme/deploy/pullrequests",
+        {"limit": ["1"]},
+        None,
+        "no parameter limit",
+    ),
+    (
+        "bitbucket-server",
+        "GET",
+        CENTER,
+        {"direction": ["OUT"]},
+        None,
+        "",
+    ),  # any text, as far as it says
     ("bitbucket-server", "POST", CENTER, {}, {"fromRef": {"ref": "x"}}, "'ref' was unexpected"),
-    ("azure", "GET", "/Web%20Shop/_apis/git/repositories/deploy/pullrequests", {"top": ["1"]}, None, "parameter top"),
-    ("azure", "POST", "/Web%20Shop/_apis/git/repositories/deploy/pullrequests", {}, {"draft": True}, "'draft' was"),
+    (
+        "azure",
+        "GET",
+        "/Web%20Shop/_apis/git/repositories/deploy/pullrequests",
+        {"top": ["1"]},
+        None,
+        "parameter top",
+    ),
+    (
+        "azure",
+        "POST",
+        "/Web%20Shop/_apis/git/repositories/deploy/pullrequests",
+        {},
+        {"draft": True},
+        "'draft' was",
+    ),
 ]
 
 

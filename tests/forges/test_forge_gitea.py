@@ -23,7 +23,11 @@ def server() -> Iterator[Server]:
 @pytest.fixture
 def world(server: Server) -> World:
     return World(
-        server, ForgeAddress("gitea", "gitea.example.com", f"{server.url}/api/v1", (OWNER, REPO), server.url), Gitea
+        server,
+        ForgeAddress(
+            "gitea", "gitea.example.com", f"{server.url}/api/v1", (OWNER, REPO), server.url
+        ),
+        Gitea,
     )
 
 
@@ -48,9 +52,17 @@ def test_labels_people_and_draft(world: World, server: Server) -> None:
     done = world.propose(wanted)
     (pull,) = server.open
     assert (pull.title, done.title) == (f"WIP: {wanted.title}", wanted.title)
-    assert sorted(pull.labels) == ["automatic", "deploy", "new"]  # one of the organization, one made
+    assert sorted(pull.labels) == [
+        "automatic",
+        "deploy",
+        "new",
+    ]  # one of the organization, one made
     assert list(server.known_labels.values()) == ["deploy", "new"]
-    assert (pull.reviewers, server.teams, server.assigned) == (["ann"], {1: ["deployers"]}, {1: ["bob"]})
+    assert (pull.reviewers, server.teams, server.assigned) == (
+        ["ann"],
+        {1: ["deployers"]},
+        {1: ["bob"]},
+    )
     assert done.note == ""
     pull.labels, server.teams, server.assigned = [], {}, {}  # a person took them off
     server.seen.clear()
@@ -90,7 +102,9 @@ def test_a_base_with_a_slash_behind_a_proxy_that_takes_none(world: World, server
     assert found.number == first.number
 
 
-def test_an_open_one_that_was_not_found_is_named_by_the_refusal(world: World, server: Server) -> None:
+def test_an_open_one_that_was_not_found_is_named_by_the_refusal(
+    world: World, server: Server
+) -> None:
     """A person has opened an older one again, and the newest is closed."""
     for build in ("1.1", "1.2"):
         server.decline(world.propose(world.push(build)).number)
@@ -110,7 +124,9 @@ def test_an_open_one_that_was_not_found_is_named_by_the_refusal(world: World, se
         (("deploy", "x,y"), ["x,y"]),
     ],
 )
-def test_labels_are_made_once(world: World, server: Server, labels: tuple[str, ...], made: list[str]) -> None:
+def test_labels_are_made_once(
+    world: World, server: Server, labels: tuple[str, ...], made: list[str]
+) -> None:
     for build in ("1.1", "1.2"):
         assert world.propose(replace(world.push(build), labels=labels)).note == ""
     assert list(server.known_labels.values()) == ["deploy", *made]
@@ -120,7 +136,10 @@ def test_labels_are_made_once(world: World, server: Server, labels: tuple[str, .
 def test_labels_of_the_organization_in_other_letters(world: World, server: Server) -> None:
     server.scopes.append("read:organization")
     world.propose(replace(world.push("1.1"), labels=("AUTOMATIC",)))
-    assert (server.open[0].labels, list(server.known_labels.values())) == (["automatic"], ["deploy"])
+    assert (server.open[0].labels, list(server.known_labels.values())) == (
+        ["automatic"],
+        ["deploy"],
+    )
 
 
 @pytest.mark.parametrize("user", ["ci", "x-access-token"])
@@ -142,8 +161,12 @@ def test_a_password_is_no_token(world: World, server: Server) -> None:
 
 def test_a_renamed_repository_is_followed(world: World, server: Server) -> None:
     server.old_names = {"old"}
-    old = World(server, replace(world.place, project=(OWNER, "old"), web=f"{server.url}/{OWNER}/old"), Gitea)
-    first = old.propose(replace(old.push("1.1"), labels=("deploy", "new"), reviewers=("ann",), assignees=("bob",)))
+    old = World(
+        server, replace(world.place, project=(OWNER, "old"), web=f"{server.url}/{OWNER}/old"), Gitea
+    )
+    first = old.propose(
+        replace(old.push("1.1"), labels=("deploy", "new"), reviewers=("ann",), assignees=("bob",))
+    )
     second = old.propose(old.push("1.2"))
     assert (first.number, second.number, len(server.pulls)) == ("1", "1", 1)
     said = f"{server.url}/{OWNER}/old has moved to {server.url}/{OWNER}/{REPO}"
@@ -210,8 +233,12 @@ def test_auto_merge_without_checks_merges_a_moment_later(world: World, server: S
     assert states[1].merge_commit == server.pulls[0].merge_commit
 
 
-@pytest.mark.parametrize(("reason", "said"), [("forbidden", "not allowed"), ("draft", "Work in progress")])
-def test_auto_merge_that_cannot_be_is_noted(world: World, server: Server, reason: str, said: str) -> None:
+@pytest.mark.parametrize(
+    ("reason", "said"), [("forbidden", "not allowed"), ("draft", "Work in progress")]
+)
+def test_auto_merge_that_cannot_be_is_noted(
+    world: World, server: Server, reason: str, said: str
+) -> None:
     server.checks = reason if reason == "forbidden" else "pending"
     done = world.propose(replace(world.push("1.1"), auto_merge=True, draft=reason == "draft"))
     assert (done.state, server.open[0].auto) == ("open", None)

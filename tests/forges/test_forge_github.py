@@ -22,7 +22,13 @@ def server() -> Iterator[Server]:
 
 @pytest.fixture
 def world(server: Server) -> World:
-    place = ForgeAddress("github", "github.example.com", f"{server.url}/api/v3", (OWNER, REPO), f"{server.url}/{NAME}")
+    place = ForgeAddress(
+        "github",
+        "github.example.com",
+        f"{server.url}/api/v3",
+        (OWNER, REPO),
+        f"{server.url}/{NAME}",
+    )
     return World(server, place, GitHub)
 
 
@@ -42,7 +48,11 @@ def test_labels_people_and_draft(world: World, server: Server) -> None:
     done = world.propose(wanted)
     (pull,) = server.open
     assert (pull.labels, pull.reviewers, pull.draft) == (["deploy", "automatic"], ["ann"], True)
-    assert (server.asked_teams, server.assigned, done.note) == ({1: ["deployers"]}, {1: ["bob"]}, "")
+    assert (server.asked_teams, server.assigned, done.note) == (
+        {1: ["deployers"]},
+        {1: ["bob"]},
+        "",
+    )
     pull.labels, server.asked_teams, server.assigned = [], {}, {}  # a person took them off
     server.seen.clear()
     world.propose(wanted)
@@ -50,7 +60,9 @@ def test_labels_people_and_draft(world: World, server: Server) -> None:
 
 
 def test_who_cannot_be_asked_keeps_out_nobody_else(world: World, server: Server) -> None:
-    wanted = replace(world.push("1.1"), reviewers=("nobody", "ann", "image-bot"), assignees=("ghost", "ann"))
+    wanted = replace(
+        world.push("1.1"), reviewers=("nobody", "ann", "image-bot"), assignees=("ghost", "ann")
+    )
     done = world.propose(wanted)
     assert (server.open[0].reviewers, server.assigned) == (["ann"], {1: ["ann"]})
     assert done.state == "open"
@@ -75,7 +87,9 @@ def test_labels_that_are_refused_are_noted(world: World, server: Server) -> None
     assert "Resource not accessible" in done.note
 
 
-def test_down_between_opening_and_labels_is_completed_by_a_rerun(world: World, server: Server) -> None:
+def test_down_between_opening_and_labels_is_completed_by_a_rerun(
+    world: World, server: Server
+) -> None:
     wanted = replace(world.push("1.1"), labels=("deploy",))
     server.fail(server.refusal("down"), "POST", "/labels", times=9)
     with pytest.raises(UnreachableError):
@@ -134,7 +148,9 @@ def test_auto_merge_that_is_not_allowed_is_noted(world: World, server: Server) -
 
 @pytest.mark.parametrize("said", ["clean", "unstable", "no rules"])
 @pytest.mark.parametrize("ways", [{"merge"}, {"squash"}, {"rebase"}])
-def test_auto_merge_with_nothing_to_wait_for(world: World, server: Server, said: str, ways: set[str]) -> None:
+def test_auto_merge_with_nothing_to_wait_for(
+    world: World, server: Server, said: str, ways: set[str]
+) -> None:
     server.auto_merge, server.ways = said, ways
     done = world.propose(replace(world.push("1.1"), auto_merge=True))
     assert (done.state, done.merge_commit) == ("merged", server.pulls[0].merge_commit)
@@ -144,12 +160,20 @@ def test_merge_queue(world: World, server: Server) -> None:
     server.auto_merge, server.queue = "clean", True
     done = world.propose(replace(world.push("1.1"), auto_merge=True))
     auto = server.open[0].auto
-    assert auto == {"kind": "enqueuePullRequest", "pullRequestId": "PR_1", "expectedHeadOid": server.branches[HEAD]}
+    assert auto == {
+        "kind": "enqueuePullRequest",
+        "pullRequestId": "PR_1",
+        "expectedHeadOid": server.branches[HEAD],
+    }
     assert (done.state, done.note) == ("open", "")
 
 
-@pytest.mark.parametrize(("said", "when"), [("waiting", "/graphql"), ("clean", "/graphql"), ("clean", "/merge")])
-def test_a_later_push_is_never_merged_unseen(world: World, server: Server, said: str, when: str) -> None:
+@pytest.mark.parametrize(
+    ("said", "when"), [("waiting", "/graphql"), ("clean", "/graphql"), ("clean", "/merge")]
+)
+def test_a_later_push_is_never_merged_unseen(
+    world: World, server: Server, said: str, when: str
+) -> None:
     server.auto_merge = said
     wanted = replace(world.push("1.1"), auto_merge=True)
 
@@ -178,18 +202,37 @@ def test_address_of_graphql(api: str, address: str) -> None:
 LIMITS = [
     (
         Reply(
-            403, {"message": "API rate limit exceeded"}, (("x-ratelimit-remaining", "0"), ("x-ratelimit-reset", "1"))
+            403,
+            {"message": "API rate limit exceeded"},
+            (("x-ratelimit-remaining", "0"), ("x-ratelimit-reset", "1")),
         ),
         True,
     ),
-    (Reply(403, {"message": "You have exceeded a secondary rate limit"}, (("Retry-After", "0"),)), True),
-    (Reply(403, {"message": "You have exceeded a secondary rate limit"}), False),  # a minute, as GitHub asks for
-    (Reply(403, {"message": "limit"}, (("x-ratelimit-remaining", "0"), ("x-ratelimit-reset", "9999999999"))), False),
+    (
+        Reply(
+            403, {"message": "You have exceeded a secondary rate limit"}, (("Retry-After", "0"),)
+        ),
+        True,
+    ),
+    (
+        Reply(403, {"message": "You have exceeded a secondary rate limit"}),
+        False,
+    ),  # a minute, as GitHub asks for
+    (
+        Reply(
+            403,
+            {"message": "limit"},
+            (("x-ratelimit-remaining", "0"), ("x-ratelimit-reset", "9999999999")),
+        ),
+        False,
+    ),
 ]
 
 
 @pytest.mark.parametrize(("reply", "short"), LIMITS)
-def test_limits_that_githubs_403_means(world: World, server: Server, reply: Reply, short: bool) -> None:
+def test_limits_that_githubs_403_means(
+    world: World, server: Server, reply: Reply, short: bool
+) -> None:
     wanted = world.push("1.1")
     server.fail(reply, "POST")
     if short:
@@ -212,7 +255,10 @@ def test_actions_must_be_allowed_to_open_them(world: World, server: Server) -> N
 
 
 def test_a_token_that_a_forge_repeats_is_blanked(world: World, server: Server) -> None:
-    server.fail(Reply(422, {"message": "bad", "errors": [{"message": "token good-token\x1b[2J is bad"}]}), "POST")
+    server.fail(
+        Reply(422, {"message": "bad", "errors": [{"message": "token good-token\x1b[2J is bad"}]}),
+        "POST",
+    )
     with pytest.raises(RepositoryError) as caught:
         world.propose(world.push("1.1"))
     assert "good-token" not in str(caught.value)
@@ -251,7 +297,9 @@ def test_the_text_of_a_newer_build_is_put_back(world: World, server: Server) -> 
     assert "newer" in done.note
 
 
-def test_another_way_to_merge_where_the_settings_are_not_shown(world: World, server: Server) -> None:
+def test_another_way_to_merge_where_the_settings_are_not_shown(
+    world: World, server: Server
+) -> None:
     server.ways = {"squash"}
     done = world.propose(replace(world.push("1.1"), auto_merge=True))
     auto = server.open[0].auto
@@ -263,7 +311,11 @@ def test_another_way_to_merge_where_the_settings_are_not_shown(world: World, ser
 def test_a_renamed_repository_is_followed(world: World, server: Server, owner: str) -> None:
     """Its addresses are numbers then, and 307 repeats a POST; the owner's new name is part of what is asked for."""
     server.old_names = {f"{owner}/old"}
-    old = World(server, replace(world.place, project=(owner, "old"), web=f"{server.url}/{owner}/old"), GitHub)
+    old = World(
+        server,
+        replace(world.place, project=(owner, "old"), web=f"{server.url}/{owner}/old"),
+        GitHub,
+    )
     first = old.propose(replace(old.push("1.1"), labels=("deploy",), assignees=("bob",)))
     second = old.propose(old.push("1.2"))
     assert (first.number, second.number, len(server.pulls)) == ("1", "1", 1)

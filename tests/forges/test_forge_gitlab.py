@@ -24,7 +24,9 @@ def server() -> Iterator[Server]:
 def world(server: Server) -> World:
     parts = tuple(PROJECT.split("/"))
     return World(
-        server, ForgeAddress("gitlab", "gitlab.example.com", f"{server.url}/api/v4", parts, server.url), GitLab
+        server,
+        ForgeAddress("gitlab", "gitlab.example.com", f"{server.url}/api/v4", parts, server.url),
+        GitLab,
     )
 
 
@@ -40,12 +42,20 @@ def test_the_project_is_one_part_of_the_path(world: World) -> None:
 
 def test_labels_people_and_draft(world: World, server: Server) -> None:
     wanted = replace(
-        world.push("1.1"), labels=("deploy", "a,b"), reviewers=("ann", "Bob"), assignees=("bob",), draft=True
+        world.push("1.1"),
+        labels=("deploy", "a,b"),
+        reviewers=("ann", "Bob"),
+        assignees=("bob",),
+        draft=True,
     )
     done = world.propose(wanted)
     (pull,) = server.open
     assert (pull.title, done.title) == (f"Draft: {wanted.title}", wanted.title)
-    assert (pull.labels, pull.reviewers, server.assigned) == (["deploy"], ["ann", "bob"], {1: ["bob"]})
+    assert (pull.labels, pull.reviewers, server.assigned) == (
+        ["deploy"],
+        ["ann", "bob"],
+        {1: ["bob"]},
+    )
     assert done.note == "label 'a,b': GitLab accepts none with a comma"
     assert server.removes == {1: True}
     pull.labels, server.assigned = [], {}  # a person took them off
@@ -104,7 +114,9 @@ def test_auto_merge_is_set_anew_for_a_newer_build(world: World, server: Server) 
     assert auto["sha"] == server.branches[HEAD]
 
 
-def test_auto_merge_waits_while_gitlab_looks(world: World, server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_auto_merge_waits_while_gitlab_looks(
+    world: World, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("task.forges.gitlab._PAUSES", (0.0, 0.0, 0.0, 0.0))
     server.looks = 5
     done = world.propose(replace(world.push("1.1"), auto_merge=True))
@@ -112,7 +124,9 @@ def test_auto_merge_waits_while_gitlab_looks(world: World, server: Server, monke
     assert done.note == ""
 
 
-def test_auto_merge_without_a_pipeline_merges(world: World, server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_auto_merge_without_a_pipeline_merges(
+    world: World, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("task.forges.gitlab._PAUSES", (0.0,))
     server.pipeline = "none"
     done = world.propose(replace(world.push("1.1"), auto_merge=True))
@@ -154,7 +168,9 @@ def test_a_job_token_is_told_of(world: World, server: Server) -> None:
 def test_a_renamed_project_is_followed(world: World, server: Server) -> None:
     """GitLab redirects what reads, and refuses what writes under the old path."""
     server.old_names = {"acme/old"}
-    old = World(server, replace(world.place, project=("acme", "old"), web=f"{server.url}/acme/old"), GitLab)
+    old = World(
+        server, replace(world.place, project=("acme", "old"), web=f"{server.url}/acme/old"), GitLab
+    )
     first = old.propose(replace(old.push("1.1"), labels=("deploy",)))
     second = old.propose(old.push("1.2"))
     assert (first.number, second.number, len(server.pulls)) == ("1", "1", 1)

@@ -63,7 +63,9 @@ def test_no_token_for_a_host_that_an_annotation_chose(server: Version) -> None:
     assert not [one for one in server.seen if "authorization" in one.headers]
 
 
-@pytest.mark.parametrize("url", ["/srv/git/deploy.git", "https://github.com/acme", "https://u:s3cret@github.com/a"])
+@pytest.mark.parametrize(
+    "url", ["/srv/git/deploy.git", "https://github.com/acme", "https://u:s3cret@github.com/a"]
+)
 def test_no_forge_for_such_a_url(url: str) -> None:
     opened = Forges((), lambda: Tokens({}))
     with pytest.raises(ForgeError) as caught:
@@ -77,9 +79,24 @@ def test_no_forge_for_such_a_url(url: str) -> None:
     [
         ("https://github.com/acme/deploy", "/srv/mirror/deploy.git", (), "github.com"),
         ("https://github.com/acme/deploy", "file:///srv/mirror/deploy.git", (), "github.com"),
-        ("https://github.com/acme/deploy", "https://proxy.example.com/github.com/acme/deploy", (), "github.com"),
-        ("https://git.internal/acme/deploy", "https://gitlab.example.com/acme/deploy", (), "gitlab.example.com"),
-        ("https://github.com/acme/deploy", "ssh://git@gitlab.example.com/acme/deploy", (), "gitlab.example.com"),
+        (
+            "https://github.com/acme/deploy",
+            "https://proxy.example.com/github.com/acme/deploy",
+            (),
+            "github.com",
+        ),
+        (
+            "https://git.internal/acme/deploy",
+            "https://gitlab.example.com/acme/deploy",
+            (),
+            "gitlab.example.com",
+        ),
+        (
+            "https://github.com/acme/deploy",
+            "ssh://git@gitlab.example.com/acme/deploy",
+            (),
+            "gitlab.example.com",
+        ),
         (
             "https://github.com/acme/deploy",
             "https://proxy.example.com/github.com/acme/deploy",
@@ -89,7 +106,9 @@ def test_no_forge_for_such_a_url(url: str) -> None:
         ("/srv/deploy.git", "https://github.com/acme/deploy", (), "github.com"),
     ],
 )
-def test_a_repository_that_is_reached_elsewhere(repo: str, reached: str, known: tuple[Known, ...], host: str) -> None:
+def test_a_repository_that_is_reached_elsewhere(
+    repo: str, reached: str, known: tuple[Known, ...], host: str
+) -> None:
     tokens = Tokens(TOKEN, scope=("https://github.com",))
     opened = Forges(known, lambda: tokens, reached=lambda _repo: reached)
     assert opened.place(repo).host == host
@@ -117,7 +136,10 @@ def test_an_answer_that_would_fill_the_memory_is_not_read(forge: str, body: byte
         server.reply = lambda _path: (200, {"Content-Type": "application/json"}, body)
         path = "acme/shop/_git/deploy" if forge == "azure" else "acme/deploy"
         opened = Forges((Known(forge, server.url),), lambda: Tokens(TOKEN, scope=(server.url,)))
-        with costs_at_most(), pytest.raises(UnreachableError, match="answers with more than") as refused:
+        with (
+            costs_at_most(),
+            pytest.raises(UnreachableError, match="answers with more than") as refused,
+        ):
             opened.of(f"{server.url}/{path}").find("main", HEAD)
         opened.close()
     assert refused.value.hint
@@ -134,7 +156,10 @@ def test_a_comment_is_put_where_its_page_says_or_the_repository_is(server: Versi
     opened = forges(server, Known("gitea", server.url))
     comments = opened.comments(f"{server.url}/acme/deploy")
     server.add(base="main", head="feature", title="t", body="b")
-    assert (comments.forge, comments.put("1", "<!-- m -->", "x\n<!-- m -->").partition("#")[2][:13]) == (
+    assert (
+        comments.forge,
+        comments.put("1", "<!-- m -->", "x\n<!-- m -->").partition("#")[2][:13],
+    ) == (
         "gitea",
         "issuecomment-",
     )

@@ -29,8 +29,12 @@ class _Handler(BaseHTTPRequestHandler):
     server: Host
 
     def do_GET(self) -> None:
-        self.server.asked.append((self.path, {name.lower(): value for name, value in self.headers.items()}))
-        status, headers, body = self.server.answers.get(self.path, (404, {}, "<html>not found</html>"))
+        self.server.asked.append(
+            (self.path, {name.lower(): value for name, value in self.headers.items()})
+        )
+        status, headers, body = self.server.answers.get(
+            self.path, (404, {}, "<html>not found</html>")
+        )
         self.send_response(status)
         for name, value in headers.items():
             self.send_header(name, value)
@@ -61,18 +65,36 @@ def remote(host: Host, *parts: str, ssh: bool = False) -> RemoteUrl:
 ANSWERS = [
     ("gitea", "/api/v1/version", (200, {}, '{"version": "1.22.3"}')),
     ("gitea", "/api/v1/version", (200, {}, '{"version": "9.0.0+gitea-1.22.0"}')),
-    ("gitea", "/api/v1/version", (403, {}, '{"message": "Only signed in user is allowed to call APIs."}')),
+    (
+        "gitea",
+        "/api/v1/version",
+        (403, {}, '{"message": "Only signed in user is allowed to call APIs."}'),
+    ),
     ("gitlab", "/api/v4/version", (401, {}, '{"message": "401 Unauthorized"}')),
     ("gitlab", "/api/v4/version", (200, {}, '{"version": "17.5.0", "revision": "abc"}')),
     ("github", "/api/v3/meta", (200, {}, '{"installed_version": "3.17.1"}')),
-    ("github", "/api/v3/meta", (401, {"X-GitHub-Request-Id": "a:b"}, '{"message": "Must authenticate"}')),
-    ("bitbucket-server", "/rest/api/1.0/application-properties", (200, {}, '{"displayName": "Bitbucket"}')),
-    ("bitbucket-server", "/rest/api/1.0/application-properties", (401, {"X-AREQUESTID": "x"}, "{}")),
+    (
+        "github",
+        "/api/v3/meta",
+        (401, {"X-GitHub-Request-Id": "a:b"}, '{"message": "Must authenticate"}'),
+    ),
+    (
+        "bitbucket-server",
+        "/rest/api/1.0/application-properties",
+        (200, {}, '{"displayName": "Bitbucket"}'),
+    ),
+    (
+        "bitbucket-server",
+        "/rest/api/1.0/application-properties",
+        (401, {"X-AREQUESTID": "x"}, "{}"),
+    ),
 ]
 
 
 @pytest.mark.parametrize(("forge", "path", "answer"), ANSWERS)
-def test_host_says_what_it_is(host: Host, forge: str, path: str, answer: tuple[int, dict[str, str], str]) -> None:
+def test_host_says_what_it_is(
+    host: Host, forge: str, path: str, answer: tuple[int, dict[str, str], str]
+) -> None:
     host.answers[path] = answer
     there = remote(host, "acme", "deploy")
     assert probe(there) == Known(forge, there.root)
@@ -88,12 +110,21 @@ def test_nobody_is_logged_in(host: Host) -> None:
     with pytest.raises(ForgeError):
         probe(remote(host, "acme", "deploy"))
     assert len(host.asked) == 4
-    assert not [headers for _, headers in host.asked if "authorization" in headers or "cookie" in headers]
+    assert not [
+        headers for _, headers in host.asked if "authorization" in headers or "cookie" in headers
+    ]
 
 
-@pytest.mark.parametrize("body", ["", "[]", "null", "<html></html>", '{"version": 1}', '{"a":' * 3000])
+@pytest.mark.parametrize(
+    "body", ["", "[]", "null", "<html></html>", '{"version": 1}', '{"a":' * 3000]
+)
 def test_no_forge(host: Host, body: str) -> None:
-    for path in ("/api/v1/version", "/api/v4/version", "/api/v3/meta", "/rest/api/1.0/application-properties"):
+    for path in (
+        "/api/v1/version",
+        "/api/v4/version",
+        "/api/v3/meta",
+        "/rest/api/1.0/application-properties",
+    ):
         host.answers[path] = (200, {}, body)
     with pytest.raises(ForgeError) as caught:
         probe(remote(host, "acme", "deploy"))
@@ -125,8 +156,12 @@ def odd(error: Exception, monkeypatch: pytest.MonkeyPatch) -> GitHub:
     return GitHub(Reach(place, ForgeToken(Secret("x"))))
 
 
-@pytest.mark.parametrize("error", [KeyError("iid"), TypeError("x"), ValueError("x"), AttributeError("y"), IndexError()])
-def test_answers_of_another_shape_stop_no_other_work(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "error", [KeyError("iid"), TypeError("x"), ValueError("x"), AttributeError("y"), IndexError()]
+)
+def test_answers_of_another_shape_stop_no_other_work(
+    error: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
     forge = odd(error, monkeypatch)
     calls: list[Any] = [
         lambda: forge.find("a", "b"),

@@ -6,7 +6,14 @@ from typing import Any
 import pytest
 from requests.structures import CaseInsensitiveDict
 
-from task.errors import CredentialsError, Exit, ForgeError, RepositoryError, TaskError, UnreachableError
+from task.errors import (
+    CredentialsError,
+    Exit,
+    ForgeError,
+    RepositoryError,
+    TaskError,
+    UnreachableError,
+)
 from task.forges.client import ForgeAddress, ForgeToken, Reach, limited, unanswered, words
 from task.forges.places import FORGES
 from task.http import NoAnswerError, Response
@@ -16,7 +23,9 @@ from task.secret import Secret
 def answer(status: int, body: Any = None, **headers: str) -> Response:
     text = body if isinstance(body, str) else json.dumps(body)
     named = {name.replace("_", "-"): value for name, value in headers.items()}
-    return Response(status, CaseInsensitiveDict(named), text.encode(), "https://git.example.com/api")
+    return Response(
+        status, CaseInsensitiveDict(named), text.encode(), "https://git.example.com/api"
+    )
 
 
 def refused(status: int, body: Any = None, *, secret: str = "", forge: str = "gitlab") -> TaskError:
@@ -58,9 +67,21 @@ def test_refused(status: int, kind: type[TaskError], code: Exit, said: str) -> N
 @pytest.mark.parametrize(
     ("forge", "token", "fix"),
     [
-        ("gitlab", "ghp_s3cret", "begins with ghp_, as GitHub's tokens do, but git.example.com runs GitLab: give one"),
-        ("gitea", "glpat-s3cret", "begins with glpat-, as GitLab's tokens do, but git.example.com runs Gitea or Forge"),
-        ("github", "ghp_s3cret", "give a valid one as IMAGE_UPDATE_FORGE_TOKEN or by --forge-token-file: give scope x"),
+        (
+            "gitlab",
+            "ghp_s3cret",
+            "begins with ghp_, as GitHub's tokens do, but git.example.com runs GitLab: give one",
+        ),
+        (
+            "gitea",
+            "glpat-s3cret",
+            "begins with glpat-, as GitLab's tokens do, but git.example.com runs Gitea or Forge",
+        ),
+        (
+            "github",
+            "ghp_s3cret",
+            "give a valid one as IMAGE_UPDATE_FORGE_TOKEN or by --forge-token-file: give scope x",
+        ),
     ],
 )
 def test_a_token_of_another_forge(forge: str, token: str, fix: str) -> None:
@@ -76,18 +97,36 @@ WORDS = [
         "Validation Failed; A pull request exists.",
     ),
     (
-        {"message": "Validation Failed", "errors": [{"resource": "PullRequest", "field": "head", "code": "invalid"}]},
+        {
+            "message": "Validation Failed",
+            "errors": [{"resource": "PullRequest", "field": "head", "code": "invalid"}],
+        },
         "Validation Failed; resource: PullRequest; field: head; code: invalid",
     ),
-    ({"message": ["Another open merge request already exists: !1"]}, "Another open merge request already exists: !1"),
-    ({"message": {"title": ["is too long", "is odd"]}}, "title: is too long; title: is odd"),
-    ({"error": "invalid_token", "error_description": "Token was revoked."}, "Token was revoked.; invalid_token"),
     (
-        {"type": "error", "error": {"message": "Bad", "detail": "More", "fields": {"title": ["x"]}}},
+        {"message": ["Another open merge request already exists: !1"]},
+        "Another open merge request already exists: !1",
+    ),
+    ({"message": {"title": ["is too long", "is odd"]}}, "title: is too long; title: is odd"),
+    (
+        {"error": "invalid_token", "error_description": "Token was revoked."},
+        "Token was revoked.; invalid_token",
+    ),
+    (
+        {
+            "type": "error",
+            "error": {"message": "Bad", "detail": "More", "fields": {"title": ["x"]}},
+        },
         "Bad; More; title: x",
     ),
-    ({"errors": [{"context": None, "message": "No such branch", "exceptionName": "com.x"}]}, "No such branch"),
-    ({"$id": "1", "message": "TF401179: active already", "typeKey": "X"}, "TF401179: active already"),
+    (
+        {"errors": [{"context": None, "message": "No such branch", "exceptionName": "com.x"}]},
+        "No such branch",
+    ),
+    (
+        {"$id": "1", "message": "TF401179: active already", "typeKey": "X"},
+        "TF401179: active already",
+    ),
     ({"message": None}, ""),
     ([], ""),
     ({}, ""),
@@ -103,7 +142,10 @@ def test_words(body: Any, said: str) -> None:
 
 
 def test_words_are_no_page_and_not_long() -> None:
-    assert words(answer(502, "<html><body>x</body></html>", Content_Type="text/html; charset=utf-8")) == ""
+    assert (
+        words(answer(502, "<html><body>x</body></html>", Content_Type="text/html; charset=utf-8"))
+        == ""
+    )
     assert len(words(answer(422, {"message": "x" * 5000}))) == 301
     nested: Any = "deep"
     for _ in range(50):
@@ -118,7 +160,10 @@ def test_a_secret_is_blanked() -> None:
 
 LIMITED = [
     (answer(403, {"message": "no permission"}), None),
-    (answer(403, {"message": "no"}, X_RateLimit_Remaining="7", X_RateLimit_Reset="9999999999"), None),
+    (
+        answer(403, {"message": "no"}, X_RateLimit_Remaining="7", X_RateLimit_Reset="9999999999"),
+        None,
+    ),
     (answer(401, {}, Retry_After="1"), None),
     (answer(429, {}, Retry_After="7"), 7.0),
     (answer(403, {}, Retry_After="7"), 7.0),
@@ -126,7 +171,10 @@ LIMITED = [
     # what the headers tell is the primary limit's, which begins anew in an hour
     (
         answer(
-            403, {"message": "a secondary rate limit"}, X_RateLimit_Remaining="4990", X_RateLimit_Reset="9999999999"
+            403,
+            {"message": "a secondary rate limit"},
+            X_RateLimit_Remaining="4990",
+            X_RateLimit_Reset="9999999999",
         ),
         60.0,
     ),
@@ -144,7 +192,9 @@ def test_limited(said: Response, wait: float | None) -> None:
 
 
 def test_unanswered() -> None:
-    error = unanswered(NoAnswerError("tls", "the TLS certificate of https://h was not accepted"), "open it")
+    error = unanswered(
+        NoAnswerError("tls", "the TLS certificate of https://h was not accepted"), "open it"
+    )
     assert isinstance(error, CredentialsError)
     assert "--ca-file" in error.hint
     for kind in ("unreachable", "slow", "large", "redirect"):

@@ -21,12 +21,23 @@ ROWS: list[tuple[str, int, int, int, int]] = [
     ("github", 2, 4, 8, 4),
     ("gitlab", 2, 4, 8, 6),
     ("gitea", 2, 4, 8, 6),
-    ("bitbucket", 3, 4, 7, 4),  # looks at the branch first: opening a second request is no error there
+    (
+        "bitbucket",
+        3,
+        4,
+        7,
+        4,
+    ),  # looks at the branch first: opening a second request is no error there
     ("bitbucket-server", 2, 4, 7, 7),
     ("azure", 2, 5, 9, 5),  # its list holds no whole texts
 ]
 MOST, MOST_WHOLE = 5, 9
-EXTRAS: dict[str, Any] = {"labels": ("deploy",), "reviewers": ("ann",), "assignees": ("bob",), "auto_merge": True}
+EXTRAS: dict[str, Any] = {
+    "labels": ("deploy",),
+    "reviewers": ("ann",),
+    "assignees": ("bob",),
+    "auto_merge": True,
+}
 
 
 @pytest.mark.parametrize(("name", "first", "newer", "first_whole", "newer_whole"), ROWS)
@@ -41,7 +52,9 @@ def test_requests(name: str, first: int, newer: int, first_whole: int, newer_who
                 server.seen.clear()
                 forge.propose(proposal, forge.find(proposal.base, proposal.head))
                 seen.append([f"{one.method} {one.target}" for one in server.seen])
-            assert server.connections <= 2 * (2 if name == "azure" else 1)  # people of Azure are on another host
+            assert server.connections <= 2 * (
+                2 if name == "azure" else 1
+            )  # people of Azure are on another host
         assert tuple(map(len, seen)) == wanted, "\n".join(map(str, seen))
         assert max(wanted) <= (MOST_WHOLE if more else MOST)
 

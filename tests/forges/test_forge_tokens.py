@@ -54,15 +54,21 @@ CHOSEN = [
 
 
 @pytest.mark.parametrize(("given", "environ", "logins", "token"), CHOSEN)
-def test_chosen(given: dict[str, Any], environ: dict[str, str], logins: Sequence[Login], token: str) -> None:
+def test_chosen(
+    given: dict[str, Any], environ: dict[str, str], logins: Sequence[Login], token: str
+) -> None:
     found = Tokens(environ, lambda _url: logins, **given).of(GITHUB)
     assert found.secret.reveal() == token
 
 
-@pytest.mark.parametrize(("given", "user"), [("", "x-bitbucket-api-token-auth"), ("me@example.com", "me@example.com")])
+@pytest.mark.parametrize(
+    ("given", "user"), [("", "x-bitbucket-api-token-auth"), ("me@example.com", "me@example.com")]
+)
 def test_the_apis_user_of_gits_token(given: str, user: str) -> None:
     git_login = Login("https://bitbucket.org", "x-bitbucket-api-token-auth", Secret("ATATT3"))
-    found = Tokens({}, lambda _url: (git_login,), user=given).of(place("https://bitbucket.org/acme/web"))
+    found = Tokens({}, lambda _url: (git_login,), user=given).of(
+        place("https://bitbucket.org/acme/web")
+    )
     assert (found.secret.reveal(), found.user) == ("ATATT3", user)
 
 
@@ -71,7 +77,9 @@ def test_the_jobs_own_repository_has_the_jobs_own_token() -> None:
     tokens = Tokens(OURS | ACTIONS, lambda _url: (login("https://github.com"),))
     assert tokens.of_the_job(GITHUB, "a comment").secret.reveal() == "actions-token"
     assert Tokens(OURS | CI_SERVER).of_the_job(GITLAB, "a comment").secret.reveal() == "forge-token"
-    with pytest.raises(CredentialsError, match=r"no API token for github\.com, which a comment needs"):
+    with pytest.raises(
+        CredentialsError, match=r"no API token for github\.com, which a comment needs"
+    ):
         Tokens({}).of_the_job(GITHUB, "a comment")
 
 
@@ -105,12 +113,21 @@ NOT_CHOSEN = [
 
 
 @pytest.mark.parametrize(("given", "environ"), NOT_CHOSEN)
-def test_never_to_a_host_that_an_annotation_chose(given: dict[str, Any], environ: dict[str, str]) -> None:
-    tokens = Tokens(environ, lambda _url: (login("https://github.com"), login("https://evil.example.org")), **given)
+def test_never_to_a_host_that_an_annotation_chose(
+    given: dict[str, Any], environ: dict[str, str]
+) -> None:
+    tokens = Tokens(
+        environ,
+        lambda _url: (login("https://github.com"), login("https://evil.example.org")),
+        **given,
+    )
     with pytest.raises(CredentialsError) as caught:
         tokens.of(EVIL)
     assert "evil.example" in caught.value.message
-    assert "--forge" in caught.value.hint or "--git-credentials-url https://evil.example/" in caught.value.hint
+    assert (
+        "--forge" in caught.value.hint
+        or "--git-credentials-url https://evil.example/" in caught.value.hint
+    )
     assert "token-" not in repr(caught.value)
 
 
@@ -122,15 +139,23 @@ def test_gitlabs_job_token_is_not_taken() -> None:
 
 def test_gitlabs_own_server_is_the_scope() -> None:
     environ = OURS | {"CI_SERVER_URL": "https://git.example.com/gitlab"}
-    ours = place("https://git.example.com/gitlab/a/b", Known("gitlab", "https://git.example.com/gitlab"))
+    ours = place(
+        "https://git.example.com/gitlab/a/b", Known("gitlab", "https://git.example.com/gitlab")
+    )
     assert Tokens(environ).of(ours).secret.reveal() == "forge-token"
     with pytest.raises(CredentialsError):
         Tokens(environ).of(GITHUB)
 
 
 def test_azure_pipelines() -> None:
-    environ = {"SYSTEM_ACCESSTOKEN": "azure-token", "SYSTEM_COLLECTIONURI": "https://dev.azure.com/acme/"}
-    assert Tokens(environ).of(place("https://dev.azure.com/acme/p/_git/r")).secret.reveal() == "azure-token"
+    environ = {
+        "SYSTEM_ACCESSTOKEN": "azure-token",
+        "SYSTEM_COLLECTIONURI": "https://dev.azure.com/acme/",
+    }
+    assert (
+        Tokens(environ).of(place("https://dev.azure.com/acme/p/_git/r")).secret.reveal()
+        == "azure-token"
+    )
     with pytest.raises(CredentialsError):
         Tokens(environ).of(place("https://dev.azure.com/other/p/_git/r"))
 

@@ -24,7 +24,20 @@ Record = dict[str, Any]
 Situation = Callable[[Gitea, Record], object]
 HEAD = "image-update/a"
 # What our client reads of an answer; `message` where it is an error.
-SAME = {"state", "draft", "merged", "mergeable", "title", "body", "ref", "label", "login", "name", "version", "message"}
+SAME = {
+    "state",
+    "draft",
+    "merged",
+    "mergeable",
+    "title",
+    "body",
+    "ref",
+    "label",
+    "login",
+    "name",
+    "version",
+    "message",
+}
 # Fields that our client reads, by a field that tells what kind of object it is.
 READ = {
     "mergeable": {
@@ -64,7 +77,10 @@ def opened(server: Gitea, record: Record, **more: Any) -> Pull:
     sent = record["request"]["body"] or {}
     head = sent.get("head") or said["head"]["label"]
     server.branches[head] = "a" * 40
-    text = {"title": said.get("title", "chore(a): web 1.0.0"), "body": said.get("body", "A build is proposed.\n")}
+    text = {
+        "title": said.get("title", "chore(a): web 1.0.0"),
+        "body": said.get("body", "A build is proposed.\n"),
+    }
     return server.add(base="main", head=head, **{**text, **more})
 
 
@@ -101,7 +117,10 @@ def labels(*has: str, role: str = "write", one: bool = False) -> Situation:
     """A request has these labels; the repository has `deploy`, twice or once, the organization `automatic-2`."""
 
     def situation(server: Gitea, record: Record) -> None:
-        server.known_labels, server.organization_labels = {3: "deploy", 4: "deploy"}, {2: "automatic-2"}
+        server.known_labels, server.organization_labels = (
+            {3: "deploy", 4: "deploy"},
+            {2: "automatic-2"},
+        )
         if one:
             del server.known_labels[4]
         opened(server, record).labels += has
@@ -235,7 +254,9 @@ SITUATIONS: dict[str, list[Situation]] = {
     "merge-refused": [draft, settings(checks="forbidden"), settings(role="read"), settings(signs_not=True),
                       lambda server, record: with_state(server, record, "merged")],
 }  # fmt: skip
-ROWS = [(name, number) for name, situations in SITUATIONS.items() for number in range(len(situations))]
+ROWS = [
+    (name, number) for name, situations in SITUATIONS.items() for number in range(len(situations))
+]
 
 
 @pytest.mark.parametrize(("name", "number"), ROWS)
@@ -245,8 +266,12 @@ def test_the_stand_in_answers_as_gitea_did(name: str, number: int) -> None:
     with serving(Gitea()) as server:
         SITUATIONS[name][number](server, record)
         server.wrong.clear()
-        path = sent["path"].replace("/acme/deploy", "/acme/was" if server.old_names else "/acme/deploy")
-        headers = {key: value.replace("***", "good-token") for key, value in sent["headers"].items()}
+        path = sent["path"].replace(
+            "/acme/deploy", "/acme/was" if server.old_names else "/acme/deploy"
+        )
+        headers = {
+            key: value.replace("***", "good-token") for key, value in sent["headers"].items()
+        }
         answer = requests.request(
             sent["method"], f"{server.url}{path}", params=sent["query"], json=sent["body"], headers=headers,
             allow_redirects=False, timeout=10,
@@ -271,14 +296,20 @@ def differences(said: Any, ours: Any, at: str = "") -> list[str]:
     if isinstance(said, list):
         if len(said) != len(ours):
             return [f"{at}: {len(said)} items are {len(ours)} here"]
-        return [one for n, pair in enumerate(zip(said, ours, strict=True)) for one in differences(*pair, f"{at}[{n}]")]
+        return [
+            one
+            for n, pair in enumerate(zip(said, ours, strict=True))
+            for one in differences(*pair, f"{at}[{n}]")
+        ]
     if isinstance(said, dict):
         cut = set(said) <= {"id", "login", "full_name"}  # shortened, when it was recorded
         found = [f"{at}: Gitea has no {name}" for name in ours if name not in said and not cut]
         read = set().union(*(fields for kind, fields in READ.items() if kind in said))
         found += [f"{at}: there is no {name} here" for name in read - set(ours)]
         both = [name for name in ours if name in said]
-        return found + [one for name in both for one in differences(said[name], ours[name], f"{at}.{name}")]
+        return found + [
+            one for name in both for one in differences(said[name], ours[name], f"{at}.{name}")
+        ]
     field = at.rpartition(".")[2]
     if field in SAME and not at.endswith("commit.message"):
         numbers = re.compile(r"\d+")
@@ -290,7 +321,9 @@ def differences(said: Any, ours: Any, at: str = "") -> list[str]:
 def test_every_recorded_answer_is_replayed() -> None:
     files = {path.stem for path in FOLDER.glob("*.json")} - {"git-push-refusals"}
     assert files == set(SITUATIONS)
-    assert {name: len(records(name)) for name in files} == {name: len(rows) for name, rows in SITUATIONS.items()}
+    assert {name: len(records(name)) for name in files} == {
+        name: len(rows) for name, rows in SITUATIONS.items()
+    }
 
 
 PUSHES: dict[str, tuple[type[TaskError] | type[Outpaced] | None, str]] = {

@@ -43,7 +43,9 @@ DIGEST = "sha256:" + "a" * 64
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
 
-def change(new: str = "1.4.3", old: str = "1.4.2", name: str = "ghcr.io/acme/api", **more: Any) -> Change:
+def change(
+    new: str = "1.4.3", old: str = "1.4.2", name: str = "ghcr.io/acme/api", **more: Any
+) -> Change:
     return Change(Image(name, "ghcr.io", name.partition("/")[2]), "api", old, new, **more)
 
 
@@ -93,7 +95,10 @@ def test_where_it_was_built_is_said_once() -> None:
 
 
 def test_a_promotion_names_its_source() -> None:
-    promoted = [app(change(promoted_from=f"argocd/{one}", why="semver admits it"), name=one) for one in ("web", "api")]
+    promoted = [
+        app(change(promoted_from=f"argocd/{one}", why="semver admits it"), name=one)
+        for one in ("web", "api")
+    ]
     text = body(Content(promoted), "gitlab")
     assert text.count("| `semver admits it, promoted from argocd/web` |") == 1
     assert text.count("| `semver admits it, promoted from argocd/api` |") == 1
@@ -132,14 +137,20 @@ def test_marks_where_html_is_shown(forge: str) -> None:
     assert f"[//]: # (image-update: {marker([app()])})" in body(Content([app()]), forge)
 
 
-@pytest.mark.parametrize("text", ["", "by hand", "image-update: " + "a" * 64, "<!-- image-update: short -->"])
+@pytest.mark.parametrize(
+    "text", ["", "by hand", "image-update: " + "a" * 64, "<!-- image-update: short -->"]
+)
 def test_no_marks(text: str) -> None:
     assert (marked(text), described(text)) == ("", "")
 
 
 def test_marks_of_others_do_not_count() -> None:
     forged = f"<!-- image-update: {'f' * 64} -->"
-    text = body(Content([app(change(old=forged))], f"subject\n{forged}\n\n[//]: # (image-update: {'e' * 64})"))
+    text = body(
+        Content(
+            [app(change(old=forged))], f"subject\n{forged}\n\n[//]: # (image-update: {'e' * 64})"
+        )
+    )
     assert marked(text) == marker([app(change(old=forged))])
     assert text.count("<!-- image-update: ") == 1 + text.count(f"`{forged}`")
 
@@ -220,7 +231,10 @@ def test_any_text_stays_inside(value: str, text: str, forge: str) -> None:
     [
         ("https://ci.example.com/runs/1", "[`runs/1`](https://ci.example.com/runs/1)"),
         ("https://user:token@ci.example.com/runs/1", "[`runs/1`](https://ci.example.com/runs/1)"),
-        ("https://ci.example.com/a b)(", "[`ci.example.com/a%20b%29%28`](https://ci.example.com/a%20b%29%28)"),
+        (
+            "https://ci.example.com/a b)(",
+            "[`ci.example.com/a%20b%29%28`](https://ci.example.com/a%20b%29%28)",
+        ),
         ("javascript:alert(1)", "`javascript:alert(1)`"),
         (COMMIT, f"`{COMMIT}`"),
     ],
@@ -301,7 +315,9 @@ OLDER, NEWER = [app(change("1.4.3"))], [app(change("1.4.4"))]
         ("merged", COMMIT, NEWER, "wanted"),
     ],
 )
-def test_standing(state: Literal["open", "merged", "closed"], head: str, apps: list[AppChanges], wanted: str) -> None:
+def test_standing(
+    state: Literal["open", "merged", "closed"], head: str, apps: list[AppChanges], wanted: str
+) -> None:
     text = body(Content(OLDER, commit=COMMIT))
     assert standing(Proposed("url", "1", state, "title", text, head), marker(apps)) == wanted
 
@@ -317,7 +333,11 @@ HEADLINES: list[tuple[str, list[AppChanges], str]] = [
     ("run", [app(change(**WEB))], "web: ghcr.io/acme/web 1.0.0 → 1.1.0"),
     ("run", [app(change(**{**WEB, "old": ""}))], "web: ghcr.io/acme/web → 1.1.0"),
     ("run", [app(change(**WEB), change(**UI))], "web: 2 images"),
-    ("run", [app(change(**WEB)), app(change(**WEB), name="b")], "2 Applications: ghcr.io/acme/web 1.0.0 → 1.1.0"),
+    (
+        "run",
+        [app(change(**WEB)), app(change(**WEB), name="b")],
+        "2 Applications: ghcr.io/acme/web 1.0.0 → 1.1.0",
+    ),
     (
         "scan",
         [app(change(**WEB)), app(change(**{**WEB, "old": "0.9"}), name="b")],
@@ -326,11 +346,21 @@ HEADLINES: list[tuple[str, list[AppChanges], str]] = [
     ("run", [app(change(**WEB)), app(change(**UI), name="b")], "2 Applications: 2 images"),
     (
         "run",
-        [app(change("latest", "latest", "nginx", new_digest=DIGEST, old_digest="sha256:" + "b" * 64))],
+        [
+            app(
+                change(
+                    "latest", "latest", "nginx", new_digest=DIGEST, old_digest="sha256:" + "b" * 64
+                )
+            )
+        ],
         f"web: nginx latest@sha256:{'b' * 12} → latest@sha256:{'a' * 12}",
     ),
     ("run", [app(change("1.1", "1.0", "nginx", new_digest=DIGEST))], "web: nginx 1.0 → 1.1"),
-    ("run", [app(change("", "1.0", "nginx", new_digest=DIGEST))], f"web: nginx 1.0 → sha256:{'a' * 12}"),
+    (
+        "run",
+        [app(change("", "1.0", "nginx", new_digest=DIGEST))],
+        f"web: nginx 1.0 → sha256:{'a' * 12}",
+    ),
     ("run", [], "remember for web"),
     ("release", [app(change(**WEB))], "release web; web: ghcr.io/acme/web 1.0.0 → 1.1.0"),
     ("hold", [], "hold web"),
@@ -346,13 +376,19 @@ def test_a_title_says_what_changes(command: str, apps: list[AppChanges], shown: 
 def test_a_rollbacks_title_stays_whatever_waits_beside_it() -> None:
     back = [app(change("1.0.0", "1.5.0", "nginx"))]
     for beside in ([], [app(change(**UI), name="b")]):
-        assert headline("rollback", "roll back web", [*back, *beside], back) == "roll back web: nginx 1.5.0 → 1.0.0"
+        assert (
+            headline("rollback", "roll back web", [*back, *beside], back)
+            == "roll back web: nginx 1.5.0 → 1.0.0"
+        )
 
 
 @pytest.mark.parametrize("forge", FORGES)
 def test_what_is_proposed_is_told_whole(forge: str) -> None:
     build = Build(7, "ci", COMMIT, "https://github.com/acme/api", "2026-11-21T06:00:00Z")
-    apps = [*OLDER, app(change("2.0", name="ghcr.io/acme/ui", new_digest=DIGEST, build=build), name="ui")]
+    apps = [
+        *OLDER,
+        app(change("2.0", name="ghcr.io/acme/ui", new_digest=DIGEST, build=build), name="ui"),
+    ]
     kept = {"0123abcd": Written("1.0", "", build)}
     text = body(Content(apps, commit=COMMIT, declined=kept), forge)
     assert proposes(text) == builds(apps)
@@ -379,7 +415,8 @@ BUILD = Build(12, "ci", "c" * 40, "https://git.example.com/acme/web", "2026-11-2
 
 def rows(number: int) -> dict[str, Written]:
     return {
-        build_key(f"argocd/app-{one}", "web", "ghcr.io/acme/web"): Written("1.1.0", "", BUILD) for one in range(number)
+        build_key(f"argocd/app-{one}", "web", "ghcr.io/acme/web"): Written("1.1.0", "", BUILD)
+        for one in range(number)
     }
 
 

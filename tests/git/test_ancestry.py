@@ -60,7 +60,12 @@ def repo(tmp_path_factory: pytest.TempPathFactory) -> Path:
     chain(made, 5, "work")
     commit(made, {"other": "x"}, "orphan")
     tree = git(made, "rev-parse", "work^{tree}")
-    git(made, "branch", "merged", git(made, "commit-tree", tree, "-p", "main", "-p", "work", "-m", "Merge"))
+    git(
+        made,
+        "branch",
+        "merged",
+        git(made, "commit-tree", tree, "-p", "main", "-p", "work", "-m", "Merge"),
+    )
     return made
 
 
@@ -100,7 +105,9 @@ def test_over_git_daemon(repo: Path) -> None:
 
 @pytest.mark.parametrize("filters", ["true", "false"])
 @pytest.mark.parametrize("protocol", ["0", "2"])
-def test_servers_of_all_ages(tmp_path: Path, filters: str, protocol: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_servers_of_all_ages(
+    tmp_path: Path, filters: str, protocol: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """With the old protocol commits cannot be asked for by id: then branches are."""
     repo = bare_repo(tmp_path, {"app.py": "0\n"})
     ids = chain(repo, 80)
@@ -116,9 +123,14 @@ def test_servers_of_all_ages(tmp_path: Path, filters: str, protocol: str, monkey
 def test_neither_trees_nor_blobs_travel(repo: Path, tmp_path: Path) -> None:
     one = Lineage(Git({**os.environ, "TMPDIR": str(tmp_path)}, protocols=PROTOCOLS))
     try:
-        assert one.order(str(repo), *git(repo, "rev-parse", "main~100", "main").split()).order == "newer"
+        assert (
+            one.order(str(repo), *git(repo, "rev-parse", "main~100", "main").split()).order
+            == "newer"
+        )
         folder = next(tmp_path.iterdir())
-        assert set(git(folder, "cat-file", "--batch-all-objects", "--batch-check=%(objecttype)").split()) == {"commit"}
+        assert set(
+            git(folder, "cat-file", "--batch-all-objects", "--batch-check=%(objecttype)").split()
+        ) == {"commit"}
     finally:
         one.close()
     assert not list(tmp_path.iterdir())
@@ -138,7 +150,16 @@ def test_a_question_is_asked_once(repo: Path) -> None:
 
 
 def test_a_shallow_server_may_not_know(repo: Path, tmp_path: Path) -> None:
-    git(tmp_path, "clone", "--quiet", "--bare", "--depth=3", "--no-single-branch", f"file://{repo}", "shallow.git")
+    git(
+        tmp_path,
+        "clone",
+        "--quiet",
+        "--bare",
+        "--depth=3",
+        "--no-single-branch",
+        f"file://{repo}",
+        "shallow.git",
+    )
     url = f"file://{tmp_path}/shallow.git"
     main, before, work = git(repo, "rev-parse", "main", "main~2", "work").split()
     assert order(url, before, main).order == "newer"
@@ -166,7 +187,9 @@ def test_what_is_no_commit_is_unknown(repo: Path, old: str, new: str, why: str) 
     assert why in found.why
 
 
-def test_a_short_id_of_several_commits_is_unknown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_short_id_of_several_commits_is_unknown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     repo = bare_repo(tmp_path, {"app.py": "0\n"})
     ids = chain(repo, 40)
     monkeypatch.setattr(lineage, "_COMMIT", re.compile("[0-9a-f]{1,64}"))
@@ -209,7 +232,15 @@ def test_a_login_is_asked_for(repo: Path) -> None:
 
 
 def test_object_ids_of_the_other_kind(tmp_path: Path) -> None:
-    git(tmp_path, "init", "--quiet", "--bare", "--object-format=sha256", "--initial-branch=main", "repo.git")
+    git(
+        tmp_path,
+        "init",
+        "--quiet",
+        "--bare",
+        "--object-format=sha256",
+        "--initial-branch=main",
+        "repo.git",
+    )
     old = commit(tmp_path / "repo.git", {"a": "1"})
     new = commit(tmp_path / "repo.git", {"a": "2"})
     assert order(tmp_path / "repo.git", old, new).order == "newer"

@@ -68,11 +68,17 @@ def text_of(path: str) -> str:
 
 def test_snapshot_names_what_it_is_of(repo: Path, store: BareRepository) -> None:
     snapshot = store.snapshot("main", [])
-    assert (snapshot.repo, snapshot.branch, snapshot.tip) == (str(repo), "main", git(repo, "rev-parse", "main"))
+    assert (snapshot.repo, snapshot.branch, snapshot.tip) == (
+        str(repo),
+        "main",
+        git(repo, "rev-parse", "main"),
+    )
     assert snapshot.files == {}
 
 
-@pytest.mark.parametrize("path", ["apps/web/values.yaml", "crlf.yaml", "empty.yaml", 'odd "name"\\ ä.yaml', "top.yaml"])
+@pytest.mark.parametrize(
+    "path", ["apps/web/values.yaml", "crlf.yaml", "empty.yaml", 'odd "name"\\ ä.yaml', "top.yaml"]
+)
 def test_text_byte_for_byte(store: BareRepository, path: str) -> None:
     assert store.snapshot("main", [Place(path)]).files == {path: File(text_of(path))}
 
@@ -91,7 +97,9 @@ def test_what_is_no_text_says_why(store: BareRepository, path: str, problem: str
 
 
 def test_files_after_a_large_one_are_read_right(store: BareRepository) -> None:
-    files = store.snapshot("main", [Place("large.yaml"), Place("top.yaml"), Place("crlf.yaml")]).files
+    files = store.snapshot(
+        "main", [Place("large.yaml"), Place("top.yaml"), Place("crlf.yaml")]
+    ).files
     assert files["top.yaml"] == File("top: 1\n")
     assert files["crlf.yaml"].text == FILES["crlf.yaml"]
 
@@ -128,7 +136,9 @@ def test_a_parent_that_is_no_folder_is_named(
     assert store.snapshot("main", [Place(path, want)]).files == {parent: File("", mode)}  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("path", ["none.yaml", "none/none.yaml", "apps/none/none.yaml", "apps/web/none.yaml"])
+@pytest.mark.parametrize(
+    "path", ["none.yaml", "none/none.yaml", "apps/none/none.yaml", "apps/web/none.yaml"]
+)
 @pytest.mark.parametrize("want", ["text", "exists", "folder", "tree"])
 def test_what_is_absent_has_no_file(store: BareRepository, path: str, want: str) -> None:
     assert store.snapshot("main", [Place(path, want)]).files == {}  # type: ignore[arg-type]
@@ -168,7 +178,12 @@ def test_root_as_a_folder(store: BareRepository) -> None:
 
 
 def test_several_places_at_once(store: BareRepository) -> None:
-    places = [Place("apps/web", "exists"), Place("apps/web/values.yaml"), Place("apps/web", "folder"), Place("none")]
+    places = [
+        Place("apps/web", "exists"),
+        Place("apps/web/values.yaml"),
+        Place("apps/web", "folder"),
+        Place("none"),
+    ]
     files = store.snapshot("main", places).files
     assert files["apps/web"] == File("", "040000")
     assert files["apps/web/values.yaml"].text == FILES["apps/web/values.yaml"]
@@ -176,7 +191,10 @@ def test_several_places_at_once(store: BareRepository) -> None:
 
 
 def test_a_wanted_text_wins_over_exists(store: BareRepository) -> None:
-    for places in ([Place("top.yaml"), Place("top.yaml", "exists")], [Place("top.yaml", "exists"), Place("top.yaml")]):
+    for places in (
+        [Place("top.yaml"), Place("top.yaml", "exists")],
+        [Place("top.yaml", "exists"), Place("top.yaml")],
+    ):
         assert store.snapshot("main", places).files == {"top.yaml": File("top: 1\n")}
 
 
@@ -217,7 +235,10 @@ def test_a_new_snapshot_sees_what_has_changed(tmp_path: Path) -> None:
         commit(repo, {"a/d.yaml": "2\n"})
         git_door.calls.clear()
         second = store.snapshot("main", places)
-    assert {path: file.text for path, file in second.files.items()} == {"a/b/c.yaml": "1\n", "a/d.yaml": "2\n"}
+    assert {path: file.text for path, file in second.files.items()} == {
+        "a/b/c.yaml": "1\n",
+        "a/d.yaml": "2\n",
+    }
     assert second.tip != first.tip
     # The tip and the trees and texts that changed: what is known is not fetched again.
     assert git_door.calls == ["fetch"]
@@ -259,12 +280,22 @@ V0 = '\tuploadpack = "env -u GIT_PROTOCOL git-upload-pack"\n'
         ("", {"uploadpack.allowFilter": "false"}, "large", 1),
         ("", {"uploadpackfilter.tree.allow": "false"}, "large", 2),
         ("", {"uploadpackfilter.tree.maxDepth": "0"}, "large", 2),  # as GitHub
-        ("", {"uploadpackfilter.allow": "false"}, "small", 3),  # both filters are refused; everything
+        (
+            "",
+            {"uploadpackfilter.allow": "false"},
+            "small",
+            3,
+        ),  # both filters are refused; everything
         ("", {"uploadpackfilter.allow": "false"}, "large", 2),  # refused; everything
         ("", {"uploadpackfilter.blob:limit.allow": "false"}, "small", 3),  # refused; as a large one
         (V0, {"uploadpack.allowAnySHA1InWant": "true"}, "large", 2),
         (V0, {"uploadpack.allowAnySHA1InWant": "false"}, "small", 1),
-        (V0, {"uploadpack.allowAnySHA1InWant": "false"}, "large", 3),  # the tip; refused; everything
+        (
+            V0,
+            {"uploadpack.allowAnySHA1InWant": "false"},
+            "large",
+            3,
+        ),  # the tip; refused; everything
     ],
 )
 def test_servers_that_allow_less(
@@ -289,7 +320,10 @@ def test_servers_that_allow_less(
     git_door.log = said.append
     with BareRepository(git_door, str(repo)) as store:
         files = store.snapshot("main", places).files
-        assert {path: file.text for path, file in files.items()} == {"a/b/c/d.yaml": "1\n", "a/b/e.yaml": "2\n"}
+        assert {path: file.text for path, file in files.items()} == {
+            "a/b/c/d.yaml": "1\n",
+            "a/b/e.yaml": "2\n",
+        }
         assert git_door.calls.count("fetch") == fetches
         assert [line for line in said if "warning" in line] == []  # nobody has to do anything
         commit(repo, {"a/b/e.yaml": "new\n"})
@@ -338,7 +372,10 @@ def test_head_of_a_branch_that_does_not_exist(tmp_path: Path) -> None:
 def test_head_of_no_branch(tmp_path: Path) -> None:
     repo = bare_repo(tmp_path, {"a": "b"})
     (repo / "HEAD").write_text(git(repo, "rev-parse", "main") + "\n")
-    with BareRepository(door(), str(repo)) as store, pytest.raises(SourceError, match="does not name a branch"):
+    with (
+        BareRepository(door(), str(repo)) as store,
+        pytest.raises(SourceError, match="does not name a branch"),
+    ):
         store.default_branch()
 
 
@@ -352,7 +389,15 @@ def test_missing_repository(tmp_path: Path, url: str) -> None:
 
 
 def test_sha256_repository(tmp_path: Path) -> None:
-    git(tmp_path, "init", "--quiet", "--bare", "--object-format=sha256", "--initial-branch=main", "new.git")
+    git(
+        tmp_path,
+        "init",
+        "--quiet",
+        "--bare",
+        "--object-format=sha256",
+        "--initial-branch=main",
+        "new.git",
+    )
     commit(tmp_path / "new.git", {"a/b.yaml": "1\n"})
     with BareRepository(door(), str(tmp_path / "new.git")) as store:
         snapshot = store.snapshot("main", [Place("a/b.yaml")])
@@ -360,7 +405,9 @@ def test_sha256_repository(tmp_path: Path) -> None:
     assert snapshot.files == {"a/b.yaml": File("1\n")}
 
 
-@pytest.mark.parametrize("environ", [{"HOME": "/nonexistent"}, {"HOME": ""}, {"XDG_CONFIG_HOME": "/nonexistent"}])
+@pytest.mark.parametrize(
+    "environ", [{"HOME": "/nonexistent"}, {"HOME": ""}, {"XDG_CONFIG_HOME": "/nonexistent"}]
+)
 def test_any_home(repo: Path, environ: Mapping[str, str]) -> None:
     with BareRepository(door(**environ), str(repo)) as store:
         assert store.snapshot("main", [Place("top.yaml")]).files == {"top.yaml": File("top: 1\n")}
@@ -379,7 +426,9 @@ def test_a_users_git_configuration_changes_nothing(repo: Path, tmp_path: Path) -
         "[safe]\n\tbareRepository = explicit\n[transfer]\n\tfsckObjects = true\n[protocol]\n\tallow = never\n"
     )
     with BareRepository(door(HOME=str(tmp_path), XDG_CONFIG_HOME=""), str(repo)) as store:
-        assert store.snapshot("main", [Place("crlf.yaml")]).files == {"crlf.yaml": File(text_of("crlf.yaml"))}
+        assert store.snapshot("main", [Place("crlf.yaml")]).files == {
+            "crlf.yaml": File(text_of("crlf.yaml"))
+        }
 
 
 def test_nothing_is_left_behind(repo: Path, tmp_path: Path) -> None:
@@ -404,11 +453,17 @@ def test_a_closed_store_can_be_used_again(repo: Path) -> None:
         store.close()
 
 
-def test_a_folder_with_too_many_names_is_not_empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_with_too_many_names_is_not_empty(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Its list is not read, and what is in it would look as if it were not there."""
     monkeypatch.setattr("task.git.repository.objects.LARGEST", 400)
-    repo = bare_repo(tmp_path, {"a/b": "1", **{f"a/file{number}": "x" for number in range(40)}, "c/d": "2"})
+    repo = bare_repo(
+        tmp_path, {"a/b": "1", **{f"a/file{number}": "x" for number in range(40)}, "c/d": "2"}
+    )
     with BareRepository(door(), str(repo)) as store:
         assert store.snapshot("main", [Place("c/d")]).files == {"c/d": File("2")}
-        with pytest.raises(SourceError, match="the list of names of one folder is larger than 10 MB"):
+        with pytest.raises(
+            SourceError, match="the list of names of one folder is larger than 10 MB"
+        ):
             store.snapshot("main", [Place("a/b")])

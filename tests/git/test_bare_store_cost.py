@@ -48,7 +48,11 @@ def run(git: Git, repo: Path, folder: Path, between: Path | None = None) -> int:
             files = {VALUES: File(snapshot.files[VALUES].text + "# changed\n")}
             destination = (str(repo), "main", "main")
             try:
-                store.land(Changeset(*destination, snapshot.tip, files, "Change", Person("T", "t@example.com")))
+                store.land(
+                    Changeset(
+                        *destination, snapshot.tip, files, "Change", Person("T", "t@example.com")
+                    )
+                )
             except Outpaced:
                 continue
             return size(folder)
@@ -76,7 +80,12 @@ def test_a_lost_race_costs_little(repos: dict[int, Path], tmp_path: Path) -> Non
     git = Git({**os.environ, "TMPDIR": str(tmp_path)}, protocols=frozenset({"file"}))
     run(git, repos[200], tmp_path, between=repos[200])
     first = ["fetch", "cat-file", "fast-import", "push"]
-    assert git.calls == [*first, "fetch", "fast-import", "push"]  # another file had changed: only the tip is new
+    assert git.calls == [
+        *first,
+        "fetch",
+        "fast-import",
+        "push",
+    ]  # another file had changed: only the tip is new
 
 
 def test_planning_sends_nothing(repos: dict[int, Path]) -> None:
@@ -85,6 +94,8 @@ def test_planning_sends_nothing(repos: dict[int, Path]) -> None:
         snapshot = store.snapshot("main", [Place(VALUES)])
         files = {VALUES: File("x\n")}
         destination = (str(repos[200]), "main", "main")
-        store.predict(Changeset(*destination, snapshot.tip, files, "Change", Person("T", "t@example.com")))
+        store.predict(
+            Changeset(*destination, snapshot.tip, files, "Change", Person("T", "t@example.com"))
+        )
     assert git.calls[-1] == "fast-import"
     assert "push" not in git.calls

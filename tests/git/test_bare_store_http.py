@@ -40,10 +40,14 @@ def land(url: str, **environ: str) -> Landing:
         snapshot = store.snapshot(store.default_branch(), [Place(VALUES)])
         files = {VALUES: File(snapshot.files[VALUES].text.replace("v1", "v2"))}
         destination = (snapshot.repo, snapshot.branch, snapshot.branch)
-        return store.land(Changeset(*destination, snapshot.tip, files, "Change", Person("T", "t@example.com")))
+        return store.land(
+            Changeset(*destination, snapshot.tip, files, "Change", Person("T", "t@example.com"))
+        )
 
 
-@pytest.mark.parametrize("page", [b"<html>Sign in</html>", b"<html>\n\t<body>Sign in</body>\n</html>\n"])
+@pytest.mark.parametrize(
+    "page", [b"<html>Sign in</html>", b"<html>\n\t<body>Sign in</body>\n</html>\n"]
+)
 @pytest.mark.parametrize("branch", ["", "main"])
 def test_a_web_page_is_no_empty_repository(server: GitServer, page: bytes, branch: str) -> None:
     server.page = page
@@ -127,7 +131,10 @@ def test_who_may_not(server: GitServer, login: str, error: type[TaskError], word
 def test_a_login_does_not_go_to_another_server(server: GitServer, repo: Path) -> None:
     server.logins["bot"] = "right"
     git_door = Git(os.environ, rewrites=[("http://elsewhere/", server.url)])
-    with BareRepository(git_door, "http://elsewhere/repo.git") as store, pytest.raises(CredentialsError):
+    with (
+        BareRepository(git_door, "http://elsewhere/repo.git") as store,
+        pytest.raises(CredentialsError),
+    ):
         store.default_branch()
     assert {user for _, user in server.seen} == {""}
     assert repo.exists()
@@ -136,13 +143,19 @@ def test_a_login_does_not_go_to_another_server(server: GitServer, repo: Path) ->
 def test_a_users_credential_helper_is_asked(server: GitServer, repo: Path, tmp_path: Path) -> None:
     server.logins["bot"] = "right"
     (tmp_path / ".gitconfig").write_text("[credential]\n\thelper = store\n")
-    (tmp_path / ".git-credentials").write_text(with_login(server, "bot:right").removesuffix("/repo.git") + "\n")
+    (tmp_path / ".git-credentials").write_text(
+        with_login(server, "bot:right").removesuffix("/repo.git") + "\n"
+    )
     landing = land(server.url + "repo.git", HOME=str(tmp_path), XDG_CONFIG_HOME="")
     assert landing.commit == git(repo, "rev-parse", "main")
 
 
-def test_a_users_own_url_rewriting_is_honoured(server: GitServer, repo: Path, tmp_path: Path) -> None:
-    (tmp_path / ".gitconfig").write_text(f'[url "{server.url}"]\n\tinsteadOf = https://example.invalid/\n')
+def test_a_users_own_url_rewriting_is_honoured(
+    server: GitServer, repo: Path, tmp_path: Path
+) -> None:
+    (tmp_path / ".gitconfig").write_text(
+        f'[url "{server.url}"]\n\tinsteadOf = https://example.invalid/\n'
+    )
     landing = land("https://example.invalid/repo.git", HOME=str(tmp_path), XDG_CONFIG_HOME="")
     assert landing.commit == git(repo, "rev-parse", "main")
 
@@ -161,7 +174,9 @@ def test_a_users_own_url_rewriting_is_honoured(server: GitServer, repo: Path, tm
         ("git-receive-pack", 0, UnreachableError),
     ],
 )
-def test_faults(server: GitServer, repo: Path, end: str, status: int, error: type[TaskError]) -> None:
+def test_faults(
+    server: GitServer, repo: Path, end: str, status: int, error: type[TaskError]
+) -> None:
     before = git(repo, "rev-parse", "main")
     server.faults[end] = status
     with pytest.raises(error) as caught:
@@ -197,7 +212,9 @@ def test_no_secret_is_in_any_argument(server: GitServer, tmp_path: Path) -> None
     wrapper.chmod(0o755)
     trace = tmp_path / "trace"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("task.git.environment._SETTINGS", {"GIT_TRACE2_EVENT": str(trace), "LC_ALL": "C"})
+        patch.setattr(
+            "task.git.environment._SETTINGS", {"GIT_TRACE2_EVENT": str(trace), "LC_ALL": "C"}
+        )
         land(with_login(server, "bot:tops3cret"), PATH=f"{wrapper.parent}:{os.environ['PATH']}")
     assert "push" in log.read_text()
     assert "remote-http" in trace.read_text()
@@ -215,7 +232,9 @@ def test_the_requests_of_an_update_of_which_none_is_refused_first(
     server.logins["bot"] = "secret"
     with BareRepository(Git(os.environ), with_login(server, "bot:secret")) as store:
         snapshot = store.snapshot("main", [Place(VALUES)])
-        assert len(server.seen) == 3 + more  # what `plan` asks: the refs are named once, for the tip
+        assert (
+            len(server.seen) == 3 + more
+        )  # what `plan` asks: the refs are named once, for the tip
         files, destination = {VALUES: File("tag: v2\n")}, (snapshot.repo, "main", "main")
         store.land(Changeset(*destination, snapshot.tip, files, "x", Person("T", "t@example.com")))
     fetching = ["GET info/refs?service=git-upload-pack", "POST git-upload-pack"]
@@ -231,7 +250,9 @@ def test_the_default_branch_costs_two_requests_more(server: GitServer) -> None:
     assert len(server.seen) == 5
 
 
-def test_a_login_that_the_server_does_not_know_does_not_hide_a_public_repository(server: GitServer) -> None:
+def test_a_login_that_the_server_does_not_know_does_not_hide_a_public_repository(
+    server: GitServer,
+) -> None:
     """The login goes along unasked; refused, it waits until it is asked for."""
     server.public, server.logins = True, {"bot": "right"}
     with BareRepository(Git(os.environ), with_login(server, "bot:outdated")) as store:
@@ -245,7 +266,10 @@ def test_each_transfer_is_logged(server: GitServer) -> None:
         snapshot = store.snapshot("main", [Place(VALUES)])
         files, destination = {VALUES: File("tag: v2\n")}, (snapshot.repo, "main", "main")
         store.land(Changeset(*destination, snapshot.tip, files, "x", Person("T", "t@example.com")))
-    told = [re.sub(r"\d+ bytes of objects, \d+\.\d\d s$", "SIZE", line.partition("repo.git: ")[2]) for line in lines]
+    told = [
+        re.sub(r"\d+ bytes of objects, \d+\.\d\d s$", "SIZE", line.partition("repo.git: ")[2])
+        for line in lines
+    ]
     assert told[1:] == [
         "fetch the tip of the branch: SIZE",
         "fetch 1 file: SIZE",

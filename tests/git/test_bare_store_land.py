@@ -18,7 +18,12 @@ from task.model import Changeset, File, Landing, Person, Place, Snapshot
 
 AUTHOR = Person("Image Update", "image-update@example.com")
 VALUES = "apps/web/values.yaml"
-START = {VALUES: "tag: v1\n", "apps/web/other.yaml": "o\n", "apps/db/values.yaml": "tag: v1\n", "README.md": "r\n"}
+START = {
+    VALUES: "tag: v1\n",
+    "apps/web/other.yaml": "o\n",
+    "apps/db/values.yaml": "tag: v1\n",
+    "README.md": "r\n",
+}
 
 
 @pytest.fixture
@@ -31,7 +36,10 @@ def open_store(repo: Path, **environ: str) -> BareRepository:
 
 
 def change(
-    snapshot: Snapshot, files: Mapping[str, str] | None = None, head: str = "", message: str = "Change"
+    snapshot: Snapshot,
+    files: Mapping[str, str] | None = None,
+    head: str = "",
+    message: str = "Change",
 ) -> Changeset:
     new = {path: File(text) for path, text in (files or {VALUES: "tag: v2\n"}).items()}
     destination = (snapshot.repo, snapshot.branch, head or snapshot.branch)
@@ -68,7 +76,11 @@ def test_everything_else_stays(repo: Path) -> None:
     before = git(repo, "ls-tree", "-r", "main")
     with open_store(repo) as store:
         store.land(change(read(store)))
-    changed = [line for line in git(repo, "ls-tree", "-r", "main").splitlines() if line not in before.splitlines()]
+    changed = [
+        line
+        for line in git(repo, "ls-tree", "-r", "main").splitlines()
+        if line not in before.splitlines()
+    ]
     assert [line.split("\t")[1] for line in changed] == [VALUES]
 
 
@@ -116,12 +128,16 @@ def test_hostile_author(repo: Path, person: Person, shown: str) -> None:
 def test_message_byte_for_byte(repo: Path, message: str) -> None:
     with open_store(repo) as store:
         store.land(change(read(store), message=message))
-    raw = subprocess.run(["git", "cat-file", "commit", "main"], cwd=repo, capture_output=True, check=True).stdout
+    raw = subprocess.run(
+        ["git", "cat-file", "commit", "main"], cwd=repo, capture_output=True, check=True
+    ).stdout
     assert raw.partition(b"\n\n")[2] == message.encode()
     assert changed_paths(repo) == [VALUES]
 
 
-@pytest.mark.parametrize("text", ["\ufeffa: 1\r\nb: 2\r\n", "", "no line end", "a: '\u2028'\n", "x" * 200_000 + "\n"])
+@pytest.mark.parametrize(
+    "text", ["\ufeffa: 1\r\nb: 2\r\n", "", "no line end", "a: '\u2028'\n", "x" * 200_000 + "\n"]
+)
 def test_text_byte_for_byte(repo: Path, text: str) -> None:
     with open_store(repo) as store:
         store.land(change(read(store), {VALUES: text}))
@@ -131,13 +147,22 @@ def test_text_byte_for_byte(repo: Path, text: str) -> None:
 
 @pytest.mark.parametrize(
     "path",
-    ["new.yaml", "apps/new/deep/er/x.yaml", ".image-update/argocd_web.state", 'a "b"\\c/ä b.yaml', " lead/trail "],
+    [
+        "new.yaml",
+        "apps/new/deep/er/x.yaml",
+        ".image-update/argocd_web.state",
+        'a "b"\\c/ä b.yaml',
+        " lead/trail ",
+    ],
 )
 def test_new_files(repo: Path, path: str) -> None:
     with open_store(repo) as store:
         store.land(change(read(store), {path: "new: 1\n"}))
         assert store.snapshot("main", [Place(path)]).files == {path: File("new: 1\n")}
-    assert git(repo, "diff-tree", "--no-commit-id", "--name-only", "-z", "-r", "main").rstrip("\0") == path
+    assert (
+        git(repo, "diff-tree", "--no-commit-id", "--name-only", "-z", "-r", "main").rstrip("\0")
+        == path
+    )
 
 
 def test_executable_mode_stays(repo: Path) -> None:
@@ -154,7 +179,11 @@ def test_500_files_in_one_commit(tmp_path: Path) -> None:
     with BareRepository(git_door, str(repo)) as store:
         paths = [f"apps/app{n}/values.yaml" for n in range(500)]
         snapshot = store.snapshot("main", [Place(path) for path in paths])
-        store.land(change(snapshot, {path: snapshot.files[path].text.replace("v1", "v2") for path in paths}))
+        store.land(
+            change(
+                snapshot, {path: snapshot.files[path].text.replace("v1", "v2") for path in paths}
+            )
+        )
     assert git_door.calls == ["fetch", "cat-file", "fast-import", "push"]
     assert len(changed_paths(repo)) == 500
     assert git(repo, "rev-list", "--count", "main") == "2"
@@ -210,7 +239,11 @@ def test_outpaced_by_a_rewritten_branch(repo: Path) -> None:
 def test_a_race_within_the_push(repo: Path) -> None:
     other = commit(repo, {"README.md": "changed\n"}, "other", "Other")
     git(repo, "update-ref", "refs/heads/other", commit_on_main(repo))
-    hook(repo, "update", f'test "$1" = refs/heads/main && rm "$0" && git update-ref "$1" {tip(repo, "other")}; exit 0')
+    hook(
+        repo,
+        "update",
+        f'test "$1" = refs/heads/main && rm "$0" && git update-ref "$1" {tip(repo, "other")}; exit 0',
+    )
     with open_store(repo) as store:
         snapshot = read(store)
         with pytest.raises(Outpaced):
@@ -274,7 +307,10 @@ def test_gitea_refuses_an_unsigned_commit(repo: Path) -> None:
 def killing(folder: Path, command: str, *, landed: bool) -> dict[str, str]:
     """Return an environment in which the kernel seems to kill the first git process of this command."""
     (folder / "bin").mkdir()
-    program, before = folder / "bin" / "git", f'{shutil.which("git")} "$@" >/dev/null 2>&1;' if landed else ""
+    program, before = (
+        folder / "bin" / "git",
+        f'{shutil.which("git")} "$@" >/dev/null 2>&1;' if landed else "",
+    )
     program.write_text(
         f"""#!/bin/sh
 case " $* " in
@@ -298,7 +334,10 @@ def test_git_is_killed_while_it_pushes(repo: Path, tmp_path: Path, landed: bool)
 
 @pytest.mark.parametrize("command", ["fetch", "fast-import", "cat-file"])
 def test_git_is_killed_before_anything_is_pushed(repo: Path, tmp_path: Path, command: str) -> None:
-    with open_store(repo, **killing(tmp_path, command, landed=False)) as store, pytest.raises(UnreachableError):
+    with (
+        open_store(repo, **killing(tmp_path, command, landed=False)) as store,
+        pytest.raises(UnreachableError),
+    ):
         store.land(change(read(store)))
     assert git(repo, "rev-list", "--count", "main") == "1"
 
@@ -306,7 +345,9 @@ def test_git_is_killed_before_anything_is_pushed(repo: Path, tmp_path: Path, com
 def test_hooks_of_this_machine_do_not_run(repo: Path, tmp_path: Path) -> None:
     marker = tmp_path / "marker"
     hook(tmp_path, "pre-push", f"touch {marker}; exit 1")
-    (tmp_path / ".gitconfig").write_text(f"[core]\n\thooksPath = {tmp_path}/hooks\n[commit]\n\tgpgSign = true\n")
+    (tmp_path / ".gitconfig").write_text(
+        f"[core]\n\thooksPath = {tmp_path}/hooks\n[commit]\n\tgpgSign = true\n"
+    )
     with open_store(repo, HOME=str(tmp_path), XDG_CONFIG_HOME="") as store:
         assert store.land(change(read(store))).pushed
     assert not marker.exists()
@@ -377,7 +418,9 @@ def test_head_branch_made_by_another_meanwhile(repo: Path, monkeypatch: pytest.M
     with open_store(repo) as store:
         wanted = change(read(store), head="bot")
         git(repo, "update-ref", "refs/heads/bot", tip(repo))
-        monkeypatch.setattr(store._remote, "fetch_head", lambda _branch: "")  # what it saw a moment before
+        monkeypatch.setattr(
+            store._remote, "fetch_head", lambda _branch: ""
+        )  # what it saw a moment before
         with pytest.raises(Outpaced):
             store.land(wanted)
     assert tip(repo, "bot") == tip(repo)
@@ -461,7 +504,9 @@ def test_the_very_same_commit_of_another_run_is_not_ours(repo: Path) -> None:
         made = [one._make(wanted).commit for one, wanted in ((store, mine), (other, others))]
         assert other.land(others).pushed
         with pytest.raises(Outpaced):
-            store._push("main", tip(repo) if made[0] == made[1] else made[0], mine.tip, (), replaces=False)
+            store._push(
+                "main", tip(repo) if made[0] == made[1] else made[0], mine.tip, (), replaces=False
+            )
     assert git(repo, "rev-list", "--count", "main") == "2"
 
 
@@ -472,12 +517,16 @@ def test_others_pushed_on_top_before_we_looked(repo: Path) -> None:
             "read old new ref; c=$(echo more | git commit-tree -p $new $new^{tree});"
             "git update-ref $ref $c; rm $0; kill -9 $PPID"
         )
-        hook(repo, "post-receive", f"export GIT_AUTHOR_NAME=a EMAIL=a@b GIT_COMMITTER_NAME=a; {more}")
+        hook(
+            repo, "post-receive", f"export GIT_AUTHOR_NAME=a EMAIL=a@b GIT_COMMITTER_NAME=a; {more}"
+        )
         landing = store.land(wanted)
     assert git(repo, "rev-list", "main").splitlines()[1] == landing.commit
 
 
-def test_a_push_that_did_not_land_because_the_connection_died(repo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_push_that_did_not_land_because_the_connection_died(
+    repo: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("task.retry._PAUSES", (0.01, 0.01))
     before = tip(repo)
     with open_store(repo) as store:

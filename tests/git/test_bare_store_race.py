@@ -23,10 +23,21 @@ def write(repo: str, path: str) -> int:
     with BareRepository(Git(os.environ, protocols=frozenset({"file"})), repo) as store:
         for attempt in range(1, 200):
             snapshot = store.snapshot("main", [Place(path), Place("shared.yaml")])
-            files = {path: File("new\n"), "shared.yaml": File(snapshot.files["shared.yaml"].text + f"- {path}\n")}
+            files = {
+                path: File("new\n"),
+                "shared.yaml": File(snapshot.files["shared.yaml"].text + f"- {path}\n"),
+            }
             destination = (repo, "main", "main")
             try:
-                store.land(Changeset(*destination, snapshot.tip, files, f"Write {path}", Person("T", "t@example.com")))
+                store.land(
+                    Changeset(
+                        *destination,
+                        snapshot.tip,
+                        files,
+                        f"Write {path}",
+                        Person("T", "t@example.com"),
+                    )
+                )
             except Outpaced:
                 time.sleep(random.uniform(0, 0.05 * attempt))  # noqa: S311
             else:
@@ -44,7 +55,10 @@ def start(repo: Path, n: int) -> "subprocess.Popen[bytes]":
 
 @pytest.mark.parametrize("fast", [True, False], ids=["filtered", "whole"])
 def test_all_writers_land_in_one_line(tmp_path: Path, fast: bool) -> None:
-    repo = bare_repo(tmp_path, {"shared.yaml": "", **{f"apps/app{n}/values.yaml": "old\n" for n in range(WRITERS)}})
+    repo = bare_repo(
+        tmp_path,
+        {"shared.yaml": "", **{f"apps/app{n}/values.yaml": "old\n" for n in range(WRITERS)}},
+    )
     if not fast:
         git(repo, "config", "uploadpackfilter.allow", "false")
     running = [start(repo, n) for n in range(WRITERS)]

@@ -28,7 +28,9 @@ def test_read_and_land(tmp_path: Path, url: str) -> None:
         snapshot = store.snapshot("main", [Place("apps/web/values.yaml")])
         files = {"apps/web/values.yaml": File("tag: v2\n")}
         destination = (snapshot.repo, "main", "main")
-        landing = store.land(Changeset(*destination, snapshot.tip, files, "x", Person("T", "t@example.com")))
+        landing = store.land(
+            Changeset(*destination, snapshot.tip, files, "x", Person("T", "t@example.com"))
+        )
     assert landing.commit == git(repo, "rev-parse", "main")
     assert git_door.calls == ["fetch", "cat-file", "fast-import", "push"]
 
@@ -58,7 +60,9 @@ def test_no_server_makes_no_branch_of_a_failure(tmp_path: Path) -> None:
         snapshot = store.snapshot("main", [Place("a")])
         (tmp_path / "down").touch()
         destination = (snapshot.repo, "main", "bot")
-        wanted = Changeset(*destination, snapshot.tip, {"a": File("2\n")}, "x", Person("T", "t@example.com"))
+        wanted = Changeset(
+            *destination, snapshot.tip, {"a": File("2\n")}, "x", Person("T", "t@example.com")
+        )
         with pytest.raises(UnreachableError):
             store.land(wanted)
     assert git(repo, "for-each-ref", "refs/heads/bot") == ""
@@ -81,7 +85,11 @@ def test_a_new_head_branch_whose_base_moved_meanwhile(tmp_path: Path, protocol: 
                 commit(repo, {"apps/db/b": "2\n"}, message="moved")
             destination = (snapshot.repo, "main", "bot")
             wanted = Changeset(
-                *destination, snapshot.tip, {"apps/web/a": File("2\n")}, "x", Person("T", "t@example.com")
+                *destination,
+                snapshot.tip,
+                {"apps/web/a": File("2\n")},
+                "x",
+                Person("T", "t@example.com"),
             )
             return store.land(wanted)
 

@@ -12,7 +12,14 @@ from fakes.github_api import OWNER, REPO
 from fakes.github_commits_api import NODE, CommittingGitHub, invalid
 from support import bare_repo, commit, git, show
 
-from task.errors import CredentialsError, Outpaced, RepositoryError, TargetError, TaskError, UnreachableError
+from task.errors import (
+    CredentialsError,
+    Outpaced,
+    RepositoryError,
+    TargetError,
+    TaskError,
+    UnreachableError,
+)
 from task.forges import github
 from task.forges.client import ForgeAddress, ForgeToken, Reach
 from task.forges.github_commits import COMMIT, MOVE, REPOSITORY, CommittedByApi, GitHubCommits
@@ -48,14 +55,23 @@ def opened(server: CommittingGitHub) -> CommittedByApi:
     page = f"{server.url}/acme/deploy"
     place = ForgeAddress("github", "git.example.com", f"{server.url}/api/v3", (OWNER, REPO), page)
     api = GitHubCommits(Reach(place, ForgeToken(Secret("good-token")), limits=Limits(total=20)))
-    return CommittedByApi(Git(os.environ, protocols=frozenset({"file"})), str(server.repo), lambda: api)
+    return CommittedByApi(
+        Git(os.environ, protocols=frozenset({"file"})), str(server.repo), lambda: api
+    )
 
 
-def change(snapshot: Snapshot, head: str = "main", files: dict[str, File] | None = None, **more: Any) -> Changeset:
+def change(
+    snapshot: Snapshot, head: str = "main", files: dict[str, File] | None = None, **more: Any
+) -> Changeset:
     where = (snapshot.repo, "main", head)
     files = {"a.yaml": File("new\n")} if files is None else files
     return Changeset(
-        *where, snapshot.tip, files, "deploy: web\n\nTicket: ABC-1\n", Person("T", "t@example.com"), **more
+        *where,
+        snapshot.tip,
+        files,
+        "deploy: web\n\nTicket: ABC-1\n",
+        Person("T", "t@example.com"),
+        **more,
     )
 
 
@@ -133,7 +149,9 @@ def test_an_existing_head_branch_is_moved_in_one_step(server: CommittingGitHub, 
     assert branches(repo) == [HEAD, "main"]
 
 
-def test_a_head_branch_that_stopped_at_its_base_is_gone_on_with(server: CommittingGitHub, repo: Path) -> None:
+def test_a_head_branch_that_stopped_at_its_base_is_gone_on_with(
+    server: CommittingGitHub, repo: Path
+) -> None:
     tip = git(repo, "rev-parse", "main")
     git(repo, "update-ref", f"refs/heads/{HEAD}", tip)
     with opened(server) as store:
@@ -143,7 +161,9 @@ def test_a_head_branch_that_stopped_at_its_base_is_gone_on_with(server: Committi
 
 
 @pytest.mark.parametrize("there", [True, False])
-def test_a_head_branch_that_others_moved_is_a_lost_race(server: CommittingGitHub, repo: Path, there: bool) -> None:
+def test_a_head_branch_that_others_moved_is_a_lost_race(
+    server: CommittingGitHub, repo: Path, there: bool
+) -> None:
     was = commit(repo, {"a.yaml": "earlier\n"}, HEAD) if there else ""
     with opened(server) as store:
         snapshot = read(store)
@@ -168,7 +188,9 @@ LOST = [
 
 
 @pytest.mark.parametrize(("step", "reply"), LOST)
-def test_a_lost_answer_doubles_nothing(server: CommittingGitHub, repo: Path, step: str, reply: Reply) -> None:
+def test_a_lost_answer_doubles_nothing(
+    server: CommittingGitHub, repo: Path, step: str, reply: Reply
+) -> None:
     was = commit(repo, {"a.yaml": "earlier\n"}, HEAD)
 
     def fail_once(request: Request) -> None:
@@ -189,7 +211,9 @@ def test_a_lost_answer_doubles_nothing(server: CommittingGitHub, repo: Path, ste
     assert commits(repo) == (2 if step == "base" else 1)
 
 
-def test_others_may_commit_on_top_of_what_has_landed_without_an_answer(server: CommittingGitHub, repo: Path) -> None:
+def test_others_may_commit_on_top_of_what_has_landed_without_an_answer(
+    server: CommittingGitHub, repo: Path
+) -> None:
     tips = []
     answer = server.answer
 
@@ -235,7 +259,9 @@ REFUSED: list[tuple[Reply, type[TaskError], str]] = [
 
 
 @pytest.mark.parametrize(("reply", "kind", "words"), REFUSED)
-def test_what_is_refused(server: CommittingGitHub, repo: Path, reply: Reply, kind: type[TaskError], words: str) -> None:
+def test_what_is_refused(
+    server: CommittingGitHub, repo: Path, reply: Reply, kind: type[TaskError], words: str
+) -> None:
     server.fail(reply, end=GRAPHQL, times=5)
     with opened(server) as store, pytest.raises(kind) as caught:
         store.land(change(read(store)))
@@ -246,7 +272,9 @@ def test_what_is_refused(server: CommittingGitHub, repo: Path, reply: Reply, kin
     assert (commits(repo), len(server.seen)) == (1, 3 if kind is UnreachableError else 1)
 
 
-def test_a_refusal_in_other_words_is_a_lost_race_if_the_branch_has_moved(server: CommittingGitHub, repo: Path) -> None:
+def test_a_refusal_in_other_words_is_a_lost_race_if_the_branch_has_moved(
+    server: CommittingGitHub, repo: Path
+) -> None:
     server.refuses = "A conflict occurred while updating the ref"
     with opened(server) as store:
         snapshot = read(store)
@@ -263,7 +291,9 @@ def test_a_refusal_in_other_words_is_a_lost_race_if_the_branch_has_moved(server:
         ("a.yaml", "100644", "x" * 31_000_000, "MB at most"),
     ],
 )
-def test_what_the_api_cannot_write(server: CommittingGitHub, path: str, mode: str, text: str, words: str) -> None:
+def test_what_the_api_cannot_write(
+    server: CommittingGitHub, path: str, mode: str, text: str, words: str
+) -> None:
     with opened(server) as store:
         made = change(read(store), files={path: File(text, mode)})
         with pytest.raises(TargetError, match=words):
@@ -272,7 +302,9 @@ def test_what_the_api_cannot_write(server: CommittingGitHub, path: str, mode: st
 
 
 def test_a_pause_that_github_asks_for_is_kept(server: CommittingGitHub, repo: Path) -> None:
-    limited = Reply(403, {"message": "You have exceeded a secondary rate limit"}, (("Retry-After", "0"),))
+    limited = Reply(
+        403, {"message": "You have exceeded a secondary rate limit"}, (("Retry-After", "0"),)
+    )
     server.fail(limited, end=GRAPHQL)
     with opened(server) as store:
         store.land(change(read(store)))
@@ -304,8 +336,22 @@ QUERIES: list[tuple[str, dict[str, Any], str]] = [
     (COMMIT, GIVEN | {"expectedHeadOid": None}, "expectedHeadOid"),
     (COMMIT, GIVEN | {"author": "x"}, "author"),
     (COMMIT.replace("oid", "sha"), GIVEN, "Cannot query field 'sha'"),
-    (MOVE, {"repositoryId": NODE, "refUpdates": [{"name": "refs/heads/a", "afterOid": OID, "force": True}]}, ""),
-    (MOVE, {"repositoryId": NODE, "refUpdates": [{"name": "refs/heads/a", "after": OID, "afterOid": OID}]}, "after"),
+    (
+        MOVE,
+        {
+            "repositoryId": NODE,
+            "refUpdates": [{"name": "refs/heads/a", "afterOid": OID, "force": True}],
+        },
+        "",
+    ),
+    (
+        MOVE,
+        {
+            "repositoryId": NODE,
+            "refUpdates": [{"name": "refs/heads/a", "after": OID, "afterOid": OID}],
+        },
+        "after",
+    ),
     (github.ENABLE, PULL, ""),
     (github.ENQUEUE, {"pullRequestId": "P", "expectedHeadOid": OID}, ""),
     (github.ENABLE, PULL | {"mergeMethod": "FAST"}, "FAST"),
@@ -313,7 +359,9 @@ QUERIES: list[tuple[str, dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("query", "given", "words"), QUERIES)
-def test_mutations_are_as_github_describes_them(query: str, given: dict[str, Any], words: str) -> None:
+def test_mutations_are_as_github_describes_them(
+    query: str, given: dict[str, Any], words: str
+) -> None:
     found = invalid(query, {"input": given})
     assert words in found
     assert bool(found) is bool(words)

@@ -25,7 +25,9 @@ from task.settings import AccessOptions
 @pytest.fixture(scope="module")
 def key(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("app") / "app.pem"
-    subprocess.run([*needs("openssl"), "genrsa", "-out", path, "2048"], check=True, capture_output=True)
+    subprocess.run(
+        [*needs("openssl"), "genrsa", "-out", path, "2048"], check=True, capture_output=True
+    )
     return path
 
 
@@ -41,7 +43,9 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         self.server.asked.append((self.path, self.headers["Authorization"]))
-        status, body = self.server.answers.pop(0) if len(self.server.answers) > 1 else self.server.answers[0]
+        status, body = (
+            self.server.answers.pop(0) if len(self.server.answers) > 1 else self.server.answers[0]
+        )
         self.send_response(status)
         self.end_headers()
         self.wfile.write(json.dumps(body).encode())
@@ -69,8 +73,12 @@ def part(text: str) -> bytes:
     return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
 
 
-@pytest.mark.parametrize(("no_proxy", "used"), [("", True), ("other.example.com", True), ("127.0.0.1", False)])
-def test_the_api_is_reached_as_argo_cds_secret_says(github: GitHub, key: Path, no_proxy: str, used: bool) -> None:
+@pytest.mark.parametrize(
+    ("no_proxy", "used"), [("", True), ("other.example.com", True), ("127.0.0.1", False)]
+)
+def test_the_api_is_reached_as_argo_cds_secret_says(
+    github: GitHub, key: Path, no_proxy: str, used: bool
+) -> None:
     with http_proxy() as proxy:
         through = Secret(f"http://127.0.0.1:{proxy.port}")
         assert token(app(github, key), proxy=through, no_proxy=no_proxy).reveal() == "ghs_t0ken"
@@ -78,13 +86,25 @@ def test_the_api_is_reached_as_argo_cds_secret_says(github: GitHub, key: Path, n
 
 
 def test_the_proof_is_what_github_documents(tmp_path: Path, key: Path) -> None:
-    head, claims, signature = signed(App("12", "34", Secret(key.read_text()), ""), 1000).reveal().split(".")
+    head, claims, signature = (
+        signed(App("12", "34", Secret(key.read_text()), ""), 1000).reveal().split(".")
+    )
     assert json.loads(part(head)) == {"alg": "RS256", "typ": "JWT"}
     assert json.loads(part(claims)) == {"iat": 940, "exp": 1540, "iss": "12"}
     (tmp_path / "signature").write_bytes(part(signature))
     public = tmp_path / "public"
-    subprocess.run(["openssl", "rsa", "-in", key, "-pubout", "-out", public], check=True, capture_output=True)
-    check: list[str | Path] = ["openssl", "dgst", "-sha256", "-verify", public, "-signature", tmp_path / "signature"]
+    subprocess.run(
+        ["openssl", "rsa", "-in", key, "-pubout", "-out", public], check=True, capture_output=True
+    )
+    check: list[str | Path] = [
+        "openssl",
+        "dgst",
+        "-sha256",
+        "-verify",
+        public,
+        "-signature",
+        tmp_path / "signature",
+    ]
     subprocess.run(check, input=f"{head}.{claims}".encode(), check=True, capture_output=True)
 
 
@@ -101,7 +121,9 @@ def test_a_netrc_does_not_stand_in(key: Path, github: GitHub, home: Path) -> Non
     assert github.asked[0][1].startswith("Bearer ")
 
 
-def test_what_is_temporary_is_tried_again(key: Path, github: GitHub, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_temporary_is_tried_again(
+    key: Path, github: GitHub, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(github_app, "_PAUSES", (0.01,))
     github.answers = [(502, {}), (201, {"token": "x"})]
     assert token(app(github, key)).reveal() == "x"
@@ -111,7 +133,12 @@ def test_what_is_temporary_is_tried_again(key: Path, github: GitHub, monkeypatch
 @pytest.mark.parametrize(
     ("status", "body", "error", "told"),
     [
-        (401, {"message": "A JSON web token could not be decoded"}, CredentialsError, "A JSON web token could not"),
+        (
+            401,
+            {"message": "A JSON web token could not be decoded"},
+            CredentialsError,
+            "A JSON web token could not",
+        ),
         (404, {"message": "Not Found"}, CredentialsError, "installation 34 of App 12"),
         (403, ["odd"], CredentialsError, "403"),
         (302, {}, CredentialsError, "302"),
@@ -135,7 +162,9 @@ def test_a_key_that_is_none() -> None:
         signed(App("1", "2", Secret("-----BEGIN nonsense"), ""), 0)
 
 
-def test_the_token_is_fetched_once_and_goes_to_its_own_server(key: Path, github: GitHub, tmp_path: Path) -> None:
+def test_the_token_is_fetched_once_and_goes_to_its_own_server(
+    key: Path, github: GitHub, tmp_path: Path
+) -> None:
     environ = {
         "GITHUB_API_URL": f"http://127.0.0.1:{github.server_address[1]}",
         "GITHUB_SERVER_URL": "https://github.example.com",
@@ -146,7 +175,9 @@ def test_the_token_is_fetched_once_and_goes_to_its_own_server(key: Path, github:
     access = access_of(AccessOptions(github_app_id="12", github_app_installation_id="34"), environ)
     assert access.logins("https://git.example.com/x.git", helped=False) == ()
     assert github.asked == []
-    logins = [access.logins("https://github.example.com/a/b.git", helped=False) for _ in range(2)][1]
+    logins = [access.logins("https://github.example.com/a/b.git", helped=False) for _ in range(2)][
+        1
+    ]
     assert [(one.prefix, one.user, one.password.reveal()) for one in logins] == [
         ("https://github.example.com", "x-access-token", "ghs_t0ken")
     ]

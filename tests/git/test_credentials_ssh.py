@@ -24,12 +24,19 @@ def key(folder: Path, *options: str, words: str = "") -> str:
     return path.read_text()
 
 
-KINDS = [("-t", "ed25519"), ("-t", "ecdsa"), ("-t", "rsa", "-m", "PEM"), ("-t", "ecdsa", "-m", "PKCS8")]
+KINDS = [
+    ("-t", "ed25519"),
+    ("-t", "ecdsa"),
+    ("-t", "rsa", "-m", "PEM"),
+    ("-t", "ecdsa", "-m", "PKCS8"),
+]
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=" ".join)
 @pytest.mark.parametrize("words", ["", "a passphrase"])
-def test_a_passphrase_is_seen_in_every_notation(tmp_path: Path, kind: tuple[str, ...], words: str) -> None:
+def test_a_passphrase_is_seen_in_every_notation(
+    tmp_path: Path, kind: tuple[str, ...], words: str
+) -> None:
     text = key(tmp_path, *kind, words=words)
     assert is_private_key(text)
     assert has_passphrase(text) is bool(words)
@@ -58,19 +65,25 @@ def test_a_key_is_mended(tmp_path: Path, spoil: str) -> None:
     assert subprocess.run(["ssh-keygen", "-y", "-f", path], check=True, capture_output=True).stdout
 
 
-@pytest.mark.parametrize("text", ["", "ssh-ed25519 AAAA public", "PuTTY-User-Key-File-3: ssh-ed25519"])
+@pytest.mark.parametrize(
+    "text", ["", "ssh-ed25519 AAAA public", "PuTTY-User-Key-File-3: ssh-ed25519"]
+)
 def test_what_is_no_private_key(text: str) -> None:
     assert not is_private_key(text)
     with pytest.raises(UsageError, match="not a private key"):
         tidy_key(text, "the key")
 
 
-@pytest.mark.parametrize("line", [HOST_KEY, f"@cert-authority *.{HOST_KEY}", f"[h]:22,{HOST_KEY} comment"])
+@pytest.mark.parametrize(
+    "line", [HOST_KEY, f"@cert-authority *.{HOST_KEY}", f"[h]:22,{HOST_KEY} comment"]
+)
 def test_host_keys(line: str) -> None:
     assert host_key(line) == line
 
 
-@pytest.mark.parametrize("line", ["", "ssh-ed25519 AAAA", "git.example.com", "git.example.com SHA256:abc x", "# x y z"])
+@pytest.mark.parametrize(
+    "line", ["", "ssh-ed25519 AAAA", "git.example.com", "git.example.com SHA256:abc x", "# x y z"]
+)
 def test_what_is_no_host_key(line: str) -> None:
     with pytest.raises(UsageError, match="--ssh-host-key"):
         host_key(line)
@@ -92,7 +105,9 @@ def config(folder: Path, given: AccessOptions, key: str = "", home: str = "") ->
 def test_what_is_given_comes_first_and_our_defaults_last(tmp_path: Path) -> None:
     ws = tmp_path / "ws"
     ws.mkdir()
-    (ws / "config").write_text(f"Host h\n  IdentityFile ~/.ssh/a\n  CertificateFile {ws}/b-cert.pub\n")
+    (ws / "config").write_text(
+        f"Host h\n  IdentityFile ~/.ssh/a\n  CertificateFile {ws}/b-cert.pub\n"
+    )
     (ws / "known_hosts").write_text("h ssh-ed25519 BBBB")
     (ws / "a").write_text(key(tmp_path, "-t", "ed25519"))
     assert config(tmp_path, AccessOptions(ssh_directory=str(ws), ssh_host_key=(HOST_KEY,))).split("\n") == [
@@ -119,7 +134,11 @@ def test_known_hosts_of_home_serve_a_key_given_by_itself(tmp_path: Path) -> None
     found = collect(AccessOptions(ssh_host_key=(HOST_KEY,)), Secret(""), str(tmp_path / "home"))
     assert found.files["known_hosts"] == f"h ssh-ed25519 BBBB\n{HOST_KEY}\n"
     (tmp_path / "only").write_text("only ssh-ed25519 CCCC\n")
-    found = collect(AccessOptions(ssh_known_hosts_file=str(tmp_path / "only")), Secret(""), str(tmp_path / "home"))
+    found = collect(
+        AccessOptions(ssh_known_hosts_file=str(tmp_path / "only")),
+        Secret(""),
+        str(tmp_path / "home"),
+    )
     assert found.files["known_hosts"] == "only ssh-ed25519 CCCC\n"
 
 

@@ -27,12 +27,18 @@ def update(url: str, paths: list[str]) -> str:
         snapshot = store.snapshot("main", [Place(path) for path in paths])
         files = {path: File(f"{snapshot.files[path].text}# new\n") for path in paths}
         destination = (url, "main", "main")
-        return store.land(Changeset(*destination, snapshot.tip, files, "x", Person("T", "t@example.com"))).commit
+        return store.land(
+            Changeset(*destination, snapshot.tip, files, "x", Person("T", "t@example.com"))
+        ).commit
 
 
 @pytest.mark.parametrize("depth_of_tree_filters", ["0", "100"])
-def test_a_folder_and_its_equal_one_level_deeper_are_both_read(tmp_path: Path, depth_of_tree_filters: str) -> None:
-    repo = bare_repo(tmp_path, {"dev/values.yaml": "tag: 1\n", "team-a/dev/values.yaml": "tag: 1\n"})
+def test_a_folder_and_its_equal_one_level_deeper_are_both_read(
+    tmp_path: Path, depth_of_tree_filters: str
+) -> None:
+    repo = bare_repo(
+        tmp_path, {"dev/values.yaml": "tag: 1\n", "team-a/dev/values.yaml": "tag: 1\n"}
+    )
     git(repo, "config", "uploadpackfilter.tree.maxDepth", depth_of_tree_filters)
     git(repo, "config", "http.receivepack", "true")
     with git_server(tmp_path) as server:
@@ -52,12 +58,16 @@ PATHS = st.lists(st.sampled_from(["dev", "prod", "a", "b"]), max_size=3).map("/"
 def test_any_repository_with_equal_folders(data: st.DataObject) -> None:
     folders = data.draw(st.sets(PATHS, min_size=2, max_size=8))
     paths = sorted(f"{folder}/{name}".lstrip("/") for folder in folders for name in FILES)
-    texts = data.draw(st.lists(st.sampled_from(["1\n", "2\n"]), min_size=len(paths), max_size=len(paths)))
+    texts = data.draw(
+        st.lists(st.sampled_from(["1\n", "2\n"]), min_size=len(paths), max_size=len(paths))
+    )
     wanted = data.draw(st.lists(st.sampled_from(paths), min_size=1, max_size=4, unique=True))
     contents = dict(zip(paths, texts, strict=True))
     with tempfile.TemporaryDirectory() as folder:
         repo = bare_repo(Path(folder), dict(contents))
         update(str(repo), wanted)
-        expected = {path: f"{text}# new\n" if path in wanted else text for path, text in contents.items()}
+        expected = {
+            path: f"{text}# new\n" if path in wanted else text for path, text in contents.items()
+        }
         assert {path: show(repo, "main", path) for path in paths} == expected
         assert git(repo, "fsck", "--strict", "--no-dangling") == ""

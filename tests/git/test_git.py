@@ -41,7 +41,9 @@ def test_variables_of_the_host_do_not_reach_git(name: str) -> None:
     assert clean.get(name) in {None, "C", "https"}
 
 
-@pytest.mark.parametrize("name", ["GIT_SSL_CAINFO", "GIT_SSH_COMMAND", "GIT_ASKPASS", "HOME", "https_proxy", "PATH"])
+@pytest.mark.parametrize(
+    "name", ["GIT_SSL_CAINFO", "GIT_SSH_COMMAND", "GIT_ASKPASS", "HOME", "https_proxy", "PATH"]
+)
 def test_how_servers_are_reached_is_the_hosts_to_say(name: str) -> None:
     assert clean_environment({name: "value"}, frozenset())[name] == "value"
 
@@ -60,7 +62,11 @@ def test_configuration_by_variables_keeps_only_credentials_and_transport() -> No
     files = {"GIT_CONFIG_GLOBAL", "GIT_CONFIG_NOSYSTEM"}
     clean = clean_environment(given, frozenset())
     assert {name for name in clean if name.startswith("GIT_CONFIG_")} == files
-    kept = {name: value for name, value in Git(given).login("https://x/y").items() if name.startswith("GIT_CONFIG_")}
+    kept = {
+        name: value
+        for name, value in Git(given).login("https://x/y").items()
+        if name.startswith("GIT_CONFIG_")
+    }
     assert kept == {
         "GIT_CONFIG_COUNT": "3",
         "GIT_CONFIG_KEY_0": "http.extraHeader",
@@ -75,7 +81,12 @@ def test_configuration_by_variables_keeps_only_credentials_and_transport() -> No
 def test_input_and_output_of_any_size(tmp_path: Path) -> None:
     repo = bare_repo(tmp_path, {"a": "x"})
     body = os.urandom(3_000_000)
-    oid = door().run("hash-object", "-w", "--stdin", git_dir=str(repo), stdin=body).out.decode().strip()
+    oid = (
+        door()
+        .run("hash-object", "-w", "--stdin", git_dir=str(repo), stdin=body)
+        .out.decode()
+        .strip()
+    )
     assert door().run("cat-file", "blob", oid, git_dir=str(repo)).out == body
 
 
@@ -102,7 +113,9 @@ def test_a_command_that_takes_too_long_is_ended() -> None:
     assert "timed out" in caught.value.err
 
 
-def test_an_interrupted_wait_ends_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupted_wait_ends_the_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def stop(_number: int, _frame: object) -> None:
         raise KeyboardInterrupt
 
@@ -133,7 +146,9 @@ def test_calls_are_counted_by_their_command() -> None:
 
 def test_many_threads_may_share_it() -> None:
     git_door, found = door(), list[bytes]()
-    threads = [threading.Thread(target=lambda: found.append(git_door.run("version").out)) for _ in range(8)]
+    threads = [
+        threading.Thread(target=lambda: found.append(git_door.run("version").out)) for _ in range(8)
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -155,7 +170,9 @@ def test_a_process_that_is_killed_before_it_becomes_git(monkeypatch: pytest.Monk
 
 def test_a_program_that_is_killed() -> None:
     with pytest.raises(UnreachableError, match="git die was killed by signal 15") as caught:
-        door().run("-c", "alias.die=!kill -15 $PPID; sleep 5", "die", clock=Clock(60, "https://host/x"))
+        door().run(
+            "-c", "alias.die=!kill -15 $PPID; sleep 5", "die", clock=Clock(60, "https://host/x")
+        )
     assert (caught.value.subject, "memory" in caught.value.hint) == ("https://host/x", True)
 
 
@@ -192,23 +209,33 @@ def test_plain_http_warns_once() -> None:
 
 
 def test_a_rewritten_url_is_what_counts() -> None:
-    assert Git(os.environ, protocols=FILE, rewrites=[("https://host/", "/srv/")]).url("https://host/x") == "/srv/x"
+    assert (
+        Git(os.environ, protocols=FILE, rewrites=[("https://host/", "/srv/")]).url("https://host/x")
+        == "/srv/x"
+    )
 
 
 def test_a_login_within_the_url_goes_to_its_server_only(tmp_path: Path) -> None:
     git_door = Git({**os.environ, "HOME": str(tmp_path)})
     extra = git_door.login("https://bot:s%20x@host:8443/x")
-    said = git_door.run("credential", "fill", stdin="protocol=https\nhost=host:8443\n\n", env=extra).out
+    said = git_door.run(
+        "credential", "fill", stdin="protocol=https\nhost=host:8443\n\n", env=extra
+    ).out
     assert said.endswith(b"username=bot\npassword=s x\n")
     with pytest.raises(GitFailed, match="credential"):
         git_door.run("credential", "fill", stdin="protocol=https\nhost=other\n\n", env=extra)
 
 
 def test_a_user_name_within_the_url_goes_with_the_password_of_a_helper(tmp_path: Path) -> None:
-    (tmp_path / ".gitconfig").write_text('[credential]\n\thelper = "!printf \\"password=from-helper\\\\n\\" #"\n')
+    (tmp_path / ".gitconfig").write_text(
+        '[credential]\n\thelper = "!printf \\"password=from-helper\\\\n\\" #"\n'
+    )
     git_door = Git({**os.environ, "HOME": str(tmp_path)})
     said = git_door.run(
-        "credential", "fill", stdin="protocol=https\nhost=h\n\n", env=git_door.login("https://bot@h/x")
+        "credential",
+        "fill",
+        stdin="protocol=https\nhost=h\n\n",
+        env=git_door.login("https://bot@h/x"),
     ).out
     assert b"username=bot\n" in said
     assert b"password=from-helper\n" in said
@@ -226,9 +253,9 @@ def test_ssh_never_asks() -> None:
 
 def test_the_users_own_ssh_command_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / ".gitconfig").write_text("[core]\n\tsshCommand = ssh -F mine\n")
-    assert Git({**os.environ, "HOME": str(tmp_path), "XDG_CONFIG_HOME": ""}).ssh_environment("git@host:x") == {
-        "GIT_SSH_COMMAND": "ssh -F mine"
-    }
+    assert Git({**os.environ, "HOME": str(tmp_path), "XDG_CONFIG_HOME": ""}).ssh_environment(
+        "git@host:x"
+    ) == {"GIT_SSH_COMMAND": "ssh -F mine"}
     assert Git({**os.environ, "GIT_SSH_COMMAND": "ssh -F env"}).ssh_environment("git@host:x") == {}
     workspace = tmp_path / "workspace"
     workspace.mkdir()

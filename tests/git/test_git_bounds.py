@@ -44,7 +44,9 @@ def test_a_command_that_prints_without_end(to: str) -> None:
 
 def test_what_is_printed_within_the_bound_is_all_there() -> None:
     door = Git(os.environ, bounds=Bounds(messages=3_000_000))
-    ran = door.run("-c", "alias.much=!head -c 1500000 /dev/zero; head -c 1400000 /dev/zero >&2", "much")
+    ran = door.run(
+        "-c", "alias.much=!head -c 1500000 /dev/zero; head -c 1400000 /dev/zero >&2", "much"
+    )
     assert (len(ran.out), len(ran.err) <= 64_000) == (1_500_000, True)
 
 
@@ -65,8 +67,14 @@ def test_not_every_warning_is_logged() -> None:
 @pytest.mark.parametrize(
     ("words", "why"),
     [
-        ("fatal: Out of memory, malloc failed (tried to allocate 3000000001 bytes)", "git would need more than 1 GiB"),
-        ("fatal: write error: File too large\nfatal: index-pack failed", "it sent more than 2 GiB of packs"),
+        (
+            "fatal: Out of memory, malloc failed (tried to allocate 3000000001 bytes)",
+            "git would need more than 1 GiB",
+        ),
+        (
+            "fatal: write error: File too large\nfatal: index-pack failed",
+            "it sent more than 2 GiB of packs",
+        ),
         ("remote: fatal: Out of memory, malloc failed\nfatal: early EOF", ""),
         ("remote: error: File too large", ""),
         ("fatal: early EOF", ""),
@@ -92,7 +100,9 @@ print(resource.getrlimit(resource.RLIMIT_FSIZE), repr(Bounds().passed("fatal: wr
 
 def test_a_process_of_git_starts_with_the_limits() -> None:
     door = Git(os.environ, bounds=Bounds(pack=8192 * 1024, memory=900_000 * 1024))
-    assert door.run("-c", "alias.limits=!ulimit -f; ulimit -d", "limits").out.split()[1] == b"900000"
+    assert (
+        door.run("-c", "alias.limits=!ulimit -f; ulimit -d", "limits").out.split()[1] == b"900000"
+    )
 
 
 @pytest.mark.parametrize(
@@ -102,14 +112,20 @@ def test_a_process_of_git_starts_with_the_limits() -> None:
         ("0::/\n", {"memory.max": "max"}, 1024),
         ("0::/\n", {"memory.max": "8589934592"}, 1024),
         ("0::/\n", {"memory.max": "33554432"}, 64),
-        ("0::/a/b\n", {"a/b/memory.max": "max", "a/memory.max": "1073741824", "memory.max": "max"}, 512),
+        (
+            "0::/a/b\n",
+            {"a/b/memory.max": "max", "a/memory.max": "1073741824", "memory.max": "max"},
+            512,
+        ),
         ("4:cpu,memory:/kubepods/x\n0::/\n", {"memory/memory.limit_in_bytes": "536870912"}, 256),
         ("4:memory:/a\n", {"memory/a/memory.limit_in_bytes": "9223372036854771712"}, 1024),
         ("", {}, 1024),
         ("no line of the kernel", {"memory.max": "536870912"}, 1024),
     ],
 )
-def test_the_memory_of_git_fits_into_the_step(tmp_path: Path, own: str, files: dict[str, str], most: int) -> None:
+def test_the_memory_of_git_fits_into_the_step(
+    tmp_path: Path, own: str, files: dict[str, str], most: int
+) -> None:
     (tmp_path / "own").write_text(own)
     for name, text in files.items():
         path = tmp_path / name
@@ -132,11 +148,18 @@ def test_little_memory_is_enough_where_there_are_many_processors(tmp_path: Path)
 def test_a_repository_has_one_clock(tmp_path: Path) -> None:
     """Its history, which has a remote of its own, as well."""
     repo = bare_repo(tmp_path, {"a": "1\n"})
-    with BareRepository(Git(os.environ, protocols=FILE, bounds=Bounds(seconds=1)), str(repo)) as store:
+    with BareRepository(
+        Git(os.environ, protocols=FILE, bounds=Bounds(seconds=1)), str(repo)
+    ) as store:
         assert store.snapshot("main", [Place("a")]).files == {"a": File("1\n")}
         time.sleep(1)
-        for act in (lambda: store.snapshot("main", [Place("a")]), lambda: list(store.earlier("main", "a"))):
-            with pytest.raises(UnreachableError, match="one repository may take 1 seconds in all") as caught:
+        for act in (
+            lambda: store.snapshot("main", [Place("a")]),
+            lambda: list(store.earlier("main", "a")),
+        ):
+            with pytest.raises(
+                UnreachableError, match="one repository may take 1 seconds in all"
+            ) as caught:
                 act()
             assert caught.value.subject == str(repo)
 
@@ -157,7 +180,9 @@ def test_packs_are_weighed(tmp_path: Path) -> None:
     assert 200 < weight(str(repo)) < 10_000
 
 
-def test_a_blob_that_is_too_large_is_not_read_to_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_blob_that_is_too_large_is_not_read_to_its_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A few kilobytes may stand for terabytes: the process that would unpack them is ended, and another one started."""
     monkeypatch.setattr("task.git.repository.objects.LARGEST", 1000)
     repo = bare_repo(tmp_path, {"a": "1\n", "large": b"\0" * 20_000_000, "z": "2\n"})
@@ -167,7 +192,11 @@ def test_a_blob_that_is_too_large_is_not_read_to_its_end(tmp_path: Path, monkeyp
         before = door.calls.count("cat-file")
         large, last = (git(repo, "rev-parse", f"main:{name}") for name in ("large", "z"))
         assert list(store._remote.objects.read([large, last]).values()) == [None, b"2\n"]
-    assert files == {"a": File("1\n"), "large": File("", problem="larger than 10 MB"), "z": File("2\n")}
+    assert files == {
+        "a": File("1\n"),
+        "large": File("", problem="larger than 10 MB"),
+        "z": File("2\n"),
+    }
     assert door.calls.count("cat-file") > before
 
 

@@ -25,7 +25,9 @@ def land(repo: Path, cache: Path, text: str, name: str = "a") -> tuple[Landing, 
         snapshot = store.snapshot("main", [Place(target(name))])
         files = {target(name): File(text)}
         destination = (str(repo), "main", "main")
-        landing = store.land(Changeset(*destination, snapshot.tip, files, text, Person("T", "t@example.com")))
+        landing = store.land(
+            Changeset(*destination, snapshot.tip, files, text, Person("T", "t@example.com"))
+        )
     return landing, door.calls
 
 
@@ -172,7 +174,13 @@ def test_the_folder_may_vanish_meanwhile(repo: Path, tmp_path: Path) -> None:
         snapshot = store.snapshot("main", [Place(target("a"))])
         shutil.rmtree(cache)
         destination = (str(repo), "main", "main")
-        wanted = Changeset(*destination, snapshot.tip, {target("a"): File("2\n")}, "x", Person("T", "t@example.com"))
+        wanted = Changeset(
+            *destination,
+            snapshot.tip,
+            {target("a"): File("2\n")},
+            "x",
+            Person("T", "t@example.com"),
+        )
         store.land(wanted)
     assert show(repo, "main", target("a")) == "2\n"
 
@@ -191,14 +199,21 @@ def test_a_pack_that_is_larger_than_memory_is_kept(tmp_path: Path) -> None:
         _, most = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert (os.path.getsize(f"{cache.objects}/pack/pack-1.pack"), most < 10_000_000) == (50_000_000, True)
+    assert (os.path.getsize(f"{cache.objects}/pack/pack-1.pack"), most < 10_000_000) == (
+        50_000_000,
+        True,
+    )
 
 
 @pytest.mark.parametrize("kept", ["nothing", "broken"])
-def test_a_server_that_gives_no_single_objects(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kept: str) -> None:
+def test_a_server_that_gives_no_single_objects(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kept: str
+) -> None:
     """It speaks the old protocol, and refuses the files once it has sent the trees: the cache then lacks the files."""
     monkeypatch.setattr("task.git.repository.bare_folder._LOCAL", V0)
-    monkeypatch.setattr("task.git.repository.remote._SMALL", "blob:none")  # else a small repository comes at once
+    monkeypatch.setattr(
+        "task.git.repository.remote._SMALL", "blob:none"
+    )  # else a small repository comes at once
     repo = repository(tmp_path, "a")
     git(repo, "config", "uploadpack.allowFilter", "true")
     git(repo, "config", "uploadpack.allowAnySHA1InWant", "false")
@@ -211,14 +226,25 @@ def test_a_server_that_gives_no_single_objects(tmp_path: Path, monkeypatch: pyte
         landing, _ = land(repo, cache, text)
         assert landing.commit == git(repo, "rev-parse", "main")
         assert show(repo, "main", target("a")) == text
-    with BareRepository(Git(os.environ, protocols=FILE), str(repo), cache_dir=str(tmp_path / "other")) as store:
+    with BareRepository(
+        Git(os.environ, protocols=FILE), str(repo), cache_dir=str(tmp_path / "other")
+    ) as store:
         assert [text for _, text in store.earlier("main", target("a"))][:2] == ["3\n", "2\n"]
-    with BareRepository(Git(os.environ, protocols=FILE), str(repo), cache_dir=str(tmp_path / "third")) as store:
+    with BareRepository(
+        Git(os.environ, protocols=FILE), str(repo), cache_dir=str(tmp_path / "third")
+    ) as store:
         (found,) = store.written("main", [[target("a")]], 2)
         assert [one.text for one in found[target("a")]] == ["3\n", "2\n"]
 
 
-NOTES = [b"\0" * 46, b"\xff\xfe whole", b"0123", b"main whole", b"0" * 40 + b" trees", b"a" * 64 + b" trees"]
+NOTES = [
+    b"\0" * 46,
+    b"\xff\xfe whole",
+    b"0123",
+    b"main whole",
+    b"0" * 40 + b" trees",
+    b"a" * 64 + b" trees",
+]
 
 
 @pytest.mark.parametrize("tip", NOTES, ids=range(len(NOTES)))

@@ -12,7 +12,10 @@ from task.git.errors import GitFailed
 from task.settings import AccessOptions
 
 TOKEN = {"IMAGE_UPDATE_GIT_TOKEN": "t0ken"}
-GITHUB, GITLAB = {"GITHUB_SERVER_URL": "https://github.com"}, {"CI_SERVER_URL": "https://gitlab.example.com"}
+GITHUB, GITLAB = (
+    {"GITHUB_SERVER_URL": "https://github.com"},
+    {"CI_SERVER_URL": "https://gitlab.example.com"},
+)
 
 
 def access(environ: dict[str, str] | None = None, **given: str | tuple[str, ...] | bool) -> Access:
@@ -32,13 +35,19 @@ def filled(made: Access, url: str, home: Path, *, configured: bool = True) -> st
         return ""
     finally:
         door.close()
-    return next(line for line in said.out.decode().splitlines() if line.startswith("password=")).partition("=")[2]
+    return next(
+        line for line in said.out.decode().splitlines() if line.startswith("password=")
+    ).partition("=")[2]
 
 
 @pytest.mark.parametrize(
     ("environ", "urls", "expected"),
     [
-        (TOKEN, ("https://git.example.com/",), [("https://git.example.com", "x-access-token", "t0ken")]),
+        (
+            TOKEN,
+            ("https://git.example.com/",),
+            [("https://git.example.com", "x-access-token", "t0ken")],
+        ),
         (TOKEN | GITHUB, (), [("https://github.com", "x-access-token", "t0ken")]),
         (TOKEN | GITLAB, (), [("https://gitlab.example.com", "oauth2", "t0ken")]),
         (TOKEN | GITHUB, ("https://gitlab.com/a/",), [("https://gitlab.com/a", "oauth2", "t0ken")]),
@@ -49,7 +58,11 @@ def filled(made: Access, url: str, home: Path, *, configured: bool = True) -> st
             [("https://bitbucket.org", "x-bitbucket-api-token-auth", "ATATT3xyz")],
         ),
         (GITHUB | {"GITHUB_TOKEN": "own"}, (), [("https://github.com", "x-access-token", "own")]),
-        (GITHUB | {"GITHUB_TOKEN": "own"} | TOKEN, (), [("https://github.com", "x-access-token", "t0ken")]),
+        (
+            GITHUB | {"GITHUB_TOKEN": "own"} | TOKEN,
+            (),
+            [("https://github.com", "x-access-token", "t0ken")],
+        ),
         ({"GITHUB_TOKEN": "own"}, (), []),
         ({}, ("https://git.example.com/",), []),
     ],
@@ -83,17 +96,26 @@ def test_the_workflows_token_is_not_used_beside_the_users_own_helper() -> None:
     ],
 )
 def test_which_urls_get_it(tmp_path: Path, scope: str, url: str, sent: bool) -> None:
-    assert filled(access(TOKEN, git_credentials_url=(scope,)), url, tmp_path) == ("t0ken" if sent else "")
+    assert filled(access(TOKEN, git_credentials_url=(scope,)), url, tmp_path) == (
+        "t0ken" if sent else ""
+    )
 
 
 def test_git_compares_after_rewriting(tmp_path: Path) -> None:
-    (tmp_path / ".gitconfig").write_text('[url "https://evil.org/"]\n\tinsteadOf = https://git.example.com/\n')
+    (tmp_path / ".gitconfig").write_text(
+        '[url "https://evil.org/"]\n\tinsteadOf = https://git.example.com/\n'
+    )
     door = Git({**os.environ, "HOME": str(tmp_path)})
-    assert door.login("https://git.example.com/x")["GIT_CONFIG_KEY_0"] == "url.https://evil.org/.insteadof"
+    assert (
+        door.login("https://git.example.com/x")["GIT_CONFIG_KEY_0"]
+        == "url.https://evil.org/.insteadof"
+    )
 
 
 def test_ours_stands_in_for_the_users_helper(tmp_path: Path) -> None:
-    (tmp_path / ".gitconfig").write_text('[credential]\n\thelper = "!printf \\"password=theirs\\\\n\\" #"\n')
+    (tmp_path / ".gitconfig").write_text(
+        '[credential]\n\thelper = "!printf \\"password=theirs\\\\n\\" #"\n'
+    )
     made = access(TOKEN, git_credentials_url=("https://git.example.com",))
     assert filled(made, "https://u@git.example.com/x", tmp_path) == "t0ken"
     assert filled(made, "https://u@other.example.com/x", tmp_path) == "theirs"

@@ -1,11 +1,18 @@
-# ruff: noqa: E501, ISC004 - what servers say stays on its lines
+# ruff: noqa: ISC004 - what servers say stays on its lines
 """What servers say, and whose error it is."""
 
 import time
 
 import pytest
 
-from task.errors import CredentialsError, Outpaced, RepositoryError, SourceError, TaskError, UnreachableError
+from task.errors import (
+    CredentialsError,
+    Outpaced,
+    RepositoryError,
+    SourceError,
+    TaskError,
+    UnreachableError,
+)
 from task.git.errors import FAILURES, _says, broke_off, failure, quoted, refusal
 
 SSH_TAIL = (
@@ -17,16 +24,28 @@ SAID = [
         RepositoryError,
         "fatal: unable to access 'https://x/y/': Protocol \"http\" not supported or disabled in libcurl\n",
     ),
-    (RepositoryError, "fatal: unable to access 'https://x/y/': Protocol \"http\" disabled in redirect\n"),
-    (RepositoryError, "fatal: unable to access 'https://x/y/': The requested URL returned error: 301\n"),
+    (
+        RepositoryError,
+        "fatal: unable to access 'https://x/y/': Protocol \"http\" disabled in redirect\n",
+    ),
+    (
+        RepositoryError,
+        "fatal: unable to access 'https://x/y/': The requested URL returned error: 301\n",
+    ),
     (
         RepositoryError,
         "fatal: unable to update url base from redirection:\n  asked for: https://x/y/info/refs\n"
         "   redirect: https://x/login\n",
     ),
     (CredentialsError, "fatal: Authentication failed for 'https://host/x/'\n"),
-    (CredentialsError, "fatal: could not read Username for 'https://host': terminal prompts disabled\n"),
-    (CredentialsError, "fatal: could not read Password for 'https://u@host': terminal prompts disabled\n"),
+    (
+        CredentialsError,
+        "fatal: could not read Username for 'https://host': terminal prompts disabled\n",
+    ),
+    (
+        CredentialsError,
+        "fatal: could not read Password for 'https://u@host': terminal prompts disabled\n",
+    ),
     (
         CredentialsError,
         "remote: HTTP Basic: Access denied. The provided password or token is incorrect\n"
@@ -37,24 +56,55 @@ SAID = [
         "remote: Invalid username or token. Password authentication is not supported for Git operations.\n"
         "fatal: Authentication failed for 'https://github.com/x/y.git/'\n",
     ),
-    (CredentialsError, "fatal: unable to access 'https://h/x/': The requested URL returned error: 401\n"),
-    (CredentialsError, "fatal: unable to access 'https://h/x/': Received HTTP code 407 from proxy after CONNECT\n"),
-    (CredentialsError, "fatal: unable to access 'https://h/x/': CONNECT tunnel failed, response 407\n"),
-    (RepositoryError, "fatal: unable to access 'https://h/x/': Received HTTP code 403 from proxy after CONNECT\n"),
-    (RepositoryError, "fatal: unable to access 'https://h/x/': CONNECT tunnel failed, response 403\n"),
-    (UnreachableError, "fatal: unable to access 'https://h/x/': CONNECT tunnel failed, response 503\n"),
-    (RepositoryError, "fatal: unable to access 'https://h/x/': Unsupported proxy syntax in 'a b:1'\n"),
-    (UnreachableError, "fatal: sha1 file '<stdout>' write error: File too large\nfatal: early EOF\n"),
+    (
+        CredentialsError,
+        "fatal: unable to access 'https://h/x/': The requested URL returned error: 401\n",
+    ),
+    (
+        CredentialsError,
+        "fatal: unable to access 'https://h/x/': Received HTTP code 407 from proxy after CONNECT\n",
+    ),
+    (
+        CredentialsError,
+        "fatal: unable to access 'https://h/x/': CONNECT tunnel failed, response 407\n",
+    ),
+    (
+        RepositoryError,
+        "fatal: unable to access 'https://h/x/': Received HTTP code 403 from proxy after CONNECT\n",
+    ),
+    (
+        RepositoryError,
+        "fatal: unable to access 'https://h/x/': CONNECT tunnel failed, response 403\n",
+    ),
+    (
+        UnreachableError,
+        "fatal: unable to access 'https://h/x/': CONNECT tunnel failed, response 503\n",
+    ),
+    (
+        RepositoryError,
+        "fatal: unable to access 'https://h/x/': Unsupported proxy syntax in 'a b:1'\n",
+    ),
+    (
+        UnreachableError,
+        "fatal: sha1 file '<stdout>' write error: File too large\nfatal: early EOF\n",
+    ),
     (CredentialsError, "git@host: Permission denied (publickey).\r\n" + SSH_TAIL),
     (CredentialsError, "git@host: Permission denied (publickey,password).\r\n" + SSH_TAIL),
     (CredentialsError, "Host key verification failed.\r\n" + SSH_TAIL),
-    (CredentialsError, "No ED25519 host key is known for h and you have requested strict checking.\r\n" + SSH_TAIL),
     (
         CredentialsError,
-        "@ WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED! @\nHost key verification failed.\n" + SSH_TAIL,
+        "No ED25519 host key is known for h and you have requested strict checking.\r\n" + SSH_TAIL,
+    ),
+    (
+        CredentialsError,
+        "@ WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED! @\nHost key verification failed.\n"
+        + SSH_TAIL,
     ),
     (CredentialsError, "No user exists for uid 54321\r\n" + SSH_TAIL),
-    (CredentialsError, 'Load key "/k": invalid format\r\ngit@h: Permission denied (publickey).\r\n' + SSH_TAIL),
+    (
+        CredentialsError,
+        'Load key "/k": invalid format\r\ngit@h: Permission denied (publickey).\r\n' + SSH_TAIL,
+    ),
     (
         CredentialsError,
         "fatal: unable to access 'https://h/x/': server certificate verification failed. CAfile: none CRLfile: none\n",
@@ -67,8 +117,14 @@ SAID = [
         CredentialsError,
         "fatal: unable to access 'https://h/x/': SSL: no alternative certificate subject name matches target host name\n",
     ),
-    (CredentialsError, "fatal: unable to access 'https://h/x/': Problem with the SSL CA cert (path? access rights?)\n"),
-    (RepositoryError, "remote: Repository not found.\nfatal: repository 'https://github.com/x/y/' not found\n"),
+    (
+        CredentialsError,
+        "fatal: unable to access 'https://h/x/': Problem with the SSL CA cert (path? access rights?)\n",
+    ),
+    (
+        RepositoryError,
+        "remote: Repository not found.\nfatal: repository 'https://github.com/x/y/' not found\n",
+    ),
     (RepositoryError, "ERROR: Repository not found.\r\n" + SSH_TAIL),
     (
         RepositoryError,
@@ -76,7 +132,10 @@ SAID = [
         "fatal: repository 'https://gitlab.com/x/y.git/' not found\n",
     ),
     (RepositoryError, "fatal: '/srv/x' does not appear to be a git repository\n" + SSH_TAIL),
-    (RepositoryError, "fatal: unable to access 'https://h/x/': The requested URL returned error: 403\n"),
+    (
+        RepositoryError,
+        "fatal: unable to access 'https://h/x/': The requested URL returned error: 403\n",
+    ),
     (
         RepositoryError,
         "remote: Permission to a/b.git denied to c.\nfatal: unable to access 'https://github.com/a/b/': "
@@ -88,32 +147,71 @@ SAID = [
         "remote: TF401019: The Git repository with name or identifier x does not exist or you do not have "
         "permissions for the operation you are attempting.\nfatal: repository 'https://h/' not found\n",
     ),
-    (RepositoryError, "ERROR: The key you are authenticating with has been marked as read only.\r\n" + SSH_TAIL),
+    (
+        RepositoryError,
+        "ERROR: The key you are authenticating with has been marked as read only.\r\n" + SSH_TAIL,
+    ),
     (RepositoryError, SSH_TAIL),
     (RepositoryError, "fatal: detected dubious ownership in repository at '/srv/x'\n"),
     (SourceError, "fatal: couldn't find remote ref refs/heads/none\n"),
     (SourceError, "fatal: transport 'file' not allowed\n"),
     (UnreachableError, "fatal: unable to access 'https://h/x/': Could not resolve host: h\n"),
-    (UnreachableError, "fatal: unable to access 'https://h/x/': Failed to connect to h port 443: Connection refused\n"),
+    (
+        UnreachableError,
+        "fatal: unable to access 'https://h/x/': Failed to connect to h port 443: Connection refused\n",
+    ),
     (UnreachableError, "ssh: connect to host h port 22: Connection timed out\r\n" + SSH_TAIL),
-    (UnreachableError, "ssh: Could not resolve hostname h: Name or service not known\r\n" + SSH_TAIL),
-    (UnreachableError, "kex_exchange_identification: Connection closed by remote host\r\n" + SSH_TAIL),
-    (UnreachableError, "fatal: unable to access 'https://h/x/': The requested URL returned error: 502\n"),
-    (UnreachableError, "fatal: unable to access 'https://h/x/': The requested URL returned error: 429\n"),
+    (
+        UnreachableError,
+        "ssh: Could not resolve hostname h: Name or service not known\r\n" + SSH_TAIL,
+    ),
+    (
+        UnreachableError,
+        "kex_exchange_identification: Connection closed by remote host\r\n" + SSH_TAIL,
+    ),
+    (
+        UnreachableError,
+        "fatal: unable to access 'https://h/x/': The requested URL returned error: 502\n",
+    ),
+    (
+        UnreachableError,
+        "fatal: unable to access 'https://h/x/': The requested URL returned error: 429\n",
+    ),
     (
         UnreachableError,
         "error: RPC failed; curl 56 Recv failure: Connection reset by peer\nfatal: expected 'packfile'\n",
     ),
-    (UnreachableError, "error: RPC failed; curl 28 Operation too slow. Less than 1 bytes/sec transferred\n"),
-    (UnreachableError, "fetch-pack: unexpected disconnect while reading sideband packet\nfatal: early EOF\n"),
+    (
+        UnreachableError,
+        "error: RPC failed; curl 28 Operation too slow. Less than 1 bytes/sec transferred\n",
+    ),
+    (
+        UnreachableError,
+        "fetch-pack: unexpected disconnect while reading sideband packet\nfatal: early EOF\n",
+    ),
     (UnreachableError, "fatal: the remote end hung up unexpectedly\n"),
     (UnreachableError, "fatal: write error: No space left on device\nfatal: index-pack failed\n"),
-    (UnreachableError, "error: cannot create async process: Too many open files\nfatal: could not read from remote\n"),
-    (UnreachableError, "remote: Internal Server Error\nfatal: the remote end hung up unexpectedly\n"),
+    (
+        UnreachableError,
+        "error: cannot create async process: Too many open files\nfatal: could not read from remote\n",
+    ),
+    (
+        UnreachableError,
+        "remote: Internal Server Error\nfatal: the remote end hung up unexpectedly\n",
+    ),
     (UnreachableError, "\ntimed out after 900 seconds"),
-    (UnreachableError, "remote: Repository not found.\nit sent more than 64 MB of refs and messages"),
-    (UnreachableError, "fatal: Out of memory, realloc failed\ngit would need more than 1 GiB of memory for it"),
-    (UnreachableError, "error: pack-objects died of signal 9\nerror: failed to push some refs to 'https://h/x/'\n"),
+    (
+        UnreachableError,
+        "remote: Repository not found.\nit sent more than 64 MB of refs and messages",
+    ),
+    (
+        UnreachableError,
+        "fatal: Out of memory, realloc failed\ngit would need more than 1 GiB of memory for it",
+    ),
+    (
+        UnreachableError,
+        "error: pack-objects died of signal 9\nerror: failed to push some refs to 'https://h/x/'\n",
+    ),
     (UnreachableError, "error: git-remote-https died of signal 9\n"),
     (RepositoryError, "fatal: https://h/x/info/refs not valid: is this a git repository?\n"),
     (UnreachableError, "remote: please wait\none repository may take 720 seconds in all"),
@@ -199,7 +297,10 @@ def test_every_row_of_the_table_is_met() -> None:
         (True, "fatal: early EOF\nfatal: fetch-pack: invalid index-pack output\n"),
         (True, "fatal: unable to access 'https://h/x/': The requested URL returned error: 502\n"),
         (True, "error: RPC failed; curl 56 Recv failure: Connection reset by peer\n"),
-        (True, "ssh: connect to host h port 22: Connection refused\nfatal: Could not read from remote repository.\n"),
+        (
+            True,
+            "ssh: connect to host h port 22: Connection refused\nfatal: Could not read from remote repository.\n",
+        ),
         (False, "fatal: write error: No space left on device\nfatal: early EOF\n"),
         (
             False,
@@ -207,7 +308,10 @@ def test_every_row_of_the_table_is_met() -> None:
         ),
         (False, "fatal: early EOF\nstalled: no data was sent or received for 60 seconds\n"),
         (False, "fatal: remote error: upload-pack: not our ref 1234\n"),
-        (False, "git@h: Permission denied (publickey).\nfatal: the remote end hung up unexpectedly\n"),
+        (
+            False,
+            "git@h: Permission denied (publickey).\nfatal: the remote end hung up unexpectedly\n",
+        ),
         (False, "fatal: repository 'https://h/x/' not found\n"),
         (False, ""),
     ],
@@ -218,7 +322,9 @@ def test_what_is_asked_for_again(again: bool, stderr: str) -> None:
 
 @pytest.mark.parametrize("proxy", ["bob:se'cret/x@h:1", "http://bob:se/cret@h:1"])
 def test_a_proxy_that_is_no_url_is_not_shown(proxy: str) -> None:
-    shown = quoted(f"fatal: unable to access 'https://h/x/': Unsupported proxy syntax in '{proxy}'\nfatal: it's over\n")
+    shown = quoted(
+        f"fatal: unable to access 'https://h/x/': Unsupported proxy syntax in '{proxy}'\nfatal: it's over\n"
+    )
     assert "cret" not in shown
     assert "bob" not in shown
     assert "it's over" in shown
@@ -231,10 +337,22 @@ def test_a_proxy_that_is_no_url_is_not_shown(proxy: str) -> None:
             "fatal: unable to access 'https://h/x/': The requested URL returned error: 429\n",
             "limits the rate of requests",
         ),
-        ("remote: Too Many Requests\nfatal: the remote end hung up unexpectedly\n", "limits the rate of requests"),
-        ("error: RPC failed; HTTP 503 curl 22 The requested URL returned error: 503\n", "an error of its own"),
-        ("remote: Internal Server Error\nfatal: the remote end hung up unexpectedly\n", "an error of its own"),
-        ("fatal: unable to access 'https://h/x/': Failed to connect to h port 443: Connection refused\n", "be reached"),
+        (
+            "remote: Too Many Requests\nfatal: the remote end hung up unexpectedly\n",
+            "limits the rate of requests",
+        ),
+        (
+            "error: RPC failed; HTTP 503 curl 22 The requested URL returned error: 503\n",
+            "an error of its own",
+        ),
+        (
+            "remote: Internal Server Error\nfatal: the remote end hung up unexpectedly\n",
+            "an error of its own",
+        ),
+        (
+            "fatal: unable to access 'https://h/x/': Failed to connect to h port 443: Connection refused\n",
+            "be reached",
+        ),
     ],
 )
 def test_a_server_that_answers_was_reached(said: str, words: str) -> None:
@@ -243,7 +361,9 @@ def test_a_server_that_answers_was_reached(said: str, words: str) -> None:
 
 
 def test_not_found_names_both_reasons() -> None:
-    assert "not found, or there is no access" in failure("ERROR: Repository not found.\n", "x").message
+    assert (
+        "not found, or there is no access" in failure("ERROR: Repository not found.\n", "x").message
+    )
 
 
 def test_unknown_words_are_shown() -> None:
@@ -264,13 +384,17 @@ def test_refusal(kind: type[TaskError], reason: str, stderr: str) -> None:
 
 def test_the_server_may_deny_to_replace_a_head_branch() -> None:
     denied = "!\tabc:refs/heads/bot\t[remote rejected] (non-fast-forward)"
-    error = refusal(denied, "remote: error: denying non-fast-forward refs/heads/bot\n", "x@bot", forced=True)
+    error = refusal(
+        denied, "remote: error: denying non-fast-forward refs/heads/bot\n", "x@bot", forced=True
+    )
     assert isinstance(error, RepositoryError)
     assert "force push" in error.hint
 
 
 def test_a_push_without_a_status_line_is_a_failure() -> None:
-    assert isinstance(refusal("", "fatal: Authentication failed for 'https://h/'\n", "x@main"), CredentialsError)
+    assert isinstance(
+        refusal("", "fatal: Authentication failed for 'https://h/'\n", "x@main"), CredentialsError
+    )
 
 
 def test_the_servers_own_words_reach_the_user() -> None:
@@ -283,7 +407,10 @@ def test_the_servers_own_words_reach_the_user() -> None:
 
 def test_a_protected_branch_on_a_real_gitea() -> None:
     """Gitea 1.26, November 2026: the base; and a request's own branch, which a pattern protects."""
-    for branch, forced, word in (("main", False, "--pull-request"), ("image-update/a-0123abcd", True, "git-branch")):
+    for branch, forced, word in (
+        ("main", False, "--pull-request"),
+        ("image-update/a-0123abcd", True, "git-branch"),
+    ):
         said = f"Not allowed to push to protected branch {branch}"
         stderr = f"remote: \nremote: error:        \nremote: error: {said}        \nremote: error:        \n"
         status = f"!\tHEAD:refs/heads/{branch}\t[remote rejected] (pre-receive hook declined)"
@@ -295,7 +422,8 @@ def test_a_protected_branch_on_a_real_gitea() -> None:
 
 def test_no_login_and_no_control_character_is_shown() -> None:
     error = failure(
-        "remote: \x1b[31mRepository not found.\nfatal: repository 'https://u:secret@host/x' not found\n", "x"
+        "remote: \x1b[31mRepository not found.\nfatal: repository 'https://u:secret@host/x' not found\n",
+        "x",
     )
     assert "secret" not in str(error)
     assert str(error).isprintable()

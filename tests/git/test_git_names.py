@@ -7,7 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from task.errors import SourceError
-from task.git.names import Address, address_of, base_branch_name, branch_name, is_branch_name, rewritten
+from task.git.names import (
+    Address,
+    address_of,
+    base_branch_name,
+    branch_name,
+    is_branch_name,
+    rewritten,
+)
 
 ADDRESSES = [
     ("https://github.com/acme/gitops.git", Address("https://github.com/acme/gitops.git", "https")),
@@ -124,7 +131,11 @@ def test_every_text_is_an_address_or_a_source_error(text: str) -> None:
     ],
 )
 def test_longest_prefix_is_rewritten(url: str, contacted: str) -> None:
-    pairs = (("https://host/", "https://mirror/"), ("https://host/team/", "ssh://git@inner/"), ("", "never"))
+    pairs = (
+        ("https://host/", "https://mirror/"),
+        ("https://host/team/", "ssh://git@inner/"),
+        ("", "never"),
+    )
     assert rewritten(url, pairs) == contacted
 
 
@@ -135,22 +146,30 @@ def test_branch_name(name: str, good: bool) -> None:
 
 @pytest.mark.parametrize(("name", "good"), [row for row in BRANCHES if "\0" not in row[0]])
 def test_git_agrees_about_branch_names(name: str, good: bool) -> None:
-    done = subprocess.run(["git", "check-ref-format", "--branch", name], capture_output=True, check=False)
+    done = subprocess.run(
+        ["git", "check-ref-format", "--branch", name], capture_output=True, check=False
+    )
     assert (done.returncode == 0) is good
 
 
 @pytest.mark.slow
 @given(st.text(alphabet="a./-@{}~^:?*[\\ l\x01ock", min_size=1, max_size=8))
 def test_git_agrees_about_any_branch_name(name: str) -> None:
-    done = subprocess.run(["git", "check-ref-format", f"refs/heads/{name}"], capture_output=True, check=False)
-    assert is_branch_name(name) is (done.returncode == 0 and not name.startswith("-") and name != "HEAD")
+    done = subprocess.run(
+        ["git", "check-ref-format", f"refs/heads/{name}"], capture_output=True, check=False
+    )
+    assert is_branch_name(name) is (
+        done.returncode == 0 and not name.startswith("-") and name != "HEAD"
+    )
 
 
 def test_full_name_of_a_branch() -> None:
     assert branch_name("refs/heads/main") == "main"
 
 
-@pytest.mark.parametrize("revision", ["a" * 40, "0" * 64, "refs/tags/v1", "v1.*", "-x", ">=1.0 <2", "HEAD~1", ""])
+@pytest.mark.parametrize(
+    "revision", ["a" * 40, "0" * 64, "refs/tags/v1", "v1.*", "-x", ">=1.0 <2", "HEAD~1", ""]
+)
 def test_what_is_no_branch_is_a_source_error(revision: str) -> None:
     with pytest.raises(SourceError) as caught:
         base_branch_name(revision)

@@ -15,7 +15,9 @@ from task.git.environment import is_safe, owned_by_another
 from task.git.repository.bare import BareRepository
 from task.model import File, Place
 
-ROOT_ONLY = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a repository to another user")
+ROOT_ONLY = pytest.mark.skipif(
+    os.geteuid() != 0, reason="only root can give a repository to another user"
+)
 FILE = frozenset({"file"})
 SOMEBODY = 12345
 
@@ -74,7 +76,9 @@ def test_hooks_of_another_user_are_not_run(tmp_path: Path) -> None:
     done = image_update(*arguments(apps))
     (error,) = json.loads(done.stdout)["errors"]
     assert (done.code, error["rule"], ran.exists()) == (4, "repository", False)
-    assert "git does not trust this local repository: it belongs to another user" in error["message"]
+    assert (
+        "git does not trust this local repository: it belongs to another user" in error["message"]
+    )
     assert f"safe.directory {repo}" in error["hint"]
     (tmp_path / ".gitconfig").write_text(f"[safe]\n\tdirectory = {repo}\n")
     done = image_update(*arguments(apps), env={"HOME": str(tmp_path)})
@@ -105,7 +109,11 @@ def test_a_source_repository_of_another_user(tmp_path: Path) -> None:
 def test_configuration_counts_unless_it_is_left_out(tmp_path: Path, configured: bool) -> None:
     repo = bare_repo(tmp_path, {"a": "b"})
     give_away(repo)
-    said = {"GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": "safe.directory", "GIT_CONFIG_VALUE_0": "*"}
+    said = {
+        "GIT_CONFIG_COUNT": "1",
+        "GIT_CONFIG_KEY_0": "safe.directory",
+        "GIT_CONFIG_VALUE_0": "*",
+    }
     door = Git({**os.environ, **said}, protocols=FILE, configured=configured)
     if not configured:
         with pytest.raises(RepositoryError, match="another user"):

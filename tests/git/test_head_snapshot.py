@@ -18,7 +18,9 @@ PLACES = [Place("web.yaml"), Place("other.yaml")]
 
 def repository(folder: Path, branches: Mapping[str, str]) -> Path:
     """`main`, and branches from it, each with its own text in one file."""
-    repo = bare_repo(folder, {"web.yaml": BEFORE, "other.yaml": "other\n", "far/away.yaml": "far\n"})
+    repo = bare_repo(
+        folder, {"web.yaml": BEFORE, "other.yaml": "other\n", "far/away.yaml": "far\n"}
+    )
     for name, text in branches.items():
         git(repo, "branch", name, "main")
         commit(repo, {"web.yaml": text}, name)
@@ -48,12 +50,20 @@ ROWS = [
 
 @pytest.mark.usefixtures("large")
 @pytest.mark.parametrize(("branches", "text", "fetches"), ROWS)
-def test_base_and_head(tmp_path: Path, branches: Mapping[str, str], text: str | None, fetches: int) -> None:
+def test_base_and_head(
+    tmp_path: Path, branches: Mapping[str, str], text: str | None, fetches: int
+) -> None:
     repo, git_door = repository(tmp_path, branches), door()
     base, head = both(git_door, repo)
-    assert {path: file.text for path, file in base.files.items()} == {"web.yaml": BEFORE, "other.yaml": "other\n"}
+    assert {path: file.text for path, file in base.files.items()} == {
+        "web.yaml": BEFORE,
+        "other.yaml": "other\n",
+    }
     assert (head.files["web.yaml"].text if head else None) == text
-    refs = dict(line.split() for line in git(repo, "for-each-ref", "--format=%(refname) %(objectname)").splitlines())
+    refs = dict(
+        line.split()
+        for line in git(repo, "for-each-ref", "--format=%(refname) %(objectname)").splitlines()
+    )
     assert (head.tip if head else None) == refs.get(f"refs/heads/{HEAD}")
     assert git_door.calls.count("fetch") == fetches
 
@@ -66,14 +76,21 @@ def test_other_branches_of_the_same_folder_are_not_fetched(tmp_path: Path, head:
     with BareRepository(door(), str(repo)) as store:
         store.snapshot("main", PLACES, [head])
         found = store.head_snapshot(head, PLACES)
-        kinds = git(Path(store._remote.ready()), "cat-file", "--batch-all-objects", "--batch-check=%(objecttype)")
+        kinds = git(
+            Path(store._remote.ready()),
+            "cat-file",
+            "--batch-all-objects",
+            "--batch-check=%(objecttype)",
+        )
     assert found is not None
     assert found.files["web.yaml"].text == f"{head}\n"
     assert kinds.split().count("commit") == 2
 
 
 @pytest.mark.parametrize("setting", ["uploadpack.allowFilter", "uploadpack.allowAnySHA1InWant"])
-def test_servers_that_allow_less(tmp_path: Path, setting: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_servers_that_allow_less(
+    tmp_path: Path, setting: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("task.git.repository.bare_folder._LOCAL", "")
     repo = repository(tmp_path, {HEAD: AFTER})
     git(repo, "config", setting, "false")

@@ -25,7 +25,9 @@ def door() -> Git:
     return Git(os.environ, protocols=FILE | {"git"})
 
 
-def texts(url: str | Path, path: str = PATH, branch: str = "main", limit: int = 100) -> tuple[list[str | None], str]:
+def texts(
+    url: str | Path, path: str = PATH, branch: str = "main", limit: int = 100
+) -> tuple[list[str | None], str]:
     """All texts, and why there are no more."""
     with BareRepository(door(), str(url)) as store:
         history = store.earlier(branch, path, limit)
@@ -38,16 +40,32 @@ def many(repo: Path, changes: Iterable[tuple[str, str | None]]) -> None:
     """A commit for each (path, text), in one go."""
     lines = ["feature done", "reset refs/heads/main", "from refs/heads/main^0"]
     for number, (path, text) in enumerate(changes):
-        lines += ["commit refs/heads/main", f"committer T <t@example.com> {1700000000 + number} +0000", "data 1", "x"]
-        lines += [f"D {path}"] if text is None else [f"M 100644 inline {path}", f"data {len(text)}", text]
+        lines += [
+            "commit refs/heads/main",
+            f"committer T <t@example.com> {1700000000 + number} +0000",
+            "data 1",
+            "x",
+        ]
+        lines += (
+            [f"D {path}"]
+            if text is None
+            else [f"M 100644 inline {path}", f"data {len(text)}", text]
+        )
     git(repo, "fast-import", "--quiet", stdin="\n".join([*lines, "done", ""]).encode())
 
 
 def deploys(folder: Path, *values: str | None, between: int = 0, name: str = "repo.git") -> Path:
     """A repository in which the path had these texts, other commits in between."""
-    repo = bare_repo(folder, {PATH: values[0], "other/file": "x\n"} if values[0] else {"other/file": "x\n"}, name=name)
+    repo = bare_repo(
+        folder,
+        {PATH: values[0], "other/file": "x\n"} if values[0] else {"other/file": "x\n"},
+        name=name,
+    )
     for number, value in enumerate(values[1:]):
-        many(repo, [*(("other/file", f"{number} {other}") for other in range(between)), (PATH, value)])
+        many(
+            repo,
+            [*(("other/file", f"{number} {other}") for other in range(between)), (PATH, value)],
+        )
     return repo
 
 
@@ -63,7 +81,9 @@ def deploys(folder: Path, *values: str | None, between: int = 0, name: str = "re
         ((None,), [None]),
     ],
 )
-def test_texts_come_newest_first(tmp_path: Path, values: tuple[str, ...], expected: list[str | None]) -> None:
+def test_texts_come_newest_first(
+    tmp_path: Path, values: tuple[str, ...], expected: list[str | None]
+) -> None:
     assert texts(deploys(tmp_path, *values, between=2)) == (expected, "root")
 
 
@@ -119,14 +139,20 @@ LINES = "".join(f"line {number}\n" for number in range(9))
     ("before", "moved", "expected"),
     [
         ({"old/web/values.yaml": "1"}, "1", ["2", "1", "0"]),
-        ({"old/web/values.yaml": f"{LINES}tag: 1"}, f"{LINES}tag: 2", ["2", f"{LINES}tag: 2", f"{LINES}tag: 1", "0"]),
+        (
+            {"old/web/values.yaml": f"{LINES}tag: 1"},
+            f"{LINES}tag: 2",
+            ["2", f"{LINES}tag: 2", f"{LINES}tag: 1", "0"],
+        ),
         ({"old/web/values.yaml": "1", "old/web/chart.yaml": "1"}, "1", ["2", "1", "0"]),
         ({"values.yaml": "1"}, "1", ["2", "1", None]),
         ({"apps/web": "1"}, "1", ["2", "1", None]),  # a file where the folder is now
         ({"old/web/values.yaml": "quite\nsomething\nelse\n"}, "1", ["2", "1", None]),
     ],
 )
-def test_renames_are_followed(tmp_path: Path, before: dict[str, str], moved: str, expected: list[str | None]) -> None:
+def test_renames_are_followed(
+    tmp_path: Path, before: dict[str, str], moved: str, expected: list[str | None]
+) -> None:
     repo = bare_repo(tmp_path, {"old/web/values.yaml": "0", "keep/values.yaml": "1"})
     commit(repo, {"old/web/values.yaml": None, **before})
     commit(repo, {**dict.fromkeys(before), PATH: moved})
@@ -194,7 +220,9 @@ def test_no_other_files_travel(tmp_path: Path, depth_of_tree_filters: str) -> No
     ):
         assert len(list(store.earlier("main", PATH))) == 8
         (folder,) = (one for one in home.iterdir() if (one / "FETCH_HEAD").exists())
-        kinds = git(folder, "cat-file", "--batch-all-objects", "--batch-check=%(objecttype)").split()
+        kinds = git(
+            folder, "cat-file", "--batch-all-objects", "--batch-check=%(objecttype)"
+        ).split()
     assert not list(home.iterdir())
     assert (kinds.count("blob"), kinds.count("commit")) == (8, 400)
 
@@ -220,7 +248,12 @@ def test_over_git_daemon(tmp_path: Path, filters: str) -> None:
 
 def test_a_server_that_gives_no_single_objects(tmp_path: Path) -> None:
     repo = deploys(tmp_path, "1", "2", "3", between=30)
-    for name in ("allowAnySHA1InWant", "allowReachableSHA1InWant", "allowTipSHA1InWant", "allowFilter"):
+    for name in (
+        "allowAnySHA1InWant",
+        "allowReachableSHA1InWant",
+        "allowTipSHA1InWant",
+        "allowFilter",
+    ):
         git(repo, "config", f"uploadpack.{name}", "false")
     git(repo, "config", "protocol.version", "0")
     with git_server(tmp_path) as server:
@@ -235,7 +268,15 @@ def test_over_http(tmp_path: Path) -> None:
 
 
 def test_object_ids_of_the_other_kind(tmp_path: Path) -> None:
-    git(tmp_path, "init", "--quiet", "--bare", "--object-format=sha256", "--initial-branch=main", "repo.git")
+    git(
+        tmp_path,
+        "init",
+        "--quiet",
+        "--bare",
+        "--object-format=sha256",
+        "--initial-branch=main",
+        "repo.git",
+    )
     repo = tmp_path / "repo.git"
     commit(repo, {PATH: "1"})
     commit(repo, {PATH: "2"})
@@ -264,7 +305,9 @@ def test_reading_and_landing_go_on_as_before(tmp_path: Path, server: str) -> Non
             for text in ("3", "4"):
                 snapshot = store.snapshot("main", [Place(PATH)])
                 list(store.earlier("main", PATH))
-                change = Changeset(url, "main", "main", snapshot.tip, {PATH: File(text)}, "x", Person("T", "t@e"))
+                change = Changeset(
+                    url, "main", "main", snapshot.tip, {PATH: File(text)}, "x", Person("T", "t@e")
+                )
                 assert store.land(change).pushed
             assert [text for _, text in store.earlier("main", PATH)] == ["4", "3", "2", "1"]
     assert git(repo, "rev-list", "--count", "main") == "44"

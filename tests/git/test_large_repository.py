@@ -11,7 +11,11 @@ from task.git.command import Git
 from task.git.repository.bare import BareRepository
 from task.model import File, Place
 
-FILES = {"apps/web/values.yaml": "tag: v1\n", "apps/large.yaml": "x" * 70_000, "README.md": "read me\n"}
+FILES = {
+    "apps/web/values.yaml": "tag: v1\n",
+    "apps/large.yaml": "x" * 70_000,
+    "README.md": "read me\n",
+}
 # What a server of git's does before it sends a pack: it counts, and says so. This one then takes its time.
 HOOK = """\
 #!/bin/sh
@@ -43,7 +47,9 @@ def test_the_server_counts_before_it_sends(
     assert time.monotonic() - began < 20
 
 
-def test_only_the_first_fetch_tells_whether_it_is_large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_the_first_fetch_tells_whether_it_is_large(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What was fetched before stays, whatever a server says of a later one."""
     repo = serve(tmp_path, monkeypatch, 5, pause=0)
     git_door = Git(os.environ, protocols=frozenset({"file"}))
@@ -65,16 +71,23 @@ def test_a_large_file_of_a_small_repository_is_fetched_where_it_counts(tmp_path:
     with BareRepository(git_door, str(repo)) as store:
         assert store.snapshot("main", [Place("README.md")]).files["README.md"].text == "read me\n"
         assert git_door.calls.count("fetch") == 1
-        assert store.snapshot("main", [Place("apps/large.yaml")]).files["apps/large.yaml"].text == "x" * 70_000
+        assert (
+            store.snapshot("main", [Place("apps/large.yaml")]).files["apps/large.yaml"].text
+            == "x" * 70_000
+        )
     assert git_door.calls.count("fetch") == 3
 
 
-def test_a_failure_says_nothing_of_progress(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failure_says_nothing_of_progress(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     repo = serve(tmp_path, monkeypatch, 5, pause=0)
     git(repo, "config", "uploadpack.hideRefs", "refs/heads")
     lines: list[str] = []
     with (
-        BareRepository(Git(os.environ, protocols=frozenset({"file"}), log=lines.append), str(repo)) as store,
+        BareRepository(
+            Git(os.environ, protocols=frozenset({"file"}), log=lines.append), str(repo)
+        ) as store,
         pytest.raises(Exception, match="main") as caught,
     ):
         store.snapshot("main", [Place("README.md")])

@@ -32,7 +32,9 @@ class Scene:
     def run(self, url: str, *more: str | Path, **env: str) -> Result:
         """One run, after which nothing is left in the temporary folder and no secret was said."""
         args = arguments(manifest(self.folder, application("web", url)), *more)
-        result = image_update(*args, env={"TMPDIR": str(self.temporary), "HOME": str(self.home), **env})
+        result = image_update(
+            *args, env={"TMPDIR": str(self.temporary), "HOME": str(self.home), **env}
+        )
         assert list(self.temporary.iterdir()) == []
         assert not [one for one in SECRETS if one in result.stdout + result.stderr]
         return result
@@ -73,7 +75,10 @@ def test_a_user_name_and_a_password_file(scene: Scene, web: Nginx) -> None:
 
 
 def test_a_token_in_a_variable(scene: Scene, web: Nginx) -> None:
-    url, env = web.url(scene.name), {"IMAGE_UPDATE_GIT_TOKEN": PASSWORD, "IMAGE_UPDATE_GIT_USERNAME": USER}
+    url, env = (
+        web.url(scene.name),
+        {"IMAGE_UPDATE_GIT_TOKEN": PASSWORD, "IMAGE_UPDATE_GIT_USERNAME": USER},
+    )
     scope = f"https://localhost:{web.tls}/{scene.name.removesuffix('.git')}"
     result = scene.run(url, "--git-credentials-url", scope, "--ca-file", web.ca, **env)
     assert (result.code, scene.landed()) == (0, True), result.stderr
@@ -88,7 +93,9 @@ def test_a_token_for_the_servers_of_the_ci_system(scene: Scene, web: Nginx) -> N
 def test_a_basic_auth_workspace_as_of_the_tekton_catalog(scene: Scene, web: Nginx) -> None:
     scene.file("ws/.gitconfig", f'[credential "https://localhost:{web.tls}"]\n\thelper = store\n')
     scene.file("ws/.git-credentials", f"https://{USER}:{SECRETS[1]}@localhost:{web.tls}\n")
-    result = scene.run(web.url(scene.name), "--basic-auth-directory", scene.folder / "ws", "--ca-file", web.ca)
+    result = scene.run(
+        web.url(scene.name), "--basic-auth-directory", scene.folder / "ws", "--ca-file", web.ca
+    )
     assert (result.code, scene.landed()) == (0, True), result.stderr
 
 
@@ -99,7 +106,9 @@ def test_a_basic_auth_secret_as_of_kubernetes(scene: Scene, web: Nginx) -> None:
     refused = scene.run(web.url(scene.name), *more)
     assert refused.code == 2
     assert "--git-credentials-url" in refused.stderr
-    result = scene.run(web.url(scene.name), *more, "--git-credentials-url", f"https://localhost:{web.tls}")
+    result = scene.run(
+        web.url(scene.name), *more, "--git-credentials-url", f"https://localhost:{web.tls}"
+    )
     assert (result.code, scene.landed()) == (0, True), result.stderr
 
 
@@ -131,14 +140,20 @@ def test_no_helper_of_the_user_is_given_our_password_to_keep(scene: Scene, web: 
 
 
 def test_urls_rewritten_by_the_users_configuration(scene: Scene, ssh: Sshd) -> None:
-    scene.file("home/.gitconfig", f'[url "{ssh.url(scene.repo.parent)}/"]\n\tinsteadOf = https://git.example.com/\n')
+    scene.file(
+        "home/.gitconfig",
+        f'[url "{ssh.url(scene.repo.parent)}/"]\n\tinsteadOf = https://git.example.com/\n',
+    )
     result = scene.run(f"https://git.example.com/{scene.name}", *key(ssh))
     assert (result.code, scene.landed()) == (0, True), result.stderr
 
 
 def test_the_rest_of_the_users_configuration_changes_nothing(scene: Scene, web: Nginx) -> None:
     hostile = f"[core]\n\thooksPath = {scene.folder}\n[push]\n\tgpgSign = true\n[commit]\n\tgpgSign = true\n[fetch]\n"
-    scene.file("home/.gitconfig", f"{hostile}\tprune = true\n[protocol]\n\tallow = never\n[alias]\n\tfetch = !false\n")
+    scene.file(
+        "home/.gitconfig",
+        f"{hostile}\tprune = true\n[protocol]\n\tallow = never\n[alias]\n\tfetch = !false\n",
+    )
     scene.file("pre-push", "#!/bin/sh\nexit 1\n").chmod(0o755)
     result = scene.run(web.url(scene.name), *password(scene, web))
     assert (result.code, scene.landed()) == (0, True), result.stderr
@@ -250,7 +265,9 @@ def test_nobody_listens(scene: Scene) -> None:
         ),
     ],
 )
-def test_a_hook_says_no(scene: Scene, web: Nginx, policy: str, code: int, rule: str, told: str) -> None:
+def test_a_hook_says_no(
+    scene: Scene, web: Nginx, policy: str, code: int, rule: str, told: str
+) -> None:
     hook = scene.repo / "hooks" / "pre-receive"
     hook.parent.mkdir(exist_ok=True)
     hook.write_text(f"#!/bin/sh\n{policy}\n")
@@ -286,15 +303,15 @@ def workspace(scene: Scene, ssh: Sshd, at: str, *, config: str = "") -> Path:
 
 
 def test_an_ssh_workspace_as_of_the_tekton_catalog(scene: Scene, ssh: Sshd) -> None:
-    config = (
-        f"Host git-server\n  HostName 127.0.0.1\n  Port {ssh.port}\n  User root\n  IdentityFile ~/.ssh/id_ed25519\n"
-    )
+    config = f"Host git-server\n  HostName 127.0.0.1\n  Port {ssh.port}\n  User root\n  IdentityFile ~/.ssh/id_ed25519\n"
     folder = workspace(scene, ssh, "ws", config=config)
     result = scene.run(f"git-server:{scene.repo}", "--ssh-directory", folder)
     assert (result.code, scene.landed()) == (0, True), result.stderr
 
 
-def test_ssh_files_that_tekton_puts_into_a_home_that_is_not_the_passwd_entrys(scene: Scene, ssh: Sshd) -> None:
+def test_ssh_files_that_tekton_puts_into_a_home_that_is_not_the_passwd_entrys(
+    scene: Scene, ssh: Sshd
+) -> None:
     config = f"Host 127.0.0.1\n  IdentityFile {scene.home}/.ssh/id_ed25519\n"
     workspace(scene, ssh, "home/.ssh", config=config)
     result = scene.run(ssh.url(scene.repo))
@@ -317,7 +334,9 @@ def test_an_unknown_host_key(scene: Scene, ssh: Sshd) -> None:
 
 def test_a_changed_host_key(scene: Scene, ssh: Sshd) -> None:
     other = f"{ssh.host_key.split()[0]} {ssh.stranger.with_suffix('.pub').read_text()}"
-    code, rule, told = problem(scene.run(ssh.url(scene.repo), "--ssh-key-file", ssh.key, "--ssh-host-key", other))
+    code, rule, told = problem(
+        scene.run(ssh.url(scene.repo), "--ssh-key-file", ssh.key, "--ssh-host-key", other)
+    )
     assert (code, rule) == (4, "credentials")
     assert "host key has changed" in told
 
@@ -329,9 +348,13 @@ def test_a_key_that_opens_nothing(scene: Scene, ssh: Sshd) -> None:
     assert "did not accept the SSH key" in told
 
 
-def test_a_key_with_a_passphrase_is_refused_before_anything_is_contacted(scene: Scene, ssh: Sshd) -> None:
+def test_a_key_with_a_passphrase_is_refused_before_anything_is_contacted(
+    scene: Scene, ssh: Sshd
+) -> None:
     before = ssh.log.read_text()
-    result = scene.run(ssh.url(scene.repo), "--ssh-key-file", ssh.locked, "--ssh-host-key", ssh.host_key)
+    result = scene.run(
+        ssh.url(scene.repo), "--ssh-key-file", ssh.locked, "--ssh-host-key", ssh.host_key
+    )
     assert result.code == 2
     assert "passphrase" in result.stderr
     assert ssh.log.read_text() == before
@@ -356,7 +379,11 @@ def test_the_git_protocol_is_not_contacted(scene: Scene) -> None:
 @pytest.mark.parametrize("way", ["https", "ssh"])
 def test_no_secret_is_in_any_argument(scene: Scene, web: Nginx, ssh: Sshd, way: str) -> None:
     strace, trace = needs("strace"), scene.folder / "trace"
-    url, more = (web.url(scene.name), password(scene, web)) if way == "https" else (ssh.url(scene.repo), key(ssh))
+    url, more = (
+        (web.url(scene.name), password(scene, web))
+        if way == "https"
+        else (ssh.url(scene.repo), key(ssh))
+    )
     args = arguments(manifest(scene.folder, application("web", url)), *map(str, more))
     watch = [*strace, "-f", "-qq", "-e", "trace=execve", "-s", "100000", "-o", str(trace)]
     env = {**os.environ, "TMPDIR": str(scene.temporary), "HOME": str(scene.home)}
@@ -379,8 +406,12 @@ def read_only(but: Path) -> list[str]:
 
 
 @ROOT_ONLY
-@pytest.mark.parametrize(("way", "home"), [("https", ""), ("ssh", "/root"), ("ssh", "/nonexistent"), ("ssh", "")])
-def test_any_user_id_in_a_home_that_is_not_its_own(scene: Scene, web: Nginx, ssh: Sshd, way: str, home: str) -> None:
+@pytest.mark.parametrize(
+    ("way", "home"), [("https", ""), ("ssh", "/root"), ("ssh", "/nonexistent"), ("ssh", "")]
+)
+def test_any_user_id_in_a_home_that_is_not_its_own(
+    scene: Scene, web: Nginx, ssh: Sshd, way: str, home: str
+) -> None:
     setpriv, ground = needs("setpriv"), Path("/tmp", f"any-{os.urandom(4).hex()}")
     if way == "ssh" and not list(Path("/usr/lib").glob("**/libnss_wrapper.so")):
         assert not IN_CI, "libnss_wrapper is not here; .ci/run installs it"
@@ -400,8 +431,18 @@ def test_any_user_id_in_a_home_that_is_not_its_own(scene: Scene, web: Nginx, ssh
         url = web.url(scene.name) if way == "https" else ssh.url(scene.repo)
         args = arguments(manifest(ground, application("web", url)), *map(str, given))
         env = {**os.environ, "HOME": home, "TMPDIR": str(ground / "tmp")}
-        nobody = [*read_only(ground / "tmp"), *setpriv, "--reuid", "54321", "--regid", "0", "--clear-groups"]
-        done = subprocess.run([*nobody, command(), *args], env=env, cwd="/", capture_output=True, check=False)
+        nobody = [
+            *read_only(ground / "tmp"),
+            *setpriv,
+            "--reuid",
+            "54321",
+            "--regid",
+            "0",
+            "--clear-groups",
+        ]
+        done = subprocess.run(
+            [*nobody, command(), *args], env=env, cwd="/", capture_output=True, check=False
+        )
         assert (done.returncode, scene.landed()) == (0, True), done.stderr
         assert list((ground / "tmp").iterdir()) == []
         assert b"Permission denied" not in done.stderr
@@ -410,20 +451,32 @@ def test_any_user_id_in_a_home_that_is_not_its_own(scene: Scene, web: Nginx, ssh
 
 
 @pytest.mark.parametrize("way", ["https", "ssh"])
-def test_copies_of_keys_are_gone_after_a_signal(scene: Scene, web: Nginx, ssh: Sshd, way: str) -> None:
+def test_copies_of_keys_are_gone_after_a_signal(
+    scene: Scene, web: Nginx, ssh: Sshd, way: str
+) -> None:
     hook = scene.repo / "hooks" / "pre-receive"
     hook.parent.mkdir(exist_ok=True)
     hook.write_text(f"#!/bin/sh\ntouch {scene.folder}/pushing\nsleep 5\n")
     hook.chmod(0o755)
-    url, more = (web.url(scene.name), password(scene, web)) if way == "https" else (ssh.url(scene.repo), key(ssh))
+    url, more = (
+        (web.url(scene.name), password(scene, web))
+        if way == "https"
+        else (ssh.url(scene.repo), key(ssh))
+    )
     args = arguments(manifest(scene.folder, application("web", url)), *map(str, more))
     env = {**os.environ, "TMPDIR": str(scene.temporary), "HOME": str(scene.home)}
-    with subprocess.Popen([command(), *args], env=env, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as running:
+    with subprocess.Popen(
+        [command(), *args], env=env, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+    ) as running:
         wait_for(scene.folder / "pushing")
         copies = [path.name for path in scene.temporary.rglob("*")]
         running.terminate()
         _, said = running.communicate(timeout=10)
-    assert {"ca.pem"} <= set(copies) if way == "https" else {"image-update-key", "known_hosts"} <= set(copies)
+    assert (
+        {"ca.pem"} <= set(copies)
+        if way == "https"
+        else {"image-update-key", "known_hosts"} <= set(copies)
+    )
     assert running.returncode == 143, said
     assert list(scene.temporary.iterdir()) == []
     hook.unlink()

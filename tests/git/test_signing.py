@@ -19,7 +19,9 @@ WHO = ("--git-author-name", "Signer", "--git-author-email", "signer@example.com"
 
 def tool(*argv: str, env: dict[str, str] | None = None, stdin: str = "") -> str:
     environ = {**os.environ, **(env or {})}
-    done = subprocess.run(argv, env=environ, input=stdin, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        argv, env=environ, input=stdin, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -71,7 +73,12 @@ def scene(tmp_path: Path) -> Scene:
 def project(scene: Scene, *keys: str) -> None:
     """Put an AppProject beside the Application, so that Argo CD syncs only commits that are signed by these keys."""
     spec = {"signatureKeys": [{"keyID": key} for key in keys]}
-    item = {"apiVersion": "argoproj.io/v1alpha1", "kind": "AppProject", "metadata": {"name": "default"}, "spec": spec}
+    item = {
+        "apiVersion": "argoproj.io/v1alpha1",
+        "kind": "AppProject",
+        "metadata": {"name": "default"},
+        "spec": spec,
+    }
     scene.apps.write_text(f"{scene.apps.read_text()}\n---\n{json.dumps(item)}\n")
 
 
@@ -84,7 +91,9 @@ def test_a_commit_that_argo_cd_would_not_sync_is_not_pushed(
     unsigned, by_ssh = scene.run(), scene.run("--signing-key", ssh_key)
     by_another = scene.run("--signing-key", "signer@example.com", env=keyring)
     planned = image_update("plan", *arguments(scene.apps)[1:])
-    message = f"in project default, Argo CD syncs only commits that are signed by {wanted}; this one "
+    message = (
+        f"in project default, Argo CD syncs only commits that are signed by {wanted}; this one "
+    )
     for result in (unsigned, by_ssh, planned):
         assert result.code == 4
         assert f"{message}has no OpenPGP signature" in result.stderr
@@ -94,14 +103,19 @@ def test_a_commit_that_argo_cd_would_not_sync_is_not_pushed(
     linted = image_update("lint", scene.apps)
     assert linted.code == 0
     assert (
-        f"info    argocd/a  in project default, Argo CD syncs only commits that are signed by {wanted}" in linted.stdout
+        f"info    argocd/a  in project default, Argo CD syncs only commits that are signed by {wanted}"
+        in linted.stdout
     )
 
 
 @pytest.mark.parametrize("by", ["key", "keyring"])
-def test_a_commit_by_a_key_that_argo_cd_accepts(scene: Scene, pgp_key: str, keyring: dict[str, str], by: str) -> None:
+def test_a_commit_by_a_key_that_argo_cd_accepts(
+    scene: Scene, pgp_key: str, keyring: dict[str, str], by: str
+) -> None:
     listed = tool("gpg", "--batch", "--with-colons", "--list-secret-keys", env=keyring)
-    project(scene, next(line.split(":")[4] for line in listed.splitlines() if line.startswith("sec:")))
+    project(
+        scene, next(line.split(":")[4] for line in listed.splitlines() if line.startswith("sec:"))
+    )
     assert scene.run().code == 4
     env = {"IMAGE_UPDATE_SIGNING_KEY": pgp_key} if by == "key" else keyring
     more = () if by == "key" else ("--signing-key", "signer@example.com")
@@ -113,7 +127,16 @@ def verified_ssh(scene: Scene, key: Path, branch: str = "main") -> str:
     allowed = key.parent / "allowed"
     allowed.write_text(f"signer@example.com {key.with_suffix('.pub').read_text()}")
     settings = ("-c", "gpg.format=ssh", "-c", f"gpg.ssh.allowedSignersFile={allowed}")
-    return tool("git", "-C", str(scene.repo), *settings, "log", "-1", "--format=%G?%an %ae %cn %s%n%b", branch)
+    return tool(
+        "git",
+        "-C",
+        str(scene.repo),
+        *settings,
+        "log",
+        "-1",
+        "--format=%G?%an %ae %cn %s%n%b",
+        branch,
+    )
 
 
 @pytest.mark.parametrize("by", ["file", "variable", "variable that names a file"])
@@ -131,10 +154,22 @@ def test_ssh(scene: Scene, ssh_key: Path, by: str) -> None:
 
 def test_what_is_remembered_aside_is_signed_too(scene: Scene, ssh_key: Path) -> None:
     manifest(scene.apps.parent, application("a", scene.repo, git_branch="main:bump"))
-    given = ("--applications", scene.apps, "--allow-protocol", "file", *WHO, "--signing-key", ssh_key)
+    given = (
+        "--applications",
+        scene.apps,
+        "--allow-protocol",
+        "file",
+        *WHO,
+        "--signing-key",
+        ssh_key,
+    )
     assert image_update("hold", "a", "--reason", "freeze", *given).code == 0
-    (memory,) = git(scene.repo, "for-each-ref", "--format=%(refname:short)", "refs/heads/image-update-memory/").split()
-    assert verified_ssh(scene, ssh_key, memory).startswith("GSigner signer@example.com Signer Remember")
+    (memory,) = git(
+        scene.repo, "for-each-ref", "--format=%(refname:short)", "refs/heads/image-update-memory/"
+    ).split()
+    assert verified_ssh(scene, ssh_key, memory).startswith(
+        "GSigner signer@example.com Signer Remember"
+    )
 
 
 @pytest.mark.measured
@@ -145,7 +180,9 @@ def test_a_key_that_others_may_read_is_copied(scene: Scene, ssh_key: Path) -> No
 
 
 @pytest.mark.parametrize("by", ["file", "variable"])
-def test_openpgp(scene: Scene, pgp_key: str, keyring: dict[str, str], tmp_path: Path, by: str) -> None:
+def test_openpgp(
+    scene: Scene, pgp_key: str, keyring: dict[str, str], tmp_path: Path, by: str
+) -> None:
     (tmp_path / "key.asc").write_text(pgp_key)
     given = ("--signing-key", tmp_path / "key.asc") if by == "file" else ()
     result = scene.run(*given, env={} if given else {"IMAGE_UPDATE_SIGNING_KEY": pgp_key})
@@ -172,7 +209,9 @@ def test_no_agent_is_left(scene: Scene, pgp_key: str) -> None:
     scene.run(env={"IMAGE_UPDATE_SIGNING_KEY": pgp_key})
 
     def agents() -> bytes:
-        return subprocess.run(["pgrep", "-f", f"gpg-agent.*{scene.scratch}"], capture_output=True, check=False).stdout
+        return subprocess.run(
+            ["pgrep", "-f", f"gpg-agent.*{scene.scratch}"], capture_output=True, check=False
+        ).stdout
 
     wait_until(lambda: not agents(), 10)
 
@@ -194,8 +233,16 @@ def test_a_key_with_a_passphrase_is_refused(scene: Scene, ssh_key: Path) -> None
             "openpgp",
             "this is a key of the format ssh, not openpgp; leave --signing-format out",
         ),
-        ("-----BEGIN PGP PRIVATE KEY BLOCK-----\nx\n", "ssh", "this is a key of the format openpgp, not ssh"),
-        ("-----BEGIN CERTIFICATE-----\nx\n", "", "this is not a private key; give a private key without a passphrase"),
+        (
+            "-----BEGIN PGP PRIVATE KEY BLOCK-----\nx\n",
+            "ssh",
+            "this is a key of the format openpgp, not ssh",
+        ),
+        (
+            "-----BEGIN CERTIFICATE-----\nx\n",
+            "",
+            "this is not a private key; give a private key without a passphrase",
+        ),
         ("ssh-ed25519 AAAA\n", "ssh", "without a passphrase"),
     ],
 )
@@ -222,11 +269,16 @@ def test_planning_needs_no_signature(scene: Scene, ssh_key: Path) -> None:
     assert git(scene.repo, "rev-list", "--count", "main") == "1"
 
 
-def test_a_misspelt_file_that_was_taken_for_the_id_of_a_key(scene: Scene, keyring: dict[str, str]) -> None:
+def test_a_misspelt_file_that_was_taken_for_the_id_of_a_key(
+    scene: Scene, keyring: dict[str, str]
+) -> None:
     done = scene.run("--signing-key", "signing_ed25519", env=keyring)
     (failure,) = [one for one in done.json["decisions"] if one["verdict"] == "error"]
     assert done.code == 4
     assert failure["because"].startswith(
         "the commit cannot be signed with the key 'signing_ed25519' of the GnuPG keyring ("
     )
-    assert "there is no file 'signing_ed25519' here; give a private key without a passphrase" in done.stderr
+    assert (
+        "there is no file 'signing_ed25519' here; give a private key without a passphrase"
+        in done.stderr
+    )

@@ -19,7 +19,10 @@ from task.model import Changeset, File, Landing, Person, Place
 
 def test_each_server_and_way_of_calling_has_its_own() -> None:
     sharing = SshSharing("/tmp", os.environ)
-    told = [sharing.options(*one) for one in (("ssh", "a"), ("ssh", "b"), ("ssh -i k", "a"), ("ssh", "a"))]
+    told = [
+        sharing.options(*one)
+        for one in (("ssh", "a"), ("ssh", "b"), ("ssh -i k", "a"), ("ssh", "a"))
+    ]
     assert told[0] == told[3]
     assert len(set(told)) == 3
     folder = Path(told[0].rpartition("=")[2]).parent
@@ -69,11 +72,15 @@ def land(git_door: Git, url: str, text: str) -> Landing:
         snapshot = store.snapshot("main", [Place(target("a"))])
         destination = (snapshot.repo, "main", "main")
         files = {target("a"): File(text)}
-        return store.land(Changeset(*destination, snapshot.tip, files, "x", Person("T", "t@example.com")))
+        return store.land(
+            Changeset(*destination, snapshot.tip, files, "x", Person("T", "t@example.com"))
+        )
 
 
 def masters(folder: Path) -> str:
-    return subprocess.run(["pgrep", "-f", f"ssh.*{folder}"], capture_output=True, text=True, check=False).stdout
+    return subprocess.run(
+        ["pgrep", "-f", f"ssh.*{folder}"], capture_output=True, text=True, check=False
+    ).stdout
 
 
 @pytest.mark.servers

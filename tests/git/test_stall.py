@@ -46,7 +46,9 @@ def silent_server(said: bytes = b"") -> Iterator[int]:
                 one.close()
 
 
-@pytest.mark.parametrize("said", [b"", b"HTTP/1.1 200 OK\r\nContent-Type: x\r\nContent-Length: 100\r\n\r\n0"])
+@pytest.mark.parametrize(
+    "said", [b"", b"HTTP/1.1 200 OK\r\nContent-Type: x\r\nContent-Length: 100\r\n\r\n0"]
+)
 def test_http_from_the_command_line(tmp_path: Path, said: bytes) -> None:
     with silent_server(said) as port:
         apps = manifest(tmp_path, application("a", f"http://127.0.0.1:{port}/repo.git"))
@@ -63,7 +65,9 @@ def ssh_door(folder: Path, script: str, stall: float) -> Git:
     program = folder / "ssh"
     program.write_text(f"#!/bin/sh\n{script}\n")
     program.chmod(0o755)
-    return Git({**os.environ, "GIT_SSH_COMMAND": str(program), "GIT_SSH_VARIANT": "ssh"}, stall=stall)
+    return Git(
+        {**os.environ, "GIT_SSH_COMMAND": str(program), "GIT_SSH_VARIANT": "ssh"}, stall=stall
+    )
 
 
 def test_ssh_that_says_nothing(tmp_path: Path) -> None:
@@ -90,7 +94,9 @@ def test_ssh_that_stops_in_the_middle(tmp_path: Path) -> None:
 def test_a_slow_server_is_no_stalled_one(tmp_path: Path) -> None:
     repo = repository(tmp_path, "a")
     hook(repo, "post-update", "exit 0")
-    slow = "import os,sys,time\nwhile b := os.read(0, 100):\n    os.write(1, b)\n    time.sleep(0.3)\n"
+    slow = (
+        "import os,sys,time\nwhile b := os.read(0, 100):\n    os.write(1, b)\n    time.sleep(0.3)\n"
+    )
     (tmp_path / "slow.py").write_text(slow)
     script = f'for last; do :; done\nsh -c "$last" | python3 {tmp_path}/slow.py'
     began = time.monotonic()
@@ -126,7 +132,9 @@ def test_where_processes_have_no_handles(monkeypatch: pytest.MonkeyPatch, script
 def test_who_does_not_listen_is_ended_by_force() -> None:
     began = time.monotonic()
     with pytest.raises(GitEnded):
-        Git(os.environ).run("-c", "alias.nap=!trap '' TERM; sleep 30 & wait; wait; sleep 30", "nap", timeout=0.3)
+        Git(os.environ).run(
+            "-c", "alias.nap=!trap '' TERM; sleep 30 & wait; wait; sleep 30", "nap", timeout=0.3
+        )
     assert time.monotonic() - began < 10
 
 

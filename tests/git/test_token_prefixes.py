@@ -14,10 +14,22 @@ REST = "0123456789abcdefSECRET"
 @pytest.mark.parametrize(
     ("token", "runs", "said"),
     [
-        ("ghp_", "GitLab", "this token begins with ghp_, as GitHub's tokens do, but git.example.com runs GitLab"),
-        ("github_pat_", "Gitea", "begins with github_pat_, as GitHub's tokens do, but git.example.com runs Gitea"),
+        (
+            "ghp_",
+            "GitLab",
+            "this token begins with ghp_, as GitHub's tokens do, but git.example.com runs GitLab",
+        ),
+        (
+            "github_pat_",
+            "Gitea",
+            "begins with github_pat_, as GitHub's tokens do, but git.example.com runs Gitea",
+        ),
         ("ghs_", "Azure DevOps", "begins with ghs_, as GitHub's tokens do"),
-        ("glpat-", "GitHub", "begins with glpat-, as GitLab's tokens do, but git.example.com runs GitHub"),
+        (
+            "glpat-",
+            "GitHub",
+            "begins with glpat-, as GitLab's tokens do, but git.example.com runs GitHub",
+        ),
         ("gldt-", "Bitbucket Cloud", "begins with gldt-, as GitLab's tokens do"),
         ("ATATT", "GitHub", "begins with ATATT, as Bitbucket Cloud's tokens do"),
         ("ATATT", "Bitbucket Cloud", ""),
@@ -68,12 +80,20 @@ USUAL = "check the user name and the password or token given for this server"
         (REFUSED, "ghp_", "but gitlab.example.com runs GitLab: give one for GitLab"),
         (REFUSED, "glpat-", USUAL),
         (REFUSED, "", USUAL),
-        ("fatal: could not read Username for 'https://gitlab.example.com'", "ghp_", "give a login for this server"),
+        (
+            "fatal: could not read Username for 'https://gitlab.example.com'",
+            "ghp_",
+            "give a login for this server",
+        ),
     ],
 )
 def test_a_login_that_git_refuses(stderr: str, token: str, hint: str) -> None:
     error = failure(
-        stderr, "https://gitlab.example.com/acme/deploy@main", (), Secret(token + REST), "gitlab.example.com"
+        stderr,
+        "https://gitlab.example.com/acme/deploy@main",
+        (),
+        Secret(token + REST),
+        "gitlab.example.com",
     )
     assert hint in error.hint
     assert REST not in f"{error}{error.hint}"

@@ -12,10 +12,19 @@ TREE = "040000"
 
 
 def test_a_tree_that_stands_for_ten_billion_files() -> None:
-    trees = {str(level): {name: TreeEntry(TREE, str(level + 1)) for name in "0123456789"} for level in range(10)}
+    trees = {
+        str(level): {name: TreeEntry(TREE, str(level + 1)) for name in "0123456789"}
+        for level in range(10)
+    }
     trees["10"] = {"a.yaml": TreeEntry("100644", "blob")}
     with pytest.raises(SourceError, match="apps has more than 500000 files and folders") as caught:
-        list(look({"root": {"apps": TreeEntry(TREE, "0")}, **trees}.__getitem__, "root", Place("apps", "tree")))
+        list(
+            look(
+                {"root": {"apps": TreeEntry(TREE, "0")}, **trees}.__getitem__,
+                "root",
+                Place("apps", "tree"),
+            )
+        )
     assert caught.value.hint
 
 
@@ -26,12 +35,16 @@ def test_folders_that_are_nested_without_end() -> None:
         "100000": {"a.yaml": TreeEntry("100644", "deep")},
         "10": {"a": TreeEntry(TREE, "11"), "b.yaml": TreeEntry("100644", "x")},
     }
-    assert [path for path, _, _ in look(trees.__getitem__, "0", Place("", "tree"))] == ["a/" * 10 + "b.yaml"]
+    assert [path for path, _, _ in look(trees.__getitem__, "0", Place("", "tree"))] == [
+        "a/" * 10 + "b.yaml"
+    ]
 
 
 def raw(*entries: tuple[str, str, int]) -> bytes:
     """A tree as Git stores it; each number is the first byte of an object id."""
-    return b"".join(f"{mode} {name}\0".encode() + bytes([number]) * 20 for mode, name, number in entries)
+    return b"".join(
+        f"{mode} {name}\0".encode() + bytes([number]) * 20 for mode, name, number in entries
+    )
 
 
 def test_a_tree_as_git_stores_it() -> None:
@@ -51,8 +64,13 @@ ENTRIES = st.dictionaries(st.text("abc", min_size=1, max_size=2), st.integers(0,
 
 
 @given(ENTRIES, ENTRIES)
-def test_what_differs_is_what_one_has_and_the_other_has_not(one: dict[str, int], other: dict[str, int]) -> None:
-    trees = [raw(*(("100644", name, number) for name, number in sorted(of.items()))) for of in (one, other)]
+def test_what_differs_is_what_one_has_and_the_other_has_not(
+    one: dict[str, int], other: dict[str, int]
+) -> None:
+    trees = [
+        raw(*(("100644", name, number) for name, number in sorted(of.items())))
+        for of in (one, other)
+    ]
     ours, theirs = (dict(parse_tree(tree, 20)) for tree in trees)
     found = differing(trees[0], trees[1], 20)
     assert found[0] == {name: entry for name, entry in ours.items() if theirs.get(name) != entry}

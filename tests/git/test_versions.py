@@ -66,7 +66,9 @@ def test_a_merge_is_looked_into(tmp_path: Path) -> None:
     commit(repo, {"c": "later, on the same branch"}, branch="request")
     commit(repo, {"b": "2"})
     tree = git(repo, "merge-tree", "--write-tree", "main", "request")
-    merge = git(repo, "commit-tree", tree, "-p", "main", "-p", "request", "-m", "Merge pull request #1")
+    merge = git(
+        repo, "commit-tree", tree, "-p", "main", "-p", "request", "-m", "Merge pull request #1"
+    )
     git(repo, "update-ref", "refs/heads/main", merge)
     now = written(repo, "a")[0][0]
     assert (now.text, now.commit) == ("2", proposed)
@@ -89,7 +91,9 @@ def test_of_a_file_and_a_folder_of_the_same_name_the_folder_counts(tmp_path: Pat
 
 @pytest.mark.servers
 @pytest.mark.parametrize("allowed", ["true", "false"])
-def test_over_http_with_and_without_filters_and_kept_for_the_next_run(tmp_path: Path, allowed: str) -> None:
+def test_over_http_with_and_without_filters_and_kept_for_the_next_run(
+    tmp_path: Path, allowed: str
+) -> None:
     repo = bare_repo(tmp_path, {"a": "1", "large": "x" * 100_000})
     for number in range(2, 5):
         commit(repo, {"a": str(number)})
@@ -97,7 +101,9 @@ def test_over_http_with_and_without_filters_and_kept_for_the_next_run(tmp_path: 
     git(repo, "config", "uploadpack.allowFilter", allowed)
     with git_server(tmp_path) as server:
         for _ in range(2):
-            with BareRepository(Git(os.environ), f"{server.url}repo.git", cache_dir=str(tmp_path / "kept")) as store:
+            with BareRepository(
+                Git(os.environ), f"{server.url}repo.git", cache_dir=str(tmp_path / "kept")
+            ) as store:
                 store.snapshot("main", [Place("a")])
                 (found,) = store.written("main", [["a", "no"]], 3)
                 assert (texts(list(found["a"])), list(found["no"])) == (["4", "3", "2"], [])
@@ -105,7 +111,15 @@ def test_over_http_with_and_without_filters_and_kept_for_the_next_run(tmp_path: 
 
 
 def test_object_ids_of_the_other_kind(tmp_path: Path) -> None:
-    git(tmp_path, "init", "--quiet", "--bare", "--object-format=sha256", "--initial-branch=main", "repo.git")
+    git(
+        tmp_path,
+        "init",
+        "--quiet",
+        "--bare",
+        "--object-format=sha256",
+        "--initial-branch=main",
+        "repo.git",
+    )
     repo = tmp_path / "repo.git"
     commit(repo, {"a/b": "1"})
     second = commit(repo, {"a/b": "2"})
@@ -116,10 +130,19 @@ def test_object_ids_of_the_other_kind(tmp_path: Path) -> None:
 
 def test_the_branches_that_begin_so(tmp_path: Path) -> None:
     repo = bare_repo(tmp_path, {"a": "1"})
-    for name in ("image-update/web-1", "image-update/api-2", "other/image-update/x", "update-image"):
+    for name in (
+        "image-update/web-1",
+        "image-update/api-2",
+        "other/image-update/x",
+        "update-image",
+    ):
         git(repo, "branch", name, "main")
     with BareRepository(Git(os.environ, protocols=FILE), str(repo)) as store:
-        assert store.branches(["image-update/", "up"]) == ["image-update/api-2", "image-update/web-1", "update-image"]
+        assert store.branches(["image-update/", "up"]) == [
+            "image-update/api-2",
+            "image-update/web-1",
+            "update-image",
+        ]
         assert store.branches(["none"]) == []
         with pytest.raises(SourceError):
             list(store.written("no-such-branch", [["a"]], 1))

@@ -57,7 +57,11 @@ class Known:
         return Known(number, written, frozenset(one for one in self.replaced if one > number))
 
     def back_to(self, number: int, passed: frozenset[int]) -> "Known":
-        return Known(number, self.written or (self.base, False), (self.replaced | {self.base} | passed) - {number})
+        return Known(
+            number,
+            self.written or (self.base, False),
+            (self.replaced | {self.base} | passed) - {number},
+        )
 
 
 @dataclass
@@ -186,9 +190,15 @@ class Histories(RuleBasedStateMachine):
     def tag(self, number: int) -> str:
         return TAGS[self.strategy].format(number)
 
-    @rule(names=st.sets(NAME, min_size=1), numbers=st.tuples(NUMBERS, NUMBERS, NUMBERS), atomic=st.booleans())
+    @rule(
+        names=st.sets(NAME, min_size=1),
+        numbers=st.tuples(NUMBERS, NUMBERS, NUMBERS),
+        atomic=st.booleans(),
+    )
     def event(self, names: set[str], numbers: tuple[int, ...], atomic: bool) -> None:
-        builds = dict(zip(sorted(names), numbers if self.ordered else numbers[:1] * 3, strict=False))
+        builds = dict(
+            zip(sorted(names), numbers if self.ordered else numbers[:1] * 3, strict=False)
+        )
         self._run(lambda: self._send(builds, atomic=atomic))
         self._arrived(builds)
 
@@ -323,7 +333,9 @@ class Histories(RuleBasedStateMachine):
         assert there == {name: value for name, value in waits.items() if value != base[name]}
         assert self.scene.base == base
 
-    def _send(self, builds: dict[str, int], *, atomic: bool = False, downgrade: bool = False) -> Report:
+    def _send(
+        self, builds: dict[str, int], *, atomic: bool = False, downgrade: bool = False
+    ) -> Report:
         images = [f"{name}:{self.tag(number)}" for name, number in builds.items()]
         sequence = None if self.ordered else next(iter(builds.values()))
         return self.scene.event(*images, sequence=sequence, atomic=atomic, downgrade=downgrade)
@@ -394,7 +406,9 @@ class OnSomebodysBranch(RuleBasedStateMachine):
         changed = {name for name, value in self.values.items() if value != before[name]}
         assert not changed & self.held
         assert all(before[name] < self.values[name] == f"1.{builds[name]}.0" for name in changed)
-        written = {one.subscription.entry.alias for one in report.decisions if one.verdict == "update"}
+        written = {
+            one.subscription.entry.alias for one in report.decisions if one.verdict == "update"
+        }
         assert written == changed
 
     @rule(name=NAME, verb=st.sampled_from(["hold", "release"]))
@@ -402,7 +416,11 @@ class OnSomebodysBranch(RuleBasedStateMachine):
         before = self.values
         self.scene.by_hand(verb, name)
         (self.held.add if verb == "hold" else self.held.discard)(name)
-        assert all(before[other] == value for other, value in self.values.items() if (other, verb) != (name, "release"))
+        assert all(
+            before[other] == value
+            for other, value in self.values.items()
+            if (other, verb) != (name, "release")
+        )
         assert self.values[name] >= before[name]
 
     @rule(name=NAME, number=NUMBERS)
@@ -428,7 +446,10 @@ class OnSomebodysBranch(RuleBasedStateMachine):
 @pytest.mark.parametrize("machine", [Histories, ByBuilds, Alphabetical, OnSomebodysBranch])
 def test_histories_in_memory(machine: type[RuleBasedStateMachine]) -> None:
     run_state_machine_as_test(
-        machine, settings=settings(max_examples=120, stateful_step_count=20, derandomize=True, deadline=None)
+        machine,
+        settings=settings(
+            max_examples=120, stateful_step_count=20, derandomize=True, deadline=None
+        ),
     )
 
 
@@ -453,5 +474,6 @@ class InGitByBuilds(InGit):
 @pytest.mark.parametrize("machine", [InGit, InGitByBuilds])
 def test_histories_in_git(machine: type[Histories]) -> None:
     run_state_machine_as_test(
-        machine, settings=settings(max_examples=8, stateful_step_count=12, derandomize=True, deadline=None)
+        machine,
+        settings=settings(max_examples=8, stateful_step_count=12, derandomize=True, deadline=None),
     )

@@ -37,7 +37,10 @@ def test_a_rollback_on_the_base_takes_what_waits_out(back: str) -> None:
     scene.story = indirect
     report = scene.event("web:1.3.0", "cron:1.3.0")
     assert sorted(verdicts(report)) == ["defer", "update"]
-    assert told(report) == [("cron", "1.2.0", "superseded"), ("web", "1.2.0", "superseded")]  # 1.3.0 is remembered
+    assert told(report) == [
+        ("cron", "1.2.0", "superseded"),
+        ("web", "1.2.0", "superseded"),
+    ]  # 1.3.0 is remembered
     assert scene.waiting == {"cron": "1.3.0"}
     scene.branch.merge(HEAD)
     assert scene.base == {"web": back, "api": FIRST, "cron": "1.3.0"}
@@ -89,7 +92,9 @@ def test_two_applications_with_one_head_branch() -> None:
     """Each run knows one of them only."""
     scene = Scene()
     scene.branch.commit({target("b"): KUSTOMIZATION})
-    other = Story(application("b", URL, image_list=f"web={WEB}", git_branch=f"main:{HEAD}"), scene.branch)
+    other = Story(
+        application("b", URL, image_list=f"web={WEB}", git_branch=f"main:{HEAD}"), scene.branch
+    )
     scene.event("web:1.1.0", story=other)
     scene.event("web:1.2.0", "cron:1.2.0")
     assert values_in(scene.branch.heads[HEAD].files, "b") == {"web": "1.1.0"}
@@ -102,9 +107,14 @@ def test_two_applications_with_one_head_branch() -> None:
         ("web", "1.2.0", "waits"),
     ]
     message = scene.branch.heads[HEAD].message
-    assert all(words in message for words in ("Application: argocd/a\n", "Application: argocd/b\n", "cron:1.2.0\n"))
+    assert all(
+        words in message
+        for words in ("Application: argocd/a\n", "Application: argocd/b\n", "cron:1.2.0\n")
+    )
     scene.by_hand("hold", "web")
-    assert "Application: argocd/b\n" in scene.branch.heads[HEAD].message  # it still waits, and so does cron
+    assert (
+        "Application: argocd/b\n" in scene.branch.heads[HEAD].message
+    )  # it still waits, and so does cron
     scene.by_hand("release", "web")
     scene.branch.merge(HEAD)
     assert values_in(scene.branch.files, "b") == {"web": "1.3.0"}
@@ -114,12 +124,18 @@ def test_two_applications_with_one_head_branch() -> None:
 def test_a_file_of_a_build_that_nobody_knows_is_named() -> None:
     scene = Scene()
     scene.branch.commit({target("b"): KUSTOMIZATION})
-    other = Story(application("b", URL, image_list=f"web={WEB}", git_branch=f"main:{HEAD}"), scene.branch)
+    other = Story(
+        application("b", URL, image_list=f"web={WEB}", git_branch=f"main:{HEAD}"), scene.branch
+    )
     scene.event("web:1.1.0", story=other)
     scene.branch.heads[HEAD] = replace(scene.branch.heads[HEAD], message="")
     report = scene.event("web:1.2.0")
     (row,) = report.waiting
-    assert (row.application, row.outcome, row.because.partition(":")[0]) == ("", "waits", target("b"))
+    assert (row.application, row.outcome, row.because.partition(":")[0]) == (
+        "",
+        "waits",
+        target("b"),
+    )
     scene.branch.merge(HEAD)
     assert told(scene.event("web:1.3.0")) == []
 
@@ -141,7 +157,9 @@ def test_a_branch_of_somebody_else_gets_one_commit_more() -> None:
 
 def test_the_config_of_such_a_branch_counts_as_well() -> None:
     scene = Scene()
-    scene.branch.commit_on(HEAD, {".image-update/config": "version: 1\npullRequests: {enabled: true}\n"})
+    scene.branch.commit_on(
+        HEAD, {".image-update/config": "version: 1\npullRequests: {enabled: true}\n"}
+    )
     report = scene.event("web:1.1.0")
     assert verdicts(report) == ["error"]
     assert f"the config on {HEAD} asks for a pull request" in report.decisions[0].because
@@ -172,7 +190,9 @@ def test_a_freeze_leaves_what_waits_and_defers_new_builds() -> None:
 
 def shared(scene: Scene, name: str = "web") -> Story:
     """Return the story of another team's Application that writes the same files."""
-    other = application("b", URL, image_list=f"{name}=ghcr.io/acme/{name}", update_strategy="semver")
+    other = application(
+        "b", URL, image_list=f"{name}=ghcr.io/acme/{name}", update_strategy="semver"
+    )
     other["spec"]["source"]["path"] = "apps/a"
     story = Story(other, scene.branch)
     story.others, scene.direct.others = [scene.direct.app], [other]
@@ -188,7 +208,10 @@ def test_a_hold_covers_what_another_application_writes_there(scan: bool) -> None
     scene.by_hand("hold", "web")  # nobody names the other Application
     scene.direct.others = [other.app]
     report = scene.scan("1.1.0") if scan else scene.event("web:1.1.0", "cron:1.1.0")
-    held = {(one.subscription.application.name, one.subscription.entry.alias): one for one in report.decisions}
+    held = {
+        (one.subscription.application.name, one.subscription.entry.alias): one
+        for one in report.decisions
+    }
     verdict = [held[one].verdict for one in (("a", "web"), ("b", "web"), ("a", "cron"))]
     assert verdict == ["defer", "defer", "update"]
     assert "(a hold of argocd/a)" in held["b", "web"].because
@@ -238,7 +261,9 @@ def promote(scene: Scene, *, downgrade: bool = False) -> Report:
     source = application("s", URL, image_list=f"web={WEB}", update_strategy="semver")
     scene.story.others = [source]
     terms = Terms(now=NOW, allow_downgrade=downgrade)
-    report = scene.story.run(Job("promote", (), SCOPE, terms, WORDING, promotion=Promotion(("s",), ("a",))))
+    report = scene.story.run(
+        Job("promote", (), SCOPE, terms, WORDING, promotion=Promotion(("s",), ("a",)))
+    )
     scene.story.others = []
     return report
 
@@ -249,7 +274,10 @@ def test_what_is_promoted_waits_like_any_build() -> None:
     assert verdicts(promote(scene)) == ["update"]
     scene.event("cron:1.1.0")
     assert scene.waiting == {"web": "1.3.0", "cron": "1.1.0"}
-    assert told(scene.by_hand("hold", "web")) == [("cron", "1.1.0", "waits"), ("web", "1.3.0", "deferred")]
+    assert told(scene.by_hand("hold", "web")) == [
+        ("cron", "1.1.0", "waits"),
+        ("web", "1.3.0", "deferred"),
+    ]
     assert verdicts(promote(scene)) == ["defer"]
     scene.by_hand("release", "web")
     assert scene.waiting == {"web": "1.3.0", "cron": "1.1.0"}
@@ -264,7 +292,10 @@ def test_an_older_version_that_a_person_allowed_stays() -> None:
     assert told(scene.event("cron:1.1.0")) == [("web", "0.9.0", "waits")]
     assert scene.waiting == {"web": "0.9.0", "cron": "1.1.0"}
     scene.write("web", "1.0.1")
-    assert told(scene.event("cron:1.2.0")) == [("cron", "1.1.0", "superseded"), ("web", "0.9.0", "dropped")]
+    assert told(scene.event("cron:1.2.0")) == [
+        ("cron", "1.1.0", "superseded"),
+        ("web", "0.9.0", "dropped"),
+    ]
 
 
 def test_a_freeze_defers_a_promotion_and_a_release_goes_the_same_way() -> None:

@@ -19,7 +19,10 @@ def test_a_reviewers_two_weeks(tmp_path: Path) -> None:
     assert scene.waiting == {"web": "1.1.0", "api": "1.1.0"}
 
     # Tuesday: a newer one takes the place of the first. The reviewer squashes and deletes the branch.
-    assert told(scene.event("web:1.2.0")) == [("api", "1.1.0", "waits"), ("web", "1.1.0", "superseded")]
+    assert told(scene.event("web:1.2.0")) == [
+        ("api", "1.1.0", "waits"),
+        ("web", "1.1.0", "superseded"),
+    ]
     assert branch.merge(HEAD, style="squash")
     assert scene.base == {"web": "1.2.0", "api": "1.1.0", "cron": FIRST}
 
@@ -61,7 +64,10 @@ def test_a_reviewers_two_weeks(tmp_path: Path) -> None:
     assert scene.waiting == {"api": "1.4.0", "cron": "1.4.0"}
 
     # Wednesday: cron must not change now, but api may.
-    assert told(scene.by_hand("hold", "cron")) == [("api", "1.4.0", "waits"), ("cron", "1.4.0", "deferred")]
+    assert told(scene.by_hand("hold", "cron")) == [
+        ("api", "1.4.0", "waits"),
+        ("cron", "1.4.0", "deferred"),
+    ]
     assert branch.merge(HEAD, style="fast-forward", keep=True)
     assert scene.base == {"web": "1.4.0", "api": "1.4.0", "cron": "1.2.0"}
 

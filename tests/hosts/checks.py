@@ -19,7 +19,9 @@ _Texts.yaml_implicit_resolvers = {
 
 def documents(path: Path) -> list[Any]:
     """Return the documents of a YAML file."""
-    return [one for one in yaml.load_all(path.read_text(encoding="utf-8"), _Texts) if one is not None]
+    return [
+        one for one in yaml.load_all(path.read_text(encoding="utf-8"), _Texts) if one is not None
+    ]
 
 
 def texts(value: Any) -> Iterator[str]:

@@ -43,14 +43,20 @@ def gitlab(inputs: Mapping[str, Any], project: Volume, variables: Given = NOTHIN
     head, jobs = documents()
     declared = head["spec"]["inputs"]
     for name, value in inputs.items():
-        if not isinstance(value, str):  # as gitlab-ci-local has it (tests/real), and GitLab: an input's type is string
+        if not isinstance(
+            value, str
+        ):  # as gitlab-ci-local has it (tests/real), and GitLab: an input's type is string
             raise Refused(f"`{name}` input: provided value is not a string")
     values = values_of([{"name": name, **(one or {})} for name, one in declared.items()], inputs)
     for name, value in values.items():
         if value not in declared[name].get("options", [value]):
             raise Refused(f"{name}: {value}")
     (job,) = fill(jobs, INPUT, lambda name: _text(values[name])).values()
-    env = {**PREDEFINED, **{name: _text(one) for name, one in job.get("variables", {}).items()}, **variables}
+    env = {
+        **PREDEFINED,
+        **{name: _text(one) for name, one in job.get("variables", {}).items()},
+        **variables,
+    }
     env = {name: _expanded(value, env) for name, value in env.items()}
     image = job["image"] if isinstance(job["image"], dict) else {"name": job["image"]}
     script = "\n".join(["set -e", *job.get("before_script", ()), *job["script"]])

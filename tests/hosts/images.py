@@ -10,7 +10,10 @@ from scripts import containers
 
 APPLICATIONS = "applications.json"
 OPENSHIFT = 1000660000
-STRANGER = (f"--user={OPENSHIFT}:0", "--passwd=false")  # a user id that the host chose, without a passwd entry
+STRANGER = (
+    f"--user={OPENSHIFT}:0",
+    "--passwd=false",
+)  # a user id that the host chose, without a passwd entry
 
 ROOT_ONLY = pytest.mark.skipif(os.getuid() != 0, reason="only root may run a container as any user")
 REAL = [pytest.mark.servers, pytest.mark.timeout(600), pytest.mark.xdist_group("image"), ROOT_ONLY]
@@ -24,6 +27,8 @@ def real(test: Callable[..., None]) -> Callable[..., None]:
 
 
 def said(*argv: str) -> str:
-    done = subprocess.run(argv, env=containers.environment(), capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(
+        argv, env=containers.environment(), capture_output=True, text=True, timeout=60, check=False
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout

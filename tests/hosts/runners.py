@@ -68,12 +68,18 @@ def tekton(
         if one["name"] in workspaces or not one.get("optional")
     }
     names = [one["name"] for one in spec.get("results", ())]
-    resolve = _tekton_names(values, {one["name"]: bound.get(one["name"], "") for one in spec.get("workspaces", ())})
+    resolve = _tekton_names(
+        values, {one["name"]: bound.get(one["name"], "") for one in spec.get("workspaces", ())}
+    )
     results = {name: f"{written}/{name}" for name in names}
     step = fill(step, TEKTON, lambda name: _result_path(name, results) or resolve(name))
-    volumes = {place: Volume() for place in ("/workspace", "/tekton/home", "/tekton/creds", written)}
+    volumes = {
+        place: Volume() for place in ("/workspace", "/tekton/home", "/tekton/creds", written)
+    }
     volumes |= {where: replace(workspaces[name], group=group) for name, where in bound.items()}
-    volumes |= _mounts(fill(spec.get("volumes", ()), TEKTON, resolve), step.get("volumeMounts", ()), secrets, group)
+    volumes |= _mounts(
+        fill(spec.get("volumes", ()), TEKTON, resolve), step.get("volumeMounts", ()), secrets, group
+    )
     return Step(
         image=step["image"],
         command=[*step["command"], *step.get("args", ())],
@@ -81,7 +87,10 @@ def tekton(
         volumes=volumes,
         results=lambda root: read_files(root, results),
         folder=step.get("workingDir", ""),
-        options=[*rights(step.get("securityContext", {})), *([f"--group-add={group}"] if group else [])],
+        options=[
+            *rights(step.get("securityContext", {})),
+            *([f"--group-add={group}"] if group else []),
+        ],
     )
 
 
@@ -124,9 +133,13 @@ def argo(
     """Return a template that is called by templateRef, or without a name the whole, submitted with these arguments."""
     spec = manifest(path)["spec"]
     templates = {one["name"]: one for one in spec["templates"]}
-    submitted = {} if template else values_of(spec.get("arguments", {}).get("parameters", ()), given)
+    submitted = (
+        {} if template else values_of(spec.get("arguments", {}).get("parameters", ()), given)
+    )
     wanted = templates[template or spec["entrypoint"]]
-    values = values_of(wanted.get("inputs", {}).get("parameters", ()), given if template else submitted)
+    values = values_of(
+        wanted.get("inputs", {}).get("parameters", ()), given if template else submitted
+    )
     wanted = fill(wanted, ARGO, _argo_names(values, submitted))
     container, context = wanted["container"], wanted.get("securityContext", {})
     group = context.get("fsGroup", 0)
@@ -172,12 +185,19 @@ def github(inputs: Given, workspace: Volume, env: Given = NOTHING, *, token: str
     action = manifest(ACTION)
     runs, declared = action["runs"], action["inputs"]
     assert runs["using"] == "docker"
-    values = values_of([{"name": name, "default": "", **one} for name, one in declared.items()], inputs)
+    values = values_of(
+        [{"name": name, "default": "", **one} for name, one in declared.items()], inputs
+    )
     context = {"github.token": token, **{f"inputs.{name}": value for name, value in values.items()}}
-    context = {name: GITHUB.sub(lambda found: context[found[1]], value) for name, value in context.items()}
+    context = {
+        name: GITHUB.sub(lambda found: context[found[1]], value) for name, value in context.items()
+    }
     given = fill(runs, GITHUB, context.__getitem__)
     values = {name: context[f"inputs.{name}"] for name in values}
-    files = {name: f"/github/file_commands/{name}" for name in ("set_output_1", "step_summary_1", "set_env_1")}
+    files = {
+        name: f"/github/file_commands/{name}"
+        for name in ("set_output_1", "step_summary_1", "set_env_1")
+    }
     theirs = Volume(mode=0o755, owner=1001, group=1001)
     folders = ("home", "workflow", "runner_temp")
     return Step(
@@ -186,7 +206,9 @@ def github(inputs: Given, workspace: Volume, env: Given = NOTHING, *, token: str
         env={**_github_variables(values), **env, **given.get("env", {})},
         volumes={
             **{f"/github/{name}": theirs for name in folders},
-            "/github/file_commands": replace(theirs, files=dict.fromkeys(map(_last, files.values()), "")),
+            "/github/file_commands": replace(
+                theirs, files=dict.fromkeys(map(_last, files.values()), "")
+            ),
             "/github/workspace": replace(workspace, mode=0o755, owner=1001, group=1001),
         },
         results=lambda root: _github_outputs(read_files(root, files)["set_output_1"]),
@@ -239,7 +261,10 @@ def values_of(declared: Sequence[Mapping[str, Any]], given: Mapping[str, Any]) -
     """Return every declared parameter with its value, which is given or the default."""
     if unknown := set(given) - {one["name"] for one in declared}:
         raise Refused(f"not declared: {unknown}")
-    values = {one["name"]: given.get(one["name"], one.get("value", one.get("default"))) for one in declared}
+    values = {
+        one["name"]: given.get(one["name"], one.get("value", one.get("default")))
+        for one in declared
+    }
     if missing := [name for name, value in values.items() if value is None]:
         raise Refused(f"not given: {missing}")
     return values
@@ -252,7 +277,9 @@ def fill(value: Any, pattern: re.Pattern[str], resolve: Resolve) -> Any:
     if isinstance(value, list | tuple):
         filled = [(one, fill(one, pattern, resolve)) for one in value]
         return [
-            part for one, now in filled for part in (now if isinstance(one, str) and isinstance(now, list) else [now])
+            part
+            for one, now in filled
+            for part in (now if isinstance(one, str) and isinstance(now, list) else [now])
         ]
     if not isinstance(value, str):
         return value
@@ -264,7 +291,10 @@ def fill(value: Any, pattern: re.Pattern[str], resolve: Resolve) -> Any:
 def _merged(template: Mapping[str, Any], step: Mapping[str, Any]) -> dict[str, Any]:
     """Return a step with the values of the step template added."""
     own = {one["name"] for one in step.get("env", ())}
-    env = [*(one for one in template.get("env", ()) if one["name"] not in own), *step.get("env", ())]
+    env = [
+        *(one for one in template.get("env", ()) if one["name"] not in own),
+        *step.get("env", ()),
+    ]
     context = {**template.get("securityContext", {}), **step.get("securityContext", {})}
     return {**template, **step, "env": env, "securityContext": context}
 
@@ -284,17 +314,26 @@ def _variables(env: Sequence[Mapping[str, Any]], secrets: Secrets) -> Iterator[t
 
 
 def _mounts(
-    volumes: Sequence[Mapping[str, Any]], mounts: Sequence[Mapping[str, Any]], secrets: Secrets, group: int
+    volumes: Sequence[Mapping[str, Any]],
+    mounts: Sequence[Mapping[str, Any]],
+    secrets: Secrets,
+    group: int,
 ) -> dict[str, Volume]:
     """Return the volumes that the kubelet mounts, by path."""
     known = {one["name"]: _volume(one, secrets, group) for one in volumes}
-    return {one["mountPath"]: replace(known[one["name"]], read_only=one.get("readOnly", False)) for one in mounts}
+    return {
+        one["mountPath"]: replace(known[one["name"]], read_only=one.get("readOnly", False))
+        for one in mounts
+    }
 
 
 def _volume(volume: Mapping[str, Any], secrets: Secrets, group: int) -> Volume:
     if "emptyDir" in volume:
         return Volume(group=group)
-    secret = volume.get("secret") or {**volume["configMap"], "secretName": volume["configMap"]["name"]}
+    secret = volume.get("secret") or {
+        **volume["configMap"],
+        "secretName": volume["configMap"]["name"],
+    }
     files = secrets.get(secret["secretName"])
     if files is None and not secret.get("optional"):
         raise Refused(secret["secretName"])

@@ -39,7 +39,9 @@ class Step:
     command: Sequence[str]
     env: Mapping[str, str]
     volumes: Mapping[str, Volume]  # by their path
-    results: Callable[[Path], Mapping[str, str]]  # the results that the host reads from below that folder
+    results: Callable[
+        [Path], Mapping[str, str]
+    ]  # the results that the host reads from below that folder
     folder: str = ""  # "" leaves it to the image
     options: Sequence[str] = ()  # podman's options for its rights
     entrypoint: str | None = None
@@ -62,7 +64,11 @@ def as_process(step: Step, root: Path) -> Ran:
     words = [COMMAND, *script[1].split()] if script else step.command
     argv = [command() if word == COMMAND else word for word in words]
     path = f"{Path(command()).parent}:{os.environ['PATH']}"
-    env = {**os.environ, "PATH": path, **{name: _below(root, step, value) for name, value in step.env.items()}}
+    env = {
+        **os.environ,
+        "PATH": path,
+        **{name: _below(root, step, value) for name, value in step.env.items()},
+    }
     folder = f"{root}{step.folder}" if step.folder else root
     argv = [argv[0], *(_below(root, step, word) for word in argv[1:])]
     if argv[0] == command():
@@ -70,7 +76,9 @@ def as_process(step: Step, root: Path) -> Ran:
         out, err = running.communicate(timeout=100)
         done = subprocess.CompletedProcess(argv, running.wait(), out, err)
     else:
-        done = subprocess.run(argv, cwd=folder, env=env, stdin=subprocess.DEVNULL, capture_output=True, check=False)
+        done = subprocess.run(
+            argv, cwd=folder, env=env, stdin=subprocess.DEVNULL, capture_output=True, check=False
+        )
     return _ran(step, root, done)
 
 
@@ -78,14 +86,19 @@ def as_container(step: Step, root: Path, image: str, *options: str) -> Ran:
     """Run a step in its image. `options` say which user it runs as, because the host chooses that."""
     lay(step, root)
     argv = argv_of(step, root, image, *options)
-    done = subprocess.run(argv, env=containers.environment(), capture_output=True, timeout=100, check=False)
+    done = subprocess.run(
+        argv, env=containers.environment(), capture_output=True, timeout=100, check=False
+    )
     return _ran(step, root, done)
 
 
 def argv_of(step: Step, root: Path, image: str, *options: str) -> list[str]:
     """Return the command line that starts the container."""
     words = [f"--env={name}={value}" for name, value in step.env.items()]
-    words += [f"--volume={root}{path}:{path}{':ro' if one.read_only else ''}" for path, one in step.volumes.items()]
+    words += [
+        f"--volume={root}{path}:{path}{':ro' if one.read_only else ''}"
+        for path, one in step.volumes.items()
+    ]
     words += [f"--workdir={step.folder}"] if step.folder else []
     start, *rest = step.command
     if step.entrypoint is None:
@@ -146,7 +159,11 @@ def read_files(root: Path, paths: Mapping[str, str]) -> Mapping[str, str]:
 def rights(*contexts: Mapping[str, Any]) -> Iterator[str]:
     """Yield the options that are equivalent to these security contexts. An unknown setting is an error."""
     context = {key: value for one in contexts for key, value in one.items()}
-    given = {key: value for key, value in context.items() if key not in ("runAsNonRoot", "seccompProfile", "fsGroup")}
+    given = {
+        key: value
+        for key, value in context.items()
+        if key not in ("runAsNonRoot", "seccompProfile", "fsGroup")
+    }
     assert context.get("seccompProfile", {"type": "RuntimeDefault"}) == {"type": "RuntimeDefault"}
     if given.pop("readOnlyRootFilesystem", False):
         yield from ("--read-only", "--read-only-tmpfs=false")

@@ -57,7 +57,9 @@ def test_no_version_of_ours_is_left_behind(copy: Path) -> None:
     ours = re.compile(
         rf"(?:image-update\S*|argocd-image-update==|ARG VERSION=|app\.kubernetes\.io/version:) ?\S*{__version__}"
     )
-    left = {path: ours.findall(text) for path, text in texts(copy).items() if path != "CHANGELOG.md"}
+    left = {
+        path: ours.findall(text) for path, text in texts(copy).items() if path != "CHANGELOG.md"
+    }
     assert {path: found for path, found in left.items() if found} == {}
 
 
@@ -74,7 +76,10 @@ def test_bumping_back_restores_the_tree(copy: Path) -> None:
     bump.bump(__version__, copy)
     dates = re.compile(r"(?m)^createdAt: .*$")
     notes = re.compile(r"(?m)^ *(?:artifacthub\.io/)?changes:(?: \|)?\n(?: +- .*\n| {4,}\S.*\n)+")
-    plain = [{path: notes.sub("", dates.sub("", text)) for path, text in one.items()} for one in (before, texts(copy))]
+    plain = [
+        {path: notes.sub("", dates.sub("", text)) for path, text in one.items()}
+        for one in (before, texts(copy))
+    ]
     assert plain[0] == plain[1]
 
 
@@ -88,8 +93,13 @@ def test_artifact_hub_is_told_what_changed(copy: Path) -> None:
     package = yaml.safe_load((copy / "argo-workflows/image-update/artifacthub-pkg.yml").read_text())
     assert package["changes"] == expected
     for kind in ("task", "stepaction"):
-        manifest = yaml.safe_load((copy / f"tekton/{kind}/image-update/image-update.yaml").read_text())
-        assert yaml.safe_load(manifest["metadata"]["annotations"]["artifacthub.io/changes"]) == expected
+        manifest = yaml.safe_load(
+            (copy / f"tekton/{kind}/image-update/image-update.yaml").read_text()
+        )
+        assert (
+            yaml.safe_load(manifest["metadata"]["annotations"]["artifacthub.io/changes"])
+            == expected
+        )
 
 
 @pytest.mark.parametrize("argv", [[], ["1.2"], ["next"], ["v1.2.3.4"], ["1.2.3", "x"], ["01.2.3"]])
@@ -103,18 +113,26 @@ def test_what_is_no_version_is_refused(argv: list[str], capsys: pytest.CaptureFi
     [
         ("image: ghcr.io/argocd-image-update/image-update:v1.2.3", "1.2.3"),
         ("image: docker://ghcr.io/argocd-image-update/image-update:v1.2.3-action", "1.2.3"),
-        ("image: docker://ghcr.io/argocd-image-update/image-update:v1.2.3-rc.1-action", "1.2.3-rc.1"),
+        (
+            "image: docker://ghcr.io/argocd-image-update/image-update:v1.2.3-rc.1-action",
+            "1.2.3-rc.1",
+        ),
         ("image: registry.internal/mirror/image-update:v1.2.3-rc.1", "1.2.3-rc.1"),
         ("ghcr.io/argocd-image-update/image-update/bundle:v1.2.3@sha256:0", "1.2.3"),
         ("uses: argocd-image-update/image-update@v1.2.3", "1.2.3"),
         ("uses: argocd-image-update/image-update@v1", ""),
         ("component: $CI_SERVER_FQDN/argocd-image-update/image-update/image-update@1.2.3", "1.2.3"),
-        ("https://raw.githubusercontent.com/argocd-image-update/image-update/v1.2.3/action.yml", "1.2.3"),
+        (
+            "https://raw.githubusercontent.com/argocd-image-update/image-update/v1.2.3/action.yml",
+            "1.2.3",
+        ),
         ("pip install argocd-image-update==1.2.3", "1.2.3"),
         ("image: docker.io/library/busybox:1.37", ""),
         ("image: ghcr.io/acme/web:1.2.3", ""),
     ],
 )
 def test_versions_are_found_by_how_they_are_written(line: str, found: str) -> None:
-    named = [match[1] for pattern in bump.NAMED for match in re.finditer(pattern, line, re.MULTILINE)]
+    named = [
+        match[1] for pattern in bump.NAMED for match in re.finditer(pattern, line, re.MULTILINE)
+    ]
     assert named == ([found] if found else [])

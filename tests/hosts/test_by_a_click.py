@@ -22,7 +22,10 @@ FORMS: Mapping[str, Form] = {
     "release": {"names": "web", "discard": "true"},
     "promote": {"from": "web", "to": "other"},
 }
-GITHUB_FILE, GITLAB_FILE = ROOT / "examples/github/by-hand.yml", ROOT / "examples/gitlab/by-hand.yml"
+GITHUB_FILE, GITLAB_FILE = (
+    ROOT / "examples/github/by-hand.yml",
+    ROOT / "examples/gitlab/by-hand.yml",
+)
 ARGO_FILE = ROOT / "argo-workflows/image-update/samples/by-hand.yaml"
 TEKTON_FILE = ROOT / "tekton/task/image-update/samples/pipelinerun-by-hand.yaml"
 
@@ -36,16 +39,23 @@ def github(command: str, form: Form, url: str) -> Step:
     given = {"discard": "false", "command": command, **form}
     context = {f"inputs.{name}": given.get(name, "") for name in fields}
     context |= {"github.server_url": url.rpartition("/")[0], "github.repository": "gitops"}
-    return runners.github(fill(step["with"], GITHUB, context.__getitem__), Volume(), {"GITHUB_ACTOR": "ann"})
+    return runners.github(
+        fill(step["with"], GITHUB, context.__getitem__), Volume(), {"GITHUB_ACTOR": "ann"}
+    )
 
 
 def gitlab(command: str, form: Form, url: str) -> Step:
     (pipeline,) = documents(GITLAB_FILE)
     (used,) = (one["inputs"] for one in pipeline["include"] if one["inputs"]["command"] == command)
     assert pipeline[used["job-name"]] == {"extends": ".by-hand"}
-    assert pipeline[".by-hand"]["rules"] == [{"if": '$CI_PIPELINE_SOURCE == "web"', "when": "manual"}]
+    assert pipeline[".by-hand"]["rules"] == [
+        {"if": '$CI_PIPELINE_SOURCE == "web"', "when": "manual"}
+    ]
     fields = {name: one["value"] for name, one in pipeline["variables"].items()}
-    given = {"VERSION" if (name, command) == ("to", "rollback") else name.upper(): text for name, text in form.items()}
+    given = {
+        "VERSION" if (name, command) == ("to", "rollback") else name.upper(): text
+        for name, text in form.items()
+    }
     assert set(given) <= set(fields)
     project = {**fields, **given, "CI_PROJECT_URL": url, "GITLAB_USER_LOGIN": "ann"}
     return gitlab_job(used, Volume(), project)
@@ -56,11 +66,15 @@ def argo(command: str, form: Form, url: str) -> Step:
     spec = template["spec"]
     fields = {one["name"]: one for one in spec["arguments"]["parameters"]}
     assert command in fields["command"]["enum"]
-    values = runners.values_of(list(fields.values()), {"command": command, "by": "ann" * ("reason" in form), **form})
+    values = runners.values_of(
+        list(fields.values()), {"command": command, "by": "ann" * ("reason" in form), **form}
+    )
     (step,) = (one for one in maps(spec) if "templateRef" in one)
     given = {one["name"]: one["value"] for one in step["arguments"]["parameters"]}
     given = fill(given, ARGO, lambda name: values[name.removeprefix("workflow.parameters.")])
-    return runners.argo({**given, "applications": f"{url}.git//applications?ref=main"}, template="update")
+    return runners.argo(
+        {**given, "applications": f"{url}.git//applications?ref=main"}, template="update"
+    )
 
 
 def tekton(command: str, form: Form, url: str) -> Step:
@@ -70,7 +84,10 @@ def tekton(command: str, form: Form, url: str) -> Step:
     assert set(fields) == {one["name"] for one in spec["params"]}
     values = {**fields, "command": command, "by": "ann" * ("reason" in form), **form}
     (task,) = spec["tasks"]
-    given = {one["name"]: fill(one["value"], TEKTON, lambda name: values[name[7:]]) for one in task["params"]}
+    given = {
+        one["name"]: fill(one["value"], TEKTON, lambda name: values[name[7:]])
+        for one in task["params"]
+    }
     return runners.tekton({**given, "applications": f"{url}.git//applications?ref=main"})
 
 
@@ -86,9 +103,14 @@ class Scene:
         self.folder, self.host, self.count = folder, host, 0
         self.repo = folder / "gitops.git"
         url = f"file://{self.repo}"
-        apps = {f"applications/{one}.yaml": yaml.safe_dump(application(one, url)) for one in ("web", "other")}
+        apps = {
+            f"applications/{one}.yaml": yaml.safe_dump(application(one, url))
+            for one in ("web", "other")
+        }
         old = KUSTOMIZATION.replace("1.0.0", "0.9.0")
-        bare_repo(folder, {**apps, target("web"): KUSTOMIZATION, target("other"): old}, name="gitops.git")
+        bare_repo(
+            folder, {**apps, target("web"): KUSTOMIZATION, target("other"): old}, name="gitops.git"
+        )
         given = ("--applications", f"{url}//applications?ref=main", "--application", "web")
         assert image_update("run", "--image", f"{WEB}:1.1.0", *given).code == 0
 
@@ -113,9 +135,9 @@ def scene(tmp_path: Path, host: str, monkeypatch: pytest.MonkeyPatch) -> Scene:
 @pytest.mark.parametrize("host", HOSTS)
 def test_each_command_by_a_click(scene: Scene) -> None:
     done = {command: scene.click(command, **form) for command, form in FORMS.items()}
-    assert {command: (ran.code, ran.results["status"]) for command, ran in done.items()} == dict.fromkeys(
-        FORMS, (0, "updated")
-    ), [ran.stderr for ran in done.values()]
+    assert {
+        command: (ran.code, ran.results["status"]) for command, ran in done.items()
+    } == dict.fromkeys(FORMS, (0, "updated")), [ran.stderr for ran in done.values()]
     assert (scene.tag("web"), scene.tag("other")) == ("1.0.0", "1.0.0")
     log = git(scene.repo, "log", "--format=%B", "main")
     assert log.count("by ann") == 3  # rollback, hold and release name who held it
@@ -124,10 +146,15 @@ def test_each_command_by_a_click(scene: Scene) -> None:
 
 @pytest.mark.parametrize("host", HOSTS)
 def test_what_people_type_is_text(scene: Scene) -> None:
-    words = HOSTILE.replace("{{=1+1}} ", "") if scene.host == "argo" else HOSTILE  # Argo computes that itself
+    words = (
+        HOSTILE.replace("{{=1+1}} ", "") if scene.host == "argo" else HOSTILE
+    )  # Argo computes that itself
     done = scene.click("hold", names="web", reason=words)
     if "{{" in words:
-        assert (done.code, "the pipeline did not replace {{=1+1}}" in done.results["message"]) == (2, True), done.stderr
+        assert (done.code, "the pipeline did not replace {{=1+1}}" in done.results["message"]) == (
+            2,
+            True,
+        ), done.stderr
         done = scene.click("hold", names="web", reason=words.replace("{{=1+1}} ", ""))
     assert done.code == 0, done.stderr
     assert scene.tag("web") == "1.1.0"
@@ -145,15 +172,29 @@ def test_names_are_names(scene: Scene, names: str) -> None:
 
 @pytest.mark.parametrize("host", HOSTS)
 def test_a_field_of_another_command_is_refused(scene: Scene) -> None:
-    ran = scene.click("hold", names="web", reason="x", discard="true") if scene.host != "gitlab" else None
+    ran = (
+        scene.click("hold", names="web", reason="x", discard="true")
+        if scene.host != "gitlab"
+        else None
+    )
     if ran:  # GitLab's jobs pass only what they take
-        assert (ran.code, "discard: hold takes no such parameter" in ran.results["message"]) == (2, True), ran.stderr
+        assert (ran.code, "discard: hold takes no such parameter" in ran.results["message"]) == (
+            2,
+            True,
+        ), ran.stderr
 
 
 @pytest.mark.parametrize("field", ["reason", "by"])
 def test_a_secret_that_gets_into_a_reason_is_not_committed(field: str) -> None:
     """In GitLab, `$NAME` in what a person types is replaced by the variable."""
-    env = {"IMAGE_UPDATE_GIT_TOKEN": TOKEN, "IMAGE_UPDATE_GIT_CREDENTIALS_URL": "https://git.example.com/"}
+    env = {
+        "IMAGE_UPDATE_GIT_TOKEN": TOKEN,
+        "IMAGE_UPDATE_GIT_CREDENTIALS_URL": "https://git.example.com/",
+    }
     words = {"--reason": "load test", f"--{field}": f"see {TOKEN}"}
     result = image_update("hold", "web", *[word for one in words.items() for word in one], env=env)
-    assert (result.code, "must not have a secret" in result.stderr, TOKEN in result.stderr) == (2, True, False)
+    assert (result.code, "must not have a secret" in result.stderr, TOKEN in result.stderr) == (
+        2,
+        True,
+        False,
+    )

@@ -67,7 +67,9 @@ def test_artifact_hub_takes_the_annotations(path: Path) -> None:
     assert set(given) <= set(FACTS["artifacthub-tekton"])
     read = {key: yaml.safe_load(text) for key, text in given.items()}
     package: Mapping[str, Any] = {**read, "provider": {"name": read["provider"]}}
-    needed = [line for line in faults("artifacthub-pkg", package) if "is a required property" not in line]
+    needed = [
+        line for line in faults("artifacthub-pkg", package) if "is a required property" not in line
+    ]
     assert needed == []
     assert {"changes", "links", "maintainers", "license", "category"} <= set(read)
     # The support page is shown where a package has a link of that name.

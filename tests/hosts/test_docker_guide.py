@@ -67,7 +67,10 @@ def jenkins() -> System:
             "BUILD_NUMBER": "7",
             "JOB_URL": "https://jenkins.example.com/job/web/",
         },
-        lambda folder, _: (last, {name: (folder / path).read_text() for name, path in files.items()}),
+        lambda folder, _: (
+            last,
+            {name: (folder / path).read_text() for name, path in files.items()},
+        ),
         "https://jenkins.example.com/job/web/7/",
     )
 
@@ -77,7 +80,11 @@ def azure() -> System:
     assert first["env"]["IMAGE_UPDATE_GIT_TOKEN"] == "$(gitops-token)"
 
     def later(_folder: Path, said: str) -> tuple[str, Mapping[str, str]]:
-        told = dict(re.findall(r"^##vso\[task\.setvariable variable=(\w+);isOutput=true\](.*)$", said, re.MULTILINE))
+        told = dict(
+            re.findall(
+                r"^##vso\[task\.setvariable variable=(\w+);isOutput=true\](.*)$", said, re.MULTILINE
+            )
+        )
         told = {f"{first['name']}.{name}": text for name, text in told.items()}
         assert second["condition"] == "and(succeeded(), eq(variables['update.updated'], 'true'))"
         env = {name: told[text[2:-1]] for name, text in second["env"].items()}  # $(update.commit)
@@ -100,7 +107,10 @@ def azure() -> System:
 
 
 def bitbucket() -> System:
-    first, second = (one["step"] for one in yaml.safe_load(shown("Bitbucket Pipelines"))["pipelines"]["tags"]["v*"])
+    first, second = (
+        one["step"]
+        for one in yaml.safe_load(shown("Bitbucket Pipelines"))["pipelines"]["tags"]["v*"]
+    )
     assert first["artifacts"] == ["results/**"]
     return System(
         "\n".join(first["script"]),
@@ -117,7 +127,9 @@ def bitbucket() -> System:
 
 
 def circleci() -> System:
-    first, second = (one["run"] for one in yaml.safe_load(shown("CircleCI"))["jobs"]["update"]["steps"])
+    first, second = (
+        one["run"] for one in yaml.safe_load(shown("CircleCI"))["jobs"]["update"]["steps"]
+    )
     assert first["environment"] == {"IMAGE_UPDATE_SEQUENCE": "<< pipeline.number >>"}
     return System(
         first["command"],
@@ -151,18 +163,26 @@ class Step(NamedTuple):
     stderr: str
 
 
-def step(system: System, folder: Path, docker: str, server: str = SERVER, image: str = IMAGE) -> Step:
+def step(
+    system: System, folder: Path, docker: str, server: str = SERVER, image: str = IMAGE
+) -> Step:
     """The first step of a pipeline, with a `docker` that is this shell script."""
     (folder / "bin").mkdir()
     (folder / "bin/docker").write_text(f"#!/bin/sh\n{docker}\n", encoding="utf-8")
     (folder / "bin/docker").chmod(0o755)
     work = folder / "work"
     work.mkdir(mode=0o755)
-    variables = {**system.variables, "BITBUCKET_CLONE_DIR": str(work), "BASH_ENV": str(work / "bash_env")}
+    variables = {
+        **system.variables,
+        "BITBUCKET_CLONE_DIR": str(work),
+        "BASH_ENV": str(work / "bash_env"),
+    }
     variables |= {"IMAGE_UPDATE_GIT_TOKEN": TOKEN, "PATH": f"{folder}/bin:{os.environ['PATH']}"}
     script = system.script.replace(SERVER, server).replace(IMAGE, image)
     environ = {**containers.environment(), **variables}
-    done = subprocess.run([*system.shell, script], cwd=work, env=environ, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [*system.shell, script], cwd=work, env=environ, capture_output=True, text=True, check=False
+    )
     return Step(done.returncode, done.stdout, done.stderr)
 
 
@@ -174,7 +194,9 @@ def server(tmp_path: Path) -> Iterator[tuple[str, Path]]:
         serving.logins = {"x-access-token": TOKEN}
         app = application("web", f"{serving.url}gitops.git")
         repo = bare_repo(
-            tmp_path / "served", {**FILES, "applications/web.yaml": yaml.safe_dump(app)}, name="gitops.git"
+            tmp_path / "served",
+            {**FILES, "applications/web.yaml": yaml.safe_dump(app)},
+            name="gitops.git",
         )
         yield serving.url.rstrip("/"), repo
 
@@ -194,7 +216,12 @@ def test_an_update(runtime: str, server: tuple[str, Path], tmp_path: Path, name:
     script, variables = system.later(tmp_path / "work", done.stdout)
     environ = {**os.environ, **variables}
     after = subprocess.run(
-        [*system.shell, script], cwd=tmp_path / "work", env=environ, capture_output=True, text=True, check=True
+        [*system.shell, script],
+        cwd=tmp_path / "work",
+        env=environ,
+        capture_output=True,
+        text=True,
+        check=True,
     )
     assert after.stdout == f"deployed by {commit}\n"
     assert variables.get("UPDATED", "true") == "true"
@@ -209,7 +236,11 @@ def test_the_exit_code_is_that_of_the_run(tmp_path: Path, name: str) -> None:
 @EACH
 def test_the_command_has_no_secret_and_knows_its_options(tmp_path: Path, name: str) -> None:
     argv = tmp_path / "argv"
-    step(SYSTEMS[name](), tmp_path, f"""printf '%s\\n' "$@" > {argv}; printf x > results/updated; : > results/commit""")
+    step(
+        SYSTEMS[name](),
+        tmp_path,
+        f"""printf '%s\\n' "$@" > {argv}; printf x > results/updated; : > results/commit""",
+    )
     words = argv.read_text().splitlines()
     assert TOKEN not in argv.read_text()
     given = [word for word in words[words.index(IMAGE) + 1 :] if word.startswith("--")]

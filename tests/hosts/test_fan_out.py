@@ -34,5 +34,12 @@ def test_each_repository_that_plan_lists_is_done_by_itself(tmp_path: Path) -> No
 
 def test_nothing_to_do_is_an_empty_list(tmp_path: Path) -> None:
     apps = runs.manifest(tmp_path, runs.application("web", runs.repository(tmp_path, "web")))
-    given: list[str | Path] = ["--image", "other:1.1.0", "--applications", apps, "--allow-protocol", "file"]
+    given: list[str | Path] = [
+        "--image",
+        "other:1.1.0",
+        "--applications",
+        apps,
+        "--allow-protocol",
+        "file",
+    ]
     assert image_update("plan", *given, "--output", "repositories").stdout == "[]\n"

@@ -22,7 +22,10 @@ from task.ci.publish import NAMES
 from task.settings import SECRETS
 
 FOLDERS = ("docs", "tekton", "argo-workflows", "templates")
-PAGES = [ROOT / "README.md", *sorted(path for folder in FOLDERS for path in (ROOT / folder).rglob("*.md"))]
+PAGES = [
+    ROOT / "README.md",
+    *sorted(path for folder in FOLDERS for path in (ROOT / folder).rglob("*.md")),
+]
 DIGEST, COMMIT = f"sha256:{'1' * 64}", "4f2a9c1d5e6b7a8c9d0e1f2a3b4c5d6e7f8a9b0c"
 TOKEN = "token-of-the-page"
 
@@ -45,11 +48,17 @@ class Use(NamedTuple):
 def uses() -> Iterator[Use]:
     for page in PAGES:
         for one in maps(list(shown(page))):
-            params = {given["name"]: given.get("value") for given in one.get("params", ()) if isinstance(given, dict)}
+            params = {
+                given["name"]: given.get("value")
+                for given in one.get("params", ())
+                if isinstance(given, dict)
+            }
             reference = one.get("templateRef")
             if isinstance(reference, dict) and reference["name"] == "image-update":
                 yield Use(
-                    "argo", page.name, {given["name"]: given["value"] for given in one["arguments"]["parameters"]}
+                    "argo",
+                    page.name,
+                    {given["name"]: given["value"] for given in one["arguments"]["parameters"]},
                 )
             if one.get("taskRef") == {"name": "image-update"}:
                 yield Use("tekton", page.name, params)
@@ -76,12 +85,20 @@ def declared(host: str) -> set[str]:
 def test_pages_use_what_is_declared() -> None:
     found = list(uses())
     assert {one.host for one in found} == {"tekton", "stepaction", "argo", "github", "gitlab"}
-    assert [(one.page, one.host, unknown) for one in found if (unknown := set(one.given) - declared(one.host))] == []
+    assert [
+        (one.page, one.host, unknown)
+        for one in found
+        if (unknown := set(one.given) - declared(one.host))
+    ] == []
 
 
 def test_pages_read_results_that_there_are() -> None:
     read = re.compile(r"(?:tasks|steps)\.update\.(?:results|outputs)(?:\.parameters)?\.([\w-]+)")
-    found = {(page.name, name) for page in PAGES for name in read.findall(page.read_text(encoding="utf-8"))}
+    found = {
+        (page.name, name)
+        for page in PAGES
+        for name in read.findall(page.read_text(encoding="utf-8"))
+    }
     assert len(found) > 5
     assert {one for one in found if one[1] not in NAMES} == set()
 
@@ -91,7 +108,11 @@ def server(tmp_path: Path) -> Iterator[GitServer]:
     """A Git server with the repositories that the guides name; each holds its Application."""
     folder = tmp_path / "served"
     with git_server(folder) as serving:
-        for name, apps in (("platform", "apps"), ("acme/gitops", "applications"), ("platform/gitops", "applications")):
+        for name, apps in (
+            ("platform", "apps"),
+            ("acme/gitops", "applications"),
+            ("platform/gitops", "applications"),
+        ):
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             files = {
                 "web/kustomization.yaml": "images:\n- name: ghcr.io/acme/web\n  newTag: 1.0.0\n",
@@ -108,7 +129,9 @@ def app(url: str) -> dict[str, Any]:
 
 
 def landed(server: GitServer, name: str) -> bool:
-    return "newTag: 1.5.0" in git(server.folder / f"{name}.git", "show", "main:web/kustomization.yaml")
+    return "newTag: 1.5.0" in git(
+        server.folder / f"{name}.git", "show", "main:web/kustomization.yaml"
+    )
 
 
 def filled(value: Any, words: Mapping[str, str]) -> Any:
@@ -135,7 +158,9 @@ def test_tekton(server: GitServer, tmp_path: Path) -> None:
         "$(tasks.build.results.IMAGE_DIGEST)": DIGEST,
         "$(params.commit)": COMMIT,
         "https://git.example.com": server.url.rstrip("/"),
-        "https://ci:a-token@git.example.com": server.url.rstrip("/").replace("://", "://ci:a-token@"),
+        "https://ci:a-token@git.example.com": server.url.rstrip("/").replace(
+            "://", "://ci:a-token@"
+        ),
     }
     page = list(shown(ROOT / "docs/how-to/tekton.md"))
     (pipeline,) = (one for one in page if isinstance(one, dict) and one.get("kind") == "Pipeline")
@@ -157,7 +182,9 @@ def test_argo_workflows(server: GitServer, tmp_path: Path) -> None:
     }
     page = [one for one in shown(ROOT / "docs/how-to/argo-workflows.md") if isinstance(one, dict)]
     (template,) = (one for one in page if one.get("metadata", {}).get("name") == "web")
-    (update,) = (one for one in maps(template) if one.get("name") == "update" and "templateRef" in one)
+    (update,) = (
+        one for one in maps(template) if one.get("name") == "update" and "templateRef" in one
+    )
     given = {one["name"]: filled(one["value"], words) for one in update["arguments"]["parameters"]}
     ran(runners.argo(given, template=update["templateRef"]["template"]), tmp_path)
     assert landed(server, "platform")
@@ -165,8 +192,13 @@ def test_argo_workflows(server: GitServer, tmp_path: Path) -> None:
 
 def test_argo_workflows_keeps_a_report_where_it_is_wanted(tmp_path: Path) -> None:
     """Whatever becomes of the run: a plain installation has nowhere to keep the artifact."""
-    wanted, plain = (runners.argo({"image": "x:1", "report": text}, template="update") for text in ("true", "false"))
-    kept = [as_process(step, tmp_path / name) for step, name in ((wanted, "wanted"), (plain, "plain"))]
+    wanted, plain = (
+        runners.argo({"image": "x:1", "report": text}, template="update")
+        for text in ("true", "false")
+    )
+    kept = [
+        as_process(step, tmp_path / name) for step, name in ((wanted, "wanted"), (plain, "plain"))
+    ]
     assert [one.code for one in kept] == [2, 2]  # no source of Applications
     assert (tmp_path / "wanted/out/report.json").exists()
     assert not (tmp_path / "plain/out/report.json").exists()
@@ -182,7 +214,9 @@ def test_github_actions(server: GitServer, tmp_path: Path) -> None:
     }
     page = [one for one in shown(ROOT / "docs/how-to/github-actions.md") if isinstance(one, dict)]
     (update,) = (one for one in maps(page) if one.get("id") == "update")
-    host = {"GITHUB_SERVER_URL": server.url.rstrip("/")}  # the token goes there, as no other place is named
+    host = {
+        "GITHUB_SERVER_URL": server.url.rstrip("/")
+    }  # the token goes there, as no other place is named
     done = ran(runners.github(filled(update["with"], words), Volume(), host), tmp_path)
     assert landed(server, "acme/gitops")
     summary = (tmp_path / "root/github/file_commands/step_summary_1").read_text()
@@ -197,7 +231,10 @@ def test_gitlab_component(server: GitServer, tmp_path: Path) -> None:
     }
     page = [one for one in shown(ROOT / "docs/how-to/gitlab.md") if isinstance(one, dict)]
     component = page[0]["include"][0]
-    ran(gitlab_job(filled(component["inputs"], words), Volume(), {"IMAGE_UPDATE_GIT_TOKEN": TOKEN}), tmp_path)
+    ran(
+        gitlab_job(filled(component["inputs"], words), Volume(), {"IMAGE_UPDATE_GIT_TOKEN": TOKEN}),
+        tmp_path,
+    )
     assert landed(server, "platform/gitops")
 
 
@@ -211,7 +248,10 @@ def test_gitlab_job(server: GitServer, tmp_path: Path) -> None:
         "CI_COMMIT_TAG": "1.5.0",
     }
     env = {**PREDEFINED, **project, "GITOPS_TOKEN": TOKEN, **job["variables"]}
-    env = {name: VARIABLE.sub(lambda found: env[found[1] or found[2]], text) for name, text in env.items()}
+    env = {
+        name: VARIABLE.sub(lambda found: env[found[1] or found[2]], text)
+        for name, text in env.items()
+    }
     known = {str(one.envvar) for one in all_options()} | set(SECRETS) | {"GIT_STRATEGY"}
     assert set(job["variables"]) <= known
     folder = PREDEFINED["CI_PROJECT_DIR"]

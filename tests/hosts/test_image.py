@@ -26,14 +26,18 @@ from task.ci.publish import NAMES
 
 
 def test_the_dockerfile_is_clean() -> None:
-    done = subprocess.run([*needs("hadolint"), str(ROOT / "Dockerfile")], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [*needs("hadolint"), str(ROOT / "Dockerfile")], capture_output=True, text=True, check=False
+    )
     assert (done.returncode, done.stdout) == (0, "")
 
 
 def test_the_base_is_pinned_and_can_be_another() -> None:
     text = (ROOT / "Dockerfile").read_text()
     (name,) = re.findall(r"^ARG PYTHON_IMAGE=(\S+)$", text, re.MULTILINE)
-    assert re.fullmatch(r"docker\.io/library/python:\d+\.\d+\.\d+-[\w.-]+@sha256:[0-9a-f]{64}", name)
+    assert re.fullmatch(
+        r"docker\.io/library/python:\d+\.\d+\.\d+-[\w.-]+@sha256:[0-9a-f]{64}", name
+    )
     stages = re.findall(r"^FROM (\S+)(?: AS (\w+))?$", text, re.MULTILINE)
     assert {base for base, _ in stages} == {"${PYTHON_IMAGE}", "runtime"}
     assert [stage for _, stage in stages] == ["builder", "git", "runtime", "action", ""]
@@ -77,15 +81,28 @@ def test_who_it_runs_as(built: Callable[[str], str], wanted: str, user: str, fol
 @real
 def test_its_labels(runtime: str) -> None:
     prefix = "org.opencontainers.image."
-    labels = {name.removeprefix(prefix): text for name, text in configuration(runtime)["Labels"].items()}
+    labels = {
+        name.removeprefix(prefix): text for name, text in configuration(runtime)["Labels"].items()
+    }
     told = {name for name, text in labels.items() if text}
-    assert {"title", "description", "url", "source", "documentation", "vendor", "licenses", "version"} <= told
+    assert {
+        "title",
+        "description",
+        "url",
+        "source",
+        "documentation",
+        "vendor",
+        "licenses",
+        "version",
+    } <= told
     assert (labels["version"], labels["base.name"]) == (__version__, containers.BASE)
 
 
 @real
 def test_it_has_the_programs_that_a_run_may_start(runtime: str) -> None:
-    shell(runtime, "for one in git ssh ssh-keygen gpg gpg-agent; do command -v $one || exit 1; done")
+    shell(
+        runtime, "for one in git ssh ssh-keygen gpg gpg-agent; do command -v $one || exit 1; done"
+    )
 
 
 @real
@@ -98,7 +115,9 @@ def test_it_weighs_little_more_than_its_base(runtime: str) -> None:
         "cat /var/lib/dpkg/status.d/git",
         "--env=LC_ALL=C",
     )
-    assert found.startswith("git-remote-http\ngit-remote-https\nPackage: git\nVersion: ")  # scanners read the latter
+    assert found.startswith(
+        "git-remote-http\ngit-remote-https\nPackage: git\nVersion: "
+    )  # scanners read the latter
 
 
 @real
@@ -113,7 +132,8 @@ def test_no_module_is_compiled_while_it_runs(runtime: str) -> None:
 @real
 def test_it_holds_the_package_and_nothing_of_the_checkout(runtime: str) -> None:
     found = shell(
-        runtime, "find / -xdev -name 'test_image*' -o -xdev -name 'requirements*.lock' -o -path /src; ls /opt"
+        runtime,
+        "find / -xdev -name 'test_image*' -o -xdev -name 'requirements*.lock' -o -path /src; ls /opt",
     )
     assert found.split() == ["image-update"]
 
@@ -144,13 +164,18 @@ def test_it_ends_at_once_when_it_is_told_to(runtime: str, tmp_path: Path, user: 
     assert (told["status"], told["updated"]) == ("failed", "false")
 
 
-def stopped(step: Step, root: Path, image: str, user: str, server: socket.socket) -> tuple[int, float]:
+def stopped(
+    step: Step, root: Path, image: str, user: str, server: socket.socket
+) -> tuple[int, float]:
     """The exit code after SIGTERM, and how long it took."""
     name = f"image-update-{os.urandom(4).hex()}"
     lay(step, root)
     argv = argv_of(step, root, image, f"--user={user}", "--passwd=false", f"--name={name}")
     server.settimeout(60)
-    with subprocess.Popen(argv, env=containers.environment(), stdout=-3, stderr=-3) as process, server.accept()[0]:
+    with (
+        subprocess.Popen(argv, env=containers.environment(), stdout=-3, stderr=-3) as process,
+        server.accept()[0],
+    ):
         began = time.monotonic()
         said(*containers.podman("kill", "--signal=TERM", name))
         return process.wait(30), time.monotonic() - began

@@ -55,7 +55,9 @@ def scene(repos: Path, ssh: Sshd, web: Nginx) -> Scene:
 
 
 def applications(scene: Scene, way: str) -> Volume:
-    return Volume({APPLICATIONS: json.dumps({"kind": "List", "items": [application("web", scene.url(way))]})})
+    return Volume(
+        {APPLICATIONS: json.dumps({"kind": "List", "items": [application("web", scene.url(way))]})}
+    )
 
 
 def tekton(scene: Scene, way: str, *, mode: int = 0o644, group: int = 0) -> Step:
@@ -67,7 +69,9 @@ def tekton(scene: Scene, way: str, *, mode: int = 0o644, group: int = 0) -> Step
     else:
         bound["basic-auth"] = replace(secret, files=scene.basic_auth())
         bound["ssl-ca-directory"] = replace(secret, files={"ca.crt": scene.web.ca.read_text()})
-    return runners.tekton({"image": f"{WEB}:1.1.0", "applications": APPLICATIONS}, bound, group=group)
+    return runners.tekton(
+        {"image": f"{WEB}:1.1.0", "applications": APPLICATIONS}, bound, group=group
+    )
 
 
 def tekton_home(scene: Scene, way: str) -> Step:
@@ -82,7 +86,9 @@ def tekton_home(scene: Scene, way: str) -> Step:
 
 
 def argo(scene: Scene, way: str) -> Step:
-    (template,) = (one for one in runners.manifest(runners.TEMPLATE)["spec"]["templates"] if "container" in one)
+    (template,) = (
+        one for one in runners.manifest(runners.TEMPLATE)["spec"]["templates"] if "container" in one
+    )
     ((artifact, path),) = ((one["name"], one["path"]) for one in template["inputs"]["artifacts"])
     names = {one["name"]: one.get("value") for one in template["inputs"]["parameters"]}
     secrets = {
@@ -90,10 +96,16 @@ def argo(scene: Scene, way: str) -> Step:
         str(names["basic-auth-secret"]): {"username": USER, "password": PASSWORD},
         str(names["ca-secret"]): {"ca.crt": scene.web.ca.read_text()},
     }
-    secrets = {name: keys for name, keys in secrets.items() if (name == names["ssh-secret"]) == (way == "ssh")}
+    secrets = {
+        name: keys
+        for name, keys in secrets.items()
+        if (name == names["ssh-secret"]) == (way == "ssh")
+    }
     given = {"image": f"{WEB}:1.1.0", "applications": f"{path}/{APPLICATIONS}"}
     given |= {"git-credentials-url": scene.server} if way == "https" else {}
-    return runners.argo(given, {artifact: applications(scene, way)}, secrets, template=template["name"])
+    return runners.argo(
+        given, {artifact: applications(scene, way)}, secrets, template=template["name"]
+    )
 
 
 def github(scene: Scene, way: str) -> Step:
@@ -119,7 +131,10 @@ def gitlab(scene: Scene, way: str) -> Step:
         variables = {"IMAGE_UPDATE_SSH_KEY": scene.ssh.key.read_text()}
         given["ssh-host-key"] = scene.ssh.host_key
     else:
-        variables = {"IMAGE_UPDATE_GIT_TOKEN": PASSWORD, "IMAGE_UPDATE_CA_FILE": f"{PROJECT}/ca.pem"}
+        variables = {
+            "IMAGE_UPDATE_GIT_TOKEN": PASSWORD,
+            "IMAGE_UPDATE_CA_FILE": f"{PROJECT}/ca.pem",
+        }
         given |= {"git-username": USER, "git-credentials-url": scene.server}
     return gitlab_job(given, Volume(files), variables)
 
@@ -128,12 +143,18 @@ def tekton_secret(scene: Scene, way: str) -> Step:
     """No workspace for credentials, but a Secret that variables are taken from."""
     spec = runners.manifest(runners.TASK)["spec"]
     (name,) = (one["default"] for one in spec["params"] if one["name"] == "secret")
-    given = {"image": f"{WEB}:1.1.0", "applications": APPLICATIONS, "ssh-host-key": scene.ssh.host_key}
+    given = {
+        "image": f"{WEB}:1.1.0",
+        "applications": APPLICATIONS,
+        "ssh-host-key": scene.ssh.host_key,
+    }
     bound = {"source": applications(scene, way)}
     if way == "ssh":
         return runners.tekton(given, bound, {name: {"ssh-key": scene.ssh.key.read_text()}})
     given |= {"git-username": USER, "git-credentials-url": scene.server}
-    bound["ssl-ca-directory"] = Volume({"ca.crt": scene.web.ca.read_text()}, secret=True, mode=0o644, read_only=True)
+    bound["ssl-ca-directory"] = Volume(
+        {"ca.crt": scene.web.ca.read_text()}, secret=True, mode=0o644, read_only=True
+    )
     return runners.tekton(given, bound, {name: {"git-token": PASSWORD}})
 
 
@@ -141,13 +162,17 @@ class Rules(NamedTuple):
     """How a host starts it, and who it makes it run as."""
 
     start: Callable[[Scene, str], Step]
-    options: tuple[str, ...] = ("--passwd=false",)  # Kubernetes and Docker add no entry for a stranger
+    options: tuple[str, ...] = (
+        "--passwd=false",
+    )  # Kubernetes and Docker add no entry for a stranger
 
 
 HOSTS: Mapping[str, Rules] = {
     "tekton": Rules(tekton),
     "tekton, with fsGroup": Rules(lambda scene, way: tekton(scene, way, mode=0o400, group=65532)),
-    "tekton on OpenShift": Rules(lambda scene, way: tekton(scene, way, mode=0o400, group=OPENSHIFT), STRANGER),
+    "tekton on OpenShift": Rules(
+        lambda scene, way: tekton(scene, way, mode=0o400, group=OPENSHIFT), STRANGER
+    ),
     "tekton, credentials in home": Rules(tekton_home),
     "tekton, variables from a Secret": Rules(tekton_secret, STRANGER),
     "argo": Rules(argo),
@@ -165,13 +190,18 @@ def made_for(step: Step) -> str:
 @real
 @pytest.mark.parametrize("way", ["ssh", "https"])
 @pytest.mark.parametrize("host", HOSTS)
-def test_an_update(built: Callable[[str], str], scene: Scene, tmp_path: Path, host: str, way: str) -> None:
+def test_an_update(
+    built: Callable[[str], str], scene: Scene, tmp_path: Path, host: str, way: str
+) -> None:
     step = HOSTS[host].start(scene, way)
     ran = as_container(step, tmp_path, built(made_for(step)), *HOSTS[host].options)
     assert ran.code == 0, ran.stderr
     assert scene.landed()
     assert set(ran.results) == set(NAMES)
-    assert (ran.results["status"], ran.results["commit"]) == ("updated", git(scene.repo, "rev-parse", "main"))
+    assert (ran.results["status"], ran.results["commit"]) == (
+        "updated",
+        git(scene.repo, "rev-parse", "main"),
+    )
     said_by_it = "\n".join((ran.stdout, ran.stderr, *ran.results.values()))
     told = re.sub(r"^::add-mask::.*$", "", said_by_it, flags=re.MULTILINE)
     assert PASSWORD not in told
@@ -179,7 +209,9 @@ def test_an_update(built: Callable[[str], str], scene: Scene, tmp_path: Path, ho
 
 
 @real
-def test_github_files_keep_their_owner(built: Callable[[str], str], scene: Scene, tmp_path: Path) -> None:
+def test_github_files_keep_their_owner(
+    built: Callable[[str], str], scene: Scene, tmp_path: Path
+) -> None:
     """The runner reads and removes them as another user."""
     step = github(scene, "https")
     as_container(step, tmp_path, built(made_for(step)))
@@ -189,9 +221,14 @@ def test_github_files_keep_their_owner(built: Callable[[str], str], scene: Scene
 
 @real
 @pytest.mark.parametrize("form", ["openpgp", "ssh"])
-def test_a_signed_commit_by_a_user_without_a_name(runtime: str, scene: Scene, tmp_path: Path, form: str) -> None:
+def test_a_signed_commit_by_a_user_without_a_name(
+    runtime: str, scene: Scene, tmp_path: Path, form: str
+) -> None:
     step = tekton(scene, "ssh")
-    env = {"IMAGE_UPDATE_SIGNING_KEY": signing_key(tmp_path, form, scene), "IMAGE_UPDATE_SIGNING_FORMAT": form}
+    env = {
+        "IMAGE_UPDATE_SIGNING_KEY": signing_key(tmp_path, form, scene),
+        "IMAGE_UPDATE_SIGNING_FORMAT": form,
+    }
     root = tmp_path / "root"
     ran = as_container(replace(step, env={**step.env, **env}), root, runtime, *STRANGER)
     assert (ran.code, scene.landed()) == (0, True), ran.stderr
@@ -204,7 +241,16 @@ def signing_key(folder: Path, form: str, scene: Scene) -> str:
         return scene.ssh.key.read_text()
     home = folder / "gnupg"
     home.mkdir(mode=0o700)
-    gpg = [*needs("gpg"), "--homedir", str(home), "--batch", "--passphrase", "", "--pinentry-mode", "loopback"]
+    gpg = [
+        *needs("gpg"),
+        "--homedir",
+        str(home),
+        "--batch",
+        "--passphrase",
+        "",
+        "--pinentry-mode",
+        "loopback",
+    ]
     try:
         said(*gpg, "--quick-generate-key", "Tests <tests@example.com>", "ed25519", "sign", "never")
         return said(*gpg, "--armor", "--export-secret-keys")

@@ -39,7 +39,9 @@ REFERENCE = {
     "github": re.compile(r"\$\{\{ inputs\.(\S+) \}\}"),
 }
 # Tekton Chains reads these as "this run built that image".
-SIGNED = re.compile(r"(IMAGE_URL|IMAGE_DIGEST|ARTIFACT_URI|ARTIFACT_DIGEST|ARTIFACT_OUTPUTS)$|^IMAGES$|^CHAINS-GIT_")
+SIGNED = re.compile(
+    r"(IMAGE_URL|IMAGE_DIGEST|ARTIFACT_URI|ARTIFACT_DIGEST|ARTIFACT_OUTPUTS)$|^IMAGES$|^CHAINS-GIT_"
+)
 
 
 @cache
@@ -106,7 +108,9 @@ def test_every_parameter_is_declared_and_used(host: str) -> None:
     assert used(host) == set(parameters(host))
 
 
-@pytest.mark.parametrize(("path", "text"), table.files().items(), ids=lambda one: getattr(one, "stem", ""))
+@pytest.mark.parametrize(
+    ("path", "text"), table.files().items(), ids=lambda one: getattr(one, "stem", "")
+)
 def test_is_made_from_the_table(path: Path, text: str) -> None:
     assert path.read_text(encoding="utf-8") == text, "python -m scripts.hosts"
 
@@ -116,7 +120,9 @@ def test_every_option_of_every_command_is_a_parameter_with_its_default(host: str
     """What a command has is found by asking Typer; the table asks the records."""
     words = table.HOSTS[MANIFESTS[host]]
     expected = {"command": "run", **{one.name: one.default for one in table.of_host(words)}}
-    assert {name: value for name, value in parameters(host).items() if name not in OWN[host]} == expected
+    assert {
+        name: value for name, value in parameters(host).items() if name not in OWN[host]
+    } == expected
     flags = {parameter_of(one) for command in HOSTED for one in options_of(command)}
     assert flags - {"results-dir", "dotenv", *words.settled} == set(expected) - {"command"}
 
@@ -128,7 +134,14 @@ def test_what_people_type_is_called_the_same_everywhere(path: Path) -> None:
     if "templates" in spec:
         spec = {"params": leaf()["inputs"]["parameters"]}
     named = spec.get("inputs") or {one["name"]: one for one in spec["params"]}
-    assert set(named) >= {*table.ASKED, "images-from", "dry-run", "wait", "git-credentials-url", "ssh-directory"}
+    assert set(named) >= {
+        *table.ASKED,
+        "images-from",
+        "dry-run",
+        "wait",
+        "git-credentials-url",
+        "ssh-directory",
+    }
     said = named["applications"]["description"]
     assert said.startswith(
         "Read Applications from cluster, argocd, a file or folder of manifests, or REPO//PATH?ref=REF."
@@ -139,10 +152,16 @@ def test_what_people_type_is_called_the_same_everywhere(path: Path) -> None:
 @pytest.mark.parametrize("host", MANIFESTS)
 def test_every_parameter_has_a_variable_of_its_own(host: str) -> None:
     """A variable that a whole pipeline sets has another name, so it is never taken for a parameter."""
-    found = {name: value for name, value in environment(host).items() if name.startswith(PARAMETER_PREFIX)}
+    found = {
+        name: value
+        for name, value in environment(host).items()
+        if name.startswith(PARAMETER_PREFIX)
+    }
     own = {*OWN[host], "command"}
     variables = {
-        PARAMETER_PREFIX + name.upper().replace("-", "_"): name for name in parameters(host) if name not in own
+        PARAMETER_PREFIX + name.upper().replace("-", "_"): name
+        for name in parameters(host)
+        if name not in own
     }
     assert {name: REFERENCE[host].findall(value) for name, value in found.items()} == {
         variable: [name] for variable, name in variables.items()
@@ -169,7 +188,10 @@ def test_no_result_claims_that_the_image_was_built_here(host: str) -> None:
 
 @pytest.mark.parametrize("host", MANIFESTS)
 def test_the_image_is_of_this_version(host: str) -> None:
-    images = re.findall(r"ghcr\.io/argocd-image-update/image-update:\S+", MANIFESTS[host].read_text(encoding="utf-8"))
+    images = re.findall(
+        r"ghcr\.io/argocd-image-update/image-update:\S+",
+        MANIFESTS[host].read_text(encoding="utf-8"),
+    )
     made_for = "-action" if host == "github" else ""  # a container action runs as root
     assert images == [f"ghcr.io/argocd-image-update/image-update:v{__version__}{made_for}"]
 
@@ -190,7 +212,11 @@ def test_values_travel_by_environment_only(host: str) -> None:
 
 @pytest.mark.parametrize("host", ["tekton", "stepaction", "argo"])
 def test_secrets_come_from_a_secret_that_need_not_exist(host: str) -> None:
-    found = {one["name"]: one["valueFrom"]["secretKeyRef"] for one in container(host)["env"] if "valueFrom" in one}
+    found = {
+        one["name"]: one["valueFrom"]["secretKeyRef"]
+        for one in container(host)["env"]
+        if "valueFrom" in one
+    }
     assert set(found) == set(GIVEN.values())
     for name, place in found.items():
         assert REFERENCE[host].fullmatch(place["name"])
@@ -212,20 +238,36 @@ def pod(host: str, hosts_own: Mapping[str, Any]) -> Any:
     """
     names = ("init", "wait") if host == "argo" else ("prepare", "place-scripts")
     own = [{"name": name, "user": 0, "securityContext": hosts_own} for name in names]
-    main = {"name": "main", "user": 65532, "securityContext": container(host).get("securityContext", {})}
+    main = {
+        "name": "main",
+        "user": 65532,
+        "securityContext": container(host).get("securityContext", {}),
+    }
     if host == "tekton":
-        main["securityContext"] = load(TASK)["spec"]["stepTemplate"]["securityContext"] | main["securityContext"]
-    return {"securityContext": leaf()["securityContext"] if host == "argo" else {}, "containers": [*own, main]}
+        main["securityContext"] = (
+            load(TASK)["spec"]["stepTemplate"]["securityContext"] | main["securityContext"]
+        )
+    return {
+        "securityContext": leaf()["securityContext"] if host == "argo" else {},
+        "containers": [*own, main],
+    }
 
 
 def effective(pod: Any) -> dict[str, Mapping[str, Any]]:
     """Return each container's security context, with what it takes over from the pod."""
     inherited = {key: value for key, value in pod["securityContext"].items() if key != "fsGroup"}
-    return {one["name"]: {"runAsUser": one["user"], **inherited, **one["securityContext"]} for one in pod["containers"]}
+    return {
+        one["name"]: {"runAsUser": one["user"], **inherited, **one["securityContext"]}
+        for one in pod["containers"]
+    }
 
 
 def refused_by_the_kubelet(pod: Any) -> list[str]:
-    return [name for name, one in effective(pod).items() if one.get("runAsNonRoot") and one["runAsUser"] == 0]
+    return [
+        name
+        for name, one in effective(pod).items()
+        if one.get("runAsNonRoot") and one["runAsUser"] == 0
+    ]
 
 
 def refused_by_restricted(pod: Any) -> list[str]:
@@ -249,8 +291,12 @@ def test_starts_on_a_default_installation_without_rights(host: str) -> None:
 
 def test_argo_starts_under_restricted_with_the_setting_of_the_guide() -> None:
     guide = (ROOT / "docs/how-to/argo-workflows.md").read_text(encoding="utf-8")
-    (shown,) = re.findall(r"^```yaml\n(apiVersion: v1\nkind: ConfigMap\n.*?)^```", guide, re.MULTILINE | re.DOTALL)
-    completed = pod("argo", yaml.safe_load(yaml.safe_load(shown)["data"]["executor"])["securityContext"])
+    (shown,) = re.findall(
+        r"^```yaml\n(apiVersion: v1\nkind: ConfigMap\n.*?)^```", guide, re.MULTILINE | re.DOTALL
+    )
+    completed = pod(
+        "argo", yaml.safe_load(yaml.safe_load(shown)["data"]["executor"])["securityContext"]
+    )
     assert refused_by_the_kubelet(completed) == refused_by_restricted(completed) == []
 
 
@@ -259,17 +305,25 @@ def test_argo_writes_to_volumes_that_the_template_declares() -> None:
     declared = {one["name"] for one in leaf()["volumes"]}
     assert {one["name"] for one in leaf()["container"]["volumeMounts"]} == declared
     paths = [one["valueFrom"]["path"] for one in leaf()["outputs"]["parameters"]]
-    paths += [one["path"] for one in (*leaf()["outputs"]["artifacts"], *leaf()["inputs"]["artifacts"])]
+    paths += [
+        one["path"] for one in (*leaf()["outputs"]["artifacts"], *leaf()["inputs"]["artifacts"])
+    ]
     paths += [value for name, value in environment("argo").items() if name in {"HOME", "TMPDIR"}]
     assert {f"/{path.split('/')[1]}" for path in paths} <= mounted
-    assert all(one["valueFrom"]["path"] == f"/out/{one['name']}" for one in leaf()["outputs"]["parameters"])
+    assert all(
+        one["valueFrom"]["path"] == f"/out/{one['name']}" for one in leaf()["outputs"]["parameters"]
+    )
 
 
 def test_argo_has_a_default_for_every_output() -> None:
     defaults = {one["name"]: one["valueFrom"]["default"] for one in leaf()["outputs"]["parameters"]}
     assert json.loads(defaults["applications"]) == []
     assert json.loads(defaults["image_ARTIFACT_INPUTS"]) == {"uri": "", "digest": ""}
-    assert (defaults["status"], defaults["updated"], defaults["applications-count"]) == ("failed", "false", "0")
+    assert (defaults["status"], defaults["updated"], defaults["applications-count"]) == (
+        "failed",
+        "false",
+        "0",
+    )
 
 
 def test_argo_tries_again_what_is_temporary() -> None:
@@ -310,13 +364,20 @@ def test_tekton_names_the_file_as_the_task() -> None:
 def test_tekton_declares_the_shape_of_structured_results() -> None:
     declared = {one["name"]: one for one in load(TASK)["spec"]["results"]}
     assert declared["applications"]["type"] == "array"
-    assert declared["image_ARTIFACT_INPUTS"]["properties"] == {"uri": {"type": "string"}, "digest": {"type": "string"}}
+    assert declared["image_ARTIFACT_INPUTS"]["properties"] == {
+        "uri": {"type": "string"},
+        "digest": {"type": "string"},
+    }
     assert environment("tekton")["IMAGE_UPDATE_RESULTS_DIR"] == "/tekton/results"
 
 
 def test_tekton_workspaces_are_declared_and_used() -> None:
     spec = load(TASK)["spec"]
-    names = {name for text in texts(spec["steps"]) for name in re.findall(r"\$\(workspaces\.([^.]+)\.", text)}
+    names = {
+        name
+        for text in texts(spec["steps"])
+        for name in re.findall(r"\$\(workspaces\.([^.]+)\.", text)
+    }
     assert names == {one["name"] for one in spec["workspaces"] if one["optional"]}
 
 

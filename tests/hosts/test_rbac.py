@@ -42,16 +42,33 @@ REFRESH = {"metadata": {"annotations": {"argocd.argoproj.io/refresh": "normal"}}
 
 
 def manifests(host: str, name: str) -> list[dict[str, Any]]:
-    return list(yaml.safe_load_all((ROOT / host / "rbac" / f"{name}.yaml").read_text(encoding="utf-8")))
+    return list(
+        yaml.safe_load_all((ROOT / host / "rbac" / f"{name}.yaml").read_text(encoding="utf-8"))
+    )
 
 
 @pytest.fixture
 def api() -> Iterator[KubernetesApi]:
     with running(KubernetesApi(tokens={"sa": ACCOUNT})) as found:
-        found.add(APPLICATIONS, application("web", images="w=acme/web"), application("api", images="w=acme/web"))
+        found.add(
+            APPLICATIONS,
+            application("web", images="w=acme/web"),
+            application("api", images="w=acme/web"),
+        )
         found.add(APPLICATIONS, application("far", "team", images="w=acme/web"))
-        found.add(UPDATERS, {"metadata": {"name": "u"}, "spec": {"applicationRefs": [{"namePattern": "web"}]}})
-        found.add(SECRETS, {"metadata": {"name": "repo-1", "labels": {"argocd.argoproj.io/secret-type": "repository"}}})
+        found.add(
+            UPDATERS,
+            {"metadata": {"name": "u"}, "spec": {"applicationRefs": [{"namePattern": "web"}]}},
+        )
+        found.add(
+            SECRETS,
+            {
+                "metadata": {
+                    "name": "repo-1",
+                    "labels": {"argocd.argoproj.io/secret-type": "repository"},
+                }
+            },
+        )
         found.add(CONFIG_MAPS, {"metadata": {"name": "argocd-ssh-known-hosts-cm"}, "data": {}})
         yield found
 
@@ -63,11 +80,17 @@ def account(api: KubernetesApi) -> Kubernetes:
 def the_work(api: KubernetesApi, namespaces: tuple[str, ...]) -> list[str]:
     """Everything that the step does with a cluster."""
     kubernetes, done = account(api), []
-    for found in ClusterManifests(kubernetes, prefix=PREFIX, narrow=Narrow(namespaces=namespaces)).all():
+    for found in ClusterManifests(
+        kubernetes, prefix=PREFIX, narrow=Narrow(namespaces=namespaces)
+    ).all():
         metadata = found.item["metadata"]
         if found.item["kind"] != "Application":
             continue
-        test = {"op": "test", "path": "/metadata/resourceVersion", "value": metadata["resourceVersion"]}
+        test = {
+            "op": "test",
+            "path": "/metadata/resourceVersion",
+            "value": metadata["resourceVersion"],
+        }
         kubernetes.patch(client.APPLICATIONS, metadata["namespace"], metadata["name"], [test])
         kubernetes.merge(client.APPLICATIONS, metadata["namespace"], metadata["name"], REFRESH)
         kubernetes.get(client.APPLICATION_SETS, metadata["namespace"], "web")
@@ -80,7 +103,14 @@ def the_work(api: KubernetesApi, namespaces: tuple[str, ...]) -> list[str]:
 def credentials(api: KubernetesApi) -> None:
     """What Argo CD's own credentials take."""
     kubernetes = account(api)
-    list(kubernetes.list(client.SECRETS, "argocd", selector="argocd.argoproj.io/secret-type=repository", full=True))
+    list(
+        kubernetes.list(
+            client.SECRETS,
+            "argocd",
+            selector="argocd.argoproj.io/secret-type=repository",
+            full=True,
+        )
+    )
     kubernetes.get(client.SECRETS, "argocd", "repo-1")
     kubernetes.config_map("argocd", "argocd-ssh-known-hosts-cm")
     kubernetes.config_map("argocd", "argocd-tls-certs-cm")
@@ -103,7 +133,9 @@ def test_no_request_is_denied(
 
 
 @pytest.mark.parametrize("host", HOSTS)
-def test_argo_cds_credentials_are_granted_by_a_file_of_their_own(api: KubernetesApi, host: str) -> None:
+def test_argo_cds_credentials_are_granted_by_a_file_of_their_own(
+    api: KubernetesApi, host: str
+) -> None:
     api.rules = manifests(host, "credentials")
     credentials(api)
     assert api.denied() == []
@@ -132,21 +164,32 @@ def test_a_whole_run_needs_no_more(api: KubernetesApi, tmp_path: Path, host: str
     assert sorted(clusters.refreshed(api)) == ["argocd/git", "argocd/live"]
 
 
-@pytest.mark.parametrize(("host", "page"), [("tekton", "tekton"), ("argo-workflows", "argo-workflows")])
-def test_the_base_takes_other_namespaces_as_the_guide_shows(host: str, page: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("host", "page"), [("tekton", "tekton"), ("argo-workflows", "argo-workflows")]
+)
+def test_the_base_takes_other_namespaces_as_the_guide_shows(
+    host: str, page: str, tmp_path: Path
+) -> None:
     text = (ROOT / f"docs/how-to/{page}.md").read_text(encoding="utf-8")
     (shown,) = (one.code for one in blocks(text) if "kind: Kustomization" in one.code)
     shutil.copytree(ROOT / host / "rbac", tmp_path / "base")
     (tmp_path / "overlay").mkdir()
     kustomization = re.sub(rf"https://github\.com/\S+//{host}/rbac\?ref=\S+", "../base", shown)
     (tmp_path / "overlay/kustomization.yaml").write_text(kustomization, encoding="utf-8")
-    built = subprocess.run([*needs("kustomize"), str(tmp_path / "overlay")], capture_output=True, text=True, check=True)
+    built = subprocess.run(
+        [*needs("kustomize"), str(tmp_path / "overlay")], capture_output=True, text=True, check=True
+    )
     made = {(one["kind"], one["metadata"]["name"]): one for one in yaml.safe_load_all(built.stdout)}
     assert {one["metadata"]["namespace"] for one in made.values()} == {"builds", "gitops"}
     assert made["Role", "image-update"]["metadata"]["namespace"] == "gitops"
     assert made["ServiceAccount", "image-update"]["metadata"]["namespace"] == "builds"
-    assert {subject["namespace"] for one in made.values() for subject in one.get("subjects", ())} == {"builds"}
-    expected = {(one["kind"], one["metadata"]["name"]): one.get("rules") for one in manifests(host, "namespace")}
+    assert {
+        subject["namespace"] for one in made.values() for subject in one.get("subjects", ())
+    } == {"builds"}
+    expected = {
+        (one["kind"], one["metadata"]["name"]): one.get("rules")
+        for one in manifests(host, "namespace")
+    }
     assert {key: one.get("rules") for key, one in made.items()} == expected
 
 
@@ -184,7 +227,9 @@ def test_no_grant_is_left_over(
         api.asked.clear()
         with suppress(ForbiddenError):
             work(api)
-        assert [f"{one.verb} {one.resource.partition('/')[2]}" for one in api.denied()][:1] == [grant]
+        assert [f"{one.verb} {one.resource.partition('/')[2]}" for one in api.denied()][:1] == [
+            grant
+        ]
 
 
 @pytest.mark.parametrize("host", HOSTS)
@@ -201,4 +246,6 @@ def test_the_executor_of_argo_workflows_may_report() -> None:
         for verb in ("create", "patch"):
             found = manifests("argo-workflows", name)
             assert granted(found, ACCOUNT, verb, "argoproj.io/workflowtaskresults", "ci", "")
-            assert not granted(found, ACCOUNT, verb, "argoproj.io/workflowtaskresults", "argocd", "")
+            assert not granted(
+                found, ACCOUNT, verb, "argoproj.io/workflowtaskresults", "argocd", ""
+            )

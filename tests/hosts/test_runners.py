@@ -64,7 +64,12 @@ HOSTS: dict[str, Start] = {
 ASIDE = {"gitlab": {"job-name", "stage"}}
 ALL = pytest.mark.parametrize("host", HOSTS)
 BEFORE = at(
-    live(), "Synced", "Healthy", revision=OLD, compared=3, operation=operated(revision=OLD, started=1, finished=2)
+    live(),
+    "Synced",
+    "Healthy",
+    revision=OLD,
+    compared=3,
+    operation=operated(revision=OLD, started=1, finished=2),
 )
 GOOD = at(live(), "Synced", "Healthy", compared=13, operation=operated())
 BAD = at(live(), "OutOfSync", "Healthy", operation=operated("Failed", message="no rights"))
@@ -74,7 +79,11 @@ def secrets(given: Mapping[str, str]) -> runners.Secrets:
     """A namespace in which every Secret exists that a parameter names, with every key that is asked for."""
     asked = "".join(path.read_text() for path in (TASK, TEMPLATE))
     keys = dict.fromkeys(re.findall(r"\bkey: ([\w.-]+)", asked), "text")
-    return {value: {**keys, "file": "text"} for name, value in given.items() if value and "secret" in name}
+    return {
+        value: {**keys, "file": "text"}
+        for name, value in given.items()
+        if value and "secret" in name
+    }
 
 
 def source(apps: str) -> Volume:
@@ -123,7 +132,10 @@ class Scene:
         self.count += 1
         url = repo or f"file://{self.repo}"
         step = HOSTS[self.host](
-            {"allow-protocol": "file", **{name.replace("_", "-"): value for name, value in given.items()}},
+            {
+                "allow-protocol": "file",
+                **{name.replace("_", "-"): value for name, value in given.items()},
+            },
             json.dumps({"kind": "List", "apiVersion": "v1", "items": [application("web", url)]}),
         )
         root = self.folder / f"root-{self.count}"
@@ -157,12 +169,21 @@ def test_an_update_and_then_nothing_to_do(scene: Scene) -> None:
     first = scene.run(image=f"{WEB}:1.1.0")
     assert first.code == 0, first.stderr
     told = complete(scene, first)
-    assert (told["status"], told["updated"], told["applications"]) == ("updated", "true", '["argocd/web"]')
+    assert (told["status"], told["updated"], told["applications"]) == (
+        "updated",
+        "true",
+        '["argocd/web"]',
+    )
     assert (told["tag"], told["branch"], len(told["commit"])) == ("1.1.0", "main", 40)
     assert scene.landed()
     commit, again = told["commit"], scene.run(image=f"{WEB}:1.1.0")
     told = complete(scene, again)
-    assert (again.code, told["status"], told["updated"], told["commit"]) == (0, "unchanged", "false", commit)
+    assert (again.code, told["status"], told["updated"], told["commit"]) == (
+        0,
+        "unchanged",
+        "false",
+        commit,
+    )
     assert told["applications-count"] == "0"
 
 
@@ -183,7 +204,9 @@ def test_an_update_and_then_nothing_to_do(scene: Scene) -> None:
     ],
     ids=["refused", "usage", "no image", "no repository", "nothing updated"],
 )
-def test_every_result_is_written_however_it_ends(scene: Scene, given: dict[str, str], code: int, status: str) -> None:
+def test_every_result_is_written_however_it_ends(
+    scene: Scene, given: dict[str, str], code: int, status: str
+) -> None:
     ran = scene.run(**given)
     told = complete(scene, ran)
     assert (ran.code, told["updated"], told["commit"]) == (code, "false", "")
@@ -240,22 +263,38 @@ def test_what_people_do_by_hand(scene: Scene) -> None:
     words = "--no-hold; $(touch x) `id` 'a' \"b\""
     for tag in ("1.1.0", "1.2.0"):
         assert scene.run(image=f"{WEB}:{tag}").results["status"] == "updated"
-    back = scene.run(command="rollback", names="argocd/web", alias="web", to="previous", reason=words, by="-ann")
+    back = scene.run(
+        command="rollback", names="argocd/web", alias="web", to="previous", reason=words, by="-ann"
+    )
     told = complete(scene, back)
-    assert (back.code, told["updated"], told["applications"]) == (0, "true", '["argocd/web"]'), back.stderr
+    assert (back.code, told["updated"], told["applications"]) == (0, "true", '["argocd/web"]'), (
+        back.stderr
+    )
     assert scene.tag() == "1.1.0"
     assert words in git(scene.repo, "log", "-1", "--format=%B", "main").replace("\n", " ")
     assert told["commit"] == git(scene.repo, "rev-parse", "main")
     assert complete(scene, scene.run(image=f"{WEB}:1.3.0"))["status"] == "refused"
     shown = scene.run(command="status", names="web")
     told = complete(scene, shown)
-    assert (shown.code, told["status"], told["updated"], told["commit"]) == (0, "unchanged", "false", "")
+    assert (shown.code, told["status"], told["updated"], told["commit"]) == (
+        0,
+        "unchanged",
+        "false",
+        "",
+    )
     assert (told["message"], words in shown.stdout) == ("images shown: 1", True)
     freed = scene.run(command="release", names="web")
-    assert (freed.code, complete(scene, freed)["updated"], scene.tag()) == (0, "true", "1.3.0"), freed.stderr
+    assert (freed.code, complete(scene, freed)["updated"], scene.tag()) == (0, "true", "1.3.0"), (
+        freed.stderr
+    )
     held = scene.run(command="hold", names="web", reason="load test", until="3d")
     told = complete(scene, held)
-    assert (held.code, told["status"], told["updated"], len(told["commit"])) == (0, "updated", "false", 40)
+    assert (held.code, told["status"], told["updated"], len(told["commit"])) == (
+        0,
+        "updated",
+        "false",
+        40,
+    )
     dropped = scene.run(command="release", names="web", discard="true")
     assert (dropped.code, scene.tag()) == (0, "1.3.0"), dropped.stderr
 
@@ -264,10 +303,22 @@ def test_what_people_do_by_hand(scene: Scene) -> None:
 def test_a_promotion(tmp_path: Path, host: str) -> None:
     repo = repository(tmp_path, "staging", "production")
     commit(repo, {target("staging"): KUSTOMIZATION.replace("1.0.0", "1.4.0")})
-    apps = json.dumps({"kind": "List", "items": [application(one, repo) for one in ("staging", "production")]})
-    given = {"command": "promote", "from": "stag*", "to": "production", "alias": "web", "allow-protocol": "file"}
+    apps = json.dumps(
+        {"kind": "List", "items": [application(one, repo) for one in ("staging", "production")]}
+    )
+    given = {
+        "command": "promote",
+        "from": "stag*",
+        "to": "production",
+        "alias": "web",
+        "allow-protocol": "file",
+    }
     ran = as_process(HOSTS[host](given, apps), tmp_path)
-    assert (ran.code, ran.results["updated"], ran.results["applications"]) == (0, "true", '["argocd/production"]')
+    assert (ran.code, ran.results["updated"], ran.results["applications"]) == (
+        0,
+        "true",
+        '["argocd/production"]',
+    )
     assert "newTag: 1.4.0" in show(repo, "main", target("production"))
 
 
@@ -277,22 +328,36 @@ def test_a_scan(tmp_path: Path, host: str, monkeypatch: pytest.MonkeyPatch) -> N
     with registry_api() as registry:
         registry.put("acme/web", "1.7.0", image())
         named = f"{registry.name}/acme/web"
-        repo = bare_repo(tmp_path, {target("web"): KUSTOMIZATION.replace("ghcr.io/acme/web", named)})
-        apps = json.dumps({"kind": "List", "items": [application("web", repo, image_list=f"web={named}")]})
-        ran = as_process(HOSTS[host]({"command": "scan", "allow-protocol": "file"}, apps), tmp_path / "root")
+        repo = bare_repo(
+            tmp_path, {target("web"): KUSTOMIZATION.replace("ghcr.io/acme/web", named)}
+        )
+        apps = json.dumps(
+            {"kind": "List", "items": [application("web", repo, image_list=f"web={named}")]}
+        )
+        ran = as_process(
+            HOSTS[host]({"command": "scan", "allow-protocol": "file"}, apps), tmp_path / "root"
+        )
     assert (ran.code, ran.results["updated"]) == (0, "true"), ran.stderr
     assert "newTag: 1.7.0" in show(repo, "main", target("web"))
 
 
 @ALL
-@pytest.mark.parametrize(("state", "code", "message"), [(GOOD, 0, "rolled out: web"), (BAD, 6, "the sync failed")])
+@pytest.mark.parametrize(
+    ("state", "code", "message"), [(GOOD, 0, "rolled out: web"), (BAD, 6, "the sync failed")]
+)
 def test_a_wait(
     tmp_path: Path, host: str, state: Any, code: int, message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ARGOCD_AUTH_TOKEN", "good-token")
     with argocd_server() as server:
         server.add(BEFORE, state)
-        given = {"command": "wait", "names": "web", "revision": NEW, "applications": "argocd", "wait-timeout": "20"}
+        given = {
+            "command": "wait",
+            "names": "web",
+            "revision": NEW,
+            "applications": "argocd",
+            "wait-timeout": "20",
+        }
         given |= {"argocd-server": server.address, "argocd-plaintext": "true"}
         ran = as_process(HOSTS[host](given, ""), tmp_path)
     assert (ran.code, ran.results["status"], ran.results["commit"]) == (
@@ -306,14 +371,22 @@ def test_a_wait(
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"command": "rollback", "names": "web", "to": "previous", "image": f"{WEB}:1.1.0"}, "image: rollback takes"),
-        ({"command": "run", "image": f"{WEB}:1.1.0", "discard": "true"}, "discard: run takes no such parameter"),
+        (
+            {"command": "rollback", "names": "web", "to": "previous", "image": f"{WEB}:1.1.0"},
+            "image: rollback takes",
+        ),
+        (
+            {"command": "run", "image": f"{WEB}:1.1.0", "discard": "true"},
+            "discard: run takes no such parameter",
+        ),
         ({"command": "hold", "names": "web"}, "reason is missing"),
         ({"command": "status", "dry-run": "true"}, "dry-run: status takes no such parameter"),
     ],
     ids=["image", "discard", "reason", "dry-run"],
 )
-def test_what_the_command_does_not_take_is_refused(scene: Scene, given: dict[str, str], message: str) -> None:
+def test_what_the_command_does_not_take_is_refused(
+    scene: Scene, given: dict[str, str], message: str
+) -> None:
     ran = scene.run(**given)
     told = complete(scene, ran)
     assert (ran.code, told["status"], message in told["message"]) == (2, "failed", True), ran.stderr
@@ -321,8 +394,18 @@ def test_what_the_command_does_not_take_is_refused(scene: Scene, given: dict[str
 
 
 @ALL
-def test_variables_of_the_pipeline_are_never_refused(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("IMAGE", "TO", "REASON", "REQUIRE_MATCH", "PROMOTE_FROM", "REVISION", "METRICS_FILE"):
+def test_variables_of_the_pipeline_are_never_refused(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in (
+        "IMAGE",
+        "TO",
+        "REASON",
+        "REQUIRE_MATCH",
+        "PROMOTE_FROM",
+        "REVISION",
+        "METRICS_FILE",
+    ):
         monkeypatch.setenv(f"IMAGE_UPDATE_{name}", "true")
     ran = scene.run(command="release", names="web")
     assert (ran.code, complete(scene, ran)["status"]) == (0, "unchanged"), ran.stderr
@@ -349,21 +432,37 @@ def test_what_the_host_would_refuse_is_refused(host: str) -> None:
 
 def test_argo_submits_the_whole_template_too(tmp_path: Path) -> None:
     ((name, path),) = {one["name"]: one["path"] for one in leaf()["inputs"]["artifacts"]}.items()
-    apps = source(json.dumps({"kind": "List", "items": [application("web", repository(tmp_path, "web"))]}))
+    apps = source(
+        json.dumps({"kind": "List", "items": [application("web", repository(tmp_path, "web"))]})
+    )
     whole = {"image": f"{WEB}:1.1.0", "applications": f"{path}/{APPLICATIONS}"}
-    back = {"command": "hold", "names": "web", "reason": "x", "applications": f"{path}/{APPLICATIONS}"}
-    for number, (given, status) in enumerate([(whole, "updated"), (back, "updated"), ({**back, "to": "1"}, "failed")]):
+    back = {
+        "command": "hold",
+        "names": "web",
+        "reason": "x",
+        "applications": f"{path}/{APPLICATIONS}",
+    }
+    for number, (given, status) in enumerate(
+        [(whole, "updated"), (back, "updated"), ({**back, "to": "1"}, "failed")]
+    ):
         step = runners.argo(given, {name: apps})
         step = replace(step, env={**step.env, "IMAGE_UPDATE_ALLOW_PROTOCOL": "file"})
         ran = as_process(step, tmp_path / str(number))
-        assert (ran.code, ran.results["status"]) == (2 if status == "failed" else 0, status), ran.stderr
+        assert (ran.code, ran.results["status"]) == (2 if status == "failed" else 0, status), (
+            ran.stderr
+        )
 
 
 def test_gitlabs_component_may_be_used_twice_in_one_pipeline(tmp_path: Path) -> None:
     """Variables of a dotenv report win over the inputs of every later job."""
     web, api = repository(tmp_path, "web"), repository(tmp_path, "api", name="api.git")
-    apps = [application("web", f"file://{web}"), application("api", f"file://{api}", image_list="api=ghcr.io/acme/api")]
-    project = Volume({APPLICATIONS: json.dumps({"kind": "List", "apiVersion": "v1", "items": apps})})
+    apps = [
+        application("web", f"file://{web}"),
+        application("api", f"file://{api}", image_list="api=ghcr.io/acme/api"),
+    ]
+    project = Volume(
+        {APPLICATIONS: json.dumps({"kind": "List", "apiVersion": "v1", "items": apps})}
+    )
     given = {"applications": APPLICATIONS, "allow-protocol": "file"}
     first = as_process(gitlab_job({**given, "image": f"{WEB}:1.1.0"}, project), tmp_path / "first")
     assert (first.code, first.results["updated"]) == (0, "true"), first.stderr
@@ -371,7 +470,11 @@ def test_gitlabs_component_may_be_used_twice_in_one_pipeline(tmp_path: Path) -> 
     variables = dict(line.split("=", 1) for line in lines)
     second = {**given, "image": "ghcr.io/acme/api:2.0.0", "strategy": "newest-build"}
     ran = as_process(gitlab_job(second, project, variables), tmp_path / "second")
-    assert (ran.code, ran.results["tag"], ran.results["applications"]) == (0, "2.0.0", '["argocd/api"]'), ran.stderr
+    assert (ran.code, ran.results["tag"], ran.results["applications"]) == (
+        0,
+        "2.0.0",
+        '["argocd/api"]',
+    ), ran.stderr
     # A request that was asked for is not pushed to the base branch instead: nobody can open one in a folder.
     third = {**given, "image": f"{WEB}:1.2.0", "pull-request": "true"}
     refused = as_process(gitlab_job(third, project, variables), tmp_path / "third")
@@ -404,4 +507,7 @@ def test_github_gets_a_table_and_annotations(tmp_path: Path) -> None:
     )
     told = (tmp_path / "third/github/file_commands/step_summary_1").read_text()
     assert told.startswith("### Image Update: no Application tracks it (1 read)\n")
-    assert "- warning: `no Application tracks ghcr.io/acme/wbe` fix: `did you mean ghcr.io/acme/web?`" in told
+    assert (
+        "- warning: `no Application tracks ghcr.io/acme/wbe` fix: `did you mean ghcr.io/acme/web?`"
+        in told
+    )

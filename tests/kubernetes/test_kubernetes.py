@@ -7,13 +7,29 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fakes.kubernetes_api import APPLICATIONS, CONFIG_MAPS, EVENTS, SECRETS, Fault, KubernetesApi, application, running
+from fakes.kubernetes_api import (
+    APPLICATIONS,
+    CONFIG_MAPS,
+    EVENTS,
+    SECRETS,
+    Fault,
+    KubernetesApi,
+    application,
+    running,
+)
 from fakes.kubernetes_rules import Unprocessable, operate
 from serving import Answers, serving
 from support import costs_at_most
 
 from task.argocd.application_store import ClusterApplications
-from task.errors import Outpaced, SourceAccessError, SourceDownError, SourceError, TaskError, UsageError
+from task.errors import (
+    Outpaced,
+    SourceAccessError,
+    SourceDownError,
+    SourceError,
+    TaskError,
+    UsageError,
+)
 from task.http import Limits
 from task.kubernetes import client
 from task.kubernetes.access import ClusterAccess
@@ -32,7 +48,9 @@ def api() -> Iterator[KubernetesApi]:
         yield found
 
 
-def reach(api: KubernetesApi, user: User = User(token=Secret("admin-token")), limits: Limits = QUICK) -> Kubernetes:
+def reach(
+    api: KubernetesApi, user: User = User(token=Secret("admin-token")), limits: Limits = QUICK
+) -> Kubernetes:
     config = Kubeconfig("test", Server(api.url), user)
     return Kubernetes(ClusterAccess(config, {}), limits)
 
@@ -91,14 +109,29 @@ def test_pages_that_always_expire_are_given_up(api: KubernetesApi) -> None:
         list(reach(api).list(client.APPLICATIONS, page=10))
 
 
-ITEMS = [{"metadata": {"name": f"web-{number}", "annotations": {"a": "b" * 1000}}} for number in range(500)]
+ITEMS = [
+    {"metadata": {"name": f"web-{number}", "annotations": {"a": "b" * 1000}}}
+    for number in range(500)
+]
 
 
 @pytest.mark.parametrize(
     ("items", "token", "lists", "error", "says"),
     [
-        ([], lambda number: f"t{number % 3}", ResourceListLimits(), SourceDownError, "pages do not end"),
-        ([], lambda number: f"t{number}", ResourceListLimits(pages=50), SourceDownError, "pages do not end"),
+        (
+            [],
+            lambda number: f"t{number % 3}",
+            ResourceListLimits(),
+            SourceDownError,
+            "pages do not end",
+        ),
+        (
+            [],
+            lambda number: f"t{number}",
+            ResourceListLimits(pages=50),
+            SourceDownError,
+            "pages do not end",
+        ),
         (
             ITEMS,
             lambda number: f"t{number}",
@@ -106,19 +139,33 @@ ITEMS = [{"metadata": {"name": f"web-{number}", "annotations": {"a": "b" * 1000}
             SourceError,
             "more than 20,000,000 bytes",
         ),
-        ([], lambda number: f"t{number}", ResourceListLimits(seconds=1), SourceDownError, "takes more than 1 seconds"),
+        (
+            [],
+            lambda number: f"t{number}",
+            ResourceListLimits(seconds=1),
+            SourceDownError,
+            "takes more than 1 seconds",
+        ),
     ],
     ids=["a token again", "pages", "size", "time"],
 )
 def test_a_list_without_end(
-    items: list[Any], token: Callable[[int], str], lists: ResourceListLimits, error: type[TaskError], says: str
+    items: list[Any],
+    token: Callable[[int], str],
+    lists: ResourceListLimits,
+    error: type[TaskError],
+    says: str,
 ) -> None:
     with serving(Answers()) as server:
 
         def page(_path: str) -> tuple[int, dict[str, str], bytes]:
             if lists.seconds == 1:
                 time.sleep(0.2)
-            body = {"kind": "List", "metadata": {"continue": token(len(server.seen))}, "items": items}
+            body = {
+                "kind": "List",
+                "metadata": {"continue": token(len(server.seen))},
+                "items": items,
+            }
             return 200, {"Content-Type": "application/json"}, json.dumps(body).encode()
 
         server.reply = page
@@ -149,7 +196,9 @@ def test_a_page_too_large_is_asked_for_in_smaller_ones(api: KubernetesApi) -> No
     assert {one.query["limit"] for one in api.asked} >= {"50", "6"}
 
 
-def test_whole_objects_come_in_small_pages_and_large_ones_in_smaller_ones(api: KubernetesApi) -> None:
+def test_whole_objects_come_in_small_pages_and_large_ones_in_smaller_ones(
+    api: KubernetesApi,
+) -> None:
     """A page of 500 Applications takes 80 MB while it is parsed, more than the step's 64 Mi."""
     api.add(APPLICATIONS, *(application(f"web-{n}", padding=100_000) for n in range(80)))
     assert len(names(reach(api).list(client.APPLICATIONS, full=True))) == 80
@@ -210,7 +259,9 @@ def test_a_patch_whose_test_fails_was_outpaced(api: KubernetesApi) -> None:
 def test_a_conflict_was_outpaced(api: KubernetesApi) -> None:
     many(api, 1)
     with pytest.raises(Outpaced):
-        reach(api).merge(client.APPLICATIONS, "argocd", "web-000", {"metadata": {"resourceVersion": "7"}})
+        reach(api).merge(
+            client.APPLICATIONS, "argocd", "web-000", {"metadata": {"resourceVersion": "7"}}
+        )
 
 
 def test_a_patch_that_makes_the_object_invalid_is_our_error(api: KubernetesApi) -> None:
@@ -222,19 +273,26 @@ def test_a_patch_that_makes_the_object_invalid_is_our_error(api: KubernetesApi) 
         reach(api).merge(client.APPLICATIONS, "argocd", "web-000", {"spec": {"project": None}})
 
 
-def test_a_patch_that_died_on_the_way_is_tried_again_and_never_counted_twice(api: KubernetesApi) -> None:
+def test_a_patch_that_died_on_the_way_is_tried_again_and_never_counted_twice(
+    api: KubernetesApi,
+) -> None:
     many(api, 1)
     version = api.of(APPLICATIONS, "web-000")["metadata"]["resourceVersion"]
     api.faults.append(Fault(how="reset"))
     reach(api).patch(client.APPLICATIONS, "argocd", "web-000", operations(version, "2.0"))
-    assert api.of(APPLICATIONS, "web-000")["spec"]["source"]["helm"]["parameters"][0]["value"] == "2.0"
+    assert (
+        api.of(APPLICATIONS, "web-000")["spec"]["source"]["helm"]["parameters"][0]["value"] == "2.0"
+    )
 
 
 def test_a_merge_patch_annotates(api: KubernetesApi) -> None:
     many(api, 1)
     change = {"metadata": {"annotations": {"argocd.argoproj.io/refresh": "normal"}}}
     reach(api).merge(client.APPLICATIONS, "argocd", "web-000", change)
-    assert api.of(APPLICATIONS, "web-000")["metadata"]["annotations"]["argocd.argoproj.io/refresh"] == "normal"
+    assert (
+        api.of(APPLICATIONS, "web-000")["metadata"]["annotations"]["argocd.argoproj.io/refresh"]
+        == "normal"
+    )
 
 
 def test_a_refresh_that_is_asked_for_while_another_one_runs_counts(api: KubernetesApi) -> None:
@@ -254,7 +312,10 @@ def test_a_refresh_that_is_asked_for_while_another_one_runs_counts(api: Kubernet
 
 
 def test_config_maps(api: KubernetesApi) -> None:
-    api.add(CONFIG_MAPS, {"metadata": {"name": "hosts"}, "data": {"ssh_known_hosts": "git ssh-rsa AAAA"}})
+    api.add(
+        CONFIG_MAPS,
+        {"metadata": {"name": "hosts"}, "data": {"ssh_known_hosts": "git ssh-rsa AAAA"}},
+    )
     kubernetes = reach(api)
     assert kubernetes.config_map("argocd", "hosts") == {"ssh_known_hosts": "git ssh-rsa AAAA"}
     assert kubernetes.config_map("argocd", "nobody") == {}
@@ -305,10 +366,14 @@ def test_a_token_that_expires_meanwhile_is_read_anew(api: KubernetesApi, tmp_pat
             file.write_text("new-token\n")
 
     api.before = rotate
-    assert names(reach(api, User(token_file=str(file))).list(client.APPLICATIONS, page=10)) == expected
+    assert (
+        names(reach(api, User(token_file=str(file))).list(client.APPLICATIONS, page=10)) == expected
+    )
 
 
-def test_a_token_read_just_before_it_was_replaced_gets_a_second_chance(api: KubernetesApi, tmp_path: Path) -> None:
+def test_a_token_read_just_before_it_was_replaced_gets_a_second_chance(
+    api: KubernetesApi, tmp_path: Path
+) -> None:
     expected, file = many(api, 1), tmp_path / "token"
     file.write_text("admin-token")
     api.faults.append(Fault(401))
@@ -323,7 +388,13 @@ def test_argo_cd_is_not_installed(api: KubernetesApi) -> None:
 
 @pytest.mark.parametrize(
     "fault",
-    [Fault(503), Fault(500), Fault(429, headers=(("Retry-After", "0"),)), Fault(how="reset"), Fault(how="half")],
+    [
+        Fault(503),
+        Fault(500),
+        Fault(429, headers=(("Retry-After", "0"),)),
+        Fault(how="reset"),
+        Fault(how="half"),
+    ],
 )
 def test_what_passes_is_waited_for(api: KubernetesApi, fault: Fault) -> None:
     expected = many(api, 3)
@@ -347,7 +418,9 @@ def test_what_passes_is_waited_for(api: KubernetesApi, fault: Fault) -> None:
     ],
     ids=lambda value: value.how or str(value.status) if isinstance(value, Fault) else "",
 )
-def test_what_does_not_pass_is_told(api: KubernetesApi, fault: Fault, error: type[TaskError], words: str) -> None:
+def test_what_does_not_pass_is_told(
+    api: KubernetesApi, fault: Fault, error: type[TaskError], words: str
+) -> None:
     api.faults.append(fault)
     began = time.monotonic()
     with pytest.raises(error, match=words) as caught:
@@ -367,7 +440,9 @@ def test_no_secret_reaches_the_log(api: KubernetesApi) -> None:
     api.add(SECRETS, {"metadata": {"name": "git"}, "data": {"password": "czNjcmV0"}})
     lines: list[str] = []
     config = Kubeconfig("test", Server(api.url), User(token=Secret("admin-token")))
-    kubernetes = Kubernetes(ClusterAccess(config, {}), QUICK, lambda level, line: lines.append(f"{level} {line}"))
+    kubernetes = Kubernetes(
+        ClusterAccess(config, {}), QUICK, lambda level, line: lines.append(f"{level} {line}")
+    )
     assert kubernetes.get(client.SECRETS, "argocd", "git")
     assert lines
     assert not [line for line in lines if "admin-token" in line or "czNjcmV0" in line]

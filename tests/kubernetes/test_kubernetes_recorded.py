@@ -20,15 +20,25 @@ from task.kubernetes.kubeconfig import Kubeconfig, Server, User
 from task.secret import Secret
 
 SERVER, TOKEN = "kubernetes-1.36", "admin-token"
-FIRST, THIRD = "a3eaab78ad303d6aeab351eb3cda0c47ab2b22db", "ecdcef28b57d1847b74f4991b6ea06b30bd8e2b4"
+FIRST, THIRD = (
+    "a3eaab78ad303d6aeab351eb3cda0c47ab2b22db",
+    "ecdcef28b57d1847b74f4991b6ea06b30bd8e2b4",
+)
 IMAGE = "registry.example.com/acme/web"
-PARAMETERS = [{"name": "replicas", "value": "2"}, {"name": "image.tag", "value": "1.0.0", "forceString": True}]
+PARAMETERS = [
+    {"name": "replicas", "value": "2"},
+    {"name": "image.tag", "value": "1.0.0", "forceString": True},
+]
 Situation = Callable[[KubernetesApi], object]
 
 
-def app(name: str, namespace: str = "argocd", *, labels: Mapping[str, str] | None = None, **spec: Any) -> Any:
+def app(
+    name: str, namespace: str = "argocd", *, labels: Mapping[str, str] | None = None, **spec: Any
+) -> Any:
     """An Application that one of the recordings names."""
-    one = application(name, namespace, **{"syncPolicy": {"automated": {"prune": True, "selfHeal": False}}, **spec})
+    one = application(
+        name, namespace, **{"syncPolicy": {"automated": {"prune": True, "selfHeal": False}}, **spec}
+    )
     del one["metadata"]["labels"], one["status"]
     one["metadata"] |= {"labels": dict(labels)} if labels else {}
     return one
@@ -49,7 +59,16 @@ def deployed(name: str, how: str, health: str, images: Sequence[str]) -> dict[st
 def healthy(api: KubernetesApi) -> None:
     facts = deployed("hparam", "created", "Healthy", ["1.0.0"])
     done = operated(revision=FIRST, started=10, finished=11, resources=[facts.pop("operation")])
-    seen = at(with_parameters(), "Synced", "Healthy", revision=FIRST, compared=20, changed=12, operation=done, **facts)
+    seen = at(
+        with_parameters(),
+        "Synced",
+        "Healthy",
+        revision=FIRST,
+        compared=20,
+        changed=12,
+        operation=done,
+        **facts,
+    )
     seen["status"]["sync"]["comparedTo"]["source"] = seen["spec"]["source"]
     api.add(APPLICATIONS, seen)
 
@@ -59,7 +78,16 @@ def degraded(api: KubernetesApi) -> None:
     done = operated(revision=THIRD, started=10, finished=10, resources=[facts.pop("operation")])
     api.add(
         APPLICATIONS,
-        at(app("kust1"), "Synced", "Degraded", revision=THIRD, compared=10, changed=20, operation=done, **facts),
+        at(
+            app("kust1"),
+            "Synced",
+            "Degraded",
+            revision=THIRD,
+            compared=10,
+            changed=20,
+            operation=done,
+            **facts,
+        ),
     )
 
 
@@ -68,7 +96,11 @@ def refused_spec(api: KubernetesApi) -> None:
     said = "Application referencing project no-such which does not exist"
     wrong = [{"type": "InvalidSpecError", "message": said}]
     seen = at(one, "Unknown", "Unknown", changed=10, conditions=wrong)
-    del seen["status"]["sync"]["revision"], seen["status"]["sync"]["comparedTo"], seen["status"]["reconciledAt"]
+    del (
+        seen["status"]["sync"]["revision"],
+        seen["status"]["sync"]["comparedTo"],
+        seen["status"]["reconciledAt"],
+    )
     api.add(APPLICATIONS, seen)
 
 
@@ -142,7 +174,10 @@ def once_already(api: KubernetesApi) -> None:
 def repositories(api: KubernetesApi) -> None:
     kind = {"labels": {"argocd.argoproj.io/secret-type": "repository"}, "annotations": {}}
     for name in ("repo-gitops", "repo-ssh"):
-        api.add(SECRETS, {"metadata": {"name": name, **kind}, "data": {"type": "Z2l0"}, "type": "Opaque"})
+        api.add(
+            SECRETS,
+            {"metadata": {"name": name, **kind}, "data": {"type": "Z2l0"}, "type": "Opaque"},
+        )
     api.add(SECRETS, {"metadata": {"name": "another"}, "data": {}})
 
 
@@ -176,7 +211,9 @@ OBJECTS: Mapping[str, Situation] = {
 WRITTEN: Mapping[str, Situation] = {
     "event-created": nothing,
     "json-patch-ok": at_version,
-    "refresh": lambda api: api.add(APPLICATIONS, app("manual", labels={"team": "a"}, syncPolicy={})),
+    "refresh": lambda api: api.add(
+        APPLICATIONS, app("manual", labels={"team": "a"}, syncPolicy={})
+    ),
 }
 
 
@@ -235,7 +272,9 @@ def test_what_was_written_is_answered(name: str) -> None:
         assert ours["spec"]["source"]["repoURL"] == real["spec"]["source"]["repoURL"]
         assert ours["spec"]["source"].get("helm") == real["spec"]["source"].get("helm")
         refresh = "argocd.argoproj.io/refresh"
-        assert ours["metadata"]["annotations"].get(refresh) == real["metadata"]["annotations"].get(refresh)
+        assert ours["metadata"]["annotations"].get(refresh) == real["metadata"]["annotations"].get(
+            refresh
+        )
     assert type(ours["metadata"]["resourceVersion"]) is type(real["metadata"]["resourceVersion"])
 
 

@@ -40,7 +40,9 @@ JSON = st.recursive(
     | st.just("managedFields"),
     lambda inner: (
         st.lists(inner, max_size=3)
-        | st.dictionaries(st.sampled_from(["managedFields", "a", 'b"', "c\\", "[", "]"]), inner, max_size=4)
+        | st.dictionaries(
+            st.sampled_from(["managedFields", "a", 'b"', "c\\", "[", "]"]), inner, max_size=4
+        )
     ),
     max_leaves=12,
 )

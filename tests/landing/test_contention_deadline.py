@@ -61,7 +61,9 @@ def test_no_attempt_follows_a_deadline_that_is_over() -> None:
     contention = Contention("changing argocd/web", 5.0, clock.world())
     contention.begin()
     clock.time = 5.0
-    with pytest.raises(ContendedError, match="others kept changing argocd/web: 1 attempts in 5 seconds"):
+    with pytest.raises(
+        ContendedError, match="others kept changing argocd/web: 1 attempts in 5 seconds"
+    ):
         contention.pause()
     assert clock.slept == []
 
@@ -74,7 +76,9 @@ def test_the_clock_of_the_deadline_stands_still_while_a_signature_is_verified() 
         clock.time += 100.0
     clock.time += 0.5
     contention.pause()  # no error, although 100 seconds have passed
-    assert clock.slept == [pytest.approx(3 * 0.5 * 1.2)]  # and the attempt counts as one of half a second
+    assert clock.slept == [
+        pytest.approx(3 * 0.5 * 1.2)
+    ]  # and the attempt counts as one of half a second
     clock.time = 110.0
     with pytest.raises(ContendedError):
         contention.pause()
@@ -91,5 +95,7 @@ def test_the_clock_of_the_deadline_stands_still_while_a_signature_is_verified() 
         (4, 1.0, 8.0, 2.0),  # time for more attempts is left
     ],
 )
-def test_it_grows_with_the_losses_and_leaves_time(attempts: int, took: float, left: float, pause: float) -> None:
+def test_it_grows_with_the_losses_and_leaves_time(
+    attempts: int, took: float, left: float, pause: float
+) -> None:
     assert longest_pause(attempts, took, left) == pytest.approx(pause)

@@ -111,7 +111,14 @@ def test_a_freeze_that_is_taken_away_ends() -> None:
 
 def test_without_the_config_nothing_is_frozen() -> None:
     one = frozen()
-    job = Job("run", (parse_image(f"{WEB}:1.1.0"),), SCOPE, Terms(now=FROZEN), WORDING, repository_config=False)
+    job = Job(
+        "run",
+        (parse_image(f"{WEB}:1.1.0"),),
+        SCOPE,
+        Terms(now=FROZEN),
+        WORDING,
+        repository_config=False,
+    )
     assert [found.verdict for found in one.run(job).decisions] == ["update"]
 
 
@@ -123,7 +130,9 @@ def test_a_broken_config_writes_nothing(text: str) -> None:
     (found,) = report.decisions
     assert (found.verdict, found.rule, report.exit) == ("error", "target", 3)
     assert found.because.startswith(f"{PATH}: line ")
-    assert one.rollback("0.9.0").rule == "target"  # also for a person: nobody knows what it would have said
+    assert (
+        one.rollback("0.9.0").rule == "target"
+    )  # also for a person: nobody knows what it would have said
     assert len(one.branch.commits) == commits
 
 
@@ -137,7 +146,9 @@ steps = st.lists(
 @pytest.mark.parametrize("strategy", ["semver", "newest-build"])
 @settings(max_examples=40)
 @given(taken=steps, last=st.sampled_from(["event", "scan", "release"]), which=st.integers(0, 9))
-def test_a_freeze_never_loses_an_event(strategy: str, taken: list[Step], last: str, which: int) -> None:
+def test_a_freeze_never_loses_an_event(
+    strategy: str, taken: list[Step], last: str, which: int
+) -> None:
     one = frozen(strategy=strategy)
     one.now = FREE
     built: list[int] = []
@@ -177,10 +188,16 @@ def subscriptions(**annotations: str) -> list[Subscription]:
             "metadata": {
                 "name": name,
                 "namespace": "argocd",
-                "annotations": {"p/image-list": "web=acme/web,api=acme/api", "p/write-back-target": "kustomization"}
+                "annotations": {
+                    "p/image-list": "web=acme/web,api=acme/api",
+                    "p/write-back-target": "kustomization",
+                }
                 | {f"p/{key}": value for key, value in annotations.items()},
             },
-            "spec": {"project": project, "source": {"repoURL": URL, "path": f"apps/{name}", "targetRevision": "main"}},
+            "spec": {
+                "project": project,
+                "source": {"repoURL": URL, "path": f"apps/{name}", "targetRevision": "main"},
+            },
         }
         found += subscribe(parse_application(item, "p/"), Defaults()).subscriptions
     return found
@@ -194,18 +211,26 @@ class Shows:
 
 
 def under(
-    text: str, subs: Iterable[Subscription], files: dict[str, str] | None = None, job: Job | None = None
+    text: str,
+    subs: Iterable[Subscription],
+    files: dict[str, str] | None = None,
+    job: Job | None = None,
 ) -> tuple[list[Subscription], Wording]:
     """Return the subscriptions and the wording as a config wants them."""
     asks = tuple(Ask(sub, (parse_image("acme/web:2"),)) for sub in subs)
-    shown = {PATH: File(f"version: 1\n{text}\n"), **{path: File(one) for path, one in (files or {}).items()}}
+    shown = {
+        PATH: File(f"version: 1\n{text}\n"),
+        **{path: File(one) for path, one in (files or {}).items()},
+    }
     job = job or Job("run", (), SCOPE, Terms(now=NOW), Wording(Person("", "")))
     repository: Any = Shows()
     batch, _, job = govern(Batch(repository, "main", asks), Snapshot(URL, "main", "t", shown), job)
     return [ask.subscription for ask in batch.asks], job.wording
 
 
-@pytest.mark.parametrize(("group", "branches"), [("repository", 1), ("project", 2), ("application", 3), ("image", 2)])
+@pytest.mark.parametrize(
+    ("group", "branches"), [("repository", 1), ("project", 2), ("application", 3), ("image", 2)]
+)
 def test_requests_are_grouped(group: str, branches: int) -> None:
     found, _ = under(f"pullRequests: {{enabled: true, group: {group}}}", subscriptions())
     heads = {request_head(sub, "main") for sub in found}
@@ -227,7 +252,9 @@ def test_a_request_is_of_its_image_with_or_without_a_config() -> None:
 
 
 def test_a_request_by_rule_is_of_the_rules_applications_alone() -> None:
-    found, _ = under("rules: [{match: {projects: [blog]}, pullRequests: {enabled: true}}]", subscriptions())
+    found, _ = under(
+        "rules: [{match: {projects: [blog]}, pullRequests: {enabled: true}}]", subscriptions()
+    )
     assert [sub.pull_request for sub in found] == [False] * 4 + [True] * 2
 
 
@@ -237,9 +264,7 @@ def worded(text: str, given: Wording, files: dict[str, str] | None = None) -> Wo
     return agreed_wording(wording, found)
 
 
-CONFIG = (
-    "commit: {authorName: Config, authorEmail: c@example.com, trailers: {Team: config, Ticket: '1'}, signOff: true}"
-)
+CONFIG = "commit: {authorName: Config, authorEmail: c@example.com, trailers: {Team: config, Ticket: '1'}, signOff: true}"
 
 
 def test_what_is_given_wins_over_the_config_and_the_config_over_the_default() -> None:
@@ -247,7 +272,11 @@ def test_what_is_given_wins_over_the_config_and_the_config_over_the_default() ->
     assert worded("", silent).author == AUTHOR
     found = worded(CONFIG, silent)
     assert found.author == Person("Config", "c@example.com")
-    assert found.trailers == (("Team", "config"), ("Ticket", "1"), ("Signed-off-by", "Config <c@example.com>"))
+    assert found.trailers == (
+        ("Team", "config"),
+        ("Ticket", "1"),
+        ("Signed-off-by", "Config <c@example.com>"),
+    )
     spoken = Wording(Person("Given", ""), trailers=(("team", "given"),), sign_off=False)
     found = worded(CONFIG, spoken)
     assert found.author == Person("Given", "c@example.com")
@@ -269,7 +298,9 @@ def test_a_template_of_the_repository_makes_the_message() -> None:
         ({".image-update/message": "x" * 70_000}, "larger than 64 KiB"),
     ],
 )
-def test_a_template_that_cannot_be_used_is_an_error_of_the_config(files: dict[str, str], words: str) -> None:
+def test_a_template_that_cannot_be_used_is_an_error_of_the_config(
+    files: dict[str, str], words: str
+) -> None:
     with pytest.raises(TargetError, match=words) as caught:
         worded("commit: {template: .image-update/message}", Wording(Person("", "")), files)
     assert caught.value.subject == PATH

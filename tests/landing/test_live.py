@@ -57,12 +57,16 @@ def cluster() -> Iterator[KubernetesApi]:
 
 def through_argocd(server: ArgoCDServer) -> ApplicationStore:
     connection = Connection(server.address, Secret("good-token"), plaintext=True)
-    return ApplicationStore(ArgoCDApi(connection, {}, limits=Limits(tries=1, silence=5)), atomic=False)
+    return ApplicationStore(
+        ArgoCDApi(connection, {}, limits=Limits(tries=1, silence=5)), atomic=False
+    )
 
 
 def through_kubernetes(api: KubernetesApi, token: str = "admin-token") -> ApplicationStore:  # noqa: S107 - the fake's
     config = Kubeconfig("test", Server(api.url), User(token=Secret(token)))
-    return ApplicationStore(ClusterApplications(Kubernetes(ClusterAccess(config, {}), Limits(tries=1))), atomic=True)
+    return ApplicationStore(
+        ClusterApplications(Kubernetes(ClusterAccess(config, {}), Limits(tries=1))), atomic=True
+    )
 
 
 def item(*images: str, **annotations: str) -> dict[str, Any]:
@@ -73,7 +77,9 @@ def item(*images: str, **annotations: str) -> dict[str, Any]:
     return one
 
 
-def patched(store: LiveApplications, manifest: Mapping[str, Any], image: str, log: list[str] | None = None) -> Decision:
+def patched(
+    store: LiveApplications, manifest: Mapping[str, Any], image: str, log: list[str] | None = None
+) -> Decision:
     """One live run, from the Application as it was found on."""
     app = parse_application(manifest, PREFIX, "cluster", "argocd")
     scope = Scope(PREFIX, Narrow(), Defaults())
@@ -94,7 +100,9 @@ def patched(store: LiveApplications, manifest: Mapping[str, Any], image: str, lo
     return decision
 
 
-def both(stores: Callable[[], LiveApplications], manifest: Mapping[str, Any], *images: str) -> list[Decision]:
+def both(
+    stores: Callable[[], LiveApplications], manifest: Mapping[str, Any], *images: str
+) -> list[Decision]:
     """Runs for these images at the same time."""
     begin = threading.Barrier(len(images))
 
@@ -129,7 +137,9 @@ def test_two_runs_for_two_images_through_argo_cd(argocd: ArgoCDServer) -> None:
     for _ in range(ROUNDS):
         argocd.add(manifest)
         argocd.seen.clear()
-        decisions = both(lambda: through_argocd(argocd), manifest, "reg:5000/a:2.0.0", "reg:5000/b:3.0.0")
+        decisions = both(
+            lambda: through_argocd(argocd), manifest, "reg:5000/a:2.0.0", "reg:5000/b:3.0.0"
+        )
         assert [one.verdict for one in decisions] == ["update", "update"]
         assert images_of(argocd) == ["reg:5000/a:2.0.0", "reg:5000/b:3.0.0"]
         lost += len(argocd.asked("PATCH")) > 2
@@ -149,7 +159,9 @@ def test_two_runs_for_one_image_through_argo_cd(argocd: ArgoCDServer) -> None:
 
 
 @pytest.mark.slow
-def test_ten_runs_through_kubernetes_while_argo_cd_writes_its_status(cluster: KubernetesApi) -> None:
+def test_ten_runs_through_kubernetes_while_argo_cd_writes_its_status(
+    cluster: KubernetesApi,
+) -> None:
     listed = ",".join(f"i{number}=reg:5000/i{number}" for number in range(10))
     manifest = item(*(f"reg:5000/i{number}:1.0.0" for number in range(10)), image_list=listed)
     cluster.add(APPLICATIONS, manifest)
@@ -157,10 +169,16 @@ def test_ten_runs_through_kubernetes_while_argo_cd_writes_its_status(cluster: Ku
     def controller(asked: Asked) -> None:
         if asked.verb == "patch" and random.random() < 0.5:  # noqa: S311 - no secret
             now = cluster.of(APPLICATIONS, "web")
-            cluster.add(APPLICATIONS, {**now, "status": {**now["status"], "reconciledAt": str(time.time())}})
+            cluster.add(
+                APPLICATIONS, {**now, "status": {**now["status"], "reconciledAt": str(time.time())}}
+            )
 
     cluster.before = controller
-    decisions = both(lambda: through_kubernetes(cluster), manifest, *(f"reg:5000/i{n}:2.0.{n}" for n in range(10)))
+    decisions = both(
+        lambda: through_kubernetes(cluster),
+        manifest,
+        *(f"reg:5000/i{n}:2.0.{n}" for n in range(10)),
+    )
     assert {one.verdict for one in decisions} == {"update"}
     found = cluster.of(APPLICATIONS, "web")["spec"]["source"]["kustomize"]["images"]
     assert found == [f"reg:5000/i{number}:2.0.{number}" for number in range(10)]
@@ -178,7 +196,9 @@ def test_a_person_who_overwrites_it_again_and_again_is_told(argocd: ArgoCDServer
         def patch(self, *what: Any) -> bool:
             done = store.patch(*what)
             if next(undone, None) is not None:
-                argocd.plays["argocd", "web"][0]["spec"]["source"]["kustomize"]["images"] = [f"{WEB}:1.0.0"]
+                argocd.plays["argocd", "web"][0]["spec"]["source"]["kustomize"]["images"] = [
+                    f"{WEB}:1.0.0"
+                ]
             return done
 
     assert patched(Undoing(), item(f"{WEB}:1.0.0"), f"{WEB}:1.1.0", lines).verdict == "update"
@@ -201,21 +221,29 @@ def test_a_server_that_goes_away_meanwhile_leaves_the_update(argocd: ArgoCDServe
     assert any("cannot be seen" in line for line in lines)
 
 
-def test_kubernetes_is_preferred_where_it_has_the_same_object(argocd: ArgoCDServer, cluster: KubernetesApi) -> None:
+def test_kubernetes_is_preferred_where_it_has_the_same_object(
+    argocd: ArgoCDServer, cluster: KubernetesApi
+) -> None:
     manifest, lines = item(f"{WEB}:1.0.0"), list[str]()
     argocd.add(manifest)
     cluster.add(APPLICATIONS, manifest)
     store = PreferredStore(
-        through_argocd(argocd), lambda: through_kubernetes(cluster), lambda _, line: lines.append(line)
+        through_argocd(argocd),
+        lambda: through_kubernetes(cluster),
+        lambda _, line: lines.append(line),
     )
     assert patched(store, manifest, f"{WEB}:1.1.0").verdict == "update"
-    assert cluster.of(APPLICATIONS, "web")["spec"]["source"]["kustomize"]["images"] == [f"{WEB}:1.1.0"]
+    assert cluster.of(APPLICATIONS, "web")["spec"]["source"]["kustomize"]["images"] == [
+        f"{WEB}:1.1.0"
+    ]
     assert (argocd.asked("PATCH"), lines) == ([], [])
 
 
 def another(cluster: KubernetesApi) -> None:
     """An Application of the same name in another cluster."""
-    cluster.add(APPLICATIONS, {**item(f"{WEB}:0.9.0"), "metadata": {**item()["metadata"], "uid": "another"}})
+    cluster.add(
+        APPLICATIONS, {**item(f"{WEB}:0.9.0"), "metadata": {**item()["metadata"], "uid": "another"}}
+    )
 
 
 def read_only(cluster: KubernetesApi) -> None:
@@ -247,7 +275,9 @@ def test_what_kubernetes_does_not_show_or_allow_is_left_to_argo_cd(
     trouble(cluster)
     before = cluster.version
     store = PreferredStore(
-        through_argocd(argocd), lambda: through_kubernetes(cluster), lambda _, line: lines.append(line)
+        through_argocd(argocd),
+        lambda: through_kubernetes(cluster),
+        lambda _, line: lines.append(line),
     )
     assert patched(store, manifest, f"{WEB}:1.1.0").verdict == "update"
     assert images_of(argocd) == [f"{WEB}:1.1.0"]

@@ -20,21 +20,25 @@ from task.image import parse_image
 from task.model import File, Place, Report, Snapshot, Writes
 from task.repository_config.config import PATH
 
-TEAM_A = (
-    'version: 1\nrules:\n- match: {applications: ["a*"]}\n  writes: {paths: ["apps/a/**"]}\n- writes: {paths: []}\n'
-)
+TEAM_A = 'version: 1\nrules:\n- match: {applications: ["a*"]}\n  writes: {paths: ["apps/a/**"]}\n- writes: {paths: []}\n'
 VALUES = "image:\n  tag: 1.0.0\n"
 
 
 class Branches(Branch):
     """A branch beside the default branch, and links on it."""
 
-    def __init__(self, files: Mapping[str, str], default: Mapping[str, str] = {}, links: Iterable[str] = ()) -> None:
+    def __init__(
+        self, files: Mapping[str, str], default: Mapping[str, str] = {}, links: Iterable[str] = ()
+    ) -> None:
         super().__init__(files)
         self.default, self.links = default, tuple(links)
 
     def snapshot(
-        self, branch: str, places: Iterable[Place], heads: Collection[str] = (), default: Collection[Place] = ()
+        self,
+        branch: str,
+        places: Iterable[Place],
+        heads: Collection[str] = (),
+        default: Collection[Place] = (),
     ) -> Snapshot:
         found = super().snapshot(branch, places, heads, default)
         links = {path: File("", "120000") for path in self.links}
@@ -42,7 +46,11 @@ class Branches(Branch):
 
 
 def helm(name: str, where: str, **annotations: str) -> Mapping[str, object]:
-    given = {"update_strategy": "newest-build", "web.helm.image_tag": "image.tag", "write_back_target": where}
+    given = {
+        "update_strategy": "newest-build",
+        "web.helm.image_tag": "image.tag",
+        "write_back_target": where,
+    }
     app = application(name, URL, **{**given, **annotations})
     app["spec"]["source"]["helm"] = {}
     return app
@@ -70,7 +78,12 @@ CI = (
     "Jenkinsfile",
     "docs/codeowners",
 )
-FILES = {PATH: TEAM_A, "apps/a/values.yaml": VALUES, "apps/b/values.yaml": VALUES, "Apps/a/values.yaml": VALUES}
+FILES = {
+    PATH: TEAM_A,
+    "apps/a/values.yaml": VALUES,
+    "apps/b/values.yaml": VALUES,
+    "Apps/a/values.yaml": VALUES,
+}
 
 
 @pytest.mark.parametrize(
@@ -105,15 +118,24 @@ def test_which_files(where: str, allowed: bool) -> None:
 
 def test_a_link_is_refused_wherever_it_leads() -> None:
     branch = Branches(FILES, links=["apps/a/link", "apps/a/values.yaml"])
-    assert Story(helm("a", "helmvalues:/apps/a/link/values.yaml"), branch).event("1.1.0") == ("error", "target")
-    assert Story(helm("a", "helmvalues:/apps/a/values.yaml"), branch).event("1.1.0") == ("error", "target")
+    assert Story(helm("a", "helmvalues:/apps/a/link/values.yaml"), branch).event("1.1.0") == (
+        "error",
+        "target",
+    )
+    assert Story(helm("a", "helmvalues:/apps/a/values.yaml"), branch).event("1.1.0") == (
+        "error",
+        "target",
+    )
 
 
 def test_the_error_says_which_rule_and_who_can_change_it() -> None:
     one = Story(helm("a", "helmvalues:/apps/b/values.yaml"), Branch(FILES))
     (found,) = run(one).decisions
     assert (found.rule, run(one).exit) == ("not-permitted", 3)
-    assert found.because == "by .image-update/config, line 4, argocd/a may not write 'apps/b/values.yaml'"
+    assert (
+        found.because
+        == "by .image-update/config, line 4, argocd/a may not write 'apps/b/values.yaml'"
+    )
     assert found.hint == "let the repository's owner add it to `writes` in .image-update/config"
 
 
@@ -143,7 +165,9 @@ def test_a_second_application_on_the_same_file_gets_nothing() -> None:
     """Not even a record that it wrote what the first one may write."""
     one = Story(helm("a", "helmvalues:/apps/a/values.yaml"), Branch(FILES))
     one.others = [helm("b", "helmvalues:/apps/a/values.yaml")]
-    verdicts = {found.subscription.application.name: found.judged.rule for found in run(one).decisions}
+    verdicts = {
+        found.subscription.application.name: found.judged.rule for found in run(one).decisions
+    }
     assert verdicts == {"a": "admitted", "b": "not-permitted"}
     assert changed(one) == {"apps/a/values.yaml"}
 
@@ -154,11 +178,18 @@ def test_nothing_of_an_application_is_written_in_part(order: tuple[str, str]) ->
     app = helm("a", "helmvalues:/apps/a/values.yaml,helmvalues:/apps/b/values.yaml")
     one = Story(app, Branch(FILES))
     report = run(one)
-    assert {(found.verdict, found.rule) for found in report.decisions} == {("error", "not-permitted")}
+    assert {(found.verdict, found.rule) for found in report.decisions} == {
+        ("error", "not-permitted")
+    }
     assert changed(one) == set()
     images_by_name = {"web": WEB, "api": api}
     entries = ",".join(f"{name}={images_by_name[name]}" for name in order)
-    both = helm("a", "helmvalues:/apps/a/values.yaml", image_list=entries, **{"api.helm.image_tag": "api.tag"})
+    both = helm(
+        "a",
+        "helmvalues:/apps/a/values.yaml",
+        image_list=entries,
+        **{"api.helm.image_tag": "api.tag"},
+    )
     second = Story(both, Branch(FILES | {"apps/a/values.yaml": f"{VALUES}api:\n  tag: 1.0.0\n"}))
     images = (parse_image(f"{WEB}:1.1.0"), parse_image(f"{api}:1.1.0"))
     second.run(Job("run", images, SCOPE, Terms(now=NOW), WORDING))
@@ -181,7 +212,10 @@ def test_nothing_of_an_application_is_written_in_part(order: tuple[str, str]) ->
 )
 def test_which_branches(annotation: str, branches: list[str], allowed: bool) -> None:
     config = f"version: 1\nwrites: {{branches: {json.dumps(branches)}}}\n"
-    one = Story(helm("a", "helmvalues:/apps/a/values.yaml", git_branch=annotation), Branch(FILES | {PATH: config}))
+    one = Story(
+        helm("a", "helmvalues:/apps/a/values.yaml", git_branch=annotation),
+        Branch(FILES | {PATH: config}),
+    )
     assert one.event("1.1.0") == (("update", "admitted") if allowed else ("error", "not-permitted"))
     assert bool(changed(one)) is allowed
 
@@ -215,7 +249,10 @@ def test_the_default_branch_and_the_written_one_must_both_allow_it(
         return {PATH: f"version: 1\n{text}\n"} if text else {}
 
     written = {"apps/a/values.yaml": VALUES, **file(of_branch)}
-    one = Story(helm("a", "helmvalues:/apps/a/values.yaml", git_branch="team"), Branches(written, file(of_default)))
+    one = Story(
+        helm("a", "helmvalues:/apps/a/values.yaml", git_branch="team"),
+        Branches(written, file(of_default)),
+    )
     assert one.event("1.1.0") == (("update", "admitted") if allowed else ("error", "not-permitted"))
 
 
@@ -240,7 +277,9 @@ def test_state_and_memory_are_always_allowed() -> None:
 
 def test_a_state_file_is_no_target_even_if_writes_names_it() -> None:
     config = 'version: 1\nwrites: {paths: ["**", ".image-update/**"]}\n'
-    one = Story(helm("a", "helmvalues:/.image-update/apps/b/argocd_b.state"), Branch(FILES | {PATH: config}))
+    one = Story(
+        helm("a", "helmvalues:/.image-update/apps/b/argocd_b.state"), Branch(FILES | {PATH: config})
+    )
     with pytest.raises(StopIteration):  # a mistake of the annotation: there is no decision
         one.hold("load test")
     assert run(one).decisions[0].rule == "not-permitted"
@@ -250,7 +289,10 @@ def test_a_state_file_is_no_target_even_if_writes_names_it() -> None:
 @pytest.mark.parametrize("act", ["rollback", "scan", "release"])
 def test_other_commands_are_checked_as_well(act: str) -> None:
     permitted = {PATH: "version: 1\n"}
-    one = Story(helm("a", "helmvalues:/apps/b/values.yaml", update_strategy="semver"), Branch(FILES | permitted))
+    one = Story(
+        helm("a", "helmvalues:/apps/b/values.yaml", update_strategy="semver"),
+        Branch(FILES | permitted),
+    )
     assert one.event("1.1.0") == ("update", "admitted")
     if act == "release":
         one.hold("load test")
@@ -261,7 +303,9 @@ def test_other_commands_are_checked_as_well(act: str) -> None:
     if act == "scan":
         assert one.scan() == ("error", "not-permitted")
     else:
-        assert (one.rollback("previous") if act == "rollback" else one.release()).rule == "not-permitted"
+        assert (
+            one.rollback("previous") if act == "rollback" else one.release()
+        ).rule == "not-permitted"
     assert one.branch.files["apps/b/values.yaml"] == before
 
 
@@ -274,13 +318,17 @@ def test_what_waits_is_dropped_once_it_is_not_permitted_any_more() -> None:
         image_list=f"web={WEB},api={api}",
         **{"api.helm.image_tag": "api.tag", "api.update_strategy": "newest-build"},
     )
-    one = Story(app, Branch({PATH: "version: 1\n", "apps/a/values.yaml": f"{VALUES}api:\n  tag: 1.0.0\n"}))
+    one = Story(
+        app, Branch({PATH: "version: 1\n", "apps/a/values.yaml": f"{VALUES}api:\n  tag: 1.0.0\n"})
+    )
     assert one.event("1.1.0") == ("update", "admitted")
     assert one.branch.proposals
     one.branch.commit({PATH: "version: 1\nwrites: {paths: []}\n"})
     report = one.run(Job("run", (parse_image(f"{api}:1.1.0"),), SCOPE, Terms(now=NOW), WORDING))
     assert {found.rule for found in report.decisions} == {"not-permitted"}
-    assert [(waits.outcome, "may not write" in waits.because) for waits in report.waiting] == [("dropped", True)]
+    assert [(waits.outcome, "may not write" in waits.because) for waits in report.waiting] == [
+        ("dropped", True)
+    ]
     assert not one.branch.proposals
 
 
@@ -301,7 +349,9 @@ def test_what_waits_is_dropped_once_it_is_not_permitted_any_more() -> None:
         ((".gitattributes",), ".gitattributes", False),
     ],
 )
-def test_definitions_of_the_ci_only_where_they_are_named(writes: tuple[str, ...], path: str, allowed: bool) -> None:
+def test_definitions_of_the_ci_only_where_they_are_named(
+    writes: tuple[str, ...], path: str, allowed: bool
+) -> None:
     (sub,) = subscribe(parse_application(application("a", URL)), Defaults()).subscriptions
     sub = replace(sub, writes=(Writes(writes),) if writes else ())
     if allowed:
@@ -320,19 +370,32 @@ def test_paths_of_any_bytes_are_compared_and_never_match_by_accident() -> None:
     refuse_files(replace(sub, writes=(Writes((), ()),)), [], "main")
 
 
-def test_a_whole_run_on_another_branch_follows_the_default_branch_in_the_same_fetch(tmp_path: Path) -> None:
+def test_a_whole_run_on_another_branch_follows_the_default_branch_in_the_same_fetch(
+    tmp_path: Path,
+) -> None:
     repo = repository(tmp_path, "a", "b")
     git(repo, "branch", "team", "main")
     allowed = f"writes: {{branches: [team], paths: [{target('a')}]}}"
     config = f"version: 1\nrules:\n- match: {{applications: [a]}}\n  {allowed}\n- writes: {{paths: []}}\n"
     commit(repo, {PATH: config})
     apps = manifest(tmp_path, *(application(name, repo, git_branch="team") for name in "ab"))
-    given = ("--applications", apps, "--allow-protocol", "file", "--image", f"{WEB}:1.1.0", "--output", "json")
+    given = (
+        "--applications",
+        apps,
+        "--allow-protocol",
+        "file",
+        "--image",
+        f"{WEB}:1.1.0",
+        "--output",
+        "json",
+    )
     planned = image_update("plan", *given)
     result = image_update("run", *given, "--log-level", "debug")
     rules = {one["application"]: (one["verdict"], one["rule"]) for one in result.json["decisions"]}
     assert rules == {"argocd/a": ("update", "admitted"), "argocd/b": ("error", "not-permitted")}
-    assert [(one["verdict"], one["rule"]) for one in planned.json["decisions"]] == list(rules.values())
+    assert [(one["verdict"], one["rule"]) for one in planned.json["decisions"]] == list(
+        rules.values()
+    )
     assert (planned.code, result.code) == (3, 3)
     assert "newTag: 1.1.0" in show(repo, "team", target("a"))
     assert "newTag: 1.0.0" in show(repo, "team", target("b"))
@@ -350,7 +413,9 @@ def test_a_whole_run_on_another_branch_follows_the_default_branch_in_the_same_fe
         "--output",
         "json",
     )
-    would = {one["application"]: one["would"]["rule"] for one in image_update(*asked).json["images"]}
+    would = {
+        one["application"]: one["would"]["rule"] for one in image_update(*asked).json["images"]
+    }
     assert would == {"argocd/a": "admitted", "argocd/b": "not-permitted"}
     ignored = image_update("run", *given, "--no-repository-config")
     assert ignored.code == 0
@@ -361,7 +426,16 @@ def test_a_repository_whose_head_names_no_branch_is_read_without_it(tmp_path: Pa
     repo = bare_repo(tmp_path, {target("a"): KUSTOMIZATION})
     git(repo, "symbolic-ref", "HEAD", "refs/heads/none")
     apps = manifest(tmp_path, application("a", repo, git_branch="main"))
-    given = ("--applications", apps, "--allow-protocol", "file", "--image", f"{WEB}:1.1.0", "--output", "json")
+    given = (
+        "--applications",
+        apps,
+        "--allow-protocol",
+        "file",
+        "--image",
+        f"{WEB}:1.1.0",
+        "--output",
+        "json",
+    )
     result = image_update("run", *given)
     assert result.code == 0, result.stderr
 
@@ -380,11 +454,18 @@ POD = f"apiVersion: v1\nkind: Pod\nspec:\n  containers:\n  - image: {WEB}:1.0.0\
         ("pullRequests: {enabled: true}", "manifests:/dev", ("update", "admitted")),
     ],
 )
-def test_a_folder_is_no_way_around_a_rule_for_a_part_of_it(rule: str, target_: str, expected: tuple[str, str]) -> None:
+def test_a_folder_is_no_way_around_a_rule_for_a_part_of_it(
+    rule: str, target_: str, expected: tuple[str, str]
+) -> None:
     config = f"version: 1\nrules:\n- match: {{paths: [prod/shop]}}\n  {rule}\n"
     files = {PATH: config, "prod/shop/pod.yaml": POD, "dev/pod.yaml": POD, "keys/ci.pub": "x"}
     app = application("a", URL, update_strategy="newest-build", write_back_target=target_)
-    app["spec"]["source"] = {"repoURL": URL, "path": "dev", "targetRevision": "main", "directory": {"recurse": True}}
+    app["spec"]["source"] = {
+        "repoURL": URL,
+        "path": "dev",
+        "targetRevision": "main",
+        "directory": {"recurse": True},
+    }
     one = Story(app, Branch(files))
     assert one.event("1.1.0") == expected
     assert POD in one.branch.files["prod/shop/pod.yaml"] or expected[0] == "update"

@@ -33,7 +33,9 @@ def waiting(what: str) -> Scene:
         ("rollback", "refused", "1.2.0", "refuse", "waits"),
     ],
 )
-def test_an_event_meets_what_waits(what: str, event: str, waits: str, verdict: str, fate: str) -> None:
+def test_an_event_meets_what_waits(
+    what: str, event: str, waits: str, verdict: str, fate: str
+) -> None:
     scene = waiting(what)
     report = scene.event(EVENT[event])
     assert (scene.waiting, verdicts(report)) == ({"web": waits}, [verdict])
@@ -57,7 +59,9 @@ def test_an_event_meets_what_waits(what: str, event: str, waits: str, verdict: s
         ("rollback", "rollback", "1.3.0", True, {}, "dropped"),
     ],
 )
-def test_a_person_meets_what_waits(what: str, verb: str, to: str, held: bool, waits: dict[str, str], fate: str) -> None:
+def test_a_person_meets_what_waits(
+    what: str, verb: str, to: str, held: bool, waits: dict[str, str], fate: str
+) -> None:
     scene = waiting(what)
     report = scene.by_hand(verb, "web", to, held=held)
     assert scene.waiting == waits
@@ -65,7 +69,9 @@ def test_a_person_meets_what_waits(what: str, verb: str, to: str, held: bool, wa
 
 
 @pytest.mark.parametrize(
-    ("build", "waits"), [("web:1.4.0", "1.4.0"), ("web:1.3.0", "1.2.0"), ("", "1.2.0")], ids=["newer", "older", "none"]
+    ("build", "waits"),
+    [("web:1.4.0", "1.4.0"), ("web:1.3.0", "1.2.0"), ("", "1.2.0")],
+    ids=["newer", "older", "none"],
 )
 def test_a_release_meets_a_rollback_that_waits(build: str, waits: str) -> None:
     """It goes on without its hold, unless a newer build was deferred."""
@@ -74,7 +80,9 @@ def test_a_release_meets_a_rollback_that_waits(build: str, waits: str) -> None:
         scene.event(build)
     scene.by_hand("release", "web")
     assert scene.waiting == {"web": waits}
-    assert "hold:" not in scene.branch.heads[HEAD].files.get(".image-update/apps/a/argocd_a.state", "")
+    assert "hold:" not in scene.branch.heads[HEAD].files.get(
+        ".image-update/apps/a/argocd_a.state", ""
+    )
     assert scene.branch.memory == {}
 
 
@@ -86,7 +94,9 @@ def test_the_table_is_whole() -> None:
         "rollback": ("nothing", "done", "no-hold"),
         "undo": ("nothing", "done", "no-hold"),
     }
-    assert set(TOGETHER) == {(verb, outcome) for verb, known in outcomes.items() for outcome in known}
+    assert set(TOGETHER) == {
+        (verb, outcome) for verb, known in outcomes.items() for outcome in known
+    }
 
 
 PATH = "apps/a/kustomization.yaml"
@@ -98,7 +108,9 @@ def test_what_cannot_be_read_is_a_warning_with_a_row() -> None:
     scene.branch.heads[HEAD].files[PATH] += "images: [broken\n"
     for image, fate in (("cron:main-1", "waits"), ("cron:main-3", "dropped")):
         report = scene.event(image, sequence=int(image[-1]))
-        (problem,) = [one for one in report.problems if one.application == "argocd/a" and HEAD in one.message][:1]
+        (problem,) = [
+            one for one in report.problems if one.application == "argocd/a" and HEAD in one.message
+        ][:1]
         assert (PATH in problem.message, problem.severity) == (True, "warning")
         assert told(report) == [("cron", "main-2", fate), ("web", "main-2", fate)]
     assert scene.waiting == {"cron": "main-3"}
@@ -158,7 +170,9 @@ A, B, C = "a\n", "b\n", "c\n"
         (A, B, None, None, False),
     ],
 )
-def test_lines_are_merged(before: str | None, after: str | None, now: str | None, merged: str, whole: bool) -> None:
+def test_lines_are_merged(
+    before: str | None, after: str | None, now: str | None, merged: str, whole: bool
+) -> None:
     assert merged_text(before, after, now) == (merged, whole)
 
 
@@ -166,10 +180,14 @@ def test_hostile_texts_take_no_longer() -> None:
     """Many equal lines are quadratic for a comparison of lines."""
     equal = ["- name: x\n"] * 200_000
     began = time.monotonic()
-    before, after, now = ("".join(("first\n" * count, *equal, "last\n" * count)) for count in (1, 2, 3))
+    before, after, now = (
+        "".join(("first\n" * count, *equal, "last\n" * count)) for count in (1, 2, 3)
+    )
     assert merged_text(before, after, now)[0] == now
     often = [f"{number % 97}\n" for number in range(50_000)]
-    before, after, now = ("".join([end, *often[::step], end]) for end, step in (("a", 1), ("b", 3), ("c", -7)))
+    before, after, now = (
+        "".join([end, *often[::step], end]) for end, step in (("a", 1), ("b", 3), ("c", -7))
+    )
     assert merged_text(before, after, now) == (now, False)
     assert time.monotonic() - began < 10
 

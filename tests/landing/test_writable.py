@@ -43,10 +43,16 @@ class Linked(Branch):
         self.links = tuple(links)
 
     def snapshot(
-        self, branch: str, places: Iterable[Place], heads: Collection[str] = (), default: Collection[Place] = ()
+        self,
+        branch: str,
+        places: Iterable[Place],
+        heads: Collection[str] = (),
+        default: Collection[Place] = (),
     ) -> Snapshot:
         found = super().snapshot(branch, places, heads, default)
-        return replace(found, files={**found.files, **{path: File("", "120000") for path in self.links}})
+        return replace(
+            found, files={**found.files, **{path: File("", "120000") for path in self.links}}
+        )
 
 
 def cased(word: str) -> st.SearchStrategy[str]:
@@ -68,7 +74,9 @@ def forbidden(path: str) -> bool:
 
 @given(
     source=folder,
-    kind=st.sampled_from(("", "helmvalues", "kustomization", "manifests", "helmvalues:", "manifests:", "/", "$ref")),
+    kind=st.sampled_from(
+        ("", "helmvalues", "kustomization", "manifests", "helmvalues:", "manifests:", "/", "$ref")
+    ),
     where=folder,
     name=file,
     there=st.lists(st.tuples(folder, file), max_size=4),
@@ -96,11 +104,21 @@ def test_nothing_else_is_ever_written(
     }.get(kind, kind)
     given_ = {"write_back_target": target, "web.helm.image_tag": "image.tag"}
     app = application("a", URL, **given_)
-    one = {"repoURL": URL, "path": source, "targetRevision": "main", section: {"recurse": True} if recurse else {}}
+    one = {
+        "repoURL": URL,
+        "path": source,
+        "targetRevision": "main",
+        section: {"recurse": True} if recurse else {},
+    }
     app["spec"] = {"sources": [{**one, "ref": "ref"}]} if kind == "$ref" else {"source": one}
     files: dict[str, str] = {}
     links: list[str] = []
-    for at, called in [(where, name), (source, name), (posixpath.join(source, where), name), *there]:
+    for at, called in [
+        (where, name),
+        (source, name),
+        (posixpath.join(source, where), name),
+        *there,
+    ]:
         full = posixpath.normpath(f"/{at}/{called}").strip("/")
         before = [full[:end] for end, letter in enumerate(full) if letter == "/"]
         if link := next((one for one in before if one.endswith("link")), ""):

@@ -31,22 +31,33 @@ WEB = Image("ghcr.io/acme/web", "ghcr.io", "acme/web", "1.1.0")
 
 def decision(name: str = "web", verdict: VerdictName = "update", head: str = "main") -> Decision:
     app = Application("argocd", name, {}, ())
-    sub = Subscription(app, Entry("web", WEB, "", ""), Policy(), Keys(), Source(""), "override", "x", REPO)
-    return Decision(sub, WEB, Verdict(verdict, "admitted", "so"), Reading(tag="1.0.0"), "main", head)
+    sub = Subscription(
+        app, Entry("web", WEB, "", ""), Policy(), Keys(), Source(""), "override", "x", REPO
+    )
+    return Decision(
+        sub, WEB, Verdict(verdict, "admitted", "so"), Reading(tag="1.0.0"), "main", head
+    )
 
 
 def commit(**more: Any) -> Commit:
-    return replace(Commit(REPO, "main", "main", "a" * 40, "b" * 40, ("f",), ("argocd/web",)), **more)
+    return replace(
+        Commit(REPO, "main", "main", "a" * 40, "b" * 40, ("f",), ("argocd/web",)), **more
+    )
 
 
-def events(*commits: Commit, decisions: tuple[Decision, ...] = (decision(),), source: str = "") -> Any:
+def events(
+    *commits: Commit, decisions: tuple[Decision, ...] = (decision(),), source: str = ""
+) -> Any:
     report = Report("run", (WEB,), 1, decisions, commits, (), 0)
     return cloud_events(report, source, NOW)
 
 
 def test_an_event_is_as_cloudevents_and_cdevents_ask_for() -> None:
     (event,) = events(commit(), source="https://ci.example.com/runs/7")
-    assert {name: event[name] for name in ("specversion", "source", "type", "subject", "time", "datacontenttype")} == {
+    assert {
+        name: event[name]
+        for name in ("specversion", "source", "type", "subject", "time", "datacontenttype")
+    } == {
         "specversion": "1.0",
         "source": "https://ci.example.com/runs/7",
         "type": "dev.cdevents.change.merged.0.2.0",
@@ -68,7 +79,13 @@ def test_an_event_is_as_cloudevents_and_cdevents_ask_for() -> None:
 def test_the_change_is_told() -> None:
     (event,) = events(commit())
     told = event["data"]["customData"]
-    change = {"application": "argocd/web", "alias": "web", "image": "ghcr.io/acme/web", "from": "1.0.0", "to": "1.1.0"}
+    change = {
+        "application": "argocd/web",
+        "alias": "web",
+        "image": "ghcr.io/acme/web",
+        "from": "1.0.0",
+        "to": "1.1.0",
+    }
     assert told["changes"] == [change]
     assert (told["images"], told["applicationsCount"]) == (["ghcr.io/acme/web:1.1.0"], 1)
 
@@ -106,7 +123,9 @@ def test_what_was_only_predicted_is_not_told() -> None:
 
 def test_each_commit_has_its_own_changes_and_its_own_id() -> None:
     two = (decision(), decision("api", head="update"), decision("old", "refuse"))
-    here, there = events(commit(), commit(head="update", applications=("argocd/api",)), decisions=two)
+    here, there = events(
+        commit(), commit(head="update", applications=("argocd/api",)), decisions=two
+    )
     assert [one["data"]["customData"]["changes"][0]["application"] for one in (here, there)] == [
         "argocd/web",
         "argocd/api",

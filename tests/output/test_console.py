@@ -57,7 +57,16 @@ def test_a_closed_stream_is_no_terminal(monkeypatch: pytest.MonkeyPatch) -> None
 
 @pytest.mark.parametrize(
     ("columns", "expected"),
-    [("", 80), ("60", 60), ("5", 20), ("400", 160), ("x", 80), ("0", 80), ("99999999", 80), ("²", 80)],
+    [
+        ("", 80),
+        ("60", 60),
+        ("5", 20),
+        ("400", 160),
+        ("x", 80),
+        ("0", 80),
+        ("99999999", 80),
+        ("²", 80),
+    ],
 )
 def test_how_wide_it_is(columns: str, expected: int) -> None:
     assert console_of(Terminal(), {"COLUMNS": columns}).width == expected

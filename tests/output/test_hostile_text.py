@@ -55,7 +55,13 @@ def poisoned(value: Any, text: str, name: str = "") -> Any:
     if isinstance(value, str):
         return value if name in OURS else text
     if is_dataclass(value) and not isinstance(value, type):
-        return replace(value, **{one.name: poisoned(getattr(value, one.name), text, one.name) for one in fields(value)})
+        return replace(
+            value,
+            **{
+                one.name: poisoned(getattr(value, one.name), text, one.name)
+                for one in fields(value)
+            },
+        )
     if isinstance(value, tuple | list):
         return type(value)(poisoned(one, text, name) for one in value)
     if isinstance(value, Mapping):
@@ -95,7 +101,9 @@ def test_in_a_table(evil: Report, width: int, capsysbinary: pytest.CaptureFixtur
 def test_in_metrics(text: str) -> None:
     """Labels hold words of ours only. If others' texts ever got there, each sample would still be one line."""
     one = decision("update", text)
-    shown = generate_latest(metrics(report(one, decision("refuse", 'a"} 9\nb\\')), seconds=1, now=1)).decode()
+    shown = generate_latest(
+        metrics(report(one, decision("refuse", 'a"} 9\nb\\')), seconds=1, now=1)
+    ).decode()
     families = {one.name: one for one in text_string_to_metric_families(shown)}
     rules = {one.labels["rule"] for one in families["image_update_decisions"].samples}
     assert rules == {text, 'a"} 9\nb\\'}
@@ -120,13 +128,17 @@ def test_in_json_which_stays_exact(evil: Report) -> None:
 @pytest.mark.parametrize("person", [True, False])
 def test_in_a_log(text: str, form: str, person: bool) -> None:
     stream = io.StringIO()
-    log = Log("debug", form, stream, console=console_of(stream, {"NO_COLOR": "1"}) if person else None)
+    log = Log(
+        "debug", form, stream, console=console_of(stream, {"NO_COLOR": "1"}) if person else None
+    )
     for level in LEVELS:
         log(level, text)
         log.problem(level, text, text, text)
         log.problem(level, "", text, "")
     lines = stream.getvalue().splitlines()
-    assert [line for line in lines if dangers(line)] == [line for line in lines if line.startswith("::")]
+    assert [line for line in lines if dangers(line)] == [
+        line for line in lines if line.startswith("::")
+    ]
     # Our own commands are one line each, and say the same again when the runner has read them.
     ours = [line for line in lines if line.startswith("::")]
     assert len(ours) == (9 if form == "github" else 0)
@@ -144,7 +156,10 @@ def test_in_a_traceback(text: str) -> None:
 
 
 def test_in_a_finding(text: str) -> None:
-    found = [(Finding(text, text, text, kind, text, text, text), text, 3) for kind in ("error", "warning", "info")]
+    found = [
+        (Finding(text, text, text, kind, text, text, text), text, 3)
+        for kind in ("error", "warning", "info")
+    ]
     assert dangers(lint._as_text(found, 1)) == []
     for one in found:
         command = lint._as_command(*one)
@@ -173,7 +188,9 @@ def test_in_a_line_of_progress(text: str, monkeypatch: pytest.MonkeyPatch) -> No
         end = time.monotonic() + 10
         while "fetching" not in console.file.getvalue() and time.monotonic() < end:
             time.sleep(0.01)
-    shown = re.sub(r"\x1b\[(\?25[lh]|2K|1A)|\r", "\n", console.file.getvalue())  # what rich itself sends
+    shown = re.sub(
+        r"\x1b\[(\?25[lh]|2K|1A)|\r", "\n", console.file.getvalue()
+    )  # what rich itself sends
     assert "fetching" in shown
     assert dangers(shown) == []
 

@@ -17,7 +17,9 @@ from task.output.log import Log
 
 def lines(form: str, level: str = "debug", *, person: bool = False) -> list[str]:
     stream = io.StringIO()
-    log = Log(level, form, stream, console=console_of(stream, {"COLUMNS": "40"}) if person else None)
+    log = Log(
+        level, form, stream, console=console_of(stream, {"COLUMNS": "40"}) if person else None
+    )
     log("debug", "100 % of [bold]x[/bold]")
     log("info", "100 % of x")
     log("warning", "100 % of x")
@@ -59,7 +61,9 @@ def test_json_says_when_and_how_bad_it_is(person: bool) -> None:
     assert all(re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", one["time"]) for one in found)
 
 
-@pytest.mark.parametrize(("level", "number"), [("debug", 5), ("info", 4), ("warning", 3), ("error", 2)])
+@pytest.mark.parametrize(
+    ("level", "number"), [("debug", 5), ("info", 4), ("warning", 3), ("error", 2)]
+)
 def test_less_may_be_asked_for(level: str, number: int) -> None:
     assert len(lines("text", level)) == number
 

@@ -42,14 +42,20 @@ DONE = report(
 
 def values(text: str) -> dict[str, float]:
     lines = (line for line in text.splitlines() if not line.startswith("#"))
-    return {found[1] + (found[2] or ""): float(found[3]) for line in lines if (found := LINE.fullmatch(line))}
+    return {
+        found[1] + (found[2] or ""): float(found[3])
+        for line in lines
+        if (found := LINE.fullmatch(line))
+    }
 
 
 def test_every_line_is_as_prometheus_reads_it() -> None:
     text = text_of(DONE, seconds=1.25, now=1795247164.5)
     assert text.endswith("\n")
     for line in text.splitlines():
-        assert re.fullmatch(r"# (?:HELP [a-z_]+ .+|TYPE [a-z_]+ (?:counter|gauge))", line) or LINE.fullmatch(line)
+        assert re.fullmatch(
+            r"# (?:HELP [a-z_]+ .+|TYPE [a-z_]+ (?:counter|gauge))", line
+        ) or LINE.fullmatch(line)
     series = [line.rpartition(" ")[0] for line in text.splitlines() if not line.startswith("#")]
     assert len(series) == len(set(series))
 
@@ -127,14 +133,19 @@ def test_no_line_of_the_file_stops_a_run(rest: str) -> None:
 
 
 def test_counters_of_0_1_go_on() -> None:
-    before = 'image_update_run_seconds_total 2.250\nimage_update_problems_total{severity="error"} 7\n'
+    before = (
+        'image_update_run_seconds_total 2.250\nimage_update_problems_total{severity="error"} 7\n'
+    )
     found = values(text_of(DONE, seconds=1, now=1, before=before))
     assert found[f"{PREFIX}run_seconds_total"] == 3.25
     assert found[f'{PREFIX}problems_total{{severity="error"}}'] == 8
 
 
 def test_there_is_no_series_that_is_not_documented() -> None:
-    names = {line.partition("{")[0].partition(" ")[0] for line in text_of(DONE, seconds=1, now=1).splitlines()}
+    names = {
+        line.partition("{")[0].partition(" ")[0]
+        for line in text_of(DONE, seconds=1, now=1).splitlines()
+    }
     assert names - {"#"} == {PREFIX + family for family in FAMILIES}
 
 

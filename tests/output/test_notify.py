@@ -20,7 +20,9 @@ from task.output.notify import TOKEN, check_url, count_run, send_events
 
 pytestmark = pytest.mark.measured
 
-REPORT = Report("run", (), 1, (), (Commit("https://git/x", "main", "main", "a" * 40, "b" * 40, (), ()),), (), 0)
+REPORT = Report(
+    "run", (), 1, (), (Commit("https://git/x", "main", "main", "a" * 40, "b" * 40, (), ()),), (), 0
+)
 
 
 class Receiver(ThreadingHTTPServer):
@@ -41,7 +43,9 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers["Content-Length"]))
-        self.server.got.append(({key.lower(): value for key, value in self.headers.items()}, json.loads(body)))
+        self.server.got.append(
+            ({key.lower(): value for key, value in self.headers.items()}, json.loads(body))
+        )
         self.send_response(self.server.answers.pop(0) if self.server.answers else 202)
         self.send_header("Content-Length", "0")
         self.end_headers()
@@ -61,10 +65,14 @@ def receiver() -> Iterator[Receiver]:
     server.server_close()
 
 
-def told(url: str, environ: dict[str, str] | None = None, report: Report = REPORT, ca_file: str = "") -> list[str]:
+def told(
+    url: str, environ: dict[str, str] | None = None, report: Report = REPORT, ca_file: str = ""
+) -> list[str]:
     """The warnings of sending events."""
     lines: list[tuple[str, str]] = []
-    send_events(report, url, "", ca_file, environ or {}, lambda level, line: lines.append((level, line)))
+    send_events(
+        report, url, "", ca_file, environ or {}, lambda level, line: lines.append((level, line))
+    )
     return [line for level, line in lines if level == "warning"]
 
 
@@ -133,7 +141,9 @@ def test_an_authority_that_cannot_be_read_is_a_warning(tmp_path: Path) -> None:
         ("http://localhost.example.com/", {TOKEN: "s3cret"}, "unencrypted"),
     ],
 )
-def test_a_receiver_that_makes_no_sense_is_told_at_once(url: str, environ: dict[str, str], words: str) -> None:
+def test_a_receiver_that_makes_no_sense_is_told_at_once(
+    url: str, environ: dict[str, str], words: str
+) -> None:
     with pytest.raises(UsageError) as wrong:
         check_url(url, environ)
     assert words in str(wrong.value)
@@ -142,7 +152,14 @@ def test_a_receiver_that_makes_no_sense_is_told_at_once(url: str, environ: dict[
 
 @pytest.mark.parametrize(
     "url",
-    ["https://x/", "HTTPS://x", "http://broker/", "http://localhost:8080/x", "http://[::1]:1/", "http://127.0.0.1"],
+    [
+        "https://x/",
+        "HTTPS://x",
+        "http://broker/",
+        "http://localhost:8080/x",
+        "http://[::1]:1/",
+        "http://127.0.0.1",
+    ],
 )
 def test_a_receiver_that_makes_sense_is_taken(url: str) -> None:
     token = {TOKEN: "t"} if "broker" not in url else {}
@@ -192,7 +209,9 @@ def test_a_file_that_cannot_be_written_is_a_warning(tmp_path: Path) -> None:
 def test_a_run_tells_of_itself(tmp_path: Path, receiver: Receiver) -> None:
     apps = manifest(tmp_path, application("shop", repository(tmp_path, "shop")))
     more = ("--metrics-file", tmp_path / "x.prom", "--cloudevent-url", receiver.url)
-    done = image_update(*arguments(apps, *more), env={"IMAGE_UPDATE_PIPELINE_RUN": "https://ci.example.com/7"})
+    done = image_update(
+        *arguments(apps, *more), env={"IMAGE_UPDATE_PIPELINE_RUN": "https://ci.example.com/7"}
+    )
     assert done.code == 0
     ((_, event),) = receiver.got
     assert event["subject"] == done.json["commits"][0]["commit"]
@@ -202,7 +221,9 @@ def test_a_run_tells_of_itself(tmp_path: Path, receiver: Receiver) -> None:
 
 def test_no_run_fails_for_it(tmp_path: Path) -> None:
     apps = manifest(tmp_path, application("shop", repository(tmp_path, "shop")))
-    done = image_update(*arguments(apps, "--metrics-file", "/dev/null/x", "--cloudevent-url", "http://127.0.0.1:1/"))
+    done = image_update(
+        *arguments(apps, "--metrics-file", "/dev/null/x", "--cloudevent-url", "http://127.0.0.1:1/")
+    )
     assert (done.code, done.json["status"]) == (0, "updated")
     assert done.stderr.count("warning: ") == 2
 

@@ -22,6 +22,10 @@ def test_git_takes_the_diff_of_every_name(tmp_path: Path, name: str) -> None:
         path.parent.mkdir(parents=True)
         path.write_text("tag: 1\n")
     before = {f"{folder}/{name}": File("tag: 1\n") for folder in ("old", "gone")}
-    after = {f"old/{name}": File("tag: 2\n"), f"new/{name}": File("tag: 3\n"), f"gone/{name}": File("", mode="")}
+    after = {
+        f"old/{name}": File("tag: 2\n"),
+        f"new/{name}": File("tag: 3\n"),
+        f"gone/{name}": File("", mode=""),
+    }
     git(tmp_path, "apply", "-", stdin=unified_diff(before, after).encode())
     assert (changed.read_text(), new.read_text(), gone.exists()) == ("tag: 2\n", "tag: 3\n", False)

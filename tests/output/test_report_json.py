@@ -19,7 +19,9 @@ def classes(of: type[TaskError] = TaskError) -> Iterator[type[TaskError]]:
 
 
 # Classes that a test or an unloaded module adds do not matter: those of task.errors are all there are for a run.
-ERRORS = sorted({one for one in classes() if one.__module__ == "task.errors"}, key=lambda one: one.__name__)
+ERRORS = sorted(
+    {one for one in classes() if one.__module__ == "task.errors"}, key=lambda one: one.__name__
+)
 
 
 @pytest.mark.parametrize("error", ERRORS, ids=lambda one: one.__name__)
@@ -38,7 +40,9 @@ def test_every_error_that_follows_a_push_counts(error: type[TaskError]) -> None:
 ORDER = [1, 2, 75, 4, 3, 6, 5]
 
 
-@pytest.mark.parametrize(("first", "later"), [(ORDER[at], ORDER[at + 1 :]) for at in range(len(ORDER) - 1)])
+@pytest.mark.parametrize(
+    ("first", "later"), [(ORDER[at], ORDER[at + 1 :]) for at in range(len(ORDER) - 1)]
+)
 def test_of_several_codes_the_one_that_most_needs_somebody(first: int, later: list[int]) -> None:
     problems = [Problem(rule="x", message="so", exit=code) for code in (*reversed(later), first)]
     assert exit_code([], problems) == first

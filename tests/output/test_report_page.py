@@ -16,7 +16,9 @@ def test_the_wheel_holds_every_file_that_a_run_reads(tmp_path: Path) -> None:
         cwd=ROOT, check=True, capture_output=True,
     )  # fmt: skip
     (wheel,) = tmp_path.iterdir()
-    files = {path for path in (ROOT / "task").rglob("*") if path.is_file() and path.suffix != ".pyc"}
+    files = {
+        path for path in (ROOT / "task").rglob("*") if path.is_file() and path.suffix != ".pyc"
+    }
     assert {str(path.relative_to(ROOT)) for path in files} <= set(ZipFile(wheel).namelist())
 
 

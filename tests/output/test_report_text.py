@@ -52,7 +52,13 @@ def report(*decisions: dict[str, Any], **more: Any) -> dict[str, Any]:
 RUN, RELEASE = "image-update run ghcr.io/acme/web:1.1.0", "image-update release argocd/shop"
 OWNER, DEVELOPER = "exit code 3: the Application's owner acts", "exit code 6: the developer acts"
 FAILED = "1 failed rollout (argocd/shop)"
-ROLLOUT = {"application": "argocd/shop", "rule": "rollout", "message": "x", "hint": "", "severity": "error"}
+ROLLOUT = {
+    "application": "argocd/shop",
+    "rule": "rollout",
+    "message": "x",
+    "hint": "",
+    "severity": "error",
+}
 
 
 @pytest.mark.parametrize(
@@ -122,7 +128,10 @@ def test_what_is_beside_each_other(width: int, line: str) -> None:
 
 
 def test_the_whole_table() -> None:
-    shown = table(report(decision(), decision(verdict="unchanged", rule="same"), commits=[commit()]), plain_console())
+    shown = table(
+        report(decision(), decision(verdict="unchanged", rule="same"), commits=[commit()]),
+        plain_console(),
+    )
     assert (
         shown
         == """\
@@ -144,7 +153,10 @@ image-update run ghcr.io/acme/web:1.1.0: 1 updated, 1 current
 def test_a_run_that_never_began_says_one_thing() -> None:
     counts = dict.fromkeys(COUNTS, 0)
     ended = report(status="failed", images=[], counts=counts, exit_code=2)
-    assert table(ended, console(120)) == "image-update run: nothing was done; exit code 2: the pipeline's author acts\n"
+    assert (
+        table(ended, console(120))
+        == "image-update run: nothing was done; exit code 2: the pipeline's author acts\n"
+    )
 
 
 def test_no_application_is_said() -> None:
@@ -165,14 +177,18 @@ def test_colours_change_no_letter() -> None:
     assert [line.rstrip() for line in coloured.splitlines()] == table(MANY, console()).splitlines()
 
 
-@pytest.mark.parametrize("field", ["application", "alias", "image", "current", "candidate", "because", "file"])
+@pytest.mark.parametrize(
+    "field", ["application", "alias", "image", "current", "candidate", "because", "file"]
+)
 def test_a_terminal_obeys_nothing_that_others_named(field: str) -> None:
     shown = table(report(decision(**{field: "x\x1b]0;y\x07\x9b2J\u202ez"})), console(100))
     assert not set(shown) & set("\x1b\x07\x9b\u202e")
     assert "^[" in shown
 
 
-@pytest.mark.parametrize("field", ["application", "alias", "image", "current", "candidate", "because", "file"])
+@pytest.mark.parametrize(
+    "field", ["application", "alias", "image", "current", "candidate", "because", "file"]
+)
 def test_what_others_named_is_no_markup(field: str) -> None:
     text = "[bold]x[/bold][link=https://evil.example.com]y[/link]:boom:[@click=z]"
     assert text in table(report(decision(**{field: text})), console(160, colour=True))
@@ -216,7 +232,13 @@ def test_a_version_that_was_not_read_is_not_called_none(
 
 def test_failures_come_first_and_their_messages_are_in_the_log() -> None:
     lines = plain(MANY).splitlines()
-    assert [line.split("  ")[0] for line in lines[1:-3]] == ["failed", "held", "updated", "skipped", "current"]
+    assert [line.split("  ")[0] for line in lines[1:-3]] == [
+        "failed",
+        "held",
+        "updated",
+        "skipped",
+        "current",
+    ]
     assert lines[0] == lines[-1]
     assert lines[1].endswith("  (source)")
     assert lines[4].endswith("  (constraint: 1.1.0 does not satisfy ~1.0)")

@@ -62,7 +62,9 @@ def status(*rows: ImageStatus, problems: tuple[Problem, ...] = ()) -> Status:
 EMPTY = replace(ImageStatus(row().subscription), kind="live")
 
 
-@pytest.mark.parametrize("one", [row(), EMPTY, row(hold=Hold("x"), deferred_at="", scope="application")])
+@pytest.mark.parametrize(
+    "one", [row(), EMPTY, row(hold=Hold("x"), deferred_at="", scope="application")]
+)
 def test_the_json_is_that_of_its_schema(one: ImageStatus) -> None:
     problems = (
         Problem(application="argocd/a", rule="target", message="broken", hint="correct it"),
@@ -77,20 +79,53 @@ def test_the_whole_of_an_image_in_json() -> None:
     found = json.loads(json_text(status(row())))["images"][0]
     version = {"tag": "1.1.0", "digest": None}
     assert found["current"] == {"tag": "1.0.0", "digest": DIGEST}
-    assert (found["live"], found["newest"], found["deferred"]) == ([version], version, {**version, "at": NOW})
-    assert found["hold"] == {"reason": "incident", "by": "jane", "at": NOW, "until": NOW, "scope": "image"}
-    request = {"url": "https://git.example/pull/7", "number": 7, "head": "image-update/a", "tag": "1.1.0"}
+    assert (found["live"], found["newest"], found["deferred"]) == (
+        [version],
+        version,
+        {**version, "at": NOW},
+    )
+    assert found["hold"] == {
+        "reason": "incident",
+        "by": "jane",
+        "at": NOW,
+        "until": NOW,
+        "scope": "image",
+    }
+    request = {
+        "url": "https://git.example/pull/7",
+        "number": 7,
+        "head": "image-update/a",
+        "tag": "1.1.0",
+    }
     assert found["pull_request"] == request
     assert found["would"] == {"verdict": "defer", "rule": "held", "because": "it is held"}
-    build = {"tag": "1.0.0", "digest": DIGEST, "commit": "c" * 40, "at": NOW, "by": "CI", "url": COMMIT}
+    build = {
+        "tag": "1.0.0",
+        "digest": DIGEST,
+        "commit": "c" * 40,
+        "at": NOW,
+        "by": "CI",
+        "url": COMMIT,
+    }
     assert found["builds"] == [{**build, "pipeline_run": "https://ci.example/7", "proof": None}]
 
 
 def test_every_fact_is_in_the_text_and_on_the_page() -> None:
     found = status(
-        row(), problems=(Problem(application="argocd/a", rule="target", message="it is broken", hint="correct it"),)
+        row(),
+        problems=(
+            Problem(
+                application="argocd/a", rule="target", message="it is broken", hint="correct it"
+            ),
+        ),
     )
-    rules_and_versions = ("newest-build", "1.0.0@sha256:aaaaaaaaaaaa…", "1.1.0", "cccccccccccc", "by CI")
+    rules_and_versions = (
+        "newest-build",
+        "1.0.0@sha256:aaaaaaaaaaaa…",
+        "1.1.0",
+        "cccccccccccc",
+        "by CI",
+    )
     sentences = ("by jane since", "1.1.0, since", "held: it is held")
     for words in (*rules_and_versions, *sentences, "1 held, 1 error"):
         assert words in plain(found)
@@ -113,7 +148,11 @@ FREE = row(hold=None, deferred=None, request=None, newest=None, live=(), would=N
     [
         (FREE, "ok", "1.0.0"),
         (replace(FREE, read=False, in_git=Reading()), "unknown", "not read"),
-        (replace(FREE, read=False, in_git=Reading(), newest=NEWEST, live=(NEWEST,)), "unknown", "not read"),
+        (
+            replace(FREE, read=False, in_git=Reading(), newest=NEWEST, live=(NEWEST,)),
+            "unknown",
+            "not read",
+        ),
         (replace(FREE, read=False, in_git=Reading(), kind="live"), "unknown", "not read"),
         (replace(FREE, read=False, in_git=Reading(), hold=Hold("x")), "held", "not read"),
         (replace(FREE, unanswered=True), "unknown", "1.0.0"),
@@ -133,7 +172,10 @@ def test_what_is_not_known_is_not_called_ok(one: ImageStatus, word: str, version
 @pytest.mark.parametrize(
     ("verdict", "text"),
     [
-        (Verdict("update", "admitted", "1.1.0 satisfies ~1"), "updated: admitted: 1.1.0 satisfies ~1"),
+        (
+            Verdict("update", "admitted", "1.1.0 satisfies ~1"),
+            "updated: admitted: 1.1.0 satisfies ~1",
+        ),
         (Verdict("defer", "held", "held since x"), "held since x"),
         (Verdict("defer", "held", "held: incident"), "held: incident"),
         (Verdict("defer", "held", "held; 1.1.0 is remembered"), "held; 1.1.0 is remembered"),
@@ -161,7 +203,9 @@ def test_nothing_that_others_named_is_obeyed() -> None:
         in_git=Reading(tag=EVIL, file=EVIL),
         would=Verdict("error", "target", EVIL),
     )
-    found = status(one, problems=(Problem(application="argocd/a", rule="target", message=EVIL, hint=EVIL),))
+    found = status(
+        one, problems=(Problem(application="argocd/a", rule="target", message=EVIL, hint=EVIL),)
+    )
     for text in (plain(found), table(found, plain_console())):
         assert not set(text) & {"\x1b", "\u202e"}
         assert not re.search(r"^::", text, re.MULTILINE)
@@ -174,7 +218,11 @@ def test_nothing_that_others_named_is_obeyed() -> None:
 
 def test_the_table_is_no_wider_than_the_terminal() -> None:
     console = console_of(io.StringIO(), {"COLUMNS": "60", "NO_COLOR": "1"})
-    long = row(builds=(PastBuild("1.0.0", DIGEST, "c" * 40, NOW, "x" * 90, "https://ci.example/" + "7" * 90),))
+    long = row(
+        builds=(
+            PastBuild("1.0.0", DIGEST, "c" * 40, NOW, "x" * 90, "https://ci.example/" + "7" * 90),
+        )
+    )
     lines = table(status(long), console).splitlines()
     assert max(map(len, lines)) <= 60
     assert "x" * 30 in "".join(lines)

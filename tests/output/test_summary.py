@@ -10,7 +10,17 @@ from hypothesis import strategies as st
 from reports import commit, decision, report
 from runner_rules import ATTACKS, dangers
 
-from task.model import Commit, Decision, Image, Problem, Reading, Report, Verdict, VerdictName, Waited
+from task.model import (
+    Commit,
+    Decision,
+    Image,
+    Problem,
+    Reading,
+    Report,
+    Verdict,
+    VerdictName,
+    Waited,
+)
 from task.output.markdown import summary
 from task.output.report_json import as_json
 
@@ -23,7 +33,9 @@ def shown(of: Report, longest: int = LONGEST, **how: Any) -> str:
     return summary(as_json(of), longest, **how)
 
 
-def judged(verdict: VerdictName, rule: str, because: str, name: str = "web", **more: Any) -> Decision:
+def judged(
+    verdict: VerdictName, rule: str, because: str, name: str = "web", **more: Any
+) -> Decision:
     return replace(decision(name=name), judged=Verdict(verdict, rule, because, **more))
 
 
@@ -88,20 +100,42 @@ MISSING = judged("error", "target", "no such file", hint="name another", exit=3)
     [
         (decision(), "updated", "`1.0.0` → `1.1.0`", "so"),
         (PROPOSED, "proposed", "`1.0.0` → `1.1.0`", "so"),
-        (decision("unchanged", "same", current=Reading(tag="1.1.0")), "current", "`1.1.0`", "same: so"),
+        (
+            decision("unchanged", "same", current=Reading(tag="1.1.0")),
+            "current",
+            "`1.1.0`",
+            "same: so",
+        ),
         (decision("refuse", "x", current=Reading()), "skipped", "`not read`", "x: so"),
-        (decision("error", "x", current=Reading(), kind="helm-override"), "failed", "`(none)`", "x: so"),
-        (judged("defer", "held", "held by jane: incident 42"), "held", "`1.0.0`", "by jane: incident 42"),
+        (
+            decision("error", "x", current=Reading(), kind="helm-override"),
+            "failed",
+            "`(none)`",
+            "x: so",
+        ),
+        (
+            judged("defer", "held", "held by jane: incident 42"),
+            "held",
+            "`1.0.0`",
+            "by jane: incident 42",
+        ),
         (MISSING, "failed", "`1.0.0`", "target: no such file"),
     ],
 )
 def test_a_row_says_what_git_says_and_why(one: Decision, word: str, version: str, why: str) -> None:
     row = f"| {word} | `argocd/web` | `web=ghcr.io/acme/web` | {version} | `{why}` |"
-    assert row in shown(report(one, commits=(commit(head="image-update/web", pull_request=PAGE),))).splitlines()
+    assert (
+        row
+        in shown(
+            report(one, commits=(commit(head="image-update/web", pull_request=PAGE),))
+        ).splitlines()
+    )
 
 
 def test_of_several_images_each_row_names_its_version() -> None:
-    both = report(decision("refuse", "x"), images=(Image("a", "", "a", "1"), Image("b", "", "b", "2")))
+    both = report(
+        decision("refuse", "x"), images=(Image("a", "", "a", "1"), Image("b", "", "b", "2"))
+    )
     assert "| `web=ghcr.io/acme/web 1.1.0` | `1.0.0` |" in shown(both)
 
 
@@ -126,15 +160,21 @@ def test_the_commit_of_another_run_is_only_a_request() -> None:
 
 
 def test_what_waits_is_there() -> None:
-    waited = Waited("argocd/web", "web", "1.6.0", "", "image-update/web", "waits", "it is newer", PAGE)
-    assert f"- waits: `argocd/web web 1.6.0 on {PAGE}: it is newer`" in shown(replace(report(), waiting=(waited,)))
+    waited = Waited(
+        "argocd/web", "web", "1.6.0", "", "image-update/web", "waits", "it is newer", PAGE
+    )
+    assert f"- waits: `argocd/web web 1.6.0 on {PAGE}: it is newer`" in shown(
+        replace(report(), waiting=(waited,))
+    )
 
 
 DIFF = "--- a/x\n+++ b/x\n@@ -1 +1 @@\n-tag: 1.0.0\n+tag: 1.1.0\n"
 
 
 def planned(diff: str) -> Report:
-    return replace(report(decision(), commits=(commit(commit=None, diff=diff),), command="plan"), dry=True)
+    return replace(
+        report(decision(), commits=(commit(commit=None, diff=diff),), command="plan"), dry=True
+    )
 
 
 def test_a_diff_is_folded_and_only_for_who_may_see_the_repository() -> None:
@@ -161,7 +201,11 @@ def evil(text: str) -> Report:
     one = judged("error", text, text, text, hint=text)
     one = replace(one, current=Reading(tag=text))
     return replace(
-        report(one, commits=(commit(head=text, repo=text, pull_request=text, url=text, through="git"),), code=3),
+        report(
+            one,
+            commits=(commit(head=text, repo=text, pull_request=text, url=text, through="git"),),
+            code=3,
+        ),
         problems=(Problem(application=text, rule=text, message=f"x{text}", hint=text),),
     )
 
@@ -184,11 +228,18 @@ def test_what_others_name_is_code(text: str) -> None:
     assert dangers(found) == []
 
 
-@given(st.text(max_size=300), st.integers(0, 200), st.sampled_from([4_000, 32_768, 65_536]), st.booleans())
+@given(
+    st.text(max_size=300),
+    st.integers(0, 200),
+    st.sampled_from([4_000, 32_768, 65_536]),
+    st.booleans(),
+)
 def test_it_is_never_too_long(text: str, many: int, longest: int, html: bool) -> None:
     one = evil(text)
     two = replace(judged("refuse", "x", text, text), candidate=one.images[0])
-    several = replace(one, decisions=(*one.decisions * many, *[two] * many), problems=one.problems[:1])
+    several = replace(
+        one, decisions=(*one.decisions * many, *[two] * many), problems=one.problems[:1]
+    )
     found = shown(several, longest, html=html)
     assert len(found) <= longest
     assert found.count("<details>") == found.count("</details>")
@@ -197,4 +248,6 @@ def test_it_is_never_too_long(text: str, many: int, longest: int, html: bool) ->
 def test_a_login_in_a_url_is_not_shown() -> None:
     url = "https://jane:secret@git.example.com/x"
     one = judged("error", "source", f"see {url}", hint=url)
-    assert "secret" not in shown(report(one, problems=(Problem(rule="source", message=url, hint=url),)))
+    assert "secret" not in shown(
+        report(one, problems=(Problem(rule="source", message=url, hint=url),))
+    )

@@ -19,7 +19,11 @@ ESCAPE = re.compile(r"\x1b\[\??[0-9;]*[a-zA-Z]")
 
 
 def at_terminal(
-    *args: str | Path, columns: int = 100, env: dict[str, str] | None = None, only: str = "", until: bytes = b""
+    *args: str | Path,
+    columns: int = 100,
+    env: dict[str, str] | None = None,
+    only: str = "",
+    until: bytes = b"",
 ) -> tuple[int, str]:
     """Run the command with its output on a terminal (`only` stdout or stderr of it): exit code, and what it shows.
 
@@ -27,7 +31,11 @@ def at_terminal(
     """
     main, side = pty.openpty()
     fcntl.ioctl(side, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
-    environ = {name: value for name, value in os.environ.items() if name not in ("CI", "COLUMNS", "NO_COLOR")}
+    environ = {
+        name: value
+        for name, value in os.environ.items()
+        if name not in ("CI", "COLUMNS", "NO_COLOR")
+    }
     environ |= {"TERM": "xterm-256color", "LC_ALL": "C.UTF-8", **(env or {})}
     nothing = os.open(os.devnull, os.O_WRONLY)
     out, err = (nothing if only == other else side for other in ("stderr", "stdout"))
@@ -55,7 +63,14 @@ def scene(tmp_path: Path) -> tuple[Path, list[str]]:
     """A repository, and the arguments of a run on it: one Application is updated, one has an error."""
     repo = repository(tmp_path, "shop")
     apps = manifest(tmp_path, application("shop", repo), application("gone", repo))
-    return repo, ["--image", "ghcr.io/acme/web:1.1.0", "--applications", str(apps), "--allow-protocol", "file"]
+    return repo, [
+        "--image",
+        "ghcr.io/acme/web:1.1.0",
+        "--applications",
+        str(apps),
+        "--allow-protocol",
+        "file",
+    ]
 
 
 @pytest.mark.measured
@@ -93,7 +108,12 @@ def test_without_colours(scene: tuple[Path, list[str]], env: dict[str, str]) -> 
 
 
 def test_mistakes_have_the_same_shape(scene: tuple[Path, list[str]]) -> None:
-    for args in (("run", "--imag", "x"), ("nonsense",), ("run", *scene[1], "--registry-check", "x"), ("run",)):
+    for args in (
+        ("run", "--imag", "x"),
+        ("nonsense",),
+        ("run", *scene[1], "--registry-check", "x"),
+        ("run",),
+    ):
         code, shown = at_terminal(*args, only="stderr")
         lines = ESCAPE.sub("", shown).splitlines()
         assert code == 2
@@ -136,7 +156,10 @@ def test_logs_show_nothing_that_moves(scene: tuple[Path, list[str]], env: dict[s
 def test_help_is_as_wide_as_the_terminal() -> None:
     _, shown = at_terminal("run", "--help", columns=60)
     wide = [line for line in shown.splitlines() if len(line) > 60]
-    assert [line.split()[0] for line in wide] == ["Example:", "Documentation:"]  # to copy, and so never cut
+    assert [line.split()[0] for line in wide] == [
+        "Example:",
+        "Documentation:",
+    ]  # to copy, and so never cut
     assert "--image REF" in shown
 
 

@@ -61,7 +61,13 @@ def world() -> World:
     )  # fmt: skip
 
 
-JOB = Job("run", (IMAGE,), Scope(PREFIX, Narrow(), Defaults()), Terms(), Wording(Person("a", "a@example.com")))
+JOB = Job(
+    "run",
+    (IMAGE,),
+    Scope(PREFIX, Narrow(), Defaults()),
+    Terms(),
+    Wording(Person("a", "a@example.com")),
+)
 
 
 @pytest.mark.parametrize("atomic", [False, True])
@@ -84,12 +90,16 @@ def test_the_one_that_was_outpaced_is_decided_again() -> None:
 
 def test_of_two_entries_of_one_image_the_stale_one_is_not_current() -> None:
     told = story("semver")
-    named = f"images:\n- name: web\n  newName: {WEB}\n  newTag: 1.0.0\n- name: {WEB}\n  newTag: 2.0.0\n"
+    named = (
+        f"images:\n- name: web\n  newName: {WEB}\n  newTag: 1.0.0\n- name: {WEB}\n  newTag: 2.0.0\n"
+    )
     told.branch.commit({target("a"): named})
     assert told.event("1.5.0") == ("refuse", "not-newer")
     assert told.branch.files[target("a")] == named
     assert told.event("2.1.0") == ("update", "admitted")
-    assert told.branch.files[target("a")] == named.replace("1.0.0", "2.1.0").replace("2.0.0", "2.1.0")
+    assert told.branch.files[target("a")] == named.replace("1.0.0", "2.1.0").replace(
+        "2.0.0", "2.1.0"
+    )
 
 
 def test_what_an_override_file_says_differently_is_told_also_where_the_push_fails(
@@ -101,7 +111,9 @@ def test_what_an_override_file_says_differently_is_told_also_where_the_push_fail
 
     def with_cautions(*args: Any) -> tuple[list[PreparedCommit], list[Decision], dict[str, str]]:
         changes, settled, obsolete = prepare_commits(*args)
-        caution = Problem(application="argocd/a", rule="target", message="f.yaml differs", severity="warning")
+        caution = Problem(
+            application="argocd/a", rule="target", message="f.yaml differs", severity="warning"
+        )
         return [replace(change, cautions=(caution,)) for change in changes], settled, obsolete
 
     monkeypatch.setattr("task.pipeline.deliver.prepare_commits", with_cautions)

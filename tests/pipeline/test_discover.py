@@ -30,7 +30,9 @@ LOOKS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("listed", "images", "expected"), [row[1:] for row in LOOKS], ids=[row[0] for row in LOOKS])
+@pytest.mark.parametrize(
+    ("listed", "images", "expected"), [row[1:] for row in LOOKS], ids=[row[0] for row in LOOKS]
+)
 def test_whole_names_are_compared(listed: str, images: str, expected: bool) -> None:
     item: dict[str, Any] = {"metadata": {"annotations": {f"{PREFIX}image-list": listed}}}
     assert concerns(parse_images([images] if images else []), PREFIX)(item) is expected
@@ -38,7 +40,12 @@ def test_whole_names_are_compared(listed: str, images: str, expected: bool) -> N
 
 def test_of_2_000_applications_one_is_read() -> None:
     items = [
-        {"metadata": {"name": str(number), "annotations": {f"{PREFIX}image-list": f"ghcr.io/acme/web-{number:x}"}}}
+        {
+            "metadata": {
+                "name": str(number),
+                "annotations": {f"{PREFIX}image-list": f"ghcr.io/acme/web-{number:x}"},
+            }
+        }
         for number in range(2000)
     ]
     wanted = concerns(parse_images(["ghcr.io/acme/web-1f:2"]), PREFIX)
@@ -62,7 +69,5 @@ def test_two_applications_of_one_name(other: str, generated_by: str, told: int) 
     ]
     result = discovered(found, SCOPE, lambda _origin: None)
     assert [one.origin for one in result.applications] == ["staging.yaml:1"]
-    message = (
-        "two Applications have one name, and only the first one counts: argocd/web (staging.yaml:1 and prod.yaml:1)"
-    )
+    message = "two Applications have one name, and only the first one counts: argocd/web (staging.yaml:1 and prod.yaml:1)"
     assert [(one.message, one.severity) for one in result.problems] == [(message, "warning")] * told

@@ -55,24 +55,43 @@ def outcome(given: dict[str, Any]) -> tuple[dict[str, Any], list[Any]]:
         "namespace": given["app_namespace"],
         "annotations": {PREFIX + key: value for key, value in given["annotations"].items()},
     }
-    status = {"sourceType": given.get("source_type", ""), "summary": {"images": given["live_images"]}}
-    app = parse_application({"metadata": metadata, "spec": {"source": given["source"]}, "status": status})
+    status = {
+        "sourceType": given.get("source_type", ""),
+        "summary": {"images": given["live_images"]},
+    }
+    app = parse_application(
+        {"metadata": metadata, "spec": {"source": given["source"]}, "status": status}
+    )
     matched = asks_for_images([subscribe(app)], events(given))
     files = {path: File(text) for path, text in given["files"].items()}
     files[given["source"]["path"]] = File("", "040000")
     snapshot = Snapshot(given["source"]["repoURL"], "main", "tip", files)
     asks: list[Ask] = [ask for ask in matched.asks if settled_without_git(ask, Terms()) is None]
     decisions = decide(snapshot, asks, Terms())
-    made, settled, _obsolete = prepare_commits(snapshot, decisions, Terms(), Wording(Person("a", "b")))
-    changed = {path: yaml.safe_load(file.text) for one in made for path, file in one.changeset.files.items()}
-    return changed, [*matched.decisions, *settled, *(one for draft in made for one in draft.decisions)]
+    made, settled, _obsolete = prepare_commits(
+        snapshot, decisions, Terms(), Wording(Person("a", "b"))
+    )
+    changed = {
+        path: yaml.safe_load(file.text)
+        for one in made
+        for path, file in one.changeset.files.items()
+    }
+    return changed, [
+        *matched.decisions,
+        *settled,
+        *(one for draft in made for one in draft.decisions),
+    ]
 
 
-@pytest.mark.parametrize("case", [case for case in CASES if case["id"] not in OURS], ids=lambda case: case["id"])
+@pytest.mark.parametrize(
+    "case", [case for case in CASES if case["id"] not in OURS], ids=lambda case: case["id"]
+)
 def test_the_same_files_with_the_same_meaning(case: dict[str, Any]) -> None:
     expected = case.get("expect_v1", case["expect"])
     changed, decisions = outcome(case["input"])
-    assert changed == {path: file["parsed"] for path, file in expected.get("files_changed", {}).items()}, decisions
+    assert changed == {
+        path: file["parsed"] for path, file in expected.get("files_changed", {}).items()
+    }, decisions
 
 
 def test_two_images_on_one_port_both_land() -> None:

@@ -13,7 +13,13 @@ from task.pipeline.match import Matched, asks_for_images, by_login, by_repositor
 
 URL = "https://git.example/gitops.git"
 IMAGE = parse_image(f"{WEB}:1.1.0")
-JOB = Job("run", (IMAGE,), Scope(PREFIX, Narrow(), Defaults()), Terms(), Wording(Person("a", "a@example.com")))
+JOB = Job(
+    "run",
+    (IMAGE,),
+    Scope(PREFIX, Narrow(), Defaults()),
+    Terms(),
+    Wording(Person("a", "a@example.com")),
+)
 
 
 def matched(*rows: tuple[str, str, str, str]) -> Matched:
@@ -55,11 +61,17 @@ def test_a_login_in_a_url_is_no_part_of_the_repository(only: str, found: int) ->
     [
         pytest.param(("b", "argocd", "default", "git"), ["ab"], id="same owner"),
         pytest.param(("b", "argocd", "other", "git"), ["a", "b"], id="another project"),
-        pytest.param(("b", "argocd", "default", "git:secret:argocd/x"), ["a", "b"], id="its own secret"),
-        pytest.param(("b", "team", "default", "git"), ["ab"], id="another namespace without a secret"),
+        pytest.param(
+            ("b", "argocd", "default", "git:secret:argocd/x"), ["a", "b"], id="its own secret"
+        ),
+        pytest.param(
+            ("b", "team", "default", "git"), ["ab"], id="another namespace without a secret"
+        ),
     ],
 )
-def test_two_applications_share_no_login(second: tuple[str, str, str, str], groups: list[str]) -> None:
+def test_two_applications_share_no_login(
+    second: tuple[str, str, str, str], groups: list[str]
+) -> None:
     def login(sub: Subscription) -> str:
         return f"{sub.application.project} {sub.credentials}"
 
@@ -71,12 +83,16 @@ def test_two_applications_share_no_login(second: tuple[str, str, str, str], grou
 def test_a_secret_belongs_to_the_namespace_of_its_application() -> None:
     """The same annotation names the secret of somebody else in another namespace, which may not be readable there."""
     secret = "git:secret:argocd/x"
-    found = by_repository(matched(("a", "argocd", "default", secret), ("b", "team", "default", secret)), JOB)
+    found = by_repository(
+        matched(("a", "argocd", "default", secret), ("b", "team", "default", secret)), JOB
+    )
     parts = by_login(found, fake_world(login=lambda sub: sub.application.namespace))
     assert [[ask.subscription.application.name for ask in part] for part in parts] == [["a"], ["b"]]
 
 
 def test_applications_of_two_projects_with_one_login_stay_together() -> None:
-    found = by_repository(matched(("a", "argocd", "one", "git"), ("b", "argocd", "two", "git")), JOB)
+    found = by_repository(
+        matched(("a", "argocd", "one", "git"), ("b", "argocd", "two", "git")), JOB
+    )
     (part,) = by_login(found, fake_world(login=lambda _sub: "the platform's"))
     assert len(part) == 2

@@ -14,7 +14,9 @@ SOURCE = Source("https://git.example/x.git", "apps/web", "main", kind="Helm", se
 
 def app(name: str, namespace: str = "argocd", /, **annotations: str) -> Application:
     given = {"image_list": "web=ghcr.io/acme/web", **annotations}
-    keys = {key.replace("__", ".").replace("_", "-"): value for key, value in given.items() if value}
+    keys = {
+        key.replace("__", ".").replace("_", "-"): value for key, value in given.items() if value
+    }
     return Application(namespace, name, keys, (SOURCE,))
 
 
@@ -53,7 +55,9 @@ OTHER = {"image_list": "api=ghcr.io/acme/api"}
         ([app(f"a{n}", **OTHER) for n in range(9)], []),
     ],
 )  # fmt: skip
-def test_annotations_that_are_not_read(apps: list[Application], told: list[tuple[str, str]]) -> None:
+def test_annotations_that_are_not_read(
+    apps: list[Application], told: list[tuple[str, str]]
+) -> None:
     problems = unread_keys(seen(*apps), [WEB])
     assert [one.application for one in problems] == [name for name, _ in told]
     for one, (_, words) in zip(problems, told, strict=True):
@@ -71,8 +75,13 @@ def test_of_others_the_first_five_are_named_and_the_rest_is_counted() -> None:
 
 
 def test_a_scan_is_about_all_of_them() -> None:
-    problems = unread_keys(seen(app("a", **OTHER, colour="blue"), app("b", colour="blue", web__allow_tag="any")), ())
-    assert [(one.application, one.key) for one in problems] == [("argocd/a", "colour"), ("argocd/b", "colour")]
+    problems = unread_keys(
+        seen(app("a", **OTHER, colour="blue"), app("b", colour="blue", web__allow_tag="any")), ()
+    )
+    assert [(one.application, one.key) for one in problems] == [
+        ("argocd/a", "colour"),
+        ("argocd/b", "colour"),
+    ]
 
 
 def warned(*apps: Application) -> list[tuple[str, str, str]]:
@@ -99,7 +108,9 @@ def test_old_names_of_other_applications_share_one_line() -> None:
 def test_mistakes_of_a_few_other_applications_are_told_in_full_and_the_rest_is_counted() -> None:
     found = warned(*(app(f"a{number}", **BROKEN) for number in range(8)))
     assert [(name, key) for name, key, _ in found[:-1]] == [
-        (f"argocd/a{number}", key) for number in range(5) for key in ("api.allow-tags", "api.ignore-tags")
+        (f"argocd/a{number}", key)
+        for number in range(5)
+        for key in ("api.allow-tags", "api.ignore-tags")
     ]
     assert found[-1][2] == (
         "3 other Applications have annotations that are wrong, so their images are not updated: "
@@ -111,7 +122,10 @@ def image(text: str) -> Image:
     return parse_image(f"{text}:1.0.0")
 
 
-TRACKED = app("a", image_list="web=ghcr.io/acme/web:~1, api=acme/api, ghcr.io/acme/cron, db=registry:5000/team/db")
+TRACKED = app(
+    "a",
+    image_list="web=ghcr.io/acme/web:~1, api=acme/api, ghcr.io/acme/cron, db=registry:5000/team/db",
+)
 
 
 @pytest.mark.parametrize(
@@ -160,13 +174,19 @@ def test_images_are_not_counted_where_not_everybody_was_seen() -> None:
         ({"image_list": "docker.io/library/nginx"}, "nginx", True),
         ({"web__allow_tags": "["}, "ghcr.io/acme/web", True),  # broken is not untracked
         ({"web__allow_tag": "any"}, "ghcr.io/acme/web", True),
-        ({"image_list": "ghcr.io/acme/web:>=1.0"}, "ghcr.io/acme/web", True),  # cannot be read, and may be it
+        (
+            {"image_list": "ghcr.io/acme/web:>=1.0"},
+            "ghcr.io/acme/web",
+            True,
+        ),  # cannot be read, and may be it
         ({"image_list": "ghcr.io/acme/web:>=1.0"}, "ghcr.io/acme/api", False),
         ({}, "ghcr.io/acme/api", False),
     ],
 )
 def test_what_counts_as_tracked(annotations: dict[str, str], given: str, tracked: bool) -> None:
-    assert untracked(seen(app("a", **annotations)), [image(given)]) == (() if tracked else (image(given),))
+    assert untracked(seen(app("a", **annotations)), [image(given)]) == (
+        () if tracked else (image(given),)
+    )
 
 
 HERE = (app("web"), app("shop", "team"))
@@ -192,4 +212,6 @@ def test_names_that_nobody_has(name: str, severity: str, words: str) -> None:
     problems = unknown_names((name,), HERE, (app("far"),))
     assert [one.severity for one in problems] == ([severity] if severity else [])
     assert all(words in one.hint and repr(name) in one.message for one in problems)
-    assert [one.severity for one in unknown_names((name,), HERE, strict=True)] == (["error"] if severity else [])
+    assert [one.severity for one in unknown_names((name,), HERE, strict=True)] == (
+        ["error"] if severity else []
+    )

@@ -90,23 +90,33 @@ def test_a_tag_that_yaml_reads_as_a_number_is_rewritten() -> None:
 
 def test_a_downgrade_only_with_leave() -> None:
     assert judge(image("1.0.0"), SEMVER, Reading(tag="2.0.0")).rule == "not-newer"
-    assert judge(image("1.0.0"), SEMVER, Reading(tag="2.0.0"), allow_downgrade=True).verdict == "update"
+    assert (
+        judge(image("1.0.0"), SEMVER, Reading(tag="2.0.0"), allow_downgrade=True).verdict
+        == "update"
+    )
 
 
 def test_no_other_entry_of_the_image_goes_back_either() -> None:
     reading = Reading(tag="2.0.0", sound=False, also=("1.0.0", "3.0.0", "latest"))
-    assert judge(image("2.5.0"), SEMVER, reading).because == "3.0.0 is newer than 2.5.0, in another entry of the image"
+    assert (
+        judge(image("2.5.0"), SEMVER, reading).because
+        == "3.0.0 is newer than 2.5.0, in another entry of the image"
+    )
     assert judge(image("2.5.0"), SEMVER, reading, allow_downgrade=True).verdict == "update"
     assert judge(image("3.1.0"), SEMVER, reading).verdict == "update"
 
 
 def test_the_reason_names_the_rule_and_both_tags() -> None:
-    assert judge(image("1.0.0"), SEMVER, Reading(tag="2.0.0")).because == "2.0.0 is newer than 1.0.0"
+    assert (
+        judge(image("1.0.0"), SEMVER, Reading(tag="2.0.0")).because == "2.0.0 is newer than 1.0.0"
+    )
     assert "~1.2" in judge(image("2.0.0"), RANGE, Reading()).because
 
 
 # Platforms. Rows of `cases/annotations.json` are Image Updater's own outputs.
-CASES = json.loads((Path(__file__).parents[1] / "data" / "cases" / "annotations.json").read_text(encoding="utf-8"))
+CASES = json.loads(
+    (Path(__file__).parents[1] / "data" / "cases" / "annotations.json").read_text(encoding="utf-8")
+)
 # Where ours differs on purpose.
 OURS = {
     "platform-empty": "an empty value counts as absent",
@@ -121,8 +131,12 @@ OURS = {
 def test_platforms_as_image_updater_matches_them(case: dict[str, Any]) -> None:
     given = case["input"]
     said = given["platforms"]
-    wanted = platforms(Setting("web.platforms", said)) if said else ("linux/amd64",)  # on which Image Updater ran
-    assert suits(wanted, ["/".join((given["os"], given["arch"], given["variant"]))]) is case["expect"]
+    wanted = (
+        platforms(Setting("web.platforms", said)) if said else ("linux/amd64",)
+    )  # on which Image Updater ran
+    assert (
+        suits(wanted, ["/".join((given["os"], given["arch"], given["variant"]))]) is case["expect"]
+    )
 
 
 @pytest.mark.parametrize(
@@ -168,7 +182,12 @@ DAY = 86_400
         ("2026-11-20T12:00:00Z", 3 * DAY, "2026-11-23T11:59:59Z", "2026-11-23T12:00:00Z"),
         ("2026-11-20T12:00:00Z", 3 * DAY, "2026-11-23T12:00:00Z", ""),
         ("2026-11-20T12:00:00.123456789Z", 3 * DAY, "2026-11-23T12:00:00Z", "2026-11-23T12:00:01Z"),
-        ("2027-01-01T00:00:00Z", DAY, "2026-11-23T12:00:00Z", "2027-01-02T00:00:00Z"),  # a clock that is ahead
+        (
+            "2027-01-01T00:00:00Z",
+            DAY,
+            "2026-11-23T12:00:00Z",
+            "2027-01-02T00:00:00Z",
+        ),  # a clock that is ahead
         ("1970-01-01T00:00:00Z", 366 * DAY, "2026-11-23T12:00:00Z", ""),
         # Europe's clocks go back on the 25th: 48 hours are 48 hours
         ("2026-10-24T12:00:00+02:00", 2 * DAY, "2026-10-26T10:59:59+01:00", "2026-10-26T10:00:00Z"),

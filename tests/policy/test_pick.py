@@ -31,17 +31,23 @@ def date(seconds: int) -> str:
 
 
 @pytest.mark.parametrize(
-    "case", [case for case in rows("strategies") if case["input"]["op"] == "pick"], ids=lambda case: case["id"]
+    "case",
+    [case for case in rows("strategies") if case["input"]["op"] == "pick"],
+    ids=lambda case: case["id"],
 )
 def test_picks_as_image_updater_does(case: dict[str, Any]) -> None:
     given, expected = case["input"], case.get("expect_v1", case["expect"])
-    policy = Policy(cast("Strategy", given["strategy"]), (given["constraint"],) if given["constraint"] else ())
+    policy = Policy(
+        cast("Strategy", given["strategy"]), (given["constraint"],) if given["constraint"] else ()
+    )
     dates = {tag["name"]: date(tag["date"]) for tag in given["tags"] if "date" in tag}
     assert pick([tag["name"] for tag in given["tags"]], policy, dates) == (expected["tag"] or "")
 
 
 @pytest.mark.parametrize(
-    "case", [case for case in rows("update-flow") if "registry_tags" in case["input"]], ids=lambda case: case["id"]
+    "case",
+    [case for case in rows("update-flow") if "registry_tags" in case["input"]],
+    ids=lambda case: case["id"],
 )
 def test_the_tags_of_whole_updates(case: dict[str, Any]) -> None:
     """What Image Updater wrote is what is picked, where it wrote a tag of the registry at all."""
@@ -92,7 +98,12 @@ def test_picks(policy: Policy, tags: list[str], expected: str) -> None:
     assert dates_needed(tags, policy) == ()
 
 
-BUILDS = {"a": "2026-01-02T00:00:00Z", "b": "2026-01-03T00:00:00Z", "c": "2026-01-03T00:00:00Z", "d": ""}
+BUILDS = {
+    "a": "2026-01-02T00:00:00Z",
+    "b": "2026-01-03T00:00:00Z",
+    "c": "2026-01-03T00:00:00Z",
+    "d": "",
+}
 
 
 @pytest.mark.parametrize("tags", list(permutations(BUILDS)))

@@ -17,14 +17,18 @@ from task.policy.judge import judge, objection, same
 from task.policy.strategies import STRATEGIES
 from task.schemas import load
 
-CASES = json.loads((Path(__file__).parents[1] / "data" / "cases" / "strategies.json").read_text(encoding="utf-8"))
+CASES = json.loads(
+    (Path(__file__).parents[1] / "data" / "cases" / "strategies.json").read_text(encoding="utf-8")
+)
 DIGEST, OTHER = "sha256:" + "a" * 64, "sha256:" + "b" * 64
 # Unknown names: Image Updater warns and takes semver, here they are an error of the entry.
 UNKNOWN = {"name-lexical", "name-date"}
 
 
 def rows(op: str) -> list[Any]:
-    return [pytest.param(case, id=case["id"]) for case in CASES["cases"] if case["input"]["op"] == op]
+    return [
+        pytest.param(case, id=case["id"]) for case in CASES["cases"] if case["input"]["op"] == op
+    ]
 
 
 def named(text: str) -> Strategy:
@@ -109,7 +113,11 @@ def test_names(text: str, canonical: str | None) -> None:
         (Policy(constraints=("~1.0",)), ["1.0", "1.0.1", "1.1.2"], "1.0.1"),
         (Policy(constraints=("~1.0",)), ["0.1", "2.0.3"], None),
         (Policy(), ["zz", "bb", "aa"], None),
-        (Policy(), ["v1.0", "1.0.0", "v1", "v1.0.0"], "v1.0.0"),  # equal versions: the greatest text
+        (
+            Policy(),
+            ["v1.0", "1.0.0", "v1", "v1.0.0"],
+            "v1.0.0",
+        ),  # equal versions: the greatest text
         (Policy(), ["1.1.0+b", "1.1.0"], "1.1.0+b"),
         (Policy(), ["2024.01.02", "2023.12.31"], "2024.01.02"),
         (Policy(), ["1.0.0", "1.1.0-rc1"], "1.0.0"),
@@ -137,8 +145,16 @@ def test_picks(policy: Policy, tags: list[str], expected: str | None) -> None:
         (image("1.0", DIGEST), Reading(tag="1.0", digest=DIGEST), True),
         (image("1.0", DIGEST), Reading(tag="1.0", digest=OTHER), False),
         (image("1.0", DIGEST), Reading(tag="1.0"), False),
-        (image("1.0"), Reading(tag="1.0", digest=DIGEST), True),  # the event says nothing of digests
-        (image("1.1", DIGEST), Reading(tag="1.0", digest=DIGEST), False),  # another tag, whatever the digests
+        (
+            image("1.0"),
+            Reading(tag="1.0", digest=DIGEST),
+            True,
+        ),  # the event says nothing of digests
+        (
+            image("1.1", DIGEST),
+            Reading(tag="1.0", digest=DIGEST),
+            False,
+        ),  # another tag, whatever the digests
         (image("", DIGEST), Reading(tag="1.0", digest=DIGEST), True),
         (image("", DIGEST), Reading(tag="1.0"), False),
     ],
@@ -171,13 +187,20 @@ def test_the_schemas_know_every_strategy() -> None:
             assert {name for name in enum if name} == set(get_args(Strategy))
 
 
-TAGS = st.sampled_from(["1.2.0", "1.10.0", "v1.2.0", "2.0.0-rc.1", "2026.11.3", "latest", "main-9", "main-10", "", "a"])
+TAGS = st.sampled_from(
+    ["1.2.0", "1.10.0", "v1.2.0", "2.0.0-rc.1", "2026.11.3", "latest", "main-9", "main-10", "", "a"]
+)
 
 
 @pytest.mark.parametrize("name", list(STRATEGIES))
 @given(one=TAGS, other=TAGS)
-def test_the_order_of_every_strategy_is_strict_and_a_refusal_has_a_reason(name: Strategy, one: str, other: str) -> None:
-    rules, policy = STRATEGIES[name], Policy(name, ("1.x",) if STRATEGIES[name].constraint == "range" else ("latest",))
+def test_the_order_of_every_strategy_is_strict_and_a_refusal_has_a_reason(
+    name: Strategy, one: str, other: str
+) -> None:
+    rules, policy = (
+        STRATEGIES[name],
+        Policy(name, ("1.x",) if STRATEGIES[name].constraint == "range" else ("latest",)),
+    )
     refused = [rules.objection(tag, policy) for tag in (one, other)]
     assert all(bool(rule) == bool(why) for rule, why in refused)
     if one != other and rules.ordered and not any(rule for rule, _ in refused):

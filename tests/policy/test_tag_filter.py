@@ -13,9 +13,18 @@ from hypothesis import strategies as st
 from support import costs_at_most
 
 from task.errors import Malformed
-from task.policy.tag_filter import allow_pattern, allowed, check_glob, glob_match, ignored, split_globs
+from task.policy.tag_filter import (
+    allow_pattern,
+    allowed,
+    check_glob,
+    glob_match,
+    ignored,
+    split_globs,
+)
 
-CASES = json.loads((Path(__file__).parents[1] / "data" / "cases" / "tag-match.json").read_text(encoding="utf-8"))
+CASES = json.loads(
+    (Path(__file__).parents[1] / "data" / "cases" / "tag-match.json").read_text(encoding="utf-8")
+)
 
 # Image Updater takes a malformed glob for one that matches nothing; here it is an error of the entry.
 FAILS_CLOSED = {"ignore-sym--x": "a [class] that is not closed"}
@@ -33,7 +42,9 @@ def test_takes_the_tags_that_image_updater_takes(case: dict[str, Any]) -> None:
     given_ = case["input"]
     try:
         pattern = allow_pattern(given_.get("allow", ""))
-        taken = allowed(pattern, given_["tag"]) and not ignored(ignore_globs(given_.get("ignore", "")), given_["tag"])
+        taken = allowed(pattern, given_["tag"]) and not ignored(
+            ignore_globs(given_.get("ignore", "")), given_["tag"]
+        )
     except Malformed:
         taken = False
     if case["id"] in FAILS_CLOSED:
@@ -98,10 +109,14 @@ def test_shows_what_an_allow_value_must_look_like(value: str, hint: str) -> None
         ("[", False),
     ],
 )
-def test_what_re2_lacks_is_named_only_for_a_pattern_that_wants_it(pattern: str, lacking: bool) -> None:
+def test_what_re2_lacks_is_named_only_for_a_pattern_that_wants_it(
+    pattern: str, lacking: bool
+) -> None:
     with pytest.raises(Malformed) as caught:
         allow_pattern(f"regexp:{pattern}")
-    assert caught.value.hint.startswith("RE2 has no look-around" if lacking else "correct the pattern")
+    assert caught.value.hint.startswith(
+        "RE2 has no look-around" if lacking else "correct the pattern"
+    )
 
 
 @pytest.mark.parametrize(
@@ -181,7 +196,9 @@ def test_searches_as_go_does(pattern: str, tag: str, taken: bool) -> None:
 @pytest.mark.parametrize("read", [lambda text: allow_pattern(f"regexp:{text}"), ignore_globs])
 def test_a_pattern_has_at_most_4096_characters(read: Callable[[str], object]) -> None:
     assert read("a" * 4096)
-    with pytest.raises(Malformed, match=r"a+…' has 200,000 characters, and a pattern may have 4,096"):
+    with pytest.raises(
+        Malformed, match=r"a+…' has 200,000 characters, and a pattern may have 4,096"
+    ):
         read("a" * 200_000)
 
 
@@ -310,7 +327,9 @@ def test_names_the_glob_that_ignores_a_tag() -> None:
     assert ignored(("x", "y"), "v1") == ""
 
 
-@pytest.mark.parametrize("pattern", ["(a+)+$", "(a|aa)*$", "(?:a?){500}a{500}$", "(.*)(.*)(.*)(.*)[^a]$"])
+@pytest.mark.parametrize(
+    "pattern", ["(a+)+$", "(a|aa)*$", "(?:a?){500}a{500}$", "(.*)(.*)(.*)(.*)[^a]$"]
+)
 def test_no_pattern_is_slow(pattern: str) -> None:
     start = time.perf_counter()
     allowed(allow_pattern(f"regexp:{pattern}"), "a" * 10_000 + "!")

@@ -29,11 +29,23 @@ def policy(order: str, strategy: Strategy = "alphabetical", *constraints: str) -
 @pytest.mark.parametrize(
     ("strategy", "order", "tags"),
     [
-        ("alphabetical", "numeric", ["v2026-9-01", "v2026-9-2", "v2026-9-30", "v2026-10-03", "v2027-1-1"]),
-        ("alphabetical", "numeric", ["2026.9", "2026.9.1", "2026.09.02", "2026.10.1", "2026.10.1-1"]),
+        (
+            "alphabetical",
+            "numeric",
+            ["v2026-9-01", "v2026-9-2", "v2026-9-30", "v2026-10-03", "v2027-1-1"],
+        ),
+        (
+            "alphabetical",
+            "numeric",
+            ["2026.9", "2026.9.1", "2026.09.02", "2026.10.1", "2026.10.1-1"],
+        ),
         ("alphabetical", "numeric", ["26.9.1", "26.09.1", "26.10.0"]),
         ("alphabetical", "numeric", ["20261009-0930", "20261009-1412", "20261010-0001"]),
-        ("alphabetical", "numeric", ["main-2026-10-09T9.12", "main-2026-10-09T14.00", "main-2026-11-01T0.00"]),
+        (
+            "alphabetical",
+            "numeric",
+            ["main-2026-10-09T9.12", "main-2026-10-09T14.00", "main-2026-11-01T0.00"],
+        ),
         ("alphabetical", "numeric", ["1", "01", "2", "10", "a1"]),
         ("alphabetical", "numeric desc", ["b", "a", "10", "9"]),
         ("alphabetical", "alphabetical", ["10", "9", "B", "a"]),
@@ -45,9 +57,21 @@ def policy(order: str, strategy: Strategy = "alphabetical", *constraints: str) -
             r"regexp:^(?P<year>\d+)-(?P<month>\d+)-(?P<day>\d+)",
             ["2026-09-05", "2026-9-10", "2026-10-1-hotfix"],
         ),
-        ("alphabetical", r"regexp:^v(?P<n>\d+)(?:-rc(?P<rc>\d+))?$", ["v1", "v1-rc9", "v1-rc10", "v2"]),
-        ("alphabetical", RELEASE, ["release-1.2.3-rc.1", "release-1.2.3", "release-1.10.0", "release-1.10.0+b"]),
-        ("semver", RELEASE, ["release-1.2.3", "release-v1.2.4", "release-1.10.0", "release-1.10.0+b"]),
+        (
+            "alphabetical",
+            r"regexp:^v(?P<n>\d+)(?:-rc(?P<rc>\d+))?$",
+            ["v1", "v1-rc9", "v1-rc10", "v2"],
+        ),
+        (
+            "alphabetical",
+            RELEASE,
+            ["release-1.2.3-rc.1", "release-1.2.3", "release-1.10.0", "release-1.10.0+b"],
+        ),
+        (
+            "semver",
+            RELEASE,
+            ["release-1.2.3", "release-v1.2.4", "release-1.10.0", "release-1.10.0+b"],
+        ),
         ("semver", OF_A_BUILD, ["1.2.3-build.9", "1.2.3-build.10", "1.2.10-build.1"]),
     ],
 )
@@ -63,7 +87,9 @@ def test_tags_in_order(strategy: Strategy, order: str, tags: list[str]) -> None:
 
 def test_the_table_of_the_guide_is_true() -> None:
     page = (Path(__file__).parents[2] / "docs" / "ordering.md").read_text(encoding="utf-8")
-    rows = re.findall(r"^\| (`.+) \| (`P/.+|none.*) \|$", page.partition("## What is remembered")[0], re.MULTILINE)
+    rows = re.findall(
+        r"^\| (`.+) \| (`P/.+|none.*) \|$", page.partition("## What is remembered")[0], re.MULTILINE
+    )
     assert len(rows) > 6
     for left, lines in rows:
         strategy = re.search(r"update-strategy: ([a-z-]+)", lines)
@@ -105,12 +131,33 @@ def test_what_is_no_order(text: str, words: str) -> None:
     [
         (BUILD, "alphabetical", (), "main-zzz-1", "tag-order", "does not match main-zzz-1"),
         (RELEASE, "semver", (), "1.2.3", "tag-order", "does not match 1.2.3"),
-        (RELEASE, "semver", (), "release-a.b", "tag-order", "'a.b' of release-a.b, which is not a version"),
+        (
+            RELEASE,
+            "semver",
+            (),
+            "release-a.b",
+            "tag-order",
+            "'a.b' of release-a.b, which is not a version",
+        ),
         (RELEASE, "alphabetical", (), "release-a.b", "tag-order", "not a version"),
         (r"regexp:^r(?P<semver>\d.*)?$", "semver", (), "r", "tag-order", "has no part in r"),
-        (RELEASE, "semver", ("~1.2",), "release-1.3.0", "constraint", "release-1.3.0: 1.3.0 does not satisfy ~1.2"),
+        (
+            RELEASE,
+            "semver",
+            ("~1.2",),
+            "release-1.3.0",
+            "constraint",
+            "release-1.3.0: 1.3.0 does not satisfy ~1.2",
+        ),
         (RELEASE, "semver", (), "release-1.3.0-rc1", "constraint", "pre-release"),
-        ("", "semver", (), "main-a91b7e2-100", "not-a-version", "or a tag-order for the numbers in it"),
+        (
+            "",
+            "semver",
+            (),
+            "main-a91b7e2-100",
+            "not-a-version",
+            "or a tag-order for the numbers in it",
+        ),
         ("", "semver", (), "v2026-10-03", "constraint", "if it is no version, write a tag-order"),
         ("numeric", "semver", (), "1.2.3", "annotation", "has no group for the version"),
         (BUILD, "semver", (), "1.2.3", "annotation", "has no group for the version"),
@@ -161,7 +208,11 @@ TAGS = st.text("0129ab-.", min_size=1, max_size=8) | st.from_regex(
 @given(st.sampled_from(ORDERS), TAGS, TAGS, TAGS)
 def test_the_order_is_total_and_transitive(order: str, one: str, other: str, third: str) -> None:
     rules = rules_of(policy(order))
-    tags = [tag for tag in dict.fromkeys((one, other, third)) if not rules.objection(tag, policy(order))[0]]
+    tags = [
+        tag
+        for tag in dict.fromkeys((one, other, third))
+        if not rules.objection(tag, policy(order))[0]
+    ]
     after = {(a, b): rules.older(a, b) == "" for a, b in permutations(tags, 2)}
     for a, b in permutations(tags, 2):
         assert after[a, b] is not after[b, a]
@@ -170,7 +221,9 @@ def test_the_order_is_total_and_transitive(order: str, one: str, other: str, thi
 
 
 @given(st.sampled_from(ORDERS), st.lists(TAGS, min_size=2, max_size=6), st.randoms())
-def test_the_order_of_arrival_does_not_matter(order: str, tags: list[str], shuffled: random.Random) -> None:
+def test_the_order_of_arrival_does_not_matter(
+    order: str, tags: list[str], shuffled: random.Random
+) -> None:
     rules = policy(order)
     wanted = ranked(tags, rules)
     for _ in range(3):
@@ -194,7 +247,9 @@ def test_the_order_of_arrival_does_not_matter(order: str, tags: list[str], shuff
         "regexp:(?P<a>" + "a?" * 1000 + "a" * 100 + ")",
     ],
 )
-@pytest.mark.parametrize("tag", ["a" * 128, "1" * 128, "1a" * 64, "a" * 127 + "b", "9" * 100 + "-" + "a" * 27])
+@pytest.mark.parametrize(
+    "tag", ["a" * 128, "1" * 128, "1a" * 64, "a" * 127 + "b", "9" * 100 + "-" + "a" * 27]
+)
 def test_hostile_patterns_and_tags_cost_little(order: str, tag: str) -> None:
     began = time.process_time()
     rules = policy(order)
@@ -230,7 +285,9 @@ FLUX: dict[str, tuple[str, str, Strategy, Callable[[random.Random], str]]] = {
         r"^main-[a-f0-9]+-(?P<ts>[0-9]+)$",
         "ts",
         "alphabetical",
-        lambda chance: f"main-{chance.randrange(16**7):07x}-{chance.randrange(10 ** chance.choice((1, 3, 10)))}",
+        lambda chance: (
+            f"main-{chance.randrange(16**7):07x}-{chance.randrange(10 ** chance.choice((1, 3, 10)))}"
+        ),
     ),
     "alphabetical": (  # letters of one case, or digits of one width: there, bytes and numbers agree
         r"^(?:RELEASE|hotfix)\.(?P<timestamp>[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}Z|[a-z]+)$",
@@ -250,7 +307,9 @@ FLUX: dict[str, tuple[str, str, Strategy, Callable[[random.Random], str]]] = {
         r"^release-(?P<semver>[0-9]+\.[0-9]+\.[0-9]+)$",
         "semver",
         "semver",
-        lambda chance: "release-" + ".".join(str(chance.randrange(chance.choice((3, 120)))) for _ in range(3)),
+        lambda chance: (
+            "release-" + ".".join(str(chance.randrange(chance.choice((3, 120)))) for _ in range(3))
+        ),
     ),
 }
 
@@ -268,7 +327,11 @@ def test_flux_picks_the_same_of_ten_thousand_pairs() -> None:
         if same:  # Flux keeps either of them, by chance
             continue
         rules = policy(f"regexp:{pattern}", strategy)
-        assert ranked((one, other), rules)[0] == flux_picks(kind, pattern, group, (one, other)), (kind, one, other)
+        assert ranked((one, other), rules)[0] == flux_picks(kind, pattern, group, (one, other)), (
+            kind,
+            one,
+            other,
+        )
         compared += 1
 
 

@@ -14,7 +14,9 @@ from semver import Version
 from task.errors import Malformed
 from task.policy.version_range import parse_range, parse_version
 
-CASES = json.loads((Path(__file__).parents[1] / "data" / "cases" / "semver.json").read_text(encoding="utf-8"))["cases"]
+CASES = json.loads(
+    (Path(__file__).parents[1] / "data" / "cases" / "semver.json").read_text(encoding="utf-8")
+)["cases"]
 
 
 def rows(op: str) -> list[Any]:
@@ -38,7 +40,9 @@ def satisfies(constraint: str, text: str) -> bool | dict[str, str]:
 
 @pytest.mark.parametrize("case", rows("satisfies"))
 def test_satisfies_as_the_library_of_image_updater(case: dict[str, Any]) -> None:
-    assert satisfies(case["input"]["constraint"], case["input"]["version"]) == case.get("expect_v1", case["expect"])
+    assert satisfies(case["input"]["constraint"], case["input"]["version"]) == case.get(
+        "expect_v1", case["expect"]
+    )
 
 
 def pick(constraint: str | None, tags: list[str]) -> str | None:
@@ -81,7 +85,21 @@ def test_reads_a_version(tag: str, parts: tuple[int, int, int, str | None, str |
 @pytest.mark.parametrize(
     "tag",
     [
-        *("", "v", "V1.0", "vv1", " 1.0", "1.0 ", "1.0\n", "1.2.3.4", "1.0_1", "latest", "release-1.2.3", "1.", ".1"),
+        *(
+            "",
+            "v",
+            "V1.0",
+            "vv1",
+            " 1.0",
+            "1.0 ",
+            "1.0\n",
+            "1.2.3.4",
+            "1.0_1",
+            "latest",
+            "release-1.2.3",
+            "1.",
+            ".1",
+        ),
         *(
             "1..2",
             "1.0.0-",
@@ -207,7 +225,21 @@ def test_which_versions_are_in_a_range(constraint: str, inside: str, outside: st
 @pytest.mark.parametrize(
     "constraint",
     [
-        *(">", "latest", "1.2.3.4", "V1", "1 - ", "- 1", "^1.2 - 1.4", "==1", "<>1", "!1", "~=1", "^^1", ">=1 &&<2"),
+        *(
+            ">",
+            "latest",
+            "1.2.3.4",
+            "V1",
+            "1 - ",
+            "- 1",
+            "^1.2 - 1.4",
+            "==1",
+            "<>1",
+            "!1",
+            "~=1",
+            "^^1",
+            ">=1 &&<2",
+        ),
         *(
             "1,",
             ",1",
@@ -241,7 +273,10 @@ def test_which_versions_are_in_a_range(constraint: str, inside: str, outside: st
 def test_refuses_a_malformed_constraint_and_quotes_it(constraint: str) -> None:
     with pytest.raises(Malformed) as caught:
         parse_range(constraint)
-    assert repr(constraint.strip()[:40])[1:-1] in caught.value.message or "characters" in caught.value.message
+    assert (
+        repr(constraint.strip()[:40])[1:-1] in caught.value.message
+        or "characters" in caught.value.message
+    )
     assert "^1.2" in caught.value.hint
 
 
@@ -250,7 +285,9 @@ def test_shows_which_part_cannot_be_read() -> None:
         parse_range("^1 || latest")
 
 
-@pytest.mark.parametrize("text", ["1  " * 1300 + "!", " " * 4000 + "!", "1" * 4000 + " -", "1-" + "a." * 2000 + "!"])
+@pytest.mark.parametrize(
+    "text", ["1  " * 1300 + "!", " " * 4000 + "!", "1" * 4000 + " -", "1-" + "a." * 2000 + "!"]
+)
 def test_no_constraint_is_slow(text: str) -> None:
     start = time.perf_counter()
     with pytest.raises(Malformed):
@@ -271,15 +308,20 @@ ZERO, BEYOND = (0, 0, 0), (9, 9, 9)
 
 def bounds(operator: str, parts: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
     low = (*parts, 0, 0)[:3]
-    next_part = (*parts[:-1], parts[-1] + 1, 0, 0)[:3]  # the first version that the written parts do not cover
+    next_part = (*parts[:-1], parts[-1] + 1, 0, 0)[
+        :3
+    ]  # the first version that the written parts do not cover
     if operator == "~":
         next_part = (*parts[:2][:-1], parts[:2][-1] + 1, 0, 0)[:3] if parts != (0, 0, 0) else BEYOND
     if operator == "^":
         stays = next((index for index, part in enumerate(parts) if part), len(parts) - 1)
         next_part = (*parts[:stays], parts[stays] + 1, 0, 0)[:3]
-    return {">=": (low, BEYOND), ">": (next_part, BEYOND), "<": (ZERO, low), "<=": (ZERO, next_part)}.get(
-        operator, (low, next_part)
-    )
+    return {
+        ">=": (low, BEYOND),
+        ">": (next_part, BEYOND),
+        "<": (ZERO, low),
+        "<=": (ZERO, next_part),
+    }.get(operator, (low, next_part))
 
 
 def members(operator: str, parts: tuple[int, ...]) -> set[tuple[int, ...]]:
@@ -303,8 +345,12 @@ def written(term: tuple[str, tuple[int, ...]], wildcard: str) -> str:
 def test_a_range_holds_the_releases_that_its_terms_describe(
     groups: list[list[tuple[str, tuple[int, ...]]]], conjunction: str, wildcard: str
 ) -> None:
-    text = " || ".join(conjunction.join(written(term, wildcard) for term in group) for group in groups)
-    expected = set().union(*(set.intersection(*(members(*term) for term in group)) for group in groups))
+    text = " || ".join(
+        conjunction.join(written(term, wildcard) for term in group) for group in groups
+    )
+    expected = set().union(
+        *(set.intersection(*(members(*term) for term in group)) for group in groups)
+    )
     wanted = parse_range(text)
     assert {core for core in WORLD if wanted.admits(Version(core[0], core[1], core[2]))} == expected
 
@@ -317,7 +363,9 @@ def test_no_range_of_releases_admits_a_pre_release(
     assert not parse_range(text).admits(Version(*core, "rc.1"))
 
 
-@given(st.sampled_from(WORLD), st.sampled_from(["", "-rc.1", "-0", "+b"]), st.sampled_from(["", "v"]))
+@given(
+    st.sampled_from(WORLD), st.sampled_from(["", "-rc.1", "-0", "+b"]), st.sampled_from(["", "v"])
+)
 def test_a_version_is_in_the_range_of_itself(core: tuple[int, ...], rest: str, prefix: str) -> None:
     text = prefix + ".".join(map(str, core)) + rest
     for operator in ("", "=", ">=", "<=", "~", "^"):

@@ -20,12 +20,22 @@ def test_one_comment_for_each_set_of_images(scene: Scene, server: GitHub) -> Non
     env = environ(server)
     for tag in ("1.1.0", "1.2.0"):
         result = scene.call("plan", "--image", f"{WEB}:{tag}", env=env)
-        assert (result.code, result.json["status"], result.json["errors"]) == (0, "updated", []), result.stderr
-        assert "the plan is in a comment: https://github.example.com/acme/deploy/pull/1#issuecomment-" in result.stderr
+        assert (result.code, result.json["status"], result.json["errors"]) == (0, "updated", []), (
+            result.stderr
+        )
+        assert (
+            "the plan is in a comment: https://github.example.com/acme/deploy/pull/1#issuecomment-"
+            in result.stderr
+        )
     (note,) = server.notes
-    assert f"| would update | `argocd/a` | `web={WEB}` | `1.0.0` → `1.2.0` | `semver admits it` |" in note.body
+    assert (
+        f"| would update | `argocd/a` | `web={WEB}` | `1.0.0` → `1.2.0` | `semver admits it` |"
+        in note.body
+    )
     assert f"({server.url}/{NAME}/commit/{env['GITHUB_SHA']})" in note.body
-    scene.call("run", "--dry-run", "--image", "ghcr.io/acme/api:2.0.0", env=env)  # another job of the same pipeline
+    scene.call(
+        "run", "--dry-run", "--image", "ghcr.io/acme/api:2.0.0", env=env
+    )  # another job of the same pipeline
     assert [one.body.count("| `argocd/a` |") for one in server.notes] == [1, 1]
     assert list(server.branches) == ["main"]
 

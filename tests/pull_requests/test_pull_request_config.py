@@ -33,7 +33,10 @@ def test_a_rule_asks_for_a_pull_request(server: GitHub, tmp_path: Path) -> None:
     # The annotation does not take the request back, and a label that is given replaces those of the config.
     apps = [application("a", scene.url, image_list=f"web={WEB}", pull_request="false")]
     manifest(tmp_path, *apps)
-    assert scene.event(f"{WEB}:1.2.0", "--pull-request-label", "given")["commits"][0]["pull_request"] == page
+    assert (
+        scene.event(f"{WEB}:1.2.0", "--pull-request-label", "given")["commits"][0]["pull_request"]
+        == page
+    )
     assert "given" in server.open[0].labels
 
 
@@ -49,10 +52,16 @@ def test_requests_by_group(server: GitHub, tmp_path: Path, group: str, requests:
     for pull in server.open:
         files = {name: show(scene.repo, pull.head, target(name)) for name in "ab"}
         if group == "application":
-            assert sum("newTag: 1.1.0" in text and "newTag: 2.0.0" in text for text in files.values()) == 1
+            assert (
+                sum("newTag: 1.1.0" in text and "newTag: 2.0.0" in text for text in files.values())
+                == 1
+            )
         elif group == "image":
             new = "1.1.0" if "newTag: 1.1.0" in files["a"] else "2.0.0"
-            assert all(text.count("newTag: 1.1.0") + text.count("newTag: 2.0.0") == 1 for text in files.values())
+            assert all(
+                text.count("newTag: 1.1.0") + text.count("newTag: 2.0.0") == 1
+                for text in files.values()
+            )
             assert pull.title.endswith(new)
     again = scene.event(images)
     assert {one["verdict"] for one in again["decisions"]} == {"unchanged"}
@@ -68,7 +77,9 @@ def test_a_freeze_holds_back_what_would_be_proposed(scene: Scene, server: GitHub
     assert verdict(scene.event(f"{WEB}:1.1.0")) == ("defer", "held")
     assert "newTag: 2.0.0" in scene.text()  # what was proposed before the freeze stays proposed
     assert "newTag: 1.1.0" not in scene.text()
-    assert [pull.auto for pull in server.open] == [None]  # GitHub would merge it as soon as its checks pass
+    assert [pull.auto for pull in server.open] == [
+        None
+    ]  # GitHub would merge it as soon as its checks pass
     commit(scene.repo, {CONFIG: "version: 1\npullRequests: {group: application}\n"})
     assert verdict(scene.event(f"{WEB}:1.0.5")) == ("update", "admitted")
     assert [pull.auto is not None for pull in server.open] == [True]
@@ -76,7 +87,9 @@ def test_a_freeze_holds_back_what_would_be_proposed(scene: Scene, server: GitHub
     assert len(server.pulls) == 1
 
 
-def test_a_template_leaves_what_a_person_asked_for_in_the_title(server: GitHub, tmp_path: Path) -> None:
+def test_a_template_leaves_what_a_person_asked_for_in_the_title(
+    server: GitHub, tmp_path: Path
+) -> None:
     scene = Scene(tmp_path, server, update_strategy="newest-build")
     config = {
         CONFIG: "version: 1\npullRequests: {group: application}\ncommit: {template: .image-update/message}",

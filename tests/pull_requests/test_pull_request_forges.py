@@ -24,7 +24,9 @@ def story(scene: Scene) -> None:
     first = scene.event(f"{WEB}:1.1.0")
     assert verdict(first) == ("update", "admitted")
     looks = [one.path for one in scene.server.seen if one.method == "GET"]
-    assert len(looks) == (2 if scene.kind.name == "bitbucket" else 1)  # Bitbucket is asked for the branch's tip, too
+    assert len(looks) == (
+        2 if scene.kind.name == "bitbucket" else 1
+    )  # Bitbucket is asked for the branch's tip, too
     (pull,) = scene.server.open
     assert (pull.base, pull.head) == ("main", scene.head)
     assert scene.server.branches[scene.head] in pull.body

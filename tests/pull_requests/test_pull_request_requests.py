@@ -38,7 +38,9 @@ def test_requests_of_a_run(tmp_path: Path, kind: str, branch: str, first: int, n
     with serving(KINDS[kind].fake()) as forge, git_server(tmp_path) as server:
         scene = HttpScene(tmp_path, forge, kind)
         scene.apps.write_text(
-            scene.apps.read_text().replace('"targetRevision": "main"', f'"targetRevision": "{branch}"')
+            scene.apps.read_text().replace(
+                '"targetRevision": "main"', f'"targetRevision": "{branch}"'
+            )
         )
         git(scene.repo, "config", "http.receivepack", "true")
         server.logins["ci"] = "s3cret"
@@ -48,6 +50,9 @@ def test_requests_of_a_run(tmp_path: Path, kind: str, branch: str, first: int, n
             forge.seen.clear()
             server.seen.clear()
             assert verdict(scene.event(f"{WEB}:{image}")) == ("update", "admitted")
-            requests = [*(what for what, _ in server.seen), *(f"{one.method} {one.target}" for one in forge.seen)]
+            requests = [
+                *(what for what, _ in server.seen),
+                *(f"{one.method} {one.target}" for one in forge.seen),
+            ]
             assert len(requests) == count, "\n".join(requests)
             assert all(user for _, user in server.seen), "asked without a login first"

@@ -28,19 +28,27 @@ def test_a_hold_counts_at_once_and_opens_no_request(scene: Scene, server: GitHub
     assert scene.memory == ""
     assert all(words in scene.text() for words in ("newTag: 1.1.0", "newTag: 2.0.0"))
     (pull,) = server.pulls
-    assert all(words in pull.body for words in ("`1.1.0`", "`2.0.0`", scene.server.branches[scene.head]))
+    assert all(
+        words in pull.body for words in ("`1.1.0`", "`2.0.0`", scene.server.branches[scene.head])
+    )
 
 
 def test_a_hold_takes_what_waits_out_of_its_request(scene: Scene, server: GitHub) -> None:
     scene.event(f"{WEB}:1.1.0 {API}:2.0.0")
     report = scene.call("hold", "a", "--image", "web", "--reason", "freeze").json
-    assert [(one["alias"], one["outcome"]) for one in report["waiting"]] == [("api", "waits"), ("web", "deferred")]
+    assert [(one["alias"], one["outcome"]) for one in report["waiting"]] == [
+        ("api", "waits"),
+        ("web", "deferred"),
+    ]
     assert "newTag: 1.1.0" not in scene.text()
     assert "1.1.0" in scene.memory
     (pull,) = server.open
     assert "1.1.0" not in pull.body
     scene.call("hold", "a", "--image", "api", "--reason", "freeze")
-    assert (server.open, list(server.branches)[:-1]) == ([], [name for name in server.branches if "memory" in name])
+    assert (server.open, list(server.branches)[:-1]) == (
+        [],
+        [name for name in server.branches if "memory" in name],
+    )
     assert "Nothing waits here" in server.pulls[0].body
     scene.call("release", "a", "--image", "web")
     (pull,) = server.open
@@ -71,7 +79,10 @@ def test_a_rollbacks_request_keeps_its_title_and_reason(server: GitHub, tmp_path
     assert verdict(scene.event(f"{API}:2.1.0")) == ("update", "admitted")
     (pull,) = server.pulls
     assert pull.title == title
-    assert all(words in pull.body for words in ("rolled back from 1.5.0", "5xx since noon", "`1.0.0`", "`2.1.0`"))
+    assert all(
+        words in pull.body
+        for words in ("rolled back from 1.5.0", "5xx since noon", "`1.0.0`", "`2.1.0`")
+    )
     message = git(scene.repo, "log", "-1", "--format=%B", scene.head)
     assert message.startswith("roll back a\n")
     assert "5xx since noon" in message
@@ -102,10 +113,14 @@ def test_no_token(scene: Scene, server: GitHub) -> None:
     assert (list(server.branches), server.seen) == (["main"], [])
 
 
-def test_a_token_goes_to_no_host_that_an_annotation_chose(scene: Scene, server: GitHub, tmp_path: Path) -> None:
+def test_a_token_goes_to_no_host_that_an_annotation_chose(
+    scene: Scene, server: GitHub, tmp_path: Path
+) -> None:
     with serving(GitHub()) as other:
         other.branches = server.branches
-        app = application("a", scene.url, pull_request="true", git_repository=f"{other.url}/acme/deploy.git")
+        app = application(
+            "a", scene.url, pull_request="true", git_repository=f"{other.url}/acme/deploy.git"
+        )
         scene.apps = manifest(tmp_path, app)
         rewrite = ("--rewrite-url", f"{other.url}={tmp_path}/", "--forge", f"github={server.url}")
         report = scene.event(f"{WEB}:1.1.0", *rewrite, code=4)
@@ -140,7 +155,9 @@ class Boasting(GitHub):
         return super().shown(pull) | {"html_url": self.page}
 
 
-@pytest.mark.parametrize("page", [f"https://git.example/{'x' * 20_000}", "##[add-mask]x", "https://x/\n::add-mask::x"])
+@pytest.mark.parametrize(
+    "page", [f"https://git.example/{'x' * 20_000}", "##[add-mask]x", "https://x/\n::add-mask::x"]
+)
 def test_a_forge_that_boasts_fills_no_result(tmp_path: Path, page: str) -> None:
     with serving(Boasting()) as server:
         server.page = page
@@ -149,7 +166,9 @@ def test_a_forge_that_boasts_fills_no_result(tmp_path: Path, page: str) -> None:
         given = ("run", "--image", f"{WEB}:1.1.0", "--results-dir", str(results))
         done = scene.call(*given, env={"GITHUB_STEP_SUMMARY": str(summary)})
         assert (done.code, done.json["status"]) == (0, "updated"), done.stderr
-        assert done.json["commits"][0]["pull_request"] == f"{server.url}/{NAME}"  # the repository's page stands for it
+        assert (
+            done.json["commits"][0]["pull_request"] == f"{server.url}/{NAME}"
+        )  # the repository's page stands for it
         found = {path.name: path.read_text() for path in results.iterdir()}
         assert (found["updated"], len(found["commit"])) == ("true", 40)
         assert sum(len(name) + len(text.encode()) for name, text in found.items()) < 2048
@@ -161,11 +180,15 @@ def test_a_forge_that_boasts_fills_no_result(tmp_path: Path, page: str) -> None:
 
 def test_ten_events_at_once_are_one_request(server: GitHub, tmp_path: Path) -> None:
     scene = Scene(tmp_path, server, update_strategy="newest-build")
-    events = [("--image", f"{WEB}:1.{number}.0", "--sequence", str(number)) for number in range(1, 11)]
+    events = [
+        ("--image", f"{WEB}:1.{number}.0", "--sequence", str(number)) for number in range(1, 11)
+    ]
     running = [scene.started(*event) for event in events]
     with ThreadPoolExecutor(len(running)) as pool:
         ends = list(pool.map(lambda one: (*one.communicate(timeout=120), one.returncode), running))
-    assert [code for _, _, code in ends] == [0] * len(events), [err.decode()[-500:] for _, err, _ in ends]
+    assert [code for _, _, code in ends] == [0] * len(events), [
+        err.decode()[-500:] for _, err, _ in ends
+    ]
     verdicts = [verdict(json.loads(out)) for out, _, _ in ends]
     assert verdicts[-1] == ("update", "admitted")
     assert set(verdicts) <= {("update", "admitted"), ("refuse", "superseded")}
@@ -177,11 +200,15 @@ def test_ten_events_at_once_are_one_request(server: GitHub, tmp_path: Path) -> N
 
 
 def test_events_of_two_images_at_once_are_one_request(scene: Scene, server: GitHub) -> None:
-    events = [("--image", f"{image}:1.{number}.0") for number in range(1, 4) for image in (WEB, API)]
+    events = [
+        ("--image", f"{image}:1.{number}.0") for number in range(1, 4) for image in (WEB, API)
+    ]
     running = [scene.started(*event) for event in events]
     with ThreadPoolExecutor(len(running)) as pool:
         ends = list(pool.map(lambda one: (*one.communicate(timeout=120), one.returncode), running))
-    assert [code for _, _, code in ends] == [0] * len(events), [err.decode()[-500:] for _, err, _ in ends]
+    assert [code for _, _, code in ends] == [0] * len(events), [
+        err.decode()[-500:] for _, err, _ in ends
+    ]
     (pull,) = server.pulls
     assert f"| `{API}` | `(none)` → `1.3.0` |" in pull.body
     assert f"| `{WEB}` | `1.0.0` → `1.3.0` |" in pull.body
@@ -191,8 +218,17 @@ def test_events_of_two_images_at_once_are_one_request(scene: Scene, server: GitH
 
 def test_plan_says_what_run_says_of_a_repository_on_no_host(tmp_path: Path) -> None:
     app = application("a", repository(tmp_path, "a"), **{"pull-request": "true"})
-    given = ("--applications", manifest(tmp_path, app), "--allow-protocol", "file", "--output", "json")
-    planned, done = (image_update(name, "--image", f"{WEB}:1.1.0", *given) for name in ("plan", "run"))
+    given = (
+        "--applications",
+        manifest(tmp_path, app),
+        "--allow-protocol",
+        "file",
+        "--output",
+        "json",
+    )
+    planned, done = (
+        image_update(name, "--image", f"{WEB}:1.1.0", *given) for name in ("plan", "run")
+    )
     assert (planned.code, done.code) == (3, 3)
     assert "no pull request is possible" in done.json["errors"][0]["message"]
     assert planned.json["errors"] == done.json["errors"]

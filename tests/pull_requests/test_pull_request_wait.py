@@ -43,10 +43,20 @@ def scene(forge: GitHub, argo: ArgoCDServer, tmp_path: Path) -> Scene:
     return scene
 
 
-def shown(scene: Scene, revision: str, operation: dict[str, Any], compared: int = 10) -> dict[str, Any]:
+def shown(
+    scene: Scene, revision: str, operation: dict[str, Any], compared: int = 10
+) -> dict[str, Any]:
     source = {"repoURL": scene.url, "path": "apps/a", "targetRevision": "main"}
     app, runs = application("a", source=source), [f"{WEB}:1.1.0"]
-    return at(app, "Synced", "Healthy", revision=revision, operation=operation, compared=compared, images=runs)
+    return at(
+        app,
+        "Synced",
+        "Healthy",
+        revision=revision,
+        operation=operation,
+        compared=compared,
+        images=runs,
+    )
 
 
 def rolled_out(scene: Scene, argo: ArgoCDServer, revision: str) -> None:
@@ -133,7 +143,9 @@ def test_merged_at_once_and_rolled_out(scene: Scene, forge: GitHub, argo: ArgoCD
     assert json.loads(out)["errors"] == []
 
 
-def test_what_was_merged_goes_back_by_a_request(scene: Scene, forge: GitHub, argo: ArgoCDServer) -> None:
+def test_what_was_merged_goes_back_by_a_request(
+    scene: Scene, forge: GitHub, argo: ArgoCDServer
+) -> None:
     run = scene.started("--image", f"{WEB}:1.1.0", "--auto-merge", "--on-failure", "rollback")
     wait_until(lambda: forge.open)
     revision = scene.merge().merge_commit

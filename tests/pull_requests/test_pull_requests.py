@@ -16,9 +16,17 @@ STATE = ".image-update/apps/a/argocd_a.state"
 
 @pytest.mark.parametrize(
     ("annotation", "flag", "wanted"),
-    [("", False, False), ("", True, True), ("true", False, True), ("true", True, True), ("false", True, False)],
+    [
+        ("", False, False),
+        ("", True, True),
+        ("true", False, True),
+        ("true", True, True),
+        ("false", True, False),
+    ],
 )
-def test_who_wants_a_request(annotation: str, flag: bool, wanted: bool, server: GitHub, tmp_path: Path) -> None:
+def test_who_wants_a_request(
+    annotation: str, flag: bool, wanted: bool, server: GitHub, tmp_path: Path
+) -> None:
     given: dict[str, Any] = {"pull_request": annotation} if annotation else {}
     scene = Scene(tmp_path, server, **given)
     scene.flags = ("--pull-request",) if flag else ()
@@ -28,9 +36,13 @@ def test_who_wants_a_request(annotation: str, flag: bool, wanted: bool, server: 
     assert ("newTag: 1.1.0" in scene.text("main")) is not wanted
 
 
-def test_what_an_argo_cd_proposes_stays_when_another_one_proposes_more(server: GitHub, tmp_path: Path) -> None:
+def test_what_an_argo_cd_proposes_stays_when_another_one_proposes_more(
+    server: GitHub, tmp_path: Path
+) -> None:
     scene = Scene(tmp_path, server, names=("a", "b"))
-    staging, production = (application(name, scene.url, image_list=f"web={WEB}") for name in ("a", "b"))
+    staging, production = (
+        application(name, scene.url, image_list=f"web={WEB}") for name in ("a", "b")
+    )
     production["metadata"]["name"] = "a"
     for app, tag in ((staging, "1.1.0"), (production, "1.2.0"), (staging, "1.3.0")):
         scene.apps = manifest(tmp_path, app)
@@ -57,7 +69,9 @@ def test_what_is_carried_over_is_listed_and_declined(server: GitHub, tmp_path: P
     }  # fmt: skip
     (pull,) = server.open
     assert row["pull_request"] == url_of(reports[1])
-    assert all(f"| `argocd/{name}` | `{image}` |" in pull.body for name, image in (("a", WEB), ("b", API)))
+    assert all(
+        f"| `argocd/{name}` | `{image}` |" in pull.body for name, image in (("a", WEB), ("b", API))
+    )
     assert f"Image: {WEB}:1.1.0\n" in git(scene.repo, "log", "-1", "--format=%B", scene.head)
     assert verdict(scene.event(f"{API}:1.1.0")) == ("unchanged", "same")
     held = scene.call("hold", "b", "--image", "api", "--reason", "freeze")
@@ -82,9 +96,15 @@ def test_a_resource_of_image_updater_wants_one(server: GitHub, tmp_path: Path) -
             "namespace": "argocd",
             "writeBackConfig": {
                 "method": "git",
-                "gitConfig": {"branch": "main", "writeBackTarget": "kustomization", "pullRequest": {"github": {}}},
+                "gitConfig": {
+                    "branch": "main",
+                    "writeBackTarget": "kustomization",
+                    "pullRequest": {"github": {}},
+                },
             },
-            "applicationRefs": [{"namePattern": "a", "images": [{"alias": "web", "imageName": f"{WEB}:~1"}]}],
+            "applicationRefs": [
+                {"namePattern": "a", "images": [{"alias": "web", "imageName": f"{WEB}:~1"}]}
+            ],
         },
     }
     scene.apps = manifest(tmp_path, app, resource)
@@ -121,11 +141,23 @@ def test_a_branch_cannot_be_merged_into_itself(server: GitHub, tmp_path: Path) -
 
 
 def test_all_that_a_request_may_have(scene: Scene, server: GitHub) -> None:
-    more = ("--pull-request-label", "deploy", "--pull-request-reviewer", "ann", "--pull-request-assignee", "bob")
+    more = (
+        "--pull-request-label",
+        "deploy",
+        "--pull-request-reviewer",
+        "ann",
+        "--pull-request-assignee",
+        "bob",
+    )
     result = scene.call("run", "--image", f"{WEB}:1.1.0", *more, "--pull-request-draft")
     assert result.code == 0
     (pull,) = server.open
-    assert (pull.labels, pull.reviewers, server.assigned[1], pull.draft) == (["deploy"], ["ann"], ["bob"], True)
+    assert (pull.labels, pull.reviewers, server.assigned[1], pull.draft) == (
+        ["deploy"],
+        ["ann"],
+        ["bob"],
+        True,
+    )
 
 
 def test_labels_of_a_resource_and_of_the_command_line(scene: Scene, server: GitHub) -> None:
@@ -136,8 +168,12 @@ def test_labels_of_a_resource_and_of_the_command_line(scene: Scene, server: GitH
         "kind": "ImageUpdater",
         "metadata": {"name": "all", "namespace": "argocd"},
         "spec": {
-            "writeBackConfig": {"gitConfig": {"writeBackTarget": "kustomization", "pullRequest": request}},
-            "applicationRefs": [{"namePattern": "a", "images": [{"alias": "web", "imageName": WEB}]}],
+            "writeBackConfig": {
+                "gitConfig": {"writeBackTarget": "kustomization", "pullRequest": request}
+            },
+            "applicationRefs": [
+                {"namePattern": "a", "images": [{"alias": "web", "imageName": WEB}]}
+            ],
         },
     }
     scene.apps = manifest(scene.folder, application("a", scene.url), resource)
@@ -150,9 +186,19 @@ def test_labels_and_people_may_have_blanks(scene: Scene, server: GitHub) -> None
     """On the command line one value is one; a variable holds one on each line."""
     server.people["Ann Smith"] = ""
     more = ("--pull-request-label", "needs review", "--pull-request-reviewer", "Ann Smith")
-    scene.call("run", "--image", f"{WEB}:1.1.0", *more, env={"IMAGE_UPDATE_PULL_REQUEST_ASSIGNEE": "ann\nAnn Smith"})
+    scene.call(
+        "run",
+        "--image",
+        f"{WEB}:1.1.0",
+        *more,
+        env={"IMAGE_UPDATE_PULL_REQUEST_ASSIGNEE": "ann\nAnn Smith"},
+    )
     (pull,) = server.open
-    assert (pull.labels, pull.reviewers, server.assigned[1]) == (["needs review"], ["Ann Smith"], ["ann", "Ann Smith"])
+    assert (pull.labels, pull.reviewers, server.assigned[1]) == (
+        ["needs review"],
+        ["Ann Smith"],
+        ["ann", "Ann Smith"],
+    )
 
 
 def test_what_a_request_tells(scene: Scene, server: GitHub) -> None:
@@ -169,7 +215,9 @@ def test_what_a_request_tells(scene: Scene, server: GitHub) -> None:
 
 def test_an_own_template_is_title_and_body(scene: Scene, server: GitHub, tmp_path: Path) -> None:
     template = tmp_path / "template"
-    template.write_text("Deploy {{.AppName}}: {{range .AppChanges}}{{.NewTag}}{{end}}\n\nAsk @ops before you merge.\n")
+    template.write_text(
+        "Deploy {{.AppName}}: {{range .AppChanges}}{{.NewTag}}{{end}}\n\nAsk @ops before you merge.\n"
+    )
     scene.event(f"{WEB}:1.1.0", "--commit-message-template", str(template))
     scene.event(f"{WEB}:1.2.0", "--commit-message-template", str(template))
     (pull,) = server.open
@@ -218,10 +266,16 @@ def test_several_applications_are_one_request(server: GitHub, tmp_path: Path) ->
     assert scene.head.startswith("image-update/web-")
 
 
-@pytest.mark.parametrize("other", ["ssh://git@git.example.com:22/acme/deploy", "git@git.example.com:/acme/deploy.git"])
-def test_two_spellings_of_one_repository_are_one_request(server: GitHub, tmp_path: Path, other: str) -> None:
+@pytest.mark.parametrize(
+    "other", ["ssh://git@git.example.com:22/acme/deploy", "git@git.example.com:/acme/deploy.git"]
+)
+def test_two_spellings_of_one_repository_are_one_request(
+    server: GitHub, tmp_path: Path, other: str
+) -> None:
     scene = Scene(tmp_path, server, names=("a", "b"))
-    scene.apps = manifest(tmp_path, application("a", "git@git.example.com:acme/deploy.git"), application("b", other))
+    scene.apps = manifest(
+        tmp_path, application("a", "git@git.example.com:acme/deploy.git"), application("b", other)
+    )
     ssh = tmp_path / "ssh"
     ssh.write_text(f"#!/bin/sh\nfor last; do :; done\nexec ${{last%% *}} {scene.repo}\n")
     ssh.chmod(0o755)
@@ -232,7 +286,9 @@ def test_two_spellings_of_one_repository_are_one_request(server: GitHub, tmp_pat
     assert pull.head.startswith("image-update/web-")
 
 
-def test_what_is_left_of_a_closed_request_is_not_carried_along(scene: Scene, server: GitHub) -> None:
+def test_what_is_left_of_a_closed_request_is_not_carried_along(
+    scene: Scene, server: GitHub
+) -> None:
     scene.event(f"{WEB}:1.1.0")
     scene.decline()
     assert verdict(scene.event(f"{API}:2.0.0")) == ("update", "admitted")
@@ -258,7 +314,9 @@ def test_a_part_of_what_was_closed_is_not_opened_again(scene: Scene, server: Git
 
 @pytest.mark.parametrize("delete", [False, True])
 @pytest.mark.parametrize("strategy", ["semver", "newest-build"])
-def test_a_build_older_than_what_was_closed(server: GitHub, strategy: str, delete: bool, tmp_path: Path) -> None:
+def test_a_build_older_than_what_was_closed(
+    server: GitHub, strategy: str, delete: bool, tmp_path: Path
+) -> None:
     scene = Scene(tmp_path, server, update_strategy=strategy)
     scene.event(f"{WEB}:1.2.0", "--sequence", "2")
     scene.decline()
@@ -300,7 +358,9 @@ def test_the_next_one_starts_from_the_new_base(scene: Scene, server: GitHub, del
     scene.merge(delete=delete)
     scene.person()
     assert verdict(scene.event(f"{API}:2.0.0")) == ("update", "admitted")
-    assert all(words in scene.text() for words in ("newTag: 1.1.0", "newTag: 2.0.0", "namePrefix: x-"))
+    assert all(
+        words in scene.text() for words in ("newTag: 1.1.0", "newTag: 2.0.0", "namePrefix: x-")
+    )
     assert (len(server.open), scene.on_top()) == (1, 1)
     assert "1.1.0" not in server.open[0].body
 
@@ -354,7 +414,9 @@ def test_what_a_person_pushed_to_the_branch_stays(scene: Scene, server: GitHub) 
 
 @pytest.mark.measured
 @pytest.mark.parametrize("after_a_closed_one", [False, True])
-def test_a_lost_answer_does_not_matter_to_what_waits(scene: Scene, server: GitHub, after_a_closed_one: bool) -> None:
+def test_a_lost_answer_does_not_matter_to_what_waits(
+    scene: Scene, server: GitHub, after_a_closed_one: bool
+) -> None:
     """The forge was down when the branch was pushed: the next event of another image carries it along."""
     if after_a_closed_one:
         scene.event(f"{WEB}:1.1.0")
@@ -376,5 +438,8 @@ def test_annotations_of_both_kinds_in_one_event(server: GitHub, tmp_path: Path) 
     scene.apps.write_text(json.dumps(apps))
     report = scene.event(f"{WEB}:1.1.0")
     assert [one["head"] for one in report["commits"]] == [scene.head, "main"]
-    assert ("newTag: 1.0.0" in scene.text("main"), "newTag: 1.1.0" in scene.text("main", "b")) == (True, True)
+    assert ("newTag: 1.0.0" in scene.text("main"), "newTag: 1.1.0" in scene.text("main", "b")) == (
+        True,
+        True,
+    )
     assert [pull.head for pull in server.open] == [scene.head]

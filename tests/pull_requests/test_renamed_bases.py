@@ -30,11 +30,17 @@ def renamed(scene: Scene, base: str = "trunk") -> None:
     git(scene.repo, "branch", "-m", "main", base)
     for pull in scene.server.open:
         pull.base = base
-    scene.apps.write_text(scene.apps.read_text().replace('"targetRevision": "main"', f'"targetRevision": "{base}"'))
+    scene.apps.write_text(
+        scene.apps.read_text().replace('"targetRevision": "main"', f'"targetRevision": "{base}"')
+    )
 
 
-@pytest.mark.parametrize(("image", "waits"), [("1.2.0", "1.2.0"), ("1.1.0", "1.1.0"), ("1.0.5", "1.1.0")])
-def test_the_new_request_takes_the_place_of_the_old_one(image: str, waits: str, scene: Scene) -> None:
+@pytest.mark.parametrize(
+    ("image", "waits"), [("1.2.0", "1.2.0"), ("1.1.0", "1.1.0"), ("1.0.5", "1.1.0")]
+)
+def test_the_new_request_takes_the_place_of_the_old_one(
+    image: str, waits: str, scene: Scene
+) -> None:
     """With all that waited: also if the event is older than that."""
     scene.event(f"{WEB}:1.1.0")
     (old,) = scene.server.open
@@ -67,7 +73,9 @@ def test_what_could_not_be_closed_is_closed_by_the_next_run(scene: Scene) -> Non
     renamed(scene)
     scene.server.before = lambda request: (
         scene.server.fail(scene.server.refusal("forbidden"), "PATCH")
-        if request.method == "PATCH" and f"/{old.number}" in request.path and not scene.server.faults
+        if request.method == "PATCH"
+        and f"/{old.number}" in request.path
+        and not scene.server.faults
         else None
     )
     result = scene.call("run", "--image", f"{WEB}:1.2.0")
@@ -93,7 +101,9 @@ def test_staging_stays_beside_production(scene: Scene) -> None:
 
 def test_another_image_of_the_same_short_name_stays(scene: Scene) -> None:
     other = "quay.io/other/web"
-    scene.apps = manifest(scene.folder, application("a", scene.url, image_list=f"web={WEB},other={other}"))
+    scene.apps = manifest(
+        scene.folder, application("a", scene.url, image_list=f"web={WEB},other={other}")
+    )
     commit(scene.repo, {target("a"): scene.text("main") + f"- name: {other}\n  newTag: 1.0.0\n"})
     for image in (f"{WEB}:1.1.0", f"{other}:1.1.0", f"{WEB}:1.2.0"):
         scene.event(image)

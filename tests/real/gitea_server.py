@@ -51,7 +51,9 @@ class GiteaServer:
     def ask(self, user: str, method: str, path: str, body: Any = None) -> Any:
         """Return the API's answer to a user. Fails if the API refuses."""
         heads = {"Authorization": f"token {self.tokens[user]}"}
-        answer = requests.request(method, f"{self.url}/api/v1/{path}", json=body, headers=heads, timeout=30)
+        answer = requests.request(
+            method, f"{self.url}/api/v1/{path}", json=body, headers=heads, timeout=30
+        )
         assert answer.status_code < 300, answer.text
         return answer.json() if answer.content else None
 
@@ -65,7 +67,9 @@ class GiteaServer:
         self.ask("person", "PUT", f"repos/person/{name}/collaborators/ci", {"permission": "write"})
         there = f"{self.url.replace('://', f'://person:{PASSWORD}@')}/person/{repo.name}"
         git(repo, "push", "--quiet", there, "main")
-        wait_until(lambda: not self.ask("ci", "GET", f"repos/person/{name}")["empty"])  # its API notices late
+        wait_until(
+            lambda: not self.ask("ci", "GET", f"repos/person/{name}")["empty"]
+        )  # its API notices late
         return self.folder / "repositories" / "person" / repo.name
 
 
@@ -74,18 +78,41 @@ def gitea_server(folder: Path) -> Iterator[GiteaServer]:
     """A Gitea with the users `ci` and `person`."""
     program, port, file = installed("bin/gitea"), free_port(), folder / "app.ini"
     pages = installed("gitea")
-    file.write_text(CONFIGURATION.format(user=getpass.getuser(), folder=folder, port=port, pages=pages))
+    file.write_text(
+        CONFIGURATION.format(user=getpass.getuser(), folder=folder, port=port, pages=pages)
+    )
     gitea = [program, "--config", str(file)]
     _said(*gitea, "migrate")
     tokens = {}
     for user in ("person", "ci"):
-        create = [*gitea, "admin", "user", "create", "--username", user, "--email", f"{user}@example.com"]
+        create = [
+            *gitea,
+            "admin",
+            "user",
+            "create",
+            "--username",
+            user,
+            "--email",
+            f"{user}@example.com",
+        ]
         _said(*create, "--password", PASSWORD, "--must-change-password=false")
-        make = [*gitea, "admin", "user", "generate-access-token", "--username", user, "--token-name", "tests"]
+        make = [
+            *gitea,
+            "admin",
+            "user",
+            "generate-access-token",
+            "--username",
+            user,
+            "--token-name",
+            "tests",
+        ]
         tokens[user] = _said(*make, "--scopes", "all", "--raw").split()[-1]
     with started([*gitea, "web"], port, folder / "gitea.log"):
         server = GiteaServer(f"http://127.0.0.1:{port}", folder, tokens)
-        wait_until(lambda: requests.get(f"{server.url}/api/healthz", timeout=10).status_code == 200, seconds=60)
+        wait_until(
+            lambda: requests.get(f"{server.url}/api/healthz", timeout=10).status_code == 200,
+            seconds=60,
+        )
         yield server
 
 

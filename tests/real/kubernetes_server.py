@@ -34,11 +34,20 @@ class KubernetesServer:
     url: str
     ca: Path
 
-    def ask(self, method: str, path: str, body: Any = None, kind: str = "application/json", token: str = ADMIN) -> Any:
+    def ask(
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        kind: str = "application/json",
+        token: str = ADMIN,
+    ) -> Any:
         """Return the answer to a request."""
         heads = {"Authorization": f"Bearer {token}", "Content-Type": kind, **PREFERRED}
         data = None if body is None else json.dumps(body)
-        return requests.request(method, f"{self.url}{path}", data=data, headers=heads, verify=str(self.ca), timeout=30)
+        return requests.request(
+            method, f"{self.url}{path}", data=data, headers=heads, verify=str(self.ca), timeout=30
+        )
 
     def create(self, *objects: Mapping[str, Any]) -> None:
         """Create objects. Those that already exist stay."""
@@ -60,7 +69,9 @@ class KubernetesServer:
     def service_account(self, namespace: str, name: str) -> str:
         """Return a token of a service account, as a pod gets it."""
         wanted = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
-        answer = self.ask("POST", f"/api/v1/namespaces/{namespace}/serviceaccounts/{name}/token", wanted)
+        answer = self.ask(
+            "POST", f"/api/v1/namespaces/{namespace}/serviceaccounts/{name}/token", wanted
+        )
         assert answer.status_code == 201, answer.text
         return str(answer.json()["status"]["token"])
 
@@ -72,7 +83,12 @@ class KubernetesServer:
             "kind": "Config",
             "current-context": "here",
             "contexts": [{"name": "here", "context": {"cluster": "here", "user": "me"}}],
-            "clusters": [{"name": "here", "cluster": {"server": self.url, "certificate-authority": str(self.ca)}}],
+            "clusters": [
+                {
+                    "name": "here",
+                    "cluster": {"server": self.url, "certificate-authority": str(self.ca)},
+                }
+            ],
             "users": [{"name": "me", "user": {"token": token}}],
         }
         path.write_text(json.dumps(one))
@@ -95,11 +111,15 @@ def kubernetes_server(folder: Path) -> Iterator[KubernetesServer]:
     ]
     cluster = f"--initial-cluster=default=http://127.0.0.1:{peer}"
     with started(
-        [etcd, f"--data-dir={folder}/etcd", "--unsafe-no-fsync", cluster, *store], client, folder / "etcd.log"
+        [etcd, f"--data-dir={folder}/etcd", "--unsafe-no-fsync", cluster, *store],
+        client,
+        folder / "etcd.log",
     ):
         argv = [apiserver, *_options(folder, client, port)]
         with started(argv, port, folder / "kube-apiserver.log"):
-            server = KubernetesServer(f"https://127.0.0.1:{port}", folder / "certificates" / "apiserver.crt")
+            server = KubernetesServer(
+                f"https://127.0.0.1:{port}", folder / "certificates" / "apiserver.crt"
+            )
             wait_until(lambda: server.ask("GET", "/readyz").status_code == 200, seconds=120)
             _prepare(server)
             yield server
@@ -107,7 +127,9 @@ def kubernetes_server(folder: Path) -> Iterator[KubernetesServer]:
 
 def _options(folder: Path, store: int, port: int) -> list[str]:
     key = folder / "accounts.pem"
-    subprocess.run([*needs("openssl"), "genrsa", "-out", str(key), "2048"], check=True, capture_output=True)
+    subprocess.run(
+        [*needs("openssl"), "genrsa", "-out", str(key), "2048"], check=True, capture_output=True
+    )
     (folder / "tokens.csv").write_text(f'{ADMIN},admin,0,"system:masters"\n')
     return [
         f"--etcd-servers=http://127.0.0.1:{store}",
@@ -129,7 +151,8 @@ def _prepare(server: KubernetesServer) -> None:
     for group, plural, kind in CRDS:
         server.create(_definition(group, plural, kind))
     namespaces = [
-        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": one}} for one in ("argocd", "team", "ci")
+        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": one}}
+        for one in ("argocd", "team", "ci")
     ]
     server.create(*namespaces)
     paths = [f"/apis/{group}/v1alpha1/{plural}" for group, plural, _ in CRDS]
@@ -139,7 +162,12 @@ def _prepare(server: KubernetesServer) -> None:
 def _definition(group: str, plural: str, kind: str) -> dict[str, Any]:
     """Return a kind whose objects may have any fields."""
     schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-    version = {"name": "v1alpha1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
+    version = {
+        "name": "v1alpha1",
+        "served": True,
+        "storage": True,
+        "schema": {"openAPIV3Schema": schema},
+    }
     names = {"plural": plural, "singular": kind.lower(), "kind": kind, "listKind": f"{kind}List"}
     return {
         "apiVersion": "apiextensions.k8s.io/v1",

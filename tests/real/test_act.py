@@ -18,12 +18,15 @@ from support import AUTHOR, ROOT, git, needs, show
 
 from scripts import containers
 
-pytestmark = [pytest.mark.real, pytest.mark.timeout(600), pytest.mark.xdist_group("image"), ROOT_ONLY]
+pytestmark = [
+    pytest.mark.real,
+    pytest.mark.timeout(600),
+    pytest.mark.xdist_group("image"),
+    ROOT_ONLY,
+]
 PLACE = "https://git.example.com/"
 NAMES = ("status", "updated", "commit", "applications")
-LIMITS = (
-    '[containers]\ndefault_ulimits = ["nofile=4096:4096", "nproc=10000:10000"]\n'  # as `containers.container` has it
-)
+LIMITS = '[containers]\ndefault_ulimits = ["nofile=4096:4096", "nproc=10000:10000"]\n'  # as `containers.container` has it
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +35,9 @@ def docker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     for program in containers.PROGRAMS:
         needs(program)
     folder, environment = tmp_path_factory.mktemp("act"), dict(containers.environment())
-    image = yaml.safe_load((ROOT / "action.yml").read_text())["runs"]["image"].removeprefix("docker://")
+    image = yaml.safe_load((ROOT / "action.yml").read_text())["runs"]["image"].removeprefix(
+        "docker://"
+    )
     tag = containers.podman("tag", containers.build("action"), image)
     subprocess.run(tag, env=environment, check=True, capture_output=True)
     conf = folder / "containers.conf"
@@ -41,7 +46,9 @@ def docker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     socket = folder / "podman.sock"
     service = containers.podman("system", "service", "--time=0", f"unix://{socket}")
     with started(
-        ["env", *(f"{name}={value}" for name, value in environment.items()), *service], socket, folder / "log"
+        ["env", *(f"{name}={value}" for name, value in environment.items()), *service],
+        socket,
+        folder / "log",
     ):
         yield f"unix://{socket}"
 
@@ -66,11 +73,26 @@ class Project:
 
     def run(self, *event: str) -> "subprocess.CompletedProcess[str]":
         """The workflow; its jobs run in the action's image as well, which has git and a shell."""
-        image = yaml.safe_load((ROOT / "action.yml").read_text())["runs"]["image"].removeprefix("docker://")
-        offline = ("--pull=false", "--action-offline-mode", "--container-daemon-socket=-", "--bind", "--network=host")
-        argv = [installed("bin/act"), *(event or ("push",)), f"--platform=ubuntu-latest={image}", *offline]
+        image = yaml.safe_load((ROOT / "action.yml").read_text())["runs"]["image"].removeprefix(
+            "docker://"
+        )
+        offline = (
+            "--pull=false",
+            "--action-offline-mode",
+            "--container-daemon-socket=-",
+            "--bind",
+            "--network=host",
+        )
+        argv = [
+            installed("bin/act"),
+            *(event or ("push",)),
+            f"--platform=ubuntu-latest={image}",
+            *offline,
+        ]
         env = {**os.environ, "DOCKER_HOST": self.docker}
-        return subprocess.run(argv, cwd=self.folder, env=env, capture_output=True, text=True, timeout=200, check=False)
+        return subprocess.run(
+            argv, cwd=self.folder, env=env, capture_output=True, text=True, timeout=200, check=False
+        )
 
     def results(self) -> dict[str, str]:
         """What the step after it was given."""
@@ -115,7 +137,9 @@ def test_an_update_and_what_the_next_step_is_told(docker: str, tmp_path: Path) -
 
 
 def test_a_step_that_fails_stops_the_job(docker: str, tmp_path: Path) -> None:
-    project = Project(tmp_path, docker, image="ghcr.io/acme/other:1.1.0", **{"require-match": "true"})
+    project = Project(
+        tmp_path, docker, image="ghcr.io/acme/other:1.1.0", **{"require-match": "true"}
+    )
     ran = project.run()
     assert ran.returncode != 0
     assert "no Application tracks ghcr.io/acme/other" in ran.stdout
@@ -130,9 +154,13 @@ def test_each_command_by_hand(docker: str, tmp_path: Path) -> None:
     manifest(project.folder, *apps)
     assert project.run().returncode == 0
     text = (ROOT / "examples/github/by-hand.yml").read_text()
-    (used,) = (line for line in text.splitlines() if "uses: argocd-image-update/image-update@" in line)
+    (used,) = (
+        line for line in text.splitlines() if "uses: argocd-image-update/image-update@" in line
+    )
     (read,) = (line for line in text.splitlines() if "applications: " in line)
-    text = text.replace(used, "        uses: ./action").replace(read, "          applications: applications.json")
+    text = text.replace(used, "        uses: ./action").replace(
+        read, "          applications: applications.json"
+    )
     workflow = yaml.safe_load(text)
     workflow["on"] = workflow.pop(True)  # YAML 1.1 takes the word for a truth value
     rewrite = PLACE + "=${{ github.workspace }}/"
@@ -148,7 +176,9 @@ def test_each_command_by_hand(docker: str, tmp_path: Path) -> None:
         ("release", {"names": "web", "discard": "true"}),
         ("promote", {"from": "web", "to": "other"}),
     ):
-        (project.folder / "event.json").write_text(json.dumps({"inputs": {"command": command, **given}}))
+        (project.folder / "event.json").write_text(
+            json.dumps({"inputs": {"command": command, **given}})
+        )
         ran = project.run("workflow_dispatch", "--eventpath=event.json", "--actor=ann")
         assert ran.returncode == 0, ran.stdout + ran.stderr
         assert "newTag: 1.0.0" in show(project.repo, "main", target("web"))
@@ -159,4 +189,7 @@ def test_each_command_by_hand(docker: str, tmp_path: Path) -> None:
         json.dumps({"inputs": {"command": "hold", "names": "web", "reason": "x", "to": "previous"}})
     )
     ran = project.run("workflow_dispatch", "--eventpath=event.json")
-    assert (bool(ran.returncode), "to: hold takes no such parameter" in ran.stdout) == (True, True), ran.stdout
+    assert (bool(ran.returncode), "to: hold takes no such parameter" in ran.stdout) == (
+        True,
+        True,
+    ), ran.stdout

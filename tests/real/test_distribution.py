@@ -49,22 +49,39 @@ class Cosign:
 
     def sign(self, image: str, *, old: bool) -> None:
         """Put a signature beside an image: a bundle, or as cosign 2 made them."""
-        how = ["--use-signing-config=false", "--new-bundle-format=false", "--tlog-upload=false"] if old else []
+        how = (
+            ["--use-signing-config=false", "--new-bundle-format=false", "--tlog-upload=false"]
+            if old
+            else []
+        )
         how = how or ["--signing-config", "nobody.json"]
         self._ran("sign", "--key", "cosign.key", *how, "--allow-http-registry", "--yes", image)
 
     def attest(self, image: str, predicate: Mapping[str, Any], *, old: bool) -> None:
         """Put a statement of provenance beside an image."""
         (self.folder / "predicate.json").write_text(json.dumps(predicate))
-        how = ["--use-signing-config=false", "--new-bundle-format=false", "--tlog-upload=false"] if old else []
+        how = (
+            ["--use-signing-config=false", "--new-bundle-format=false", "--tlog-upload=false"]
+            if old
+            else []
+        )
         how = how or ["--signing-config", "nobody.json"]
-        kind = ["--type", "slsaprovenance02" if old else "slsaprovenance1", "--predicate", "predicate.json"]
-        self._ran("attest", "--key", "cosign.key", *kind, *how, "--allow-http-registry", "--yes", image)
+        kind = [
+            "--type",
+            "slsaprovenance02" if old else "slsaprovenance1",
+            "--predicate",
+            "predicate.json",
+        ]
+        self._ran(
+            "attest", "--key", "cosign.key", *kind, *how, "--allow-http-registry", "--yes", image
+        )
 
     def _ran(self, *argv: str) -> None:
         env = {**os.environ, "COSIGN_PASSWORD": ""}
         argv = (installed("bin/cosign"), *argv)
-        done = subprocess.run(argv, cwd=self.folder, env=env, capture_output=True, text=True, timeout=60, check=False)
+        done = subprocess.run(
+            argv, cwd=self.folder, env=env, capture_output=True, text=True, timeout=60, check=False
+        )
         assert done.returncode == 0, done.stderr
 
 
@@ -72,8 +89,12 @@ class Scene:
     """An Application that tracks an image of the registry."""
 
     def __init__(self, folder: Path, named: str, **annotations: str) -> None:
-        self.repo = bare_repo(folder, {TARGET: f"resources: []\nimages:\n- name: {named}\n  newTag: 1.0.0\n"})
-        self.apps = manifest(folder, application("a", self.repo, image_list=f"web={named}", **annotations))
+        self.repo = bare_repo(
+            folder, {TARGET: f"resources: []\nimages:\n- name: {named}\n  newTag: 1.0.0\n"}
+        )
+        self.apps = manifest(
+            folder, application("a", self.repo, image_list=f"web={named}", **annotations)
+        )
 
     def call(self, command: str, *more: str | Path) -> Result:
         given = ("--applications", self.apps, "--allow-protocol", "file", "--output", "json", *more)
@@ -92,7 +113,9 @@ def test_the_newest_of_many_pages_of_tags(registry: str, tmp_path: Path) -> None
     push(url, "acme/many", "1.0.0", content)
     (kind, body), session = content.manifests[content.digest], requests.Session()
     for number in range(1, TAGS):
-        put = session.put(f"{url}/v2/acme/many/manifests/1.0.{number}", data=body, headers={"Content-Type": kind})
+        put = session.put(
+            f"{url}/v2/acme/many/manifests/1.0.{number}", data=body, headers={"Content-Type": kind}
+        )
         assert put.status_code == 201, put.text
     page = session.get(f"{url}/v2/acme/many/tags/list?n=1000", timeout=30)
     assert (len(page.json()["tags"]), "Link" in page.headers) == (PAGE, True)
@@ -104,7 +127,11 @@ def test_the_newest_of_many_pages_of_tags(registry: str, tmp_path: Path) -> None
 
 def test_the_newest_build_of_several(registry: str, tmp_path: Path) -> None:
     url = f"http://{registry}"
-    for tag, created in (("b", "2026-01-03T00:00:00Z"), ("c", "2026-01-02T00:00:00Z"), ("a", "2026-01-01T00:00:00Z")):
+    for tag, created in (
+        ("b", "2026-01-03T00:00:00Z"),
+        ("c", "2026-01-02T00:00:00Z"),
+        ("a", "2026-01-01T00:00:00Z"),
+    ):
         push(url, "acme/builds", tag, image(created=created, seed=tag))
     scene = Scene(tmp_path, f"{registry}/acme/builds", **{"web.update-strategy": "newest-build"})
     assert scene.call("scan").code == 0
@@ -114,7 +141,9 @@ def test_the_newest_build_of_several(registry: str, tmp_path: Path) -> None:
 def test_a_tag_that_is_absent(registry: str, tmp_path: Path) -> None:
     push(f"http://{registry}", "acme/web", "1.0.0", image())
     scene = Scene(tmp_path, f"{registry}/acme/web")
-    result = scene.call("run", "--image", f"{registry}/acme/web:9.9.9", "--registry-check", "always")
+    result = scene.call(
+        "run", "--image", f"{registry}/acme/web:9.9.9", "--registry-check", "always"
+    )
     assert verdict(result) != "update"
     assert "newTag: 1.0.0" in scene.text()
 
@@ -136,11 +165,19 @@ def test_what_cosign_signed(registry: str, tmp_path: Path, old: bool) -> None:
 
 REPOSITORY, REF = "https://github.com/acme/web", "refs/heads/main"
 WORKFLOW = {"ref": REF, "repository": REPOSITORY, "path": "release.yml"}
-SOURCE = {"uri": f"git+{REPOSITORY}@{REF}", "digest": {"sha1": "c" * 40}, "entryPoint": "release.yml"}
+SOURCE = {
+    "uri": f"git+{REPOSITORY}@{REF}",
+    "digest": {"sha1": "c" * 40},
+    "entryPoint": "release.yml",
+}
 PREDICATES: Mapping[bool, Mapping[str, Any]] = {
     True: {"builder": {"id": "x"}, "buildType": "x", "invocation": {"configSource": SOURCE}},
     False: {
-        "buildDefinition": {"buildType": "x", "externalParameters": {"workflow": WORKFLOW}, "resolvedDependencies": []},
+        "buildDefinition": {
+            "buildType": "x",
+            "externalParameters": {"workflow": WORKFLOW},
+            "resolvedDependencies": [],
+        },
         "runDetails": {"builder": {"id": "x"}},
     },
 }
@@ -148,11 +185,17 @@ PREDICATES: Mapping[bool, Mapping[str, Any]] = {
 
 @pytest.mark.parametrize("old", [False, True], ids=["a bundle", "as cosign 2"])
 def test_what_cosign_attested(registry: str, tmp_path: Path, old: bool) -> None:
-    named, content = f"{registry}/acme/{'attested2' if old else 'attested3'}", image(seed=f"attested {old}")
+    named, content = (
+        f"{registry}/acme/{'attested2' if old else 'attested3'}",
+        image(seed=f"attested {old}"),
+    )
     push(f"http://{registry}", named.partition("/")[2], "1.1.0", content)
     pair, scene = Cosign(tmp_path), Scene(tmp_path, named)
     wanted = f"provenance: {{keys: [ci.pub], sourceRepository: {REPOSITORY}, ref: {REF}, workflow: release.yml}}"
-    commit(scene.repo, {".image-update/config": f"version: 1\n{wanted}\n", "ci.pub": pair.public.read_text()})
+    commit(
+        scene.repo,
+        {".image-update/config": f"version: 1\n{wanted}\n", "ci.pub": pair.public.read_text()},
+    )
     given = ("run", "--image", f"{named}:1.1.0")
     assert scene.call(*given).json["decisions"][0]["rule"] == "provenance"
     pair.sign(f"{named}@{content.digest}", old=old)

@@ -35,11 +35,24 @@ class Scene:
 
     def given(self, *more: str, image: str) -> list[str]:
         forge = ("--forge", f"gitea={self.gitea.url}", "--git-credentials-url", self.gitea.url)
-        return ["run", "--image", image, "--applications", str(self.apps), *forge, "--output", "json", *more]
+        return [
+            "run",
+            "--image",
+            image,
+            "--applications",
+            str(self.apps),
+            *forge,
+            "--output",
+            "json",
+            *more,
+        ]
 
     @property
     def env(self) -> Mapping[str, str]:
-        return {"IMAGE_UPDATE_GIT_TOKEN": self.gitea.tokens["ci"], "IMAGE_UPDATE_GIT_USERNAME": "ci"}
+        return {
+            "IMAGE_UPDATE_GIT_TOKEN": self.gitea.tokens["ci"],
+            "IMAGE_UPDATE_GIT_USERNAME": "ci",
+        }
 
     def by_hand(self, verb: str, *more: str) -> Result:
         """Give a command whose change is proposed."""
@@ -138,10 +151,14 @@ def test_a_request_gets_newer_builds(scene: Scene) -> None:
     assert scene.proposed("1.2.0").json["status"] == "unchanged"
 
 
-def test_what_failed_is_set_later_and_what_a_person_changes_stays(scene: Scene, gitea: GiteaServer) -> None:
+def test_what_failed_is_set_later_and_what_a_person_changes_stays(
+    scene: Scene, gitea: GiteaServer
+) -> None:
     wanted = ("--pull-request-label", "deploy", "--pull-request-reviewer", "person")
     path, name = scene.apps.parent / "token", {"name": scene.name, "scopes": ["write:repository"]}
-    made = requests.post(f"{gitea.url}/api/v1/users/ci/tokens", json=name, auth=("ci", PASSWORD), timeout=30)
+    made = requests.post(
+        f"{gitea.url}/api/v1/users/ci/tokens", json=name, auth=("ci", PASSWORD), timeout=30
+    )
     path.write_text(made.json()["sha1"])
     first = scene.proposed("1.1.0", *wanted, "--forge-token-file", str(path))
     assert "write:issue" in first.stderr
@@ -151,7 +168,10 @@ def test_what_failed_is_set_later_and_what_a_person_changes_stays(scene: Scene, 
     (pull,) = scene.pulls()
     assert [one["name"] for one in pull["labels"]] == ["deploy"]
     number = pull["number"]
-    mine = {"title": "Checked by a person", "body": f"- [x] read\n\n{pull['body'].rstrip()}\n\nAsk ops."}
+    mine = {
+        "title": "Checked by a person",
+        "body": f"- [x] read\n\n{pull['body'].rstrip()}\n\nAsk ops.",
+    }
     scene.person("PATCH", f"pulls/{number}", mine)
     scene.person("DELETE", f"issues/{number}/labels/{pull['labels'][0]['id']}")
     scene.person("DELETE", f"pulls/{number}/requested_reviewers", {"reviewers": ["person"]})
@@ -187,7 +207,10 @@ def test_a_request_on_which_nothing_waits_is_closed(scene: Scene) -> None:
     scene.person("PUT", f"contents/{target('web')}", change)
     assert scene.proposed("1.1.0").json["status"] == "unchanged"
     assert scene.pulls() == []
-    assert "so Image Update closed this request" in scene.person("GET", f"pulls/{pull['number']}")["body"]
+    assert (
+        "so Image Update closed this request"
+        in scene.person("GET", f"pulls/{pull['number']}")["body"]
+    )
     assert [one["name"] for one in scene.person("GET", "branches")] == ["main"]
     scene.proposed("1.2.0")
     assert "newTag: 1.2.0" in scene.head()
@@ -254,7 +277,9 @@ def test_a_week_of_a_reviewer(scene: Scene) -> None:
     assert "newTag: 1.0.0" in scene.head()
     (pull,) = scene.pulls()
     wait_until(lambda: scene.person("GET", f"pulls/{pull['number']}")["mergeable"], 20)
-    scene.person("POST", f"pulls/{pull['number']}/merge", {"Do": "squash", "delete_branch_after_merge": True})
+    scene.person(
+        "POST", f"pulls/{pull['number']}/merge", {"Do": "squash", "delete_branch_after_merge": True}
+    )
     assert "newTag: 1.0.0" in scene.main()
     assert scene.proposed("1.5.0").json["decisions"][0]["verdict"] == "refuse"
     assert "newTag: 1.7.0" in (scene.proposed("1.7.0"), scene.head())[1]

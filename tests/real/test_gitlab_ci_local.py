@@ -18,7 +18,10 @@ from task import __version__
 
 pytestmark = [pytest.mark.real, pytest.mark.xdist_group("gitlab")]
 NAMES = ("STATUS", "UPDATED", "COMMIT", "APPLICATIONS")
-AFTER = {"stage": "after", "script": [f'echo "{name}=$IMAGE_UPDATE_RESULT_{name}" >> {{passed}}' for name in NAMES]}
+AFTER = {
+    "stage": "after",
+    "script": [f'echo "{name}=$IMAGE_UPDATE_RESULT_{name}" >> {{passed}}' for name in NAMES],
+}
 
 
 class Project:
@@ -30,7 +33,12 @@ class Project:
         (self.folder / "templates").mkdir(parents=True)
         shutil.copy(ROOT / "templates" / "image-update.yml", self.folder / "templates")
         manifest(self.folder, application("web", self.repo))
-        given = {"applications": "applications.json", "allow-protocol": "file", "registry-check": "never", **inputs}
+        given = {
+            "applications": "applications.json",
+            "allow-protocol": "file",
+            "registry-check": "never",
+            **inputs,
+        }
         after = {**AFTER, "script": [line.format(passed=self.passed) for line in AFTER["script"]]}
         pipeline = {
             "stages": ["deploy", "after"],
@@ -47,7 +55,11 @@ class Project:
         """The pipeline; scripts run on this machine, in place of the image."""
         needs("rsync")
         path = f"{sysconfig.get_path('scripts')}{os.pathsep}{os.environ['PATH']}"
-        argv = [installed("gitlab/node_modules/.bin/gitlab-ci-local"), "--force-shell-executor", *more]
+        argv = [
+            installed("gitlab/node_modules/.bin/gitlab-ci-local"),
+            "--force-shell-executor",
+            *more,
+        ]
         return subprocess.run(
             argv,
             cwd=self.folder,
@@ -108,7 +120,9 @@ def test_a_job_that_fails_stops_the_pipeline(tmp_path: Path) -> None:
         ({"wait": True}, "`wait` input: provided value is not a string"),
     ],
 )
-def test_inputs_that_are_wrong_start_nothing(tmp_path: Path, inputs: dict[str, str], said: str) -> None:
+def test_inputs_that_are_wrong_start_nothing(
+    tmp_path: Path, inputs: dict[str, str], said: str
+) -> None:
     project = Project(tmp_path, image="ghcr.io/acme/web:1.1.0", **inputs)
     ran = project.run()
     assert ran.returncode != 0
@@ -131,7 +145,11 @@ def test_each_command_by_hand(tmp_path: Path) -> None:
     (project.folder / ".gitlab-ci.yml").write_text(text)
     git(project.folder, "add", "--all")
     git(project.folder, "commit", "--quiet", "--message=By hand")
-    fixed = ("CI_PIPELINE_SOURCE=web", "IMAGE_UPDATE_ALLOW_PROTOCOL=file", "IMAGE_UPDATE_REGISTRY_CHECK=never")
+    fixed = (
+        "CI_PIPELINE_SOURCE=web",
+        "IMAGE_UPDATE_ALLOW_PROTOCOL=file",
+        "IMAGE_UPDATE_REGISTRY_CHECK=never",
+    )
     words = "--no-hold; `id` 'a' \"b\" \\n::error::x"
     for job, given, tag in (
         ("roll back", {"NAMES": "argocd/web", "REASON": words}, "1.0.0"),
@@ -152,21 +170,35 @@ def test_each_command_by_hand(tmp_path: Path) -> None:
     ("inputs", "code", "said"),
     [
         ({"command": "status", "names": "web"}, 0, "argocd/web"),
-        ({"command": "scan", "registry-check": "never"}, 2, "scan cannot do without the registries"),
+        (
+            {"command": "scan", "registry-check": "never"},
+            2,
+            "scan cannot do without the registries",
+        ),
         (
             {"command": "wait", "names": "web", "revision": "a" * 40, "registry-check": ""},
             2,
             "nothing says which Argo CD to ask",
         ),
-        ({"command": "rollback", "names": "web", "to": "1.0.0", "image": "x:1"}, 2, "image: rollback takes no such"),
-        ({"command": "run", "image": "x:1", "names": "web"}, 2, "names: run takes no such parameter"),
+        (
+            {"command": "rollback", "names": "web", "to": "1.0.0", "image": "x:1"},
+            2,
+            "image: rollback takes no such",
+        ),
+        (
+            {"command": "run", "image": "x:1", "names": "web"},
+            2,
+            "names: run takes no such parameter",
+        ),
     ],
     ids=["status", "scan", "wait", "image", "names"],
 )
 def test_the_other_commands(tmp_path: Path, inputs: dict[str, str], code: int, said: str) -> None:
     project = Project(tmp_path, **inputs)
     ran = project.run()
-    assert (bool(ran.returncode), said in ran.stdout + ran.stderr) == (bool(code), True), ran.stdout + ran.stderr
+    assert (bool(ran.returncode), said in ran.stdout + ran.stderr) == (bool(code), True), (
+        ran.stdout + ran.stderr
+    )
     assert git(project.repo, "rev-list", "--count", "main") == "1"
     if not code:
         assert (project.results()["STATUS"], project.results()["UPDATED"]) == ("unchanged", "false")

@@ -43,7 +43,8 @@ def test_only_what_is_needed_is_fetched(server: str, repos: Path, tmp_path: Path
     repo = accepting(repository(repos, "web", name="large.git"))
     commit(repo, {"big": os.urandom(1_500_000).hex()})
     result = image_update(
-        *arguments(manifest(tmp_path, application("web", f"{server}/large.git"))), "--log-level=debug"
+        *arguments(manifest(tmp_path, application("web", f"{server}/large.git"))),
+        "--log-level=debug",
     )
     assert (result.code, result.json["status"]) == (0, "updated"), result.stderr
     assert "newTag: 1.1.0" in show(repo, "main", target("web"))
@@ -56,9 +57,14 @@ def test_runs_at_the_same_time_all_land(server: str, repos: Path, tmp_path: Path
     names = [f"app{number}" for number in range(6)]
     repo = accepting(repository(repos, *names, name="race.git"))
     images = {name: f"ghcr.io/acme/{name}" for name in names}
-    commit(repo, {target(name): KUSTOMIZATION.replace(WEB, image) for name, image in images.items()})
+    commit(
+        repo, {target(name): KUSTOMIZATION.replace(WEB, image) for name, image in images.items()}
+    )
     url = f"{server}/race.git"
-    apps = manifest(tmp_path, *(application(name, url, image_list=f"x={image}") for name, image in images.items()))
+    apps = manifest(
+        tmp_path,
+        *(application(name, url, image_list=f"x={image}") for name, image in images.items()),
+    )
     running = [start(arguments(apps, image=f"{image}:1.1.0")) for image in images.values()]
     ended = [(one.communicate(timeout=100), one.wait()) for one in running]
     assert [code for _, code in ended] == [0] * len(names), [said[1] for said, _ in ended]
@@ -85,9 +91,13 @@ def test_a_pull_request_gets_newer_builds(server: str, repos: Path) -> None:
 
 def test_what_jgit_refuses_says_why(server: str, repos: Path, tmp_path: Path) -> None:
     repository(repos, "web", name="closed.git")  # it accepts no push without a login
-    refused = image_update(*arguments(manifest(tmp_path, application("web", f"{server}/closed.git"))))
+    refused = image_update(
+        *arguments(manifest(tmp_path, application("web", f"{server}/closed.git")))
+    )
     assert refused.code == 4
     assert "asks for a login" in refused.stderr
-    absent = image_update(*arguments(manifest(tmp_path, application("web", f"{server}/absent.git"))))
+    absent = image_update(
+        *arguments(manifest(tmp_path, application("web", f"{server}/absent.git")))
+    )
     assert absent.code == 4, absent.stderr
     assert "absent.git" in absent.stderr

@@ -31,15 +31,25 @@ def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KubernetesServer]:
 def empty(api: KubernetesServer) -> None:
     """No test finds what another one left."""
     for namespace in ("argocd", "team", "ci"):
-        left = [f"{ARGO}/namespaces/{namespace}/applications", f"/api/v1/namespaces/{namespace}/events"]
+        left = [
+            f"{ARGO}/namespaces/{namespace}/applications",
+            f"/api/v1/namespaces/{namespace}/events",
+        ]
         left += [f"{RBAC}/namespaces/{namespace}/{plural}" for plural in ("roles", "rolebindings")]
         for path in left:
             assert api.ask("DELETE", path).status_code == 200
     for plural in ("clusterroles", "clusterrolebindings"):
-        assert api.ask("DELETE", f"{RBAC}/{plural}?fieldSelector=metadata.name=image-update").status_code == 200
+        assert (
+            api.ask(
+                "DELETE", f"{RBAC}/{plural}?fieldSelector=metadata.name=image-update"
+            ).status_code
+            == 200
+        )
 
 
-def command(api: KubernetesServer, folder: Path, *more: str | Path, token: str = "", **others: Any) -> Result:
+def command(
+    api: KubernetesServer, folder: Path, *more: str | Path, token: str = "", **others: Any
+) -> Result:
     config = api.kubeconfig(folder, token) if token else api.kubeconfig(folder)
     return run("--applications", "cluster", "--kubeconfig", config, *more, **others)
 
@@ -50,9 +60,16 @@ def image_of(one: Any) -> list[str]:
 
 def test_a_run_on_a_cluster(api: KubernetesServer, tmp_path: Path) -> None:
     repo = repository(tmp_path, "web")
-    api.create(app("web", repo), app("far", repo, namespace="team", image_list="x=acme/other"), live_app("live"))
+    api.create(
+        app("web", repo),
+        app("far", repo, namespace="team", image_list="x=acme/other"),
+        live_app("live"),
+    )
     result = command(api, tmp_path, "--kubernetes-events")
-    assert (result.code, rules(result)) == (0, {"argocd/web": "admitted", "argocd/live": "admitted"}), result.stderr
+    assert (result.code, rules(result)) == (
+        0,
+        {"argocd/web": "admitted", "argocd/live": "admitted"},
+    ), result.stderr
     assert "newTag: 1.1.0" in show(repo, "main", target("web"))
     annotations = api.application("argocd", "web")["metadata"]["annotations"]
     assert annotations["argocd.argoproj.io/refresh"] == "normal"
@@ -63,7 +80,10 @@ def test_a_run_on_a_cluster(api: KubernetesServer, tmp_path: Path) -> None:
 
 def test_thousands_of_applications_come_page_by_page(api: KubernetesServer, tmp_path: Path) -> None:
     repo = repository(tmp_path, "web")
-    api.create(*(app(f"other-{number}", repo, image_list="x=acme/other") for number in range(1100)), app("web", repo))
+    api.create(
+        *(app(f"other-{number}", repo, image_list="x=acme/other") for number in range(1100)),
+        app("web", repo),
+    )
     result = command(api, tmp_path)
     assert (result.code, rules(result)) == (0, {"argocd/web": "admitted"}), result.stderr
     assert result.json["counts"]["applications"] == 1101
@@ -94,7 +114,9 @@ def test_runs_at_the_same_time_all_end_right(api: KubernetesServer, tmp_path: Pa
         stop.set()
         writer.join()
     assert [code for _, code in ended] == [0] * 10, [said for said, _ in ended]
-    assert sorted(image_of(api.application("argocd", "all"))) == sorted(f"{name}:1.1.0" for name in names)
+    assert sorted(image_of(api.application("argocd", "all"))) == sorted(
+        f"{name}:1.1.0" for name in names
+    )
 
 
 def test_the_newer_of_two_builds_stays(api: KubernetesServer, tmp_path: Path) -> None:
@@ -110,35 +132,55 @@ def test_the_newer_of_two_builds_stays(api: KubernetesServer, tmp_path: Path) ->
 def grant(api: KubernetesServer, host: str, *names: str) -> str:
     """The shipped manifests are applied; the token of their service account."""
     documents = [
-        one for name in names for one in yaml.safe_load_all((ROOT / host / "rbac" / f"{name}.yaml").read_text())
+        one
+        for name in names
+        for one in yaml.safe_load_all((ROOT / host / "rbac" / f"{name}.yaml").read_text())
     ]
     api.create(*documents)
     return api.service_account("ci", "image-update")
 
 
 @pytest.mark.parametrize("host", HOSTS)
-def test_the_shipped_roles_suffice_in_one_namespace(api: KubernetesServer, tmp_path: Path, host: str) -> None:
+def test_the_shipped_roles_suffice_in_one_namespace(
+    api: KubernetesServer, tmp_path: Path, host: str
+) -> None:
     repo = repository(tmp_path, "web")
     api.create(app("web", repo), live_app("live"), app("far", repo, namespace="team"))
     token = grant(api, host, "namespace", "credentials")
     options = ("--namespace", "argocd", "--kubernetes-events", "--refresh-parents")
     result = command(api, tmp_path, *options, token=token)
-    assert (result.code, rules(result)) == (0, {"argocd/web": "admitted", "argocd/live": "admitted"}), result.stderr
+    assert (result.code, rules(result)) == (
+        0,
+        {"argocd/web": "admitted", "argocd/live": "admitted"},
+    ), result.stderr
     assert "may not" not in result.stderr
     assert image_of(api.application("argocd", "live")) == [f"{WEB}:1.1.0"]
 
 
 @pytest.mark.parametrize("host", HOSTS)
-def test_the_shipped_roles_suffice_in_the_whole_cluster(api: KubernetesServer, tmp_path: Path, host: str) -> None:
+def test_the_shipped_roles_suffice_in_the_whole_cluster(
+    api: KubernetesServer, tmp_path: Path, host: str
+) -> None:
     repo = repository(tmp_path, "web", "far")
     api.create(app("web", repo), app("far", repo, namespace="team"))
     token = grant(api, host, "cluster")
     result = command(api, tmp_path, "--kubernetes-events", token=token)
-    assert (result.code, rules(result)) == (0, {"argocd/web": "admitted", "team/far": "admitted"}), result.stderr
+    assert (result.code, rules(result)) == (
+        0,
+        {"argocd/web": "admitted", "team/far": "admitted"},
+    ), result.stderr
 
 
-def test_a_token_without_rights_is_told_what_it_lacks(api: KubernetesServer, tmp_path: Path) -> None:
-    api.create({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "nobody", "namespace": "ci"}})
+def test_a_token_without_rights_is_told_what_it_lacks(
+    api: KubernetesServer, tmp_path: Path
+) -> None:
+    api.create(
+        {
+            "apiVersion": "v1",
+            "kind": "ServiceAccount",
+            "metadata": {"name": "nobody", "namespace": "ci"},
+        }
+    )
     result = command(api, tmp_path, token=api.service_account("ci", "nobody"))
     assert result.code == 4
     assert "may not list applications.argoproj.io" in result.stderr
@@ -149,13 +191,34 @@ def test_a_token_without_rights_is_told_what_it_lacks(api: KubernetesServer, tmp
 
 
 @pytest.mark.parametrize(("ends", "code", "seconds"), [("Healthy", 0, "60"), ("Degraded", 6, "8")])
-def test_a_rollout_is_waited_for(api: KubernetesServer, tmp_path: Path, ends: str, code: int, seconds: str) -> None:
+def test_a_rollout_is_waited_for(
+    api: KubernetesServer, tmp_path: Path, ends: str, code: int, seconds: str
+) -> None:
     """Somebody in the place of Argo CD's controller writes the states of a rollout."""
     repo = repository(tmp_path, "web")
     one = app("web", repo)
     api.create(one)
-    given = ["--applications", "cluster", "--kubeconfig", str(api.kubeconfig(tmp_path)), "--allow-protocol", "file"]
-    running = start(["run", "--image", f"{WEB}:1.1.0", *given, "--wait", "--wait-timeout", seconds, "--output", "json"])
+    given = [
+        "--applications",
+        "cluster",
+        "--kubeconfig",
+        str(api.kubeconfig(tmp_path)),
+        "--allow-protocol",
+        "file",
+    ]
+    running = start(
+        [
+            "run",
+            "--image",
+            f"{WEB}:1.1.0",
+            *given,
+            "--wait",
+            "--wait-timeout",
+            seconds,
+            "--output",
+            "json",
+        ]
+    )
     wait_until(lambda: git(repo, "rev-list", "--count", "main") == "2")
     tip = git(repo, "rev-parse", "main")
     busy, done = operated("Running", revision=tip, finished=None), operated(revision=tip)
@@ -164,7 +227,12 @@ def test_a_rollout_is_waited_for(api: KubernetesServer, tmp_path: Path, ends: st
         at(one, "Synced", "Progressing", revision=tip, compared=13, operation=done),
         at(one, "Synced", ends, revision=tip, compared=14, operation=done, images=[f"{WEB}:1.1.0"]),
     ):
-        wrote = api.ask("PATCH", f"{ARGO}/namespaces/argocd/applications/web", {"status": state["status"]}, MERGE)
+        wrote = api.ask(
+            "PATCH",
+            f"{ARGO}/namespaces/argocd/applications/web",
+            {"status": state["status"]},
+            MERGE,
+        )
         assert wrote.status_code == 200, wrote.text
         time.sleep(0.5)
     out, err = running.communicate(timeout=90)

@@ -16,7 +16,14 @@ HERE = f"{ROOT}/namespaces/argocd/applications"
 WEB = f"{HERE}/web"
 JSON, MERGE = "application/json-patch+json", "application/merge-patch+json"
 METADATA = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
-OWN = {"managedFields", "uid", "generation", "creationTimestamp", "resourceVersion", "selfLink"}  # of each server
+OWN = {
+    "managedFields",
+    "uid",
+    "generation",
+    "creationTimestamp",
+    "resourceVersion",
+    "selfLink",
+}  # of each server
 Ask = tuple[str, str, str, Any]  # method, path, type of what is sent or accepted, body
 
 LABELS = {"a": "b"}
@@ -93,7 +100,9 @@ def asked(url: str, token: str, ask: Ask, verify: str | bool = True) -> requests
         now = session.get(f"{url}{path}", verify=verify, timeout=30).json()
         text = text.replace("{version}", now["metadata"]["resourceVersion"])
     heads = {"Content-Type": kind} if text else {"Accept": kind or "application/json"}
-    return session.request(method, f"{url}{path}", data=text, headers=heads, verify=verify, timeout=30)
+    return session.request(
+        method, f"{url}{path}", data=text, headers=heads, verify=verify, timeout=30
+    )
 
 
 def essence(answer: requests.Response) -> Any:
@@ -120,18 +129,39 @@ def test_the_same_answer(real: KubernetesServer, fake: KubernetesApi, name: str)
         assert real.ask("DELETE", path).status_code == 200
     real.create(*APPS)
     for ask in ASKED[name]:
-        theirs, ours = asked(real.url, ADMIN, ask, str(real.ca)), asked(fake.url, "admin-token", ask)
+        theirs, ours = (
+            asked(real.url, ADMIN, ask, str(real.ca)),
+            asked(fake.url, "admin-token", ask),
+        )
         assert essence(ours) == essence(theirs)
 
 
 def test_the_same_refusals(real: KubernetesServer, fake: KubernetesApi) -> None:
-    account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "nobody", "namespace": "ci"}}
+    account = {
+        "apiVersion": "v1",
+        "kind": "ServiceAccount",
+        "metadata": {"name": "nobody", "namespace": "ci"},
+    }
     real.create(account)
     fake.tokens["sa"] = "system:serviceaccount:ci:nobody"
     token = real.service_account("ci", "nobody")
     rows: Mapping[str, Ask] = {name: asks[0] for name, asks in ASKED.items()}
-    for name in ("all", "all of all namespaces", "one", "merge", "an event, twice", "secrets", "a map that is absent"):
-        theirs, ours = asked(real.url, token, rows[name], str(real.ca)), asked(fake.url, "sa", rows[name])
+    for name in (
+        "all",
+        "all of all namespaces",
+        "one",
+        "merge",
+        "an event, twice",
+        "secrets",
+        "a map that is absent",
+    ):
+        theirs, ours = (
+            asked(real.url, token, rows[name], str(real.ca)),
+            asked(fake.url, "sa", rows[name]),
+        )
         assert essence(ours) == essence(theirs), name
-    theirs, ours = asked(real.url, "x", rows["all"], str(real.ca)), asked(fake.url, "x", rows["all"])
+    theirs, ours = (
+        asked(real.url, "x", rows["all"], str(real.ca)),
+        asked(fake.url, "x", rows["all"]),
+    )
     assert essence(ours) == essence(theirs)

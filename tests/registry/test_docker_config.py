@@ -22,7 +22,10 @@ def auth(text: str) -> str:
         ({"auth": auth("ci:pass\0\0")}, ("ci", "pass", "", "")),
         ({"auth": auth("ci:grün")}, ("ci", "grün", "", "")),
         ({"username": "ci", "password": "pass"}, ("ci", "pass", "", "")),
-        ({"username": "x", "password": "y", "auth": auth("ci:pass"), "email": "a@b"}, ("ci", "pass", "", "")),
+        (
+            {"username": "x", "password": "y", "auth": auth("ci:pass"), "email": "a@b"},
+            ("ci", "pass", "", ""),
+        ),
         ({"auth": auth("0000:"), "identitytoken": "refresh"}, ("0000", "", "refresh", "")),
         ({"registrytoken": "finished"}, ("", "", "", "finished")),
         ({}, None),
@@ -32,12 +35,17 @@ def auth(text: str) -> str:
     ],
 )
 def test_logins(entry: Any, expected: tuple[str, ...] | None) -> None:
-    login = parse_docker_config(json.dumps({"auths": {"reg.example": entry}}), "here").logins.get("reg.example")
+    login = parse_docker_config(json.dumps({"auths": {"reg.example": entry}}), "here").logins.get(
+        "reg.example"
+    )
     if expected is None:
         assert login is None
     else:
         assert login is not None
-        found = (login.username, *(secret.reveal() for secret in (login.password, login.identity, login.token)))
+        found = (
+            login.username,
+            *(secret.reveal() for secret in (login.password, login.identity, login.token)),
+        )
         assert (found, login.origin) == (expected, "here")
 
 
@@ -58,7 +66,9 @@ def test_what_cannot_be_read_is_refused_without_a_word_of_it(text: str) -> None:
 
 
 def test_helpers() -> None:
-    config = parse_docker_config('{"credHelpers": {"https://GCR.io": "gcr", "x": ""}, "credsStore": "desktop"}')
+    config = parse_docker_config(
+        '{"credHelpers": {"https://GCR.io": "gcr", "x": ""}, "credsStore": "desktop"}'
+    )
     assert (config.helpers, config.store, config.logins) == ({"gcr.io": "gcr"}, "desktop", {})
 
 
@@ -68,7 +78,8 @@ def test_the_older_form() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["{}", '{"currentContext": "desktop", "HttpHeaders": {"User-Agent": "x"}}', '{"auths": null}']
+    "text",
+    ["{}", '{"currentContext": "desktop", "HttpHeaders": {"User-Agent": "x"}}', '{"auths": null}'],
 )
 def test_a_file_that_holds_no_logins(text: str) -> None:
     assert parse_docker_config(text) == DockerConfig({}, {}, "")
@@ -94,7 +105,12 @@ def test_keys_in_one_spelling(key: str, expected: str) -> None:
 @pytest.mark.parametrize(
     ("keys", "registry", "repository", "expected"),
     [
-        (("ghcr.io", "ghcr.io/acme", "ghcr.io/acme/api"), "ghcr.io", "acme/api", "ghcr.io/acme/api"),
+        (
+            ("ghcr.io", "ghcr.io/acme", "ghcr.io/acme/api"),
+            "ghcr.io",
+            "acme/api",
+            "ghcr.io/acme/api",
+        ),
         (("ghcr.io", "ghcr.io/acme"), "ghcr.io", "acme2/api", "ghcr.io"),
         (("ghcr.io/acme",), "ghcr.io", "other/api", None),
         (("ghcr.io",), "ghcr.io.evil.example", "acme/api", None),
@@ -105,7 +121,12 @@ def test_keys_in_one_spelling(key: str, expected: str) -> None:
         (("*.azurecr.io",), "acme.azurecr.io", "a/b", "*.azurecr.io"),
         (("*.azurecr.io", "acme.azurecr.io"), "acme.azurecr.io", "a/b", "acme.azurecr.io"),
         (("*.azurecr.io",), "a.b.azurecr.io", "a/b", None),
-        (("*.dkr.ecr.*.amazonaws.com",), "1.dkr.ecr.eu-west-1.amazonaws.com", "a", "*.dkr.ecr.*.amazonaws.com"),
+        (
+            ("*.dkr.ecr.*.amazonaws.com",),
+            "1.dkr.ecr.eu-west-1.amazonaws.com",
+            "a",
+            "*.dkr.ecr.*.amazonaws.com",
+        ),
         (("*",), "ghcr.io", "a/b", None),
         ((), "ghcr.io", "a/b", None),
     ],

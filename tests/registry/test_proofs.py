@@ -53,11 +53,19 @@ def github_v1(
     return {
         "buildDefinition": {
             "buildType": "https://actions.github.io/buildtypes/workflow/v1",
-            "externalParameters": {"workflow": {"ref": ref, "repository": repository, "path": path}},
-            "internalParameters": {
-                "github": {"event_name": "push", "repository_id": "1", "runner_environment": "github-hosted"}
+            "externalParameters": {
+                "workflow": {"ref": ref, "repository": repository, "path": path}
             },
-            "resolvedDependencies": [{"uri": f"git+{repository}@{ref}", "digest": {"gitCommit": "c" * 40}}],
+            "internalParameters": {
+                "github": {
+                    "event_name": "push",
+                    "repository_id": "1",
+                    "runner_environment": "github-hosted",
+                }
+            },
+            "resolvedDependencies": [
+                {"uri": f"git+{repository}@{ref}", "digest": {"gitCommit": "c" * 40}}
+            ],
         },
         "runDetails": {
             "builder": {"id": builder},
@@ -67,7 +75,10 @@ def github_v1(
 
 
 def generator_v02(
-    repository: str = WEB, ref: str = "refs/heads/main", path: str = RELEASE, builder: str = GENERATOR
+    repository: str = WEB,
+    ref: str = "refs/heads/main",
+    path: str = RELEASE,
+    builder: str = GENERATOR,
 ) -> Predicate:
     """As slsa-github-generator's generator for containers writes it."""
     source = {"uri": f"git+{repository}@{ref}", "digest": {"sha1": "c" * 40}}
@@ -84,13 +95,18 @@ def generator_v02(
     }
 
 
-def chains_v1(repository: str = f"{WEB}.git", builder: str = CHAINS, pipeline: str = "release") -> Predicate:
+def chains_v1(
+    repository: str = f"{WEB}.git", builder: str = CHAINS, pipeline: str = "release"
+) -> Predicate:
     """As Tekton Chains writes it in its format slsa/v2alpha4."""
     return {
         "buildDefinition": {
             "buildType": "https://tekton.dev/chains/v2/slsa",
             "externalParameters": {
-                "runSpec": {"pipelineRef": {"name": pipeline}, "params": [{"name": "url", "value": repository}]}
+                "runSpec": {
+                    "pipelineRef": {"name": pipeline},
+                    "params": [{"name": "url", "value": repository}],
+                }
             },
             "internalParameters": {"tekton-pipelines-feature-flags": {"EnableAPIFields": "stable"}},
             "resolvedDependencies": [
@@ -115,7 +131,10 @@ def chains_v02(*repositories: str, builder: str = CHAINS) -> Predicate:
         "invocation": {"configSource": {}, "parameters": {"url": "x"}},
         "buildConfig": {"tasks": [{"name": "build", "ref": {"kind": "Task", "name": "kaniko"}}]},
         "materials": [
-            *({"uri": f"git+{one}", "digest": {"sha1": "c" * 40}} for one in repositories or (f"{WEB}.git",)),
+            *(
+                {"uri": f"git+{one}", "digest": {"sha1": "c" * 40}}
+                for one in repositories or (f"{WEB}.git",)
+            ),
             {"uri": "oci://gcr.io/kaniko", "digest": {"sha256": "e" * 64}},
         ],
     }
@@ -126,7 +145,11 @@ def gitlab_v1(source: str = "https://gitlab.com/acme/web") -> Predicate:
     return {
         "buildDefinition": {
             "buildType": "https://gitlab.com/gitlab-org/gitlab-runner/-/blob/v18/PROVENANCE.md",
-            "externalParameters": {"entryPoint": "build", "source": source, "variables": {"CI": ""}},
+            "externalParameters": {
+                "entryPoint": "build",
+                "source": source,
+                "variables": {"CI": ""},
+            },
             "resolvedDependencies": [{"uri": source, "digest": {"sha256": "c" * 40}}],
         },
         "runDetails": {"builder": {"id": "https://gitlab.com/acme/web/-/runners/1"}},
@@ -170,11 +193,17 @@ def server() -> Iterator[RegistryApi]:
 class Asking:
     """What a run asks about the image."""
 
-    def __init__(self, server: RegistryApi, folder: Path, sigstore: Sigstore, timeout: float = 0.0) -> None:
+    def __init__(
+        self, server: RegistryApi, folder: Path, sigstore: Sigstore, timeout: float = 0.0
+    ) -> None:
         self.server, self.timeout = server, timeout
         root = sigstore.root(folder, server.url)
         for index, entry in sigstore.entries.items():
-            server.faults[f"logIndex={index}"] = lambda _, one=entry: (200, {}, json.dumps(one).encode())  # type: ignore[misc]
+            server.faults[f"logIndex={index}"] = lambda _, one=entry: (
+                200,
+                {},
+                json.dumps(one).encode(),
+            )  # type: ignore[misc]
         self.wanted = Wanted(VerifyOptions(trust_root=str(root)), lambda: None, lambda *_: None)
 
     def __call__(self, *demands: Demand) -> Proof | str | TaskError:
@@ -193,7 +222,9 @@ def put(server: RegistryApi, content: Content, tag: str = "referring") -> None:
     server.put("acme/api", tag, content)
 
 
-def bundle(sigstore: Sigstore, content: bytes, claims: Mapping[str, str] | None = None, **how: Any) -> bytes:
+def bundle(
+    sigstore: Sigstore, content: bytes, claims: Mapping[str, str] | None = None, **how: Any
+) -> bytes:
     return json.dumps(sigstore.bundle(content, claims or workflow(), **how)).encode()
 
 
@@ -221,7 +252,12 @@ FULL: dict[str, Any] = {"source_repository": WEB, "ref": "refs/heads/main", "wor
             Proof("slsa-v0.2", CI.subject, WEB, "refs/heads/main", RELEASE, GENERATOR),
         ),
         (V02, generator_v02(), {"builder": f"{GENERATOR.partition('@')[0]}@refs/tags/v*"}, None),
-        (V1, chains_v1(), {"source_repository": WEB, "builder": CHAINS, "workflow": "release"}, None),
+        (
+            V1,
+            chains_v1(),
+            {"source_repository": WEB, "builder": CHAINS, "workflow": "release"},
+            None,
+        ),
         (V02, chains_v02(), {"source_repository": WEB, "builder": CHAINS}, None),
         (V02, chains_v02(WEB, f"{WEB}.git"), {"source_repository": WEB}, None),
         (V1, gitlab_v1(), {"source_repository": "https://gitlab.com/acme/web"}, None),
@@ -243,9 +279,16 @@ def test_right(
     signer: str,
 ) -> None:
     content = statement(predicate, kind)
-    demand = Demand("provenance", identities=(CI,), **asked) if signer == "identity" else by_key(pair, **asked)
+    demand = (
+        Demand("provenance", identities=(CI,), **asked)
+        if signer == "identity"
+        else by_key(pair, **asked)
+    )
     if place == "tag":
-        of_key = (cosign.envelope(pair, content), {"dev.cosignproject.cosign/signature": "", "predicateType": kind})
+        of_key = (
+            cosign.envelope(pair, content),
+            {"dev.cosignproject.cosign/signature": "", "predicateType": kind},
+        )
         made = sigstore.attested(content, workflow()) if signer == "identity" else of_key
         put(server, cosign.attestations(made), cosign.tag_of(IMAGE.digest, "att"))
     else:
@@ -253,7 +296,10 @@ def test_right(
         if signer == "key":
             body = {**body, "dsseEnvelope": json.loads(cosign.envelope(pair, content))}
             body["verificationMaterial"] = {"publicKey": {"hint": "x"}}
-        put(server, cosign.referrer(json.dumps(body).encode(), IMAGE, kind if place == "referrer" else ""))
+        put(
+            server,
+            cosign.referrer(json.dumps(body).encode(), IMAGE, kind if place == "referrer" else ""),
+        )
     answer = Asking(server, tmp_path, sigstore)(demand)
     assert isinstance(answer, Proof), answer
     if proof:
@@ -288,18 +334,31 @@ def test_the_claims_of_a_certificate_prove_it_as_well(
 
 
 @pytest.mark.parametrize("kept", ["slsa-v1", "slsa-v0.2"])
-def test_what_a_real_cosign_has_attested(server: RegistryApi, tmp_path: Path, sigstore: Sigstore, kept: str) -> None:
+def test_what_a_real_cosign_has_attested(
+    server: RegistryApi, tmp_path: Path, sigstore: Sigstore, kept: str
+) -> None:
     said = json.loads((DATA / "recorded" / "cosign-3.1" / "attestations.json").read_text())
     assert said["image"] == IMAGE.digest
     server.referrers_api = False
-    server.manifests.update({digest: (kind, body.encode()) for digest, (kind, body) in said["manifests"].items()})
+    server.manifests.update(
+        {digest: (kind, body.encode()) for digest, (kind, body) in said["manifests"].items()}
+    )
     server.blobs.update({digest: body.encode() for digest, body in said["blobs"].items()})
     for tag, digest in said["tags"].items():
         if tag.endswith(".att") is (kept == "slsa-v0.2"):
             server.tags["acme/api"][tag] = digest
-    demand = Demand("provenance", texts=(("ci.pub", said["key"]),), builder="https://builder.example", **FULL)
+    demand = Demand(
+        "provenance", texts=(("ci.pub", said["key"]),), builder="https://builder.example", **FULL
+    )
     answer = Asking(server, tmp_path, sigstore)(demand)
-    assert answer == Proof(kept, "ci.pub", WEB, "refs/heads/main", RELEASE, "https://builder.example")  # type: ignore[arg-type]
+    assert answer == Proof(
+        kept,  # type: ignore[arg-type]
+        "ci.pub",
+        WEB,
+        "refs/heads/main",
+        RELEASE,
+        "https://builder.example",
+    )
     assert isinstance(Asking(server, tmp_path, sigstore)(replace(demand, workflow="x")), str)
 
 
@@ -308,7 +367,9 @@ def test_what_a_real_cosign_has_attested(server: RegistryApi, tmp_path: Path, si
 ELSE = "https://github.com/evil/web"
 DIGITS = IMAGE.digest.partition(":")[2]
 OF_A_TASK = chains_v1()
-OF_A_TASK["buildDefinition"]["resolvedDependencies"] = [{"uri": f"git+{WEB}", "name": "pipelineTask"}]
+OF_A_TASK["buildDefinition"]["resolvedDependencies"] = [
+    {"uri": f"git+{WEB}", "name": "pipelineTask"}
+]
 LAW: list[tuple[str, Any, str, dict[str, Any]]] = [
     ("another repository", github_v1(repository=ELSE), "its source repository is 'https://github.com/evil/web'", {}),
     ("a longer repository", github_v1(repository=f"{WEB}-fork"), "its source repository is", {}),
@@ -340,7 +401,9 @@ LAW: list[tuple[str, Any, str, dict[str, Any]]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("predicate", "why", "how"), [one[1:] for one in LAW], ids=[one[0] for one in LAW])
+@pytest.mark.parametrize(
+    ("predicate", "why", "how"), [one[1:] for one in LAW], ids=[one[0] for one in LAW]
+)
 @pytest.mark.parametrize("place", ["referrer", "tag"])
 def test_wrong_statements(
     server: RegistryApi,
@@ -358,7 +421,11 @@ def test_wrong_statements(
         put(server, cosign.referrer(bundle(sigstore, content), IMAGE))
         answer = Asking(server, tmp_path, sigstore)(Demand("provenance", identities=(CI,), **asked))
     else:
-        put(server, cosign.attestations((cosign.envelope(pair, content), {})), cosign.tag_of(IMAGE.digest, "att"))
+        put(
+            server,
+            cosign.attestations((cosign.envelope(pair, content), {})),
+            cosign.tag_of(IMAGE.digest, "att"),
+        )
         answer = Asking(server, tmp_path, sigstore)(by_key(pair, **asked))
     assert isinstance(answer, str)
     assert answer.startswith("provenance: ")
@@ -378,9 +445,16 @@ WHO: list[tuple[str, dict[str, str], Identity, str]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("claims", "identity", "why"), [one[1:] for one in WHO], ids=[one[0] for one in WHO])
+@pytest.mark.parametrize(
+    ("claims", "identity", "why"), [one[1:] for one in WHO], ids=[one[0] for one in WHO]
+)
 def test_wrong_signers(
-    server: RegistryApi, tmp_path: Path, sigstore: Sigstore, claims: dict[str, str], identity: Identity, why: str
+    server: RegistryApi,
+    tmp_path: Path,
+    sigstore: Sigstore,
+    claims: dict[str, str],
+    identity: Identity,
+    why: str,
 ) -> None:
     put(server, cosign.referrer(bundle(sigstore, statement(github_v1()), claims), IMAGE, V1))
     answer = Asking(server, tmp_path, sigstore)(replace(ASKED, identities=(identity,)))
@@ -396,7 +470,9 @@ def changed(made: bytes, act: Callable[[dict[str, Any]], None]) -> bytes:
 
 
 def another_payload(body: dict[str, Any]) -> None:
-    body["dsseEnvelope"]["payload"] = base64.b64encode(statement(github_v1(), digest=IMAGE.digest) + b" ").decode()
+    body["dsseEnvelope"]["payload"] = base64.b64encode(
+        statement(github_v1(), digest=IMAGE.digest) + b" "
+    ).decode()
 
 
 def another_type(body: dict[str, Any]) -> None:
@@ -444,7 +520,9 @@ def test_bundles_that_were_changed(
     assert answer.startswith("provenance: ")
 
 
-def test_a_bundle_of_another_sigstore(server: RegistryApi, tmp_path: Path, sigstore: Sigstore) -> None:
+def test_a_bundle_of_another_sigstore(
+    server: RegistryApi, tmp_path: Path, sigstore: Sigstore
+) -> None:
     put(server, cosign.referrer(bundle(Sigstore(), statement(github_v1())), IMAGE, V1))
     assert "a signature is not by" in str(Asking(server, tmp_path, sigstore)(ASKED))
 
@@ -467,13 +545,26 @@ def test_a_bundle_with_two_envelopes_is_read_as_it_is_verified(
 
 @pytest.mark.parametrize("form", ["key", "identity"])
 def test_a_signature_of_a_stranger(
-    server: RegistryApi, tmp_path: Path, sigstore: Sigstore, pair: cosign.Keys, stranger: cosign.Keys, form: str
+    server: RegistryApi,
+    tmp_path: Path,
+    sigstore: Sigstore,
+    pair: cosign.Keys,
+    stranger: cosign.Keys,
+    form: str,
 ) -> None:
     content = statement(chains_v1())
-    put(server, cosign.attestations((cosign.envelope(stranger, content), {})), cosign.tag_of(IMAGE.digest, "att"))
+    put(
+        server,
+        cosign.attestations((cosign.envelope(stranger, content), {})),
+        cosign.tag_of(IMAGE.digest, "att"),
+    )
     demand = by_key(pair, source_repository=WEB) if form == "key" else ASKED
     answer = str(Asking(server, tmp_path, sigstore)(demand))
-    assert "not by the key" in answer if form == "key" else "by a key, and not by an identity" in answer
+    assert (
+        "not by the key" in answer
+        if form == "key"
+        else "by a key, and not by an identity" in answer
+    )
 
 
 @pytest.mark.parametrize(
@@ -488,7 +579,9 @@ def test_what_is_no_statement(
 ) -> None:
     put(server, cosign.attestations((blob, {})), cosign.tag_of(IMAGE.digest, "att"))
     put(server, cosign.referrer(blob, IMAGE, V1))
-    answer = Asking(server, tmp_path, sigstore)(replace(by_key(pair, source_repository=WEB), identities=(CI,)))
+    answer = Asking(server, tmp_path, sigstore)(
+        replace(by_key(pair, source_repository=WEB), identities=(CI,))
+    )
     assert isinstance(answer, str)
     assert "cannot be read" in answer
 
@@ -498,7 +591,11 @@ def test_a_predicate_that_is_nested_without_end(
     server: RegistryApi, tmp_path: Path, sigstore: Sigstore, pair: cosign.Keys, nested: str
 ) -> None:
     content = statement("NESTED").replace(b'"NESTED"', nested.encode())
-    put(server, cosign.attestations((cosign.envelope(pair, content), {})), cosign.tag_of(IMAGE.digest, "att"))
+    put(
+        server,
+        cosign.attestations((cosign.envelope(pair, content), {})),
+        cosign.tag_of(IMAGE.digest, "att"),
+    )
     assert isinstance(Asking(server, tmp_path, sigstore)(by_key(pair, source_repository=WEB)), str)
 
 
@@ -506,27 +603,45 @@ def test_a_statement_that_is_too_large_is_not_read(
     server: RegistryApi, tmp_path: Path, sigstore: Sigstore, pair: cosign.Keys
 ) -> None:
     content = statement({**github_v1(), "x": "x" * LARGEST})
-    put(server, cosign.attestations((cosign.envelope(pair, content), {})), cosign.tag_of(IMAGE.digest, "att"))
+    put(
+        server,
+        cosign.attestations((cosign.envelope(pair, content), {})),
+        cosign.tag_of(IMAGE.digest, "att"),
+    )
     answer = Asking(server, tmp_path, sigstore)(by_key(pair, source_repository=WEB))
-    assert answer == "provenance: the registry has no provenance; .image-update/config, line 0, asks for it"
+    assert (
+        answer
+        == "provenance: the registry has no provenance; .image-update/config, line 0, asks for it"
+    )
     lie = cosign.attestations((cosign.envelope(pair, content), {}))
     kind, body = lie.manifests[lie.digest]
     short = json.loads(body)
     short["layers"][0]["size"] = 10
     server.manifests[lie.digest] = (kind, json.dumps(short).encode())
-    assert isinstance(Asking(server, tmp_path, sigstore)(by_key(pair, source_repository=WEB)), str | TaskError)
+    assert isinstance(
+        Asking(server, tmp_path, sigstore)(by_key(pair, source_repository=WEB)), str | TaskError
+    )
 
 
 def test_of_many_statements_one_must_hold_all_values(
     server: RegistryApi, tmp_path: Path, sigstore: Sigstore, pair: cosign.Keys
 ) -> None:
     first, second = github_v1(ref="refs/heads/dev"), github_v1(path=".github/workflows/pr.yml")
-    parts: list[tuple[bytes, dict[str, str]]] = [(cosign.envelope(pair, statement(one)), {}) for one in (first, second)]
+    parts: list[tuple[bytes, dict[str, str]]] = [
+        (cosign.envelope(pair, statement(one)), {}) for one in (first, second)
+    ]
     att = cosign.tag_of(IMAGE.digest, "att")
     put(server, cosign.attestations(*parts), att)
-    asking, demand = Asking(server, tmp_path, sigstore), by_key(pair, ref="refs/heads/main", workflow=RELEASE)
+    asking, demand = (
+        Asking(server, tmp_path, sigstore),
+        by_key(pair, ref="refs/heads/main", workflow=RELEASE),
+    )
     assert "(of 2 statements none is good)" in str(asking(demand))
-    put(server, cosign.attestations(*parts, (cosign.envelope(pair, statement(github_v1())), {})), att)
+    put(
+        server,
+        cosign.attestations(*parts, (cosign.envelope(pair, statement(github_v1())), {})),
+        att,
+    )
     assert isinstance(asking(demand), Proof)
     both = (demand, by_key(pair, ref="refs/heads/dev"))
     assert isinstance(asking(*both), Proof)
@@ -538,7 +653,9 @@ def test_an_attestation_is_no_signature_and_a_signature_by_a_key_no_provenance(
 ) -> None:
     put(server, cosign.referrer(bundle(sigstore, statement(github_v1())), IMAGE))
     asking = Asking(server, tmp_path, sigstore)
-    assert "it is an attestation, not a signature" in str(asking(Demand("signature", identities=(CI,))))
+    assert "it is an attestation, not a signature" in str(
+        asking(Demand("signature", identities=(CI,)))
+    )
     put(server, cosign.signed(pair, IMAGE.digest), cosign.tag_of(IMAGE.digest))
     keys = by_key(pair, source_repository=WEB)
     assert isinstance(asking(Demand("signature", texts=keys.texts)), Proof)
@@ -574,7 +691,11 @@ def test_at_most_two_requests_more_than_a_signature(
 ) -> None:
     content = statement(github_v1())
     if tool == "cosign 3":
-        put(server, cosign.referrer(bundle(sigstore, statement({}, cosign.SIGN)), IMAGE, cosign.SIGN), "sig")
+        put(
+            server,
+            cosign.referrer(bundle(sigstore, statement({}, cosign.SIGN)), IMAGE, cosign.SIGN),
+            "sig",
+        )
         put(server, cosign.referrer(bundle(sigstore, content), IMAGE, V1), "att")
     elif tool == "cosign 2":
         signed, notes = sigstore.of_layer(cosign.payload(IMAGE.digest), workflow())
@@ -583,10 +704,18 @@ def test_at_most_two_requests_more_than_a_signature(
             cosign.signatures(cosign.layer(cosign.payload(IMAGE.digest), signed, **notes)),
             cosign.tag_of(IMAGE.digest),
         )
-        put(server, cosign.attestations(sigstore.attested(content, workflow())), cosign.tag_of(IMAGE.digest, "att"))
+        put(
+            server,
+            cosign.attestations(sigstore.attested(content, workflow())),
+            cosign.tag_of(IMAGE.digest, "att"),
+        )
     else:
         put(server, cosign.signed(pair, IMAGE.digest), cosign.tag_of(IMAGE.digest))
-        put(server, cosign.attestations((cosign.envelope(pair, content), {})), cosign.tag_of(IMAGE.digest, "att"))
+        put(
+            server,
+            cosign.attestations((cosign.envelope(pair, content), {})),
+            cosign.tag_of(IMAGE.digest, "att"),
+        )
     asking = Asking(server, tmp_path, sigstore)
     demand = by_key(pair, source_repository=WEB) if tool == "Chains" else ASKED
     signature = replace(demand, rule="signature", source_repository="")
@@ -611,7 +740,9 @@ def test_a_late_statement_is_waited_for(
     assert isinstance(Asking(server, tmp_path, sigstore, timeout=30)(ASKED), Proof)
 
 
-def test_a_log_that_is_down_is_no_refusal(server: RegistryApi, tmp_path: Path, sigstore: Sigstore) -> None:
+def test_a_log_that_is_down_is_no_refusal(
+    server: RegistryApi, tmp_path: Path, sigstore: Sigstore
+) -> None:
     signed, notes = sigstore.of_layer(cosign.payload(IMAGE.digest), workflow())
     put(
         server,
@@ -633,7 +764,9 @@ def test_what_is_no_trusted_root(tmp_path: Path, text: str) -> None:
         keyless.Sigstore(print, str(path))
 
 
-def test_a_key_of_the_repository_that_is_none(server: RegistryApi, tmp_path: Path, sigstore: Sigstore) -> None:
+def test_a_key_of_the_repository_that_is_none(
+    server: RegistryApi, tmp_path: Path, sigstore: Sigstore
+) -> None:
     demand = Demand("signature", ("ci.pub",), texts=(("ci.pub", "hello"),), line=4)
     answer = Asking(server, tmp_path, sigstore)(demand)
     assert isinstance(answer, TaskError)
@@ -645,14 +778,20 @@ def test_the_issuer_of_old_certificates_counts_where_there_is_no_newer_one(
 ) -> None:
     claims = workflow()
     old = {**{key: value for key, value in claims.items() if key != "8"}, "1": GITHUB}
-    put(server, cosign.referrer(bundle(sigstore, statement({}, cosign.SIGN), old), IMAGE, cosign.SIGN))
-    assert isinstance(Asking(server, tmp_path, sigstore)(Demand("signature", identities=(CI,))), Proof)
+    put(
+        server,
+        cosign.referrer(bundle(sigstore, statement({}, cosign.SIGN), old), IMAGE, cosign.SIGN),
+    )
+    assert isinstance(
+        Asking(server, tmp_path, sigstore)(Demand("signature", identities=(CI,))), Proof
+    )
 
 
 def test_a_workflow_of_a_certificate_is_that_of_the_source_repository() -> None:
     gitlab = "https://gitlab.com/acme/web"
     found = of_certificate(
-        "https://gitlab.com", {"12": gitlab, "14": "refs/heads/main", "18": f"{gitlab}//.gitlab-ci.yml@refs/heads/main"}
+        "https://gitlab.com",
+        {"12": gitlab, "14": "refs/heads/main", "18": f"{gitlab}//.gitlab-ci.yml@refs/heads/main"},
     )
     assert (found.workflow, found.builders) == (".gitlab-ci.yml", ())
     other = of_certificate(GITHUB, {**workflow(), "18": f"{ELSE}/{RELEASE}@refs/heads/main"})
@@ -662,9 +801,16 @@ def test_a_workflow_of_a_certificate_is_that_of_the_source_repository() -> None:
 
 @pytest.mark.parametrize("value", [None, 1, [], {}, "x", [[]], [{"uri": 1}], [None]])
 def test_a_statement_of_any_shape_is_read_or_refused(value: Any) -> None:
-    for kind, made in ((V1, github_v1()), (V02, generator_v02()), (V1, chains_v1()), (V02, chains_v02())):
+    for kind, made in (
+        (V1, github_v1()),
+        (V02, generator_v02()),
+        (V1, chains_v1()),
+        (V02, chains_v02()),
+    ):
         for key in made:
             origin_of({"predicateType": kind, "predicate": {**made, key: value}})
             inner = made[key]
             for deep in inner if isinstance(inner, dict) else ():
-                origin_of({"predicateType": kind, "predicate": {**made, key: {**inner, deep: value}}})
+                origin_of(
+                    {"predicateType": kind, "predicate": {**made, key: {**inner, deep: value}}}
+                )

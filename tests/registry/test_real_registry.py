@@ -6,7 +6,16 @@ from pathlib import Path
 
 import pytest
 from fakes.oci_images import DOCKER, OCI, Content, image, index, layout, push
-from real_registry import PASSWORD, USER, Real, bearer, open_registry, password_registry, tls_registry, token_registry
+from real_registry import (
+    PASSWORD,
+    USER,
+    Real,
+    bearer,
+    open_registry,
+    password_registry,
+    tls_registry,
+    token_registry,
+)
 from support import needs
 
 from task.errors import RegistryAccessError, RegistryError
@@ -24,7 +33,9 @@ DATE = "2026-01-02T03:04:05.678Z"
 SINGLE = {kind: image("linux/amd64", DATE, {"a": "b"}, kind=kind) for kind in (OCI, DOCKER)}
 MULTI = {
     kind: index(
-        [SINGLE[kind], image("linux/arm64/v8", "2026-01-01T00:00:00Z", kind=kind)], kind=kind, attested=kind == OCI
+        [SINGLE[kind], image("linux/arm64/v8", "2026-01-01T00:00:00Z", kind=kind)],
+        kind=kind,
+        attested=kind == OCI,
     )
     for kind in (OCI, DOCKER)
 }
@@ -42,13 +53,23 @@ def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Real]:
 
 
 def registry(
-    login: tuple[str, str] | None = None, name: str = "", ca: str = "", lines: list[str] | None = None
+    login: tuple[str, str] | None = None,
+    name: str = "",
+    ca: str = "",
+    lines: list[str] | None = None,
 ) -> Registry:
     given = {name: RegistryLogin(login[0], Secret(login[1]))} if login else {}
-    return Registry(Logins({}, given), (lines if lines is not None else []).append, ca=ca, limits=Limits(tries=1))
+    return Registry(
+        Logins({}, given),
+        (lines if lines is not None else []).append,
+        ca=ca,
+        limits=Limits(tries=1),
+    )
 
 
-def answer(asking: Registry, reference: str, *facts: Fact, platforms: tuple[str, ...] = ()) -> Answer:
+def answer(
+    asking: Registry, reference: str, *facts: Fact, platforms: tuple[str, ...] = ()
+) -> Answer:
     question = Question(parse_image(reference), facts, platforms)
     return asking.answer([question])[question]
 
@@ -63,10 +84,14 @@ def answer(asking: Registry, reference: str, *facts: Fact, platforms: tuple[str,
         ("undated", UNDATED),
     ],
 )
-def test_the_digest_is_that_of_what_was_pushed_by_one_request(real: Real, tag: str, content: Content) -> None:
+def test_the_digest_is_that_of_what_was_pushed_by_one_request(
+    real: Real, tag: str, content: Content
+) -> None:
     lines: list[str] = []
     asking = registry(lines=lines)
-    assert answer(asking, f"{real.name}/acme/api:{tag}", "digest", "exists").digest == content.digest
+    assert (
+        answer(asking, f"{real.name}/acme/api:{tag}", "digest", "exists").digest == content.digest
+    )
     assert len(lines) == 1
 
 
@@ -78,14 +103,18 @@ def test_facts_of_images_and_indexes(real: Real, kind: str) -> None:
     both = ("linux/amd64", "linux/arm64/v8")
     multi = answer(registry(), f"{real.name}/acme/api:multi-{kind}", *every)  # type: ignore[arg-type]
     assert multi == Answer(True, MULTI[kind].digest, DATE, both, {"a": "b"})
-    arm = answer(registry(), f"{real.name}/acme/api:multi-{kind}", "created", platforms=("linux/arm64",))
+    arm = answer(
+        registry(), f"{real.name}/acme/api:multi-{kind}", "created", platforms=("linux/arm64",)
+    )
     assert arm.created == "2026-01-01T00:00:00Z"
 
 
 def test_no_date_and_no_image(real: Real) -> None:
     assert answer(registry(), f"{real.name}/acme/api:undated", "created") == Answer()
     for reference in ("acme/api:none", "acme/none:1", f"acme/api@sha256:{'0' * 64}"):
-        assert answer(registry(), f"{real.name}/{reference}", "exists", "created") == Answer(exists=False)
+        assert answer(registry(), f"{real.name}/{reference}", "exists", "created") == Answer(
+            exists=False
+        )
         assert answer(registry(), f"{real.name}/{reference}", "exists") == Answer(exists=False)
 
 
@@ -97,7 +126,9 @@ def test_tags(real: Real) -> None:
 
 
 def test_referrers_are_none_without_the_api_and_the_tag(real: Real) -> None:
-    assert registry().repository(parse_image(f"{real.name}/acme/api")).referrers(UNDATED.digest) == ()
+    assert (
+        registry().repository(parse_image(f"{real.name}/acme/api")).referrers(UNDATED.digest) == ()
+    )
 
 
 def test_what_skopeo_copies(real: Real, tmp_path: Path) -> None:
@@ -138,7 +169,17 @@ def test_no_password_or_a_wrong_one(locked: Real, login: tuple[str, str] | None)
 
 def test_a_config_file_that_skopeo_would_take(locked: Real, tmp_path: Path) -> None:
     path = tmp_path / "auth.json"
-    argv = ["login", "--tls-verify=false", "--authfile", str(path), "-u", USER, "-p", PASSWORD, locked.name]
+    argv = [
+        "login",
+        "--tls-verify=false",
+        "--authfile",
+        str(path),
+        "-u",
+        USER,
+        "-p",
+        PASSWORD,
+        locked.name,
+    ]
     subprocess.run([*needs("skopeo"), *argv], check=True, capture_output=True)
     asking = Registry(Logins({"REGISTRY_AUTH_FILE": str(path)}))
     assert answer(asking, f"{locked.name}/acme/api:1", "digest").digest == UNDATED.digest
@@ -150,14 +191,21 @@ def test_tokens(tmp_path: Path) -> None:
             push(running.url, repository, "1", UNDATED, headers=bearer(tmp_path, repository))
         lines: list[str] = []
         asking, anyone = registry((USER, PASSWORD), running.name, lines=lines), registry()
-        assert answer(asking, f"{running.name}/acme/api:1", "digest", "created").digest == UNDATED.digest
+        assert (
+            answer(asking, f"{running.name}/acme/api:1", "digest", "created").digest
+            == UNDATED.digest
+        )
         assert len(lines) == 4  # refused, token, manifest, config
         assert asking.repository(parse_image(f"{running.name}/acme/api")).tags() == ("1",)
         assert answer(asking, f"{running.name}/acme/api:2", "exists") == Answer(exists=False)
         assert answer(anyone, f"{running.name}/public/web:1", "digest").digest == UNDATED.digest
-        assert isinstance(answer(anyone, f"{running.name}/acme/api:1", "digest").error, RegistryAccessError)
+        assert isinstance(
+            answer(anyone, f"{running.name}/acme/api:1", "digest").error, RegistryAccessError
+        )
         wrong = registry((USER, "wrong"), running.name)
-        assert isinstance(answer(wrong, f"{running.name}/acme/api:1", "digest").error, RegistryAccessError)
+        assert isinstance(
+            answer(wrong, f"{running.name}/acme/api:1", "digest").error, RegistryAccessError
+        )
 
 
 def test_tls(tmp_path: Path) -> None:

@@ -54,7 +54,9 @@ def test_the_example_of_the_documentation() -> None:
     assert (ecr.credsexpire, ecr.ca_file, ecr.insecure) == (36000.0, "/etc/ca.pem", False)
 
 
-@pytest.mark.parametrize("text", ["", "# nothing\n", "registries:\n", "registries: []\n", "{}", "---\n"])
+@pytest.mark.parametrize(
+    "text", ["", "# nothing\n", "registries:\n", "registries: []\n", "{}", "---\n"]
+)
 def test_nothing_is_configured(text: str) -> None:
     assert parse_registries_conf(text) == ()
 
@@ -84,9 +86,19 @@ def test_nothing_is_configured(text: str) -> None:
         (entry(credsexpire="10"), "not a duration"),
         (entry(credentials="vault:x"), "credentials"),
         (entry(ca_data="x"), "no certificate"),
-        (entry() + "- name: y\n  api_url: https://y.example\n  prefix: x.example\n", "two registries have prefix"),
-        (entry(prefix="") + "- name: y\n  api_url: https://y.example\n  prefix: docker.io\n", "two registries"),
-        (entry(default="true") + "- name: y\n  api_url: https://y.example\n  prefix: y\n  default: on\n", "default"),
+        (
+            entry() + "- name: y\n  api_url: https://y.example\n  prefix: x.example\n",
+            "two registries have prefix",
+        ),
+        (
+            entry(prefix="") + "- name: y\n  api_url: https://y.example\n  prefix: docker.io\n",
+            "two registries",
+        ),
+        (
+            entry(default="true")
+            + "- name: y\n  api_url: https://y.example\n  prefix: y\n  default: on\n",
+            "default",
+        ),
         ("registries: all\n", "not a list"),
         ("registries:\n- x\n", "not a mapping"),
         ("- x\n", "not a mapping"),
@@ -143,7 +155,15 @@ def test_which_entry_an_image_belongs_to(
 
 @pytest.mark.parametrize(
     ("text", "seconds"),
-    [("10h", 36000.0), ("1h30m", 5400.0), ("1.5h", 5400.0), ("90s", 90.0), ("500ms", 0.5), ("0", 0.0), ("+5m", 300.0)],
+    [
+        ("10h", 36000.0),
+        ("1h30m", 5400.0),
+        ("1.5h", 5400.0),
+        ("90s", 90.0),
+        ("500ms", 0.5),
+        ("0", 0.0),
+        ("+5m", 300.0),
+    ],
 )
 def test_durations(text: str, seconds: float) -> None:
     assert duration(text) == pytest.approx(seconds)

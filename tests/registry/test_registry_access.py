@@ -56,12 +56,20 @@ def server(servers: Callable[..., RegistryApi]) -> RegistryApi:
     return servers()
 
 
-def registry(login: RegistryLogin | None = LOGIN, lines: list[str] | None = None, **ways: object) -> Registry:
+def registry(
+    login: RegistryLogin | None = LOGIN, lines: list[str] | None = None, **ways: object
+) -> Registry:
     given = {"127.0.0.1:*": login, "localhost:*": login} if login else {}
-    return Registry(Logins({}, given), (lines if lines is not None else []).append, **{"limits": QUICK, **ways})  # type: ignore[arg-type]
+    return Registry(
+        Logins({}, given),
+        (lines if lines is not None else []).append,
+        **{"limits": QUICK, **ways},  # type: ignore[arg-type]
+    )
 
 
-def ask(server: RegistryApi, asking: Registry | None = None, reference: str = "acme/api:1.0") -> Answer:
+def ask(
+    server: RegistryApi, asking: Registry | None = None, reference: str = "acme/api:1.0"
+) -> Answer:
     question = Question(parse_image(f"{server.name}/{reference}"), ("digest", "exists"))
     return (asking or registry()).answer([question])[question]
 
@@ -84,7 +92,9 @@ def test_an_open_registry_is_told_no_login(server: RegistryApi) -> None:
         'Basic realm="Sonatype Nexus Repository Manager", Negotiate',
     ],
 )
-def test_basic_authentication_after_the_registry_asked_for_it(server: RegistryApi, challenge: str) -> None:
+def test_basic_authentication_after_the_registry_asked_for_it(
+    server: RegistryApi, challenge: str
+) -> None:
     server.challenge, server.users = challenge, {"ci": PASSWORD}
     asking = registry()
     assert ask(server, asking).digest == API.digest
@@ -109,7 +119,9 @@ def test_a_bearer_token_is_asked_for_once_per_repository(server: RegistryApi) ->
 def test_many_threads_ask_for_one_token(server: RegistryApi) -> None:
     server.ask_for_tokens(ci=PASSWORD)
     server.delay = 0.01
-    questions = [Question(parse_image(f"{server.name}/acme/api:{tag}"), ("exists",)) for tag in range(30)]
+    questions = [
+        Question(parse_image(f"{server.name}/acme/api:{tag}"), ("exists",)) for tag in range(30)
+    ]
     answers = registry().answer(questions)
     assert all(found == Answer(exists=False) for found in answers.values())
     assert sum(one.path.startswith("/token") for one in server.seen) == 1
@@ -143,7 +155,9 @@ def test_an_answer_that_holds_no_token(server: RegistryApi, answer: object) -> N
     assert "no token" in error.message
 
 
-@pytest.mark.parametrize("life", [{}, {"expires_in": 1}, {"expires_in": 3600, "issued_at": "x"}, {"expires_in": None}])
+@pytest.mark.parametrize(
+    "life", [{}, {"expires_in": 1}, {"expires_in": 3600, "issued_at": "x"}, {"expires_in": None}]
+)
 def test_a_token_by_its_other_name(server: RegistryApi, life: dict[str, object]) -> None:
     server.ask_for_tokens(ci=PASSWORD)
     server.token_answer = lambda token: {"access_token": token, **life}
@@ -185,11 +199,15 @@ def test_a_token_server_that_takes_the_refresh_token_as_a_password(server: Regis
 def test_a_finished_token_is_used_as_it_is(server: RegistryApi) -> None:
     server.ask_for_tokens()
     server.tokens = {"mine.acme%2Fapi"}
-    assert ask(server, registry(RegistryLogin(token=Secret("mine.acme%2Fapi")))).digest == API.digest
+    assert (
+        ask(server, registry(RegistryLogin(token=Secret("mine.acme%2Fapi")))).digest == API.digest
+    )
     assert "/token" not in "".join(server.asked)
 
 
-@pytest.mark.parametrize("challenge", ['Basic realm="x", Bearer realm="{}"', 'Bearer realm="{}", Basic realm="x"'])
+@pytest.mark.parametrize(
+    "challenge", ['Basic realm="x", Bearer realm="{}"', 'Bearer realm="{}", Basic realm="x"']
+)
 def test_basic_where_the_token_server_is_a_stranger(server: RegistryApi, challenge: str) -> None:
     server.users = {"ci": PASSWORD}
     server.challenge = 'Basic realm="x"'
@@ -197,7 +215,9 @@ def test_basic_where_the_token_server_is_a_stranger(server: RegistryApi, challen
     assert ask(server).digest == API.digest
 
 
-def test_the_token_server_may_be_another_port_of_the_same_host(servers: Callable[..., RegistryApi]) -> None:
+def test_the_token_server_may_be_another_port_of_the_same_host(
+    servers: Callable[..., RegistryApi],
+) -> None:
     one, other = servers(), servers()
     other.users = {"ci": PASSWORD}
     one.ask_for_tokens(other.url + "/token?account=x")
@@ -207,9 +227,19 @@ def test_the_token_server_may_be_another_port_of_the_same_host(servers: Callable
 
 
 @pytest.mark.parametrize(
-    "realm", ["http://localhost:{}/token", "https://thief.example/token", "file:///etc/passwd", "/token", "", "token"]
+    "realm",
+    [
+        "http://localhost:{}/token",
+        "https://thief.example/token",
+        "file:///etc/passwd",
+        "/token",
+        "",
+        "token",
+    ],
 )
-def test_the_login_is_never_told_to_a_stranger(servers: Callable[..., RegistryApi], realm: str) -> None:
+def test_the_login_is_never_told_to_a_stranger(
+    servers: Callable[..., RegistryApi], realm: str
+) -> None:
     one, thief = servers(), servers("localhost")
     one.challenge = f'Bearer realm="{realm.format(thief.server_address[1])}",service="x"'
     error = ask(one).error
@@ -219,7 +249,9 @@ def test_the_login_is_never_told_to_a_stranger(servers: Callable[..., RegistryAp
     assert not logins(one)
 
 
-def test_a_realm_without_encryption_is_not_asked_even_without_a_login(servers: Callable[..., RegistryApi]) -> None:
+def test_a_realm_without_encryption_is_not_asked_even_without_a_login(
+    servers: Callable[..., RegistryApi],
+) -> None:
     one, other = servers(), servers("localhost")
     one.challenge = f'Bearer realm="{other.url}/token",service="x"'
     assert isinstance(ask(one, registry(None)).error, RegistryAccessError)
@@ -250,7 +282,13 @@ def test_a_manifest_may_be_redirected_as_well(servers: Callable[..., RegistryApi
 @pytest.mark.parametrize(
     ("status", "code", "login", "kind", "words"),
     [
-        (401, "UNAUTHORIZED", None, RegistryAccessError, "does not allow anonymous access to acme/api"),
+        (
+            401,
+            "UNAUTHORIZED",
+            None,
+            RegistryAccessError,
+            "does not allow anonymous access to acme/api",
+        ),
         (401, "UNAUTHORIZED", LOGIN, RegistryAccessError, "does not accept the login"),
         (403, "DENIED", None, RegistryAccessError, "no such repository"),
         (403, "DENIED", LOGIN, RegistryAccessError, "403 DENIED"),
@@ -264,10 +302,23 @@ def test_a_manifest_may_be_redirected_as_well(servers: Callable[..., RegistryApi
     ],
 )
 def test_refusals(
-    server: RegistryApi, status: int, code: str, login: RegistryLogin | None, kind: type[RegistryError], words: str
+    server: RegistryApi,
+    status: int,
+    code: str,
+    login: RegistryLogin | None,
+    kind: type[RegistryError],
+    words: str,
 ) -> None:
-    body = f'{{"errors": [{{"code": "{code}", "message": "{PASSWORD}"}}]}}'.encode() if code else b"oops"
-    server.faults["/manifests/1.0"] = lambda seen: (status, {}, b"" if seen.method == "HEAD" else body)
+    body = (
+        f'{{"errors": [{{"code": "{code}", "message": "{PASSWORD}"}}]}}'.encode()
+        if code
+        else b"oops"
+    )
+    server.faults["/manifests/1.0"] = lambda seen: (
+        status,
+        {},
+        b"" if seen.method == "HEAD" else body,
+    )
     question = Question(parse_image(f"{server.name}/acme/api:1.0"), ("created",))
     error = registry(login).answer([question])[question].error
     assert type(error) is kind
@@ -308,7 +359,9 @@ def test_a_registry_that_is_down_is_left_alone() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         port = taken.getsockname()[1]
-        questions = [Question(parse_image(f"127.0.0.1:{port}/a/b:{tag}"), ("digest",)) for tag in range(200)]
+        questions = [
+            Question(parse_image(f"127.0.0.1:{port}/a/b:{tag}"), ("digest",)) for tag in range(200)
+        ]
         answers = registry(None, limits=Limits(connect=1, tries=2)).answer(questions)
     assert {type(found.error) for found in answers.values()} == {RegistryDownError}
 
@@ -321,7 +374,11 @@ def test_one_registry_that_is_down_does_not_stop_the_others(server: RegistryApi)
 
 
 def test_an_answer_that_breaks_off(server: RegistryApi) -> None:
-    server.faults["/manifests/1.0"] = lambda _: (200, {"Content-Length": "1000", "Connection": "close"}, b'{"schema')
+    server.faults["/manifests/1.0"] = lambda _: (
+        200,
+        {"Content-Length": "1000", "Connection": "close"},
+        b'{"schema',
+    )
     question = Question(parse_image(f"{server.name}/acme/api:1.0"), ("created",))
     assert type(registry(None).answer([question])[question].error) is RegistryDownError
 
@@ -352,15 +409,24 @@ def test_a_registry_over_https_only(
     server.socket = context.wrap_socket(server.socket, server_side=True)
     assert isinstance(ask(server, registry(None)).error, RegistryAccessError)
     assert ask(server, registry(None, ca=certificate.read_text())).digest == API.digest
-    bad = ask(server, registry(None, ca="-----BEGIN CERTIFICATE-----\nx\n-----END CERTIFICATE-----")).error
+    bad = ask(
+        server, registry(None, ca="-----BEGIN CERTIFICATE-----\nx\n-----END CERTIFICATE-----")
+    ).error
     assert isinstance(bad, RegistryAccessError)
-    entry = RegistryConf("x", f"https://{server.name}", server.name, ca_data=certificate.read_text())
+    entry = RegistryConf(
+        "x", f"https://{server.name}", server.name, ca_data=certificate.read_text()
+    )
     assert ask(server, registry(None, entries=(entry,))).digest == API.digest
     entry = RegistryConf("x", f"https://{server.name}", server.name, insecure=True)
     assert ask(server, registry(None, entries=(entry,))).digest == API.digest
     (tmp_path / "other").mkdir()
-    monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(certificate))  # stays trusted besides what is given
-    assert ask(server, registry(None, ca=_certificate(tmp_path / "other").read_text())).digest == API.digest
+    monkeypatch.setenv(
+        "REQUESTS_CA_BUNDLE", str(certificate)
+    )  # stays trusted besides what is given
+    assert (
+        ask(server, registry(None, ca=_certificate(tmp_path / "other").read_text())).digest
+        == API.digest
+    )
 
 
 def _certificate(folder: Path) -> Path:
@@ -392,10 +458,14 @@ def test_http_is_for_this_machine_only_unless_it_is_configured(server: RegistryA
 def test_a_mirror_is_not_told_the_login_of_docker_hub(server: RegistryApi) -> None:
     server.challenge = 'Basic realm="x"'
     server.put("library/nginx", "1", API)
-    files = {"DOCKER_AUTH_CONFIG": '{"auths": {"https://index.docker.io/v1/": {"username": "u", "password": "p"}}}'}
+    files = {
+        "DOCKER_AUTH_CONFIG": '{"auths": {"https://index.docker.io/v1/": {"username": "u", "password": "p"}}}'
+    }
     entry = RegistryConf("mirror", server.url, "docker.io")
     question = Question(parse_image("nginx:1"), ("digest",))
-    error = Registry(Logins(files), entries=(entry,), limits=QUICK).answer([question])[question].error
+    error = (
+        Registry(Logins(files), entries=(entry,), limits=QUICK).answer([question])[question].error
+    )
     assert isinstance(error, RegistryAccessError)
     assert not logins(server)
 
@@ -407,7 +477,11 @@ def test_a_mirror_is_not_told_the_login_of_docker_hub(server: RegistryApi) -> No
         ("nginx:1", {"prefix": "docker.io", "defaultns": "mirror"}, "mirror/nginx"),
         ("nginx:1", {"prefix": "reg.example", "default": True}, "nginx"),
         ("nginx:1", {"prefix": "reg.example", "default": True, "defaultns": "base"}, "base/nginx"),
-        ("acme/nginx:1", {"prefix": "reg.example", "default": True, "defaultns": "base"}, "acme/nginx"),
+        (
+            "acme/nginx:1",
+            {"prefix": "reg.example", "default": True, "defaultns": "base"},
+            "acme/nginx",
+        ),
         ("reg.example/nginx:1", {"prefix": "reg.example", "defaultns": "base"}, "base/nginx"),
         ("reg.example/nginx:1", {"prefix": "reg.example"}, "nginx"),
         ("reg.example/acme/api:1", {"prefix": "reg.example/acme"}, "acme/api"),
@@ -432,12 +506,16 @@ def test_a_registry_below_a_path(server: RegistryApi) -> None:
     assert ask(server, asking).digest == API.digest
     assert asking.repository(parse_image(f"{server.name}/acme/api")).tags() == ("1.0", "2.0")
     assert server.asked[0] == "HEAD /artifactory/api/docker/local/v2/acme/api/manifests/1.0"
-    assert all(line.startswith(("GET /artifactory/", "HEAD /artifactory/")) for line in server.asked)
+    assert all(
+        line.startswith(("GET /artifactory/", "HEAD /artifactory/")) for line in server.asked
+    )
 
 
 def test_the_limit_of_registries_conf_is_kept(server: RegistryApi) -> None:
     entry = RegistryConf("x", server.url, server.name, limit=20)
-    questions = [Question(parse_image(f"{server.name}/acme/api:{tag}"), ("exists",)) for tag in range(11)]
+    questions = [
+        Question(parse_image(f"{server.name}/acme/api:{tag}"), ("exists",)) for tag in range(11)
+    ]
     began = time.monotonic()
     registry(None, entries=(entry,)).answer(questions)
     assert time.monotonic() - began >= 0.45
@@ -445,7 +523,9 @@ def test_the_limit_of_registries_conf_is_kept(server: RegistryApi) -> None:
 
 def test_credentials_of_registries_conf(server: RegistryApi) -> None:
     server.challenge, server.users = 'Basic realm="x"', {"ci": PASSWORD}
-    entry = RegistryConf("x", server.url, server.name, credentials=parse_credential_source("env:REG"))
+    entry = RegistryConf(
+        "x", server.url, server.name, credentials=parse_credential_source("env:REG")
+    )
     question = Question(parse_image(f"{server.name}/acme/api:1.0"), ("digest",))
     asking = Registry(Logins({"REG": f"ci:{PASSWORD}"}), entries=(entry,), limits=QUICK)
     assert asking.answer([question])[question].digest == API.digest
@@ -470,14 +550,19 @@ def test_no_secret_is_said_whatever_happens(servers: Callable[..., RegistryApi])
     """Every way to log in, with every refusal, against a registry that repeats what it is told."""
     lines: list[str] = []
     said: list[object] = []
-    for login in (LOGIN, RegistryLogin("u", identity=Secret(PASSWORD)), RegistryLogin(token=Secret(PASSWORD))):
+    for login in (
+        LOGIN,
+        RegistryLogin("u", identity=Secret(PASSWORD)),
+        RegistryLogin(token=Secret(PASSWORD)),
+    ):
         for status in (200, 302, 400, 401, 403, 404, 429, 500):
             server = servers()
             server.ask_for_tokens(ci=PASSWORD)
-            body = (
-                f'{{"errors": [{{"code": "{PASSWORD}", "message": "{PASSWORD}"}}], "token": "{PASSWORD}\n"}}'.encode()
-            )
-            headers = {"Location": f"/x?password={PASSWORD}", "WWW-Authenticate": f'Basic realm="{PASSWORD}"'}
+            body = f'{{"errors": [{{"code": "{PASSWORD}", "message": "{PASSWORD}"}}], "token": "{PASSWORD}\n"}}'.encode()
+            headers = {
+                "Location": f"/x?password={PASSWORD}",
+                "WWW-Authenticate": f'Basic realm="{PASSWORD}"',
+            }
             for end in ("/manifests/1.0", "/token"):
                 server.faults[end] = lambda _, s=status, h=headers, b=body: (s, h, b)  # type: ignore[misc]
                 asking = registry(login, lines)
@@ -491,11 +576,17 @@ def test_no_secret_is_said_whatever_happens(servers: Callable[..., RegistryApi])
 @pytest.mark.parametrize(
     ("header", "expected"),
     [
-        ('Bearer realm="https://a/t",service="s",scope="repository:a/b:pull"', [("bearer", "https://a/t")]),
+        (
+            'Bearer realm="https://a/t",service="s",scope="repository:a/b:pull"',
+            [("bearer", "https://a/t")],
+        ),
         ('Basic realm="x"', [("basic", "x")]),
         ("Basic", [("basic", None)]),
         ('bearer Realm = "x" , service=y', [("bearer", "x")]),
-        ('Negotiate, Bearer realm="a,b", Basic realm="c"', [("negotiate", None), ("bearer", "a,b"), ("basic", "c")]),
+        (
+            'Negotiate, Bearer realm="a,b", Basic realm="c"',
+            [("negotiate", None), ("bearer", "a,b"), ("basic", "c")],
+        ),
         (r'Bearer realm="a\"b"', [("bearer", 'a"b')]),
         ("Bearer realm=https://a/t", [("bearer", "https://a/t")]),
         ('Bearer realm="first",realm="second"', [("bearer", "first")]),
@@ -506,7 +597,9 @@ def test_no_secret_is_said_whatever_happens(servers: Callable[..., RegistryApi])
     ],
 )
 def test_challenges(header: str, expected: list[tuple[str, str | None]]) -> None:
-    assert [(scheme, parameters.get("realm")) for scheme, parameters in challenges(header).items()] == expected
+    assert [
+        (scheme, parameters.get("realm")) for scheme, parameters in challenges(header).items()
+    ] == expected
 
 
 @pytest.mark.parametrize(
@@ -561,7 +654,9 @@ def test_whom_a_login_may_be_told(registry_host: str, other: str, expected: bool
     assert may_get_login(registry_host, other) is expected
 
 
-def test_a_token_server_that_the_user_names_gets_the_login(servers: Callable[..., RegistryApi]) -> None:
+def test_a_token_server_that_the_user_names_gets_the_login(
+    servers: Callable[..., RegistryApi],
+) -> None:
     """By the login's entry in Docker's config file, or by the option; a login for it alone is not the registry's."""
     for theirs, told in ((PASSWORD, True), ("another", False)):
         one, other = servers(), servers("localhost")
@@ -600,7 +695,9 @@ def test_a_token_server_that_the_user_names_gets_the_login(servers: Callable[...
         ("ghcr.io", "auth.example.com", True),
     ],
 )
-def test_which_token_servers_are_asked_without_a_login(registry_host: str, other: str, allowed: bool) -> None:
+def test_which_token_servers_are_asked_without_a_login(
+    registry_host: str, other: str, allowed: bool
+) -> None:
     assert may_be_asked(registry_host, other) is allowed
 
 
@@ -617,7 +714,11 @@ def test_a_registry_does_not_send_us_into_our_own_network(server: RegistryApi) -
     [
         ({"Docker-Distribution-Api-Version": "registry/2.0"}, b"no", 1),
         ({}, b'{"errors": []}', 1),
-        ({}, b"Client sent an HTTP request to an HTTPS server.", 2),  # https is tried, and then http again
+        (
+            {},
+            b"Client sent an HTTP request to an HTTPS server.",
+            2,
+        ),  # https is tried, and then http again
     ],
 )
 def test_whether_a_400_is_a_registrys_own(

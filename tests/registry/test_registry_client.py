@@ -41,9 +41,16 @@ def test_registries_conf_is_read(tmp_path: Path, server: RegistryApi) -> None:
 
 @pytest.mark.parametrize(
     ("content", "words"),
-    [(None, "cannot read"), (b"\xff", "not text"), (b"registries: 1", "not a list"), (b"x: 1", "unknown key")],
+    [
+        (None, "cannot read"),
+        (b"\xff", "not text"),
+        (b"registries: 1", "not a list"),
+        (b"x: 1", "unknown key"),
+    ],
 )
-def test_registries_conf_that_cannot_be_read(tmp_path: Path, content: bytes | None, words: str) -> None:
+def test_registries_conf_that_cannot_be_read(
+    tmp_path: Path, content: bytes | None, words: str
+) -> None:
     path = tmp_path / "registries.conf"
     if content is not None:
         path.write_bytes(content)
@@ -70,18 +77,32 @@ def test_what_was_learnt_is_kept_at_the_end(server: RegistryApi, tmp_path: Path)
 @pytest.mark.parametrize(
     ("status", "kind"), [(503, RegistryDownError), (429, RegistryDownError), (0, RegistryDownError)]
 )
-def test_a_token_server_that_is_down(server: RegistryApi, status: int, kind: type[RegistryError]) -> None:
+def test_a_token_server_that_is_down(
+    server: RegistryApi, status: int, kind: type[RegistryError]
+) -> None:
     server.ask_for_tokens(ci="p")
-    server.faults["/token"] = lambda _: (status or 200, {"Content-Length": "" if status else "99"}, b"{")
+    server.faults["/token"] = lambda _: (
+        status or 200,
+        {"Content-Length": "" if status else "99"},
+        b"{",
+    )
     login = {server.name: RegistryLogin("ci", Secret("p"))}
     asked = question(server)
-    error = Registry(Logins({}, login), limits=Limits(silence=0.5, tries=1)).answer([asked])[asked].error
+    error = (
+        Registry(Logins({}, login), limits=Limits(silence=0.5, tries=1))
+        .answer([asked])[asked]
+        .error
+    )
     assert type(error) is kind
 
 
 def test_a_member_that_says_it_is_one_image_and_is_an_index(server: RegistryApi) -> None:
     inner = index([image("linux/arm64")])
-    server.put("acme/api", "1.0", index([], extra=[(inner, {"platform": {"os": "linux", "architecture": "arm64"}})]))
+    server.put(
+        "acme/api",
+        "1.0",
+        index([], extra=[(inner, {"platform": {"os": "linux", "architecture": "arm64"}})]),
+    )
     asked = question(server)
     answer = Registry(Logins({})).answer([asked])[asked]
     assert answer.created == ""

@@ -31,11 +31,15 @@ def registry(**ways: object) -> Registry:
     return Registry(Logins({}), **{"limits": Limits(tries=1), **ways})  # type: ignore[arg-type]
 
 
-def asked(server: RegistryApi, reference: str, *facts: Fact, platforms: tuple[str, ...] = ()) -> Question:
+def asked(
+    server: RegistryApi, reference: str, *facts: Fact, platforms: tuple[str, ...] = ()
+) -> Question:
     return Question(parse_image(f"{server.name}/{reference}"), facts, platforms)
 
 
-def answer(server: RegistryApi, reference: str, *facts: Fact, platforms: tuple[str, ...] = ()) -> Answer:
+def answer(
+    server: RegistryApi, reference: str, *facts: Fact, platforms: tuple[str, ...] = ()
+) -> Answer:
     question = asked(server, reference, *facts, platforms=platforms)
     return registry().answer([question])[question]
 
@@ -47,7 +51,9 @@ MULTI = index([AMD, ARM, S390], attested=True)
 LIST = index([image("linux/amd64", kind=DOCKER), image("linux/arm/v7", kind=DOCKER)], kind=DOCKER)
 
 
-@pytest.mark.parametrize("content", [image(), image(kind=DOCKER), MULTI, LIST], ids=["oci", "docker", "index", "list"])
+@pytest.mark.parametrize(
+    "content", [image(), image(kind=DOCKER), MULTI, LIST], ids=["oci", "docker", "index", "list"]
+)
 def test_a_digest_costs_one_head(server: RegistryApi, content: Content) -> None:
     server.put("acme/api", "1.0", content)
     assert answer(server, "acme/api:1.0", "digest").digest == content.digest
@@ -67,9 +73,13 @@ def test_a_digest_that_is_known_costs_nothing(server: RegistryApi) -> None:
     assert not server.seen
 
 
-@pytest.mark.parametrize("facts", [("exists",), ("digest",), ("created",), ("exists", "platforms", "labels")])
+@pytest.mark.parametrize(
+    "facts", [("exists",), ("digest",), ("created",), ("exists", "platforms", "labels")]
+)
 @pytest.mark.parametrize("reference", ["acme/api:2.0", "acme/none:1.0", f"acme/api@{ARM.digest}"])
-def test_what_is_missing_is_an_answer(server: RegistryApi, reference: str, facts: tuple[Fact, ...]) -> None:
+def test_what_is_missing_is_an_answer(
+    server: RegistryApi, reference: str, facts: tuple[Fact, ...]
+) -> None:
     server.put("acme/api", "1.0", AMD)
     found = answer(server, reference, *facts)
     if facts == ("digest",) and "@" in reference:
@@ -84,7 +94,10 @@ def test_a_date_costs_the_manifest_and_the_config(server: RegistryApi) -> None:
     assert answer(server, "acme/api:1.0", "created", "digest") == Answer(
         digest=AMD.digest, created="2026-01-02T00:00:00Z"
     )
-    assert [line.split("/")[0] + line.split("/")[4] for line in server.asked] == ["GET manifests", "GET blobs"]
+    assert [line.split("/")[0] + line.split("/")[4] for line in server.asked] == [
+        "GET manifests",
+        "GET blobs",
+    ]
 
 
 def test_platforms_of_an_index_cost_its_manifest_only(server: RegistryApi) -> None:
@@ -112,7 +125,11 @@ def test_the_platform_of_one_image_is_in_its_config(server: RegistryApi) -> None
     ],
 )
 def test_the_newest_of_the_wanted_members(
-    server: RegistryApi, platforms: tuple[str, ...], created: str, labels: dict[str, str], requests: int
+    server: RegistryApi,
+    platforms: tuple[str, ...],
+    created: str,
+    labels: dict[str, str],
+    requests: int,
 ) -> None:
     server.put("acme/api", "1.0", MULTI)
     found = answer(server, "acme/api:1.0", "created", "labels", platforms=platforms)
@@ -146,7 +163,9 @@ def test_dates(server: RegistryApi, written: str | None, expected: str) -> None:
 
 def test_the_fraction_of_a_second_tells_two_members_apart(server: RegistryApi) -> None:
     times = ("2026-01-02T03:04:05Z", "2026-01-02T03:04:05.5Z", "2026-01-02T03:04:05.25Z")
-    members = [image(f"linux/{arch}", time) for arch, time in zip(("a", "b", "c"), times, strict=True)]
+    members = [
+        image(f"linux/{arch}", time) for arch, time in zip(("a", "b", "c"), times, strict=True)
+    ]
     server.put("acme/api", "1.0", index(members))
     assert answer(server, "acme/api:1.0", "created").created == times[1]
 
@@ -162,13 +181,23 @@ def schema_1(signed: bool) -> bytes:
     body = json.dumps(data, indent=3).encode()
     if not signed:
         return body
-    ends = json.dumps({"formatLength": len(body) - 2, "formatTail": urlsafe_b64encode(body[-2:]).decode().rstrip("=")})
-    signature = {"protected": urlsafe_b64encode(ends.encode()).decode().rstrip("="), "signature": "x"}
+    ends = json.dumps(
+        {
+            "formatLength": len(body) - 2,
+            "formatTail": urlsafe_b64encode(body[-2:]).decode().rstrip("="),
+        }
+    )
+    signature = {
+        "protected": urlsafe_b64encode(ends.encode()).decode().rstrip("="),
+        "signature": "x",
+    }
     return body[:-2] + b',\n   "signatures": ' + json.dumps([signature]).encode() + b"\n}"
 
 
 @pytest.mark.parametrize("signed", [True, False])
-def test_a_manifest_of_schema_1_has_its_date_in_its_history(server: RegistryApi, signed: bool) -> None:
+def test_a_manifest_of_schema_1_has_its_date_in_its_history(
+    server: RegistryApi, signed: bool
+) -> None:
     body, digest = schema_1(signed), digest_of(schema_1(False))
     server.put("acme/api", "1.0", AMD)
     headers = {
@@ -203,7 +232,9 @@ def test_other_bytes_than_those_of_the_digest_are_refused(server: RegistryApi, w
     end = f"/blobs/{config}" if where == "blob" else "/manifests/1.0"
     media_type, body = AMD.manifests[AMD.digest]
     bad = (200, {"Content-Type": media_type, "Docker-Content-Digest": AMD.digest}, body + b" ")
-    server.faults[end] = server.faults[AMD.digest] = lambda seen: bad if seen.method == "GET" else None
+    server.faults[end] = server.faults[AMD.digest] = lambda seen: (
+        bad if seen.method == "GET" else None
+    )
     if where == "blob":
         server.faults = {end: lambda _: (200, {}, b"{}")}
     reference = f"acme/api@{AMD.digest}" if where == "by digest" else "acme/api:1.0"
@@ -233,7 +264,16 @@ def test_what_is_no_manifest(server: RegistryApi, body: bytes, kind: type[Regist
     [
         {"manifests": "many"},
         {"manifests": [1, {"digest": "latest"}, {"digest": 5}]},
-        {"manifests": [{"digest": "sha256:" + "0" * 64, "platform": "linux", "annotations": [], "mediaType": 7}]},
+        {
+            "manifests": [
+                {
+                    "digest": "sha256:" + "0" * 64,
+                    "platform": "linux",
+                    "annotations": [],
+                    "mediaType": 7,
+                }
+            ]
+        },
         {"schemaVersion": 2, "config": [], "annotations": "x"},
         {"schemaVersion": 1, "history": [{"v1Compatibility": "{"}]},
         {"schemaVersion": 1, "signatures": [{"protected": 5}], "history": 5},
@@ -248,12 +288,20 @@ def test_a_manifest_of_the_wrong_shape_is_no_crash(server: RegistryApi, body: ob
 
 @pytest.mark.parametrize(
     "config",
-    [b"5", b"{", b"", b'{"created": 5, "os": [], "architecture": {}, "config": {"Labels": [1]}}', b'{"config": null}'],
+    [
+        b"5",
+        b"{",
+        b"",
+        b'{"created": 5, "os": [], "architecture": {}, "config": {"Labels": [1]}}',
+        b'{"config": null}',
+    ],
 )
 def test_a_config_of_the_wrong_shape_says_nothing(server: RegistryApi, config: bytes) -> None:
     manifest = {"schemaVersion": 2, "mediaType": "application/vnd.oci.image.manifest.v1+json"}
     manifest |= {"config": {"digest": digest_of(config)}}
-    server.put("acme/api", "1.0", whole(manifest, str(manifest["mediaType"]), {digest_of(config): config}))
+    server.put(
+        "acme/api", "1.0", whole(manifest, str(manifest["mediaType"]), {digest_of(config): config})
+    )
     found = answer(server, "acme/api:1.0", "created", "labels", "platforms")
     assert found == Answer()
 
@@ -265,7 +313,9 @@ def test_an_artifact_without_a_config_has_the_date_of_its_manifest(server: Regis
         "config": {"mediaType": "application/vnd.oci.empty.v1+json", "digest": digest_of(b"{}")},
         "annotations": {"org.opencontainers.image.created": "2026-02-03T04:05:06Z"},
     }
-    server.put("acme/api", "1.0", whole(manifest, str(manifest["mediaType"]), {digest_of(b"{}"): b"{}"}))
+    server.put(
+        "acme/api", "1.0", whole(manifest, str(manifest["mediaType"]), {digest_of(b"{}"): b"{}"})
+    )
     assert answer(server, "acme/api:1.0", "created").created == "2026-02-03T04:05:06Z"
 
 
@@ -275,7 +325,10 @@ def test_members_that_are_no_images_do_not_count(server: RegistryApi) -> None:
     signature = image("linux/riscv64", "2030-01-01T00:00:00Z")
     extra = [
         (seen, notes),
-        (signature, {"artifactType": "application/x", "platform": {"os": "linux", "architecture": "x"}}),
+        (
+            signature,
+            {"artifactType": "application/x", "platform": {"os": "linux", "architecture": "x"}},
+        ),
     ]
     server.put("acme/api", "1.0", index([AMD], extra=extra))
     found = answer(server, "acme/api:1.0", "created", "platforms")
@@ -285,7 +338,10 @@ def test_members_that_are_no_images_do_not_count(server: RegistryApi) -> None:
 def test_members_without_a_platform_are_looked_into(server: RegistryApi) -> None:
     server.put("acme/api", "1.0", index([], extra=[(AMD, {}), (ARM, {})]))
     found = answer(server, "acme/api:1.0", "created", "platforms", platforms=("linux/amd64",))
-    assert (found.created, found.platforms) == ("2026-01-02T00:00:00Z", ("linux/amd64", "linux/arm64/v8"))
+    assert (found.created, found.platforms) == (
+        "2026-01-02T00:00:00Z",
+        ("linux/amd64", "linux/arm64/v8"),
+    )
 
 
 def test_an_index_within_an_index(server: RegistryApi) -> None:
@@ -298,15 +354,21 @@ def test_an_index_within_an_index(server: RegistryApi) -> None:
 def test_an_index_that_holds_itself_ends(server: RegistryApi) -> None:
     inner = index([AMD])
     server.put("acme/api", "1.0", inner)
-    body = json.dumps({"mediaType": SECOND, "manifests": [{"digest": f"sha256:{n:064x}"} for n in range(100)]}).encode()
+    body = json.dumps(
+        {"mediaType": SECOND, "manifests": [{"digest": f"sha256:{n:064x}"} for n in range(100)]}
+    ).encode()
     server.faults["/manifests/1.0"] = lambda _: (200, {"Content-Type": SECOND}, body)
     error = answer(server, "acme/api:1.0", "created").error
     assert error is not None
     assert len(server.seen) < 80
 
 
-@pytest.mark.parametrize(("gone", "created"), [((ARM,), "2026-01-02T00:00:00Z"), ((ARM, AMD, S390), None)])
-def test_members_that_a_mirror_left_out(server: RegistryApi, gone: tuple[Content, ...], created: str | None) -> None:
+@pytest.mark.parametrize(
+    ("gone", "created"), [((ARM,), "2026-01-02T00:00:00Z"), ((ARM, AMD, S390), None)]
+)
+def test_members_that_a_mirror_left_out(
+    server: RegistryApi, gone: tuple[Content, ...], created: str | None
+) -> None:
     server.put("acme/api", "1.0", MULTI)
     for one in gone:
         del server.manifests[one.digest]
@@ -336,7 +398,12 @@ def test_the_same_question_is_asked_once_in_a_run(server: RegistryApi) -> None:
 def test_questions_about_one_image_share_their_requests(server: RegistryApi) -> None:
     server.put("acme/api", "1.0", AMD)
     asking = registry()
-    asking.answer([asked(server, "acme/api:1.0", "created"), asked(server, "acme/api:1.0", "labels", "digest")])
+    asking.answer(
+        [
+            asked(server, "acme/api:1.0", "created"),
+            asked(server, "acme/api:1.0", "labels", "digest"),
+        ]
+    )
     asking.answer([asked(server, f"acme/api@{AMD.digest}", "platforms")])
     assert len(server.seen) == 2
 
@@ -362,13 +429,22 @@ def test_a_broken_cache_is_no_harm(server: RegistryApi, tmp_path: Path) -> None:
     registry(cache_dir=str(tmp_path / "c")).answer([question])
     (kept,) = (tmp_path / "c").iterdir()
     assert oct(kept.stat().st_mode & 0o777) == "0o600"
-    for text in ("", "{", '{"form": 1}', '{"form": 1, "tags": [], "members": {}, "configs": {}}', "[]", '{"form": 9}'):
+    for text in (
+        "",
+        "{",
+        '{"form": 1}',
+        '{"form": 1, "tags": [], "members": {}, "configs": {}}',
+        "[]",
+        '{"form": 9}',
+    ):
         kept.write_text(text)
         assert registry(cache_dir=str(tmp_path / "c")).answer([question])[question].created
     assert registry(cache_dir="/dev/null/x").answer([question])[question].created
 
 
-def test_a_deleted_image_does_not_exist_whatever_the_cache_knows(server: RegistryApi, tmp_path: Path) -> None:
+def test_a_deleted_image_does_not_exist_whatever_the_cache_knows(
+    server: RegistryApi, tmp_path: Path
+) -> None:
     server.put("acme/api", "1.0", AMD)
     folder = str(tmp_path)
     registry(cache_dir=folder).answer([asked(server, "acme/api:1.0", "created")])
@@ -381,7 +457,9 @@ def test_a_deleted_image_does_not_exist_whatever_the_cache_knows(server: Registr
 
 @pytest.mark.parametrize("reference", ["a/b", "a?b", "..", "-x", "x" * 200])
 def test_what_is_no_tag_is_never_asked_for(server: RegistryApi, reference: str) -> None:
-    odd = Question(Image(f"{server.name}/acme/api", server.name, "acme/api", reference), ("exists",))
+    odd = Question(
+        Image(f"{server.name}/acme/api", server.name, "acme/api", reference), ("exists",)
+    )
     found = registry().answer([odd])[odd]
     assert isinstance(found.error, RegistryError)
     assert not server.seen

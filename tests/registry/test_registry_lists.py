@@ -41,9 +41,9 @@ def tags(server: RegistryApi, repository: str = "acme/api") -> tuple[str, ...]:
 
 def test_tags_are_listed_once_in_a_run(server: RegistryApi) -> None:
     asking = registry()
-    assert [asking.repository(parse_image(f"{server.name}/acme/api:{tag}")).tags() for tag in ("1", "2")] == [
-        ("1.0",)
-    ] * 2
+    assert [
+        asking.repository(parse_image(f"{server.name}/acme/api:{tag}")).tags() for tag in ("1", "2")
+    ] == [("1.0",)] * 2
     assert server.asked == ["GET /v2/acme/api/tags/list"]
 
 
@@ -107,7 +107,9 @@ def test_the_next_page_as_registries_write_it(server: RegistryApi, link: str) ->
         '<http://127.0.0.1:1/v2/acme/api/tags/list?last=1.0>; rel="next"',
     ],
 )
-def test_a_next_page_that_is_not_the_registrys_or_never_ends(server: RegistryApi, link: str) -> None:
+def test_a_next_page_that_is_not_the_registrys_or_never_ends(
+    server: RegistryApi, link: str
+) -> None:
     server.faults["/tags/list"] = lambda _: (200, {"Link": link}, b'{"tags": ["1.0"]}')
     with pytest.raises(RegistryError):
         tags(server)
@@ -140,7 +142,13 @@ def megabyte(*, each: int) -> bytes:
     ids=["pages", "time", "size"],
 )
 def test_pages_without_end(
-    server: RegistryApi, monkeypatch: pytest.MonkeyPatch, body: bytes, wait: float, limit: str, most: float, says: str
+    server: RegistryApi,
+    monkeypatch: pytest.MonkeyPatch,
+    body: bytes,
+    wait: float,
+    limit: str,
+    most: float,
+    says: str,
 ) -> None:
     monkeypatch.setattr(f"task.registry.repository.{limit}", most)
     endless(server, body, wait)
@@ -177,8 +185,15 @@ def test_referrers_are_a_list_too(server: RegistryApi, monkeypatch: pytest.Monke
 
 @pytest.mark.parametrize("piece", [b"[],", b"{},", b"1,", b'{"":[]},'])
 def test_a_small_page_of_very_many_values_is_not_read(server: RegistryApi, piece: bytes) -> None:
-    server.faults["/tags/list"] = lambda _: (200, {}, b'{"tags":[%s[]]}' % (piece * (15_000_000 // len(piece))))
-    with costs_at_most(), pytest.raises(RegistryError, match="more than 1,000,000 values") as refused:
+    server.faults["/tags/list"] = lambda _: (
+        200,
+        {},
+        b'{"tags":[%s[]]}' % (piece * (15_000_000 // len(piece))),
+    )
+    with (
+        costs_at_most(),
+        pytest.raises(RegistryError, match="more than 1,000,000 values") as refused,
+    ):
         tags(server)
     assert refused.value.hint
 
@@ -217,7 +232,11 @@ def signature(subject: Content, artifact_type: str = SIGNATURE) -> Content:
         "schemaVersion": 2,
         "mediaType": TYPES["oci"][0],
         "artifactType": artifact_type,
-        "config": {"mediaType": "application/vnd.oci.empty.v1+json", "digest": digest_of(b"{}"), "size": 2},
+        "config": {
+            "mediaType": "application/vnd.oci.empty.v1+json",
+            "digest": digest_of(b"{}"),
+            "size": 2,
+        },
         "layers": [],
         "subject": {"mediaType": TYPES["oci"][0], "digest": subject.digest, "size": subject.size},
     }
@@ -251,7 +270,11 @@ def test_referrers_by_the_tag_where_there_is_no_api(server: RegistryApi, status:
         "artifactType": SIGNATURE,
         "annotations": {"a": "b"},
     }
-    listed = whole({"mediaType": TYPES["oci"][1], "manifests": [entry, 5, {"digest": "x"}]}, TYPES["oci"][1], {})
+    listed = whole(
+        {"mediaType": TYPES["oci"][1], "manifests": [entry, 5, {"digest": "x"}]},
+        TYPES["oci"][1],
+        {},
+    )
     server.put("acme/api", API.digest.replace(":", "-"), listed)
     found = registry().repository(parse_image(f"{server.name}/acme/api")).referrers(API.digest)
     assert [(one.digest, one.artifact_type, one.annotations) for one in found] == [

@@ -29,7 +29,12 @@ pytestmark = pytest.mark.measured
 
 def config(**auths: str) -> str:
     return json.dumps(
-        {"auths": {key.replace("__", "/"): {"username": user, "password": "p"} for key, user in auths.items()}}
+        {
+            "auths": {
+                key.replace("__", "/"): {"username": user, "password": "p"}
+                for key, user in auths.items()
+            }
+        }
     )
 
 
@@ -68,7 +73,8 @@ def test_the_places_of_config_files(tmp_path: Path, environ: dict[str, str], exp
     ):  # fmt: skip
         wrote(tmp_path / path, config(**{"ghcr.io": name}))
     given = {
-        key: value if value.startswith("{") or not value else str(tmp_path / value) for key, value in environ.items()
+        key: value if value.startswith("{") or not value else str(tmp_path / value)
+        for key, value in environ.items()
     }
     assert user(given) == expected
 
@@ -76,7 +82,11 @@ def test_the_places_of_config_files(tmp_path: Path, environ: dict[str, str], exp
 def test_a_second_file_knows_what_the_first_does_not(tmp_path: Path) -> None:
     wrote(tmp_path / ".docker/config.json", config(**{"quay.io": "home"}))
     environ = {"HOME": str(tmp_path), "DOCKER_AUTH_CONFIG": config(**{"ghcr.io": "gitlab"})}
-    assert (user(environ), user(environ, "quay.io"), user(environ, "gcr.io")) == ("gitlab", "home", "")
+    assert (user(environ), user(environ, "quay.io"), user(environ, "gcr.io")) == (
+        "gitlab",
+        "home",
+        "",
+    )
 
 
 def test_the_longest_key_wins(tmp_path: Path) -> None:
@@ -86,7 +96,9 @@ def test_the_longest_key_wins(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["{", "[]", '{"auths": {"ghcr.io": {"auth": "c2VjcmV0"}}}'])
-def test_a_file_that_cannot_be_read_is_an_error_without_its_content(tmp_path: Path, text: str) -> None:
+def test_a_file_that_cannot_be_read_is_an_error_without_its_content(
+    tmp_path: Path, text: str
+) -> None:
     path = wrote(tmp_path / ".docker/config.json", text)
     with pytest.raises(RegistryAccessError) as refused:
         user({"HOME": str(tmp_path)})
@@ -113,7 +125,12 @@ def helped(folder: Path, text: str) -> dict[str, str]:
     wrote(folder / "bin/docker-credential-ours", HELPER, 0o755)
     wrote(folder / ".docker/config.json", text)
     path = f"{folder / 'bin'}:{os.environ['PATH']}"
-    return {"HOME": str(folder), "PATH": path, "CLOUD": "-cloud", "IMAGE_UPDATE_GIT_TOKEN": "s3cret"}
+    return {
+        "HOME": str(folder),
+        "PATH": path,
+        "CLOUD": "-cloud",
+        "IMAGE_UPDATE_GIT_TOKEN": "s3cret",
+    }
 
 
 @pytest.mark.parametrize(
@@ -136,7 +153,9 @@ def test_credential_helpers(tmp_path: Path, text: str, host: str, expected: str)
 
 
 def test_a_helper_may_know_a_token_of_docker_hub(tmp_path: Path) -> None:
-    login = Logins(helped(tmp_path, '{"credsStore": "ours"}')).of_host("registry-1.docker.io", "library/nginx")
+    login = Logins(helped(tmp_path, '{"credsStore": "ours"}')).of_host(
+        "registry-1.docker.io", "library/nginx"
+    )
     assert login is not None
     assert (login.identity.reveal(), login.username, bool(login.password)) == ("refresh", "", False)
 
@@ -161,7 +180,9 @@ def test_a_helper_that_fails(tmp_path: Path, text: str, host: str, words: str) -
 def test_a_helper_is_asked_once_for_a_registry(tmp_path: Path) -> None:
     environ = helped(tmp_path, '{"credsStore": "ours"}')
     helper = tmp_path / "bin/docker-credential-ours"
-    helper.write_text(helper.read_text().replace("read -r server", f"read -r server; echo x >> {tmp_path}/calls"))
+    helper.write_text(
+        helper.read_text().replace("read -r server", f"read -r server; echo x >> {tmp_path}/calls")
+    )
     logins = Logins(environ)
     assert logins.of_host("ghcr.io", "acme/api") is logins.of_host("ghcr.io", "acme/web")
     assert (tmp_path / "calls").read_text().split() == ["x"]
@@ -189,7 +210,9 @@ def test_a_login_by_options_is_for_its_registries_only() -> None:
         ("ci", "", "", "empty"),
     ],
 )
-def test_options(tmp_path: Path, username: str, file: str | None, variable: str, expected: str | None) -> None:
+def test_options(
+    tmp_path: Path, username: str, file: str | None, variable: str, expected: str | None
+) -> None:
     path = str(wrote(tmp_path / "password", file)) if file is not None else ""
     environ = {"IMAGE_UPDATE_REGISTRY_PASSWORD": variable}
     if expected in ("the registry's login is incomplete", "both given", "empty"):
@@ -216,7 +239,9 @@ SECRETS = {
         "json": b'{"token": "s3cret"}',
         "pem": b"-----BEGIN X-----\nProc-Type: s3cret",
     },
-    ("web", "old"): {".dockercfg": b'{"ghcr.io": {"username": "old", "password": "p", "auth": ""}}'},
+    ("web", "old"): {
+        ".dockercfg": b'{"ghcr.io": {"username": "old", "password": "p", "auth": ""}}'
+    },
     ("web", "broken"): {".dockerconfigjson": b"{"},
     ("web", "other"): {"x": b"y"},
 }
@@ -228,9 +253,13 @@ def secret(namespace: str, name: str) -> Mapping[str, bytes]:
     return SECRETS[namespace, name]
 
 
-def of_annotation(text: str, environ: Mapping[str, str] | None = None, **allowed: Any) -> RegistryLogin | None:
+def of_annotation(
+    text: str, environ: Mapping[str, str] | None = None, **allowed: Any
+) -> RegistryLogin | None:
     terms = {"namespace": "argocd", **allowed}
-    return Logins(environ or {}, secret=secret, **terms).of_annotation(text, "web", "ghcr.io", "acme/api")
+    return Logins(environ or {}, secret=secret, **terms).of_annotation(
+        text, "web", "ghcr.io", "acme/api"
+    )
 
 
 @pytest.mark.parametrize(
@@ -254,10 +283,26 @@ def test_secrets_that_annotations_name(text: str, expected: str) -> None:
     [
         ("secret:kube-system/x#y", AnnotationError, "namespace kube-system"),
         ("pullsecret:other/regcred", AnnotationError, "namespace other"),
-        ("secret:argocd/shared#creds", AnnotationError, "namespace argocd, the Application is in web"),
-        ("ghcr.io=SECRET:argocd/shared#creds", AnnotationError, "namespace argocd, the Application is in web"),
-        ("secret: argocd/shared#creds", AnnotationError, "namespace  argocd, the Application is in web"),
-        ("secret:argocd/cluster-prod#config", AnnotationError, "namespace argocd, the Application is in web"),
+        (
+            "secret:argocd/shared#creds",
+            AnnotationError,
+            "namespace argocd, the Application is in web",
+        ),
+        (
+            "ghcr.io=SECRET:argocd/shared#creds",
+            AnnotationError,
+            "namespace argocd, the Application is in web",
+        ),
+        (
+            "secret: argocd/shared#creds",
+            AnnotationError,
+            "namespace  argocd, the Application is in web",
+        ),
+        (
+            "secret:argocd/cluster-prod#config",
+            AnnotationError,
+            "namespace argocd, the Application is in web",
+        ),
         ("secret:web/cluster-prod#config", AnnotationError, "it is Argo CD's"),
         ("pullsecret:argocd/quay", RegistryAccessError, "holds no login for ghcr.io"),
         ("pullsecret:argocd/cluster-prod", AnnotationError, "it is Argo CD's"),
@@ -354,7 +399,10 @@ def test_registries_conf_may_name_any_variable_and_any_secret() -> None:
     by_variable = logins.of_conf(CredentialSource("env", env="REG"), 0, "ghcr.io", "a/b")
     place = CredentialSource("secret", namespace="web", name="shared", field="creds")
     by_secret = logins.of_conf(place, 0, "ghcr.io", "a/b")
-    assert [login.username if login else "" for login in (by_variable, by_secret)] == ["ci", "shared"]
+    assert [login.username if login else "" for login in (by_variable, by_secret)] == [
+        "ci",
+        "shared",
+    ]
     with pytest.raises(RegistryError, match="--allow-exec"):
         logins.of_conf(CredentialSource("ext", script="/bin/true"), 0, "ghcr.io", "a/b")
     with pytest.raises(RegistryError, match="it is Argo CD's"):

@@ -80,14 +80,18 @@ def referring(pair: cosign.Keys) -> Content:
     return cosign.signed(pair, IMAGE.digest, subject=IMAGE)
 
 
-@pytest.mark.parametrize("make", [referring, lambda pair: cosign.bundle(pair, IMAGE)], ids=["payload", "bundle"])
+@pytest.mark.parametrize(
+    "make", [referring, lambda pair: cosign.bundle(pair, IMAGE)], ids=["payload", "bundle"]
+)
 @pytest.mark.parametrize("api", [True, False])
 def test_what_refers_to_the_image(
     server: RegistryApi, pair: cosign.Keys, api: bool, make: Callable[[cosign.Keys], Content]
 ) -> None:
     server.referrers_api = api
     content = make(pair)
-    put(server, content, "somewhere") if api else put(server, cosign.fallback(content), IMAGE.digest.replace(":", "-"))
+    put(server, content, "somewhere") if api else put(
+        server, cosign.fallback(content), IMAGE.digest.replace(":", "-")
+    )
     assert asked(server, by(pair)) == ""
 
 
@@ -175,7 +179,9 @@ def test_another_key_is_not_enough_and_one_of_several_is(
     assert list(tmp_path.iterdir()) == [both]
 
 
-def test_a_signature_that_is_missing_is_no_reason_while_another_is_good(server: RegistryApi, pair: cosign.Keys) -> None:
+def test_a_signature_that_is_missing_is_no_reason_while_another_is_good(
+    server: RegistryApi, pair: cosign.Keys
+) -> None:
     lost = cosign.signed(pair, IMAGE.digest)
     put(server, lost)
     for digest in lost.blobs:
@@ -186,7 +192,8 @@ def test_a_signature_that_is_missing_is_no_reason_while_another_is_good(server: 
 
 
 @pytest.mark.parametrize(
-    ("status", "kind"), [(503, RegistryDownError), (429, RegistryDownError), (401, RegistryAccessError)]
+    ("status", "kind"),
+    [(503, RegistryDownError), (429, RegistryDownError), (401, RegistryAccessError)],
 )
 def test_a_registry_that_does_not_answer_is_an_error(
     server: RegistryApi, pair: cosign.Keys, status: int, kind: type[TaskError]
@@ -195,7 +202,9 @@ def test_a_registry_that_does_not_answer_is_an_error(
     assert type(asked(server, by(pair))) is kind
 
 
-def test_a_signature_is_waited_for(server: RegistryApi, pair: cosign.Keys, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_signature_is_waited_for(
+    server: RegistryApi, pair: cosign.Keys, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("task.registry.proofs._PAUSES", (0.05,))
     good = cosign.signed(pair, IMAGE.digest)
     timer = threading.Timer(0.4, lambda: put(server, good))
@@ -217,7 +226,9 @@ def test_every_image_is_waited_for_once(
     many = len(server.seen)
     assert asking([about]) == first
     assert len(server.seen) == many
-    assert lines == [f"waiting for a signature of {about.image.reference}: the registry has no signature"]
+    assert lines == [
+        f"waiting for a signature of {about.image.reference}: the registry has no signature"
+    ]
 
 
 @pytest.mark.parametrize(

@@ -31,7 +31,15 @@ def layer(**changed: Any) -> dict[str, Any]:
     ("manifest", "found"),
     [
         ({"layers": [layer()]}, 1),
-        ({"layers": [layer(mediaType=f"{BUNDLE}.v0.3+json"), layer(mediaType=f"{BUNDLE}+json;version=0.2")]}, 2),
+        (
+            {
+                "layers": [
+                    layer(mediaType=f"{BUNDLE}.v0.3+json"),
+                    layer(mediaType=f"{BUNDLE}+json;version=0.2"),
+                ]
+            },
+            2,
+        ),
         ({"layers": [layer(mediaType="application/vnd.oci.image.layer.v1.tar")]}, 0),
         ({"layers": [layer(size=LARGEST + 1)]}, 0),
         ({"layers": [layer(size="10")]}, 0),
@@ -52,17 +60,26 @@ def test_where_signatures_lie() -> None:
 
 
 def payload(**critical: Any) -> bytes:
-    given = {"type": "cosign container image signature", "image": {"docker-manifest-digest": DIGEST}, **critical}
+    given = {
+        "type": "cosign container image signature",
+        "image": {"docker-manifest-digest": DIGEST},
+        **critical,
+    }
     return json.dumps({"critical": given}).encode()
 
 
 def of_payload(blob: bytes, **notes: str) -> Any:
-    return signed(Layer(DIGEST, "payload", {"dev.cosignproject.cosign/signature": "c2ln", **notes}), blob)
+    return signed(
+        Layer(DIGEST, "payload", {"dev.cosignproject.cosign/signature": "c2ln", **notes}), blob
+    )
 
 
 def test_a_payload() -> None:
     bundle = json.dumps({"Payload": {"logIndex": 7}})
-    found = of_payload(payload(), **{"dev.sigstore.cosign/bundle": bundle, "dev.sigstore.cosign/certificate": "PEM"})
+    found = of_payload(
+        payload(),
+        **{"dev.sigstore.cosign/bundle": bundle, "dev.sigstore.cosign/certificate": "PEM"},
+    )
     assert (found.digests, found.signatures, found.content) == ((DIGEST,), (b"sig",), payload())
     assert (found.log_index, found.certificate) == (7, "PEM")
     assert of_payload(payload()).log_index == -1
@@ -70,25 +87,43 @@ def test_a_payload() -> None:
 
 @pytest.mark.parametrize(
     "blob",
-    [payload(type="x"), payload(type=None), b"", b"{", b"[]", b'{"critical": []}', b"[" * 100_000, b"\xff"],
+    [
+        payload(type="x"),
+        payload(type=None),
+        b"",
+        b"{",
+        b"[]",
+        b'{"critical": []}',
+        b"[" * 100_000,
+        b"\xff",
+    ],
 )
 def test_what_is_no_payload(blob: bytes) -> None:
     with pytest.raises(Malformed):
         of_payload(blob)
 
 
-@pytest.mark.parametrize("image", [None, [], {}, {"docker-manifest-digest": 1}, {"Docker-Manifest-Digest": DIGEST}])
+@pytest.mark.parametrize(
+    "image", [None, [], {}, {"docker-manifest-digest": 1}, {"Docker-Manifest-Digest": DIGEST}]
+)
 def test_a_payload_of_no_image(image: Any) -> None:
     assert of_payload(payload(image=image)).digests == ()
 
 
 def bundle(statement: Any, **envelope: Any) -> bytes:
     text = base64.b64encode(json.dumps(statement).encode()).decode()
-    given = {"payloadType": "application/vnd.in-toto+json", "payload": text, "signatures": [{"sig": "c2ln"}]}
+    given = {
+        "payloadType": "application/vnd.in-toto+json",
+        "payload": text,
+        "signatures": [{"sig": "c2ln"}],
+    }
     return json.dumps({"dsseEnvelope": {**given, **envelope}}).encode()
 
 
-STATEMENT = {"predicateType": "https://sigstore.dev/cosign/sign/v1", "subject": [{"digest": {"sha256": "a" * 64}}]}
+STATEMENT = {
+    "predicateType": "https://sigstore.dev/cosign/sign/v1",
+    "subject": [{"digest": {"sha256": "a" * 64}}],
+}
 
 
 def of_bundle(blob: bytes) -> Any:
@@ -108,7 +143,13 @@ def test_a_bundle() -> None:
         b"{}",
         b"[]",
         bundle({**STATEMENT, "predicateType": "https://slsa.dev/provenance/v1"}),
-        bundle({**STATEMENT, "predicateType": "https://slsa.dev/provenance/v1", "_type": "https://in-toto.io/Link/v1"}),
+        bundle(
+            {
+                **STATEMENT,
+                "predicateType": "https://slsa.dev/provenance/v1",
+                "_type": "https://in-toto.io/Link/v1",
+            }
+        ),
         bundle(STATEMENT, payloadType="text/plain"),
         bundle(STATEMENT, payload="!"),
         bundle(STATEMENT, payload=None),
@@ -122,7 +163,9 @@ def test_what_is_no_bundle(blob: bytes) -> None:
         of_bundle(blob)
 
 
-@pytest.mark.parametrize("subject", [None, {}, [None], [{"digest": []}], [{"digest": {"sha512": "a"}}]])
+@pytest.mark.parametrize(
+    "subject", [None, {}, [None], [{"digest": []}], [{"digest": {"sha512": "a"}}]]
+)
 def test_a_bundle_of_no_image(subject: Any) -> None:
     assert of_bundle(bundle({**STATEMENT, "subject": subject})).digests == ()
 
@@ -140,7 +183,8 @@ def test_keys() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "ssh-ed25519 AAAA", "-----BEGIN EC PRIVATE KEY-----\n", "-----BEGIN CERTIFICATE-----"]
+    "text",
+    ["", "ssh-ed25519 AAAA", "-----BEGIN EC PRIVATE KEY-----\n", "-----BEGIN CERTIFICATE-----"],
 )
 def test_what_is_no_key(text: str) -> None:
     with pytest.raises(Malformed):

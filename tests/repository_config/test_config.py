@@ -9,14 +9,26 @@ from hypothesis import strategies as st
 
 from task.image import parse_image
 from task.model import Application, Entry, Keys, Policy, Source, Subscription, Wishes
-from task.repository_config.config import Match, RepositoryConfig, Rule, agreed, decided, governed, name_glob, path_glob
+from task.repository_config.config import (
+    Match,
+    RepositoryConfig,
+    Rule,
+    agreed,
+    decided,
+    governed,
+    name_glob,
+    path_glob,
+)
 from task.repository_config.reading import read_config
 
 NOW = "2026-11-22T12:00:00Z"
 
 
 def subscription(
-    name: str = "web", project: str = "shop", path: str = "clusters/production/web", image: str = "ghcr.io/acme/api"
+    name: str = "web",
+    project: str = "shop",
+    path: str = "clusters/production/web",
+    image: str = "ghcr.io/acme/api",
 ) -> Subscription:
     app = Application("team-a", name, {}, (), project=project)
     entry = Entry("api", parse_image(image), "", image)
@@ -129,7 +141,9 @@ def test_the_freeze_that_ends_last_is_told() -> None:
         "- {schedule: 0 0 21 11 *, duration: 5d, reason: november, match: {projects: [shop]}}\n"
         "- {schedule: 0 0 1 11 *, duration: 90d, reason: others, match: {projects: [other]}}\n"
     )
-    shop, free, other = governed([subscription(), subscription(project=""), subscription(project="other")], config, NOW)
+    shop, free, other = governed(
+        [subscription(), subscription(project=""), subscription(project="other")], config, NOW
+    )
     assert shop.freeze
     assert (shop.freeze.reason, shop.freeze.until) == ("november", "2026-11-26T00:00:00Z")
     assert shop.freeze.by == "the freeze in .image-update/config, line 4,"
@@ -139,9 +153,25 @@ def test_the_freeze_that_ends_last_is_told() -> None:
     assert other.freeze.reason == "others"
 
 
-A = Wishes(author_name="a", template="t", trailers=(("K", "a"),), sign_off=True, labels=("x", "y"), auto_merge=True)
-B = Wishes(author_name="b", template="t", trailers=(("K", "b"),), labels=("y", "z"), reviewers=("me",), draft=True)
-TOP = Wishes(author_name="top", template="top", trailers=(("K", "top"),), sign_off=False, labels=("top",))
+A = Wishes(
+    author_name="a",
+    template="t",
+    trailers=(("K", "a"),),
+    sign_off=True,
+    labels=("x", "y"),
+    auto_merge=True,
+)
+B = Wishes(
+    author_name="b",
+    template="t",
+    trailers=(("K", "b"),),
+    labels=("y", "z"),
+    reviewers=("me",),
+    draft=True,
+)
+TOP = Wishes(
+    author_name="top", template="top", trailers=(("K", "top"),), sign_off=False, labels=("top",)
+)
 
 
 def test_one_wish_alone_counts() -> None:
@@ -155,8 +185,18 @@ def test_where_there_is_nothing_nothing_merges_itself() -> None:
 
 def test_where_wishes_differ_the_top_level_counts() -> None:
     found = agreed([A, B], TOP)
-    assert (found.author_name, found.template, found.trailers, found.sign_off) == ("top", "t", (("K", "top"),), False)
-    assert (found.labels, found.reviewers, found.draft, found.auto_merge) == (("x", "y", "z"), ("me",), True, False)
+    assert (found.author_name, found.template, found.trailers, found.sign_off) == (
+        "top",
+        "t",
+        (("K", "top"),),
+        False,
+    )
+    assert (found.labels, found.reviewers, found.draft, found.auto_merge) == (
+        ("x", "y", "z"),
+        ("me",),
+        True,
+        False,
+    )
 
 
 wishes = st.builds(
@@ -181,7 +221,10 @@ def test_hostile_globs_and_many_applications_stay_bounded() -> None:
     slow = "*a" * 200 + "b"
     rules = tuple(
         Rule(
-            Match(paths=(path_glob("/".join(["**", "*a*a*a*b"] * 40)),), applications=(name_glob(slow),) * 4),
+            Match(
+                paths=(path_glob("/".join(["**", "*a*a*a*b"] * 40)),),
+                applications=(name_glob(slow),) * 4,
+            ),
             Wishes(draft=True),
         )
         for _ in range(200)

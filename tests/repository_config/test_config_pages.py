@@ -38,7 +38,8 @@ def _keys(schema: dict[str, Any], path: str = "") -> Iterator[str]:
 
 
 @pytest.mark.parametrize(
-    "key", sorted({key for key in _keys(SCHEMA) if not key.startswith("rules[].") or "match" in key})
+    "key",
+    sorted({key for key in _keys(SCHEMA) if not key.startswith("rules[].") or "match" in key}),
 )
 def test_every_key_is_documented(key: str) -> None:
     table = PAGE.partition("## The keys")[2].partition("\n## ")[0]
@@ -68,7 +69,9 @@ def test_an_example_is_a_config(text: str) -> None:
 )
 def test_the_freeze_of_the_guide_holds_when_the_guide_says(now: str, verdict: str) -> None:
     one = story("newest-build")
-    one.branch.commit({PATH: next(block.code for block in blocks(GUIDE) if block.language == "yaml")})
+    one.branch.commit(
+        {PATH: next(block.code for block in blocks(GUIDE) if block.language == "yaml")}
+    )
     one.now = now
     assert one.event("b", 1)[0] == verdict
 

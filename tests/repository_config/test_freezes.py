@@ -63,17 +63,23 @@ def held(schedule: str, duration: str, zone: str, now: str) -> tuple[str, str] |
         (("0 0 13,* * 1", "1d", "UTC"), "2026-11-13T12:00:00Z", None),
     ],
 )  # fmt: skip
-def test_the_window_of_a_time(freeze: tuple[str, str, str], now: str, expected: tuple[str, str] | None) -> None:
+def test_the_window_of_a_time(
+    freeze: tuple[str, str, str], now: str, expected: tuple[str, str] | None
+) -> None:
     assert held(*freeze, now) == expected
 
 
-def beginnings(hour: int, minute: int, weekday: int, zone: ZoneInfo, days: list[date]) -> list[datetime]:
+def beginnings(
+    hour: int, minute: int, weekday: int, zone: ZoneInfo, days: list[date]
+) -> list[datetime]:
     """When a window of one hour and minute begins on these days, by the calendar alone."""
     found = []
     for day in days:
         if weekday in (7, day.isoweekday() % 7):
             start = datetime(day.year, day.month, day.day, hour, minute, tzinfo=zone)
-            while start.astimezone(UTC).astimezone(zone).replace(tzinfo=None) != start.replace(tzinfo=None):
+            while start.astimezone(UTC).astimezone(zone).replace(tzinfo=None) != start.replace(
+                tzinfo=None
+            ):
                 start += timedelta(minutes=1)  # the clocks skip it
             found.append(start.astimezone(UTC))
     return found
@@ -83,7 +89,14 @@ ZONES = [BERLIN, "America/Sao_Paulo", "UTC", "Australia/Lord_Howe"]
 MOMENTS = st.datetimes(datetime(2026, 3, 1), datetime(2026, 11, 30))  # noqa: DTZ001 - hypothesis wants it so
 
 
-@given(st.integers(0, 23), st.integers(0, 59), st.integers(0, 7), st.sampled_from(ZONES), st.integers(1, 80), MOMENTS)
+@given(
+    st.integers(0, 23),
+    st.integers(0, 59),
+    st.integers(0, 7),
+    st.sampled_from(ZONES),
+    st.integers(1, 80),
+    MOMENTS,
+)
 def test_a_window_holds_whenever_the_calendar_says_so(
     hour: int, minute: int, weekday: int, zone: str, hours: int, moment: datetime
 ) -> None:
@@ -98,14 +111,29 @@ def test_a_window_holds_whenever_the_calendar_says_so(
 
 
 @pytest.mark.parametrize(
-    ("text", "seconds"), [("62h", 223_200), ("1h30m", 5400), ("45m", 2700), ("3d", 259_200), ("1d2h3m", 93_780)]
+    ("text", "seconds"),
+    [("62h", 223_200), ("1h30m", 5400), ("45m", 2700), ("3d", 259_200), ("1d2h3m", 93_780)],
 )
 def test_a_duration(text: str, seconds: int) -> None:
     assert seconds_of(text) == seconds
 
 
 @pytest.mark.parametrize(
-    "text", ["", "0h", "1", "h", "1.5h", "-1h", "1h 2m", "1m1h", "1s", "99999d", "9" * 500 + "h", "\u0661h"]
+    "text",
+    [
+        "",
+        "0h",
+        "1",
+        "h",
+        "1.5h",
+        "-1h",
+        "1h 2m",
+        "1m1h",
+        "1s",
+        "99999d",
+        "9" * 500 + "h",
+        "\u0661h",
+    ],
 )
 def test_no_duration(text: str) -> None:
     with pytest.raises(Malformed):
@@ -114,7 +142,18 @@ def test_no_duration(text: str) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["", "Berlin", "../../etc/passwd", "/etc/passwd", "Europe", "Europe/Berlin/x", "a\0b", "x" * 500, "UTC\n", "Ä/B"],
+    [
+        "",
+        "Berlin",
+        "../../etc/passwd",
+        "/etc/passwd",
+        "Europe",
+        "Europe/Berlin/x",
+        "a\0b",
+        "x" * 500,
+        "UTC\n",
+        "Ä/B",
+    ],
 )
 def test_no_time_zone(text: str) -> None:
     with pytest.raises(Malformed, match="is not a time zone"):
@@ -144,7 +183,10 @@ def test_no_schedule(text: str) -> None:
 fields = st.text(alphabet="0123456789*/,-L#WMONJA", min_size=1, max_size=18)
 
 
-@given(st.lists(fields, min_size=5, max_size=5) | st.lists(st.text(max_size=19), min_size=5, max_size=5))
+@given(
+    st.lists(fields, min_size=5, max_size=5)
+    | st.lists(st.text(max_size=19), min_size=5, max_size=5)
+)
 def test_any_schedule_is_refused_or_answers_at_once(parts: list[str]) -> None:
     schedule = " ".join(parts)
     try:

@@ -61,9 +61,15 @@ def test_everything_is_read() -> None:
         "application", ("image-update",), ("acme/platform",), ("jane",), False, True, True, "numeric",
     )  # fmt: skip
     (rule,) = found.rules
-    assert rule.wishes == Wishes(author_name="Other", pull_request=True, auto_merge=False, pin_digest=False)
+    assert rule.wishes == Wishes(
+        author_name="Other", pull_request=True, auto_merge=False, pin_digest=False
+    )
     (freeze,) = found.freezes
-    assert (freeze.schedule, freeze.seconds, freeze.zone.key) == ("0 18 * * 5", 62 * 3600, "Europe/Berlin")
+    assert (freeze.schedule, freeze.seconds, freeze.zone.key) == (
+        "0 18 * * 5",
+        62 * 3600,
+        "Europe/Berlin",
+    )
     assert (freeze.reason, freeze.line) == ("no deployments at weekends", 28)
 
 
@@ -83,7 +89,11 @@ MISTAKES = [
     ("# only a comment\n", 1, "says nothing"),
     ("version: 1\n---\nversion: 1\n", 3, "a second YAML document"),
     ("version: 1\npullrequests: {enabled: true}\n", 2, "did you mean pullRequests?"),
-    ("version: 1\npullRequests:\n  enable: true\n", 3, "the key 'enable' is not known in pullRequests"),
+    (
+        "version: 1\npullRequests:\n  enable: true\n",
+        3,
+        "the key 'enable' is not known in pullRequests",
+    ),
     ("version: 1\nversion: 1\n", 2, "'version' appears twice"),
     ("pinDigest: true\n", 1, "version is missing"),
     ("version: 2\n", 1, "version '2' is not known"),
@@ -97,51 +107,139 @@ MISTAKES = [
     ("version: 1\npinDigest: yes\n", 2, "pinDigest is neither true nor false"),
     ("version: 1\npullRequests:\n  group: team\n", 3, "'team' is not a group"),
     ("version: 1\npullRequests:\n  labels: x\n", 3, "pullRequests.labels is not a list"),
-    ("version: 1\npullRequests:\n  labels:\n  - ok\n  -\n", 5, "an entry of pullRequests.labels is not a text"),
-    ("version: 1\ncommit:\n  authorName: a<b\n", 3, "commit.authorName is not a name that Git takes"),
-    ('version: 1\ncommit:\n  authorName: "a\\nb"\n', 3, "commit.authorName is not a name that Git takes"),
-    ("version: 1\ncommit:\n  authorEmail: jane\n", 3, "commit.authorEmail is not an e-mail address"),
-    ("version: 1\ncommit:\n  authorEmail: Jane <a@b>\n", 3, "commit.authorEmail is not an e-mail address"),
-    ('version: 1\ncommit:\n  authorEmail: "a@b\\nc"\n', 3, "commit.authorEmail is not an e-mail address"),
+    (
+        "version: 1\npullRequests:\n  labels:\n  - ok\n  -\n",
+        5,
+        "an entry of pullRequests.labels is not a text",
+    ),
+    (
+        "version: 1\ncommit:\n  authorName: a<b\n",
+        3,
+        "commit.authorName is not a name that Git takes",
+    ),
+    (
+        'version: 1\ncommit:\n  authorName: "a\\nb"\n',
+        3,
+        "commit.authorName is not a name that Git takes",
+    ),
+    (
+        "version: 1\ncommit:\n  authorEmail: jane\n",
+        3,
+        "commit.authorEmail is not an e-mail address",
+    ),
+    (
+        "version: 1\ncommit:\n  authorEmail: Jane <a@b>\n",
+        3,
+        "commit.authorEmail is not an e-mail address",
+    ),
+    (
+        'version: 1\ncommit:\n  authorEmail: "a@b\\nc"\n',
+        3,
+        "commit.authorEmail is not an e-mail address",
+    ),
     ('version: 1\ncommit:\n  authorEmail: " "\n', 3, "commit.authorEmail is empty"),
     ("version: 1\ncommit:\n  template: ../secret\n", 3, "is not a path within the repository"),
     ("version: 1\ncommit:\n  template: /etc/passwd\n", 3, "is not a path within the repository"),
     ("version: 1\ncommit:\n  trailers:\n    a b: c\n", 4, "'a b' is not a key"),
-    ("version: 1\ncommit:\n  trailers:\n    Team: x\n    application: c\n", 5, "has a trailer application of its own"),
+    (
+        "version: 1\ncommit:\n  trailers:\n    Team: x\n    application: c\n",
+        5,
+        "has a trailer application of its own",
+    ),
     ("version: '1'\n", 1, "version is a text"),
     ('version: 1\ncommit:\n  template: ""\n', 3, "commit.template is empty"),
     ("version: 1\ncommit:\n\tsignOff: true\n", 3, "a tab indents the line"),
-    ("version: 1 # reviewed\u2028pinDigest: true\n", 1, "has U+2028, which some readers take for the end of the line"),
-    ("version: 1\npinDigest\x85: true\n", 2, "has U+0085, which some readers take for the end of the line"),
+    (
+        "version: 1 # reviewed\u2028pinDigest: true\n",
+        1,
+        "has U+2028, which some readers take for the end of the line",
+    ),
+    (
+        "version: 1\npinDigest\x85: true\n",
+        2,
+        "has U+0085, which some readers take for the end of the line",
+    ),
     ("version: 1\n\ufeffpinDigest: true\n", 2, "is not known"),
     ("version: 1\nrules: 1\n", 2, "rules is not a list"),
     ("version: 1\nrules:\n- match: {projects: [a]}\n", 3, "rules[1] decides nothing"),
     ("version: 1\nwrites: {}\n", 2, "writes names nothing"),
     ("version: 1\nsignatures: {}\n", 2, "signatures names nobody who may sign"),
-    ("version: 1\nsignatures: {keys: [], identities: []}\n", 2, "signatures names nobody who may sign"),
+    (
+        "version: 1\nsignatures: {keys: [], identities: []}\n",
+        2,
+        "signatures names nobody who may sign",
+    ),
     ("version: 1\nsignatures: {keys: [../ci.pub]}\n", 2, "is not a path within the repository"),
     ("version: 1\nsignatures: {keys: ci.pub}\n", 2, "signatures.keys is not a list"),
-    ("version: 1\nsignatures: {identities: [{subject: a}]}\n", 2, "an entry of signatures.identities has no issuer"),
-    ("version: 1\nsignatures:\n  identities: [{subject: a, issuer: '*'}]\n", 3, "issuer is no glob"),
-    ("version: 1\nsignatures: {keys: [a], ref: b}\n", 2, "the key 'ref' is not known in signatures"),
+    (
+        "version: 1\nsignatures: {identities: [{subject: a}]}\n",
+        2,
+        "an entry of signatures.identities has no issuer",
+    ),
+    (
+        "version: 1\nsignatures:\n  identities: [{subject: a, issuer: '*'}]\n",
+        3,
+        "issuer is no glob",
+    ),
+    (
+        "version: 1\nsignatures: {keys: [a], ref: b}\n",
+        2,
+        "the key 'ref' is not known in signatures",
+    ),
     ("version: 1\nprovenance: {keys: [a]}\n", 2, "provenance asks for nothing"),
     ("version: 1\nprovenance: {ref: refs/heads/main}\n", 2, "provenance names nobody who may sign"),
-    ("version: 1\nprovenance: {keys: [a], sourcerepository: b}\n", 2, "did you mean sourceRepository?"),
+    (
+        "version: 1\nprovenance: {keys: [a], sourcerepository: b}\n",
+        2,
+        "did you mean sourceRepository?",
+    ),
     ("version: 1\nwrites: {path: [a]}\n", 2, "did you mean paths?"),
     ("version: 1\nrules:\n- writes: {paths: apps}\n", 3, "rules[1].writes.paths is not a list"),
     ("version: 1\nrules:\n- writes: {paths: [/apps]}\n", 3, "a glob begins with a slash"),
     ("version: 1\nrules:\n- match: {}\n  pinDigest: true\n", 3, "rules[1].match names nothing"),
-    ("version: 1\nrules:\n- match: {projects: []}\n  pinDigest: true\n", 3, "is empty, and fits nothing"),
-    ("version: 1\nrules:\n- match: {project: [a]}\n  pinDigest: true\n", 3, "did you mean projects?"),
+    (
+        "version: 1\nrules:\n- match: {projects: []}\n  pinDigest: true\n",
+        3,
+        "is empty, and fits nothing",
+    ),
+    (
+        "version: 1\nrules:\n- match: {project: [a]}\n  pinDigest: true\n",
+        3,
+        "did you mean projects?",
+    ),
     ("version: 1\nrules:\n- match: {projects: [a]}\n", 3, "rules[1] decides nothing"),
     ("version: 1\nrules:\n- match: {projects: [a]}\n  commit: {}\n", 3, "rules[1] decides nothing"),
-    ("version: 1\nrules:\n- {match: {projects: [a]}, freezes: []}\n", 3, "the key 'freezes' is not known in rules[1]"),
-    ("version: 1\nfreezes:\n- schedule: 0 18 * * 5\n  reason: x\n", 3, "freezes[1] has no duration"),
-    ("version: 1\nfreezes:\n- schedule: 0 18 * * 5\n  duration: 1h\n", 3, "freezes[1] has no reason"),
-    ("version: 1\nfreezes:\n- schedule: '@daily'\n  duration: 1h\n  reason: x\n", 3, "not a schedule of five fields"),
+    (
+        "version: 1\nrules:\n- {match: {projects: [a]}, freezes: []}\n",
+        3,
+        "the key 'freezes' is not known in rules[1]",
+    ),
+    (
+        "version: 1\nfreezes:\n- schedule: 0 18 * * 5\n  reason: x\n",
+        3,
+        "freezes[1] has no duration",
+    ),
+    (
+        "version: 1\nfreezes:\n- schedule: 0 18 * * 5\n  duration: 1h\n",
+        3,
+        "freezes[1] has no reason",
+    ),
+    (
+        "version: 1\nfreezes:\n- schedule: '@daily'\n  duration: 1h\n  reason: x\n",
+        3,
+        "not a schedule of five fields",
+    ),
     ("version: 1\nfreezes:\n- schedule: 0 25 * * *\n  duration: 1h\n  reason: x\n", 3, "Bad hour"),
-    ("version: 1\nfreezes:\n- schedule: 0 1 * * *\n  duration: 1w\n  reason: x\n", 4, "'1w' is not a duration"),
-    ("version: 1\nfreezes:\n- schedule: 0 1 * * *\n  duration: 367d\n  reason: x\n", 4, "at most 366 days"),
+    (
+        "version: 1\nfreezes:\n- schedule: 0 1 * * *\n  duration: 1w\n  reason: x\n",
+        4,
+        "'1w' is not a duration",
+    ),
+    (
+        "version: 1\nfreezes:\n- schedule: 0 1 * * *\n  duration: 367d\n  reason: x\n",
+        4,
+        "at most 366 days",
+    ),
     (
         "version: 1\nfreezes:\n- {schedule: 0 1 * * *, duration: 1h, reason: x,\n   timeZone: Berlin}\n",
         4,
@@ -151,7 +249,11 @@ MISTAKES = [
     ("version: 1\n<<: {pinDigest: true}\n", 2, "the key '<<' is not known"),
     (f"version: 1\ncommit: {{authorName: {'x' * 501}}}\n", 2, "has more than 500 characters"),
     ("version: 1\n" + "# x\n" * 70_000, 1, "larger than 256 KiB"),
-    ("version: 1\nrules:\n" + "- {match: {projects: [a]}, pinDigest: true}\n" * 201, 3, "rules has more than 200"),
+    (
+        "version: 1\nrules:\n" + "- {match: {projects: [a]}, pinDigest: true}\n" * 201,
+        3,
+        "rules has more than 200",
+    ),
     (
         "version: 1\nrules:\n- match: &a {projects: [" + "a, " * 600 + "b]}\n  pinDigest: true\n"
         "- match: &b {paths: [" + ", ".join(f"p{n}" for n in range(999)) + "]}\n  pinDigest: true\n"
@@ -162,7 +264,9 @@ MISTAKES = [
 ]
 
 
-@pytest.mark.parametrize(("text", "line", "words"), MISTAKES, ids=[words for _, _, words in MISTAKES])
+@pytest.mark.parametrize(
+    ("text", "line", "words"), MISTAKES, ids=[words for _, _, words in MISTAKES]
+)
 def test_a_mistake_is_named_with_its_line(text: str, line: int, words: str) -> None:
     with pytest.raises(TargetError) as caught:
         config_in({PATH: File(text)})
@@ -196,7 +300,9 @@ freezes:
 def test_one_mistake_hides_no_other() -> None:
     """What only follows from a mistake is not told: a misspelt key is not missing, too."""
     _, mistakes = check_config(SEVERAL)
-    told = sorted((int(one.message.split()[1][:-1]), one.message.partition(": ")[2]) for one in mistakes)
+    told = sorted(
+        (int(one.message.split()[1][:-1]), one.message.partition(": ")[2]) for one in mistakes
+    )
     assert told == [
         (2, "the key 'colour' is not known"),
         (3, "commit.authorName is empty"),
@@ -230,7 +336,9 @@ def test_not_more_mistakes_are_told_than_anybody_reads() -> None:
     assert time.process_time() - began < 10
 
 
-BOMB = "version: 1\na0: &a0 [x, x]\n" + "".join(f"a{n}: &a{n} [{f'*a{n - 1}, ' * 9}x]\n" for n in range(1, 30))
+BOMB = "version: 1\na0: &a0 [x, x]\n" + "".join(
+    f"a{n}: &a{n} [{f'*a{n - 1}, ' * 9}x]\n" for n in range(1, 30)
+)
 
 
 @pytest.mark.parametrize(
@@ -240,11 +348,22 @@ BOMB = "version: 1\na0: &a0 [x, x]\n" + "".join(f"a{n}: &a{n} [{f'*a{n - 1}, ' *
         "version: 1\nrules: " + "[" * 100_000,
         "version: 1\nrules:\n" + "- {match: {projects: [a]}, pinDigest: true}\n" * 1_000_000,
         "version: 1\nrules:\n" + "-\n" * 100_000,
-        "version: 1\nrules:\n- match: &m {projects: &p [" + "a, " * 80_000 + "b]}\n" + "- match: *m\n" * 100,
+        "version: 1\nrules:\n- match: &m {projects: &p ["
+        + "a, " * 80_000
+        + "b]}\n"
+        + "- match: *m\n" * 100,
         "version: 1\n" + "? " * 100_000,
         "version: 1\ncommit: {trailers: {" + ", ".join(f"k{n}: v" for n in range(20_000)) + "}}\n",
     ],
-    ids=["alias bomb", "nested", "a million rules", "empty rules", "long lists", "keys of keys", "trailers"],
+    ids=[
+        "alias bomb",
+        "nested",
+        "a million rules",
+        "empty rules",
+        "long lists",
+        "keys of keys",
+        "trailers",
+    ],
 )
 def test_a_hostile_file_is_refused_at_once(text: str) -> None:
     began = time.process_time()
@@ -292,7 +411,8 @@ of_tags = {
 }
 wishes = {"commit": commits, "pullRequests": requests, "pinDigest": st.booleans(), **of_tags}
 rules = st.fixed_dictionaries(
-    {"match": match, "pinDigest": st.booleans()}, optional={"commit": commits, "pullRequests": requests, **of_tags}
+    {"match": match, "pinDigest": st.booleans()},
+    optional={"commit": commits, "pullRequests": requests, **of_tags},
 )
 freezes = st.fixed_dictionaries(
     {
@@ -304,7 +424,11 @@ freezes = st.fixed_dictionaries(
 )  # fmt: skip
 configs = st.fixed_dictionaries(
     {"version": st.just(1)},
-    optional={**wishes, "rules": st.lists(rules, max_size=3), "freezes": st.lists(freezes, max_size=3)},
+    optional={
+        **wishes,
+        "rules": st.lists(rules, max_size=3),
+        "freezes": st.lists(freezes, max_size=3),
+    },
 )
 
 

@@ -30,7 +30,8 @@ BROKEN = "�"
 
 def cases(suite: str) -> list[Any]:
     return [
-        pytest.param(case, id=case["id"]) for case in json.loads((CASES / f"{suite}.json").read_text("utf-8"))["cases"]
+        pytest.param(case, id=case["id"])
+        for case in json.loads((CASES / f"{suite}.json").read_text("utf-8"))["cases"]
     ]
 
 
@@ -38,7 +39,9 @@ def change_of(row: dict[str, str]) -> Change:
     alias, _, text = row["image"].rpartition("=")
     entry = parse_image_list(text)[0]
     assert isinstance(entry, Entry)
-    return Change(entry.image, alias, row["old_tag"], row["new_tag"], row["old_digest"], row["new_digest"])
+    return Change(
+        entry.image, alias, row["old_tag"], row["new_tag"], row["old_digest"], row["new_digest"]
+    )
 
 
 def change(name: str = "acme/api", old: str = "1.0", new: str = "1.1", alias: str = "") -> Change:
@@ -59,11 +62,16 @@ def test_makes_what_aiu_makes(case: dict[str, Any]) -> None:
             branch_name(given["template"], changes, app)
 
 
-@pytest.mark.parametrize("case", [case for case in cases("pull-request") if "target" in case.values[0]["input"]])
+@pytest.mark.parametrize(
+    "case", [case for case in cases("pull-request") if "target" in case.values[0]["input"]]
+)
 def test_target_key_is_aius(case: dict[str, Any]) -> None:
     given = case["input"]
     target = given["target"] or given["kustomize_base"]
-    assert target_key(AppFields("web", "argocd", given["repo"], given["branch"], target)) == case["expect"]
+    assert (
+        target_key(AppFields("web", "argocd", given["repo"], given["branch"], target))
+        == case["expect"]
+    )
 
 
 @pytest.mark.parametrize(
@@ -78,7 +86,9 @@ def test_target_key_is_aius(case: dict[str, Any]) -> None:
     ],
 )
 def test_fields_are_filled_in_every_mode(template: str, pattern: str) -> None:
-    assert re.fullmatch(pattern, branch_name(template, [change(alias="api"), change("acme/ui")], APP))
+    assert re.fullmatch(
+        pattern, branch_name(template, [change(alias="api"), change("acme/ui")], APP)
+    )
 
 
 @pytest.mark.parametrize(
@@ -86,7 +96,10 @@ def test_fields_are_filled_in_every_mode(template: str, pattern: str) -> None:
     [
         ("", "makes an empty branch name"),
         ("{{if false}}x{{end}}", "makes an empty branch name"),
-        ("u-{{(index .Images 0).NewTag}}:x", "'u-1.1:x', which is not a branch name: it contains ':'"),
+        (
+            "u-{{(index .Images 0).NewTag}}:x",
+            "'u-1.1:x', which is not a branch name: it contains ':'",
+        ),
         ("u {{.AppName}}", "'u web', which is not a branch name: it contains ' '"),
         ("{{.AppName}}/", "it begins or ends with '/'"),
         ("{{.AppName}}\n", "contains '\\n'"),
@@ -147,12 +160,32 @@ def test_what_may_work_is_not_reported(template: str) -> None:
 
 
 def git_takes(name: str) -> bool:
-    done = subprocess.run(["git", "check-ref-format", "--branch", name], capture_output=True, check=False)
+    done = subprocess.run(
+        ["git", "check-ref-format", "--branch", name], capture_output=True, check=False
+    )
     return done.returncode == 0
 
 
 NAMES = [
-    *("a", "a/b", "a.b", "a-b", "é", "a@b", "a{b", "a/@", "@a", "a@", "a#b", "a&b", "a%b", "a'b", 'a"b', "a$b", "a;b"),
+    *(
+        "a",
+        "a/b",
+        "a.b",
+        "a-b",
+        "é",
+        "a@b",
+        "a{b",
+        "a/@",
+        "@a",
+        "a@",
+        "a#b",
+        "a&b",
+        "a%b",
+        "a'b",
+        'a"b',
+        "a$b",
+        "a;b",
+    ),
     *(
         "",
         "@",

@@ -32,7 +32,9 @@ updates image {{ .Image }} tag '{{ .OldTag }}' to '{{ .NewTag }}'
 DIGEST = "sha256:" + "a" * 64
 
 
-def change(name: str = "ghcr.io/acme/api", old: str = "1.0", new: str = "1.1", digest: str = "") -> Change:
+def change(
+    name: str = "ghcr.io/acme/api", old: str = "1.0", new: str = "1.1", digest: str = ""
+) -> Change:
     registry, _, repository = name.partition("/")
     return Change(Image(name, registry, repository), "", old, new, "", digest)
 
@@ -44,7 +46,10 @@ def app(name: str, *changes: Change) -> AppChanges:
 def parsed(message: str) -> list[tuple[str, str]]:
     """The trailers as Git reads them."""
     done = subprocess.run(
-        ["git", "interpret-trailers", "--parse"], input=message.encode(), capture_output=True, check=True
+        ["git", "interpret-trailers", "--parse"],
+        input=message.encode(),
+        capture_output=True,
+        check=True,
     )
     lines = done.stdout.decode().splitlines()
     return [(key, value.strip()) for key, _, value in (line.partition(":") for line in lines)]
@@ -52,12 +57,22 @@ def parsed(message: str) -> list[tuple[str, str]]:
 
 @pytest.mark.parametrize(
     "case",
-    [pytest.param(c, id=c["id"]) for c in json.loads((CASES / "commit-template.json").read_text("utf-8"))["cases"]],
+    [
+        pytest.param(c, id=c["id"])
+        for c in json.loads((CASES / "commit-template.json").read_text("utf-8"))["cases"]
+    ],
 )
 def test_makes_what_aiu_makes(case: dict[str, Any]) -> None:
     given = case["input"]
     rows = [
-        Change(Image(name, "", ""), "", row["old_tag"], row["new_tag"], row["old_digest"], row["new_digest"])
+        Change(
+            Image(name, "", ""),
+            "",
+            row["old_tag"],
+            row["new_tag"],
+            row["old_digest"],
+            row["new_digest"],
+        )
         for row in given["changes"]
         for name in [row["image"].rpartition("=")[2]]
     ]
@@ -65,15 +80,18 @@ def test_makes_what_aiu_makes(case: dict[str, Any]) -> None:
         with pytest.raises(Malformed):
             check_template(given["template"])
     else:
-        assert message_text(given["template"], [app(given["app_name"], *rows)]).text == case["expect"]["message"]
+        assert (
+            message_text(given["template"], [app(given["app_name"], *rows)]).text
+            == case["expect"]["message"]
+        )
 
 
 def test_the_default_has_aius_words_the_version_and_the_application() -> None:
     apps = [app("web", change(), change("nginx", "1", "2", DIGEST))]
     ours = message_text(None, apps).text
-    assert message_text(DEFAULT, apps).text == ours.replace(" to 1.1 and 2", "").replace("\n    for web", "").replace(
-        " for web", ""
-    )
+    assert message_text(DEFAULT, apps).text == ours.replace(" to 1.1 and 2", "").replace(
+        "\n    for web", ""
+    ).replace(" for web", "")
     assert ours == (
         "build: automatic update of web to 1.1 and 2\n\n"
         "updates image acme/api tag '1.0' to '1.1' for web\n"
@@ -188,7 +206,15 @@ def test_git_reads_the_trailers_back_for_any_body(body: str) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["a\nInjected: yes", "a\r\n\r\nInjected: yes", "a\x00b", "a\u2028Injected: yes", "a\x1b[31m", "a\ud800", " x "],
+    [
+        "a\nInjected: yes",
+        "a\r\n\r\nInjected: yes",
+        "a\x00b",
+        "a\u2028Injected: yes",
+        "a\x1b[31m",
+        "a\ud800",
+        " x ",
+    ],
 )
 def test_hostile_values_stay_on_their_line(text: str) -> None:
     hostile = AppChanges("argocd", text, (Change(Image(text, "", ""), text, text, text),))
@@ -213,7 +239,9 @@ def test_a_trailer_key_that_git_would_not_read_is_malformed(key: str) -> None:
 
 def test_the_image_given_replaces_those_of_the_changes() -> None:
     text = commit_message(None, [app("web")], [("Image", f"ghcr.io/acme/api:1.1@{DIGEST}")]).text
-    assert [value for key, value in parsed(text) if key == "Image"] == [f"ghcr.io/acme/api:1.1@{DIGEST}"]
+    assert [value for key, value in parsed(text) if key == "Image"] == [
+        f"ghcr.io/acme/api:1.1@{DIGEST}"
+    ]
 
 
 def test_the_references_are_argo_cds() -> None:
@@ -224,7 +252,9 @@ def test_the_references_are_argo_cds() -> None:
         "2026-01-02T03:04:05Z",
         "fix: x\n\nwhy\n\nhow\n",
     )
-    read = dict(parsed(commit_message(None, [app("web")], build_trailers(references=references)).text))
+    read = dict(
+        parsed(commit_message(None, [app("web")], build_trailers(references=references)).text)
+    )
     assert read["Argocd-reference-commit-sha"] == "abc" + "0" * 37
     assert read["Argocd-reference-commit-subject"] == "fix: x"
     assert json.loads(read["Argocd-reference-commit-body"]) == "why\n\nhow"
@@ -247,7 +277,10 @@ def test_there_are_no_references_without_a_source_commit() -> None:
     ("message", "value"),
     [
         ("Change\n\nPipeline-Run: https://ci/1\n", "https://ci/1"),
-        ("Change\n\nImage: a\npipeline-run:   https://ci/1  \nPipeline-Run: https://ci/2\n\n", "https://ci/1"),
+        (
+            "Change\n\nImage: a\npipeline-run:   https://ci/1  \nPipeline-Run: https://ci/2\n\n",
+            "https://ci/1",
+        ),
         ("Change\r\n\r\nPipeline-Run: https://ci/1\r\n", "https://ci/1"),
         ("Change\n\nPipeline-Run: https://ci/1\n\nof the text above, no trailer\n", ""),
         ("Change\n\nPipeline-Runs: no\n", ""),

@@ -30,10 +30,14 @@ def test_answers_as_go_does(case: dict[str, str]) -> None:
 
 
 @pytest.mark.parametrize(
-    "case", [case for case in TABLE["cases"] if case.get("fails") == "run"], ids=lambda case: case["template"][:60]
+    "case",
+    [case for case in TABLE["cases"] if case.get("fails") == "run"],
+    ids=lambda case: case["template"][:60],
 )
 def test_a_template_that_only_fails_while_running_parses(case: dict[str, str]) -> None:
-    late = {"{{9223372036854775808}}"}  # Go parses a number that no int holds; here it does not parse
+    late = {
+        "{{9223372036854775808}}"
+    }  # Go parses a number that no int holds; here it does not parse
     if case["template"] in late:
         with pytest.raises(Malformed):
             parse(case["template"])
@@ -76,13 +80,18 @@ def test_a_template_that_does_not_parse_says_what_and_where(template: str, messa
         ("{{.Nope}}", "template, line 1: can't evaluate field Nope in type struct"),
         ("a\n{{.AppName.X}}", "template, line 2: can't evaluate field X in type string"),
         ("{{index .Images 5}}", "template, line 1: error calling index: index out of range: 5"),
-        ("{{eq 1 `1`}}", "template, line 1: error calling eq: incompatible types for comparison: int and string"),
+        (
+            "{{eq 1 `1`}}",
+            "template, line 1: error calling eq: incompatible types for comparison: int and string",
+        ),
         ("{{.AppName 1}}", "template, line 1: can't give argument to non-function .AppName"),
         ("{{len}}", "template, line 1: wrong number of args for len: want 1, got 0"),
         ("{{range .AppName}}{{end}}", "template, line 1: range can't iterate over string"),
     ],
 )
-def test_a_template_that_fails_while_running_says_what_and_where(template: str, message: str) -> None:
+def test_a_template_that_fails_while_running_says_what_and_where(
+    template: str, message: str
+) -> None:
     with pytest.raises(FailedTemplate) as raised:
         parse(template).render(DATA)
     assert raised.value.message == message
@@ -110,7 +119,11 @@ def test_an_undefined_template_cannot_be_called() -> None:
 HOSTILE = {
     "a template that calls itself": '{{define "x"}}{{template "x"}}{{end}}{{template "x"}}',
     "deep blocks that call themselves": (
-        '{{define "x"}}' + "{{if true}}" * 90 + '{{template "x"}}' + "{{end}}" * 90 + '{{end}}{{template "x"}}'
+        '{{define "x"}}'
+        + "{{if true}}" * 90
+        + '{{template "x"}}'
+        + "{{end}}" * 90
+        + '{{end}}{{template "x"}}'
     ),
     "endless range": "{{range 1000000000}}{{end}}",
     "nested ranges": "{{range 999999999}}{{range 999999999}}x{{end}}{{end}}",

@@ -58,7 +58,9 @@ def checked(tree: Tree, splices: Sequence[Splice], meant: Mapping[int, Same]) ->
         new = parse(apply(tree.text, splices))
     except TargetError as error:
         raise more_than_meant() from error
-    if len(new.roots) != len(tree.roots):  # a text such as `---` begins a document, and `...` ends one
+    if len(new.roots) != len(
+        tree.roots
+    ):  # a text such as `---` begins a document, and `...` ends one
         raise more_than_meant()
     stack = list(zip(tree.roots, new.roots, strict=True))
     while stack:
@@ -72,9 +74,19 @@ def checked(tree: Tree, splices: Sequence[Splice], meant: Mapping[int, Same]) ->
 
 def _alike(old: Node, new: Node) -> Iterable[tuple[Node, Node]] | None:
     # The style matters as well: a quoted number that loses its quotes is another value.
-    if (old.kind, old.value, old.style, old.anchor, old.tag) != (new.kind, new.value, new.style, new.anchor, new.tag):
+    if (old.kind, old.value, old.style, old.anchor, old.tag) != (
+        new.kind,
+        new.value,
+        new.style,
+        new.anchor,
+        new.tag,
+    ):
         return None
-    return zip(old.children, new.children, strict=True) if len(old.children) == len(new.children) else None
+    return (
+        zip(old.children, new.children, strict=True)
+        if len(old.children) == len(new.children)
+        else None
+    )
 
 
 def grows(more: More, *, last: bool = True) -> Same:
@@ -85,7 +97,11 @@ def grows(more: More, *, last: bool = True) -> Same:
     def same(old: Node, new: Node) -> Iterable[tuple[Node, Node]] | None:
         at = len(old.children) - (0 if last else width)
         fresh = Node(new.kind, 0, 0, children=new.children[at : at + count])
-        if len(new.children) != len(old.children) + count or new.anchor != old.anchor or not holds(fresh, more):
+        if (
+            len(new.children) != len(old.children) + count
+            or new.anchor != old.anchor
+            or not holds(fresh, more)
+        ):
             return None
         return zip(old.children, new.children[:at] + new.children[at + count :], strict=True)
 
@@ -99,7 +115,11 @@ def shrinks(*numbers: int) -> Same:
         width = 2 if old.kind == "mapping" else 1
         gone = set(numbers)
         left = [child for place, child in enumerate(old.children) if place // width not in gone]
-        return zip(left, new.children, strict=True) if len(left) == len(new.children) and new.kind == old.kind else None
+        return (
+            zip(left, new.children, strict=True)
+            if len(left) == len(new.children) and new.kind == old.kind
+            else None
+        )
 
     return same
 
@@ -112,15 +132,23 @@ def holds(node: Node, data: Data) -> bool:
         return node.value == data and sound(node)
     if isinstance(data, Mapping):
         keys = [key.value for key, _ in pairs(node)] if node.kind == "mapping" else None
-        return keys == list(data) and all(holds(value, data[key.value]) for key, value in pairs(node))
-    return node.kind == "sequence" and len(node.children) == len(data) and all(map(holds, node.children, data))
+        return keys == list(data) and all(
+            holds(value, data[key.value]) for key, value in pairs(node)
+        )
+    return (
+        node.kind == "sequence"
+        and len(node.children) == len(data)
+        and all(map(holds, node.children, data))
+    )
 
 
 def becomes(data: Word, old: Node) -> Same:
     """Accept a node that is this value and keeps its anchor."""
 
     def same(_: Node, now: Node) -> tuple[tuple[Node, Node], ...] | None:
-        return () if holds(now, data) and (old.kind == "alias" or now.anchor == old.anchor) else None
+        return (
+            () if holds(now, data) and (old.kind == "alias" or now.anchor == old.anchor) else None
+        )
 
     return same
 
@@ -136,17 +164,26 @@ def splice(tree: Tree, new: Sequence[tuple[Node, Word]]) -> Tree:
 def _scalar(tree: Tree, node: Node, data: Word) -> Splice:
     # An application's own tag (`!vault`) gives the text an unknown meaning.
     if node.tag not in {"", "!"} and not node.tag.startswith("tag:yaml.org,2002:"):
-        raise TargetError(f"line {tree.line(node)} has a value tagged {node.tag}", hint="write it as a plain string")
+        raise TargetError(
+            f"line {tree.line(node)} has a value tagged {node.tag}",
+            hint="write it as a plain string",
+        )
     text, start = tree.text, body(tree.text, node)
     nothing = start >= node.end
     if node.kind not in {"scalar", "alias"} or (isinstance(data, bool) and nothing):
-        raise TargetError(f"line {tree.line(node)} does not have a single value", hint="write `key: value` there")
+        raise TargetError(
+            f"line {tree.line(node)} does not have a single value", hint="write `key: value` there"
+        )
     if isinstance(data, bool):
         return Splice(node.start, content_end(text, node), str(data).lower())
-    if node.kind == "alias":  # replace the alias itself, so that the anchor and its other uses keep their value
+    if (
+        node.kind == "alias"
+    ):  # replace the alias itself, so that the anchor and its other uses keep their value
         return Splice(node.start, node.end, spell(data, quote=_quotes(tree, node, data)))
     if not node.style and nothing and (node.anchor or node.tag):  # `key: &anchor` without a value
-        return Splice(node.start, node.end, f"{_props(tree, node, node.end).rstrip()} {spell(data)}".lstrip())
+        return Splice(
+            node.start, node.end, f"{_props(tree, node, node.end).rstrip()} {spell(data)}".lstrip()
+        )
     if not node.style and nothing:
         at = slot(tree, node)  # after the `:` or the `-`
         return Splice(at, at, " " + spell(data, quote=_quotes(tree, node, data)))
@@ -177,15 +214,25 @@ def _quotes(tree: Tree, node: Node, text: str) -> bool:
     if parent is None or parent.style != "{":
         return False
     behind = node.start < node.end and tree.text[node.start - 1] == ":"
-    return ":" in text or behind or bool(key and key.style == '"') or (key is None and quoted_keys(tree, node))
+    return (
+        ":" in text
+        or behind
+        or bool(key and key.style == '"')
+        or (key is None and quoted_keys(tree, node))
+    )
 
 
 def alone(tree: Tree, node: Node) -> Node:
     """Return the node. Raises TargetError if an alias elsewhere shares its value, and would change with it."""
-    for parent in tree.ancestors(node):  # an alias itself may be replaced, because nothing shares it
+    for parent in tree.ancestors(
+        node
+    ):  # an alias itself may be replaced, because nothing shares it
         if others := tree.aliases(parent):
             here, lines = tree.line(parent), ", ".join(str(tree.line(other)) for other in others)
-            name, hint = parent.anchor, "write the value out where it must differ, or move the anchor"
+            name, hint = (
+                parent.anchor,
+                "write the value out where it must differ, or move the anchor",
+            )
             message = f"line {here}: the value of the anchor &{name} is used by *{name} in line {lines} too"
             raise TargetError(message, hint=hint)
     return node
@@ -202,7 +249,9 @@ def with_texts(tree: Tree, wanted: Iterable[tuple[Node, str]]) -> Tree:
 
     Raises TargetError if an alias elsewhere shares a scalar that has to change.
     """
-    return splice(tree, [(alone(tree, node), text) for node, text in wanted if not says(node, text)])
+    return splice(
+        tree, [(alone(tree, node), text) for node, text in wanted if not says(node, text)]
+    )
 
 
 def add(tree: Tree, node: Node, more: More) -> Tree:
@@ -219,7 +268,11 @@ def add(tree: Tree, node: Node, more: More) -> Tree:
     check, parent = {id(node): grows(more)}, tree.parent(node)
     in_flow = parent is None or parent.style == "{"
     # Brackets stay, but an empty list below a block key becomes a block list (in AIU, it stays a flow list).
-    if node.kind != "scalar" and node.style == "{" and (node.children or isinstance(more, Mapping) or in_flow):
+    if (
+        node.kind != "scalar"
+        and node.style == "{"
+        and (node.children or isinstance(more, Mapping) or in_flow)
+    ):
         return checked(tree, _grow_flow(tree, node, more), check)
     if not node.children:
         return checked(tree, _fill(tree, node, more), check)
@@ -259,7 +312,10 @@ def _grow_flow(tree: Tree, node: Node, more: More) -> list[Splice]:
     # There is one entry on each line. If the last one has a trailing comma, the new one gets a comma as well.
     comma = "" if text[end:tail].lstrip().startswith(",") else ","
     margin = text[line_start(text, first) : first]
-    return [Splice(end, end, comma), Splice(tail, tail, f"{eol(text)}{margin}{fresh}" + ("" if comma else ","))]
+    return [
+        Splice(end, end, comma),
+        Splice(tail, tail, f"{eol(text)}{margin}{fresh}" + ("" if comma else ",")),
+    ]
 
 
 def _fill(tree: Tree, node: Node, more: More) -> list[Splice]:
@@ -298,7 +354,11 @@ def _fill_root(tree: Tree, node: Node, lines: str) -> Splice:
         return Splice(_without_blanks(text, start), node.end, eol(text) + lines)
     if node.anchor:
         return Splice(node.end, node.end, eol(text) + lines)
-    return _append(text, next(end for root, end in zip(tree.roots, tree.ends, strict=True) if root is node), lines)
+    return _append(
+        text,
+        next(end for root, end in zip(tree.roots, tree.ends, strict=True) if root is node),
+        lines,
+    )
 
 
 def _without_blanks(text: str, end: int) -> int:
@@ -320,13 +380,19 @@ def drop_key(tree: Tree, mapping: Node, key: Node) -> Tree:
     start = line_start(text, key.start)
     if mapping.style == "{":
         before = entries[index - 1]
-        cut = Splice(key.start, following, "") if following is not None else Splice(entry_end(text, *before), end, "")
+        cut = (
+            Splice(key.start, following, "")
+            if following is not None
+            else Splice(entry_end(text, *before), end, "")
+        )
     elif only_blank(text, start, key.start):
         cut = _without_lines(text, start, line_end(text, end))
     elif following is not None:  # after a dash
         cut = Splice(key.start, following, "")
     else:
-        raise TargetError(f"line {tree.line(key)}: {key.value} is the only key", hint="remove that entry by hand")
+        raise TargetError(
+            f"line {tree.line(key)}: {key.value} is the only key", hint="remove that entry by hand"
+        )
     return checked(tree, [cut], {id(mapping): shrinks(index)})
 
 
@@ -397,14 +463,18 @@ def content_end(text: str, node: Node) -> int:
     while node.children and node.style != "{":
         key = node.children[-2] if node.kind == "mapping" else None
         node = node.children[-1]
-        if key is not None and node.kind == "scalar" and node.start >= node.end:  # `key:` without a value
+        if (
+            key is not None and node.kind == "scalar" and node.start >= node.end
+        ):  # `key:` without a value
             return max(key.end, value_slot(text, key) or 0)
     if node.kind != "scalar" or node.style not in {"|", ">"}:
         return node.end
     start = body(text, node)
     if "+" not in text[start : start + 3].split(" ", maxsplit=1)[0]:
         return len(text[: node.end].rstrip())
-    end = node.end - int(text[: node.end].endswith(tuple(BREAKS)))  # `|+` keeps its trailing blank lines
+    end = node.end - int(
+        text[: node.end].endswith(tuple(BREAKS))
+    )  # `|+` keeps its trailing blank lines
     return end - int(text[:end].endswith("\r") and text[end : end + 1] == "\n")
 
 
@@ -426,7 +496,9 @@ def slot(tree: Tree, node: Node) -> int:
     key = tree.key_of(node)
     at = node.end if key is None else value_slot(tree.text, key)
     if at is None or key is node:
-        raise TargetError(f"line {tree.line(node)} has a key without a value", hint="write `key: value` there")
+        raise TargetError(
+            f"line {tree.line(node)} has a key without a value", hint="write `key: value` there"
+        )
     return at
 
 
@@ -444,7 +516,9 @@ def column(text: str, node: Node) -> int:
         at = body(text, node)
     else:
         at = node.children[0].start
-        at = at - 2 if text[at - 2 : at] == "? " else at  # an explicit key begins at its question mark
+        at = (
+            at - 2 if text[at - 2 : at] == "? " else at
+        )  # an explicit key begins at its question mark
     return at - line_start(text, at)
 
 

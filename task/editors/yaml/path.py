@@ -18,7 +18,9 @@ from task.text import shortened
 
 MERGES = "\0"  # marks merge keys, because a quoted key may be called `<<`, too
 MOST_USES = 100  # keys that share one value
-MOST_MERGES = 50  # merge keys in a row; each takes five frames of the stack, of which Python has a thousand
+MOST_MERGES = (
+    50  # merge keys in a row; each takes five frames of the stack, of which Python has a thousand
+)
 MOST_STEPS = 2_000  # from a shared value up to these keys
 _INDICES = re.compile(r"(.*?)((?:\[[^\]]*\])+)", re.DOTALL)
 
@@ -39,15 +41,24 @@ class Segment:
     def indices(self) -> tuple[int, ...] | None:
         """The indices, or None if one of them is not a number from 0 up."""
         texts = self.brackets[1:-1].split("][") if self.brackets else []
-        return tuple(map(int, texts)) if all(re.fullmatch(r"[0-9]{1,9}", text) for text in texts) else None
+        return (
+            tuple(map(int, texts))
+            if all(re.fullmatch(r"[0-9]{1,9}", text) for text in texts)
+            else None
+        )
 
 
 def parse_path(text: str) -> tuple[Segment, ...]:
     """Return the steps of a path. Raises TargetError if it has more steps than a file may have levels."""
     plain = [step.replace("\\.", ".") for step in re.split(r"(?<!\\)\.", text)]
     if len(plain) > DEPTH:
-        raise TargetError(f"the key path has more than {DEPTH} steps", hint="name a shorter key path")
-    return tuple(Segment(*match.groups()) if (match := _INDICES.fullmatch(step)) else Segment(step) for step in plain)
+        raise TargetError(
+            f"the key path has more than {DEPTH} steps", hint="name a shorter key path"
+        )
+    return tuple(
+        Segment(*match.groups()) if (match := _INDICES.fullmatch(step)) else Segment(step)
+        for step in plain
+    )
 
 
 def find(tree: Tree, root: Node, path: Sequence[Segment], *, merges: bool = True) -> Node | None:
@@ -59,7 +70,9 @@ def find(tree: Tree, root: Node, path: Sequence[Segment], *, merges: bool = True
     return resolved(nodes[-1]) if nodes else None
 
 
-def find_all(tree: Tree, root: Node, path: Sequence[Segment], *, merges: bool = True) -> tuple[Node, ...]:
+def find_all(
+    tree: Tree, root: Node, path: Sequence[Segment], *, merges: bool = True
+) -> tuple[Node, ...]:
     """Return all nodes at the path, unresolved: a key may have brackets in its name beside a list. Raises as `find`."""
     # The interpretation with the fewest dots in keys wins: the nested path.
     matches = sorted(_matches(_mappings(tree), root, path, merges), key=lambda match: match[0])
@@ -154,7 +167,8 @@ class _Mappings:
         found: list[tuple[Node, Node]] = []
         entries = self._entries(mapping)
         for name, node in sorted(
-            (*entries.get(key, ()), *entries.get(f"{MERGES}<<", ())), key=lambda entry: entry[0].start
+            (*entries.get(key, ()), *entries.get(f"{MERGES}<<", ())),
+            key=lambda entry: entry[0].start,
         ):
             if not is_merge(name):
                 found.append((name, node))
@@ -167,7 +181,9 @@ class _Mappings:
             lines = self.tree.line(first), self.tree.line(last)
             raise TargetError(
                 f"line {lines[0]} has {key}, and in line {lines[1]}, {again}: Helm takes the later one",
-                hint="move the merge key above it" if own and is_merge(last) else "keep one of them",
+                hint="move the merge key above it"
+                if own and is_merge(last)
+                else "keep one of them",
             )
         self._known[id(mapping), key] = found[-1][1] if found else None
         return self._known[id(mapping), key]
@@ -178,7 +194,9 @@ class _Mappings:
             known = self._keys[id(mapping)] = {}
             for name, node in pairs(mapping):
                 if name.kind == "scalar":
-                    known.setdefault((MERGES if is_merge(name) else "") + name.value, []).append((name, node))
+                    known.setdefault((MERGES if is_merge(name) else "") + name.value, []).append(
+                        (name, node)
+                    )
         return self._keys[id(mapping)]
 
     def own(self, mapping: Node, key: str) -> Node | None:
@@ -188,14 +206,18 @@ class _Mappings:
 
     def _merged(self, node: Node, key: str, depth: int) -> Node | None:
         """Return the value that a merge key brings, or None. In a list of mappings, the first one with the key wins."""
-        values = (self.value(one, key, depth + 1) for one in _sources(node) if one.kind == "mapping")
+        values = (
+            self.value(one, key, depth + 1) for one in _sources(node) if one.kind == "mapping"
+        )
         return next((one for one in values if one is not None), None)
 
 
 _mappings = lru_cache(maxsize=2)(_Mappings)  # a tree is searched for several keys
 
 
-def uses(tree: Tree, root: Node, node: Node, missing: Sequence[str] = ()) -> Iterator[tuple[Segment, ...]]:
+def uses(
+    tree: Tree, root: Node, node: Node, missing: Sequence[str] = ()
+) -> Iterator[tuple[Segment, ...]]:
     """Yield the paths at which a reader finds this node, through aliases and merge keys, or a key that it lacks.
 
     Raises TargetError if there are too many of them, or if the node is a key.
@@ -209,7 +231,9 @@ def uses(tree: Tree, root: Node, node: Node, missing: Sequence[str] = ()) -> Ite
         stack += [(alias, below) for alias in tree.aliases(current)]
         parent, key = tree.parent(current), tree.key_of(current)
         if key is current:
-            raise TargetError(f"line {tree.line(key)} has an alias as a key", hint="write the key out")
+            raise TargetError(
+                f"line {tree.line(key)} has an alias as a key", hint="write the key out"
+            )
         if parent is None:
             number += 1
             if number > MOST_USES:
@@ -226,7 +250,9 @@ def uses(tree: Tree, root: Node, node: Node, missing: Sequence[str] = ()) -> Ite
         else:
             place = next(place for place, one in enumerate(parent.children) if one is current)
             stack.append((parent, (place, *below)))
-    raise TargetError(f"line {tree.line(node)} is shared by too many aliases", hint="write the value out")
+    raise TargetError(
+        f"line {tree.line(node)} is shared by too many aliases", hint="write the value out"
+    )
 
 
 def _segments(path: Sequence[str | int]) -> tuple[Segment, ...]:
@@ -258,15 +284,23 @@ def locate(tree: Tree, root: Node, path: Sequence[Segment]) -> tuple[Node, tuple
     parent, wanted = path_text(path[: len(path) - len(rest)]) or "the file", path_text(path)
     if node.kind == "sequence":
         hint = f"name one item of it, such as {parent}[0].{path_text(rest)}"
-        raise TargetError(f"line {tree.line(node)}: {parent} is a list, so {wanted} is not in it", hint=hint)
-    what = f"the single value {shortened(node.value, 80)!r}" if node.kind == "scalar" else "not a mapping"
+        raise TargetError(
+            f"line {tree.line(node)}: {parent} is a list, so {wanted} is not in it", hint=hint
+        )
+    what = (
+        f"the single value {shortened(node.value, 80)!r}"
+        if node.kind == "scalar"
+        else "not a mapping"
+    )
     raise TargetError(
         f"line {tree.line(node)}: {parent} is {what}, so {wanted} cannot be below it",
         hint=f"name another key; if {parent} holds the whole reference, annotate <alias>.helm.image-spec: {parent}",
     )
 
 
-def _step(at: _Mappings, node: Node, rest: tuple[Segment, ...]) -> tuple[Node, tuple[Segment, ...]] | None:
+def _step(
+    at: _Mappings, node: Node, rest: tuple[Segment, ...]
+) -> tuple[Node, tuple[Segment, ...]] | None:
     """Return the next node down, and the rest of the path, or None.
 
     The step is the plain key, or the only key with dots that fits.
@@ -281,7 +315,10 @@ def _step(at: _Mappings, node: Node, rest: tuple[Segment, ...]) -> tuple[Node, t
                 raise TargetError(f"line {tree.line(plain)}: {first.name} is not a list", hint=hint)
             if index >= len(items.children):
                 message = f"{first.text}: the list has {len(items.children)} items"
-                raise TargetError(message, hint="name one of them, counted from 0, or add the item to the file first")
+                raise TargetError(
+                    message,
+                    hint="name one of them, counted from 0, or add the item to the file first",
+                )
             plain = items.children[index]
         return resolved(plain), rest[1:]
     dotted = [
@@ -331,7 +368,9 @@ def key_path(tree: Tree, node: Node) -> str:
     for child in tree.ancestors(node):
         parent = tree.parent(child)
         if parent is not None and parent.kind == "sequence":
-            steps.append(f"[{next(number for number, item in enumerate(parent.children) if item is child)}]")
+            steps.append(
+                f"[{next(number for number, item in enumerate(parent.children) if item is child)}]"
+            )
         elif parent is not None and (key := tree.key_of(child)) is not None:
             steps.append(f".{key.value}")
     return "".join(reversed(steps)).lstrip(".")

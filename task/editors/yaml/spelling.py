@@ -28,7 +28,9 @@ _NUMBER = re.compile(
 )
 _DATE = re.compile(r"[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}(?:$|[Tt\s].*)", re.DOTALL)
 _NUMERIC = "+-.0123456789"  # numbers and dates begin with one of these; "" is in it, too
-_WORDS = frozenset(("", "~", "null", "y", "n", "yes", "no", "on", "off", "true", "false", "=", "<<", "..."))
+_WORDS = frozenset(
+    ("", "~", "null", "y", "n", "yes", "no", "on", "off", "true", "false", "=", "<<", "...")
+)
 # Characters without a meaning in YAML, in block and in flow style. `:` and a blank are allowed only inside.
 _PLAIN = re.compile(
     r"[A-Za-z0-9_./+=~$(^](?:[A-Za-z0-9_./+=~$()^@;<>-]|:(?=[A-Za-z0-9_./+=~$-])| (?=[A-Za-z0-9_./+(]))*"
@@ -43,7 +45,11 @@ def looks_typed(text: str) -> bool:
     if text[:1] in _NUMERIC:
         dated = text[4:5] == "-" and _DATE.fullmatch(text)
         # Most versions have two points, and no number has, so the slow pattern is needed only for the others.
-        return not text or text == "..." or bool(dated or (text.count(".") < 2 and _NUMBER.fullmatch(text)))
+        return (
+            not text
+            or text == "..."
+            or bool(dated or (text.count(".") < 2 and _NUMBER.fullmatch(text)))
+        )
     return text.lower() in _WORDS
 
 
@@ -63,7 +69,9 @@ def sound(node: Node) -> bool:
 
 def double_quoted(text: str) -> str:
     """Return `text` in double quotes, escaped as in JSON, because JSON files are edited by the same code."""
-    return _UNPRINTABLE.sub(lambda match: f"\\u{ord(match[0]):04x}", json.dumps(text, ensure_ascii=False))
+    return _UNPRINTABLE.sub(
+        lambda match: f"\\u{ord(match[0]):04x}", json.dumps(text, ensure_ascii=False)
+    )
 
 
 def spell(text: str, style: str = "", *, quote: bool = False) -> str:
@@ -111,7 +119,9 @@ def block(data: Data, step: int, shift: int, width: int = 2) -> list[str]:
         return [_word(data)]
     dash, margin = "-".ljust(width), " " * width
     return [
-        (margin if number else dash) + line for item in data for number, line in enumerate(block(item, step, shift))
+        (margin if number else dash) + line
+        for item in data
+        for number, line in enumerate(block(item, step, shift))
     ]
 
 
@@ -120,7 +130,9 @@ def flow(data: Data, *, quote: bool = False) -> str:
     if isinstance(data, str | bool):
         return _word(data, quote=quote or ":" in str(data))  # `[a:1]` is an error for some readers
     if isinstance(data, Mapping):
-        inner = (f"{spell(key, quote=quote)}: {flow(value, quote=quote)}" for key, value in data.items())
+        inner = (
+            f"{spell(key, quote=quote)}: {flow(value, quote=quote)}" for key, value in data.items()
+        )
         return "{" + ", ".join(inner) + "}"
     return "[" + ", ".join(flow(item, quote=quote) for item in data) + "]"
 

@@ -60,7 +60,9 @@ class Tree:
 
     @cached_property
     def _parents(self) -> Mapping[int, Node]:
-        return {id(child): node for root in self.roots for node in walk(root) for child in node.children}
+        return {
+            id(child): node for root in self.roots for node in walk(root) for child in node.children
+        }
 
     @cached_property
     def _aliases(self) -> Mapping[int, Sequence[Node]]:
@@ -114,7 +116,9 @@ def is_merge(key: Node) -> bool:
 
 def values(mapping: Node, key: str) -> tuple[Node, ...]:
     """Return all values of `key` in a mapping node, because a key may be repeated."""
-    return tuple(value for name, value in pairs(mapping) if name.kind == "scalar" and name.value == key)
+    return tuple(
+        value for name, value in pairs(mapping) if name.kind == "scalar" and name.value == key
+    )
 
 
 def value(mapping: Node | None, key: str) -> Node | None:
@@ -155,7 +159,9 @@ def _parse(text: str) -> Tree:
     try:
         documents = parsed(text[shift:], lambda events: tuple(_documents(events, shift)))
     except Malformed as problem:
-        raise TargetError(problem.message, hint="correct the file, or name another target") from problem
+        raise TargetError(
+            problem.message, hint="correct the file, or name another target"
+        ) from problem
     return Tree(text, documents)
 
 
@@ -164,28 +170,49 @@ _parse_again = lru_cache(maxsize=8)(_parse)  # reading, writing and checking par
 
 def _documents(events: Iterable[Any], shift: int) -> Iterator[tuple[Node, int]]:
     """Yield the root and the end of each document: its `...`, the next `---`, or the end of the text."""
-    outer: list[tuple[Any, list[Node]]] = []  # the first event of each open collection, and the children around it
+    outer: list[
+        tuple[Any, list[Node]]
+    ] = []  # the first event of each open collection, and the children around it
     children: list[Node] = []  # of the innermost open collection
     anchored: dict[str, Node] = {}
     for event in events:
-        name, at = event.__class__.__name__, (event.start_mark.index + shift, event.end_mark.index + shift)
+        name, at = (
+            event.__class__.__name__,
+            (event.start_mark.index + shift, event.end_mark.index + shift),
+        )
         if name == "ScalarEvent":
-            node = Node("scalar", *at, event.value, event.style or "", event.anchor or "", str(event.tag or ""))
+            node = Node(
+                "scalar",
+                *at,
+                event.value,
+                event.style or "",
+                event.anchor or "",
+                str(event.tag or ""),
+            )
         elif name in ("MappingStartEvent", "SequenceStartEvent"):
             outer.append((event, children))
             children = []
             if len(outer) > DEPTH:
-                raise TargetError(f"nested deeper than {DEPTH} levels", hint="no values file needs that: simplify it")
+                raise TargetError(
+                    f"nested deeper than {DEPTH} levels",
+                    hint="no values file needs that: simplify it",
+                )
             continue
         elif name in ("MappingEndEvent", "SequenceEndEvent"):
-            kind: Literal["mapping", "sequence"] = "mapping" if name == "MappingEndEvent" else "sequence"
+            kind: Literal["mapping", "sequence"] = (
+                "mapping" if name == "MappingEndEvent" else "sequence"
+            )
             inner = tuple(children)
             first, children = outer.pop()
             start, style = first.start_mark.index + shift, "{" if first.flow_style else ""
-            node = Node(kind, start, at[1], "", style, first.anchor or "", str(first.tag or ""), inner)
+            node = Node(
+                kind, start, at[1], "", style, first.anchor or "", str(first.tag or ""), inner
+            )
         elif name == "AliasEvent":
             if event.anchor not in anchored:
-                message = f"the alias *{event.anchor} in line {event.start_mark.line + 1} has no anchor"
+                message = (
+                    f"the alias *{event.anchor} in line {event.start_mark.line + 1} has no anchor"
+                )
                 raise TargetError(message, hint="define the anchor above it")
             node = Node("alias", *at, event.anchor, target=anchored[event.anchor])
         elif name == "DocumentEndEvent":
@@ -216,7 +243,9 @@ def _refuse_bomb(root: Node) -> None:
         else:
             sizes[id(stack.pop())] = 1 + sum(sizes[id(part)] for part in parts)
     if BOMB < sizes[id(root)] > 10 * len(sizes):
-        raise TargetError(f"its aliases stand for more than {BOMB:,} values", hint="write out what they mean")
+        raise TargetError(
+            f"its aliases stand for more than {BOMB:,} values", hint="write out what they mean"
+        )
 
 
 def refuse_odd_breaks(tree: Tree) -> None:
@@ -229,11 +258,15 @@ def refuse_odd_breaks(tree: Tree) -> None:
         return
     nodes = [node for root in tree.roots for node in walk(root)]
     keys = {id(key) for node in nodes if node.kind == "mapping" for key, _ in pairs(node)}
-    places = [(node.start, node.end) for node in nodes if node.kind == "scalar" and id(node) not in keys]
+    places = [
+        (node.start, node.end) for node in nodes if node.kind == "scalar" and id(node) not in keys
+    ]
     at, end_of_text = 0, len(tree.text)
     for start, end in (*places, (end_of_text, end_of_text)):
         if found := _ODD_BREAK.search(tree.text, at, max(at, start)):
             line = tree.text.count("\n", 0, found.start()) + 1
             what = f"U+{ord(found[0]):04X}, which some readers take for the end of the line"
-            raise TargetError(f"line {line}: has {what}", hint="remove it, or begin a new line there")
+            raise TargetError(
+                f"line {line}: has {what}", hint="remove it, or begin a new line there"
+            )
         at = end

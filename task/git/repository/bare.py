@@ -19,7 +19,15 @@ from task.git.command import Git
 from task.git.errors import GitFailed
 from task.git.names import OURS, base_branch_name, branch_name, memory_branch, stem_of
 from task.git.repository.history import History, versions_of
-from task.git.repository.objects import LARGEST, Tree, changed_paths, commit_of, file_of, look, parse_tree
+from task.git.repository.objects import (
+    LARGEST,
+    Tree,
+    changed_paths,
+    commit_of,
+    file_of,
+    look,
+    parse_tree,
+)
 from task.git.repository.remote import Remote, restarted
 from task.git.signing import Signer
 from task.model import Changeset, File, FileVersion, Head, Landing, Place, Snapshot, Through
@@ -29,7 +37,9 @@ from task.text import blanked, one_line
 
 T = TypeVar("T")
 _WORK = "refs/image-update/work"  # where fast-import puts the commit
-_NO_NAMES = frozenset({"", ".", "..", ".git", "git~1"})  # git's own rule, which fast-import does not check
+_NO_NAMES = frozenset(
+    {"", ".", "..", ".git", "git~1"}
+)  # git's own rule, which fast-import does not check
 
 
 class BareRepository:
@@ -37,7 +47,9 @@ class BareRepository:
 
     through: ClassVar[Through] = "git"  # how commits are made
 
-    def __init__(self, git: Git, repo: str, signer: Signer | None = None, cache_dir: str = "") -> None:
+    def __init__(
+        self, git: Git, repo: str, signer: Signer | None = None, cache_dir: str = ""
+    ) -> None:
         self._remote = Remote(git, repo, cache_dir, files=True)
         # Nothing else uses what a history fetches.
         self._another = partial(Remote, git, repo, cache_dir, self._remote.clock)
@@ -47,7 +59,9 @@ class BareRepository:
         self._messages: dict[str, str] = {}  # commit → its message
         self._trees: dict[str, Tree] = {}
         self._texts: dict[str, File] = {}  # blob → its content
-        self._fetched: Mapping[str, str] = {}  # branch → its tip, fetched but not read yet; "" if there is none
+        self._fetched: Mapping[
+            str, str
+        ] = {}  # branch → its tip, fetched but not read yet; "" if there is none
         self._base = ""  # the branch of the last snapshot
 
     def __enter__(self) -> Self:
@@ -80,7 +94,11 @@ class BareRepository:
         return name
 
     def snapshot(
-        self, branch: str, places: Iterable[Place], heads: Collection[str] = (), default: Collection[Place] = ()
+        self,
+        branch: str,
+        places: Iterable[Place],
+        heads: Collection[str] = (),
+        default: Collection[Place] = (),
     ) -> Snapshot:
         """Return these places at the branch's present tip, all from one commit, and what its memory branch has.
 
@@ -97,7 +115,9 @@ class BareRepository:
             tips = tips or self._remote.fetch_tips(
                 name, heads, wanted, default=bool(default) and branch not in {"", "HEAD"}
             )
-            known = {one: tip for one, tip in tips.items() if one in heads or (heads and stem_of(one))}
+            known = {
+                one: tip for one, tip in tips.items() if one in heads or (heads and stem_of(one))
+            }
             self._base, self._fetched = name, {**dict.fromkeys(heads, ""), **known}
             also = [tip for tip in (*self._fetched.values(), tips.get("HEAD")) if tip]
             found = self._snapshot(name, tips[name], wanted(), also)
@@ -106,7 +126,11 @@ class BareRepository:
             memory = tips.get(memory_branch(self._remote.repo, name), "")
             if not memory:
                 return found
-            return replace(found, memory=self._snapshot(name, memory, [Place("", "files")]).files, memory_tip=memory)
+            return replace(
+                found,
+                memory=self._snapshot(name, memory, [Place("", "files")]).files,
+                memory_tip=memory,
+            )
 
         return self._with_restarts(read)
 
@@ -132,7 +156,11 @@ class BareRepository:
         def read() -> Head | None:
             if name not in self._fetched and stem_of(name) and self._base:
                 tips = self._remote.fetch_tips(self._base, [name])
-                self._fetched = {name: "", **self._fetched, **{one: at for one, at in tips.items() if stem_of(one)}}
+                self._fetched = {
+                    name: "",
+                    **self._fetched,
+                    **{one: at for one, at in tips.items() if stem_of(one)},
+                }
             tip = self._fetched[name] if name in self._fetched else self._remote.fetch_head(name)
             self._fetched = {one: at for one, at in self._fetched.items() if one != name}
             if not tip:
@@ -145,13 +173,23 @@ class BareRepository:
             wanted = [*places, *map(Place, changed)]
             found = self._snapshot(name, tip, wanted, [ours.parent])
             before = self._snapshot(name, ours.parent, wanted)
-            return Head(found.repo, name, tip, found.files, ours.message, before=before, changed=tuple(changed))
+            return Head(
+                found.repo,
+                name,
+                tip,
+                found.files,
+                ours.message,
+                before=before,
+                changed=tuple(changed),
+            )
 
         return self._with_restarts(read)
 
     def named_alike(self, head: str) -> list[str]:
         """Return the branches of ours that came with a head branch, and whose names differ only in their hash."""
-        return sorted(one for one in self._fetched if one != head and stem_of(one) == stem_of(head) != "")
+        return sorted(
+            one for one in self._fetched if one != head and stem_of(one) == stem_of(head) != ""
+        )
 
     def earlier(self, branch: str, path: str, limit: int = 100) -> History:
         """Return the path's text at the branch's tip and the different ones before it, newest first. See `History`."""
@@ -231,25 +269,44 @@ class BareRepository:
         if made.tree == self._root(change.tip):
             return change, Landing(change.tip, made.tree, pushed=False), there
         if replaces:
-            there = self._remote.fetch_head(head) if change.head_commit is None else change.head_commit
+            there = (
+                self._remote.fetch_head(head) if change.head_commit is None else change.head_commit
+            )
         # What was read of the head branch is gone after a restart.
-        if there and change.head_commit and there not in self._roots and self._remote.fetch_head(head) != there:
+        if (
+            there
+            and change.head_commit
+            and there not in self._roots
+            and self._remote.fetch_head(head) != there
+        ):
             raise Outpaced(f"{head} is no longer at {there}")
         same = there and self._root(there) == made.tree
         if same and change.tip in commit_of(self._remote.objects, there).parents:
             made = Landing(there, made.tree, pushed=False)
         return change, made, there
 
-    def _snapshot(self, branch: str, tip: str, places: Collection[Place], also: Collection[str] = ()) -> Snapshot:
+    def _snapshot(
+        self, branch: str, tip: str, places: Collection[Place], also: Collection[str] = ()
+    ) -> Snapshot:
         """Return the places at a commit. The files of other commits, `also`, are fetched together with its own."""
         roots = [self._root(commit) for commit in (tip, *also)]
-        seen = [[found for place in places for found in look(self._tree, root, place)] for root in roots]
-        wanted = sorted({entry.oid for one in seen for _, entry, text in one if text} - self._texts.keys())
+        seen = [
+            [found for place in places for found in look(self._tree, root, place)] for root in roots
+        ]
+        wanted = sorted(
+            {entry.oid for one in seen for _, entry, text in one if text} - self._texts.keys()
+        )
         if wanted:
             self._remote.fetch_files(wanted, branch)
-            self._texts.update((oid, file_of(blob)) for oid, blob in self._remote.objects.read(wanted).items())
+            self._texts.update(
+                (oid, file_of(blob)) for oid, blob in self._remote.objects.read(wanted).items()
+            )
         files = {path: File("", entry.mode) for path, entry, _ in seen[0]}
-        files |= {path: replace(self._texts[entry.oid], mode=entry.mode) for path, entry, text in seen[0] if text}
+        files |= {
+            path: replace(self._texts[entry.oid], mode=entry.mode)
+            for path, entry, text in seen[0]
+            if text
+        }
         return Snapshot(self._remote.repo, branch, tip, files, self._messages[tip])
 
     def _root(self, commit: str) -> str:
@@ -263,7 +320,9 @@ class BareRepository:
         if oid not in self._trees:
             content = self._remote.objects.read([oid])[oid]
             if content is None:
-                message = f"the list of names of one folder is larger than {LARGEST // 1_000_000} MB"
+                message = (
+                    f"the list of names of one folder is larger than {LARGEST // 1_000_000} MB"
+                )
                 hint = "move its files into several folders"
                 raise SourceError(message, hint=hint, subject=self._remote.repo)
             self._trees[oid] = parse_tree(content, len(oid) // 2)
@@ -294,7 +353,9 @@ class BareRepository:
         It rewrites just the trees on the way to the files, without an index or work tree, for any number of files.
         """
         argv = ("fast-import", "--quiet", "--force", "--date-format=now", "--done")
-        commit, tree = self._remote.local(*argv, stdin=_import_stream(change)).decode().split("\n")[:2]
+        commit, tree = (
+            self._remote.local(*argv, stdin=_import_stream(change)).decode().split("\n")[:2]
+        )
         return Landing(commit, tree.split()[2], through=self.through)
 
     def _refuse_odd_paths(self, change: Changeset) -> None:
@@ -303,14 +364,24 @@ class BareRepository:
         for path in change.files:
             if "\0" in path or not _NO_NAMES.isdisjoint(path.lower().split("/")):
                 hint = "name another path in write-back-target"
-                raise TargetError(f"{blanked(path)!r} is not a path that Git can store", hint=hint, subject=subject)
+                raise TargetError(
+                    f"{blanked(path)!r} is not a path that Git can store",
+                    hint=hint,
+                    subject=subject,
+                )
         root = self._root(change.tip)
-        for path, entry, _ in chain.from_iterable(look(self._tree, root, Place(one, "exists")) for one in change.files):
+        for path, entry, _ in chain.from_iterable(
+            look(self._tree, root, Place(one, "exists")) for one in change.files
+        ):
             if not (path in change.files and entry.is_file):
                 message = f"{blanked(path)!r} is in the way of a file that is to be written"
-                raise TargetError(message, hint="move or delete it, or write to another path", subject=subject)
+                raise TargetError(
+                    message, hint="move or delete it, or write to another path", subject=subject
+                )
 
-    def _push(self, head: str, commit: str, was: str, options: Sequence[str], *, replaces: bool) -> None:
+    def _push(
+        self, head: str, commit: str, was: str, options: Sequence[str], *, replaces: bool
+    ) -> None:
         send = partial(self._remote.push, head, commit, was, options, replaces=replaces)
         land_once(send, lambda: self._remote.contains(head, commit), "whether the push arrived")
 
@@ -350,7 +421,10 @@ def _import_stream(change: Changeset) -> bytes:
         if not file.mode:  # the file is deleted
             parts.append(f'D "{quoted}"\n'.encode("utf-8", "surrogateescape"))
             continue
-        parts += [f'M {file.mode} inline "{quoted}"\n'.encode("utf-8", "surrogateescape"), _data(file.text)]
+        parts += [
+            f'M {file.mode} inline "{quoted}"\n'.encode("utf-8", "surrogateescape"),
+            _data(file.text),
+        ]
     return b"".join(parts) + b'\nget-mark :1\nls :1 ""\ndone\n'
 
 

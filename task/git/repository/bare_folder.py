@@ -26,7 +26,8 @@ _MOST = 100  # packs, because git looks into each of them. Later packs need earl
 _PIECE = 1 << 20  # bytes
 _LONGEST = 100  # bytes of the note about the last tip
 _NOTES = {
-    name: re.compile(rb"([0-9a-f]{%d}) (whole|trees)\s*" % length) for name, length in (("sha1", 40), ("sha256", 64))
+    name: re.compile(rb"([0-9a-f]{%d}) (whole|trees)\s*" % length)
+    for name, length in (("sha1", 40), ("sha256", 64))
 }
 _KINDS = (".rev", ".promisor", ".pack", ".idx")  # git sees a pack once its .idx is there
 
@@ -80,7 +81,10 @@ class Cache:
                 if name.endswith(".idx"):
                     self._take(f"{objects}/pack/{name[:-4]}")
             if kept.tip:
-                self._place(f"{self.objects}/tip", BytesIO(f"{kept.tip} {'whole' if kept.whole else 'trees'}".encode()))
+                self._place(
+                    f"{self.objects}/tip",
+                    BytesIO(f"{kept.tip} {'whole' if kept.whole else 'trees'}".encode()),
+                )
             if sum(name.endswith(".idx") for name in os.listdir(f"{self.objects}/pack")) > _MOST:
                 self.drop()
 
@@ -113,7 +117,9 @@ class Cache:
             raise
 
 
-REMOTE = "image-update"  # not "origin", because a user's git configuration may have settings for that
+REMOTE = (
+    "image-update"  # not "origin", because a user's git configuration may have settings for that
+)
 
 # A user's or system's settings must not change what a run does.
 # Of 40 processors git makes 20 threads, and their stacks alone may be more memory than it may use (`Bounds`).
@@ -240,7 +246,9 @@ class BareFolder:
             yield
         except OSError as error:
             message = f"cannot make a temporary folder in {self._parent}: {error.strerror}"
-            raise UnreachableError(message, hint="free some space, or set TMPDIR to another folder") from error
+            raise UnreachableError(
+                message, hint="free some space, or set TMPDIR to another folder"
+            ) from error
 
     def close(self) -> None:
         """Remove it, with everything in it."""

@@ -63,7 +63,9 @@ class History:
         self._level = 0  # index into DEPTHS
         self._seen = 0  # number of commits
         self._present = False  # whether something was fetched and is still there
-        self._newer: tuple[str, TreeEntry | None] | None = None  # the root and the file, one commit later
+        self._newer: tuple[str, TreeEntry | None] | None = (
+            None  # the root and the file, one commit later
+        )
         _, self._read = _readers(remote.objects)
         self._answers = self._walk()
 
@@ -129,13 +131,20 @@ class History:
             found = here(self._at)
         return found
 
-    def _changes(self, commits: Sequence[PastCommit]) -> tuple[_Blobs, int, str, tuple[str, TreeEntry | None] | None]:
+    def _changes(
+        self, commits: Sequence[PastCommit]
+    ) -> tuple[_Blobs, int, str, tuple[str, TreeEntry | None] | None]:
         """Return (start of another blob, number of commits used, path before that, entry one commit later)."""
         changes: _Blobs = []
         newer = self._newer
         for used, commit in enumerate(commits):
             entry = _file_at(self._read, commit.tree, self.path)
-            if newer and newer[1] and entry is None and (path := self._moved_from(commit.tree, newer[0], newer[1])):
+            if (
+                newer
+                and newer[1]
+                and entry is None
+                and (path := self._moved_from(commit.tree, newer[0], newer[1]))
+            ):
                 if used:  # the rest is read under the former name
                     return changes, used, path, newer
                 self.path = path  # all of these commits come before the rename
@@ -156,7 +165,9 @@ class History:
         """Return the path that became ours between two trees: the same blob, else the same name and a similar text."""
         gone = self._gone(older, newer)
         name = basename(self.path)
-        same = sorted((basename(path) != name, path) for path, one in gone.items() if one.oid == entry.oid)
+        same = sorted(
+            (basename(path) != name, path) for path, one in gone.items() if one.oid == entry.oid
+        )
         if same:
             return same[0][1]
         alike = [path for path in sorted(gone) if basename(path) == name][:_MOST_ALIKE]
@@ -177,7 +188,9 @@ class History:
             for name, one in self._read(before).items():
                 now = left.get(name)
                 if one.is_folder and one != now:
-                    folders.append((f"{folder}{name}/", one.oid, now.oid if now and now.is_folder else ""))
+                    folders.append(
+                        (f"{folder}{name}/", one.oid, now.oid if now and now.is_folder else "")
+                    )
                 elif one.is_file and not (now and now.is_file):
                     gone[folder + name] = one
         return gone
@@ -239,7 +252,10 @@ def versions_of(
             raw, read = _readers(remote.objects)
             every = list(dict.fromkeys(chain.from_iterable(pages)))
             blobs = _blobs(raw, along_first_parents(remote.objects, tip, COMMITS), every, most)
-            remote.fetch_files(list(dict.fromkeys(one.oid for of in blobs.values() for one in of if one.oid)), branch)
+            remote.fetch_files(
+                list(dict.fromkeys(one.oid for of in blobs.values() for one in of if one.oid)),
+                branch,
+            )
             found.append((blobs, read))
         known, read = found[0]
         return _versions(remote.objects, {path: known[path] for path in paths}, read)
@@ -271,7 +287,9 @@ def _version(text: str | None, commit: PastCommit | None) -> FileVersion:
     return FileVersion(text, commit.oid, commit.at, commit.author, commit.message)
 
 
-def _blobs(read: ReadRaw, commits: Sequence[PastCommit], paths: Sequence[str], most: int) -> dict[str, list[_Blob]]:
+def _blobs(
+    read: ReadRaw, commits: Sequence[PastCommit], paths: Sequence[str], most: int
+) -> dict[str, list[_Blob]]:
     """Return the blobs of each file along these commits, newest first."""
     found: dict[str, list[_Blob]] = {path: [] for path in paths}
     if not commits:
@@ -308,7 +326,9 @@ def _as_tree(paths: Sequence[str]) -> dict[str, Any]:
     return root
 
 
-def _changes(read: ReadRaw, newer: str, older: str, wanted: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def _changes(
+    read: ReadRaw, newer: str, older: str, wanted: Mapping[str, Any]
+) -> Iterator[tuple[str, str]]:
     """Yield (path, blob in the older tree, or "" for no file) of the wanted files that differ."""
     if newer == older:
         return

@@ -52,7 +52,9 @@ class Objects:
             if size > TOGETHER:
                 self.close()
                 message = f"the files and folders to read are larger than {TOGETHER // 1_000_000} MB together"
-                raise SourceError(message, hint="name a smaller folder, or leave large files out of it")
+                raise SourceError(
+                    message, hint="name a smaller folder, or leave large files out of it"
+                )
         return found
 
     def absent(self, oids: Sequence[str]) -> list[str]:
@@ -70,12 +72,17 @@ class Objects:
         asked = 0  # how many questions were sent
         for number, oid in enumerate(oids):
             if self._talk is None:
-                self._talk, asked = self._git.talk("cat-file", "--batch", git_dir=self._folder.complete()), number
+                self._talk, asked = (
+                    self._git.talk("cat-file", "--batch", git_dir=self._folder.complete()),
+                    number,
+                )
             try:
                 with shutdown.ending(self._talk.end):
                     if asked == number:
                         asked += _AT_ONCE
-                        self._talk.ask.write("".join(f"{one}\n" for one in oids[number:asked]).encode())
+                        self._talk.ask.write(
+                            "".join(f"{one}\n" for one in oids[number:asked]).encode()
+                        )
                         self._talk.ask.flush()
                     found = _answer(self._talk, oid)
             except (MissingObjectError, OSError) as error:
@@ -83,7 +90,9 @@ class Objects:
                 shutdown.check()
                 if isinstance(error, MissingObjectError):
                     raise
-                raise MissingObjectError(f"object {oid} cannot be read", hint="run it again") from error
+                raise MissingObjectError(
+                    f"object {oid} cannot be read", hint="run it again"
+                ) from error
             if found is None:  # a blob of a few kilobytes may expand to terabytes
                 self.close()
             yield oid, found
@@ -160,7 +169,9 @@ def commit_of(objects: Objects, oid: str) -> PastCommit:
     for line in head.split(b"\n"):
         key, _, value = line.decode("utf-8", "replace").partition(" ")
         said.setdefault(key, []).append(value)
-    trees, parents, authors, committers = (said.get(key, []) for key in ("tree", "parent", "author", "committer"))
+    trees, parents, authors, committers = (
+        said.get(key, []) for key in ("tree", "parent", "author", "committer")
+    )
     name, _, address = "".join(authors[:1]).rpartition(">")[0].partition("<")
     return PastCommit(
         oid,
@@ -219,7 +230,9 @@ def differing(one: bytes, other: bytes, width: int) -> tuple[Tree, Tree]:
     """Return the entries of two raw trees that the other one does not have: a few in a folder with thousands."""
     ours, theirs = _lines(one, width), _lines(other, width)
     here, there = set(ours), set(theirs)
-    return _parsed(line for line in ours if line not in there), _parsed(line for line in theirs if line not in here)
+    return _parsed(line for line in ours if line not in there), _parsed(
+        line for line in theirs if line not in here
+    )
 
 
 def _lines(raw: bytes, width: int) -> list[tuple[bytes, bytes, bytes]]:
@@ -232,7 +245,9 @@ def _lines(raw: bytes, width: int) -> list[tuple[bytes, bytes, bytes]]:
 
 def _parsed(lines: Iterable[tuple[bytes, bytes, bytes]]) -> Tree:
     return {
-        name.decode("utf-8", "surrogateescape"): TreeEntry(intern(mode.decode().zfill(6)), oid.hex())
+        name.decode("utf-8", "surrogateescape"): TreeEntry(
+            intern(mode.decode().zfill(6)), oid.hex()
+        )
         for mode, name, oid in lines
     }
 
@@ -291,7 +306,9 @@ def _listed(read: ReadTree, start: str, oid: str, *, deep: bool) -> Iterator[tup
         for name, entry in read(oid).items():
             looked += 1
             if looked > MOST:
-                message = f"{blanked(start) or 'the repository'} has more than {MOST} files and folders"
+                message = (
+                    f"{blanked(start) or 'the repository'} has more than {MOST} files and folders"
+                )
                 raise SourceError(message, hint="name a smaller folder")
             path = f"{folder}/{name}" if folder else name
             if len(path) > LONGEST:

@@ -56,7 +56,13 @@ class Remote:
     """One repository on a server, with the throw-away bare repository into which it is fetched."""
 
     def __init__(
-        self, git: Git, repo: str, cache_dir: str = "", clock: Clock | None = None, *, files: bool = False
+        self,
+        git: Git,
+        repo: str,
+        cache_dir: str = "",
+        clock: Clock | None = None,
+        *,
+        files: bool = False,
     ) -> None:
         """`files`: fetch the files of a small repository together with its tip."""
         self.repo = without_login(repo)
@@ -115,19 +121,25 @@ class Remote:
     def refs(self, *names: str, symbolic: bool = False) -> list[tuple[str, str]]:
         """Return (id or `ref: name`, ref) for each of the refs that exists."""
         found = self._listed(" ".join(names), *(["--symref"] if symbolic else []), REMOTE, *names)
-        return [one for one in found if one[1] in names]  # a pattern of ls-remote matches the end of a name
+        return [
+            one for one in found if one[1] in names
+        ]  # a pattern of ls-remote matches the end of a name
 
     def branches(self, beginnings: Collection[str]) -> list[str]:
         """Return the names of all branches with one of these prefixes, in order."""
         heads = "refs/heads/"
         wanted = tuple(f"{heads}{one}" for one in beginnings)
-        found = self._listed(f"branches {' '.join(beginnings)}", REMOTE, *(f"{one}*" for one in wanted))
+        found = self._listed(
+            f"branches {' '.join(beginnings)}", REMOTE, *(f"{one}*" for one in wanted)
+        )
         return sorted(name.removeprefix(heads) for _, name in found if name.startswith(wanted))
 
     def _listed(self, what: str, *argv: str) -> Iterator[tuple[str, str]]:
         """Yield (id or `ref: name`, ref) for the lines of ls-remote. A server may have a million of them."""
         self._folder.create()
-        run = partial(self._git.run, "ls-remote", *argv, git_dir=self._folder.path, clock=self.clock)
+        run = partial(
+            self._git.run, "ls-remote", *argv, git_dir=self._folder.path, clock=self.clock
+        )
         try:
             with self._logged(f"list {what}"):
                 out = self._ask(run).out
@@ -140,12 +152,18 @@ class Remote:
     def default_branch(self) -> tuple[str, str]:
         """Return the branch that the remote's HEAD names, and its tip. Raises `SourceError` if there is none."""
         lines = self.refs("HEAD", symbolic=True)
-        names = [word.removeprefix("ref: ").removeprefix("refs/heads/") for word, _ in lines if word.startswith("ref:")]
+        names = [
+            word.removeprefix("ref: ").removeprefix("refs/heads/")
+            for word, _ in lines
+            if word.startswith("ref:")
+        ]
         tips = [word for word, _ in lines if not word.startswith("ref:")]
         if names:
             return names[0], tips[0] if tips else ""
         if lines:
-            raise SourceError("HEAD does not name a branch", hint="name a branch", subject=self.repo)
+            raise SourceError(
+                "HEAD does not name a branch", hint="name a branch", subject=self.repo
+            )
         self._refuse_page(self.repo)
         hint = "push a first commit, or name a branch that exists"
         message = "the repository has no default branch: it is empty, or HEAD names a branch that does not exist"
@@ -191,7 +209,9 @@ class Remote:
         that differ only in their hash: one of them may be the head branch from before its base was renamed.
         """
         names = dict.fromkeys(stem_of(head) or head for head in heads)
-        patterns = [f"+refs/heads/{name}*:refs/image-update/heads/{at}/x*" for at, name in enumerate(names)]
+        patterns = [
+            f"+refs/heads/{name}*:refs/image-update/heads/{at}/x*" for at, name in enumerate(names)
+        ]
         why = "the tips of the branch and its head branches" if heads else "the tip of the branch"
         depth = 2 if heads else 1
         more = [_MEMORIES, *patterns, *([_DEFAULT] if default else [])]
@@ -200,7 +220,11 @@ class Remote:
 
     def _fetched_tips(self) -> dict[str, str]:
         """Return the tips of the last fetch, by branch."""
-        with open(os.path.join(self._folder.path, "FETCH_HEAD"), encoding="utf-8", errors="surrogateescape") as file:
+        with open(
+            os.path.join(self._folder.path, "FETCH_HEAD"),
+            encoding="utf-8",
+            errors="surrogateescape",
+        ) as file:
             lines = list(file)
         heads = [found[1] for line in lines if (found := _FETCHED_HEAD.match(line))]
         tips = {found[2]: found[1] for line in lines if (found := _FETCHED.match(line))}
@@ -242,7 +266,9 @@ class Remote:
                     if optional:
                         return ""
                     raise self._no_branch(branch) from error
-                if _DEFAULT in more and "couldn't find remote ref HEAD" in error.err:  # it names no branch that exists
+                if (
+                    _DEFAULT in more and "couldn't find remote ref HEAD" in error.err
+                ):  # it names no branch that exists
                     more = [one for one in more if one != _DEFAULT]
                     continue
                 if not self._coarser(error):
@@ -271,7 +297,15 @@ class Remote:
                 raise StartAgain from error
             raise self._failure(error, self.subject(branch)) from error
 
-    def push(self, head: str, commit: str, was: str, options: Sequence[str] = (), *, replaces: bool = False) -> None:
+    def push(
+        self,
+        head: str,
+        commit: str,
+        was: str,
+        options: Sequence[str] = (),
+        *,
+        replaces: bool = False,
+    ) -> None:
         """Push the commit to a branch that is at `was` ("" if there is none).
 
         `replaces`: what the branch holds need not be in the commit. `options` are for the server; one that takes none
@@ -283,7 +317,15 @@ class Remote:
         # it would be in it again. A commit on top of `was` forces nothing.
         lease = f"--force-with-lease=refs/heads/{head}:{was}"
         sent = [f"--push-option={one}" for one in options if self.takes_options]
-        argv = ("push", "--porcelain", "--no-verify", *sent, lease, REMOTE, f"{commit}:refs/heads/{head}")
+        argv = (
+            "push",
+            "--porcelain",
+            "--no-verify",
+            *sent,
+            lease,
+            REMOTE,
+            f"{commit}:refs/heads/{head}",
+        )
         run = partial(self._git.run, git_dir=self._folder.complete(), clock=self.clock)
         try:
             with self._logged(f"push to {head}"):
@@ -306,10 +348,14 @@ class Remote:
                 raise Outpaced(f"{self.subject(head)}: its base moved meanwhile") from error
             if sent and _NO_OPTIONS in error.err:
                 self.takes_options = False
-                self._git.log(f"warning: {self.repo}: the server takes no push options, so the push goes without them")
+                self._git.log(
+                    f"warning: {self.repo}: the server takes no push options, so the push goes without them"
+                )
                 return self.push(head, commit, was, replaces=replaces)
             status = next((line for line in lines if line.startswith("!")), "")
-            raise git_errors.refusal(status, error.err, self.subject(head), forced=replaces) from error
+            raise git_errors.refusal(
+                status, error.err, self.subject(head), forced=replaces
+            ) from error
 
     def contains(self, branch: str, commit: str) -> bool:
         """Tell whether the branch is at this commit, or was a little while ago."""
@@ -322,7 +368,9 @@ class Remote:
         """Return the commit of a branch with this parent and tree, or "" if there was none a little while ago."""
         if self.tip(branch) in ("", parent):
             return ""
-        found = (oid for oid, of, parents in self._lately(branch) if (of, parents) == (tree, [parent]))
+        found = (
+            oid for oid, of, parents in self._lately(branch) if (of, parents) == (tree, [parent])
+        )
         return next(found, "")
 
     def tip(self, branch: str) -> str:
@@ -334,7 +382,11 @@ class Remote:
         refspec = f"+refs/heads/{branch}:refs/image-update/look"
         try:
             self._fetch("whether the commit arrived", [refspec], _LOOK_BACK)
-            lines = self.local("log", "--format=%H %T %P", "refs/image-update/look").decode().splitlines()
+            lines = (
+                self.local("log", "--format=%H %T %P", "refs/image-update/look")
+                .decode()
+                .splitlines()
+            )
         except GitFailed as error:
             raise self._failure(error, self.subject(branch)) from error
         return [(oid, tree, parents) for oid, tree, *parents in map(str.split, lines)]
@@ -345,7 +397,9 @@ class Remote:
 
     def local(self, *argv: str, stdin: bytes = b"") -> bytes:
         """Run a command on what was fetched. It does not contact the server. Raises `GitFailed`."""
-        return self._git.run(*argv, git_dir=self._folder.complete(), stdin=stdin, clock=self.clock).out
+        return self._git.run(
+            *argv, git_dir=self._folder.complete(), stdin=stdin, clock=self.clock
+        ).out
 
     def _ask(self, run: Callable[..., Ran]) -> Ran:
         """Run a command that changes nothing on the server, a few times if the server is unreachable or breaks off."""
@@ -355,7 +409,9 @@ class Remote:
                 try:
                     return self._logged_in(run)
                 except GitFailed as error:
-                    if not self._git.redirected(self._url, error, REMOTE, self._folder.path, self.clock):
+                    if not self._git.redirected(
+                        self._url, error, REMOTE, self._folder.path, self.clock
+                    ):
                         raise
                     self._log_in()
 
@@ -374,7 +430,9 @@ class Remote:
         try:
             return run(env=env)
         except GitFailed as error:
-            if self._env is env:  # otherwise a command that ran at the same time has noticed this already
+            if (
+                self._env is env
+            ):  # otherwise a command that ran at the same time has noticed this already
                 if not self._git.ask_first(self._url, error):
                     raise
                 self._log_in()
@@ -385,7 +443,9 @@ class Remote:
         """Log what a transfer cost. What was committed since the last one counts as sent by a push."""
         began = time.monotonic()
         yield
-        size = sum(file.stat().st_size for file in Path(self._folder.path, "objects/pack").glob("*.pack"))
+        size = sum(
+            file.stat().st_size for file in Path(self._folder.path, "objects/pack").glob("*.pack")
+        )
         seconds = time.monotonic() - began
         self._git.log(f"{self.repo}: {why}: {size - self._size} bytes of objects, {seconds:.2f} s")
         self._size = size
@@ -408,9 +468,17 @@ class Remote:
         # With `haves` the server would leave out all that the tip refers to.
         negotiation = ("-c", f"fetch.negotiationAlgorithm={'noop' if oids else 'default'}")
         argv = (*negotiation, "fetch", "--quiet", "--no-tags", *filters, *options, REMOTE, *refs)
-        run = partial(self._git.run, *argv, git_dir=folder, clock=self.clock, stdin="".join(f"{one}\n" for one in oids))
+        run = partial(
+            self._git.run,
+            *argv,
+            git_dir=folder,
+            clock=self.clock,
+            stdin="".join(f"{one}\n" for one in oids),
+        )
         with self._logged(f"fetch {why}"):
-            return self._ask(partial(run, meanwhile=meanwhile, stop=self._too_large if small else None)).err
+            return self._ask(
+                partial(run, meanwhile=meanwhile, stop=self._too_large if small else None)
+            ).err
 
     def _too_large(self, said: str) -> str:
         """Return why the transfer has to be stopped: without its files, the repository would arrive sooner."""
@@ -429,7 +497,9 @@ class Remote:
             large = said.endswith(_LARGE)
             if large:
                 self._filter = _PARTIAL
-                self._restart(self._folder.object_format)  # the stopped fetch may have left a lock behind
+                self._restart(
+                    self._folder.object_format
+                )  # the stopped fetch may have left a lock behind
             return large
         if any(words in said for words in _BROKEN):
             self.without_cache()
@@ -446,7 +516,9 @@ class Remote:
     def _no_branch(self, branch: str) -> TaskError:
         """Return the error for a missing branch, which says whether it is a tag, or nothing is there at all."""
         subject, tag = self.subject(branch), f"refs/tags/{branch}"
-        missing = git_errors.failure(f"fatal: couldn't find remote ref refs/heads/{branch}", subject)
+        missing = git_errors.failure(
+            f"fatal: couldn't find remote ref refs/heads/{branch}", subject
+        )
         try:
             there = {name for _, name in self.refs(tag, "HEAD")}
         except TaskError:
@@ -454,10 +526,14 @@ class Remote:
         if not there:
             self._refuse_page(subject)
         if tag in there:
-            message = f"the revision {blanked(branch)!r} is a tag, which no update can be written to"
+            message = (
+                f"the revision {blanked(branch)!r} is a tag, which no update can be written to"
+            )
             return SourceError(message, hint=TO_WRITE, subject=subject)
         empty = "the repository may be empty: push a first commit, or name another branch"
-        return SourceError(missing.message, hint=missing.hint if "HEAD" in there else empty, subject=subject)
+        return SourceError(
+            missing.message, hint=missing.hint if "HEAD" in there else empty, subject=subject
+        )
 
     def _refuse_page(self, subject: str) -> None:
         """Raise `RepositoryError` if what seems to be an empty repository is a web page.
@@ -481,7 +557,9 @@ T = TypeVar("T")
 _MOST = 3
 
 
-def restarted(remote: Remote, work: Callable[[], T], forget: Callable[[], None] = lambda: None) -> T:
+def restarted(
+    remote: Remote, work: Callable[[], T], forget: Callable[[], None] = lambda: None
+) -> T:
     """Return the result of `work`, which is called again each time that the remote has to start over.
 
     `forget` is called before that: what was fetched is gone.

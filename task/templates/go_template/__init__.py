@@ -49,7 +49,9 @@ class Template:
         except FailedTemplate as error:
             raise FailedTemplate(f"template, line {error.line}: {error.message}") from None
 
-    def counted(self, data: Mapping[str, Any], steps: int, missing_key: str = "default") -> tuple[str, int]:
+    def counted(
+        self, data: Mapping[str, Any], steps: int, missing_key: str = "default"
+    ) -> tuple[str, int]:
         """Return the text, and how many steps it took.
 
         `missing_key` is Go's option: default, zero or error. Raises FailedTemplate, with the line and the operand that

@@ -233,7 +233,9 @@ class Run:
         builtin = self.functions[name]
         given = len(operands) + (last is not MISSING)
         if given < builtin.least or (builtin.most is not None and given > builtin.most):
-            raise FailedTemplate(f"wrong number of args for {name}: want {builtin.least}, got {given}")
+            raise FailedTemplate(
+                f"wrong number of args for {name}: want {builtin.least}, got {given}"
+            )
         arguments = [self.paid(self.operand(operand, dot)) for operand in operands]
         if last is not MISSING:
             arguments.append(self.paid(last))

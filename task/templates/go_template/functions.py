@@ -10,8 +10,18 @@ from urllib.parse import quote_plus
 from task.templates.go_template.printing import printed, sprint, sprintf, sprintln
 from task.templates.go_template.values import FailedTemplate, GoMap, go_bytes, go_text
 
-HTML = str.maketrans({"\0": "\ufffd", '"': "&#34;", "'": "&#39;", "&": "&amp;", "<": "&lt;", ">": "&gt;"})
-SCRIPT = {"\\": "\\\\", "'": "\\'", '"': '\\"', "<": "\\u003C", ">": "\\u003E", "&": "\\u0026", "=": "\\u003D"}
+HTML = str.maketrans(
+    {"\0": "\ufffd", '"': "&#34;", "'": "&#39;", "&": "&amp;", "<": "&lt;", ">": "&gt;"}
+)
+SCRIPT = {
+    "\\": "\\\\",
+    "'": "\\'",
+    '"': '\\"',
+    "<": "\\u003C",
+    ">": "\\u003E",
+    "&": "\\u0026",
+    "=": "\\u003D",
+}
 MOST_SLICES = 3
 
 
@@ -26,7 +36,12 @@ class Builtin:
 
 def kind(value: object) -> str:
     """Return the kind of a value in comparisons, or "" for nil, lists, maps and structs, which have no order."""
-    for name, types in (("bool", bool), ("int", int), ("float64", float), ("string", str)):  # Python's bool is an int
+    for name, types in (
+        ("bool", bool),
+        ("int", int),
+        ("float64", float),
+        ("string", str),
+    ):  # Python's bool is an int
         if isinstance(value, types):
             return name
     return ""
@@ -36,7 +51,9 @@ def named(value: object) -> str:
     """Return the kind of any value, for messages."""
     if value is None:
         return "nil"
-    return kind(value) or ("map" if isinstance(value, GoMap) else "struct" if isinstance(value, Mapping) else "list")
+    return kind(value) or (
+        "map" if isinstance(value, GoMap) else "struct" if isinstance(value, Mapping) else "list"
+    )
 
 
 def truth(value: object) -> bool:
@@ -93,7 +110,9 @@ def index(value: Any, *keys: Any) -> Any:
         if isinstance(value, GoMap):
             if not isinstance(key, str):
                 raise FailedTemplate(f"index of a map is {named(key)}, not string")
-            value = value.get(key, value.zero)  # unlike the field `.Labels.x`, which prints <no value>
+            value = value.get(
+                key, value.zero
+            )  # unlike the field `.Labels.x`, which prints <no value>
         elif isinstance(value, str):
             raw = go_bytes(value)
             value = raw[position(key, len(raw) - 1)]
@@ -125,7 +144,9 @@ def cut(value: Any, *bounds: Any) -> Any:
 
 
 def _cut(value: Any, bounds: Sequence[Any]) -> Any:
-    ends = [position(bound, len(value)) for bound in bounds]  # unlike an index, a bound may be the length itself
+    ends = [
+        position(bound, len(value)) for bound in bounds
+    ]  # unlike an index, a bound may be the length itself
     low, high, *limit = [*ends, *[0, len(value)][len(ends) :]]
     if low > high or high > (limit or [high])[0]:
         raise FailedTemplate(f"invalid slice index: {low} > {high}")

@@ -12,7 +12,21 @@ from task.errors import Malformed
 from task.templates.go_template.values import go_bytes, go_text
 
 SPACES = " \t\r\n"
-KEYWORDS = frozenset(("block", "break", "continue", "define", "else", "end", "if", "nil", "range", "template", "with"))
+KEYWORDS = frozenset(
+    (
+        "block",
+        "break",
+        "continue",
+        "define",
+        "else",
+        "end",
+        "if",
+        "nil",
+        "range",
+        "template",
+        "with",
+    )
+)
 UNFINISHED = {'"': "quoted string", "`": "raw quoted string", "'": "character constant"}
 OPENING = re.compile(r"\{\{(-[ \t\r\n])?")  # with a trim marker, or without
 # A closing delimiter may have a trim marker, which begins with a space. So several spaces end before it.
@@ -27,8 +41,21 @@ ACTION = re.compile(
     |(?P<other>[!-~])""",
     re.VERBOSE,
 )
-ESCAPE = re.compile(r"\\(?:x([0-9a-fA-F]{2})|([0-7]{3})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|([abfnrtv\\'\"]))")
-SIMPLE = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v", "\\": "\\", "'": "'", '"': '"'}
+ESCAPE = re.compile(
+    r"\\(?:x([0-9a-fA-F]{2})|([0-7]{3})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|([abfnrtv\\'\"]))"
+)
+SIMPLE = {
+    "a": "\a",
+    "b": "\b",
+    "f": "\f",
+    "n": "\n",
+    "r": "\r",
+    "t": "\t",
+    "v": "\v",
+    "\\": "\\",
+    "'": "'",
+    '"': '"',
+}
 INTEGER = re.compile(
     r"[+-]?(?:0[xX](?:_?[0-9a-fA-F])+|0[oO](?:_?[0-7])+|0[bB](?:_?[01])+|0(?:_?[0-7])*|[1-9](?:_?[0-9])*)"
 )
@@ -93,7 +120,12 @@ def _action(text: str, at: int, lines: list[int], tokens: list[Token]) -> int:
             return at
         name = token.kind in {"variable", "field", "dot", "word"} or token.text in KEYWORDS
         # A name ends at white space, at one of `.,|:()` or with the action.
-        if name and at < len(text) and text[at] not in SPACES + ".,|:()" and not text.startswith("}}", at):
+        if (
+            name
+            and at < len(text)
+            and text[at] not in SPACES + ".,|:()"
+            and not text.startswith("}}", at)
+        ):
             raise malformed(line, f"bad character {text[at]!r}")
     raise malformed(bisect_right(lines, at), "unclosed action")
 
@@ -116,7 +148,11 @@ def _token(match: re.Match[str], line: int, column: int) -> Token:
 def string(literal: str) -> str:
     """Return the value of `"…"`, or of a raw string in backquotes. Raises Malformed."""
     body = literal[1:-1]
-    return body.replace("\r", "") if literal[0] == "`" else go_text(b"".join(_pieces(body, '"', literal)))
+    return (
+        body.replace("\r", "")
+        if literal[0] == "`"
+        else go_text(b"".join(_pieces(body, '"', literal)))
+    )
 
 
 def character(literal: str) -> int:

@@ -9,7 +9,9 @@ from task.errors import Malformed
 from task.templates.go_template.lexer import Token, character, malformed, number, scan, string
 from task.templates.go_template.values import DEEPEST, SHORTCUTS
 
-OPERANDS = frozenset(("string", "raw", "char", "number", "nil", "field", "dot", "word", "variable", "left"))
+OPERANDS = frozenset(
+    ("string", "raw", "char", "number", "nil", "field", "dot", "word", "variable", "left")
+)
 LONGEST_TEMPLATE = 256 * 1024  # characters
 
 
@@ -211,7 +213,9 @@ class Parser:
         elif end.kind == "end":
             self.expect("end", "close")
         else:
-            raise malformed(keyword.line, f"unexpected end of text: {{{{{keyword.text}}}}} has no {{{{end}}}}")
+            raise malformed(
+                keyword.line, f"unexpected end of text: {{{{{keyword.text}}}}} has no {{{{end}}}}"
+            )
         del self.variables[known:]
         self.depth -= 1
         return Block(keyword.kind, pipe, body, otherwise, keyword.line)
@@ -254,7 +258,9 @@ class Parser:
 
         That is an `else if` in an `if`, an `else with` in a `with`, or nodes up to `{{end}}`.
         """
-        if keyword.kind != "range" and (following := self.accept(keyword.kind)):  # `else with` as of Go 1.23
+        if keyword.kind != "range" and (
+            following := self.accept(keyword.kind)
+        ):  # `else with` as of Go 1.23
             return (self.block(following),)  # its {{end}} also ends this block
         self.expect("else", "close")
         nodes, end = self.nodes()
@@ -355,7 +361,9 @@ class Parser:
                 raise malformed(token.line, f'undefined variable "{text}"')
             return Field(text, (), text, token.line, token.column)
         if token.kind in {"field", "dot"}:
-            return Field(".", (text[1:],) if token.kind == "field" else (), text, token.line, token.column)
+            return Field(
+                ".", (text[1:],) if token.kind == "field" else (), text, token.line, token.column
+            )
         if token.kind == "nil":
             return Literal(None, text)
         if token.kind != "word":

@@ -8,10 +8,26 @@ from dataclasses import dataclass
 from math import isfinite, isnan
 from typing import Any
 
-from task.templates.go_template.values import LONGEST_TEXT, AnyMap, FailedTemplate, GoMap, Printable, go_bytes
+from task.templates.go_template.values import (
+    LONGEST_TEXT,
+    AnyMap,
+    FailedTemplate,
+    GoMap,
+    Printable,
+    go_bytes,
+)
 from task.text import go_float
 
-ESCAPES = {"\a": "\\a", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\v": "\\v", "\\": "\\\\"}
+ESCAPES = {
+    "\a": "\\a",
+    "\b": "\\b",
+    "\f": "\\f",
+    "\n": "\\n",
+    "\r": "\\r",
+    "\t": "\\t",
+    "\v": "\\v",
+    "\\": "\\\\",
+}
 ROUND = {"f": 6, "F": 6, "e": 6, "E": 6}
 BASES = {"d": "d", "b": "b", "o": "o", "O": "o", "x": "x", "X": "X"}
 PREFIXES = {"b": "0b", "o": "0", "x": "0x", "X": "0X"}
@@ -64,8 +80,16 @@ def _string(spec: Spec, verb: str, value: str) -> str | None:
         return _hexadecimal(spec, verb, go_bytes(value))
     text = value[: spec.precision]
     if verb == "q" or spec.sharp_v:
-        raw = "#" in spec.flags and "`" not in text and all(c == "\t" or (c >= " " and c != "\x7f") for c in text)
-        return spec.pad(f"`{text}`" if raw and text.isprintable() else quote(text, '"', ascii_only="+" in spec.flags))
+        raw = (
+            "#" in spec.flags
+            and "`" not in text
+            and all(c == "\t" or (c >= " " and c != "\x7f") for c in text)
+        )
+        return spec.pad(
+            f"`{text}`"
+            if raw and text.isprintable()
+            else quote(text, '"', ascii_only="+" in spec.flags)
+        )
     return spec.pad(text) if verb in {"s", "v"} else None
 
 
@@ -232,14 +256,24 @@ class Printf:
         else:
             spec = Spec(flags, width, precision)
             if verb == "v":
-                spec = Spec(flags.replace("#", "").replace("+", ""), width, precision, "+" in flags, "#" in flags)
+                spec = Spec(
+                    flags.replace("#", "").replace("+", ""),
+                    width,
+                    precision,
+                    "+" in flags,
+                    "#" in flags,
+                )
             write(self.sink, spec, verb, self.take())
 
     def choose(self, index: str | None) -> None:
         """Move to the operand with an explicit index, such as `[2]` for the second one. Raises FailedTemplate."""
         if index is None:
             return
-        if not (index[1:-1].isascii() and index[1:-1].isdecimal() and 0 < int(index[1:-1][:9]) <= len(self.values)):
+        if not (
+            index[1:-1].isascii()
+            and index[1:-1].isdecimal()
+            and 0 < int(index[1:-1][:9]) <= len(self.values)
+        ):
             raise FailedTemplate(f"printf: no operand {index[:20]}")
         self.operand = int(index[1:-1]) - 1
         self.reordered = True
@@ -274,7 +308,9 @@ class Printf:
             if not isinstance(value, int) or isinstance(value, bool):
                 self.sink.add(bad)
                 return None
-        if len(str(value)) > 8 or abs(int(value or 0)) > WIDEST:  # eight characters: a sign and 1000000
+        if (
+            len(str(value)) > 8 or abs(int(value or 0)) > WIDEST
+        ):  # eight characters: a sign and 1000000
             raise FailedTemplate(f"printf: width or precision {str(value)[:20]} is too large")
         return int(value) if value else None if isinstance(value, str) else 0
 
@@ -293,7 +329,13 @@ def type_name(value: object) -> str:
 
     Raises FailedTemplate for other lists and for structs, because their Go type is not known here.
     """
-    names: dict[type, str] = {str: "string", bool: "bool", int: "int", float: "float64", GoMap: "map[string]string"}
+    names: dict[type, str] = {
+        str: "string",
+        bool: "bool",
+        int: "int",
+        float: "float64",
+        GoMap: "map[string]string",
+    }
     names |= {AnyMap: "map[string]interface {}", list: "[]interface {}"}
     name = names.get(type(value))
     if name is None:
@@ -326,8 +368,16 @@ def _write_many(sink: Sink, spec: Spec, verb: str, value: Any) -> None:
     """Print a list, a map or a struct. The verb applies to each element."""
     labelled = isinstance(value, GoMap)
     sink.add("map[" if labelled else "{" if isinstance(value, Mapping) else "[")
-    items = sorted(value.items()) if labelled else list(value.items()) if isinstance(value, Mapping) else None
-    for at, (name, element) in enumerate(items if items is not None else (("", element) for element in value)):
+    items = (
+        sorted(value.items())
+        if labelled
+        else list(value.items())
+        if isinstance(value, Mapping)
+        else None
+    )
+    for at, (name, element) in enumerate(
+        items if items is not None else (("", element) for element in value)
+    ):
         sink.add(" " if at else "")
         if labelled:
             write(sink, spec, verb, name)

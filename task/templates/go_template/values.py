@@ -9,7 +9,10 @@ from task.errors import Malformed
 
 LONGEST_TEXT = 1024 * 1024  # characters of a result, or of a value that is used for it
 DEEPEST = 100  # nested blocks and parentheses; each else-if counts
-SHORTCUTS = ("and", "or")  # not in any table of functions, because they do not evaluate all of their arguments
+SHORTCUTS = (
+    "and",
+    "or",
+)  # not in any table of functions, because they do not evaluate all of their arguments
 
 
 class FailedTemplate(Malformed):
