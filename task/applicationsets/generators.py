@@ -213,36 +213,50 @@ class Generators:
 
     def from_git(self, body: Mapping[str, Any], _depth: int) -> list[Params]:
         """Return the parameters of the generator `git`, with `directories` or `files`."""
-        repo, revision = str(body.get("repoURL") or ""), str(body.get("revision") or "")
+        repo = str(body.get("repoURL") or "")
+        revision = str(body.get("revision") or "")
         prefix = str(body.get("pathParamPrefix") or "")
         if not repo:
             raise Malformed("error generating params from git: the generator git has no repoURL")
-        directories, files = _listed(body, "directories"), _listed(body, "files")
+        directories = _listed(body, "directories")
+        files = _listed(body, "files")
         if not directories and not files:
             raise Malformed(
                 "error generating params from git: neither directories nor files are given"
             )
         entries = tuple(
-            (str(one.get("path") or ""), one.get("exclude") is True) for one in directories or files
+            (str(entry.get("path") or ""), entry.get("exclude") is True)
+            for entry in directories or files
         )
-        key = (repo, revision, bool(directories), entries)
+        chosen = self._chosen_paths(repo, revision, entries, folders=bool(directories))
+        if directories:
+            rows = [path_params(folder, prefix, go=self.filler.go) for folder in chosen]
+        else:
+            rows = self._of_files(self.git.texts(repo, revision, chosen), prefix)
+        return [self._with_values(body, row) for row in rows]
+
+    def _chosen_paths(
+        self, repo: str, revision: str, entries: tuple[tuple[str, bool], ...], *, folders: bool
+    ) -> Sequence[str]:
+        """Return the folders or files that the entries choose. Each question is answered once."""
+        key = (repo, revision, folders, entries)
         if key not in self._chosen:
             paths = self.git.paths(repo, revision)
             self.filler.budget.read(len(paths) * len(entries))
-            self._chosen[key] = (
-                chosen_folders(entries, paths) if directories else chosen_files(entries, paths)
-            )
-        if directories:
-            rows = [path_params(folder, prefix, go=self.filler.go) for folder in self._chosen[key]]
-            return [self._with_values(body, row) for row in rows]
-        rows = []
-        for path, text in sorted(self.git.texts(repo, revision, self._chosen[key]).items()):
+            choose = chosen_folders if folders else chosen_files
+            self._chosen[key] = choose(entries, paths)
+        return self._chosen[key]
+
+    def _of_files(self, texts: Mapping[str, str], prefix: str) -> list[Params]:
+        """Return the parameters in these files, in the order of their paths. Raises Malformed."""
+        rows: list[Params] = []
+        for path, text in sorted(texts.items()):
             try:
                 rows += self._of_file(path, text, prefix)
             except Malformed as error:
                 message = f"error generating params from git: unable to process file '{path}': {error.message}"
                 raise Malformed(message, error.hint) from None
-        return [self._with_values(body, row) for row in rows]
+        return rows
 
     def _of_file(self, path: str, text: str, prefix: str) -> list[Params]:
         self.filler.budget.read(len(text))
@@ -465,33 +479,38 @@ def selects(selector: Any, labels: Mapping[str, str]) -> bool:
         return True
     if not isinstance(selector, dict):
         raise Malformed("error parsing label selector: it is not a mapping")
-    wanted, expressions = selector.get("matchLabels") or {}, selector.get("matchExpressions") or []
+    wanted = selector.get("matchLabels") or {}
+    expressions = selector.get("matchExpressions") or []
     if not isinstance(wanted, dict) or not isinstance(expressions, list):
         raise Malformed(
             "error parsing label selector: matchLabels is not a mapping, or matchExpressions is not a list"
         )
-    for key, value in wanted.items():
-        if labels.get(key) != value:
-            return False
-    for expression in expressions:
-        values = expression.get("values") or [] if isinstance(expression, dict) else None
-        if not isinstance(values, list):
-            raise Malformed(
-                "error parsing label selector: an expression is not a mapping, or its values are not a list"
-            )
-        key, operator = str(expression.get("key")), expression.get("operator")
-        if operator not in ("In", "NotIn", "Exists", "DoesNotExist"):
-            raise Malformed(
-                f'error parsing label selector: "{operator}" is not a valid label selector operator'
-            )
-        if operator in ("In", "NotIn") and not values:
+    if any(labels.get(key) != value for key, value in wanted.items()):
+        return False
+    return all(_is_met(expression, labels) for expression in expressions)
+
+
+def _is_met(expression: Any, labels: Mapping[str, str]) -> bool:
+    """Tell whether labels meet one expression of `matchExpressions`. Raises Malformed."""
+    values = expression.get("values") or [] if isinstance(expression, dict) else None
+    if not isinstance(values, list):
+        raise Malformed(
+            "error parsing label selector: an expression is not a mapping, or its values are not a list"
+        )
+    key = str(expression.get("key"))
+    operator = expression.get("operator")
+    if operator in ("In", "NotIn"):
+        if not values:
             raise Malformed(
                 "error parsing label selector: for 'in', 'notin' operators, values set can't be empty"
             )
-        found = key in labels and (operator in ("Exists", "DoesNotExist") or labels[key] in values)
-        if found != (operator in ("In", "Exists")):
-            return False
-    return True
+        found = key in labels and labels[key] in values
+        return found is (operator == "In")
+    if operator in ("Exists", "DoesNotExist"):
+        return (key in labels) is (operator == "Exists")
+    raise Malformed(
+        f'error parsing label selector: "{operator}" is not a valid label selector operator'
+    )
 
 
 def flat(value: Any, room: int = 100_000) -> dict[str, str]:

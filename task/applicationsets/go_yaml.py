@@ -44,22 +44,28 @@ def _scalar(event: Any) -> Any:
     value: str = event.value
     if event.style or (event.tag and event.tag != "tag:yaml.org,2002:int"):
         return value
-    first = value[:1]
-    if first in _FIRST and first:
-        plain = value.replace("_", "")
-        if _INTEGER.fullmatch(plain):
-            digits = plain.lstrip("+-")
-            if len(digits) > _LONGEST_NUMBER:
-                return value
-            octal = len(digits) > 1 and digits.isdecimal() and digits[0] == "0"
-            number = int(digits, 8) if octal else int(digits, 0)
-            return -number if plain[0] == "-" else number
-        if _FLOAT.fullmatch(plain):
-            return float(plain) if math.isfinite(float(plain)) else value
-        return float(plain.replace(".", "", 1)) if _SPECIAL.fullmatch(value) else value
+    if value and value[0] in _FIRST:
+        return _number(value)
     if value in NULL:
         return None
-    return True if value in _TRUE else False if value in _FALSE else value
+    if value in _TRUE:
+        return True
+    return False if value in _FALSE else value
+
+
+def _number(value: str) -> Any:
+    """Return what a plain scalar that begins like a number means: an int, a float, or its text."""
+    plain = value.replace("_", "")
+    if _INTEGER.fullmatch(plain):
+        digits = plain.lstrip("+-")
+        if len(digits) > _LONGEST_NUMBER:
+            return value
+        octal = len(digits) > 1 and digits.isdecimal() and digits[0] == "0"
+        number = int(digits, 8 if octal else 0)
+        return -number if plain[0] == "-" else number
+    if _FLOAT.fullmatch(plain):
+        return float(plain) if math.isfinite(float(plain)) else value
+    return float(plain.replace(".", "", 1)) if _SPECIAL.fullmatch(value) else value
 
 
 def _in_json(value: Any) -> Any:
@@ -142,28 +148,40 @@ def _flow(value: Any, indent: str) -> str:
 def _text(text: str, indent: str) -> str:
     if "\n" in text and not re.search(r"[\x00-\x08\x0b-\x1f\x7f]", text):
         if indent and not text.startswith((" ", "\n", "\t")):
-            mark = "|" if text.endswith("\n") else "|-"
-            mark = "|+" if text.endswith("\n\n") else mark
-            body = text.removesuffix("\n") if mark != "|-" else text
-            return f"{mark}\n" + "\n".join(
-                f"{indent}{line}" if line else "" for line in body.split("\n")
-            )
+            return _literal(text, indent)
         return json.dumps(text, ensure_ascii=False)
-    ambiguous = (
-        text in _TRUE | _FALSE | NULL or text == "<<" or _SPECIAL.fullmatch(text) is not None
-    )
-    number = text.replace("_", "")
-    if ambiguous or _INTEGER.fullmatch(number) or _FLOAT.fullmatch(number) or _DATE.fullmatch(text):
+    if _means_something_else(text):
         return json.dumps(text)
     if not text.isprintable():
         return json.dumps(text, ensure_ascii=False)
-    unsafe = text[0] in "-?:,[]{}#&*!|>'\"%@` =" or ": " in text or " #" in text or text[-1] in ": "
-    if (
-        text[0] in "-?:"
-        and len(text) > 1
-        and text[1] != " "
-        and ": " not in text
-        and " #" not in text
-    ):
-        unsafe = text[-1] in ": " or text.startswith("---")
-    return "'" + text.replace("'", "''") + "'" if unsafe else text
+    if _needs_quotes(text):
+        return "'" + text.replace("'", "''") + "'"
+    return text
+
+
+def _literal(text: str, indent: str) -> str:
+    """Return a text of several lines in the literal style."""
+    mark = "|"
+    if text.endswith("\n\n"):
+        mark = "|+"
+    elif not text.endswith("\n"):
+        mark = "|-"
+    lines = text.removesuffix("\n").split("\n")
+    return f"{mark}\n" + "\n".join(f"{indent}{line}" if line else "" for line in lines)
+
+
+def _means_something_else(text: str) -> bool:
+    """Tell whether a YAML reader would take the plain text for a number, a date, a bool or null."""
+    if text in _TRUE | _FALSE | NULL or text == "<<" or _SPECIAL.fullmatch(text):
+        return True
+    number = text.replace("_", "")
+    return any((_INTEGER.fullmatch(number), _FLOAT.fullmatch(number), _DATE.fullmatch(text)))
+
+
+def _needs_quotes(text: str) -> bool:
+    """Tell whether the plain text has a mark that YAML reads."""
+    inside = ": " in text or " #" in text
+    # A word such as `-x` or `:x` is plain text.
+    if text[0] in "-?:" and len(text) > 1 and text[1] != " " and not inside:
+        return text[-1] in ": " or text.startswith("---")
+    return text[0] in "-?:,[]{}#&*!|>'\"%@` =" or inside or text[-1] in ": "

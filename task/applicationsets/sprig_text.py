@@ -340,17 +340,26 @@ def url_join(given: Any) -> str:
     }
     user = _user(_part(mapping(given), "userinfo"))
     url = f"{parts['scheme']}:" if parts["scheme"] else ""
-    if parts["opaque"]:
-        url += parts["opaque"]
-    else:
-        path = parts["path"] if parts["path"] == "*" else _escaped(parts["path"], _IN_PATH)
-        if parts["host"] or user or (parts["scheme"] and path):
-            url += "//" + (f"{user}@" if user else "") + _escaped(parts["host"], _IN_HOST)
-        if parts["host"] and path and not path.startswith("/"):
-            url += "/"
-        url += "./" + path if not url and ":" in path.partition("/")[0] else path
-    url += f"?{parts['query']}" if parts["query"] else ""
-    return url + (f"#{_escaped(parts['fragment'], _IN_FRAGMENT)}" if parts["fragment"] else "")
+    url += parts["opaque"] or _place(parts, user)
+    if parts["query"]:
+        url += f"?{parts['query']}"
+    if parts["fragment"]:
+        url += f"#{_escaped(parts['fragment'], _IN_FRAGMENT)}"
+    return url
+
+
+def _place(parts: Mapping[str, str], user: str) -> str:
+    """Return the authority and the path of a URL, as Go's `URL.String` writes them."""
+    host = parts["host"]
+    path = parts["path"] if parts["path"] == "*" else _escaped(parts["path"], _IN_PATH)
+    authority = ""
+    if host or user or (parts["scheme"] and path):
+        authority = "//" + (f"{user}@" if user else "") + _escaped(host, _IN_HOST)
+    if host and path and not path.startswith("/"):
+        path = f"/{path}"
+    if not parts["scheme"] and not authority and ":" in path.partition("/")[0]:
+        path = f"./{path}"  # else its first part would be read as a scheme
+    return authority + path
 
 
 def _bad(why: str) -> FailedTemplate:

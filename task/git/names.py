@@ -43,30 +43,37 @@ def address_of(url: str) -> Address:
     if _is_scheme(url.partition("::")[0]) and "::" in url:
         raise SourceError(f"{shown!r} starts a program (git remote helper)", hint=_USE)
     scheme, marker, _ = url.partition("://")
-    colon, slash = url.find(":"), url.find("/")
     if marker and _is_scheme(scheme):
-        protocol = _TRANSPORTS.get(scheme.lower(), scheme.lower())
-        if protocol == "file":
-            return Address(f"file://{url[len('file://') :]}", "file")
-        bare = scheme.lower() + shown[len(scheme) :]
-        user, password = login_of(url)
-        if "/" in password:
-            message = "the password in the repository URL has a slash, which is not escaped"
-            raise SourceError(
-                message, hint="write %2F, or give the login by options", subject=shown
-            )
-        host = split(bare).host
-        found = Address(bare, protocol)
-        if protocol != "ssh":
-            found, user = Address(bare, protocol, _unquoted(user), _unquoted(password)), ""
-    elif colon < 0 or 0 <= slash < colon:
+        return _of_scheme(url, scheme.lower(), shown)
+    colon = url.find(":")
+    if colon < 0 or 0 <= url.find("/") < colon:
         return Address(url, "file")
-    else:
-        found, user, host = Address(url, "ssh"), "", url[:colon].rpartition("@")[2]
-    # git passes host and user to ssh, so they must not be options
+    _check_host(url[:colon].rpartition("@")[2], "", shown=url)
+    return Address(url, "ssh")
+
+
+def _of_scheme(url: str, scheme: str, shown: str) -> Address:
+    """Split a URL that begins with `scheme://`. `shown` is the URL without its login."""
+    protocol = _TRANSPORTS.get(scheme, scheme)
+    if protocol == "file":
+        return Address(f"file://{url[len('file://') :]}", "file")
+    bare = scheme + shown[len(scheme) :]
+    user, password = login_of(url)
+    if "/" in password:
+        message = "the password in the repository URL has a slash, which is not escaped"
+        raise SourceError(message, hint="write %2F, or give the login by options", subject=shown)
+    host = split(bare).host
+    if protocol == "ssh":
+        _check_host(host, user, shown=bare)
+        return Address(bare, protocol)
+    _check_host(host, "", shown=bare)
+    return Address(bare, protocol, _unquoted(user), _unquoted(password))
+
+
+def _check_host(host: str, user: str, *, shown: str) -> None:
+    """Refuse an empty name, and one that ssh would take for an option: git passes both to it."""
     if not host or host.startswith("-") or user.startswith("-"):
-        raise SourceError(f"{without_login(found.url)!r} does not name a host", hint=_USE)
-    return found
+        raise SourceError(f"{without_login(shown)!r} does not name a host", hint=_USE)
 
 
 def _unquoted(text: str) -> str:

@@ -257,26 +257,38 @@ def look(read: ReadTree, root: str, place: Place) -> Iterator[tuple[str, TreeEnt
 
     `read` returns a tree by its object id.
     """
-    entry, path = TreeEntry(FOLDER, root), ""
+    entry = TreeEntry(FOLDER, root)
+    path = ""
     for name in filter(None, place.path.split("/")):
         if not entry.is_folder:
             break
         tree = read(entry.oid)
         if name not in tree:
             return
-        entry, path = tree[name], f"{path}/{name}" if path else name
+        entry = tree[name]
+        path = f"{path}/{name}" if path else name
 
     reached = path == place.path.strip("/")
     if entry.is_folder and reached and place.want in {"folder", "tree", "names", "files"}:
-        for below, file in _listed(read, path, entry.oid, deep=place.want != "folder"):
-            if place.want == "files" and not file.is_folder:
-                yield below, file, file.is_file
-            elif file.is_file and place.want == "names":
-                yield below, file, False
-            elif file.is_file and below.endswith(_MANIFESTS):
-                yield below, file, True
+        yield from _below(read, path, entry, place)
     elif path:
         yield path, entry, entry.is_file and reached and place.want != "exists"
+
+
+def _below(
+    read: ReadTree, path: str, folder: TreeEntry, place: Place
+) -> Iterator[tuple[str, TreeEntry, bool]]:
+    """Yield what a place wants of a folder."""
+    for below, file in _listed(read, path, folder.oid, deep=place.want != "folder"):
+        if place.want == "files":
+            if not file.is_folder:
+                yield below, file, file.is_file
+        elif not file.is_file:
+            continue
+        elif place.want == "names":
+            yield below, file, False
+        elif below.endswith(_MANIFESTS):
+            yield below, file, True
 
 
 def changed_paths(read: ReadTree, before: str, after: str) -> list[str]:

@@ -366,27 +366,37 @@ def write(sink: Sink, spec: Spec, verb: str, value: Any) -> None:
 
 def _write_many(sink: Sink, spec: Spec, verb: str, value: Any) -> None:
     """Print a list, a map or a struct. The verb applies to each element."""
-    labelled = isinstance(value, GoMap)
-    sink.add("map[" if labelled else "{" if isinstance(value, Mapping) else "[")
-    items = (
-        sorted(value.items())
-        if labelled
-        else list(value.items())
-        if isinstance(value, Mapping)
-        else None
-    )
-    for at, (name, element) in enumerate(
-        items if items is not None else (("", element) for element in value)
-    ):
+    if isinstance(value, GoMap):
+        _write_map(sink, spec, verb, value)
+        return
+    if isinstance(value, Mapping):
+        _write_struct(sink, spec, verb, value)
+        return
+    sink.add("[")
+    for at, element in enumerate(value):
         sink.add(" " if at else "")
-        if labelled:
-            write(sink, spec, verb, name)
-        elif items is not None and spec.plus_v:
-            sink.add(str(name))
-        if labelled or (items is not None and spec.plus_v):
-            sink.add(":")
         write(sink, spec, verb, element)
-    sink.add("}" if isinstance(value, Mapping) and not labelled else "]")
+    sink.add("]")
+
+
+def _write_map(sink: Sink, spec: Spec, verb: str, value: GoMap) -> None:
+    sink.add("map[")
+    for at, (name, element) in enumerate(sorted(value.items())):
+        sink.add(" " if at else "")
+        write(sink, spec, verb, name)
+        sink.add(":")
+        write(sink, spec, verb, element)
+    sink.add("]")
+
+
+def _write_struct(sink: Sink, spec: Spec, verb: str, value: Mapping[str, Any]) -> None:
+    sink.add("{")
+    for at, (name, element) in enumerate(value.items()):
+        sink.add(" " if at else "")
+        if spec.plus_v:
+            sink.add(f"{name}:")
+        write(sink, spec, verb, element)
+    sink.add("}")
 
 
 def printed(value: Any) -> str:
