@@ -39,68 +39,35 @@ def subscribe_helm_release(
     image gets a `source` flaw. A release that is not `automated`, or that Flux has to `ignore`, has no Subscriptions.
     Those of a `locked` release are `suspended`.
     """
-    metadata = mapping(item, "metadata")
-    annotations = {
-        str(key): str(value).lower()
-        if isinstance(value, bool)
-        else value.strip()  # an unquoted `true` counts as text
-        for key, value in mapping(metadata, "annotations").items()
-        if isinstance(value, (str, bool))
-    }
+    annotations = _annotations(item)
     source = Source(repo, posixpath.dirname(path), branch, kind="Helm")
-    release = Tracker(
-        namespace=str(metadata.get("namespace") or "") or "default",
-        name=str(metadata.get("name") or ""),
-        sources=(source,),
-        labels={k: v for k, v in mapping(metadata, "labels").items() if isinstance(v, str)},
-        origin=origin,
-    )
-    flaws = []
-    for name in ("automated", "locked"):  # for Flux, any word but `true` means off
-        key, value = _policy(annotations, name)
-        if key and value not in ("true", "false"):
-            flaws.append(
-                _warned(
-                    key, value, f"{value!r} is not true: it counts as false", f'write {key}: "true"'
-                )
-            )
-    if (
-        _policy(annotations, "automated")[1] != "true"
-        or _policy(annotations, "ignore")[1] == "true"
-    ):
+    release = _release(item, source, origin)
+    flaws = _switch_flaws(annotations)
+    automated = _policy(annotations, "automated")[1] == "true"
+    if not automated or _policy(annotations, "ignore")[1] == "true":
         return Subscribed(release, (), tuple(flaws))
     values = mapping(item, "spec", "values")
     named = [key.removeprefix(MAPPED[0]) for key in annotations if key.startswith(MAPPED[0])]
     mapped = {name: _mapped(name, values, annotations) for name in named}
     images = containers(values, mapped)
     flaws += _unknown_containers(annotations, images)
-    for name in (name for name, container in mapped.items() if container is None):
-        key, hint = f"{MAPPED[0]}{name}", "name a key path below spec.values"
-        flaws.append(_warned(key, annotations[key], "spec.values has no image there", hint))
+    for name, container in mapped.items():
+        if container is None:
+            key = f"{MAPPED[0]}{name}"
+            hint = "name a key path below spec.values"
+            flaws.append(_warned(key, annotations[key], "spec.values has no image there", hint))
     release = replace(release, live=tuple(container.image.reference for container in images))
-    held, subscriptions = _held(annotations), []
+    held = _held(annotations)
+    subscriptions = []
     for container in images:
         image = replace(container.image, tag="", digest="")
         entry = Entry(container.name, image, "", f"{container.name}={image.name}")
-        key, value = _policy(annotations, f"tag.{container.name}")
-        try:
-            policy: Policy | None = filter_policy(value if key else "glob:*")
-        except Malformed as error:
-            flaw = Flaw(entry.text, entry, key, value, f"{key}: {error.message}", error.hint)
-            flaws.append(replace(flaw, severity="warning") if held else flaw)
-            policy = Policy() if held else None
-        if not repo:
-            message = (
-                f"{path or 'the manifest'} is not in a Git work tree with an origin and a commit"
-            )
-            hint = "clone the repository with git, or give --applications REPO//PATH"
-            flaws.append(Flaw(entry.text, entry, "", "", message, hint, "source"))
-        elif not container.path:
-            key = f"repository.fluxcd.io/{entry.alias}"
-            message = f"{key}: repository and tag are not next to each other, or are next to another image"
-            hint = "keep the two keys in one mapping of their own, as repository and tag"
-            flaws.append(Flaw(entry.text, entry, key, "", message, hint))
-        elif policy is not None:
+        policy, wrong = _filter_of(entry, annotations)
+        if wrong:
+            flaws.append(replace(wrong, severity="warning") if held else wrong)
+        if placeless := _without_place(entry, container, repo, path):
+            flaws.append(placeless)
+        elif not wrong or held:
             subscriptions.append(
                 Subscription(
                     application=release,
@@ -117,6 +84,68 @@ def subscribe_helm_release(
                 )
             )
     return Subscribed(release, tuple(subscriptions), tuple(flaws))
+
+
+def _annotations(item: Mapping[str, Any]) -> dict[str, str]:
+    """Return the release's annotations. An unquoted `true` counts as text, as in Flux."""
+    found = {}
+    for key, value in mapping(item, "metadata", "annotations").items():
+        if isinstance(value, bool):
+            found[str(key)] = str(value).lower()
+        elif isinstance(value, str):
+            found[str(key)] = value.strip()
+    return found
+
+
+def _release(item: Mapping[str, Any], source: Source, origin: str) -> Tracker:
+    """Return the HelmRelease, without the images that run."""
+    metadata = mapping(item, "metadata")
+    labels = mapping(metadata, "labels")
+    return Tracker(
+        namespace=str(metadata.get("namespace") or "") or "default",
+        name=str(metadata.get("name") or ""),
+        sources=(source,),
+        labels={key: value for key, value in labels.items() if isinstance(value, str)},
+        origin=origin,
+    )
+
+
+def _switch_flaws(annotations: Mapping[str, str]) -> list[Flaw]:
+    """Return a warning for each switch with another word than true and false: for Flux, it is off."""
+    flaws = []
+    for name in ("automated", "locked"):
+        key, value = _policy(annotations, name)
+        if key and value not in ("true", "false"):
+            message = f"{value!r} is not true: it counts as false"
+            flaws.append(_warned(key, value, message, f'write {key}: "true"'))
+    return flaws
+
+
+def _filter_of(entry: Entry, annotations: Mapping[str, str]) -> tuple[Policy, Flaw | None]:
+    """Return the rules for an image's tags, or the default ones with what is wrong with the annotation."""
+    key, value = _policy(annotations, f"tag.{entry.alias}")
+    try:
+        return filter_policy(value if key else "glob:*"), None
+    except Malformed as error:
+        message = f"{key}: {error.message}"
+        return Policy(), Flaw(entry.text, entry, key, value, message, error.hint)
+
+
+def _without_place(entry: Entry, container: Container, repo: str, path: str) -> Flaw | None:
+    """Return why the image's version cannot be written, or None if it can."""
+    if not repo:
+        manifest = path or "the manifest"
+        message = f"{manifest} is not in a Git work tree with an origin and a commit"
+        hint = "clone the repository with git, or give --applications REPO//PATH"
+        return Flaw(entry.text, entry, "", "", message, hint, "source")
+    if not container.path:
+        key = f"repository.fluxcd.io/{entry.alias}"
+        message = (
+            f"{key}: repository and tag are not next to each other, or are next to another image"
+        )
+        hint = "keep the two keys in one mapping of their own, as repository and tag"
+        return Flaw(entry.text, entry, key, "", message, hint)
+    return None
 
 
 def _policy(annotations: Mapping[str, str], name: str) -> tuple[str, str]:

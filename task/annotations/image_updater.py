@@ -110,45 +110,60 @@ def configure(
     references, problems = _references(list(zip(updaters, places, strict=True)), namespace)
     settings: dict[Reference, ReferenceSettings] = {}
     configured = []
-    exact_first = sorted(references, key=lambda name: name[1] == "")
-    idle = {one: None for name in exact_first for one in references[name]} if complete else {}
+    used: set[Reference] = set()
     for app in apps:
-        possible = (
-            *references.get((app.namespace, app.name), ()),
-            *references.get((app.namespace, ""), ()),
-        )
-        matching = sorted((one for one in possible if one.takes(app)), key=lambda one: one.order)
-        for reference in matching:
-            idle.pop(reference, None)
-        while matching:
-            reference = matching[0]
+        matching = _matching(app, references)
+        used.update(matching)
+        for at, reference in enumerate(matching):
             if reference not in settings:
                 settings[reference] = reference_settings(
                     reference.spec, reference.ref, reference.namespace
                 )
                 problems += _told(reference, settings[reference])
             if settings[reference].annotations is not None or app.annotations.get("image-list"):
+                configured.append(_configured(app, reference, settings[reference]))
+                problems += _rivals(app, reference, matching[at + 1 :])
                 break
-            matching = matching[1:]
-        if not matching:
+        else:
             configured.append(app)
-            continue
-        winner, *others = matching
-        configured.append(_configured(app, winner, settings[winner]))
-        rivals = dict.fromkeys(other.updater for other in others if other.updater != winner.updater)
-        if rivals:  # in AIU, several resources overwrite each other's changes forever
-            message = f"{winner.updater} counts, not {', '.join(rivals)}"
-            message = f"several ImageUpdaters reference this Application: {message}"
-            hint = "let each Application be referenced by one ImageUpdater"
-            problems.append(
-                replace(_warning(winner.origin, message, hint, winner.field), application=app.key)
-            )
-    for reference in idle:
-        message = f"{reference.place}: no Application in namespace {reference.namespace!r} fits"
-        labels = ", or its labelSelectors" if reference.labels else ""
-        hint = f"correct namePattern: {reference.pattern!r}{labels}, or put the ImageUpdater into their namespace"
-        problems.append(_warning(reference.origin, message, hint, reference.field))
+    if complete:
+        exact_first = sorted(references, key=lambda name: name[1] == "")
+        every = dict.fromkeys(reference for name in exact_first for reference in references[name])
+        problems += [_idle(reference) for reference in every if reference not in used]
     return tuple(configured), tuple(problems)
+
+
+def _matching(
+    app: Application, references: Mapping[tuple[str, str], Sequence[Reference]]
+) -> list[Reference]:
+    """Return the references that select an Application, the strongest first."""
+    possible = (
+        *references.get((app.namespace, app.name), ()),
+        *references.get((app.namespace, ""), ()),
+    )
+    selecting = (reference for reference in possible if reference.takes(app))
+    return sorted(selecting, key=lambda reference: reference.order)
+
+
+def _rivals(app: Application, winner: Reference, others: Sequence[Reference]) -> list[Problem]:
+    """Return a warning if several resources reference an Application: in AIU, they overwrite each other forever."""
+    rivals = dict.fromkeys(other.updater for other in others if other.updater != winner.updater)
+    if not rivals:
+        return []
+    message = (
+        "several ImageUpdaters reference this Application: "
+        f"{winner.updater} counts, not {', '.join(rivals)}"
+    )
+    hint = "let each Application be referenced by one ImageUpdater"
+    return [replace(_warning(winner.origin, message, hint, winner.field), application=app.key)]
+
+
+def _idle(reference: Reference) -> Problem:
+    """Return the warning for a reference that selects nothing."""
+    message = f"{reference.place}: no Application in namespace {reference.namespace!r} fits"
+    labels = ", or its labelSelectors" if reference.labels else ""
+    hint = f"correct namePattern: {reference.pattern!r}{labels}, or put the ImageUpdater into their namespace"
+    return _warning(reference.origin, message, hint, reference.field)
 
 
 def _told(reference: Reference, settings: ReferenceSettings) -> Iterator[Problem]:

@@ -87,17 +87,7 @@ def reference_settings(
             # signatures. Here, a required signature is always checked.
             key = _verification((ref, spec), namespace)
             return ReferenceSettings(None, keys={"": key} if key else {})
-        write_back = [mapping(level, "writeBackConfig") for level in (spec, ref)]
-        method = text(_merged(write_back), "method")
-        git = _merged([mapping(level, "gitConfig") for level in write_back])
-        if method == "argocd":  # then AIU does not read gitConfig
-            git = {}
-        places = {
-            "write-back-method": method,
-            **{name: text(git, key) for key, name in GIT.items()},
-        }
-        places["pull-request"] = "true" if git.get("pullRequest") is not None else ""
-        labels = _request_labels(git, images.warnings)
+        places, labels = _write_back(spec, ref, images.warnings)
         listed = mappings(ref, "images")
     except UnknownFieldError:
         return ReferenceSettings({})
@@ -119,9 +109,24 @@ def reference_settings(
     }
     listing = ", ".join(f"{alias}={image}" for alias, (image, *_) in images.known.items())
     signed = {alias: key for alias, (*_, key) in images.known.items() if key}
-    told = (tuple(images.warnings), signed, labels, tuple(dict.fromkeys(images.advice)))
-    places = {name: value for name, value in places.items() if value}
-    return ReferenceSettings({"image-list": listing, **places, **named}, *told)
+    advice = tuple(dict.fromkeys(images.advice))
+    annotations = {"image-list": listing, **places, **named}
+    return ReferenceSettings(annotations, tuple(images.warnings), signed, labels, advice)
+
+
+def _write_back(
+    spec: Mapping[str, Any], ref: Mapping[str, Any], warnings: list[str]
+) -> tuple[dict[str, str], tuple[str, ...]]:
+    """Return the annotations that say where changes go, and the labels of requests. Raises Malformed."""
+    levels = [mapping(level, "writeBackConfig") for level in (spec, ref)]
+    method = text(_merged(levels), "method")
+    git = _merged([mapping(level, "gitConfig") for level in levels])
+    if method == "argocd":  # then AIU does not read gitConfig
+        git = {}
+    places = {"write-back-method": method, **{name: text(git, key) for key, name in GIT.items()}}
+    places["pull-request"] = "true" if git.get("pullRequest") is not None else ""
+    labels = _request_labels(git, warnings)
+    return {name: value for name, value in places.items() if value}, labels
 
 
 def _add_image(

@@ -87,84 +87,105 @@ class NoFolder:
 
 def deployed(item: Mapping[str, Any]) -> Iterator[Deployed | NoFolder]:
     """Yield the sources of an Application: folders, charts from Helm repositories, and what a plugin makes."""
-    spec, metadata = mapping(item.get("spec")), mapping(item.get("metadata"))
-    hydrator, several = spec.get("sourceHydrator"), spec.get("sources")
+    spec = mapping(item.get("spec"))
+    metadata = mapping(item.get("metadata"))
+    several = spec.get("sources")
+    hydrator = spec.get("sourceHydrator")
     sources: list[Any] = several if isinstance(several, list) and several else [spec.get("source")]
     if isinstance(hydrator, dict):
         sources = [hydrator.get("drySource")]
+    names = [str(metadata[key]) for key in ("namespace", "name") if metadata.get(key)]
+    parent = "/".join(names) or "?"
+    name = _scalar(metadata.get("name"))
     namespace = _scalar(mapping(spec.get("destination")).get("namespace"))
-    parent = (
-        "/".join(str(metadata[key]) for key in ("namespace", "name") if metadata.get(key)) or "?"
-    )
     for source in sources:
-        if not isinstance(source, dict):
-            continue
-        if source.get("chart"):
-            yield NoFolder("chart", parent=parent)
-            continue
-        if source.get("plugin") is not None:
-            yield NoFolder("plugin", parent=parent)
-            continue
-        repo, path = _scalar(source.get("repoURL")), _scalar(source.get("path"))
-        inside = posixpath.normpath(posixpath.join("/", path)).strip("/")
-        if not repo:
-            yield NoFolder("no repoURL", parent=parent)
-            continue
-        if not path:  # such as a source that only has the values for another one
-            continue
-        if posixpath.normpath(path).split("/")[0] == "..":
-            yield NoFolder("outside", path, parent)
-            continue
-        directory, helm, kustomize = (
-            mapping(source.get(key)) for key in ("directory", "helm", "kustomize")
-        )
-        release, strange = _release(helm, inside, _scalar(metadata.get("name")), namespace)
-        if changed := sorted(
-            key for key, value in kustomize.items() if value and key not in _HARMLESS
-        ):
-            strange = strange or f"kustomize.{changed[0]}"
-        yield Deployed(
-            repo=repo,
-            revision=_scalar(source.get("targetRevision")),
-            path=inside,
-            plain=bool(directory) and not helm and not kustomize,
-            recurse=directory.get("recurse") is True,
-            include=_scalar(directory.get("include")),
-            exclude=_scalar(directory.get("exclude")),
-            release=release,
-            optional_values=helm.get("ignoreMissingValueFiles") is True,
-            strange=strange,
-            parent=parent,
-        )
+        if isinstance(source, dict):
+            yield from _deployed_by(source, parent, name, namespace)
+
+
+def _deployed_by(
+    source: Mapping[str, Any], parent: str, name: str, namespace: str
+) -> Iterator[Deployed | NoFolder]:
+    """Yield what one source deploys, or why that is no folder; nothing if it only has values for another one."""
+    repo = _scalar(source.get("repoURL"))
+    path = _scalar(source.get("path"))
+    without = _without_folder(source, repo)
+    if without:
+        yield NoFolder(without, parent=parent)
+        return
+    if not path:
+        return
+    if posixpath.normpath(path).split("/")[0] == "..":
+        yield NoFolder("outside", path, parent)
+        return
+    inside = posixpath.normpath(posixpath.join("/", path)).strip("/")
+    directory = mapping(source.get("directory"))
+    helm = mapping(source.get("helm"))
+    kustomize = mapping(source.get("kustomize"))
+    release, strange = _release(helm, inside, name, namespace)
+    changed = sorted(key for key, value in kustomize.items() if value and key not in _HARMLESS)
+    if changed and not strange:
+        strange = f"kustomize.{changed[0]}"
+    yield Deployed(
+        repo=repo,
+        revision=_scalar(source.get("targetRevision")),
+        path=inside,
+        plain=bool(directory) and not helm and not kustomize,
+        recurse=directory.get("recurse") is True,
+        include=_scalar(directory.get("include")),
+        exclude=_scalar(directory.get("exclude")),
+        release=release,
+        optional_values=helm.get("ignoreMissingValueFiles") is True,
+        strange=strange,
+        parent=parent,
+    )
+
+
+def _without_folder(
+    source: Mapping[str, Any], repo: str
+) -> Literal["chart", "plugin", "no repoURL", ""]:
+    """Return why a source has no folder in Git, or ""."""
+    if source.get("chart"):
+        return "chart"
+    if source.get("plugin") is not None:
+        return "plugin"
+    return "" if repo else "no repoURL"
 
 
 def _release(helm: Mapping[str, Any], path: str, name: str, namespace: str) -> tuple[Release, str]:
     """Return what Argo CD gives to Helm, and the first key that is not supported here, or ""."""
-    files, strange = [], "helm.fileParameters" if helm.get("fileParameters") else ""
+    strange = "helm.fileParameters" if helm.get("fileParameters") else ""
+    files = []
     for file in elements(helm.get("valueFiles")):
         text = _scalar(file)
-        inside = posixpath.normpath(posixpath.join("/", path, text)).lstrip("/")
-        if text.startswith("$") or "://" in text or any(char in text for char in "*?["):
-            strange = strange or f"helm.valueFiles {text[:200]!r}"
-        files.append(inside)
-    whole = helm.get("valuesObject")
-    parameters = []
-    for one in elements(helm.get("parameters")):
-        if isinstance(one, dict) and one.get("name"):
-            option = "--set-string" if one.get("forceString") is True else "--set"
-            parameters.append((option, _scalar(one["name"]), _escaped(_scalar(one.get("value")))))
-    return (
-        Release(
-            name=_scalar(helm.get("releaseName")) or name,
-            namespace=_scalar(helm.get("namespace")) or namespace,
-            value_files=tuple(files),
-            values=json.dumps(whole)
-            if isinstance(whole, dict) and whole
-            else _scalar(helm.get("values")),
-            parameters=tuple(parameters),
-        ),
-        strange,
+        files.append(posixpath.normpath(posixpath.join("/", path, text)).lstrip("/"))
+        if not strange and _is_elsewhere(text):
+            strange = f"helm.valueFiles {text[:200]!r}"
+    values = helm.get("valuesObject")
+    release = Release(
+        name=_scalar(helm.get("releaseName")) or name,
+        namespace=_scalar(helm.get("namespace")) or namespace,
+        value_files=tuple(files),
+        values=json.dumps(values)
+        if isinstance(values, dict) and values
+        else _scalar(helm.get("values")),
+        parameters=tuple(_set_options(helm)),
     )
+    return release, strange
+
+
+def _is_elsewhere(file: str) -> bool:
+    """Tell whether an entry of `valueFiles` names another source, a server, or several files."""
+    return file.startswith("$") or "://" in file or any(char in file for char in "*?[")
+
+
+def _set_options(helm: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
+    """Yield (option of Helm, name, value) for each parameter."""
+    for parameter in elements(helm.get("parameters")):
+        if isinstance(parameter, dict) and parameter.get("name"):
+            option = "--set-string" if parameter.get("forceString") is True else "--set"
+            value = _escaped(_scalar(parameter.get("value")))
+            yield option, _scalar(parameter["name"]), value
 
 
 def _escaped(value: str) -> str:
@@ -253,40 +274,11 @@ class FollowedApplications:
             return
         try:
             kept = self._repositories.of(first.repo)
-        except TooManyRepositoriesError as error:
-            if not self._full:
-                yield Found({}, "", f"--follow-apps: {error.message}", error.hint, severity="error")
-            self._full = True
-            return
-        except (
-            SourceError
-        ) as error:  # a URL that is not allowed; no option should allow it, because others wrote it
-            self._unreadable.add(first.repo)
-            yield replace(self._problem(folders, error), hint=_URL)
-            return
         except TaskError as error:
-            yield self._problem(folders, error)
+            yield from self._unopened(folders, error)
             return
         try:
-            branch = _Branch(
-                kept,
-                kept.snapshot(first.revision, [Place(folder.path, "names") for folder in folders]),
-            )
-            there = [folder for folder in folders if branch.inside(folder.path)]
-            looks = [
-                (folder, kind)
-                for folder in there
-                if self._is_new(folder, kind := branch.kind(folder))
-            ]
-            branch.read(
-                path
-                for folder, kind in looks
-                if kind != "kustomize"
-                for path in branch.wanted(folder, kind)
-            )
-            branch.read_kustomizations(
-                {folder.path for folder, kind in looks if kind == "kustomize"}
-            )
+            branch, looks = self._look(kept, folders)
         except TaskError as error:
             yield self._problem(folders, error)
             return
@@ -294,10 +286,40 @@ class FollowedApplications:
             if folder.path and not branch.inside(folder.path):
                 yield _not_followed(folder.parent, branch.missing(folder.path))
         for folder, kind in looks:
-            for found in self._folder(folder, kind, branch):
-                for one in self._rendered_sets(_in_namespace(found, folder.release.namespace)):
-                    if one.problem or one.item.get("kind") in KINDS:
-                        yield one
+            for manifest in self._folder(folder, kind, branch):
+                for found in self._rendered_sets(_in_namespace(manifest, folder.release.namespace)):
+                    if found.problem or found.item.get("kind") in KINDS:
+                        yield found
+
+    def _unopened(self, folders: Sequence[Deployed], error: TaskError) -> Iterator[Found]:
+        """Yield what is wrong with the repository of these folders, unless that was told before."""
+        if isinstance(error, TooManyRepositoriesError):
+            if not self._full:
+                yield Found({}, "", f"--follow-apps: {error.message}", error.hint, severity="error")
+            self._full = True
+        elif isinstance(error, SourceError):
+            # No option should allow the URL, because others wrote it.
+            self._unreadable.add(folders[0].repo)
+            yield replace(self._problem(folders, error), hint=_URL)
+        else:
+            yield self._problem(folders, error)
+
+    def _look(
+        self, kept: KeptRepository, folders: Sequence[Deployed]
+    ) -> tuple[_Branch, list[tuple[Deployed, Kind | None]]]:
+        """Read what the new ones of these folders need, and return the branch, and each of them with its kind."""
+        names = [Place(folder.path, "names") for folder in folders]
+        branch = _Branch(kept, kept.snapshot(folders[0].revision, names))
+        looks = []
+        for folder in folders:
+            if branch.inside(folder.path):
+                kind = branch.kind(folder)
+                if self._is_new(folder, kind):
+                    looks.append((folder, kind))
+        plain = [(folder, kind) for folder, kind in looks if kind != "kustomize"]
+        branch.read(path for folder, kind in plain for path in branch.wanted(folder, kind))
+        branch.read_kustomizations({folder.path for folder, kind in looks if kind == "kustomize"})
+        return branch, looks
 
     def _folder(self, folder: Deployed, kind: Kind | None, branch: _Branch) -> Iterator[Found]:
         where = f"{branch.repo}//{folder.path}".rstrip("/")

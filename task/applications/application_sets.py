@@ -18,6 +18,7 @@ from task.text import without_logins
 
 _FAILED = "correct the ApplicationSet: until then neither Argo CD nor this step generates anything from it"
 _OTHERS = "the other Applications of this ApplicationSet are used"
+_CLUSTERS = "write a list of {name: prod, server: https://…, labels: {…}, annotations: {…}}"
 _KEYS = {"name", "server", "project", "labels", "annotations"}
 
 
@@ -93,7 +94,6 @@ class RenderedSets:
 
 def clusters_of(path: str) -> tuple[NamedCluster, ...]:
     """Read the file for `--clusters`, a YAML list of clusters. Raises UsageError, which names the entry."""
-    hint = "write a list of {name: prod, server: https://…, labels: {…}, annotations: {…}}"
     try:
         listed = load(read_text(path))
     except OSError as error:
@@ -101,27 +101,28 @@ def clusters_of(path: str) -> tuple[NamedCluster, ...]:
             f"--clusters: cannot read {path!r}: {error.strerror}", hint="name a readable file"
         ) from None
     except (UnicodeDecodeError, Malformed) as error:
-        raise UsageError(
-            f"--clusters: {path!r}: {getattr(error, 'message', error)}", hint=hint
-        ) from None
+        message = f"--clusters: {path!r}: {getattr(error, 'message', error)}"
+        raise UsageError(message, hint=_CLUSTERS) from None
     if not isinstance(listed, list):
-        raise UsageError(f"--clusters: {path!r} is not a list", hint=hint)
-    clusters = []
-    for at, one in enumerate(listed, start=1):
-        where = f"--clusters: {path!r}: entry {at}"
-        if not isinstance(one, dict) or not all(
-            isinstance(one.get(key), str) for key in ("name", "server")
+        raise UsageError(f"--clusters: {path!r} is not a list", hint=_CLUSTERS)
+    return tuple(
+        _cluster(entry, f"--clusters: {path!r}: entry {number}")
+        for number, entry in enumerate(listed, start=1)
+    )
+
+
+def _cluster(entry: Any, where: str) -> NamedCluster:
+    """Return one cluster of the file. Raises UsageError."""
+    if not isinstance(entry, dict) or not all(
+        isinstance(entry.get(key), str) for key in ("name", "server")
+    ):
+        raise UsageError(f"{where} has no name or no server", hint=_CLUSTERS)
+    if unknown := sorted(set(entry) - _KEYS):
+        raise UsageError(f"{where}: unknown key {unknown[0]!r}", hint=_CLUSTERS)
+    texts = {key: entry.get(key) or {} for key in ("labels", "annotations")}
+    for key, given in texts.items():
+        if not isinstance(given, dict) or not all(
+            isinstance(value, str) for value in given.values()
         ):
-            raise UsageError(f"{where} has no name or no server", hint=hint)
-        if unknown := sorted(set(one) - _KEYS):
-            raise UsageError(f"{where}: unknown key {unknown[0]!r}", hint=hint)
-        texts = {key: one.get(key) or {} for key in ("labels", "annotations")}
-        for key, given in texts.items():
-            if not isinstance(given, dict) or not all(
-                isinstance(value, str) for value in given.values()
-            ):
-                raise UsageError(f"{where}: {key} is not a mapping of strings", hint=hint)
-        clusters.append(
-            NamedCluster(one["name"], one["server"], str(one.get("project") or ""), **texts)
-        )
-    return tuple(clusters)
+            raise UsageError(f"{where}: {key} is not a mapping of strings", hint=_CLUSTERS)
+    return NamedCluster(entry["name"], entry["server"], str(entry.get("project") or ""), **texts)

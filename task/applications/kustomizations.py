@@ -81,7 +81,9 @@ def needed(
     or is outside the repository.
     """
     files = dict(read(folder))
-    whole, waiting, done = [folder], [folder], set[str]()
+    whole = [folder]
+    waiting = [folder]
+    done = set[str]()
     while waiting:
         here = waiting.pop(0)
         if here in done:
@@ -97,25 +99,39 @@ def needed(
                 f"{here or 'the root'} has no kustomization.yaml", "check what refers to it"
             )
         for entry in places(files[path], path):
-            there = path_at(here, entry)
-            if there.startswith("../") or there == ".." or entry.startswith("/"):
-                raise Malformed(
-                    f"{path}: {entry[:200]!r} leads out of the repository", "copy what it needs"
-                )
+            there = _inside(here, entry, path)
             if there in files:
                 continue
-            if not any(there == one or not one or there.startswith(f"{one}/") for one in whole):
+            if not any(_is_below(there, known) for known in whole):
                 files.update(read(there))
                 whole.append(there)
-            if not any(not there or one.startswith(f"{there}/") for one in files):
-                if any(one in links for one in accumulate(there.split("/"), posixpath.join)):
-                    raise Malformed(
-                        f"{path}: {entry[:200]!r} is a symbolic link, or is below one", _LINKED
-                    )
-                hint = _NOT_HERE if _HOST.match(entry) else _ABSENT
-                raise Malformed(f"{path}: {entry[:200]!r} is not in the repository", hint)
+            if not any(_is_below(file, there) for file in files):
+                raise _absent(entry, there, path, links)
             waiting.append(there)
     return files
+
+
+def _inside(here: str, entry: str, path: str) -> str:
+    """Return the place that an entry of a kustomization means. Raises Malformed if it is outside."""
+    there = path_at(here, entry)
+    if there.startswith("../") or there == ".." or entry.startswith("/"):
+        raise Malformed(
+            f"{path}: {entry[:200]!r} leads out of the repository", "copy what it needs"
+        )
+    return there
+
+
+def _is_below(path: str, folder: str) -> bool:
+    """Tell whether a path is a folder, or below it. "" is the top."""
+    return not folder or path == folder or path.startswith(f"{folder}/")
+
+
+def _absent(entry: str, there: str, path: str, links: Collection[str]) -> Malformed:
+    """Return the error for an entry without files."""
+    if any(part in links for part in accumulate(there.split("/"), posixpath.join)):
+        return Malformed(f"{path}: {entry[:200]!r} is a symbolic link, or is below one", _LINKED)
+    hint = _NOT_HERE if _HOST.match(entry) else _ABSENT
+    return Malformed(f"{path}: {entry[:200]!r} is not in the repository", hint)
 
 
 def places(text: str, path: str) -> Iterator[str]:

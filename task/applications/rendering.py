@@ -75,6 +75,34 @@ class RenderingError(SourceError):
     """A chart or kustomization cannot be rendered. Its owner has to act."""
 
 
+class _Sources:
+    """The files that a rendering reads: their texts, and what cannot be rendered."""
+
+    def __init__(self, kind: Kind, read: ReadFiles) -> None:
+        self._kind = kind
+        self._read = read
+        self.left_out: list[str] = []
+        self.links = set[str]()
+
+    def texts(self, below: str) -> dict[str, str]:
+        """Return the texts in a folder and below it. Raises Malformed for a link in a chart."""
+        files = self._read(below)
+        self.left_out.extend(path for path, file in files.items() if file.problem)
+        self.links.update(path for path, file in files.items() if file.mode == LINK)
+        if self._kind == "helm" and self.links:
+            raise Malformed(
+                f"{min(self.links)[:200]!r} is a symbolic link",
+                "put the file itself into the chart",
+            )
+        return {
+            path: file.text
+            for path, file in files.items()
+            if file.mode.startswith("100")
+            and not file.problem
+            and posixpath.basename(path) != _SCHEMA
+        }
+
+
 class Rendering:
     """Knows what may be rendered on this machine, and with which program."""
 
@@ -132,48 +160,31 @@ class Rendering:
         `folder` is its path from the top. `read` returns the files in such a path. Raises RenderingError with the
         program's message.
         """
-        left_out: list[str] = []
-        links = set[str]()
-
-        def texts(below: str) -> dict[str, str]:
-            files = read(below)
-            left_out.extend(path for path, file in files.items() if file.problem)
-            links.update(path for path, file in files.items() if file.mode == LINK)
-            if kind == "helm" and links:
-                raise Malformed(
-                    f"{min(links)[:200]!r} is a symbolic link", "put the file itself into the chart"
-                )
-            whole = {
-                path: file
-                for path, file in files.items()
-                if file.mode.startswith("100") and not file.problem
-            }
-            return {
-                path: file.text
-                for path, file in whole.items()
-                if posixpath.basename(path) != _SCHEMA
-            }
-
+        sources = _Sources(kind, read)
         try:
-            files = texts(folder) if kind == "helm" else needed(folder, texts, links)
+            if kind == "helm":
+                files = sources.texts(folder)
+            else:
+                files = needed(folder, sources.texts, sources.links)
             for path in release.value_files:
-                files.update(texts(path))
+                files.update(sources.texts(path))
             if release.values:
                 files[_VALUES] = release.values
             program = self._programs[kind]
-            given = ["kustomize" if os.path.basename(program) == "kubectl" else "build"]
             if kind == "helm":
                 given = _helm(release, folder or where, self.namespace)
+            else:
+                given = ["kustomize" if os.path.basename(program) == "kubectl" else "build"]
             text = self._run([program, *given, f"./{folder}"], files)
         except Malformed as error:
             hint = error.hint
-            if left_out:
-                hint += f"; {left_out[0]} was left out, as only UTF-8 text is rendered"
+            if sources.left_out:
+                hint += f"; {sources.left_out[0]} was left out, as only UTF-8 text is rendered"
             message = f"cannot render this {_WHAT[kind]}: {error.message}"
             raise RenderingError(message, hint=hint, subject=where) from None
-        for one in found_in(text.encode(), where):
-            if one.problem or one.item.get("kind") in KINDS:
-                yield replace(one, origin=where)
+        for found in found_in(text.encode(), where):
+            if found.problem or found.item.get("kind") in KINDS:
+                yield replace(found, origin=where)
 
     def _run(self, argv: list[str], files: Mapping[str, str]) -> str:
         """Run a program within what is left of the budget, and return what it prints. Raises Malformed."""

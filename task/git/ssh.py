@@ -41,22 +41,11 @@ class SshFiles:
 
 def collect(given: AccessOptions, key: Secret, home: str) -> SshFiles:
     """Read what was given; `key` comes from a variable. Raises `UsageError` for what cannot be read or used."""
-    folder = given.ssh_directory or (os.path.join(home, ".ssh") if home else "")
-    files = {name: read_given(os.path.join(folder, name), "--ssh-directory" if given.ssh_directory else folder)
-             for name in _names(folder, given.ssh_directory)}  # fmt: skip
-    keys = [name for name, text in files.items() if is_private_key(text)]
-    if given.ssh_directory:
-        files |= {name: tidy_key(files[name], f"--ssh-directory: {name}") for name in keys}
-    else:
-        keys = [name for name in keys if not has_passphrase(files[name])]
-    for prefix in (*_HOMES, f"{folder.rstrip('/')}/") if "config" in files else ():
-        files["config"] = files["config"].replace(
-            prefix, f"{_HERE}/"
-        )  # its paths must point to the copies
     if key and given.ssh_key_file:
         raise UsageError(
             "--ssh-key-file and IMAGE_UPDATE_SSH_KEY are both given", hint="give one of them"
         )
+    files, keys = _of_folder(given.ssh_directory, home)
     if key:
         files[_KEY] = tidy_key(key.reveal(), "IMAGE_UPDATE_SSH_KEY")
     elif given.ssh_key_file:
@@ -72,6 +61,25 @@ def collect(given: AccessOptions, key: Secret, home: str) -> SshFiles:
         files["known_hosts"] = known
     only_keys = bool(given.ssh_directory or given.ssh_key_file or key)
     return SshFiles(files, tuple(keys), only_keys, bool(known.strip()))
+
+
+def _of_folder(directory: str, home: str) -> tuple[dict[str, str], list[str]]:
+    """Return the files of `--ssh-directory`, else of ~/.ssh, and the names of the keys among them."""
+    folder = directory or (os.path.join(home, ".ssh") if home else "")
+    option = "--ssh-directory" if directory else folder
+    files = {
+        name: read_given(os.path.join(folder, name), option) for name in _names(folder, directory)
+    }
+    keys = [name for name, text in files.items() if is_private_key(text)]
+    if directory:
+        files |= {name: tidy_key(files[name], f"--ssh-directory: {name}") for name in keys}
+    else:
+        keys = [name for name in keys if not has_passphrase(files[name])]
+    if "config" in files:
+        for prefix in (*_HOMES, f"{folder.rstrip('/')}/"):
+            # its paths must point to the copies
+            files["config"] = files["config"].replace(prefix, f"{_HERE}/")
+    return files, keys
 
 
 def _names(folder: str, option: str) -> list[str]:
