@@ -72,30 +72,40 @@ def expected(landed: Sequence[Landed], repository: Repositories) -> list[Expecte
 
 def _place(decision: Decision) -> tuple[str, str]:
     """Return where to look if the image does not run, and what for: the annotation with its key, or the file."""
-    sub, kind = decision.subscription, decision.kind
+    sub = decision.subscription
     alias = f"{sub.entry.alias}." if sub.entry.alias else ""
-    section = sub.source.kind or sub.source.section
-    if kind in ("helm-override", "helmvalues") or (kind == "live" and section == "Helm"):
-        key = sub.keys.spec or sub.keys.tag or "image.tag"
-        name = "helm.image-spec" if sub.keys.spec else "helm.image-tag"
-        return f"{alias}{name} ({key})", f"does a template of the chart read {key}?"
-    if kind in ("kustomize-override", "kustomization") or (
-        kind == "live" and section == "Kustomize"
-    ):
-        name = sub.keys.kustomize_name or sub.entry.image.name
-        more = (
-            " Kustomize before 5 misreads tag@digest"
-            if decision.candidate.digest and decision.candidate.tag
-            else ""
-        )
-        return f"{alias}kustomize.image-name ({name})", f"do the manifests name {name}?{more}"
-    if kind in ("plugin-override", "live"):
-        key = sub.keys.spec or sub.keys.tag or "its variables"
-        return (
-            f"{alias}plugin.image-{'spec' if sub.keys.spec else 'tag'} ({key})",
-            f"does the plugin read {key}?",
-        )
-    return decision.current.file or "what was written", "does the Application deploy it?"
+    match _tool(decision):
+        case "helm":
+            key = sub.keys.spec or sub.keys.tag or "image.tag"
+            name = "helm.image-spec" if sub.keys.spec else "helm.image-tag"
+            return f"{alias}{name} ({key})", f"does a template of the chart read {key}?"
+        case "kustomize":
+            name = sub.keys.kustomize_name or sub.entry.image.name
+            both = decision.candidate.digest and decision.candidate.tag
+            more = " Kustomize before 5 misreads tag@digest" if both else ""
+            return f"{alias}kustomize.image-name ({name})", f"do the manifests name {name}?{more}"
+        case "plugin":
+            key = sub.keys.spec or sub.keys.tag or "its variables"
+            name = "plugin.image-spec" if sub.keys.spec else "plugin.image-tag"
+            return f"{alias}{name} ({key})", f"does the plugin read {key}?"
+        case _:
+            return decision.current.file or "what was written", "does the Application deploy it?"
+
+
+def _tool(decision: Decision) -> str:
+    """Return what makes the Application's manifests of the value that was written, or ""."""
+    if decision.kind == "live":
+        source = decision.subscription.source
+        section = source.kind or source.section
+        return {"Helm": "helm", "Kustomize": "kustomize"}.get(section, "plugin")
+    tools = {
+        "helm-override": "helm",
+        "helmvalues": "helm",
+        "kustomize-override": "kustomize",
+        "kustomization": "kustomize",
+        "plugin-override": "plugin",
+    }
+    return tools.get(str(decision.kind), "")
 
 
 def _live(decision: Decision, item: Mapping[str, Any]) -> Image | None:
@@ -170,38 +180,51 @@ def expecting(found: Rollout, item: Mapping[str, Any], expected: Sequence[Expect
     """
     if found.state != "synced-and-healthy":
         return found
-    live = [
-        image
-        for one in elements(item, "status", "summary", "images")
-        if (image := live_image(str(one)))
-    ]
+    texts = elements(item, "status", "summary", "images")
+    live = [image for text in texts if (image := live_image(str(text)))]
     warnings = []
-    for one in expected:
-        others = [image for image in live if image.identity in (one.image.identity, one.replaced)]
-        wanted = replace(one.image, digest=one.image.digest or one.digest)
-        if any(same(wanted, image) for image in others):
+    for wish in expected:
+        others = [other for other in live if other.identity in (wish.image.identity, wish.replaced)]
+        wanted = replace(wish.image, digest=wish.image.digest or wish.digest)
+        if any(same(wanted, other) for other in others):
             continue
-        if one.revision not in revisions_of(mapping(item, "status", "sync")):
-            now = one.now(item)
-            if now is not None and (now.tag, now.digest) != (one.image.tag, one.image.digest):
-                warnings.append(
-                    f"{one.image.name} was set to {now.version} meanwhile, no longer {one.image.version}"
-                )
-                continue
-        if not others:
+        if meanwhile := _set_meanwhile(wish, item):
+            warnings.append(meanwhile)
+        elif not others:
             why = "it may have no replicas, or no job that is due; if it should run,"
-            warnings.append(f"{one.image.reference} does not run in it: {why} look at {one.key}")
-            continue
-        versions = list(dict.fromkeys(image.version or "no tag" for image in others))
-        because = (
-            f"synced and healthy, but {one.image.name} runs as {and_more(versions)} only, not as "
-        )
-        because += f"{(wanted if any(image.tag == wanted.tag for image in others) else one.image).version}: "
-        because += f"look at {one.key}"
-        return replace(
-            found, state="failed", because=because, hint=one.hint, sure=False, slow=True, stale=True
-        )
+            warnings.append(f"{wish.image.reference} does not run in it: {why} look at {wish.key}")
+        else:
+            return replace(
+                found,
+                state="failed",
+                because=_runs_as(wish, wanted, others),
+                hint=wish.hint,
+                sure=False,
+                slow=True,
+                stale=True,
+            )
     return replace(found, warning="; ".join(warnings))
+
+
+def _set_meanwhile(expected: Expected, item: Mapping[str, Any]) -> str:
+    """Return the version that somebody has set since, in a sentence, or ""."""
+    if expected.revision in revisions_of(mapping(item, "status", "sync")):
+        return ""
+    image = expected.image
+    now = expected.now(item)
+    if now is None or (now.tag, now.digest) == (image.tag, image.digest):
+        return ""
+    return f"{image.name} was set to {now.version} meanwhile, no longer {image.version}"
+
+
+def _runs_as(expected: Expected, wanted: Image, others: Sequence[Image]) -> str:
+    """Return in which versions an image runs, and in which it should."""
+    versions = list(dict.fromkeys(other.version or "no tag" for other in others))
+    image = wanted if any(other.tag == wanted.tag for other in others) else expected.image
+    return (
+        f"synced and healthy, but {image.name} runs as {and_more(versions)} only, "
+        f"not as {image.version}: look at {expected.key}"
+    )
 
 
 def same(wanted: Image, running: Image) -> bool:

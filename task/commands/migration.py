@@ -280,47 +280,56 @@ def migration(found: Discovered, job: Job, world: World, *, in_cluster: bool) ->
     )
 
 
-def lines(one: Migration) -> Iterator[str]:
+def lines(migration: Migration) -> Iterator[str]:
     """Yield the rows and the ConfigMap for people."""
-    shared = Counter(note for row in one.rows for note in row.notes)  # a dead server concerns many
-    for row in one.rows:
-        yield row.application
-        if row.selected_by != BY_ANNOTATIONS:
-            yield f"    selected by     {row.selected_by}"
-        if row.now == row.here:
-            yield f"    as before       {_side(row.here)}"
-        else:
-            yield f"    Image Updater   {_side(row.now)}"
-            yield f"    Image Update    {_side(row.here)}"
-        yield from (f"    image           {_image_line(image, row)}" for image in row.images)
-        yield from (f"    note            {note}" for note in row.notes if shared[note] == 1)
-    yield from (
-        f"{counted(number, 'Application')}: {note}" for note, number in shared.items() if number > 1
-    )
-    if one.rows:
-        yield "Logins that the step needs:"
-        logins = Counter(login for row in one.rows for login in row.logins)
-        yield from (
-            f"    {login} ({counted(number, 'Application')})"
-            for login, number in sorted(logins.items())
-        )
-        kinds = Counter(
-            (row.now.how, row.here.how) for row in one.rows if row.now.how != row.here.how
-        )
-        words = {"git": "Git", "live": "live", "nothing": "nothing"}
-        moved = [
-            f"{number} from {words[now]} to {words[here]}"
-            for (now, here), number in sorted(kinds.items())
-        ]
-        same = sum(not row.changes for row in one.rows)
-        yield f"{counted(len(one.rows), 'Application')}: {', '.join((f'{same} as before', *moved))}"
-    if not one.config_origin:
+    # a dead server concerns many
+    shared = Counter(note for row in migration.rows for note in row.notes)
+    for row in migration.rows:
+        yield from _row_lines(row, [note for note in row.notes if shared[note] == 1])
+    for note, number in shared.items():
+        if number > 1:
+            yield f"{counted(number, 'Application')}: {note}"
+    if migration.rows:
+        yield from _summary(migration.rows)
+    if not migration.config_origin:
         command = f"kubectl get configmap {NAME} --namespace argocd --output yaml"
         yield f"Image Updater's ConfigMap was not read. {command} prints it: give it as one more file, or - for stdin"
         return
-    yield f"Image Updater's ConfigMap ({one.config_origin}) as options:"
-    for option in one.config:
+    yield f"Image Updater's ConfigMap ({migration.config_origin}) as options:"
+    for option in migration.config:
         yield f"    {option.key:28} {'; '.join(filter(None, (option.option, option.note)))}"
+
+
+def _row_lines(row: Comparison, notes: Sequence[str]) -> Iterator[str]:
+    """Yield what changes for one Application."""
+    yield row.application
+    if row.selected_by != BY_ANNOTATIONS:
+        yield f"    selected by     {row.selected_by}"
+    if row.now == row.here:
+        yield f"    as before       {_side(row.here)}"
+    else:
+        yield f"    Image Updater   {_side(row.now)}"
+        yield f"    Image Update    {_side(row.here)}"
+    for image in row.images:
+        yield f"    image           {_image_line(image, row)}"
+    for note in notes:
+        yield f"    note            {note}"
+
+
+def _summary(rows: Sequence[Comparison]) -> Iterator[str]:
+    """Yield the logins that the step needs, and how many Applications change."""
+    yield "Logins that the step needs:"
+    logins = Counter(login for row in rows for login in row.logins)
+    for login, number in sorted(logins.items()):
+        yield f"    {login} ({counted(number, 'Application')})"
+    kinds = Counter((row.now.how, row.here.how) for row in rows if row.now.how != row.here.how)
+    words = {"git": "Git", "live": "live", "nothing": "nothing"}
+    moved = [
+        f"{number} from {words[now]} to {words[here]}"
+        for (now, here), number in sorted(kinds.items())
+    ]
+    same = sum(not row.changes for row in rows)
+    yield f"{counted(len(rows), 'Application')}: {', '.join((f'{same} as before', *moved))}"
 
 
 def _side(side: Side) -> str:

@@ -18,7 +18,7 @@ import socket
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeGuard
 
 from task.errors import RegistryAccessError, RegistryDownError, RegistryError
 from task.http import Http, NoAnswerError, Response, basic
@@ -179,44 +179,51 @@ def fetch(
 
     No message has the URL's query, because a registry may put anything into it.
     """
-    place, asked = origin(realm), {key: value for key, value in wanted.items() if value}
+    place = origin(realm)
+    asked = {key: value for key, value in wanted.items() if value}
     try:
         answer = _ask(lent(realm), realm, asked, login)
     except NoAnswerError as error:
         kind = RegistryAccessError if error.kind in ("tls", "redirect") else RegistryDownError
         raise kind(f"no token: {error.message}", hint="check the registry's token server") from None
-    if answer.status == 429 or answer.status >= 500:
-        raise RegistryDownError(
-            f"{place} gives no token: it answered {answer.status}", hint="run it again"
-        )
-    if answer.status >= 400 and login:
-        raise RegistryAccessError(
-            f"{place} does not accept the login ({answer.status})",
-            hint=f"renew it: it is from {login.origin}",
-        )
     if answer.status >= 400:
-        raise RegistryAccessError(
-            f"{place} gives no token without a login ({answer.status})", hint=HOW_TO_LOG_IN
-        )
+        raise _refused(place, answer.status, login)
     try:
         data: Any = answer.json()
-        text = data.get("token") or data.get(
-            "access_token"
-        )  # `access_token` is OAuth2's name, and ACR gives only that
+        # `access_token` is OAuth2's name, and ACR gives only that
+        text = data.get("token") or data.get("access_token")
         life = float(data.get("expires_in") or _SHORTEST)
     except (ValueError, TypeError, AttributeError, OverflowError):
         text, life = None, 0.0
-    if (
-        not isinstance(text, str)
-        or not text.isascii()
-        or not text.isprintable()
-        or not 0 < len(text) < _LONGEST
-    ):
+    if not _is_token(text):
         raise RegistryError(
             f"{place} answers with no token",
             hint="check the registry's address: its token server should answer there",
         )
     return BearerToken(Secret(text), time.monotonic() + max(life, _SHORTEST) - _LEEWAY)
+
+
+def _refused(place: str, status: int, login: RegistryLogin | None) -> RegistryError:
+    """Return the error for a token server that gives no token."""
+    if status == 429 or status >= 500:
+        return RegistryDownError(
+            f"{place} gives no token: it answered {status}", hint="run it again"
+        )
+    if login:
+        return RegistryAccessError(
+            f"{place} does not accept the login ({status})",
+            hint=f"renew it: it is from {login.origin}",
+        )
+    return RegistryAccessError(
+        f"{place} gives no token without a login ({status})", hint=HOW_TO_LOG_IN
+    )
+
+
+def _is_token(text: object) -> TypeGuard[str]:
+    """Tell whether an answer can be sent in a header."""
+    if not isinstance(text, str) or not text.isascii() or not text.isprintable():
+        return False
+    return 0 < len(text) < _LONGEST
 
 
 def _ask(
