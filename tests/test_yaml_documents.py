@@ -104,9 +104,9 @@ def test_an_alias_bomb_costs_no_more_than_its_text() -> None:
     lines = ["a0: &a0 [x, x]"] + [
         f"a{n}: &a{n} [*a{n - 1}, *a{n - 1}, *a{n - 1}]" for n in range(1, 60)
     ]
-    start = time.perf_counter()
+    start = time.process_time()
     assert len(data(APP + "\n".join(lines) + "\n")) == 1
-    assert time.perf_counter() - start < 2
+    assert time.process_time() - start < 2
 
 
 # What `kubectl label --local -o json` (1.32) prints for these mappings in a ConfigMap. kustomize differs where a key
@@ -148,10 +148,10 @@ def test_merge_keys_cost_no_more_than_the_text() -> None:
         f"a{n}: &a{n} {{<<: *a{n - 1}, k{n}: v}}\n" for n in range(1, 30_000)
     )
     own = "a: &a {<<: *a, k: v}\n"
-    start = time.perf_counter()
+    start = time.process_time()
     problems = [one.problem for text in (wide, deep, own) for one in documents(APP + text)]
     assert [bool(problem) for problem in problems] == [True, True, True]
-    assert time.perf_counter() - start < 5
+    assert time.process_time() - start < 5
 
 
 @pytest.mark.parametrize(

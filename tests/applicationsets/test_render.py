@@ -437,13 +437,13 @@ LONG = "[" + ",".join(f"{{name: n{at}, k{at % 7}: x}}" for at in range(2000)) + 
 @pytest.mark.slow
 @pytest.mark.parametrize("generators", HOSTILE.values(), ids=HOSTILE)
 def test_hostile_generators_stay_bounded(generators: str) -> None:
-    began = time.monotonic()
+    began = time.process_time()
     result = made(
         generators.replace("@", f"{{list: {{elements: {LONG}}}}}"), budget=Budget(rows=20_000)
     )
     assert not result.applications
     assert result.troubles
-    assert time.monotonic() - began < 20
+    assert time.process_time() - began < 20
 
 
 @pytest.mark.parametrize(
@@ -464,7 +464,7 @@ def test_hostile_generators_stay_bounded(generators: str) -> None:
     ],
 )
 def test_hostile_templates_stay_bounded(template: str) -> None:
-    began = time.monotonic()
+    began = time.process_time()
     manifest = {
         "metadata": {"name": "x"},
         "spec": {
@@ -476,7 +476,7 @@ def test_hostile_templates_stay_bounded(template: str) -> None:
     result = render(manifest, Files(), Budget())
     assert not result.applications
     assert result.troubles
-    assert time.monotonic() - began < 5
+    assert time.process_time() - began < 5
 
 
 def test_the_text_of_all_applications_is_bounded() -> None:
@@ -529,7 +529,7 @@ def test_a_matrix_looks_through_a_large_repository_once() -> None:
     files = Files(*(f"team-{at % 100}/app-{at}/x.yaml" for at in range(50_000)))
     rows = "[" + ",".join(f"{{env: e{at}}}" for at in range(500)) + "]"
     found = "{git: {repoURL: r, directories: [{path: team-7/app-7}]}}"
-    began = time.monotonic()
+    began = time.process_time()
     result = made(
         f"[{{matrix: {{generators: [{{list: {{elements: {rows}}}}}, {found}]}}}}]",
         "{{.path.basename}}-{{.env}}",
@@ -537,4 +537,4 @@ def test_a_matrix_looks_through_a_large_repository_once() -> None:
     )
     assert len(names(result)) == 500
     assert len(files.asked) == 1
-    assert time.monotonic() - began < 10
+    assert time.process_time() - began < 10

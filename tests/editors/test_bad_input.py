@@ -121,14 +121,14 @@ MERGE_BOMB = "a0: &a0 {x: y}\n" + "".join(
 
 @pytest.mark.parametrize("bomb", [BOMB, MERGE_BOMB], ids=["list", "merge"])
 def test_an_alias_bomb_is_refused_in_no_time(bomb: str) -> None:
-    begun = time.perf_counter()
+    begun = time.process_time()
     with pytest.raises(TargetError, match="aliases stand for more than"):
         edit(
             {"v.yaml": File(bomb + "image:\n  tag: v1\n")},
             target("helmvalues", path="v.yaml"),
             "ghcr.io/acme/api:2",
         )
-    assert time.perf_counter() - begun < 2
+    assert time.process_time() - begun < 2
 
 
 def test_many_aliases_are_no_bomb() -> None:
@@ -150,10 +150,10 @@ def test_an_anchor_that_holds_itself() -> None:
 
 @pytest.mark.parametrize("size", [200_000, 2_000_000])
 def test_brackets_without_end_are_refused_at_once(size: int) -> None:
-    begun = time.perf_counter()
+    begun = time.process_time()
     with pytest.raises(TargetError):
         parse("[" * size)
-    assert time.perf_counter() - begun < 5
+    assert time.process_time() - begun < 5
 
 
 @given(st.text("abc:-[]{}&*!|>'\"%@`#,? \n\t0123~<=.", max_size=60))

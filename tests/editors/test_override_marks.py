@@ -170,12 +170,12 @@ def test_a_file_of_ten_thousand_marks_takes_no_time() -> None:
     elements = [
         element("kustomize", f"acme/i{number}", "v1", FROM_SPEC) for number in range(10_000)
     ]
-    began = time.monotonic()
+    began = time.process_time()
     assert (
         written(AIMS["kustomize"](), document("kustomize", *elements))
         == f"kustomize:\n  images:\n  - {API}:v2\n"
     )
-    assert time.monotonic() - began < 30
+    assert time.process_time() - began < 30
 
 
 def test_somebody_s_entry_with_the_image_s_name_gets_no_mark() -> None:

@@ -3,7 +3,6 @@
 import os
 import signal
 import threading
-import time
 from pathlib import Path
 
 import pytest
@@ -106,10 +105,8 @@ def test_arguments_are_no_shell_words(tmp_path: Path) -> None:
 
 
 def test_a_command_that_takes_too_long_is_ended() -> None:
-    start = time.monotonic()
     with pytest.raises(GitEnded) as caught:
-        door().run("-c", "alias.nap=!sleep 30", "nap", timeout=0.3)
-    assert time.monotonic() - start < 5
+        door().run("-c", "alias.nap=!sleep 600", "nap", timeout=0.3)
     assert "timed out" in caught.value.err
 
 
@@ -122,11 +119,9 @@ def test_an_interrupted_wait_ends_the_command(
     before = signal.signal(signal.SIGUSR1, stop)
     threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGUSR1)).start()
     monkeypatch.chdir(tmp_path)
-    start = time.monotonic()
     with pytest.raises(KeyboardInterrupt):
-        door().run("-c", "alias.nap=!echo $$ > pid; sleep 30; touch late", "nap")
+        door().run("-c", "alias.nap=!echo $$ > pid; sleep 600; touch late", "nap")
     signal.signal(signal.SIGUSR1, before)
-    assert time.monotonic() - start < 5
     with pytest.raises(ProcessLookupError):
         os.kill(int((tmp_path / "pid").read_text()), 0)
 

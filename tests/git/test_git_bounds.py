@@ -52,9 +52,7 @@ def test_what_is_printed_within_the_bound_is_all_there() -> None:
 
 def test_a_child_that_goes_on_is_not_waited_for() -> None:
     """As ssh does that serves a connection to several commands."""
-    began = time.monotonic()
-    assert Git(os.environ).run("-c", "alias.leave=!sleep 20 & echo done", "leave").out == b"done\n"
-    assert time.monotonic() - began < 10
+    assert Git(os.environ).run("-c", "alias.leave=!sleep 600 & echo done", "leave").out == b"done\n"
 
 
 def test_not_every_warning_is_logged() -> None:

@@ -434,12 +434,12 @@ def test_no_login_and_no_control_character_is_shown() -> None:
 def test_a_long_line_costs_no_time(words: str, length: int) -> None:
     """A line of 60 KB took 19 seconds, and one of 1.2 MB hours, in which no signal was heard."""
     line = words * (length // len(words))
-    began = time.monotonic()
+    began = time.process_time()
     failure(line, "x")
     failure(f"{line}\nfatal: early EOF\n", "x")
     broke_off(line)
     refusal(f"{MAIN}[remote rejected] ({line})", f"remote: {line}\n", "x")
-    assert time.monotonic() - began < 5
+    assert time.process_time() - began < 5
 
 
 def test_the_end_of_a_flood_says_what_went_wrong() -> None:

@@ -1,7 +1,6 @@
 """A repository that turns out to be large while it is sent with its files: it comes without them."""
 
 import os
-import time
 from pathlib import Path
 
 import pytest
@@ -38,13 +37,12 @@ def serve(folder: Path, monkeypatch: pytest.MonkeyPatch, count: int, pause: floa
 def test_the_server_counts_before_it_sends(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int, fetches: int
 ) -> None:
-    repo = serve(tmp_path, monkeypatch, count, pause=0 if fetches == 1 else 30)
-    git_door, began = Git(os.environ, protocols=frozenset({"file"})), time.monotonic()
+    repo = serve(tmp_path, monkeypatch, count, pause=0 if fetches == 1 else 600)
+    git_door = Git(os.environ, protocols=frozenset({"file"}))
     with BareRepository(git_door, str(repo)) as store:
         snapshot = store.snapshot("main", [Place("apps/web/values.yaml")])
     assert snapshot.files == {"apps/web/values.yaml": File("tag: v1\n")}
     assert git_door.calls.count("fetch") == fetches
-    assert time.monotonic() - began < 20
 
 
 def test_only_the_first_fetch_tells_whether_it_is_large(

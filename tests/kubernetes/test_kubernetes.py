@@ -422,12 +422,10 @@ def test_what_does_not_pass_is_told(
     api: KubernetesApi, fault: Fault, error: type[TaskError], words: str
 ) -> None:
     api.faults.append(fault)
-    began = time.monotonic()
     with pytest.raises(error, match=words) as caught:
         list(reach(api).list(client.APPLICATIONS))
     assert type(caught.value) is error
     assert caught.value.hint
-    assert time.monotonic() - began < 6
 
 
 def test_nobody_listens() -> None:

@@ -7,7 +7,6 @@ import re
 import signal
 import struct
 import termios
-import time
 from pathlib import Path
 
 import fork_server
@@ -132,11 +131,9 @@ def test_what_takes_long_is_shown_and_goes_away(scene: tuple[Path, list[str]]) -
 
 def test_a_signal_leaves_the_terminal_as_it_was(scene: tuple[Path, list[str]]) -> None:
     repo, args = scene
-    hook(repo, "pre-receive", "sleep 20")
-    began = time.monotonic()
+    hook(repo, "pre-receive", "sleep 600")
     code, shown = at_terminal("run", *args, only="stderr", until=b"pushing to")
     assert code == 143
-    assert time.monotonic() - began < 15
     assert shown.count("\x1b[?25l") == shown.count("\x1b[?25h") > 0
 
 

