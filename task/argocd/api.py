@@ -15,7 +15,7 @@ from typing import Any
 
 from task.argocd.application_store import trouble
 from task.argocd.connection import Connection, connection
-from task.argocd.rollout_causes import ADVICE, crashing
+from task.argocd.rollout_causes import ADVICE, crashing, passing
 from task.errors import (
     AbsentError,
     Malformed,
@@ -46,21 +46,6 @@ _SHORT = 4  # characters; a shorter secret would match parts of any text
 _MEANWHILE = ("too many conflicts", "testing value")
 # The test succeeded, but the patch does not fit.
 _MALFORMED = ("error applying patch", "error unmarshaling patched app", "error decoding json patch")
-# The repository server, or Git behind it, was temporarily unavailable. Errors of Helm and Kustomize contain none of
-# these.
-_PASSING = (
-    "code = unavailable",
-    "code = deadlineexceeded",
-    "code = canceled",
-    "code = resourceexhausted",
-    "connection refused",
-    "connection reset",
-    "context deadline exceeded",
-    "i/o timeout",
-    "tls handshake timeout",
-    "no such host",
-    "temporary failure",
-)
 _DENIED = re.compile(r"permission denied: (?P<right>[^,]+, [^,]+, [^,]+)(?:, sub: (?P<who>[^,]+))?")
 
 
@@ -273,9 +258,11 @@ class ArgoCDApi:
             answer = self._http.ask(method, path, params=params, json=body)
         except NoAnswerError as error:
             raise unreachable(error, self._to) from None
-        return self._known(answer, right, subject)
+        return self._known(answer, right, subject, patched=method == "PATCH")
 
-    def _known(self, answer: Response, right: str, subject: str) -> dict[str, Any]:
+    def _known(
+        self, answer: Response, right: str, subject: str, *, patched: bool = False
+    ) -> dict[str, Any]:
         """Return the JSON object of a successful answer. Raises our error for any other one."""
         if answer.status == 200 and origin(answer.url) == origin(
             self._to.base
@@ -292,7 +279,7 @@ class ArgoCDApi:
             for one in (self._token(), *(value.reveal() for _, value in self._to.headers))
             if one
         )
-        raise explained(answer, self._to, right, subject, secrets)
+        raise explained(answer, self._to, right, subject, secrets, patched=patched)
 
     def _where(self, namespace: str) -> dict[str, str]:
         return {"appNamespace": namespace} if namespace else {}
@@ -334,9 +321,15 @@ def unreachable(error: NoAnswerError, to: Connection) -> TaskError:
 
 
 def explained(
-    answer: Response, to: Connection, right: str, subject: str, secrets: tuple[str, ...]
+    answer: Response,
+    to: Connection,
+    right: str,
+    subject: str,
+    secrets: tuple[str, ...],
+    *,
+    patched: bool = False,
 ) -> Exception:
-    """Return the error (or `Outpaced`) for an unsuccessful answer."""
+    """Return the error for an unsuccessful answer: `Outpaced` only for a patch, which decides again."""
     if origin(answer.url) != origin(to.base):
         hint = (
             "leave out --argocd-plaintext"
@@ -350,7 +343,7 @@ def explained(
     code, message = _message(answer, secrets)
     low = message.lower()
     # Mistakes of the client have the code 2 (unknown) as well, with status 500.
-    if answer.status == 409 or any(sign in low for sign in _MEANWHILE):
+    if patched and (answer.status == 409 or any(sign in low for sign in _MEANWHILE)):
         return Outpaced(f"{subject}: {message}")
     if code is None and (page := _page(answer, to)):
         return page
@@ -373,7 +366,7 @@ def explained(
     said = f"{subject}: Argo CD says: {message or 'nothing'} ({answer.status})"
     if "unable to generate manifests" in low or "repository not accessible" in low:
         # Argo CD accepts a patch only after its repository server has rendered the manifests with it.
-        if any(sign in low for sign in _PASSING):
+        if passing(message):
             return SourceDownError(
                 said, hint="Argo CD's repository server could not make the manifests: run it again"
             )
@@ -383,7 +376,8 @@ def explained(
         return SourceError(
             said, hint="the Application is not built as Image Update expects: write to Git instead"
         )
-    if answer.status == 429 or answer.status >= 500:
+    # A refresh writes an annotation, so even a GET can meet a conflict.
+    if answer.status in (409, 429) or answer.status >= 500:
         return SourceDownError(said, hint="run it again")
     hint = (
         "check the name and --argocd-root-path"

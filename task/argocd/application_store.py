@@ -31,6 +31,10 @@ REFRESH = "argocd.argoproj.io/refresh"
 # Since 3.6, Argo CD removes a refresh request only if it has the same timestamp as when the refresh began (argo-cd
 # 28392). Without it, a request during a refresh is lost. Older versions ignore it.
 STAMP = "argocd.argoproj.io/refresh-timestamp"
+# Argo CD 3.3 and 3.4 look at the dry source of a hydrated Application only if this is asked for, too; later versions do
+# it every few minutes. Argo CD's API sets both.
+HYDRATE = "argocd.argoproj.io/hydrate"
+HYDRATE_STAMP = "argocd.argoproj.io/hydrate-timestamp"
 WORKLOADS = {
     ("apps", "Deployment"),
     ("apps", "StatefulSet"),
@@ -178,14 +182,22 @@ class ClusterApplications:
         return self._cluster.patch(APPLICATIONS, namespace, name, operations)
 
     def refresh_application(self, namespace: str, name: str) -> None:
-        """Request a refresh by annotations, which Argo CD removes once it has compared with Git."""
-        change = {
-            "metadata": {"annotations": {REFRESH: "normal", STAMP: datetime.now(UTC).isoformat()}}
-        }
+        """Request a refresh by annotations, which Argo CD removes once it has compared with Git.
+
+        A hydrated Application gets another request, which also asks to hydrate.
+        """
+        changed = self._annotate(namespace, name, REFRESH, STAMP)
+        if mapping(changed, "spec", "sourceHydrator"):
+            self._annotate(namespace, name, REFRESH, STAMP, HYDRATE, HYDRATE_STAMP)
+
+    def _annotate(self, namespace: str, name: str, *keys: str) -> Mapping[str, Any]:
+        """Set these annotations, timestamps to now and others to "normal". Return the changed Application."""
+        now = datetime.now(UTC).isoformat()
+        values = {key: now if key in (STAMP, HYDRATE_STAMP) else "normal" for key in keys}
+        change = {"metadata": {"annotations": values}}
         for _ in range(_TRIES):
             with suppress(Outpaced):  # the controller changes the same object
-                self._cluster.merge(APPLICATIONS, namespace, name, change)
-                return
+                return self._cluster.merge(APPLICATIONS, namespace, name, change)
         raise SourceDownError(f"others keep changing {namespace}/{name}", hint="run it again")
 
     def resource_tree(self, namespace: str, name: str) -> Mapping[str, Any]:

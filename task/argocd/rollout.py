@@ -18,6 +18,7 @@ from task.argocd.rollout_causes import (
     conditions,
     failures,
     listed,
+    passing,
     pulling,
     said,
     sick_pods,
@@ -32,17 +33,8 @@ State = Literal["waiting", "progressing", "synced-and-healthy", "paused", "faile
 ROLLED_OUT = ("synced-and-healthy", "paused")  # the states that are no error
 SKIP = "argocd.argoproj.io/skip-reconcile"
 _BROKEN = ("Failed", "Error")
-# A comparison that ended like this says nothing about the revision, and Argo CD repeats it.
-_PASSING = (
-    "code = Unavailable",
-    "code = DeadlineExceeded",
-    "code = Canceled",
-    "connection refused",
-    "context deadline exceeded",
-    "i/o timeout",
-    "TLS handshake timeout",
-)
-
+# Since Argo CD 3.6, `ServerSideApply=true` makes the diff server-side, and the cluster's webhooks see each comparison.
+WEBHOOK = "admission webhook"
 
 @dataclass(frozen=True)
 class Wanted:
@@ -54,6 +46,7 @@ class Wanted:
         True
     )  # whether a source with this repoURL must have the wanted revision
     spec: bool = False  # the comparison must be with the present spec, because a live Application was patched
+    tentative: bool = False  # Argo CD may still find that it has work to do: a later comparison must agree
 
 
 @dataclass(frozen=True)
@@ -153,6 +146,8 @@ def judge(
             answer = _out_of_sync(view, mapping(details, "windows"), mapping(details, "owner"))
         else:
             answer = Rollout("progressing", "its sync status is not known yet", stale=True)
+    if dry.tentative and answer.state == "synced-and-healthy":
+        answer = replace(answer, sure=False, slow=True, stale=True)
     pods = sick_pods(tree, text(view.operation, "startedAt")) if view.applied else ()
     return replace(
         answer,
@@ -175,9 +170,22 @@ def _hydrated(item: Mapping[str, Any], wanted: Wanted) -> Wanted | Rollout:
     if dry and wet and wanted.accepts(dry):
         # In any repository, because the hydrator may write to another one.
         return Wanted(lambda revision: revision == wet, wanted.since)
+    if wet and _hydrates_nothing(status, wanted):
+        return Wanted(lambda revision: revision == wet, wanted.since, tentative=True)
     if text(now, "phase") == "Failed" and wanted.accepts(text(now, "drySHA")):
         return Rollout("failed", f"hydrating the revision failed: {said(text(now, 'message'))}")
     return Rollout("waiting", "the revision is not hydrated yet", stale=True)
+
+
+def _hydrates_nothing(status: Mapping[str, Any], wanted: Wanted) -> bool:
+    """Tell whether Argo CD has seen the wanted (dry) revision, and has nothing to hydrate for it.
+
+    A commit that touches none of `manifest-generate-paths` is only noted (Argo CD 3.5). It is noted, too, in the moment
+    before a hydration begins.
+    """
+    if text(status, "currentOperation", "phase") in ("Hydrating", "Failed"):
+        return False
+    return wanted.accepts(text(status, "lastComparedDryRevision"))
 
 
 def _refused(view: View) -> Rollout | None:
@@ -194,12 +202,13 @@ def _refused(view: View) -> Rollout | None:
         return None
     if not view.fresh:
         return Rollout("waiting", "Argo CD has not compared again yet", stale=True)
-    passing = all(any(sign in one for sign in _PASSING) for one in problems)
-    if passing or not conditions(view.status, "ComparisonError"):
+    if all(passing(one) for one in problems) or not conditions(view.status, "ComparisonError"):
         return Rollout(
             "progressing", f"Argo CD cannot compare just now: {listed(problems)}", stale=True
         )
     hint = "the manifests of this revision cannot be made: correct them in Git"
+    if any(WEBHOOK in one for one in problems):  # of a server-side diff
+        hint = "an admission webhook of the cluster refuses what is in Git: correct it in Git"
     return Rollout("failed", f"Argo CD cannot compare: {listed(problems)}", hint, sure=False)
 
 

@@ -16,6 +16,28 @@ _PULL = re.compile(
     r"ImagePullBackOff|ErrImagePull|InvalidImageName|ImageInspectError|ErrImageNeverPull|RegistryUnavailable"
     r"|[Bb]ack-off pulling image|[Ff]ailed to pull"
 )
+# The repository server, or Git or a cluster behind it, was away for a moment, and Argo CD tries again. Errors of Helm
+# and Kustomize contain none of these.
+_PASSING = (
+    "code = unavailable",
+    "code = deadlineexceeded",
+    "code = canceled",
+    "code = resourceexhausted",
+    "connection refused",
+    "connection reset",
+    "context deadline exceeded",
+    "i/o timeout",
+    "tls handshake timeout",
+    "no such host",
+    "temporary failure",
+    "no endpoints available for service",  # of an admission webhook whose pods restart
+)
+
+
+def passing(message: str) -> bool:
+    """Tell whether what Argo CD says is a temporary error, which may be gone at the next attempt."""
+    low = message.lower()
+    return any(sign in low for sign in _PASSING)
 
 
 def failures(operation: Mapping[str, Any]) -> tuple[str, ...]:

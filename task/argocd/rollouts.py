@@ -258,7 +258,8 @@ class Rollouts:
         if watch.suspected:
             first, seen = watch.suspected
             patience = self._pace.patience * (_SLOWER if found.slow else 1)
-            lasting = found.state == "synced-and-healthy" or self._now() - seen >= patience
+            good = found.state == "synced-and-healthy" and not found.slow
+            lasting = good or self._now() - seen >= patience
             confirmed = first.state == found.state and first.compared != found.compared and lasting
         if found.sure or confirmed:
             watch.suspected = None

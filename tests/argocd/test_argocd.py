@@ -164,6 +164,19 @@ def test_a_patch_for_another_state_is_outpaced(server: ArgoCDServer, fault: Faul
         api_of(server).patch_application("argocd", "web", [{**OPERATIONS[0], "value": "x"}])
 
 
+@pytest.mark.parametrize("fault", CONFLICTS[:2])
+def test_a_conflict_of_anything_but_a_patch_is_temporary(
+    server: ArgoCDServer, fault: Fault
+) -> None:
+    """A refresh writes an annotation: its conflict must not look as if what has landed had been outpaced."""
+    api = api_of(server)
+    for ask in (api.refresh_application, api.get_application, api.resource_tree, api.sync_windows):
+        server.faults += [fault] * 5
+        with pytest.raises(SourceDownError, match="Argo CD says"):
+            ask("argocd", "web")
+        server.faults.clear()
+
+
 ANSWERS = [
     ("token expired", Fault(401, '{"error":"invalid session: token is expired","code":16,"message":'
      '"invalid session: token is expired"}'), SourceAccessError, "token is expired", "generate-token"),
@@ -453,3 +466,13 @@ def test_a_cluster_is_asked_for_a_refresh_by_annotation() -> None:
     assert [one["argocd.argoproj.io/refresh"] for one in asked] == ["normal"] * 2
     assert len({one["argocd.argoproj.io/refresh-timestamp"] for one in asked}) == 2
     assert api.sync_windows("argocd", "web") == {}
+
+
+def test_a_hydrated_application_is_asked_to_hydrate_too() -> None:
+    """Argo CD 3.3 and 3.4 do not look at its dry source otherwise."""
+    cluster = FakeCluster(application("web", sourceHydrator={"drySource": {}}, source=None))
+    ClusterApplications(cluster).refresh_application("argocd", "web")
+    asked = cluster.merged[-1]["metadata"]["annotations"]
+    hydrate = "argocd.argoproj.io/hydrate"
+    assert (asked["argocd.argoproj.io/refresh"], asked[hydrate]) == ("normal", "normal")
+    assert asked[f"{hydrate}-timestamp"]

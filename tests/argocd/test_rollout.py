@@ -122,6 +122,7 @@ POD = resource(
 FAILED = operated(
     "Failed", message="one or more synchronization tasks completed unsuccessfully", resources=[HOOK]
 )
+DENIED = 'Failed to compare: serverSideDiff error: admission webhook "validate.kyverno.svc" denied the request: a policy forbids'
 NO_CHART = "Failed to load target state: rpc error: code = Unknown desc = https://me:hunter2@git.example.com/x: no chart"
 
 BAD = [
@@ -152,6 +153,9 @@ BAD = [
     ("manifests cannot be made",
      at(APP, "Unknown", "Healthy", revision="", conditions=[{"type": "ComparisonError", "message": NO_CHART}]),
      {}, False, "no chart"),
+    ("a webhook refuses what a server-side diff sends",
+     at(APP, "Unknown", "Healthy", conditions=[{"type": "ComparisonError", "message": DENIED}]),
+     {}, False, "a policy forbids"),
     ("the spec is refused",
      at(APP, "Unknown", "Unknown", conditions=[{"type": "InvalidSpecError", "message": "project x does not exist"}]),
      {}, True, "project x does not exist"),
@@ -176,6 +180,20 @@ def test_failures_with_their_cause(
     assert "hunter2" not in found.because
 
 
+PASSING = (
+    "rpc error: code = ResourceExhausted desc = grpc: received message larger than max",
+    "rpc error: code = Unknown desc = read tcp 10.0.0.1:443: read: connection reset by peer",
+    "dial tcp: lookup git.example.com: no such host",
+    'failed calling webhook "x": no endpoints available for service "kyverno-svc"',
+)
+
+
+def test_a_refusal_of_a_webhook_is_not_told_as_one_of_manifests_that_cannot_be_made() -> None:
+    refusal = [{"type": "ComparisonError", "message": DENIED}]
+    found = look(at(APP, "Unknown", "Healthy", conditions=refusal))
+    assert "admission webhook of the cluster" in found.hint
+
+
 # What is older than the wanted revision counts for nothing, be it good or bad.
 STALE = [
     ("an older sync failed",
@@ -193,6 +211,8 @@ STALE = [
     ("the repository server restarts", at(APP, "Unknown", "Healthy", revision="", conditions=[
         {"type": "ComparisonError", "message": "rpc error: code = Unavailable desc = connection refused"}]),
      "progressing"),
+    *((f"a temporary error: {said}", at(APP, "Unknown", "Healthy", revision="", conditions=[
+        {"type": "ComparisonError", "message": said}]), "progressing") for said in PASSING),
     ("the refusal of the spec is being looked at again",
      at({**APP, "metadata": {**APP["metadata"], "annotations": {"argocd.argoproj.io/refresh": "normal"}}},
         "Unknown", "Unknown", conditions=[{"type": "InvalidSpecError", "message": "no"}]), "waiting"),
@@ -317,7 +337,7 @@ def test_of_several_sources_those_of_the_written_branch_count(
     assert look(state).state == expected
 
 
-def hydrated(dry: str, phase: str, wet: str) -> Rollout:
+def hydrated(dry: str, phase: str, wet: str, seen: str = OLD) -> Rollout:
     spec: dict[str, Any] = {"sourceHydrator": {"drySource": {"repoURL": REPO}}, "source": None}
     state = at(
         application(**spec),
@@ -330,8 +350,17 @@ def hydrated(dry: str, phase: str, wet: str) -> Rollout:
     state["status"]["sourceHydrator"] = {
         "currentOperation": {"phase": phase, "drySHA": NEW, "message": "no values"},
         "lastSuccessfulOperation": {"drySHA": dry, "hydratedSHA": wet},
+        "lastComparedDryRevision": seen,
     }
     return look(state)
+
+
+def test_a_revision_that_hydrates_nothing_is_rolled_out_once_that_has_lasted() -> None:
+    """It touches no `manifest-generate-paths`, so Argo CD only notes that it has seen it."""
+    found = hydrated(OLD, "Hydrated", "d" * 40, seen=NEW)
+    assert (found.state, found.sure, found.slow) == ("synced-and-healthy", False, True)
+    assert hydrated(OLD, "Hydrating", "d" * 40, seen=NEW).state == "waiting"
+    assert hydrated(OLD, "Hydrated", "e" * 40, seen=NEW).state == "waiting"
 
 
 def test_a_hydrated_revision_is_that_of_the_commit_made_of_it() -> None:
