@@ -36,6 +36,7 @@ _BROKEN = ("Failed", "Error")
 # Since Argo CD 3.6, `ServerSideApply=true` makes the diff server-side, and the cluster's webhooks see each comparison.
 WEBHOOK = "admission webhook"
 
+
 @dataclass(frozen=True)
 class Wanted:
     """The wanted revision."""
@@ -46,7 +47,9 @@ class Wanted:
         True
     )  # whether a source with this repoURL must have the wanted revision
     spec: bool = False  # the comparison must be with the present spec, because a live Application was patched
-    tentative: bool = False  # Argo CD may still find that it has work to do: a later comparison must agree
+    tentative: bool = (
+        False  # Argo CD may still find that it has work to do: a later comparison must agree
+    )
 
 
 @dataclass(frozen=True)
