@@ -25,6 +25,7 @@ from test_wait_runs import (
     paused,
     played,
     stuck,
+    unseen,
     versioned,
     waiting,
 )
@@ -139,6 +140,25 @@ def test_a_sync_that_takes_too_long_goes_back(tmp_path: Path, server: ArgoCDServ
     assert warnings(result) == [
         f"{BACK}whether the Application is healthy again is not known: {why}"
     ]
+
+
+def uncompared(one: dict[str, Any], tip: str) -> list[dict[str, Any]]:
+    """The sync has succeeded, and a busy Argo CD has not compared since then."""
+    done = operated(revision=tip)
+    return [*unseen(one, tip), at(one, "OutOfSync", "Healthy", revision=tip, operation=done)]
+
+
+@pytest.mark.parametrize("play", [unseen, uncompared])
+def test_an_argo_cd_that_is_only_slow_puts_nothing_back(
+    tmp_path: Path, server: ArgoCDServer, play: Play
+) -> None:
+    repo = played(server, tmp_path, web=play)
+    result = undoing(server)
+    assert result.code == 6
+    assert "newTag: 1.1.0" in show(repo, "main", target("web"))
+    assert [one["rollback"] for one in result.json["commits"]] == [False]
+    (told,) = warnings(result)
+    assert told.startswith("not rolled back: how the rollout goes is not known: Argo CD has not")
 
 
 def during(server: ArgoCDServer, repo: Path, happens: Callable[[], object]) -> None:

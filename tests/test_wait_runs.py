@@ -120,8 +120,16 @@ def paused(one: dict[str, Any], tip: str) -> list[dict[str, Any]]:
     ]
 
 
-def stuck(one: dict[str, Any], tip: str) -> list[dict[str, Any]]:
+def unseen(one: dict[str, Any], tip: str) -> list[dict[str, Any]]:
+    """The sync runs, and a busy Argo CD has compared nothing since it began."""
     return rollout(one, tip)[:3]
+
+
+def stuck(one: dict[str, Any], tip: str) -> list[dict[str, Any]]:
+    """The sync runs and runs, and Argo CD sees that."""
+    runs = operated("Running", revision=tip, finished=None)
+    now = at(one, "OutOfSync", "Healthy", revision=tip, compared=12, operation=runs, pending=True)
+    return [*unseen(one, tip), now]
 
 
 class Played(dict[tuple[str, str], list[dict[str, Any]]]):

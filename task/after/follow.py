@@ -257,12 +257,10 @@ class Follow:
                     )
                 )
                 self._ends[key] = RolloutEnd(key, "failed", told(row))
-                if row.begun and row.state in ("failed", "timed-out"):
+                if row.begun and row.known and row.state in ("failed", "timed-out"):
                     self._failures.append(Failure(tuple(applications[key]), told(row)))
                 elif self._settings.on_failure == "rollback":
-                    self._problems.append(
-                        not_undone(key, "no sync of what was written has begun and failed")
-                    )
+                    self._problems.append(not_undone(key, _why_not_undone(row)))
         bad = sum(row.state not in ROLLED_OUT for row in rows)
         if bad and len(rows) > 1:
             self._argo.log("error", f"{bad} of {len(rows)} Applications are not rolled out")
@@ -279,6 +277,13 @@ class Follow:
             holding(lambda found: self._descends(sub, one.repo, found, one.commit), one.commit),
             one.repo,
         )
+
+
+def _why_not_undone(row: RolloutState) -> str:
+    """Return why a rollout that did not succeed is no reason to go back."""
+    if row.begun and row.state == "timed-out":
+        return "how the rollout goes is not known: Argo CD has not looked since its sync began"
+    return "no sync of what was written has begun and failed"
 
 
 def _running(judge: Judge, images: Sequence[Expected]) -> Judge:

@@ -69,6 +69,9 @@ class Rollout:
     compared: str = ""  # status.reconciledAt: the time of Argo CD's last comparison with Git
     warning: str = ""  # what a person should know about a rollout that is no failure
     begun: bool = False  # whether Argo CD has begun to sync the wanted revision
+    looked: bool = (
+        False  # whether it has looked since that sync began (ended, if it has): it is not only slow
+    )
     pods: str = ""  # what is wrong with pods that were created since then
 
 
@@ -90,6 +93,27 @@ class View:
     def phase(self) -> str:
         """The phase of the last operation: Running, Terminating, Succeeded, Failed, Error."""
         return text(self.operation, "phase")
+
+    @property
+    def running(self) -> bool:
+        """Whether an operation runs."""
+        return self.phase in ("Running", "Terminating")
+
+    @property
+    def looked(self) -> bool:
+        """Whether the cluster was looked at since the operation that applied a wanted revision.
+
+        A controller that is busy leaves everything as it was: a sync that seems to run, a health of before.
+        """
+        if not self.applied:
+            return False
+        if self.running and self.operation.get("retryCount"):
+            return True
+        began = text(self.operation, "startedAt")
+        moment = began if self.running else text(self.operation, "finishedAt") or began
+        # a changed health does not change `reconciledAt`
+        changed = text(self.status, "health", "lastTransitionTime")
+        return later(self.compared, moment) or later(changed, moment)
 
     @property
     def current(self) -> bool:
@@ -152,15 +176,21 @@ def judge(
     if dry.tentative and answer.state == "synced-and-healthy":
         answer = replace(answer, sure=False, slow=True, stale=True)
     pods = sick_pods(tree, text(view.operation, "startedAt")) if view.applied else ()
+    hints = (answer.hint, text(tree, "hint") if answer.wants == "tree" and _of_pods(view) else "")
     return replace(
         answer,
+        stale=answer.stale or (view.running and view.applied and not view.looked),
         compared=view.compared,
         begun=view.applied,
+        looked=view.looked,
         pods=listed(pods) if pods else "",
-        hint="; ".join(
-            filter(None, (answer.hint, text(tree, "hint") if answer.wants == "tree" else ""))
-        ),
+        hint="; ".join(filter(None, hints)),
     )
+
+
+def _of_pods(view: View) -> bool:
+    """Tell whether it is pods that are not ready yet, and not a sync or a comparison that takes its time."""
+    return not view.running or "waiting for healthy state of" in text(view.operation, "message")
 
 
 def _hydrated(item: Mapping[str, Any], wanted: Wanted) -> Wanted | Rollout:
@@ -217,9 +247,9 @@ def _refused(view: View) -> Rollout | None:
 
 def _running(view: View) -> Rollout | None:
     """Return the state if an operation runs, or was requested."""
-    if not (mapping(view.item, "operation") or view.phase in ("Running", "Terminating")):
+    if not (mapping(view.item, "operation") or view.running):
         return None
-    message = text(view.operation, "message") if view.phase in ("Running", "Terminating") else ""
+    message = text(view.operation, "message") if view.running else ""
     if "blocked by sync window" in message:
         return _blocked()
     if view.applied and (unpulled := _unpulled(view)):

@@ -71,6 +71,9 @@ class RolloutState:
     seconds: float = 0.0  # since the wait began
     warning: str = ""  # about a rollout that is no failure
     begun: bool = False  # whether Argo CD has begun to sync the wanted revision
+    # Whether anything says how the rollout goes: Argo CD has looked since, or a pod is unhealthy. Otherwise the time was
+    # over because Argo CD was slow.
+    known: bool = False
 
     @property
     def ended(self) -> bool:
@@ -108,6 +111,7 @@ class _Watch:
         self.refused = 0  # how often in a row the API refused
         self.error: TaskError | None = None
         self.begun = False  # whether the sync of the wanted revision has begun
+        self.looked = False  # whether Argo CD has looked since
         self.pods = ""  # what was wrong with its pods when they were last seen unhealthy
 
 
@@ -186,7 +190,8 @@ class Rollouts:
             )
         except SourceError as error:
             if watch.project and isinstance(error, AbsentError):
-                watch.error, watch.begun = None, False
+                watch.error = None
+                watch.begun = False
                 self._show(
                     watch,
                     "failed",
@@ -252,7 +257,8 @@ class Rollouts:
 
     def _settle(self, watch: _Watch, found: Rollout) -> None:
         """Show a state, or first let a later look confirm it."""
-        watch.stale, watch.begun = found.stale or not found.sure, found.begun
+        watch.stale = found.stale or not found.sure
+        watch.begun, watch.looked = found.begun, found.looked
         watch.pods = found.pods or watch.pods
         confirmed = False
         if watch.suspected:
@@ -273,8 +279,9 @@ class Rollouts:
     def _show(
         self, watch: _Watch, state: str, because: str, hint: str = "", warning: str = ""
     ) -> None:
+        known = state == "failed" or watch.looked or bool(watch.pods)
         watch.row = RolloutState(
-            watch.awaited.key, state, because, hint, self._elapsed(), warning, watch.begun
+            watch.awaited.key, state, because, hint, self._elapsed(), warning, watch.begun, known
         )
 
     def _give_up(self) -> None:

@@ -108,6 +108,46 @@ def test_a_paused_canary_is_no_failure(state: Mapping[str, Any], expected: str) 
     assert bool(found.warning) == (expected == "paused")
 
 
+# Whether a time-out then says anything about the image: (moment, Argo CD has looked since the sync began)
+LOOKED = [
+    ("the sync runs, compared before it", at(APP, "OutOfSync", "Healthy", operation=RUNNING, pending=True), False),
+    ("the sync runs, compared since",
+     at(APP, "OutOfSync", "Healthy", compared=12, operation=RUNNING, pending=True), True),
+    ("the sync failed, and is tried again",
+     at(APP, "OutOfSync", "Healthy", operation=operated("Running", finished=None, retried=2), pending=True), True),
+    ("it succeeded, not compared since", at(APP, "OutOfSync", "Healthy", operation=DONE), False),
+    ("a canary in a wave, whose pause is not seen yet",
+     at(APP, "OutOfSync", "Healthy", operation=IN_A_WAVE, pending=True), False),
+    ("it progresses", at(APP, "Synced", "Progressing", compared=13, operation=DONE), True),
+    ("its health has changed since", at(APP, "Synced", "Progressing", operation=DONE, changed=13), True),
+    ("another sync", at(APP, "OutOfSync", "Healthy", compared=14, operation=BEFORE), False),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("state", "expected"), [row[1:] for row in LOOKED], ids=[row[0] for row in LOOKED]
+)
+def test_a_busy_argo_cd_has_not_looked(state: Mapping[str, Any], expected: bool) -> None:
+    assert look(state).looked == expected
+
+
+@pytest.mark.parametrize(
+    ("state", "of_pods"),
+    [
+        (at(APP, "Synced", "Progressing", compared=13, operation=DONE), True),
+        (at(APP, "OutOfSync", "Progressing", operation=IN_A_WAVE, pending=True), True),
+        (at(APP, "OutOfSync", "Healthy", operation=RUNNING, pending=True), False),
+    ],
+)
+def test_pods_are_hinted_at_only_where_they_are_the_matter(
+    state: Mapping[str, Any], of_pods: bool
+) -> None:
+    """Otherwise the hint would stand where a longer --wait-timeout is what helps."""
+    assert look(state, tree={"hint": "apply rbac/pods.yaml"}).hint == (
+        "apply rbac/pods.yaml" if of_pods else ""
+    )
+
+
 LIMIT = "Job has reached the specified backoff limit"
 HOOK = applied("Job", "migrate", LIMIT, hookType="PreSync", hookPhase="Failed")
 REFUSED = applied("Deployment", "web", 'Deployment.apps "web" is invalid: spec', "SyncFailed")

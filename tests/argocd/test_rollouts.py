@@ -115,7 +115,7 @@ def test_a_rollout_is_followed_to_its_end(server: ArgoCDServer) -> None:
 
 def test_a_rollout_may_take_longer_than_ten_minutes(server: ArgoCDServer) -> None:
     """Nothing but `--wait-timeout` ends a wait: the hosts' manifests hold no limit of their own."""
-    server.add(*ROLLOUT[:5], *[RUNS] * 40, *ROLLOUT[5:], GOOD)
+    server.add(*ROLLOUT[:5], *[RUNS] * 80, *ROLLOUT[5:], GOOD)
     *_, last = rollouts(server, pace=Pace(limit=3600, longest=60)).sights()
     assert [row.state for row in last.rows] == ["synced-and-healthy"]
     assert last.seconds > 600
