@@ -526,6 +526,11 @@ class RollbackOptions:
         "TAG",
         common=True,
     )
+    failed: str = HELD.text(
+        "Go back only if Git still has this image, whose test has failed; without --to, to the last version that ran.",
+        "IMAGE",
+        common=True,
+    )
     unknown_tag: bool = HELD.flag(
         "Accept a tag that is neither in Git's history nor in the registry.", common=True
     )
@@ -800,7 +805,7 @@ TAKEN: Mapping[str, tuple[Taken, ...]] = {
     "report": ("report_file", "html"),
 }
 REQUIRED = {
-    "rollback": ("app", "to"),
+    "rollback": ("app",),
     "hold": ("app", "reason"),
     "release": ("app",),
     "wait": ("app", "revision"),
@@ -837,6 +842,9 @@ def check(settings: Settings) -> None:
         raise UsageError(
             "--alias and --image are both given", hint="leave out --image, the old name of --alias"
         )
+    if settings.command == "rollback" and not (settings.rollback.to or settings.rollback.failed):
+        hint = "name the version to go back to: a tag, previous, or 3-back; or the image that failed: --failed IMAGE"
+        raise UsageError("--to is missing", hint=hint)
     if settings.on_failure == "rollback":
         if not settings.rollout.wait:
             raise UsageError(

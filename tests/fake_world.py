@@ -55,6 +55,9 @@ class _Nobody:
     def signing_keys(self) -> tuple[str, ...]:
         return ()
 
+    def synced(self, subscription: Subscription) -> tuple[str, ...]:  # noqa: ARG002 - it is unknown
+        return ()
+
     def taken_back_by(self, manifest: Mapping[str, Any], field: str) -> str:  # noqa: ARG002 - nobody does
         return ""
 

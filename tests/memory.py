@@ -229,16 +229,21 @@ class Branch:
         self.heads[head] = Commit(f"{self.made:x}".rjust(40, "f"), dict(files), before, message)
         return self.heads[head].id
 
-    def earlier(self, branch: str, path: str, limit: int) -> Iterable[tuple[str, str | None]]:  # noqa: ARG002 - one branch
-        texts = [
-            (f"{number:040x}", files.get(path)) for number, files in enumerate(self.commits, 1)
-        ]
-        changed = [
-            one
-            for one, before in zip(texts, [("", None), *texts], strict=False)
-            if one[1] != before[1]
-        ]
-        return changed[::-1][:limit]
+    def earlier(
+        self,
+        branch: str,  # noqa: ARG002 - one branch
+        path: str,
+        limit: int,
+        marked: Collection[str] = (),
+    ) -> Iterable[tuple[str, str | None]]:
+        found: list[tuple[str, str | None]] = []
+        for number, files in enumerate(self.commits, 1):
+            commit, text = f"{number:040x}", files.get(path)
+            if not found or found[-1][1] != text:
+                found.append((commit, text))
+            elif found[-1][0] not in marked:
+                found[-1] = (commit, text)
+        return found[::-1][:limit]
 
     def written(
         self,
@@ -295,6 +300,7 @@ class Story:
         self.app, self.branch = app, branch
         self.others: list[Mapping[str, Any]] = []  # more Applications on the same branch
         self.ancestry: Callable[[str, str, str], str] = lambda _repository, _new, _old: ""
+        self.synced: tuple[str, ...] = ()  # the revisions in Argo CD's history, newest first
         self.follow: Callable[[Sequence[Landed]], Followed] = lambda _landed: Followed()
         self.now = NOW
         self.tags: tuple[str, ...] = ()  # what the registry lists
@@ -327,6 +333,13 @@ class Story:
         held = Hold(reason, "jane", NOW) if hold else None
         return self._by_hand(Intent("rollback", held, not images, to), images)
 
+    def failed(self, tag: str, to: str = "") -> Judged:
+        """Roll back because a test of this version has failed."""
+        intent = Intent(
+            "rollback", Hold("", "ci", NOW), whole=False, to=to, failed=parse_image(f"{WEB}:{tag}")
+        )
+        return self._by_hand(intent)
+
     @property
     def value(self) -> str:
         """The tag on the branch."""
@@ -357,7 +370,7 @@ class Story:
             repository=lambda _url, _subscription: self.branch.opened(), now=lambda: 0.0, sleep=lambda _seconds: None,
             jitter=lambda: 0.5, log=lambda _level, _text: None, follow=self.follow, ancestry=self.ancestry,
             registry=lambda questions: {one: replace(self.answer, tags=self.tags) for one in questions},
-            prove=self.prove,
+            prove=self.prove, synced=lambda _subscription: self.synced,
         )  # fmt: skip
         with ExitStack() as shielded:
             return run(job, world, shielded, MATCHES.get(job.command, match_images), follow_up)

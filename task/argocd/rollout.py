@@ -475,6 +475,18 @@ def revisions_of(where: Mapping[str, Any]) -> tuple[str, ...]:
     return (one,) if one else ()
 
 
+def synced_revisions(item: Mapping[str, Any], ours: Callable[[str], bool]) -> tuple[str, ...]:
+    """Return the revisions that Argo CD has synced with success, newest first, of the sources that are `ours`.
+
+    Its history has no sync that failed, and at most ten entries. A rollout that fails after its sync is in it.
+    """
+    found: dict[str, None] = {}
+    for entry in reversed(mappings(item, "status", "history")):
+        pairs = zip(_sources({}, entry), revisions_of(entry), strict=False)
+        found.update({revision: None for (url, _), revision in pairs if revision and ours(url)})
+    return tuple(found)
+
+
 def _sources(item: Mapping[str, Any], compared: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Return (repository, target revision) of each source, from the last comparison, or else from the spec."""
     spec = mapping(item, "spec")

@@ -28,6 +28,7 @@ from task.errors import Malformed, UsageError
 from task.files import read_text
 from task.git.hosts import remote_of
 from task.git.names import rewritten
+from task.image import parse_image
 from task.model import Hold, Image, Person
 from task.option import flag_of, variable_of
 from task.output.report_json import BY_HAND
@@ -247,10 +248,28 @@ def _intent(settings: Settings, now: str, environ: Mapping[str, str]) -> Intent 
     if settings.command == "hold" or (settings.command == "rollback" and back.hold):
         by = words_of(given.by or actor_of(environ))
         hold = Hold(words_of(given.reason), by, now, until_of(given.until, now))
-    to = destination_of(back.to) if settings.command == "rollback" else ""
+    rolls_back = settings.command == "rollback"
     return Intent(
-        settings.command, hold, not settings.aliases, to, settings.discard, back.unknown_tag
+        settings.command,
+        hold,
+        whole=not (settings.aliases or back.failed),
+        to=destination_of(back.to) if rolls_back and back.to else "",
+        discard=settings.discard,
+        unknown=back.unknown_tag,
+        failed=_failed_image(back.failed) if rolls_back and back.failed else None,
     )
+
+
+def _failed_image(text: str) -> Image:
+    """Return the image of `--failed`. Raises `UsageError` for one without a version."""
+    hint = "give the image as it was built: ghcr.io/acme/web:1.2.3"
+    try:
+        image = parse_image(text)
+    except Malformed as error:
+        raise UsageError(f"--failed: {error.message}", hint=error.hint or hint) from None
+    if not image.version:
+        raise UsageError(f"--failed: {text!r} has no tag and no digest", hint=hint)
+    return image
 
 
 def _trailers(settings: Settings, origin: Origin) -> tuple[Trailer, ...]:

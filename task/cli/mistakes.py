@@ -29,7 +29,6 @@ _WRITES_NOTHING = ("plan", "status", "wait", "report", "lint", "demo")
 _REQUIRED = {
     "app": "name at least one Application, as NAME or NAMESPACE/NAME",
     "reason": "say why the images are held",
-    "to": "name the version to go back to: a tag, previous, or 3-back",
     "revision": "name the commit that Argo CD has to sync",
     "report_file": "name the JSON report of a run, or - for stdin",
 }

@@ -7,16 +7,29 @@ in `weigh`.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from difflib import get_close_matches
+from itertools import groupby
 
 from task.deciding.job import Intent, Move, Remember, failed
 from task.deciding.target import earlier_reading, target_of
 from task.deciding.weigh import Situation, deferred, question_about, weigh
 from task.errors import Exit, TargetError, TaskError, UsageError
-from task.image import split_image_list
-from task.model import Decision, Fact, Hold, Memory, Reading, Snapshot, State, Unchecked, Verdict
+from task.image import live_image, split_image_list
+from task.model import (
+    Decision,
+    Fact,
+    Hold,
+    Image,
+    Memory,
+    Reading,
+    Snapshot,
+    State,
+    Unchecked,
+    Verdict,
+)
 from task.policy.builds import active, hold_text, holding, released, rolled_back
 from task.policy.judge import same
 from task.text import counted
@@ -35,7 +48,7 @@ def fulfil(intent: Intent, situation: Situation, snapshot: Snapshot) -> Move:
         if intent.verb == "release":
             return _release(intent, situation)
         if intent.undone:
-            return _undo(intent, intent.undone, situation)
+            return _undo(intent, intent.undone, situation, snapshot)
         return _rollback(intent, situation, snapshot)
     except TaskError as error:
         return Move(
@@ -105,7 +118,11 @@ def _release(intent: Intent, situation: Situation) -> Move:
 
 def _rollback(intent: Intent, situation: Situation, snapshot: Snapshot) -> Move:
     sub, now = situation.subscription, situation.in_git
-    to, passed, unchecked = _meant_value(intent, situation, snapshot)
+    if intent.failed and not _in_git(intent.failed, situation):
+        because = f"nothing to undo: Git has {now.version or 'no version'} by now"
+        verdict = Verdict("unchanged", "same", because)
+        return Move(situation.decision(sub.image_at(situation.current), verdict))
+    to, passed, unchecked = _destination(intent, situation, snapshot)
     wanted = sub.image_at(to)
     words = intent.to if _steps(intent.to) else ""
     memory = rolled_back(situation.memory, now, to, passed, words)
@@ -126,7 +143,9 @@ def _rollback(intent: Intent, situation: Situation, snapshot: Snapshot) -> Move:
     if not hold.reason:  # a hold of several images has one reason
         listed = split_image_list(sub.application.annotations.get("image-list", ""))
         several = intent.whole and len(listed) > 1
-        hold = replace(hold, reason=f"rolled back to {intent.to if several else to.version}")
+        back = f"rolled back to {intent.to if several else to.version}"
+        failed_one = f"a test of {intent.failed.version} failed" if intent.failed else ""
+        hold = replace(hold, reason=failed_one or back)
     known = situation.state.hold if intent.whole else memory.hold
     because = f"{verdict.because}; {_held_until_released(hold, situation)}"
     decision = replace(decision, judged=replace(verdict, because=because))
@@ -136,19 +155,33 @@ def _rollback(intent: Intent, situation: Situation, snapshot: Snapshot) -> Move:
     return Move(decision, remember=remember, rolled_back=not there)
 
 
-def _undo(intent: Intent, undone: Decision, situation: Situation) -> Move:
-    """Go back to the value before an update, unless Git says something else by now or a hold exists."""
-    image, before = undone.candidate, undone.current
+def _in_git(image: Image, situation: Situation) -> bool:
+    """Tell whether Git still has this version. If both have a digest, it decides."""
+    now, written = situation.in_git, situation.memory.written
+    digest = now.digest
+    if not digest and written and written.tag == now.tag:
+        digest = written.digest or written.image_digest
+    if image.digest and digest:
+        return image.digest == digest
+    return bool(image.tag) and image.tag == now.tag
+
+
+def _undo(intent: Intent, undone: Decision, situation: Situation, snapshot: Snapshot) -> Move:
+    """Go back from an update that failed, unless Git says something else by now or somebody else holds it."""
+    image = undone.candidate
     if not same(image, situation.current):
         because = (
             f"{image.version} is not what Git says now: {situation.current.version or 'nothing'}"
         )
         return Move(situation.decision(image, Verdict("refuse", "superseded", because)))
-    if hold := holding(
-        situation.state, situation.memory, situation.terms.now
-    ):  # a freeze stops no rollback
+    hold = holding(situation.state, situation.memory, situation.terms.now)
+    # A freeze stops no rollback, and neither does one of ours: of two builds that fail in a row, the newer one may have
+    # gone back to the older one before anybody knew that it fails, too.
+    ours = intent.hold.by if intent.hold else ""
+    if hold and hold.by != ours:
         return Move(situation.decision(image, Verdict("defer", "held", hold_text(hold))))
-    memory = rolled_back(situation.memory, situation.in_git, before, (), "")
+    before, passed = _before(undone, situation, snapshot)
+    memory = rolled_back(situation.memory, situation.in_git, before, passed, "")
     wanted = situation.subscription.image_at(before)
     because = (
         f"rolled back from {image.version}{f'; {hold_text(intent.hold)}' if intent.hold else ''}"
@@ -160,6 +193,53 @@ def _undo(intent: Intent, undone: Decision, situation: Situation) -> Move:
 def _steps(to: str) -> int:
     """Return how many values to go back, or 0 if `to` names a version."""
     return 1 if to == "previous" else int(found[1]) if (found := BACK.fullmatch(to)) else 0
+
+
+def _before(
+    undone: Decision, situation: Situation, snapshot: Snapshot
+) -> tuple[Reading, tuple[str, ...]]:
+    """Return the value to go back to from an update that failed, and the versions in between."""
+    before = undone.current
+    if before.version in situation.memory.replaced or situation.facts.synced(
+        situation.subscription
+    ):
+        with suppress(TargetError):  # the value before it may not be of this file
+            return _last_good(situation, snapshot)
+    return before, ()
+
+
+def _destination(
+    intent: Intent, situation: Situation, snapshot: Snapshot
+) -> tuple[Reading, tuple[str, ...], str]:
+    """Return what `_meant_value` returns, and without a destination, the last good value."""
+    if intent.to:
+        return _meant_value(intent, situation, snapshot)
+    return *_last_good(situation, snapshot), ""
+
+
+def _last_good(situation: Situation, snapshot: Snapshot) -> tuple[Reading, tuple[str, ...]]:
+    """Return the value to go back to from one that failed, and the versions in between.
+
+    It is the last one that nobody went back from, and that Argo CD has synced with success, where its history says so.
+    Raises `TargetError` if there is none.
+    """
+    sub, file = situation.subscription, situation.in_git.file
+    bad = (situation.in_git.version, *situation.memory.replaced)
+    synced = situation.facts.synced(sub)
+    unsynced: tuple[Reading, tuple[str, ...]] | None = None
+    passed: list[str] = []
+    for earlier, ran in _values(situation, snapshot, MOST_TEXTS, synced):
+        named = live_image(earlier.name) if earlier.name else None
+        ours = named is None or named.identity == sub.entry.image.identity
+        if ours and earlier.version not in bad:
+            if ran or not synced:
+                return earlier, tuple(passed)
+            unsynced = unsynced or (earlier, tuple(passed))
+        passed.append(earlier.version)
+    if unsynced:
+        return unsynced
+    message = f"Git's history has no earlier value of {sub.entry.image.name} to go back to"
+    raise TargetError(message, hint="name the tag: --to TAG", subject=file)
 
 
 def _meant_value(
@@ -176,7 +256,7 @@ def _meant_value(
     if again or (not back and to in (situation.in_git.version, situation.in_git.tag)):
         return situation.in_git, (), ""
     passed: list[str] = []
-    for earlier in _values(situation, snapshot, MOST_TEXTS if back else TEXTS_FOR_A_TAG):
+    for earlier, _ran in _values(situation, snapshot, MOST_TEXTS if back else TEXTS_FOR_A_TAG):
         if len(passed) == back - 1 if back else to in (earlier.version, earlier.tag):
             return earlier, tuple(passed), ""
         passed.append(earlier.version)
@@ -217,13 +297,30 @@ def _meant_value(
     return Reading(tag=tag, digest=digest or (answer.digest if pinned else "")), (), ""
 
 
-def _values(situation: Situation, snapshot: Snapshot, most: int) -> Iterator[Reading]:
-    """Yield the values that the target had before, newest first, without repetitions."""
+def _values(
+    situation: Situation, snapshot: Snapshot, most: int, synced: Collection[str] = ()
+) -> Iterator[tuple[Reading, bool]]:
+    """Yield the values that the target had before, newest first, without repetitions.
+
+    With each, tell whether one of the `synced` commits had it.
+    """
+    readings = _readings(situation, snapshot, most, synced)
+    groups = groupby(readings, key=lambda one: one[1].version)
+    for number, (version, group) in enumerate(groups):
+        _commit, reading = first = next(group)
+        if number == 0 and version == situation.in_git.version:
+            continue
+        ran = bool(synced) and any(commit in synced for commit, _ in (first, *group))
+        yield reading, ran
+
+
+def _readings(
+    situation: Situation, snapshot: Snapshot, most: int, marked: Collection[str]
+) -> Iterator[tuple[str, Reading]]:
+    """Yield what the target said in each version of its file, newest first, with the commit that had it."""
     sub, path = situation.subscription, situation.in_git.file
-    last = situation.in_git.version
     target = target_of(sub, situation.kind, carry=situation.terms.carry)
-    for text in situation.facts.earlier(path, most):
+    for commit, text in situation.facts.earlier(path, most, marked):
         found = earlier_reading(snapshot.files, target, path, text)
-        if found and found.version and found.version != last:
-            last = found.version
-            yield found
+        if found and found.version:
+            yield commit, found

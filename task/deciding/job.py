@@ -79,6 +79,7 @@ class Intent:
     discard: bool = False  # for a release: drop what was deferred
     unknown: bool = False  # for a rollback: allow a tag that neither Git nor the registry knows
     undone: Decision | None = None  # for an undo: the update whose rollout failed
+    failed: Image | None = None  # for a rollback: only if Git still has this version
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from task.deciding.job import Move, Promoted, Remember, Terms, failed
@@ -181,8 +181,13 @@ class Facts:
 
     ancestry: Ancestry = field(default_factory=dict)
     answers: Mapping[Question, Answer] = field(default_factory=dict)
-    # (file, how many) → its versions on the branch, newest first, including the tip's
-    earlier: Callable[[str, int], Iterable[str]] = lambda _path, _most: ()
+    # (file, how many, marked commits) → its versions on the branch, newest first, including the tip's: each with the
+    # newest commit that had it, or a marked one
+    earlier: Callable[[str, int, Collection[str]], Iterable[tuple[str, str]]] = (
+        lambda _path, _most, _marked: ()
+    )
+    # the commits that Argo CD has synced with success, newest first; () if that is not known
+    synced: Callable[[Subscription], tuple[str, ...]] = lambda _subscription: ()
     # asks the registry; None if that is switched off
     exists: Callable[[Question], Answer | None] = lambda _question: None
     # holds that other Applications have on the same key of the same file, by a subscription's identity

@@ -6,7 +6,7 @@ one exception: a pull request, a digest or a freeze is certain if any of them as
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 from functools import cache
 from typing import TypeVar
@@ -134,13 +134,19 @@ def gatherer(batch: Batch, job: Job, world: World) -> Gather:
         commits, of_images = questions(snapshot, asks, job.terms)
         ancestry = {pair: world.ancestry(*pair) for pair in commits}
 
-        def earlier(path: str, most: int) -> Iterable[str]:
-            texts = batch.repository.earlier(snapshot.branch, path, most)
-            return (text for _commit, text in texts if text is not None)
+        def earlier(path: str, most: int, marked: Collection[str]) -> Iterable[tuple[str, str]]:
+            texts = batch.repository.earlier(snapshot.branch, path, most, marked)
+            return ((commit, text) for commit, text in texts if text is not None)
 
-        answers = answers_to(of_images, world)
         subs = (sub for ask in asks for sub in (ask.subscription, *ask.siblings))
-        return Facts(ancestry, answers, earlier, exists, holds_of_others(snapshot, subs, job.terms))
+        return Facts(
+            ancestry,
+            answers_to(of_images, world),
+            earlier,
+            world.synced,
+            exists,
+            holds_of_others(snapshot, subs, job.terms),
+        )
 
     return gather
 

@@ -65,8 +65,13 @@ class Repository(Protocol):
     def drop(self, head: str, was: str) -> None:
         """Delete a head branch. Raises `Outpaced` if it moved meanwhile."""
 
-    def earlier(self, branch: str, path: str, limit: int) -> Iterable[tuple[str, str | None]]:
-        """Yield (commit, text) of a file, newest first, at most `limit`. The text is None if the file did not exist."""
+    def earlier(
+        self, branch: str, path: str, limit: int, marked: Collection[str] = ()
+    ) -> Iterable[tuple[str, str | None]]:
+        """Yield (commit, text) of a file, newest first, at most `limit`. The text is None if the file did not exist.
+
+        If one of the `marked` commits had the text, that is the commit.
+        """
 
     def written(
         self, branch: str, pages: Sequence[Collection[str]], most: int
@@ -170,6 +175,9 @@ class World(Protocol):
 
     def signing_keys(self) -> tuple[str, ...]:
         """Return the ids of the OpenPGP keys that sign the run's commits."""
+
+    def synced(self, subscription: Subscription) -> tuple[str, ...]:
+        """Return the revisions of its repository in Argo CD's history, newest first; () if that is not known."""
 
     def taken_back_by(self, manifest: Mapping[str, Any], field: str) -> str:
         """Return who takes back a change of a field of a live Application: "ApplicationSet web"; "" if nobody."""

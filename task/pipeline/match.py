@@ -119,7 +119,8 @@ def asks_by_hand(
 ) -> Matched:
     """Return the asks for a person's intent: all images of the Applications, or those with these aliases or names.
 
-    An unreadable entry is an error, because otherwise nobody would know that it was left as it is.
+    If a version has failed, only the entries of that image are meant. An unreadable entry is an error, because
+    otherwise nobody would know that it was left as it is.
     """
     asks, problems = [], []
     known: set[str] = set()
@@ -127,17 +128,21 @@ def asks_by_hand(
         for sub in one.subscriptions:
             names = {sub.entry.alias, sub.entry.image.name, sub.entry.image.identity}
             known |= names
-            asks += (
-                [Ask(sub, (), intent, siblings_of(sub, one))]
-                if not images or names & set(images)
-                else []
-            )
+            if images and not names & set(images):
+                continue
+            if intent.failed and intent.failed.identity != sub.entry.image.identity:
+                continue
+            asks.append(Ask(sub, (), intent, siblings_of(sub, one)))
         problems += [_problem(one.application, flaw, flaw.severity) for flaw in one.flaws]
     hint = "name an alias of the annotation image-list, or the image as it is written there"
     for name in images:
         if name not in known:
             message = f"--alias {name}: none of these Applications has it"
             problems.append(Problem(rule="annotation", message=message, hint=hint))
+    if intent.failed and not asks and subscribed:
+        message = f"--failed: none of these Applications tracks {intent.failed.name}"
+        hint = "name the image as the annotation image-list has it, with the tag that was tested"
+        problems.append(Problem(rule="usage", message=message, hint=hint, exit=int(Exit.USAGE)))
     return Matched(tuple(asks), problems=tuple(problems))
 
 

@@ -124,10 +124,12 @@ class RepositoryWithProgress:
         with self._phase(f"comparing with {self._name}"):
             return self._repository.predict(change)
 
-    def earlier(self, branch: str, path: str, limit: int) -> Iterable[tuple[str, str | None]]:
+    def earlier(
+        self, branch: str, path: str, limit: int, marked: Collection[str] = ()
+    ) -> Iterable[tuple[str, str | None]]:
         """Yield the versions of a file, newest first."""
         with self._phase(f"reading the history of {self._name}"):
-            return self._repository.earlier(branch, path, limit)
+            return self._repository.earlier(branch, path, limit, marked)
 
     def written(
         self, branch: str, pages: Sequence[Collection[str]], most: int

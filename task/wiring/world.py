@@ -16,6 +16,7 @@ from task.applications.manifest_text import is_project
 from task.applications.work_tree import locate as find
 from task.argocd.cluster_secrets import ClusterSecrets
 from task.argocd.owners import keys_wanted
+from task.argocd.rollout import synced_revisions
 from task.deciding.job import Followed, Landed
 from task.errors import Malformed, TaskError, UsageError
 from task.forges.github_commits import CommittedByApi
@@ -293,6 +294,19 @@ class RealWorld(World):
             return OF_GITHUB
         signer = self._signer()
         return signer.key_ids() if signer else ()
+
+    def synced(self, subscription: Subscription) -> tuple[str, ...]:
+        """Return the revisions of its repository in Argo CD's history, newest first; () if that is not known."""
+        if subscription.target == "flux" or not self._argo.asked:
+            return ()
+        app = subscription.application
+        ours = normal_url(subscription.repo)
+        try:
+            item = self._argo.api().get_application(app.namespace, app.name)
+        except TaskError as error:
+            self._log("info", f"Argo CD's history is not known: {error.message}")
+            return ()
+        return synced_revisions(item, lambda url: normal_url(url) == ours)
 
     def taken_back_by(self, manifest: Mapping[str, Any], field: str) -> str:
         """Return who takes back a change of a field of a live Application; "" if nobody is known."""

@@ -96,6 +96,20 @@ def test_the_commit_is_the_newest_that_had_the_text(tmp_path: Path) -> None:
         assert next(store.earlier("", PATH)) == (tip, "2")
 
 
+@pytest.mark.parametrize("between", [0, 30])
+def test_a_marked_commit_is_named_for_its_text(tmp_path: Path, between: int) -> None:
+    """Wherever it is among those that had the text, also beyond what the first fetch brings."""
+    repo = deploys(tmp_path, "1", "2", "3", "4", between=between)
+    with BareRepository(door(), str(repo)) as store:
+        newest = [oid for oid, _ in store.earlier("main", PATH)]
+    commits = git(repo, "rev-list", "--first-parent", "main").split()
+    marked = [commits[commits.index(one) + between] for one in newest[1:3]]
+    with BareRepository(door(), str(repo)) as store:
+        found = list(store.earlier("main", PATH, 100, marked))
+    assert [text for _, text in found] == ["4", "3", "2", "1"]
+    assert [oid for oid, _ in found] == [newest[0], *marked, newest[3]]
+
+
 def test_the_limit_ends_it(tmp_path: Path) -> None:
     repo = deploys(tmp_path, "1", "2", "3")
     assert texts(repo, limit=2) == (["3", "2"], "limit")

@@ -191,10 +191,12 @@ class BareRepository:
             one for one in self._fetched if one != head and stem_of(one) == stem_of(head) != ""
         )
 
-    def earlier(self, branch: str, path: str, limit: int = 100) -> History:
+    def earlier(
+        self, branch: str, path: str, limit: int = 100, marked: Collection[str] = ()
+    ) -> History:
         """Return the path's text at the branch's tip and the different ones before it, newest first. See `History`."""
         name = self.default_branch() if branch in {"", "HEAD"} else branch_name(branch)
-        self._histories.append(History(self._another(), name, path, limit))
+        self._histories.append(History(self._another(), name, path, limit, marked))
         return self._histories[-1]
 
     def written(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from itertools import chain, pairwise
@@ -46,7 +46,7 @@ class History:
     """Iterates over (commit, text): the path's text at the branch's tip, then each different one before it.
 
     It goes along first parents, so a merge is one step, and a text that was reverted to comes once for each time.
-    The commit is the newest one that had the text. The text is None if there was no such file, or one that is no
+    The commit is the newest one that had the text, or one of `marked` that had it. The text is None if there was no such file, or one that is no
     text. `path` is what the file was called at the last answer: renames are followed. `end` tells, once nothing
     follows, whether that was the "root" of all history, the end of what a shallow "server" has, or a "limit": as many
     texts as asked for, `LARGEST` bytes of them, or `PATIENCE` seconds. Raises `SourceError` for what is no branch, and
@@ -54,10 +54,14 @@ class History:
     The remote is for it alone; `close` removes what was fetched.
     """
 
-    def __init__(self, remote: Remote, branch: str, path: str, limit: int) -> None:
+    def __init__(
+        self, remote: Remote, branch: str, path: str, limit: int, marked: Collection[str] = ()
+    ) -> None:
         self.path = path
         self.end: End = ""
         self._remote, self._branch, self._limit = remote, branch, limit
+        self._marked = frozenset(marked)
+        self._mark = ""  # the marked commit that has the last text of the commits before these
         self._size = LARGEST  # bytes that may still be read
         self._at = ""  # the next commit to read
         self._level = 0  # index into DEPTHS
@@ -82,18 +86,27 @@ class History:
 
     def _walk(self) -> Generator[tuple[str, str | None], None, None]:
         given, end = 0, time.monotonic() + PATIENCE
+        last: tuple[str, str | None] | None = None
         while not self.end:
             if self._seen and time.monotonic() > end:
+                if last:
+                    yield last
                 self.end = "limit"
                 return
             # with an empty repository again, if the server or cache requires it
             blobs, texts, reached = restarted(self._remote, self._some, self._forget)
-            for commit, blob in blobs:
+            if last:
+                yield self._mark or last[0], last[1]
+                last = None
+            for number, (commit, blob) in enumerate(blobs, 1):
                 if given == self._limit or (blob and blob not in texts):
                     self.end = "limit"
                     return
                 given += 1
-                yield commit, texts.get(blob)
+                if self._marked and number == len(blobs) and not reached:
+                    last = commit, texts.get(blob)  # commits that are not read yet have it, too
+                else:
+                    yield commit, texts.get(blob)
             self.end = reached
 
     def _forget(self) -> None:
@@ -103,6 +116,7 @@ class History:
     def _some(self) -> tuple[_Blobs, Mapping[str, str | None], End]:
         """Return what the next commits show: the blobs, the texts of those, and whether this is the end."""
         commits = self._commits()
+        self._mark = ""
         if not commits:
             return [], {}, "limit" if self._seen >= DEPTHS[-1] else "server"
         changes, used, path, newer = self._changes(commits)
@@ -151,6 +165,10 @@ class History:
                 entry = _file_at(self._read, commit.tree, path)
             if newer is None or _oid(newer[1]) != _oid(entry):
                 changes.append((commit.oid, _oid(entry)))
+            if commit.oid in self._marked and changes:
+                changes[-1] = (commit.oid, changes[-1][1])
+            elif commit.oid in self._marked:
+                self._mark = commit.oid
             newer = (commit.tree, entry)
         return changes, len(commits), self.path, newer
 

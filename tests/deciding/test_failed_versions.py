@@ -1,0 +1,156 @@
+"""`rollback --failed`: a test after the deploy fails late, and takes back only the build that it has tested."""
+
+from collections.abc import Sequence
+
+import pytest
+import yaml
+from memory import NOW, SCOPE, WORDING, Story, story
+from runs import KUSTOMIZATION, WEB, target
+
+from task.cli.job import job_of
+from task.deciding.job import Failure, Followed, Job, Landed, Terms
+from task.errors import UsageError
+from task.image import parse_image
+from task.model import Build
+from task.settings import RollbackOptions, Settings
+
+STATE = ".image-update/apps/a/argocd_a.state"
+CAUSE = "degraded: Deployment web: exceeded its progress deadline"
+
+
+def three_builds() -> Story:
+    """1.0.0 was there; 1.1.0 and 1.2.0 land one after the other, while both are still tested."""
+    scene = story("semver")
+    scene.event("1.1.0")
+    scene.event("1.2.0")
+    return scene
+
+
+def test_a_late_failure_leaves_the_build_that_landed_meanwhile() -> None:
+    scene = three_builds()
+    commits = len(scene.branch.commits)
+    found = scene.failed("1.1.0")
+    assert (found.verdict, found.because) == ("unchanged", "nothing to undo: Git has 1.2.0 by now")
+    assert (scene.value, len(scene.branch.commits)) == ("1.2.0", commits)
+
+
+def test_the_build_that_failed_goes_back_and_is_held() -> None:
+    scene = three_builds()
+    assert scene.failed("1.2.0").verdict == "update"
+    assert scene.value == "1.1.0"
+    (memory,) = yaml.safe_load(scene.branch.files[STATE])["files"].values()
+    assert memory["images"]["web"]["hold"]["reason"] == "a test of 1.2.0 failed"
+    assert scene.event("1.2.0") == ("refuse", "superseded")
+    assert scene.event("1.3.0") == ("defer", "held")
+
+
+@pytest.mark.parametrize(
+    ("order", "values"),
+    [
+        (("1.2.0", "1.1.0"), ("1.1.0", "1.0.0")),
+        (("1.1.0", "1.2.0"), ("1.2.0", "1.1.0")),
+    ],
+)
+def test_whichever_of_two_failures_comes_first(order: Sequence[str], values: Sequence[str]) -> None:
+    """Git alone does not know that 1.1.0 failed, where its test ends first; its pipeline can say so again."""
+    scene = three_builds()
+    found = []
+    for tag in order:
+        scene.failed(tag)
+        found.append(scene.value)
+    assert tuple(found) == tuple(values)
+    scene.failed("1.1.0")
+    assert scene.value == "1.0.0"
+    scene.failed("1.1.0")  # a retried job
+    assert scene.value == "1.0.0"
+
+
+def test_what_argo_cd_never_synced_is_no_version_to_go_back_to() -> None:
+    scene = three_builds()
+    scene.synced = (f"{3:040x}", f"{1:040x}")  # the hook of 1.1.0 failed
+    scene.failed("1.2.0")
+    assert scene.value == "1.0.0"
+    assert scene.event("1.1.0") == ("refuse", "superseded")
+
+
+def test_a_history_that_has_none_of_it_does_not_count() -> None:
+    scene = three_builds()
+    scene.synced = ("f" * 40,)
+    scene.failed("1.2.0")
+    assert scene.value == "1.1.0"
+
+
+def test_a_version_that_is_named_wins() -> None:
+    scene = three_builds()
+    scene.failed("1.2.0", to="1.0.0")
+    assert scene.value == "1.0.0"
+
+
+def test_what_has_no_version_before_stays() -> None:
+    scene = story("semver")
+    found = scene.failed("1.0.0")
+    assert (found.verdict, found.rule) == ("error", "target")
+    assert "no earlier value" in found.because
+
+
+def test_a_digest_tells_two_builds_of_one_tag_apart() -> None:
+    one, other = (f"sha256:{letter * 64}" for letter in "ab")
+    scene = story("newest-build")
+    scene.branch.commit({target("a"): KUSTOMIZATION + f"  digest: {one}\n"})
+    image = parse_image(f"{WEB}:1.0.0@{other}")
+    scene.run(Job("run", (image,), SCOPE, Terms(build=Build(sequence=8), now=NOW), WORDING))
+    assert scene.failed(f"1.0.0@{one}").because == f"nothing to undo: Git has 1.0.0@{other} by now"
+    assert scene.failed(f"1.0.0@{other}").verdict == "update"
+    assert one in scene.branch.files[target("a")]
+
+
+def test_an_image_that_nobody_tracks_is_a_mistake() -> None:
+    scene = story("semver")
+    job = job_of(
+        Settings(command="rollback", app=("a",), rollback=RollbackOptions(failed="other:1")), (), {}
+    )
+    report = scene.run(job)
+    assert report.exit == 2
+    assert "none of these Applications tracks" in report.problems[0].message
+
+
+@pytest.mark.parametrize("text", ["ghcr.io/acme/web", "ghcr.io/acme/web:", "a b:1"])
+def test_a_failed_image_needs_a_version(text: str) -> None:
+    settings = Settings(command="rollback", app=("a",), rollback=RollbackOptions(failed=text))
+    with pytest.raises(UsageError, match="--failed"):
+        job_of(settings, (), {})
+
+
+def undone(scene: Story, tag: str) -> None:
+    """A run with `--wait --on-failure rollback` whose rollout fails."""
+
+    def follow(landed: Sequence[Landed]) -> Followed:
+        scene.follow = lambda _landed: Followed()
+        return Followed((), tuple(Failure((one,), CAUSE) for one in landed))
+
+    scene.follow = follow
+    image = parse_image(f"{WEB}:{tag}")
+    scene.run(Job("run", (image,), SCOPE, Terms(now=NOW), WORDING, undo=True))
+
+
+def test_a_rollout_that_fails_goes_back_behind_one_that_was_never_synced() -> None:
+    scene = story("semver")
+    scene.event("1.1.0")
+    scene.synced = (f"{1:040x}",)
+    undone(scene, "1.2.0")
+    assert scene.value == "1.0.0"
+
+
+def test_two_rollouts_in_a_row_that_fail_end_at_the_version_before_both() -> None:
+    """The newer one fails first, goes back to the older one, and that one fails as well."""
+    scene = story("semver")
+
+    def newer_one_fails(landed: Sequence[Landed]) -> Followed:
+        undone(scene, "1.2.0")
+        assert scene.value == "1.1.0"
+        return Followed((), tuple(Failure((one,), CAUSE) for one in landed))
+
+    scene.follow = newer_one_fails
+    image = parse_image(f"{WEB}:1.1.0")
+    scene.run(Job("run", (image,), SCOPE, Terms(now=NOW), WORDING, undo=True))
+    assert scene.value == "1.0.0"
