@@ -45,8 +45,8 @@ NOTE = (
 COMMAND = f"What to do: {', '.join(HOSTED[:-1])} or {HOSTED[-1]}."
 # What the form of a template that is submitted by itself asks for.
 ASKED = (
-    "command", "image", "applications", "names", "alias", "to", "failed", "from", "reason", "until", "by", "discard", "healthy",
-    "revision",
+    "command", "image", "applications", "names", "alias", "to", "failed", "from", "reason", "until",
+    "by", "discard", "healthy", "revision",
 )  # fmt: skip
 RESULTS = {
     "status": "updated, unchanged, refused or failed.",

@@ -843,7 +843,10 @@ def check(settings: Settings) -> None:
             "--alias and --image are both given", hint="leave out --image, the old name of --alias"
         )
     if settings.command == "rollback" and not (settings.rollback.to or settings.rollback.failed):
-        hint = "name the version to go back to: a tag, previous, or 3-back; or the image that failed: --failed IMAGE"
+        hint = (
+            "name the version to go back to: a tag, previous, or 3-back "
+            "(--to, or the variable IMAGE_UPDATE_TO), or the image that failed (--failed)"
+        )
         raise UsageError("--to is missing", hint=hint)
     if settings.on_failure == "rollback":
         if not settings.rollout.wait:

@@ -89,7 +89,7 @@ hold web
     say why the images are held (--reason, or the variable IMAGE_UPDATE_REASON)
 rollback web
     --to is missing
-    name the version to go back to: a tag, previous, or 3-back (--to, or the variable IMAGE_UPDATE_TO)
+    name the version to go back to: a tag, previous, or 3-back (--to, or the variable IMAGE_UPDATE_TO), or the image that failed (--failed)
 hold --applications /tmp --reason x
     APP... is missing
     name at least one Application, as NAME or NAMESPACE/NAME (APP..., or the variable IMAGE_UPDATE_APP)
