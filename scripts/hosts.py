@@ -48,16 +48,21 @@ ASKED = (
     "command", "image", "applications", "names", "alias", "to", "failed", "from", "reason", "until",
     "by", "discard", "healthy", "revision",
 )  # fmt: skip
+# `applications` says where `lint` reads, and what it adds for a person is no parameter.
+ONLY_OF_LINT = ("source", "holds", "from_image_updater")
 RESULTS = {
-    "status": "updated, unchanged, refused or failed.",
-    "updated": "true or false: whether an update was pushed or proposed.",
-    "commit": "Id of the commit, or of an earlier run's that has this build already; empty if none is known.",
+    "status": "updated, unchanged, refused or failed. For plan and dry-run, how it would end. "
+    "For hold, updated says that the hold was written.",
+    "updated": "true or false: whether an image was pushed or proposed. "
+    "For plan, dry-run and hold, it is false.",
+    "commit": "Id of the commit, or of an earlier run's that has this build already; empty if none is known, as for plan.",
     "pull-request": "URL of the pull request; empty if there is none.",
     "repository": "Git repository that was written.",
     "branch": "Branch that was written.",
     "tag": "Tag of the image.",
     "digest": "Digest of the image; empty if the build gave none.",
-    "applications": "Updated Applications as a JSON list, cut to fit; applications-count has their number.",
+    "applications": "Updated Applications as a JSON list, cut to fit; applications-count has their number. "
+    "For plan and dry-run, those that would be updated.",
     "applications-count": "Number of updated Applications.",
     "rolled-back": "true or false: whether a rollout failed, and what was there before was put back.",
     "message": "First error, or else how it ended: one line of at most 300 bytes.",
@@ -183,6 +188,8 @@ def parameters() -> tuple[Parameter, ...]:
     for command in HOSTED:
         for one, _, option in options_of(command):
             if one.name in ("results_dir", "dotenv") or option.old_name:
+                continue
+            if one.name in ONLY_OF_LINT:
                 continue
             named = "names" if option.argument else (option.flag or one.name)
             name = named.removeprefix("--").replace("_", "-")

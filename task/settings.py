@@ -801,7 +801,7 @@ TAKEN: Mapping[str, tuple[Taken, ...]] = {
         HandedOptions,
     ),
     "wait": (WaitOptions, *REACHING, HandedOptions),
-    "lint": (LintOptions, "application", *READING),
+    "lint": (LintOptions, "application", *READING, HandedOptions),
     "report": ("report_file", "html"),
 }
 REQUIRED = {

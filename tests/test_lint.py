@@ -12,6 +12,7 @@ from support import DATA, image_update
 
 from task.annotations.application import parse_application
 from task.annotations.lint import Finding, findings
+from task.ci.publish import NAMES
 from task.model import Application, Parameter, Source
 from task.schemas import load
 
@@ -1092,3 +1093,30 @@ def test_an_order_that_does_not_match_the_current_tag_is_told(
     assert [("main-1" in one.message, "current tag" in one.message) for one in found] == [
         (True, True)
     ] * told
+
+
+@pytest.mark.parametrize(
+    ("allow", "code", "status", "message"),
+    [
+        ("regexp:^1", 0, "unchanged", "nothing wrong in 1 Application"),
+        ("^1", 3, "failed", "argocd/web: "),
+    ],
+)
+def test_a_host_gets_the_results_of_lint(
+    manifest: Path, allow: str, code: int, status: str, message: str
+) -> None:
+    """A step whose results say that it failed must not succeed, and none must be missing."""
+    manifest.write_text(manifest.read_text().replace("^1", allow))
+    results = manifest.parent / "results"
+    result = image_update("lint", manifest, "--results-dir", results)
+    assert result.code == code, result.stdout
+    assert (results / "status").read_text() == status
+    assert (results / "message").read_text().startswith(message)
+    assert {one.name for one in results.iterdir()} == set(NAMES)
+
+
+def test_a_host_gets_the_results_of_a_lint_that_cannot_begin(tmp_path: Path) -> None:
+    results = tmp_path / "results"
+    result = image_update("lint", tmp_path / "gone", "--results-dir", results)
+    assert result.code == 2
+    assert (results / "status").read_text() == "failed"

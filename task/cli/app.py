@@ -31,7 +31,7 @@ from task.output.notify import count_run
 from task.settings import WRITERS, ResultOptions
 
 SIGNALS = {int(Exit.INTERRUPTED): "interrupted", int(Exit.TERMINATED): "terminated"}
-LOOKING = ("status", "wait")  # they print something else than a report
+LOOKING = ("status", "wait", "lint")  # they print something else than a report
 SHOWN_BY_TYPER = {
     "-h",
     "--help",

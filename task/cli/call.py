@@ -20,7 +20,18 @@ from task.settings import SECRETS, every_option
 from task.text import nearest
 
 # What a host calls: these hand over results, however they end.
-HOSTED = ("run", "plan", "scan", "promote", "hold", "release", "rollback", "status", "wait")
+HOSTED = (
+    "run",
+    "plan",
+    "scan",
+    "promote",
+    "hold",
+    "release",
+    "rollback",
+    "status",
+    "wait",
+    "lint",
+)
 
 
 def adopt(
@@ -53,9 +64,7 @@ def adopt(
         if name in given or variable not in environ
     }
     refused = [name for name in given if name not in taken]
-    if (
-        not refused or command not in HOSTED
-    ):  # a script of the job may call `report` or `lint` as well
+    if not refused or command not in HOSTED:  # a script of the job may call `report` as well
         return called, None
     it, they = ("them", "they are") if refused[1:] else ("it", "it is")
     others = [one for one in HOSTED if set(refused) <= variables(commands[one].params).keys()]

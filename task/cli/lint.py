@@ -20,6 +20,7 @@ from task.annotations.lint import (
 from task.annotations.subscription import Scope, subscribe
 from task.applications.manifest_files import LARGEST
 from task.argocd.owners import set_takes_back
+from task.ci.publish import tell
 from task.cli.call import Call
 from task.cli.job import job_of, scope_of
 from task.cli.lint_repositories import config_findings, held
@@ -31,7 +32,7 @@ from task.errors import Exit, TargetError, TaskError, UsageError
 from task.files import read_text
 from task.landing.live import owner_of
 from task.landing.ports import World
-from task.model import Application, Found, Subscription
+from task.model import Application, Found, Problem, Subscription
 from task.output.console import say
 from task.output.log import Log
 from task.pipeline.discover import Discovered, discovered
@@ -70,11 +71,15 @@ def lint(settings: Settings, call: Call) -> int:
         say("".join(_as_command(*one) for one in found), commands=True)
     else:
         say(_as_text(found, read, lines(moved) if moved else ()))
-    return (
-        int(Exit.CONFIGURATION)
-        if any(one.severity == "error" for one, _, _ in found)
-        else int(Exit.OK)
+    wrong = [one for one, _, _ in found if one.severity == "error"]
+    code = int(Exit.CONFIGURATION if wrong else Exit.OK)
+    problems = tuple(
+        Problem(application=one.application, rule="annotation", message=one.message, hint=one.hint)
+        for one in wrong
     )
+    told = f"nothing wrong in {counted(read, 'Application')}"
+    tell("lint", told, settings.handed, environ, problems=problems, code=code)
+    return code
 
 
 def _with_sources(settings: Settings, call: Call) -> Settings:

@@ -79,6 +79,7 @@ def test_what_the_command_takes_becomes_its_variable(
             {"registry_check": "never", "reason": "x"},
             "reason, registry-check: wait takes no such parameter",
         ),
+        ("lint", {"image": "web:1"}, "image: lint takes no such parameter; leave it out"),
         ("run", {"imgae": "web:1"}, "imgae: run takes no such parameter; leave it out"),
         ("", {"names": "web"}, "command: it is none of run, plan,"),
     ],
@@ -90,8 +91,8 @@ def test_what_the_command_does_not_take_is_refused_by_name(
 
 
 def test_another_command_in_the_script_of_the_job_takes_what_it_knows() -> None:
-    assert adopted("lint", {}, applications="apps", image="web:1") == (
-        {"IMAGE_UPDATE_APPLICATIONS": "apps"},
+    assert adopted("report", {}, html="page.html", image="web:1") == (
+        {"IMAGE_UPDATE_HTML": "page.html"},
         "",
     )
 

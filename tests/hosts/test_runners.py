@@ -368,6 +368,23 @@ def test_a_wait(
 
 
 @ALL
+def test_a_lint(scene: Scene) -> None:
+    told = complete(scene, scene.run(command="lint"))
+    assert (told["status"], told["message"]) == ("unchanged", "nothing wrong in 1 Application")
+
+
+@ALL
+def test_a_smoke_test_takes_back_only_its_own_build(scene: Scene) -> None:
+    for tag in ("1.1.0", "1.2.0"):
+        assert complete(scene, scene.run(image=f"{WEB}:{tag}"))["updated"] == "true"
+    back = {"command": "rollback", "names": "web"}
+    late = complete(scene, scene.run(**back, failed=f"{WEB}:1.1.0"))
+    assert (late["status"], late["updated"]) == ("unchanged", "false")
+    told = complete(scene, scene.run(**back, failed=f"{WEB}:1.2.0"))
+    assert (told["status"], told["tag"]) == ("updated", "1.1.0")
+
+
+@ALL
 @pytest.mark.parametrize(
     ("given", "message"),
     [
@@ -381,8 +398,9 @@ def test_a_wait(
         ),
         ({"command": "hold", "names": "web"}, "reason is missing"),
         ({"command": "status", "dry-run": "true"}, "dry-run: status takes no such parameter"),
+        ({"command": "lint", "image": f"{WEB}:1.1.0"}, "image: lint takes no such parameter"),
     ],
-    ids=["image", "discard", "reason", "dry-run"],
+    ids=["image", "discard", "reason", "dry-run", "lint"],
 )
 def test_what_the_command_does_not_take_is_refused(
     scene: Scene, given: dict[str, str], message: str
