@@ -109,6 +109,15 @@ class KeySecret:
         return f"{self.namespace}/{self.name} ({self.key})"
 
 
+@dataclass(frozen=True, slots=True)
+class Destination:
+    """Where an Application is deployed. Of a cluster, the spec has its URL or its name."""
+
+    server: str = ""
+    name: str = ""
+    namespace: str = ""
+
+
 @dataclass(frozen=True)
 class Tracker:
     """What tracks images, and is deployed from Git: an Argo CD Application, or a HelmRelease of Flux v1."""
@@ -124,6 +133,7 @@ class Tracker:
     origin: str = ""  # "apps/web.yaml:12", "cluster"
     # Only of Applications; "" is unknown as well.
     project: str = ""
+    destination: Destination = Destination()
     sync: str = ""  # status.sync.status
     health: str = ""  # status.health.status
     generated_by: str = ""  # namespace/name of the ApplicationSet that it was rendered from

@@ -55,6 +55,9 @@ class _Nobody:
     def signing_keys(self) -> tuple[str, ...]:
         return ()
 
+    def hindrance(self, subscription: Subscription, now: str) -> tuple[str, str]:  # noqa: ARG002 - none is known
+        return "", ""
+
     def synced(self, subscription: Subscription) -> tuple[str, ...]:  # noqa: ARG002 - it is unknown
         return ()
 

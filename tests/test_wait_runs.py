@@ -11,7 +11,7 @@ import pytest
 from clusters import app, kubeconfig, live_app, refreshed, rules, run
 from fakes.argocd_api import ArgoCDServer, Fault, argocd_server
 from fakes.argocd_states import applied, at, operated, resource
-from fakes.kubernetes_api import APPLICATIONS, KubernetesApi, running
+from fakes.kubernetes_api import APPLICATIONS, PROJECTS, KubernetesApi, running
 from runs import KUSTOMIZATION, WEB, arguments, manifest, repository, start, target, wait_until
 from support import Result, commit, git, image_update
 
@@ -558,6 +558,44 @@ def test_a_cluster_without_argo_cds_api(tmp_path: Path, play: Play, code: int) -
         assert (result.code, len(result.json["commits"])) == (code, 1), result.stderr
         assert refreshed(api)
         assert {one.rpartition("/")[2] for one in refreshed(api)} == {"web"}
+
+
+def out_of_sync(one: dict[str, Any], tip: str) -> list[dict[str, Any]]:
+    return [at(one, "OutOfSync", "Healthy", revision=tip)]
+
+
+def test_a_sync_window_is_told_before_the_push_and_ends_the_wait(tmp_path: Path) -> None:
+    """Not after ten minutes, with the advice to wait longer."""
+    repo = repository(tmp_path, "web")
+    window = {"kind": "deny", "schedule": "* * * * *", "duration": "1h", "applications": ["*"]}
+    project = {
+        "apiVersion": "argoproj.io/v1alpha1",
+        "kind": "AppProject",
+        "metadata": {"name": "default", "namespace": "argocd"},
+        "spec": {
+            "syncWindows": [window],
+            "destinations": [{"server": "*", "namespace": "*"}],
+            "sourceRepos": ["*"],
+        },
+    }
+    told = "a deny window of AppProject default (* * * * *, 1h) keeps Argo CD from syncing until 2"
+    with running() as api:
+        api.add(PROJECTS, project)
+        api.add(APPLICATIONS, old(app("web", repo)))
+        api.before = Controller(api, repo, out_of_sync)
+        reach = ("--applications", "cluster", "--kubeconfig", kubeconfig(tmp_path, api))
+        planned = run("--dry-run", *reach)
+        (warning,) = planned.json["errors"]
+        assert (planned.code, warning["severity"]) == (0, "warning")
+        assert warning["message"].startswith(told)
+        result = run(*reach, "--wait", "--wait-timeout", "300")
+        assert (result.code, len(result.json["commits"])) == (6, 1), result.stderr
+        assert (
+            told
+            in [one for one in result.json["errors"] if one["severity"] == "error"][0]["message"]
+        )
+        pushed = result.stderr.index("a deny window")
+        assert pushed < result.stderr.index("needs-sync")
 
 
 # `wait`

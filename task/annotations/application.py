@@ -17,7 +17,7 @@ from itertools import zip_longest
 from typing import Any
 
 from task.errors import Malformed, UsageError
-from task.model import Application, Kind, Parameter, Source, Tracker
+from task.model import Application, Destination, Kind, Parameter, Source, Tracker
 from task.plain_data import elements, mappings, text
 
 PREFIX = "argocd-image-updater.argoproj.io/"
@@ -80,9 +80,20 @@ def parse_application(
         sync=_text(_mapping(status, "sync").get("status")),
         health=_text(_mapping(status, "health").get("status")),
         project=_text(spec.get("project")),
+        destination=_destination(_mapping(spec, "destination")),
         labels={k: v for k, v in _mapping(metadata, "labels").items() if isinstance(v, str)},
         origin=origin,
     )
+
+
+@lru_cache(maxsize=1024)
+def _known(server: str, name: str, namespace: str) -> Destination:
+    """Return the destination. Many Applications have the same, and share one object."""
+    return Destination(server, name, namespace)
+
+
+def _destination(raw: Mapping[str, Any]) -> Destination:
+    return _known(*(_text(raw.get(key)) for key in ("server", "name", "namespace")))
 
 
 def annotated(item: Mapping[str, Any], prefix: str, origin: str = "") -> Application | None:

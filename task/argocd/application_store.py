@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from itertools import islice
 from typing import Any, Protocol
 
+from task.argocd.projects import destination_of, sync_windows
 from task.errors import AbsentError, Outpaced, SourceDownError, SourceError, UsageError
 from task.kubernetes.client import (
     APPLICATION_SETS,
@@ -162,8 +163,14 @@ class PreferredStore:
 class ClusterApplications:
     """Applications through Kubernetes, with the methods of Argo CD's API. What only Argo CD knows stays unknown."""
 
-    def __init__(self, cluster: Kubernetes) -> None:
-        self._cluster = cluster
+    def __init__(
+        self,
+        cluster: Kubernetes,
+        home: str = "argocd",
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        """`home`: the control plane's namespace, which has the AppProjects."""
+        self._cluster, self._home, self._now = cluster, home, now
         self._blind = False  # set once listing pods is forbidden
 
     def get_application(self, namespace: str, name: str, project: str = "") -> Mapping[str, Any]:  # noqa: ARG002
@@ -192,7 +199,7 @@ class ClusterApplications:
 
     def _annotate(self, namespace: str, name: str, *keys: str) -> Mapping[str, Any]:
         """Set these annotations, timestamps to now and others to "normal". Return the changed Application."""
-        now = datetime.now(UTC).isoformat()
+        now = self._now().isoformat()
         values = {key: now if key in (STAMP, HYDRATE_STAMP) else "normal" for key in keys}
         change = {"metadata": {"annotations": values}}
         for _ in range(_TRIES):
@@ -216,9 +223,11 @@ class ClusterApplications:
                 return _PODS_HINT
         return {"nodes": found}
 
-    def sync_windows(self, namespace: str, name: str) -> Mapping[str, Any]:  # noqa: ARG002 - as Argo CD's API has it
-        """Return nothing, because reading AppProjects needs more rights."""
-        return {}
+    def sync_windows(self, namespace: str, name: str) -> Mapping[str, Any]:
+        """Return the sync windows of the Application's AppProject, and why they block it. Raises `SourceError`."""
+        item = self.get_application(namespace, name)
+        project = self.project(self._home, text(item, "spec", "project") or "default")
+        return sync_windows(project, name, destination_of(item), self._now().isoformat())
 
     def application_set(self, namespace: str, name: str) -> Mapping[str, Any]:
         """Return the ApplicationSet, or {} if it is gone."""

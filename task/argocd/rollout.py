@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 from task.argocd.application_store import REFRESH
 from task.argocd.owners import set_of, step_of
+from task.argocd.projects import blocks
 from task.argocd.rollout_causes import (
     conditions,
     failures,
@@ -164,13 +165,14 @@ def judge(
     if isinstance(dry, Rollout):
         return dry
     view = view_of(item, dry, tree)
-    answer = _refused(view) or _running(view) or _broken(view) or _elsewhere(view, dry)
+    windows = mapping(details, "windows")
+    answer = _refused(view) or _running(view, windows) or _broken(view) or _elsewhere(view, dry)
     if answer is None:  # compared with the wanted revision, and no operation runs or failed
         status = text(view.sync, "status")
         if status == "Synced":
             answer = _synced(view)
         elif status == "OutOfSync":
-            answer = _out_of_sync(view, mapping(details, "windows"), mapping(details, "owner"))
+            answer = _out_of_sync(view, windows, mapping(details, "owner"))
         else:
             answer = Rollout("progressing", "its sync status is not known yet", stale=True)
     if dry.tentative and answer.state == "synced-and-healthy":
@@ -245,13 +247,13 @@ def _refused(view: View) -> Rollout | None:
     return Rollout("failed", f"Argo CD cannot compare: {listed(problems)}", hint, sure=False)
 
 
-def _running(view: View) -> Rollout | None:
+def _running(view: View, windows: Mapping[str, Any]) -> Rollout | None:
     """Return the state if an operation runs, or was requested."""
     if not (mapping(view.item, "operation") or view.running):
         return None
     message = text(view.operation, "message") if view.running else ""
     if "blocked by sync window" in message:
-        return _blocked()
+        return replace(_blocked(windows), wants="" if windows else "windows")
     if view.applied and (unpulled := _unpulled(view)):
         return unpulled  # a sync wave waits for pods that will never start
     if (
@@ -282,9 +284,10 @@ def _running(view: View) -> Rollout | None:
     return Rollout("progressing", what, wants=wants)
 
 
-def _blocked() -> Rollout:
+def _blocked(windows: Mapping[str, Any]) -> Rollout:
     hint = "sync it once the window allows (argocd app sync), or wait until the window opens"
-    return Rollout("needs-sync", "a sync window keeps Argo CD from syncing", hint)
+    because = text(windows, "because") or "a sync window keeps Argo CD from syncing"
+    return Rollout("needs-sync", because, hint)
 
 
 def _broken(view: View) -> Rollout | None:
@@ -444,20 +447,12 @@ def _out_of_sync(view: View, windows: Mapping[str, Any], owner: Mapping[str, Any
             "failed", f"Argo CD does not sync: {listed(refused)}", "someone must sync it"
         )
     if blocks(windows):
-        return _blocked()
-    unless = (
-        "" if windows else ", unless a sync window keeps it from that"
-    )  # which the Kubernetes API does not show
+        return _blocked(windows)
+    # {} is what a step sees that may not read AppProjects
+    unless = "" if windows else ", unless a sync window keeps it from that"
     return Rollout(
         "progressing", f"out of sync, auto-sync is about to begin{unless}", wants="windows"
     )
-
-
-def blocks(windows: Mapping[str, Any]) -> bool:
-    """Tell whether sync windows forbid auto-sync now (Argo CD: a deny wins; with allows, one must be open)."""
-    active = {text(one, "kind") for one in mappings(windows, "activeWindows")}
-    assigned = {text(one, "kind") for one in mappings(windows, "assignedWindows")}
-    return "deny" in active or ("allow" in assigned and "allow" not in active)
 
 
 def _result(operation: Mapping[str, Any]) -> Mapping[str, Any]:

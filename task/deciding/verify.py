@@ -10,7 +10,7 @@ from task.argocd.owners import accepted
 from task.deciding.job import Move
 from task.deciding.weigh import question_about, registry_error, unchecked
 from task.errors import RepositoryError, TaskError
-from task.model import Answer, Proof, Question, Subscription, Unchecked, Verdict
+from task.model import Answer, Problem, Proof, Question, Subscription, Unchecked, Verdict
 from task.repository_config.config import PATH as CONFIG
 from task.text import and_more
 
@@ -61,6 +61,23 @@ def signed_for_argo(
         else:
             found.append(move)
     return found
+
+
+def hindered(
+    moves: Sequence[Move], hindrance: Callable[[Subscription], tuple[str, str]]
+) -> list[Problem]:
+    """Return a warning for each Application that Argo CD will not deploy now, although its image is written."""
+    found: dict[str, Problem] = {}
+    for move in moves:
+        one, app = move.decision, move.subscription.application
+        if not move.updates or one.head != one.branch or app.key in found:
+            continue
+        message, hint = hindrance(move.subscription)
+        if message:
+            found[app.key] = Problem(
+                application=app.key, rule="rollout", message=message, hint=hint, severity="warning"
+            )
+    return list(found.values())
 
 
 def only_signed(sub: Subscription, wanted: Sequence[str]) -> tuple[str, str]:

@@ -176,6 +176,12 @@ class World(Protocol):
     def signing_keys(self) -> tuple[str, ...]:
         """Return the ids of the OpenPGP keys that sign the run's commits."""
 
+    def hindrance(self, subscription: Subscription, now: str) -> tuple[str, str]:
+        """Return what keeps Argo CD from deploying a commit now, as far as its AppProject says so, and what to do.
+
+        Both are "" if nothing is known to. What was found is logged, once.
+        """
+
     def synced(self, subscription: Subscription) -> tuple[str, ...]:
         """Return the revisions of its repository in Argo CD's history, newest first; () if that is not known."""
 

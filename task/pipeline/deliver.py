@@ -14,7 +14,7 @@ from itertools import chain
 from task.deciding.cautions import file_cautions
 from task.deciding.decide import decide, failed_asks, places, state_path
 from task.deciding.job import Job, Outcome, failed, landed_of
-from task.deciding.verify import signed_for_argo, verified
+from task.deciding.verify import hindered, signed_for_argo, verified
 from task.errors import ContendedError, Outpaced, TaskError
 from task.git.names import is_branch_name, memory_branch
 from task.landing.before_deciding import CONFIG, Gather, gatherer, govern, last_checks
@@ -155,6 +155,7 @@ def prepare(
     author = agreed_wording(job.wording, [move.subscription for move in moves]).author
     waited = [one for of_head in waits.values() for one in of_head.builds]
     problems = [*ended, *(one for of_head in waits.values() for one in of_head.problems)]
+    problems += hindered(moves, lambda sub: world.hindrance(sub, job.terms.now))
     memory = memory_after(snapshot, moves, job.terms.now)
     return Plan(heads, commits, settled, obsolete, waited, problems, known, memory, author)
 

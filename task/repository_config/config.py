@@ -94,6 +94,12 @@ def window(schedule: str, seconds: int, zone: ZoneInfo, now: str) -> tuple[str, 
     return of_unix(begins), of_unix(begins + seconds)
 
 
+def next_start(schedule: str, zone: ZoneInfo, now: str) -> str:
+    """Return when the next window begins; "" if none does within fifty years. The time is RFC 3339, in UTC."""
+    start = next(_starts(schedule, zone, epoch_seconds(now)), None)
+    return "" if start is None else of_unix(int(start))
+
+
 def _starts(schedule: str, zone: ZoneInfo, at: float, *, reverse: bool = False) -> Iterator[float]:
     """Yield when windows begin after a time, or before it. Yield nothing if none begins within fifty years."""
     found = CronSim(schedule, datetime.fromtimestamp(at, zone), reverse=reverse)

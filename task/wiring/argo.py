@@ -152,7 +152,7 @@ class Argo:
     def _api(self, limits: Limits) -> ApplicationApi:
         """Return what reads, patches and refreshes single Applications."""
         return (
-            ClusterApplications(self.kubernetes())
+            ClusterApplications(self.kubernetes(), self._given.argocd_namespace)
             if self.where == "cluster"
             else self.server(limits)
         )

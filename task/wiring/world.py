@@ -16,6 +16,7 @@ from task.applications.manifest_text import is_project
 from task.applications.work_tree import locate as find
 from task.argocd.cluster_secrets import ClusterSecrets
 from task.argocd.owners import keys_wanted
+from task.argocd.projects import hindrance
 from task.argocd.rollout import synced_revisions
 from task.deciding.job import Followed, Landed
 from task.errors import Malformed, TaskError, UsageError
@@ -96,6 +97,7 @@ class RealWorld(World):
         self._follow = once(
             lambda: Follow(settings, self._argo, self.forge, self._git.descends, self._open)
         )
+        self._hindered: set[str] = set()  # Applications of which that was logged
         self._projects: dict[str, Mapping[str, Any]] = {}  # from the manifests, or from Argo CD
         self.always_prove = settings.verify.wanted
         wait = settings.verify.verify_timeout
@@ -275,18 +277,32 @@ class RealWorld(World):
         """Return the OpenPGP keys one of which must have signed a commit, so that Argo CD syncs it; () for any."""
         if subscription.target == "flux":  # it has no project
             return ()
-        name, projects = subscription.application.project or "default", self._projects
-        if name not in projects and self._argo.asked:
-            projects[name] = self._argo.project(name)
+        project = self._project_of(subscription.application)
         url = normal_url(subscription.repo)
         urls = [
             source.repo
             for source in subscription.application.sources
             if normal_url(source.repo) == url
         ]
-        return next(
-            (keys for one in urls if (keys := keys_wanted(projects.get(name, {}), one))), ()
-        )
+        return next((keys for one in urls if (keys := keys_wanted(project, one))), ())
+
+    def _project_of(self, application: Tracker) -> Mapping[str, Any]:
+        """Return the AppProject, from the manifests or from Argo CD, or {} if it is unknown."""
+        name = application.project or "default"
+        if name not in self._projects and self._argo.asked:
+            self._projects[name] = self._argo.project(name)
+        return self._projects.get(name, {})
+
+    def hindrance(self, subscription: Subscription, now: str) -> tuple[str, str]:
+        """Return what keeps Argo CD from deploying a commit now, as its AppProject says, and what to do about it."""
+        app = subscription.application
+        if subscription.target == "flux":
+            return "", ""
+        found = hindrance(self._project_of(app), app.name, app.destination, now)
+        if found[0] and app.key not in self._hindered:
+            self._hindered.add(app.key)
+            self._log("info", f"{app.key}: {found[0]}")
+        return found
 
     def signing_keys(self) -> tuple[str, ...]:
         """Return the ids of the OpenPGP keys that sign the run's commits."""

@@ -413,6 +413,8 @@ class FakeCluster(Kubernetes):
         self.merged: list[Any] = []
 
     def get(self, resource: Any, namespace: str, name: str) -> dict[str, Any] | None:
+        if resource.plural == "appprojects":
+            return None
         assert resource.plural == "applications"
         return self.item if (namespace, name) == ("argocd", "web") else None
 

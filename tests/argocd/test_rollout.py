@@ -19,7 +19,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from task.argocd.owners import parent_of
-from task.argocd.rollout import Rollout, Wanted, blocks, judge, later
+from task.argocd.projects import blocks
+from task.argocd.rollout import Rollout, Wanted, judge, later
 
 PUSHED = MORNING.format(5)
 APP = application()

@@ -1,0 +1,185 @@
+"""Finds what an AppProject keeps Argo CD from: syncing in a window, or deploying to a destination. Pure.
+
+What cannot be computed from the AppProject alone counts as unknown, and nothing is said about it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from fnmatch import fnmatchcase
+from typing import Any
+
+from task.argocd.rollout_causes import said
+from task.errors import Malformed
+from task.model import Destination
+from task.plain_data import elements, mapping, mappings, text
+from task.repository_config.config import next_start, schedule, seconds_of, window, zone_of
+from task.timestamps import readable
+
+HERE = "https://kubernetes.default.svc"
+IN_CLUSTER = "in-cluster"  # Argo CD's name for the cluster that it runs in
+_GLOBS = ("applications", "namespaces", "clusters")
+
+
+def sync_windows(
+    project: Mapping[str, Any], application: str, to: Destination, now: str
+) -> dict[str, Any]:
+    """Return what Argo CD's API says about an Application's sync windows, as `because` why they block it now, if so.
+
+    {} if that is unknown: the AppProject could not be read, or has a schedule that is not a cron of five fields.
+    """
+    if not mapping(project, "spec"):
+        return {}
+    assigned = [
+        one for one in mappings(project, "spec", "syncWindows") if _is_for(one, application, to)
+    ]
+    active: list[Mapping[str, Any]] = []
+    ends: dict[str, list[str]] = {"deny": [], "allow": []}
+    openings: list[str] = []
+    try:
+        for one in assigned:
+            kind = text(one, "kind")
+            times = _times(one, now)
+            if times:
+                active.append(one)
+                ends.setdefault(kind, []).append(times[1])
+            elif kind == "allow":
+                openings.append(_next(one, now))
+    except Malformed:
+        return {}
+    found = {"assignedWindows": assigned, "activeWindows": active}
+    return {**found, "because": _because(project, found, max(ends["deny"], default=""), openings)}
+
+
+def destination_of(item: Mapping[str, Any]) -> Destination:
+    """Return where a live Application is deployed."""
+    spec = mapping(item, "spec", "destination")
+    return Destination(text(spec, "server"), text(spec, "name"), text(spec, "namespace"))
+
+
+def blocks(windows: Mapping[str, Any]) -> bool:
+    """Tell whether sync windows forbid auto-sync now (Argo CD: a deny wins; with allows, one must be open)."""
+    active = {text(one, "kind") for one in mappings(windows, "activeWindows")}
+    assigned = {text(one, "kind") for one in mappings(windows, "assignedWindows")}
+    return "deny" in active or ("allow" in assigned and "allow" not in active)
+
+
+def _because(
+    project: Mapping[str, Any], windows: Mapping[str, Any], until: str, openings: Iterable[str]
+) -> str:
+    """Return which window keeps Argo CD from syncing, and until when; "" if none does."""
+    if not blocks(windows):
+        return ""
+    name = said(text(project, "metadata", "name"))
+    if until:
+        denies = (one for one in windows["activeWindows"] if text(one, "kind") == "deny")
+        return f"{_named(next(denies), name)} keeps Argo CD from syncing until {readable(until)}"
+    opens = min(filter(None, openings), default="")
+    when = f" before {readable(opens)}" if opens else ""
+    allows = (one for one in windows["assignedWindows"] if text(one, "kind") == "allow")
+    return (
+        f"{_named(next(allows), name)} is not open{when}, and Argo CD does not sync outside of it"
+    )
+
+
+def _named(one: Mapping[str, Any], project: str) -> str:
+    """Return what people call a window. It has no name, but newer versions of Argo CD have a description."""
+    words = (
+        said(text(one, "description"))
+        or f"{said(text(one, 'schedule'))}, {said(text(one, 'duration'))}"
+    )
+    article = "an" if text(one, "kind") == "allow" else "a"
+    return f"{article} {text(one, 'kind')} window of AppProject {project} ({words})"
+
+
+def _times(one: Mapping[str, Any], now: str) -> tuple[str, str] | None:
+    """Return when a window that is open now began and ends, or None. Raises `Malformed`."""
+    zone = zone_of(text(one, "timeZone") or "UTC")
+    return window(schedule(text(one, "schedule")), seconds_of(text(one, "duration")), zone, now)
+
+
+def _next(one: Mapping[str, Any], now: str) -> str:
+    return next_start(text(one, "schedule"), zone_of(text(one, "timeZone") or "UTC"), now)
+
+
+def _is_for(one: Mapping[str, Any], application: str, to: Destination) -> bool:
+    """Tell whether a window is for an Application: any of its globs must fit, or with `andOperator` one of each list."""
+    values = {
+        "applications": (application,),
+        "namespaces": (to.namespace,),
+        "clusters": _clusters(to),
+    }
+    fits = [
+        any(_glob(pattern, value) for pattern in elements(one, key) for value in values[key])
+        for key in _GLOBS
+        if elements(one, key)
+    ]
+    return bool(fits) and (all(fits) if one.get("andOperator") is True else any(fits))
+
+
+def _clusters(to: Destination) -> tuple[str, ...]:
+    """Return the known names and URLs of a cluster. Of another cluster than Argo CD's own, only one is known."""
+    if to.server.rstrip("/") == HERE or to.name == IN_CLUSTER:
+        return HERE, IN_CLUSTER
+    return tuple(filter(None, (to.server, to.name)))
+
+
+def _glob(pattern: object, value: str) -> bool:
+    return isinstance(pattern, str) and fnmatchcase(value, pattern)
+
+
+def refused(project: Mapping[str, Any], to: Destination) -> bool:
+    """Tell whether an AppProject refuses a destination. False if that is not known.
+
+    As in Argo CD, one entry must fit, and no entry with `!` may exclude it.
+    """
+    if not mapping(project, "spec") or not (to.server or to.name):
+        return False
+    here = to.server.rstrip("/") == HERE or to.name == IN_CLUSTER
+    server = HERE if here else to.server
+    name = IN_CLUSTER if here else to.name
+    permitted = False
+    denied = False
+    for one in mappings(project, "spec", "destinations"):
+        patterns = {key: text(one, key) for key in ("server", "name", "namespace")}
+        fits = {
+            "server": _of_cluster(patterns["server"], server),
+            "name": _of_cluster(patterns["name"], name),
+            "namespace": _permits(patterns["namespace"], to.namespace),
+        }
+        if None in fits.values():
+            return False
+        if (fits["server"] or fits["name"]) and fits["namespace"]:
+            permitted = True
+        elif any(patterns[key].startswith("!") and not fit for key, fit in fits.items()):
+            denied = True
+    return denied or not permitted
+
+
+def _of_cluster(pattern: str, known: str) -> bool | None:
+    """Tell whether a cluster's URL or name is permitted. None if that is not `known`: Argo CD looks it up."""
+    if known or pattern in ("", "*"):
+        return pattern == "*" or _permits(pattern, known)
+    return None
+
+
+def _permits(pattern: str, value: str) -> bool:
+    if pattern.startswith("!"):
+        return not fnmatchcase(value, pattern[1:])
+    return fnmatchcase(value, pattern)
+
+
+def hindrance(
+    project: Mapping[str, Any], application: str, to: Destination, now: str
+) -> tuple[str, str]:
+    """Return what keeps Argo CD from deploying a commit now, and what to do about it; "" and "" if nothing is known."""
+    name = said(text(project, "metadata", "name"))
+    if refused(project, to):
+        where = f"{said(to.server or to.name)}, namespace {said(to.namespace) or '(none)'}"
+        message = (
+            f"AppProject {name} does not permit the destination {where}: Argo CD will not sync it"
+        )
+        return message, "permit it in the AppProject's destinations, or correct the Application's"
+    if because := text(sync_windows(project, application, to, now), "because"):
+        return because, "it is deployed once the window allows, or by argocd app sync where it may"
+    return "", ""

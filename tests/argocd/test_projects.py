@@ -1,0 +1,117 @@
+"""What an AppProject keeps Argo CD from: sync windows, as Argo CD's API tells them, and destinations."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from fakes.argocd_states import NEW, OLD, application, at, operated
+
+from task.argocd.application_store import ClusterApplications
+from task.argocd.projects import blocks, hindrance, refused, sync_windows
+from task.argocd.rollout import Wanted, judge
+from task.model import Destination
+
+FRIDAY = "2026-11-20T20:00:00Z"
+MONDAY = "2026-11-23T12:00:00Z"
+HERE = "https://kubernetes.default.svc"
+WEB = Destination(HERE, "", "web")
+WEEKEND = {"kind": "deny", "schedule": "0 18 * * 5", "duration": "62h", "applications": ["*"]}
+OFFICE = {"kind": "allow", "schedule": "0 8 * * 1-5", "duration": "9h", "namespaces": ["web"]}
+
+
+def project(*windows: dict[str, Any], destinations: Any = ()) -> dict[str, Any]:
+    return {
+        "metadata": {"name": "shop"},
+        "spec": {"syncWindows": list(windows), "destinations": list(destinations)},
+    }
+
+
+BERLIN = {**WEEKEND, "timeZone": "Europe/Berlin", "description": "no deployments at weekends"}
+WINDOWS = [
+    ("none", (), FRIDAY, ""),
+    ("a deny window is open", (WEEKEND,), FRIDAY,
+     "a deny window of AppProject shop (0 18 * * 5, 62h) keeps Argo CD from syncing until 2026-11-23 08:00 UTC"),
+    ("in its own time zone, with its description", (BERLIN,), FRIDAY,
+     "a deny window of AppProject shop (no deployments at weekends) keeps Argo CD from syncing until 2026-11-23 07:00"),
+    ("it is over", (WEEKEND,), MONDAY, ""),
+    ("an allow window is open", (OFFICE,), MONDAY, ""),
+    ("an allow window is not open", (OFFICE,), FRIDAY,
+     "an allow window of AppProject shop (0 8 * * 1-5, 9h) is not open before 2026-11-23 08:00 UTC, and"),
+    ("a deny wins", (OFFICE, {**WEEKEND, "schedule": "0 10 * * *", "duration": "3h"}), MONDAY,
+     "a deny window of AppProject shop (0 10 * * *, 3h) keeps Argo CD from syncing until 2026-11-23 13:00 UTC"),
+    ("of another Application", ({**WEEKEND, "applications": ["api-*"]},), FRIDAY, ""),
+    ("by cluster", ({**WEEKEND, "applications": [], "clusters": ["in-cluster"]},), FRIDAY, "a deny window"),
+    ("any of its lists fits", ({**WEEKEND, "applications": ["api"], "namespaces": ["w*"]},), FRIDAY, "a deny"),
+    ("all of its lists must fit",
+     ({**WEEKEND, "applications": ["api"], "namespaces": ["w*"], "andOperator": True},), FRIDAY, ""),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("windows", "now", "because"), [row[1:] for row in WINDOWS], ids=[row[0] for row in WINDOWS]
+)
+def test_windows(windows: tuple[dict[str, Any], ...], now: str, because: str) -> None:
+    found = sync_windows(project(*windows), "web", WEB, now)
+    assert found["because"].startswith(because)
+    assert bool(found["because"]) == bool(because) == blocks(found)
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"schedule": "@daily"}, {"duration": "1.5h"}, {"timeZone": "x y"}]
+)
+def test_a_window_that_cannot_be_computed_makes_all_of_them_unknown(wrong: dict[str, str]) -> None:
+    assert sync_windows(project(WEEKEND, {**WEEKEND, **wrong}), "web", WEB, FRIDAY) == {}
+
+
+def test_a_project_that_cannot_be_read_says_nothing() -> None:
+    assert sync_windows({}, "web", WEB, FRIDAY) == {}
+    assert hindrance({}, "web", WEB, FRIDAY) == ("", "")
+
+
+REMOTE, NAMED = Destination("https://eu.example", "", "web"), Destination("", "eu", "web")
+DESTINATIONS = [
+    ("anything", WEB, [{"server": "*", "namespace": "*"}], False),
+    ("anything, for a cluster by name", NAMED, [{"server": "*", "namespace": "*"}], False),
+    ("another namespace", WEB, [{"server": HERE, "namespace": "api"}], True),
+    ("another cluster", WEB, [{"server": "https://eu.example", "namespace": "*"}], True),
+    ("its own cluster by name", WEB, [{"name": "in-cluster", "namespace": "w*"}], False),
+    ("none at all", WEB, [], True),
+    ("excluded", WEB, [{"server": "*", "namespace": "*"}, {"server": "*", "namespace": "!web"}], True),
+    ("another one is excluded", WEB,
+     [{"server": "*", "namespace": "*"}, {"server": "*", "namespace": "!kube-system"}], False),
+    ("the name of a cluster by URL is not known", REMOTE, [{"name": "eu", "namespace": "*"}], False),
+    ("the URL of a cluster by name is not known", NAMED, [{"server": "https://eu.example", "namespace": "*"}], False),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("to", "destinations", "expected"),
+    [row[1:] for row in DESTINATIONS],
+    ids=[row[0] for row in DESTINATIONS],
+)
+def test_destinations(to: Destination, destinations: list[Any], expected: bool) -> None:
+    assert refused(project(destinations=destinations), to) is expected
+    message, hint = hindrance(project(destinations=destinations), "web", to, MONDAY)
+    assert ("does not permit the destination" in message) is bool(hint) is expected
+
+
+class Cluster:
+    """One Application, and its AppProject."""
+
+    def get(self, resource: Any, namespace: str, name: str) -> dict[str, Any] | None:
+        objects = {
+            "applications": ("web", application(project="shop")),
+            "appprojects": ("shop", project(WEEKEND)),
+        }
+        known, item = objects[resource.plural]
+        return item if (namespace, name) == ("argocd", known) else None
+
+
+def test_a_window_that_the_cluster_shows_ends_the_wait_with_its_end() -> None:
+    moment = datetime(2026, 11, 20, 20, tzinfo=UTC)
+    api = ClusterApplications(Cluster(), "argocd", lambda: moment)  # type: ignore[arg-type]
+    windows = api.sync_windows("argocd", "web")
+    state = at(application(), "OutOfSync", "Healthy", operation=operated(revision=OLD, finished=2))
+    found = judge(state, Wanted(lambda revision: revision == NEW), {"windows": windows})
+    assert (found.state, found.sure) == ("needs-sync", True)
+    assert found.because.endswith("until 2026-11-23 08:00 UTC")
