@@ -26,6 +26,7 @@ AT_ONCE = 8  # requests
 LIMITS = Limits(
     connect=5.0, silence=15.0, total=30.0, tries=1
 )  # short, because the API is asked again anyway
+_GRACE = 5.0  # seconds after the limit in which a look still begins
 _SLOWER = 3  # how much longer to wait for what is slow to pass
 Log = Callable[[str, str], object]
 
@@ -169,8 +170,17 @@ class Rollouts:
     def _elapsed(self) -> float:
         return self._now() - self._began
 
+    def _over(self) -> bool:
+        return self._elapsed() > self._pace.limit + _GRACE
+
     def _look(self, watch: _Watch) -> None:
-        """Look at one Application. A temporary error does not end its wait; a second refusal does."""
+        """Look at one Application. A temporary error does not end its wait; a second refusal does.
+
+        Once time is over, no more is asked. A server that sends a byte now and then may take half a minute for an
+        answer, and a look may need five of them.
+        """
+        if self._over():
+            return
         try:
             item = self._read(watch)
             due = watch.stale and watch.refreshes and self._now() >= watch.refresh_at
@@ -178,9 +188,9 @@ class Rollouts:
                 watch.since is None
             ):  # always true at the first look: earlier comparisons do not count
                 watch.since, due = text(item, "status", "reconciledAt"), True
-            if due:
+            if due and not self._over():
                 self._refresh(watch)
-                item = self._read(watch)
+                item = item if self._over() else self._read(watch)
             self._settle(watch, self._judged(watch, item))
             watch.error, watch.refused = None, 0
         except SourceDownError as error:
@@ -242,7 +252,7 @@ class Rollouts:
         found = judge(item, since, {})
         if not found.wants:
             return found
-        if self._now() >= watch.explain_at:
+        if self._now() >= watch.explain_at and not self._over():
             watch.explain_at = self._now() + self._pace.explain
             watch.details[found.wants] = {}
             with suppress(SourceError):  # it only makes the answer more precise

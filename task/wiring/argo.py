@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
+from dataclasses import replace
 from itertools import chain
 from typing import Any
 
@@ -28,7 +29,7 @@ from task.argocd.connection import Connection, parse_headers
 from task.argocd.owners import parent_of, parent_takes_back, set_of, set_takes_back
 from task.argocd.repo_secrets import RepoCredentials, credentials_of
 from task.argocd.rollouts import LIMITS
-from task.errors import Malformed, SourceError, TaskError, UsageError
+from task.errors import Malformed, SourceDownError, SourceError, TaskError, UsageError
 from task.git.credentials import Credentials
 from task.git.repository.bare import BareRepository
 from task.http import Limits
@@ -62,6 +63,7 @@ class Argo:
         self.secrets = once(
             lambda: ClusterSecrets(self.kubernetes(), self._given.argocd_namespace, self.log)
         )
+        self._slow = False  # whether an AppProject could not be read in time
         self._read: list[ClusterManifests | ArgoCDManifests] = []
         self.kind = next(
             (one for one in sources(settings, environ) if one in ("cluster", "argocd")), ""
@@ -71,6 +73,8 @@ class Argo:
         self.asked = bool(settings.rollout.wait or linked or self.kind)
         self.api: Callable[[], ApplicationApi] = once(lambda: self._api(Limits()))
         self.patient: Callable[[], ApplicationApi] = once(lambda: self._api(LIMITS))
+        # for what only makes a run say more; twice, because a project may also want signed commits
+        self.quick: Callable[[], ApplicationApi] = once(lambda: self._api(replace(LIMITS, tries=2)))
         self.live: Callable[[], LiveApplications] = once(self._stores)
         self._web: Callable[[], str] = once(self._user_interface)
 
@@ -169,9 +173,17 @@ class Argo:
             return ""
 
     def project(self, name: str) -> Mapping[str, Any]:
-        """Return an AppProject, or {} if it may not be read."""
+        """Return an AppProject, or {} if it may not be read.
+
+        It only makes a run say more, so a server that is slow or down is not asked for another one.
+        """
+        if self._slow:
+            return {}
         try:
-            return self.api().project(self._given.argocd_namespace, name)
+            return self.quick().project(self._given.argocd_namespace, name)
+        except SourceDownError:
+            self._slow = True
+            return {}
         except SourceError:
             return {}
 

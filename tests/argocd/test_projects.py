@@ -1,5 +1,6 @@
 """What an AppProject keeps Argo CD from: sync windows, as Argo CD's API tells them, and destinations."""
 
+from contextlib import ExitStack
 from datetime import UTC, datetime
 from typing import Any
 
@@ -9,7 +10,11 @@ from fakes.argocd_states import NEW, OLD, application, at, operated
 from task.argocd.application_store import ClusterApplications
 from task.argocd.projects import blocks, hindrance, refused, sync_windows
 from task.argocd.rollout import Wanted, judge
+from task.errors import SourceDownError
 from task.model import Destination
+from task.output.log import Log
+from task.settings import Settings
+from task.wiring.argo import Argo
 
 FRIDAY = "2026-11-20T20:00:00Z"
 MONDAY = "2026-11-23T12:00:00Z"
@@ -115,3 +120,19 @@ def test_a_window_that_the_cluster_shows_ends_the_wait_with_its_end() -> None:
     found = judge(state, Wanted(lambda revision: revision == NEW), {"windows": windows})
     assert (found.state, found.sure) == ("needs-sync", True)
     assert found.because.endswith("until 2026-11-23 08:00 UTC")
+
+
+def test_an_argo_cd_that_does_not_answer_is_asked_for_one_project_only() -> None:
+    """Each answer that only makes a run say more may take a minute, and there may be many projects."""
+    asked = []
+
+    class Slow:
+        def project(self, _namespace: str, name: str) -> dict[str, Any]:
+            asked.append(name)
+            raise SourceDownError("Argo CD took more than 30 seconds to answer")
+
+    with ExitStack() as opened:
+        argo = Argo(Settings(command="run"), {}, Log("error", "text"), opened)
+        argo.quick = Slow  # type: ignore[assignment]
+        assert [argo.project(name) for name in ("a", "b", "c")] == [{}, {}, {}]
+    assert asked == ["a"]

@@ -385,6 +385,45 @@ def test_a_server_that_stays_down_is_told(server: ArgoCDServer) -> None:
     assert isinstance(waiting.errors["argocd/web"], SourceDownError)
 
 
+class Dripping:
+    """An Argo CD that sends a byte now and then: each answer takes 25 seconds."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.clock, self.asked = clock, 0
+
+    def _answer(self) -> dict[str, Any]:
+        self.clock.time += 25.0
+        self.asked += 1
+        return SEEN
+
+    def get_application(self, namespace: str, name: str, project: str = "") -> dict[str, Any]:  # noqa: ARG002
+        return self._answer()
+
+    def refresh_application(self, namespace: str, name: str) -> None:  # noqa: ARG002
+        self._answer()
+
+    def resource_tree(self, namespace: str, name: str) -> dict[str, Any]:  # noqa: ARG002
+        return self._answer()
+
+    sync_windows = resource_tree
+
+
+@pytest.mark.parametrize("limit", [10, 60, 200])
+def test_an_argo_cd_that_drips_ends_with_the_time_out(limit: float) -> None:
+    clock = Clock()
+    waiting = Rollouts(
+        Dripping(clock),  # type: ignore[arg-type]
+        [Awaited("argocd", "web", JUDGE)],
+        Pace(limit=limit),
+        now=clock.now,
+        sleep=clock.sleep,
+        jitter=lambda: 0.5,
+    )
+    *_, last = waiting.sights()
+    assert [row.state for row in last.rows] == ["timed-out"]
+    assert last.seconds <= limit + 35
+
+
 def test_a_token_that_expires_ends_the_wait(server: ArgoCDServer) -> None:
     server.add(OLD_STATE, RUNS)
     waiting = rollouts(server)
