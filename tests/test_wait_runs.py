@@ -592,7 +592,7 @@ def test_a_sync_window_is_told_before_the_push_and_ends_the_wait(tmp_path: Path)
         assert (result.code, len(result.json["commits"])) == (6, 1), result.stderr
         assert (
             told
-            in [one for one in result.json["errors"] if one["severity"] == "error"][0]["message"]
+            in next(one for one in result.json["errors"] if one["severity"] == "error")["message"]
         )
         pushed = result.stderr.index("a deny window")
         assert pushed < result.stderr.index("needs-sync")

@@ -78,10 +78,9 @@ class ClusterManifests:
                 home = Application(self._home, "", {}, ())
                 if scope or not considered(home, Narrow(namespaces=self._narrow.namespaces)):
                     raise
-                self._log(
-                    "info",
-                    f"{error.message}; only those of namespace {self._home!r} count, or {error.hint}",
-                )
+                told = "the step may not list the Applications of all namespaces"
+                self._log("info", f"{told}: only those of namespace {self._home!r} count")
+                self._log("debug", f"{error.message}; {error.hint}")
                 scope = self._home  # noqa: PLW2901 - from here on
                 chosen = self._chosen(scope, references)
             for item in self._whole(scope, chosen):
