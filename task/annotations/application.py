@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from itertools import zip_longest
+from sys import intern
 from typing import Any
 
 from task.errors import Malformed, UsageError
@@ -67,9 +68,8 @@ def parse_application(
         namespace=namespace,
         name=name,
         annotations={
-            key.removeprefix(
-                prefix
-            ): value.strip()  # as in AIU v1; v0 keeps the blanks of some values
+            # Blanks as in AIU v1; v0 keeps those of some values. Thousands of Applications say the same words.
+            intern(key.removeprefix(prefix)): intern(value.strip())
             for key, value in _mapping(metadata, "annotations").items()
             if key.startswith(prefix) and key != prefix and isinstance(value, str)
         },
@@ -77,23 +77,20 @@ def parse_application(
         sources=tuple(replace(one, values="") for one in sources) if live else sources,
         multi=multi,
         live=live,
-        sync=_text(_mapping(status, "sync").get("status")),
-        health=_text(_mapping(status, "health").get("status")),
-        project=_text(spec.get("project")),
+        sync=intern(_text(_mapping(status, "sync").get("status"))),
+        health=intern(_text(_mapping(status, "health").get("status"))),
+        project=intern(_text(spec.get("project"))),
         destination=_destination(_mapping(spec, "destination")),
         labels={k: v for k, v in _mapping(metadata, "labels").items() if isinstance(v, str)},
         origin=origin,
     )
 
 
-@lru_cache(maxsize=1024)
-def _known(server: str, name: str, namespace: str) -> Destination:
-    """Return the destination. Many Applications have the same, and share one object."""
-    return Destination(server, name, namespace)
-
-
 def _destination(raw: Mapping[str, Any]) -> Destination:
-    return _known(*(_text(raw.get(key)) for key in ("server", "name", "namespace")))
+    server, name, namespace = (
+        intern(_text(raw.get(key))) for key in ("server", "name", "namespace")
+    )
+    return Destination(server, name, namespace)
 
 
 def annotated(item: Mapping[str, Any], prefix: str, origin: str = "") -> Application | None:
@@ -131,10 +128,10 @@ def _source(raw: object, status_kind: object) -> Source:
         sections.get(key, NOTHING) for key in ("helm", "kustomize", "plugin")
     )
     return Source(
-        repo=_text(raw.get("repoURL")),
+        repo=intern(_text(raw.get("repoURL"))),
         # For Argo CD, `./apps/web/` and `/apps/web` are `apps/web`, and `.` is the root.
         path="/".join(part for part in _text(raw.get("path")).split("/") if part not in ("", ".")),
-        revision=_text(raw.get("targetRevision")),
+        revision=intern(_text(raw.get("targetRevision"))),
         chart=_text(raw.get("chart")),
         ref=_text(raw.get("ref")),
         kind=KINDS.get(status_kind, section) if isinstance(status_kind, str) else section,

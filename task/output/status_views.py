@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -42,8 +42,21 @@ def as_json(status: Status) -> dict[str, Any]:
 
 
 def json_text(status: Status) -> str:
-    """Return the status as one JSON text with a final newline."""
-    return exact_json(json.dumps(as_json(status), indent=2, ensure_ascii=False)) + "\n"
+    """Return the status as one JSON text with a final newline.
+
+    The plain data of all images at once would take more memory than everything that is known about them.
+    """
+    around = _dumped(as_json(replace(status, images=())))
+    each = (_dumped(_image(one)).replace("\n", "\n    ") for one in status.images)
+    images = ",\n".join(f"    {one}" for one in each)
+    if not images:
+        return f"{around}\n"
+    before, empty, after = around.partition('"images": []')
+    return f"{before}{empty[:-1]}\n{images}\n  ]{after}\n"
+
+
+def _dumped(data: Mapping[str, Any]) -> str:
+    return exact_json(json.dumps(data, indent=2, ensure_ascii=False))
 
 
 def _image(one: ImageStatus) -> dict[str, Any]:

@@ -25,7 +25,7 @@ from task.model import (
     Written,
 )
 from task.output.console import console_of, plain_console
-from task.output.status_views import json_text, page, plain, table
+from task.output.status_views import as_json, json_text, page, plain, table
 from task.schemas import load
 
 NOW = "2026-11-22T12:00:00Z"
@@ -226,3 +226,10 @@ def test_the_table_is_no_wider_than_the_terminal() -> None:
     lines = table(status(long), console).splitlines()
     assert max(map(len, lines)) <= 60
     assert "x" * 30 in "".join(lines)
+
+
+@pytest.mark.parametrize("rows", [0, 1, 3])
+def test_the_json_is_that_of_the_whole_written_at_once(rows: int) -> None:
+    """It is made image by image, because the data of thousands would take much memory."""
+    found = status(*(row() for _ in range(rows)))
+    assert json_text(found) == json.dumps(as_json(found), indent=2) + "\n"
