@@ -527,7 +527,8 @@ class RollbackOptions:
         common=True,
     )
     failed: str = HELD.text(
-        "Go back only if Git still has this image, whose test has failed; without --to, to the last version that ran.",
+        "Go back only if Git still has this image, whose test has failed."
+        " Without --to: to the last version that ran.",
         "IMAGE",
         common=True,
     )

@@ -68,7 +68,8 @@ def parse_application(
         namespace=namespace,
         name=name,
         annotations={
-            # Blanks as in AIU v1; v0 keeps those of some values. Thousands of Applications say the same words.
+            # Blanks as in AIU v1; v0 keeps those of some values. Thousands of Applications say the
+            # same words.
             intern(key.removeprefix(prefix)): intern(value.strip())
             for key, value in _mapping(metadata, "annotations").items()
             if key.startswith(prefix) and key != prefix and isinstance(value, str)
@@ -80,13 +81,13 @@ def parse_application(
         sync=intern(_text(_mapping(status, "sync").get("status"))),
         health=intern(_text(_mapping(status, "health").get("status"))),
         project=intern(_text(spec.get("project"))),
-        destination=_destination(_mapping(spec, "destination")),
+        destination=_deployed_to(_mapping(spec, "destination")),
         labels={k: v for k, v in _mapping(metadata, "labels").items() if isinstance(v, str)},
         origin=origin,
     )
 
 
-def _destination(raw: Mapping[str, Any]) -> Destination:
+def _deployed_to(raw: Mapping[str, Any]) -> Destination:
     server, name, namespace = (
         intern(_text(raw.get(key))) for key in ("server", "name", "namespace")
     )

@@ -329,7 +329,10 @@ def explained(
     *,
     patched: bool = False,
 ) -> Exception:
-    """Return the error for an unsuccessful answer: `Outpaced` only for a patch, which decides again."""
+    """Return the error for an unsuccessful answer.
+
+    `Outpaced` only for a patch, which decides again.
+    """
     if origin(answer.url) != origin(to.base):
         hint = (
             "leave out --argocd-plaintext"

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from itertools import islice
 from typing import Any, Protocol
 
-from task.argocd.projects import destination_of, sync_windows
+from task.argocd.projects import live_destination, sync_windows
 from task.errors import AbsentError, Outpaced, SourceDownError, SourceError, UsageError
 from task.kubernetes.client import (
     APPLICATION_SETS,
@@ -32,8 +32,8 @@ REFRESH = "argocd.argoproj.io/refresh"
 # Since 3.6, Argo CD removes a refresh request only if it has the same timestamp as when the refresh began (argo-cd
 # 28392). Without it, a request during a refresh is lost. Older versions ignore it.
 STAMP = "argocd.argoproj.io/refresh-timestamp"
-# Argo CD 3.3 and 3.4 look at the dry source of a hydrated Application only if this is asked for, too; later versions do
-# it every few minutes. Argo CD's API sets both.
+# Argo CD 3.3 and 3.4 look at the dry source of a hydrated Application only if this is asked for,
+# too; later versions do it every few minutes. Argo CD's API sets both.
 HYDRATE = "argocd.argoproj.io/hydrate"
 HYDRATE_STAMP = "argocd.argoproj.io/hydrate-timestamp"
 WORKLOADS = {
@@ -198,7 +198,10 @@ class ClusterApplications:
             self._annotate(namespace, name, REFRESH, STAMP, HYDRATE, HYDRATE_STAMP)
 
     def _annotate(self, namespace: str, name: str, *keys: str) -> Mapping[str, Any]:
-        """Set these annotations, timestamps to now and others to "normal". Return the changed Application."""
+        """Set these annotations, timestamps to now and others to "normal".
+
+        Return the changed Application.
+        """
         now = self._now().isoformat()
         values = {key: now if key in (STAMP, HYDRATE_STAMP) else "normal" for key in keys}
         change = {"metadata": {"annotations": values}}
@@ -224,10 +227,13 @@ class ClusterApplications:
         return {"nodes": found}
 
     def sync_windows(self, namespace: str, name: str) -> Mapping[str, Any]:
-        """Return the sync windows of the Application's AppProject, and why they block it. Raises `SourceError`."""
+        """Return the sync windows of the Application's AppProject, and why they block it.
+
+        Raises `SourceError`.
+        """
         item = self.get_application(namespace, name)
         project = self.project(self._home, text(item, "spec", "project") or "default")
-        return sync_windows(project, name, destination_of(item), self._now().isoformat())
+        return sync_windows(project, name, live_destination(item), self._now().isoformat())
 
     def application_set(self, namespace: str, name: str) -> Mapping[str, Any]:
         """Return the ApplicationSet, or {} if it is gone."""

@@ -1,4 +1,4 @@
-"""Finds what an AppProject keeps Argo CD from: syncing in a window, or deploying to a destination. Pure.
+"""Finds what an AppProject keeps Argo CD from: syncing in a window, or deploying somewhere. Pure.
 
 What cannot be computed from the AppProject alone counts as unknown, and nothing is said about it.
 """
@@ -24,9 +24,10 @@ _GLOBS = ("applications", "namespaces", "clusters")
 def sync_windows(
     project: Mapping[str, Any], application: str, to: Destination, now: str
 ) -> dict[str, Any]:
-    """Return what Argo CD's API says about an Application's sync windows, as `because` why they block it now, if so.
+    """Return what Argo CD's API says about an Application's sync windows.
 
-    {} if that is unknown: the AppProject could not be read, or has a schedule that is not a cron of five fields.
+    Beside that, `because` says why they block it now, if they do. {} if that is unknown: the AppProject could not be read, or has a schedule that is not a cron of
+    five fields.
     """
     if not mapping(project, "spec"):
         return {}
@@ -39,26 +40,29 @@ def sync_windows(
     try:
         for one in assigned:
             kind = text(one, "kind")
-            times = _times(one, now)
+            times = _open_from_to(one, now)
             if times:
                 active.append(one)
                 ends.setdefault(kind, []).append(times[1])
             elif kind == "allow":
-                openings.append(_next(one, now))
+                openings.append(_next_opening(one, now))
     except Malformed:
         return {}
     found = {"assignedWindows": assigned, "activeWindows": active}
     return {**found, "because": _because(project, found, max(ends["deny"], default=""), openings)}
 
 
-def destination_of(item: Mapping[str, Any]) -> Destination:
+def live_destination(item: Mapping[str, Any]) -> Destination:
     """Return where a live Application is deployed."""
     spec = mapping(item, "spec", "destination")
     return Destination(text(spec, "server"), text(spec, "name"), text(spec, "namespace"))
 
 
 def blocks(windows: Mapping[str, Any]) -> bool:
-    """Tell whether sync windows forbid auto-sync now (Argo CD: a deny wins; with allows, one must be open)."""
+    """Tell whether sync windows forbid auto-sync now.
+
+    As in Argo CD, a deny wins, and with allows, one must be open.
+    """
     active = {text(one, "kind") for one in mappings(windows, "activeWindows")}
     assigned = {text(one, "kind") for one in mappings(windows, "assignedWindows")}
     return "deny" in active or ("allow" in assigned and "allow" not in active)
@@ -73,17 +77,18 @@ def _because(
     name = said(text(project, "metadata", "name"))
     if until:
         denies = (one for one in windows["activeWindows"] if text(one, "kind") == "deny")
-        return f"{_named(next(denies), name)} keeps Argo CD from syncing until {readable(until)}"
+        return f"{_words_of(next(denies), name)} keeps Argo CD from syncing until {readable(until)}"
     opens = min(filter(None, openings), default="")
     when = f" before {readable(opens)}" if opens else ""
     allows = (one for one in windows["assignedWindows"] if text(one, "kind") == "allow")
-    return (
-        f"{_named(next(allows), name)} is not open{when}, and Argo CD does not sync outside of it"
-    )
+    return f"{_words_of(next(allows), name)} is not open{when}, and Argo CD does not sync outside of it"
 
 
-def _named(one: Mapping[str, Any], project: str) -> str:
-    """Return what people call a window. It has no name, but newer versions of Argo CD have a description."""
+def _words_of(one: Mapping[str, Any], project: str) -> str:
+    """Return what people call a window.
+
+    It has no name, but newer versions of Argo CD have a description.
+    """
     words = (
         said(text(one, "description"))
         or f"{said(text(one, 'schedule'))}, {said(text(one, 'duration'))}"
@@ -92,25 +97,28 @@ def _named(one: Mapping[str, Any], project: str) -> str:
     return f"{article} {text(one, 'kind')} window of AppProject {project} ({words})"
 
 
-def _times(one: Mapping[str, Any], now: str) -> tuple[str, str] | None:
+def _open_from_to(one: Mapping[str, Any], now: str) -> tuple[str, str] | None:
     """Return when a window that is open now began and ends, or None. Raises `Malformed`."""
     zone = zone_of(text(one, "timeZone") or "UTC")
     return window(schedule(text(one, "schedule")), seconds_of(text(one, "duration")), zone, now)
 
 
-def _next(one: Mapping[str, Any], now: str) -> str:
+def _next_opening(one: Mapping[str, Any], now: str) -> str:
     return next_start(text(one, "schedule"), zone_of(text(one, "timeZone") or "UTC"), now)
 
 
 def _is_for(one: Mapping[str, Any], application: str, to: Destination) -> bool:
-    """Tell whether a window is for an Application: any of its globs must fit, or with `andOperator` one of each list."""
+    """Tell whether a window is for an Application.
+
+    Any of its globs must fit, or with `andOperator` one of each list.
+    """
     values = {
         "applications": (application,),
         "namespaces": (to.namespace,),
         "clusters": _clusters(to),
     }
     fits = [
-        any(_glob(pattern, value) for pattern in elements(one, key) for value in values[key])
+        any(_fits_glob(pattern, value) for pattern in elements(one, key) for value in values[key])
         for key in _GLOBS
         if elements(one, key)
     ]
@@ -118,17 +126,20 @@ def _is_for(one: Mapping[str, Any], application: str, to: Destination) -> bool:
 
 
 def _clusters(to: Destination) -> tuple[str, ...]:
-    """Return the known names and URLs of a cluster. Of another cluster than Argo CD's own, only one is known."""
+    """Return the known names and URLs of a cluster.
+
+    Of another cluster than Argo CD's own, only one is known.
+    """
     if to.server.rstrip("/") == HERE or to.name == IN_CLUSTER:
         return HERE, IN_CLUSTER
     return tuple(filter(None, (to.server, to.name)))
 
 
-def _glob(pattern: object, value: str) -> bool:
+def _fits_glob(pattern: object, value: str) -> bool:
     return isinstance(pattern, str) and fnmatchcase(value, pattern)
 
 
-def refused(project: Mapping[str, Any], to: Destination) -> bool:
+def refuses_destination(project: Mapping[str, Any], to: Destination) -> bool:
     """Tell whether an AppProject refuses a destination. False if that is not known.
 
     As in Argo CD, one entry must fit, and no entry with `!` may exclude it.
@@ -157,7 +168,10 @@ def refused(project: Mapping[str, Any], to: Destination) -> bool:
 
 
 def _of_cluster(pattern: str, known: str) -> bool | None:
-    """Tell whether a cluster's URL or name is permitted. None if that is not `known`: Argo CD looks it up."""
+    """Tell whether a cluster's URL or name is permitted.
+
+    None if that is not `known`: Argo CD looks it up.
+    """
     if known or pattern in ("", "*"):
         return pattern == "*" or _permits(pattern, known)
     return None
@@ -169,12 +183,15 @@ def _permits(pattern: str, value: str) -> bool:
     return fnmatchcase(value, pattern)
 
 
-def hindrance(
+def hindrance_of(
     project: Mapping[str, Any], application: str, to: Destination, now: str
 ) -> tuple[str, str]:
-    """Return what keeps Argo CD from deploying a commit now, and what to do about it; "" and "" if nothing is known."""
+    """Return what keeps Argo CD from deploying a commit now, and what to do about it.
+
+    "" and "" if nothing is known.
+    """
     name = said(text(project, "metadata", "name"))
-    if refused(project, to):
+    if refuses_destination(project, to):
         where = f"{said(to.server or to.name)}, namespace {said(to.namespace) or '(none)'}"
         message = (
             f"AppProject {name} does not permit the destination {where}: Argo CD will not sync it"

@@ -34,7 +34,8 @@ State = Literal["waiting", "progressing", "synced-and-healthy", "paused", "faile
 ROLLED_OUT = ("synced-and-healthy", "paused")  # the states that are no error
 SKIP = "argocd.argoproj.io/skip-reconcile"
 _BROKEN = ("Failed", "Error")
-# Since Argo CD 3.6, `ServerSideApply=true` makes the diff server-side, and the cluster's webhooks see each comparison.
+# Since Argo CD 3.6, `ServerSideApply=true` makes the diff server-side, and the cluster's webhooks
+# see each comparison.
 WEBHOOK = "admission webhook"
 
 
@@ -104,7 +105,8 @@ class View:
     def looked(self) -> bool:
         """Whether the cluster was looked at since the operation that applied a wanted revision.
 
-        A controller that is busy leaves everything as it was: a sync that seems to run, a health of before.
+        A controller that is busy leaves everything as it was: a sync that seems to run, a health of
+        before.
         """
         if not self.applied:
             return False
@@ -166,7 +168,7 @@ def judge(
         return dry
     view = view_of(item, dry, tree)
     windows = mapping(details, "windows")
-    answer = _refused(view) or _running(view, windows) or _broken(view) or _elsewhere(view, dry)
+    answer = _refused(view) or _operating(view, windows) or _broken(view) or _elsewhere(view, dry)
     if answer is None:  # compared with the wanted revision, and no operation runs or failed
         status = text(view.sync, "status")
         if status == "Synced":
@@ -191,7 +193,7 @@ def judge(
 
 
 def _of_pods(view: View) -> bool:
-    """Tell whether it is pods that are not ready yet, and not a sync or a comparison that takes its time."""
+    """Tell whether pods are not ready yet, and no sync or comparison takes its time."""
     return not view.running or "waiting for healthy state of" in text(view.operation, "message")
 
 
@@ -215,8 +217,8 @@ def _hydrated(item: Mapping[str, Any], wanted: Wanted) -> Wanted | Rollout:
 def _hydrates_nothing(status: Mapping[str, Any], wanted: Wanted) -> bool:
     """Tell whether Argo CD has seen the wanted (dry) revision, and has nothing to hydrate for it.
 
-    A commit that touches none of `manifest-generate-paths` is only noted (Argo CD 3.5). It is noted, too, in the moment
-    before a hydration begins.
+    A commit that touches none of `manifest-generate-paths` is only noted (Argo CD 3.5). It is
+    noted, too, in the moment before a hydration begins.
     """
     if text(status, "currentOperation", "phase") in ("Hydrating", "Failed"):
         return False
@@ -247,7 +249,7 @@ def _refused(view: View) -> Rollout | None:
     return Rollout("failed", f"Argo CD cannot compare: {listed(problems)}", hint, sure=False)
 
 
-def _running(view: View, windows: Mapping[str, Any]) -> Rollout | None:
+def _operating(view: View, windows: Mapping[str, Any]) -> Rollout | None:
     """Return the state if an operation runs, or was requested."""
     if not (mapping(view.item, "operation") or view.running):
         return None
@@ -471,9 +473,10 @@ def revisions_of(where: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def synced_revisions(item: Mapping[str, Any], ours: Callable[[str], bool]) -> tuple[str, ...]:
-    """Return the revisions that Argo CD has synced with success, newest first, of the sources that are `ours`.
+    """Return the revisions that Argo CD has synced with success, newest first, of `ours`.
 
-    Its history has no sync that failed, and at most ten entries. A rollout that fails after its sync is in it.
+    Its history has no sync that failed, and at most ten entries. A rollout that fails after its
+    sync is in it.
     """
     found: dict[str, None] = {}
     for entry in reversed(mappings(item, "status", "history")):

@@ -16,8 +16,8 @@ _PULL = re.compile(
     r"ImagePullBackOff|ErrImagePull|InvalidImageName|ImageInspectError|ErrImageNeverPull|RegistryUnavailable"
     r"|[Bb]ack-off pulling image|[Ff]ailed to pull"
 )
-# The repository server, or Git or a cluster behind it, was away for a moment, and Argo CD tries again. Errors of Helm
-# and Kustomize contain none of these.
+# The repository server, or Git or a cluster behind it, was away for a moment, and Argo CD tries
+# again. Errors of Helm and Kustomize contain none of these.
 _PASSING = (
     "code = unavailable",
     "code = deadlineexceeded",
@@ -35,7 +35,7 @@ _PASSING = (
 
 
 def passing(message: str) -> bool:
-    """Tell whether what Argo CD says is a temporary error, which may be gone at the next attempt."""
+    """Tell whether Argo CD says a temporary error, which may be gone at the next attempt."""
     low = message.lower()
     return any(sign in low for sign in _PASSING)
 

@@ -72,8 +72,8 @@ class RolloutState:
     seconds: float = 0.0  # since the wait began
     warning: str = ""  # about a rollout that is no failure
     begun: bool = False  # whether Argo CD has begun to sync the wanted revision
-    # Whether anything says how the rollout goes: Argo CD has looked since, or a pod is unhealthy. Otherwise the time was
-    # over because Argo CD was slow.
+    # Whether anything says how the rollout goes: Argo CD has looked since, or a pod is unhealthy.
+    # Otherwise the time was over because Argo CD was slow.
     known: bool = False
 
     @property
@@ -176,8 +176,8 @@ class Rollouts:
     def _look(self, watch: _Watch) -> None:
         """Look at one Application. A temporary error does not end its wait; a second refusal does.
 
-        Once time is over, no more is asked. A server that sends a byte now and then may take half a minute for an
-        answer, and a look may need five of them.
+        Once time is over, no more is asked. A server that sends a byte now and then may take half a
+        minute for an answer, and a look may need five of them.
         """
         if self._over():
             return

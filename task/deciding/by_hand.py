@@ -122,7 +122,7 @@ def _rollback(intent: Intent, situation: Situation, snapshot: Snapshot) -> Move:
         because = f"nothing to undo: Git has {now.version or 'no version'} by now"
         verdict = Verdict("unchanged", "same", because)
         return Move(situation.decision(sub.image_at(situation.current), verdict))
-    to, passed, unchecked = _destination(intent, situation, snapshot)
+    to, passed, unchecked = _version_to_write(intent, situation, snapshot)
     wanted = sub.image_at(to)
     words = intent.to if _steps(intent.to) else ""
     memory = rolled_back(situation.memory, now, to, passed, words)
@@ -167,7 +167,10 @@ def _in_git(image: Image, situation: Situation) -> bool:
 
 
 def _undo(intent: Intent, undone: Decision, situation: Situation, snapshot: Snapshot) -> Move:
-    """Go back from an update that failed, unless Git says something else by now or somebody else holds it."""
+    """Go back from an update that failed.
+
+    It stays if Git says something else by now, or if somebody else holds it.
+    """
     image = undone.candidate
     if not same(image, situation.current):
         because = (
@@ -175,8 +178,8 @@ def _undo(intent: Intent, undone: Decision, situation: Situation, snapshot: Snap
         )
         return Move(situation.decision(image, Verdict("refuse", "superseded", because)))
     hold = holding(situation.state, situation.memory, situation.terms.now)
-    # A freeze stops no rollback, and neither does one of ours: of two builds that fail in a row, the newer one may have
-    # gone back to the older one before anybody knew that it fails, too.
+    # A freeze stops no rollback, and neither does one of ours: of two builds that fail in a row,
+    # the newer one may have gone back to the older one before anybody knew that it fails, too.
     ours = intent.hold.by if intent.hold else ""
     if hold and hold.by != ours:
         return Move(situation.decision(image, Verdict("defer", "held", hold_text(hold))))
@@ -208,7 +211,7 @@ def _before(
     return before, ()
 
 
-def _destination(
+def _version_to_write(
     intent: Intent, situation: Situation, snapshot: Snapshot
 ) -> tuple[Reading, tuple[str, ...], str]:
     """Return what `_meant_value` returns, and without a destination, the last good value."""
@@ -220,8 +223,8 @@ def _destination(
 def _last_good(situation: Situation, snapshot: Snapshot) -> tuple[Reading, tuple[str, ...]]:
     """Return the value to go back to from one that failed, and the versions in between.
 
-    It is the last one that nobody went back from, and that Argo CD has synced with success, where its history says so.
-    Raises `TargetError` if there is none.
+    It is the last one that nobody went back from, and that Argo CD has synced with success, where
+    its history says so. Raises `TargetError` if there is none.
     """
     sub, file = situation.subscription, situation.in_git.file
     bad = (situation.in_git.version, *situation.memory.replaced)
@@ -304,7 +307,7 @@ def _values(
 
     With each, tell whether one of the `synced` commits had it.
     """
-    readings = _readings(situation, snapshot, most, synced)
+    readings = _earlier_readings(situation, snapshot, most, synced)
     groups = groupby(readings, key=lambda one: one[1].version)
     for number, (version, group) in enumerate(groups):
         _commit, reading = first = next(group)
@@ -314,10 +317,10 @@ def _values(
         yield reading, ran
 
 
-def _readings(
+def _earlier_readings(
     situation: Situation, snapshot: Snapshot, most: int, marked: Collection[str]
 ) -> Iterator[tuple[str, Reading]]:
-    """Yield what the target said in each version of its file, newest first, with the commit that had it."""
+    """Yield (commit, what the target said) for each version of its file, newest first."""
     sub, path = situation.subscription, situation.in_git.file
     target = target_of(sub, situation.kind, carry=situation.terms.carry)
     for commit, text in situation.facts.earlier(path, most, marked):

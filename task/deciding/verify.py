@@ -66,7 +66,7 @@ def signed_for_argo(
 def hindered(
     moves: Sequence[Move], hindrance: Callable[[Subscription], tuple[str, str]]
 ) -> list[Problem]:
-    """Return a warning for each Application that Argo CD will not deploy now, although its image is written."""
+    """Return a warning for each Application that is written, and that Argo CD will not deploy now."""
     found: dict[str, Problem] = {}
     for move in moves:
         one, app = move.decision, move.subscription.application

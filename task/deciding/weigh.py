@@ -181,8 +181,8 @@ class Facts:
 
     ancestry: Ancestry = field(default_factory=dict)
     answers: Mapping[Question, Answer] = field(default_factory=dict)
-    # (file, how many, marked commits) → its versions on the branch, newest first, including the tip's: each with the
-    # newest commit that had it, or a marked one
+    # (file, how many, marked commits) → its versions on the branch, newest first, including the
+    # tip's: each with the newest commit that had it, or a marked one
     earlier: Callable[[str, int, Collection[str]], Iterable[tuple[str, str]]] = (
         lambda _path, _most, _marked: ()
     )

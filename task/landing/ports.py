@@ -68,9 +68,9 @@ class Repository(Protocol):
     def earlier(
         self, branch: str, path: str, limit: int, marked: Collection[str] = ()
     ) -> Iterable[tuple[str, str | None]]:
-        """Yield (commit, text) of a file, newest first, at most `limit`. The text is None if the file did not exist.
+        """Yield (commit, text) of a file, newest first, at most `limit`.
 
-        If one of the `marked` commits had the text, that is the commit.
+        The text is None if the file did not exist. If one of the `marked` commits had the text, that is the commit.
         """
 
     def written(
@@ -177,13 +177,16 @@ class World(Protocol):
         """Return the ids of the OpenPGP keys that sign the run's commits."""
 
     def hindrance(self, subscription: Subscription, now: str) -> tuple[str, str]:
-        """Return what keeps Argo CD from deploying a commit now, as far as its AppProject says so, and what to do.
+        """Return what keeps Argo CD from deploying a commit now, and what to do about it.
 
-        Both are "" if nothing is known to. What was found is logged, once.
+        That is what its AppProject says. Both are "" if nothing is known to. What was found is logged, once.
         """
 
     def synced(self, subscription: Subscription) -> tuple[str, ...]:
-        """Return the revisions of its repository in Argo CD's history, newest first; () if that is not known."""
+        """Return the revisions of its repository in Argo CD's history, newest first.
+
+        () if that is not known.
+        """
 
     def taken_back_by(self, manifest: Mapping[str, Any], field: str) -> str:
         """Return who takes back a change of a field of a live Application: "ApplicationSet web"; "" if nobody."""

@@ -44,7 +44,8 @@ def as_json(status: Status) -> dict[str, Any]:
 def json_text(status: Status) -> str:
     """Return the status as one JSON text with a final newline.
 
-    The plain data of all images at once would take more memory than everything that is known about them.
+    The plain data of all images at once would take more memory than everything that is known about
+    them.
     """
     around = _dumped(as_json(replace(status, images=())))
     each = (_dumped(_image(one)).replace("\n", "\n    ") for one in status.images)

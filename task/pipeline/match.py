@@ -119,8 +119,8 @@ def asks_by_hand(
 ) -> Matched:
     """Return the asks for a person's intent: all images of the Applications, or those with these aliases or names.
 
-    If a version has failed, only the entries of that image are meant. An unreadable entry is an error, because
-    otherwise nobody would know that it was left as it is.
+    If a version has failed, only the entries of that image are meant. An unreadable entry is an
+    error, because otherwise nobody would know that it was left as it is.
     """
     asks, problems = [], []
     known: set[str] = set()

@@ -95,7 +95,10 @@ def window(schedule: str, seconds: int, zone: ZoneInfo, now: str) -> tuple[str, 
 
 
 def next_start(schedule: str, zone: ZoneInfo, now: str) -> str:
-    """Return when the next window begins; "" if none does within fifty years. The time is RFC 3339, in UTC."""
+    """Return when the next window begins.
+
+    "" if none does within fifty years. The time is RFC 3339, in UTC.
+    """
     start = next(_starts(schedule, zone, epoch_seconds(now)), None)
     return "" if start is None else of_unix(int(start))
 

@@ -16,7 +16,7 @@ from task.applications.manifest_text import is_project
 from task.applications.work_tree import locate as find
 from task.argocd.cluster_secrets import ClusterSecrets
 from task.argocd.owners import keys_wanted
-from task.argocd.projects import hindrance
+from task.argocd.projects import hindrance_of
 from task.argocd.rollout import synced_revisions
 from task.deciding.job import Followed, Landed
 from task.errors import Malformed, TaskError, UsageError
@@ -294,11 +294,11 @@ class RealWorld(World):
         return self._projects.get(name, {})
 
     def hindrance(self, subscription: Subscription, now: str) -> tuple[str, str]:
-        """Return what keeps Argo CD from deploying a commit now, as its AppProject says, and what to do about it."""
+        """Return what keeps Argo CD from deploying a commit now, and what to do about it."""
         app = subscription.application
         if subscription.target == "flux":
             return "", ""
-        found = hindrance(self._project_of(app), app.name, app.destination, now)
+        found = hindrance_of(self._project_of(app), app.name, app.destination, now)
         if found[0] and app.key not in self._hindered:
             self._hindered.add(app.key)
             self._log("info", f"{app.key}: {found[0]}")
@@ -312,7 +312,10 @@ class RealWorld(World):
         return signer.key_ids() if signer else ()
 
     def synced(self, subscription: Subscription) -> tuple[str, ...]:
-        """Return the revisions of its repository in Argo CD's history, newest first; () if that is not known."""
+        """Return the revisions of its repository in Argo CD's history, newest first.
+
+        () if that is not known.
+        """
         if subscription.target == "flux" or not self._argo.asked:
             return ()
         app = subscription.application

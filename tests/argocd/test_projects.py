@@ -8,7 +8,7 @@ import pytest
 from fakes.argocd_states import NEW, OLD, application, at, operated
 
 from task.argocd.application_store import ClusterApplications
-from task.argocd.projects import blocks, hindrance, refused, sync_windows
+from task.argocd.projects import blocks, hindrance_of, refuses_destination, sync_windows
 from task.argocd.rollout import Wanted, judge
 from task.errors import SourceDownError
 from task.model import Destination
@@ -70,7 +70,7 @@ def test_a_window_that_cannot_be_computed_makes_all_of_them_unknown(wrong: dict[
 
 def test_a_project_that_cannot_be_read_says_nothing() -> None:
     assert sync_windows({}, "web", WEB, FRIDAY) == {}
-    assert hindrance({}, "web", WEB, FRIDAY) == ("", "")
+    assert hindrance_of({}, "web", WEB, FRIDAY) == ("", "")
 
 
 REMOTE, NAMED = Destination("https://eu.example", "", "web"), Destination("", "eu", "web")
@@ -95,8 +95,8 @@ DESTINATIONS = [
     ids=[row[0] for row in DESTINATIONS],
 )
 def test_destinations(to: Destination, destinations: list[Any], expected: bool) -> None:
-    assert refused(project(destinations=destinations), to) is expected
-    message, hint = hindrance(project(destinations=destinations), "web", to, MONDAY)
+    assert refuses_destination(project(destinations=destinations), to) is expected
+    message, hint = hindrance_of(project(destinations=destinations), "web", to, MONDAY)
     assert ("does not permit the destination" in message) is bool(hint) is expected
 
 

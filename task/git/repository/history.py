@@ -46,12 +46,13 @@ class History:
     """Iterates over (commit, text): the path's text at the branch's tip, then each different one before it.
 
     It goes along first parents, so a merge is one step, and a text that was reverted to comes once for each time.
-    The commit is the newest one that had the text, or one of `marked` that had it. The text is None if there was no such file, or one that is no
-    text. `path` is what the file was called at the last answer: renames are followed. `end` tells, once nothing
-    follows, whether that was the "root" of all history, the end of what a shallow "server" has, or a "limit": as many
-    texts as asked for, `LARGEST` bytes of them, or `PATIENCE` seconds. Raises `SourceError` for what is no branch, and
-    what `task.git.errors` says of servers.
-    The remote is for it alone; `close` removes what was fetched.
+    The commit is the newest one that had the text, or one of `marked` that had it. The text is None
+    if there was no such file, or one that is no text. `path` is what the file was called at the
+    last answer: renames are followed. `end` tells, once nothing follows, whether that was the
+    "root" of all history, the end of what a shallow "server" has, or a "limit": as many texts as
+    asked for, `LARGEST` bytes of them, or `PATIENCE` seconds. Raises `SourceError` for what is no
+    branch, and what `task.git.errors` says of servers. The remote is for it alone; `close` removes
+    what was fetched.
     """
 
     def __init__(
