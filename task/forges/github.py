@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 from urllib.parse import quote
 
 from task.errors import Outpaced, RepositoryError, TaskError
 from task.forges.client import Client, ForgeAddress, Reach, names_none, numbered, web_below
+from task.forges.github_auto_merge import AutoMerge, graphql
 from task.forges.host import (
     PAGES,
     AlreadyThere,
@@ -20,8 +19,9 @@ from task.forges.host import (
     Host,
     Notes,
     missing,
+    thrown_out,
 )
-from task.forges.proposal import described
+from task.forges.proposal import described, settled, wish
 from task.git.hosts import RemoteUrl
 from task.http import Response
 from task.model import CommitStatus, Deployment, Proposal, Proposed
@@ -29,16 +29,6 @@ from task.plain_data import dig, mappings
 from task.text import one_line, shortened
 from task.urls import path_part, split, web_page
 
-ENABLE = (
-    "mutation($input: EnablePullRequestAutoMergeInput!) "
-    "{ enablePullRequestAutoMerge(input: $input) { pullRequest { state autoMergeRequest { enabledAt } } } }"
-)
-ENQUEUE = "mutation($input: EnqueuePullRequestInput!) { enqueuePullRequest(input: $input) { mergeQueueEntry { position } } }"
-METHODS = (
-    ("MERGE", "allow_merge_commit"),
-    ("SQUASH", "allow_squash_merge"),
-    ("REBASE", "allow_rebase_merge"),
-)
 COMMENTS = (
     "query($owner: String!, $name: String!, $number: Int!, $before: String) "
     "{ repository(owner: $owner, name: $name) { pullRequest(number: $number) "
@@ -47,9 +37,6 @@ COMMENTS = (
 )
 TASK = "image-update"  # of a deployment; GitHub itself uses "deploy" for jobs with an `environment`
 LONGEST = 140  # characters of a description
-# GitHub has nothing to wait for: no requirement, or none that is not met.
-_READY = re.compile(r"(?:clean|unstable|has_hooks) status|protected branch rules not configured")
-_METHOD = re.compile(r"merge method|(?:merge commits|squash merges|rebase merges) are not allowed")
 
 
 class GitHubClient(Client):
@@ -61,11 +48,6 @@ class GitHubClient(Client):
         "X-GitHub-Api-Version": "2022-11-28",
     }
     page_key = "html_url"
-
-
-def graphql(api: str) -> str:
-    """Return the address of GraphQL. On Enterprise Server, it is one folder above that of REST."""
-    return f"{api.removesuffix('/v3')}/graphql"
 
 
 class GitHub(Host):
@@ -81,6 +63,7 @@ class GitHub(Host):
     def __init__(self, reach: Reach) -> None:
         super().__init__(reach)
         self._owner, self._repo = reach.place.project
+        self._auto_merge = AutoMerge(self._client, self._owner, self._repo)
 
     def newest(self, base: str, head: str) -> Proposed | None:
         """As `Host.newest`. The owner is part of what is asked for: under another name by now, it is asked again."""
@@ -91,7 +74,7 @@ class GitHub(Host):
             found = self._requests(base, head)
         ours = [one for one in found if self._is_ours(one, base, head)]
         ours.sort(key=lambda one: (one["state"] == "open", one["number"]), reverse=True)
-        return self.proposed(ours[0]) if ours else None
+        return self._in_its_queue(ours[0]) if ours else None
 
     def ask(self, number: str) -> Any:
         """As `Host.ask`."""
@@ -159,9 +142,8 @@ class GitHub(Host):
         done = self.proposed(said)
         if proposal.auto_merge and not said.get("auto_merge"):
             with notes.tried("auto-merge", "auto-merge"):
-                done = self._auto_merged(
-                    said, done, described(proposal.body) or done.head_commit, notes
-                )
+                commit = described(proposal.body) or done.head_commit
+                done = self._auto_merge.switch_on(said, done, commit, notes)
         return done, said
 
     def shut(self, said: Any, body: str) -> None:
@@ -174,6 +156,14 @@ class GitHub(Host):
         path = f"{self._path}/git/ref/heads/{quote(head)}"
         found = self._client.json("GET", path, "look at the branch", fine=(403, 404, 409))
         return "" if found is None else str(found["object"]["sha"])
+
+    def _in_its_queue(self, said: Mapping[str, Any]) -> Proposed:
+        """Return the request. If its merge queue threw it out, it says so."""
+        found = self.proposed(said)
+        is_set = wish("auto-merge") in settled(found.body)
+        if found.state != "open" or said.get("auto_merge") or not is_set:
+            return found
+        return thrown_out(found, self._auto_merge.thrown_out(found.number))
 
     def _requests(self, base: str, head: str) -> list[Any]:
         """Return the newest requests of this head. Each takes about 25 KB, because it describes both repositories."""
@@ -227,69 +217,6 @@ class GitHub(Host):
         path, what = f"{where}/requested_reviewers", "ask for reviews"
         answer = self._client.ask("POST", path, what, json=who, fine=(403, 404, 422), again=True)
         return None if answer.status == 201 else self._client.refused(answer, what)
-
-    def _auto_merged(
-        self, pull: Mapping[str, Any], done: Proposed, commit: str, notes: Notes
-    ) -> Proposed:
-        """Let GitHub merge exactly this commit, and nothing that is pushed later. If that fails, notes say why."""
-        allowed = (
-            pull["base"].get("repo") or {}
-        )  # GitHub shows the settings only to those who may push
-        methods = [name for name, setting in METHODS if allowed.get(setting, True)] or ["MERGE"]
-        objection, left = "", methods
-        for number, method in enumerate(methods):
-            objection, left = (
-                self._mutated(pull, commit, ENABLE, {"mergeMethod": method}),
-                methods[number:],
-            )
-            if not objection:
-                return done
-            if not _METHOD.search(objection.lower()):
-                break
-        if _READY.search(objection.lower()):
-            return self._merged_now(pull, done, commit, left, notes)
-        if "auto merge is not allowed" in objection.lower():
-            objection += ' (the repository\'s setting "Allow auto-merge" switches it on)'
-        notes.add(f"GitHub cannot merge it by itself: {objection}", "auto-merge")
-        return done
-
-    def _merged_now(
-        self,
-        pull: Mapping[str, Any],
-        done: Proposed,
-        commit: str,
-        methods: Sequence[str],
-        notes: Notes,
-    ) -> Proposed:
-        """Merge it, or join the queue, because GitHub does not wait if there is nothing to wait for."""
-        path, objection = f"{self._path}/pulls/{done.number}/merge", ""
-        for method in methods:
-            body = {"sha": commit, "merge_method": method.lower()}
-            answer = self._client.ask("PUT", path, "merge it", json=body, fine=(403, 405, 409, 422))
-            if answer.status == 200:
-                notes.add("nothing was required of it: it is merged already")
-                merged = self._client.parsed(answer, "merge it").get("sha")
-                return replace(done, state="merged", merge_commit=str(merged or ""))
-            objection = self._client.words(answer)
-            if not _METHOD.search(objection.lower()):
-                break
-        if "merge queue" in objection.lower():
-            objection = self._mutated(pull, commit, ENQUEUE, {})
-        if objection:
-            notes.add(f"GitHub cannot merge it by itself: {objection}", "auto-merge")
-        return done
-
-    def _mutated(
-        self, pull: Mapping[str, Any], commit: str, query: str, more: Mapping[str, str]
-    ) -> str:
-        """Return GitHub's objection, which it answers with status 200 as well, or "" if it is done."""
-        given = {"pullRequestId": pull["node_id"], "expectedHeadOid": commit, **more}
-        body, what = {"query": query, "variables": {"input": given}}, "switch on auto-merge"
-        errors = (
-            self._client.json("POST", graphql(self._place.api), what, json=body).get("errors") or []
-        )
-        texts = (one_line(str(one.get("message", "")).strip('[]"'))[:300] for one in errors)
-        return "; ".join(texts) or ("it says nothing more" if errors else "")
 
 
 class GitHubComments(Comments):

@@ -20,9 +20,11 @@ from urllib.parse import quote
 
 from task.errors import Outpaced, RepositoryError, TargetError, TaskError, UnreachableError
 from task.forges.client import Limited, Reach, wait_of
-from task.forges.github import GitHubClient, graphql
+from task.forges.github import GitHubClient
+from task.forges.github_auto_merge import graphql
 from task.forges.host import Connected
 from task.git.command import Git
+from task.git.errors import LEAVES_QUEUE, waits_in_queue
 from task.git.repository.bare import BareRepository
 from task.http import Response
 from task.model import Changeset, Landing, Through
@@ -200,7 +202,10 @@ class GitHubCommits(Connected):
             return RepositoryError(f"{host} does not let this API token {what}: {words}", hint=hint)
         return self._denied(what, words)
 
-    def _denied(self, what: str, words: str) -> RepositoryError:
+    def _denied(self, what: str, words: str) -> RepositoryError | NotDoneError:
+        if waits_in_queue(words):
+            message = f"the pull request is in the merge queue: could not {what}: {words}"
+            return NotDoneError(message, hint=LEAVES_QUEUE)
         hint = f"correct what it names, {_GIT}"
         if any(one in words.lower() for one in _RULES):
             hint = "let this token's owner pass the branch's rules, or open a pull request instead: --pull-request"

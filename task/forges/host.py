@@ -282,10 +282,12 @@ def _brought_up_to_date(host: Host, found: Proposed, proposal: Proposal, notes: 
     off = found.auto_merge is False and found.head_commit == described(found.body)
     if pushed and proposal.auto_merge and set_before and not off:
         if host.auto_merge_after_push == "ends":
-            whole = replace(
-                whole, body=with_settled(whole.body, settled(whole.body) - {wish("auto-merge")})
-            )
+            whole = replace(whole, body=_without_auto_merge(whole.body))
         missing = replace(missing, auto_merge=host.auto_merge_after_push != "stays")
+    if found.thrown_out and proposal.auto_merge:
+        notes.add(f"{found.thrown_out}: this run asked for it again")
+        whole = replace(whole, body=_without_auto_merge(whole.body))
+        missing = replace(missing, auto_merge=True)
     done = now
     if not same(now, whole):
         done, said = host.write(said, whole.title, whole.body)
@@ -297,6 +299,20 @@ def _brought_up_to_date(host: Host, found: Proposed, proposal: Proposal, notes: 
             host.read(found.number)[1], now.title, now.body
         )  # we have overwritten the text of a newer commit
     return done
+
+
+def thrown_out(found: Proposed, because: str) -> Proposed:
+    """Return a request that left its merge queue for that reason, not by a person: auto-merge is not set any more.
+
+    Without a reason, it stays as it is.
+    """
+    if not because:
+        return found
+    return replace(found, thrown_out=because, body=_without_auto_merge(found.body))
+
+
+def _without_auto_merge(body: str) -> str:
+    return with_settled(body, settled(body) - {wish("auto-merge")})
 
 
 def _completed(
