@@ -254,6 +254,35 @@ def withdrawn(world: World) -> None:
     assert completes(world, world.push("1.2")).number != found.number
 
 
+def closed_by_a_person_while_it_is_withdrawn(world: World) -> None:
+    _withdrawn_while(world, world.server.decline)
+
+
+def edited_by_a_person_while_it_is_withdrawn(world: World) -> None:
+    def edited(number: str) -> None:
+        pull = world.server.pull(number)
+        assert pull is not None
+        pull.title = "checked by Ann"
+        pull.version += 1
+
+    _withdrawn_while(world, edited)
+
+
+def _withdrawn_while(world: World, happens: Callable[[str], None]) -> None:
+    """Withdraw a request to which something happens once, just before our first change."""
+    forge = world.forge()
+    made = world.propose(world.push("1.1"))
+    left = [made.number]
+
+    def before(request: Request) -> None:
+        if request.method != "GET" and left:
+            happens(left.pop())
+
+    world.server.before = before
+    forge.withdraw(made, "main says 1.1 by now")
+    assert (left, world.server.open) == ([], [])
+
+
 def what_is_proposed_meanwhile_is_not_withdrawn(world: World) -> None:
     forge = world.forge()
     world.propose(world.push("1.1"))
@@ -615,6 +644,8 @@ PLAYS: list[Callable[[World], None]] = [
     what_failed_is_set_by_the_next_run,
     auto_merge_that_a_person_switches_off_stays_off,
     withdrawn,
+    closed_by_a_person_while_it_is_withdrawn,
+    edited_by_a_person_while_it_is_withdrawn,
     what_is_proposed_meanwhile_is_not_withdrawn,
     merged,
     closed,

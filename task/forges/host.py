@@ -140,12 +140,25 @@ class Host(Connected):
 
         Raises `Outpaced` if another run has described something newer there since.
         """
-        with self.understood():
-            now, said = self.read(found.number)
-            if now.state == "open":
-                if described(now.body) != described(found.body):
-                    raise Outpaced(f"{found.url} proposes something newer by now")
-                self.shut(said, closed_body(now, because))
+        for _turn in range(_RACES):
+            with self.understood(), suppress(Overtaken):
+                return self._withdraw(found, because)
+        raise UnreachableError(
+            f"others keep changing {found.url}, so it was not closed", hint="run it again"
+        )
+
+    def _withdraw(self, found: Proposed, because: str) -> None:
+        now, said = self.read(found.number)
+        if now.state != "open":
+            return
+        if described(now.body) != described(found.body):
+            raise Outpaced(f"{found.url} proposes something newer by now")
+        try:
+            self.shut(said, closed_body(now, because))
+        except (ForgeError, RepositoryError):
+            # A person may have closed or merged it since it was read.
+            if self.read(found.number)[0].state == "open":
+                raise
 
     def read(self, number: str) -> tuple[Proposed, Any]:
         """Return one request as it is now, and the forge's own answer."""
@@ -203,7 +216,7 @@ class Host(Connected):
 
 
 class Overtaken(Exception):
-    """Others have changed the request since it was found, so look again. Never leaves `Host.propose`."""
+    """Others have changed the request since it was read, so look again. Never leaves `Host`."""
 
 
 class AlreadyThere(Exception):
