@@ -3,6 +3,7 @@
 Each play takes a `World`, and `PLAYS` lists them all.
 """
 
+import json
 import re
 import threading
 from collections.abc import Callable
@@ -444,6 +445,25 @@ def requests_of_forks_do_not_count(world: World) -> None:
     assert world.server.pulls[0].title == "from a fork"
 
 
+def an_answer_about_another_branch_proposes_nothing(world: World) -> None:
+    """As a cache in front of the Git host may give it."""
+    world.propose(world.push("1.1"))
+    answered = world.server.answer
+
+    def confused(request: Request) -> Reply:
+        reply = answered(request)
+        text = json.dumps(reply.body)
+        return replace(reply, body=json.loads(text.replace(HEAD, "image-update/other")))
+
+    world.server.answer = confused  # type: ignore[method-assign]
+    assert world.forge().find("main", HEAD) is None
+    wanted = world.push("1.2")
+    with pytest.raises(UnreachableError):
+        world.propose(wanted)
+    world.server.answer = answered  # type: ignore[method-assign]
+    completes(world, wanted)
+
+
 def branches_of_similar_names_are_others(world: World) -> None:
     world.propose(world.push("9.9", f"{HEAD}-more"))
     wanted = world.push("1.1")
@@ -658,6 +678,7 @@ PLAYS: list[Callable[[World], None]] = [
     another_opens_it_first,
     an_older_build_that_finishes_later_leaves_it,
     requests_of_forks_do_not_count,
+    an_answer_about_another_branch_proposes_nothing,
     branches_of_similar_names_are_others,
     branch_names_with_every_sign,
     branch_deleted,

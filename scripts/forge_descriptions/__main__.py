@@ -194,7 +194,7 @@ def bitbucket(folder: Path) -> Operations:
     used = (
         f"GET {_CLOUD}/pullrequests", f"POST {_CLOUD}/pullrequests", f"GET {_CLOUD}/pullrequests/{{pull_request_id}}",
         f"PUT {_CLOUD}/pullrequests/{{pull_request_id}}", f"POST {_CLOUD}/pullrequests/{{pull_request_id}}/decline",
-        f"GET {_CLOUD}/refs/branches/{{name}}", f"GET {_CLOUD}/branch-restrictions",
+        f"GET {_CLOUD}/refs/branches/{{name}}", f"GET {_CLOUD}/branch-restrictions", f"GET {_CLOUD}",
         f"GET {_CLOUD}/commit/{{commit}}", "GET /workspaces/{workspace}/members",
         f"GET {_CLOUD}/pullrequests/{{pull_request_id}}/comments",
         f"POST {_CLOUD}/pullrequests/{{pull_request_id}}/comments",
@@ -224,7 +224,7 @@ def data_center(folder: Path) -> Operations:
         f"GET {_CENTER}/pull-requests/{{pullRequestId}}/activities",
         f"POST {_CENTER}/pull-requests/{{pullRequestId}}/comments",
         f"PUT {_CENTER}/pull-requests/{{pullRequestId}}/comments/{{commentId}}",
-        "GET /application-properties",
+        "GET /application-properties", f"GET {_CENTER}",
     )  # fmt: skip
     text = (folder / "dist/server/openapi/openapi-typescript.d.ts").read_text()
     return _of_openapi_typescript(text, used, "/api/latest")
@@ -273,7 +273,7 @@ def azure(folder: Path) -> Operations:
         "getPullRequests": "", "createPullRequest": "GitPullRequest", "getPullRequest": "",
         "updatePullRequest": "GitPullRequest", "getRefs": "", "getPullRequestLabels": "",
         "createPullRequestLabel": "WebApiCreateTagRequestData", "createPullRequestReviewer": "IdentityRefWithVote",
-        "getThreads": "", "createThread": "CommentThread", "updateComment": "Comment",
+        "getRepository": "", "getThreads": "", "createThread": "CommentThread", "updateComment": "Comment",
     }  # fmt: skip
     text = (folder / "Git/GitClient.js").read_text()
 

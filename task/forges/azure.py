@@ -7,7 +7,7 @@ with a page to sign in, under a status that looks like success.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -43,6 +43,7 @@ class AzureClient(Client):
     """Adds the API's version to each request, and recognises Azure's sign-in page."""
 
     repository = "/{1}/_apis/git/repositories/{2}"
+    page = ("webUrl",)
     headers: ClassVar[Mapping[str, str]] = {
         "Accept": "application/json",
         "X-TFS-FedAuthRedirect": "Suppress",
@@ -119,11 +120,15 @@ class Azure(Host):
             "$top": 50,
         }
         found = self._client.json("GET", path, what, params=params)
-        ours = [one for one in mappings(found, "value") if not one.get("forkSource")]
+        ours = [
+            one
+            for one in mappings(found, "value")
+            if not one.get("forkSource") and self.branches(one) == (base, head)
+        ]
         if not ours:
             return None
         newest = next((one for one in ours if dig(one, "status") == "active"), ours[0])
-        return self.checked(numbered(dig(newest, "pullRequestId"), self._place.host))
+        return self.checked(numbered(dig(newest, "pullRequestId"), self.place.host))
 
     def close(self) -> None:
         """As `Connected.close`."""
@@ -138,11 +143,11 @@ class Azure(Host):
 
     def proposed(self, said: Any) -> Proposed:
         """As `Host.proposed`."""
-        number = numbered(dig(said, "pullRequestId"), self._place.host)
+        number = numbered(dig(said, "pullRequestId"), self.place.host)
         state = _STATES.get(dig(said, "status"), "closed")
         conflicts = state == "open" and dig(said, "mergeStatus") == "conflicts"
         return Proposed(
-            url=f"{self._place.web}/pullrequest/{number}",
+            url=f"{self.place.web}/pullrequest/{number}",
             number=number,
             state=state,
             title=dig(said, "title"),
@@ -152,6 +157,10 @@ class Azure(Host):
             conflicts=conflicts,
             note="it conflicts with its base branch" if conflicts else "",
         )
+
+    def branches(self, said: Any) -> tuple[str, str]:
+        """As `Host.branches`."""
+        return _branch(said, "targetRefName"), _branch(said, "sourceRefName")
 
     def create(self, proposal: Proposal) -> Any:
         """As `Host.create`."""
@@ -251,15 +260,20 @@ class Azure(Host):
         ids = {identity for one in exact or found if (identity := dig(one, "id"))}
         if len(ids) != 1:
             hint = "name the person by e-mail address or id"
-            raise ForgeError(
-                f"{self._place.host} knows nobody, or several, of that name", hint=hint
-            )
+            raise ForgeError(f"{self.place.host} knows nobody, or several, of that name", hint=hint)
         return ids.pop()
 
     def _auto_complete(self, item: Any, found: Proposed, proposal: Proposal) -> None:
-        """Let it complete once all policies are met, with the first merge type that they allow."""
+        """Let it complete once all required policies are met, with the first merge type that they allow.
+
+        Azure waits for optional policies, too, unless they are named; what nobody has to do may never be done.
+        """
+        policies = self._policies(dig(item, "repository", "id"), proposal.base)
         options: dict[str, Any] = {"deleteSourceBranch": self.ours_to_delete(proposal.head)}
-        if strategy := self._strategy(dig(item, "repository", "id"), proposal.base):
+        optional = [one.get("id") for one in policies if one.get("isBlocking") is False]
+        if numbers := [one for one in optional if type(one) is int]:
+            options["autoCompleteIgnoreConfigIds"] = numbers
+        if strategy := _strategy(policies):
             options["mergeStrategy"] = strategy
         body = {
             "autoCompleteSetBy": {"id": dig(item, "createdBy", "id")},
@@ -268,25 +282,26 @@ class Azure(Host):
         path = f"{self._path}/pullrequests/{path_part(found.number)}"
         self._client.ask("PATCH", path, "set auto-complete", json=body, again=True)
 
-    def _strategy(self, repository: str, base: str) -> str:
-        """Return a merge type that the branch's policies allow; "" if there is no limit, or we may not read them."""
-        path = f"/{path_part(self._place.project[1])}/_apis/git/policy/configurations"
-        params = {
-            "repositoryId": repository,
-            "refName": f"refs/heads/{base}",
-            "policyType": _MERGE_POLICY,
-        }
+    def _policies(self, repository: str, base: str) -> list[Mapping[str, Any]]:
+        """Return the policies of the branch that are switched on, or nothing if we may not read them."""
+        path = f"/{path_part(self.place.project[1])}/_apis/git/policy/configurations"
+        params = {"repositoryId": repository, "refName": f"refs/heads/{base}"}
         try:
             found = self._client.json("GET", path, "read policies", params=params)
         except (ForgeError, RepositoryError):
-            return ""
-        limits = [one for one in mappings(found, "value") if one.get("isEnabled")]
-        if not limits:
-            return ""
-        allowed = (
-            way for rule, way in _STRATEGIES.items() if dig(limits[0], "settings", rule) == "True"
-        )
-        return next(allowed, "")
+            return []
+        return [one for one in mappings(found, "value") if one.get("isEnabled")]
+
+
+def _strategy(policies: Iterable[Mapping[str, Any]]) -> str:
+    """Return a merge type that the policies allow, or "" if none of them limits it."""
+    limit = next((one for one in policies if dig(one, "type", "id") == _MERGE_POLICY), None)
+    allowed = (way for rule, way in _STRATEGIES.items() if dig(limit, "settings", rule) == "True")
+    return next(allowed, "")
+
+
+def _branch(said: Any, key: str) -> str:
+    return dig(said, key).removeprefix("refs/heads/")
 
 
 class AzureComments(Comments):
@@ -327,7 +342,7 @@ class AzureComments(Comments):
 
     def _page(self, request: str, thread: str) -> str:
         """Return the page of a comment. Azure's answers have only the address in its API."""
-        return f"{self._place.web}/pullrequest/{request}?discussionId={thread}"
+        return f"{self.place.web}/pullrequest/{request}?discussionId={thread}"
 
 
 def identities_api(api: str) -> str:

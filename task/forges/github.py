@@ -47,7 +47,7 @@ class GitHubClient(Client):
         "Accept": "application/vnd.github+json",
         "X-GitHub-Api-Version": "2022-11-28",
     }
-    page_key = "html_url"
+    page = ("html_url",)
 
 
 class GitHub(Host):
@@ -96,6 +96,10 @@ class GitHub(Host):
             conflicts=conflicts,
             note=f"it conflicts with {said['base']['ref']}" if conflicts else "",
         )
+
+    def branches(self, said: Any) -> tuple[str, str]:
+        """As `Host.branches`."""
+        return dig(said, "base", "ref"), dig(said, "head", "ref")
 
     def create(self, proposal: Proposal) -> Any:
         """As `Host.create`."""
@@ -255,10 +259,10 @@ class GitHubComments(Comments):
 
     def _page(self, request: str, before: str | None) -> Mapping[str, Any]:
         """Return the newest hundred comments, or the hundred before those. An error has status 200, too."""
-        owner, name = self._place.project
+        owner, name = self.place.project
         variables = {"owner": owner, "name": name, "number": int(request), "before": before}
         body, what = {"query": COMMENTS, "variables": variables}, "look for the comment"
-        answer = self._client.ask("POST", graphql(self._place.api), what, json=body, again=True)
+        answer = self._client.ask("POST", graphql(self.place.api), what, json=body, again=True)
         said = self._client.parsed(answer, what)
         if pull := ((said.get("data") or {}).get("repository") or {}).get("pullRequest"):
             return pull["comments"]  # type: ignore[no-any-return]
@@ -293,7 +297,7 @@ class GitHubDeployments(Deployments):
         }  # fmt: skip
         what = f"show the deployment of {deployment.environment}"
         said = self._client.json("POST", f"{self._path}/deployments", what, json=body)
-        number = numbered(dig(said, "id"), self._place.host, "a deployment")
+        number = numbered(dig(said, "id"), self.place.host, "a deployment")
         self.change(number, deployment)
         return number
 

@@ -43,7 +43,7 @@ _UNREADY = ("checking", "preparing", "unchecked", "approvals_syncing", "")
 class GitLabClient(Client):
     """A client of GitLab's API."""
 
-    page_key = "web_url"
+    page = ("web_url",)
 
     def path_of(self, project: Sequence[str]) -> str:
         """As `Client.path_of`."""
@@ -72,7 +72,7 @@ class GitLab(Host):
             one
             for one in mappings(found)
             if dig(one, "source_project_id") == dig(one, "target_project_id") != ""
-            and (dig(one, "source_branch"), dig(one, "target_branch")) == (head, base)
+            and self.branches(one) == (base, head)
         ]
         ours.sort(key=lambda one: (_state(one) == "open", one["iid"]), reverse=True)
         return self.proposed(ours[0]) if ours else None
@@ -102,6 +102,10 @@ class GitLab(Host):
             auto_merge=bool(said.get("merge_when_pipeline_succeeds")),
             note=f"it conflicts with {said['target_branch']}" if conflicts else "",
         )
+
+    def branches(self, said: Any) -> tuple[str, str]:
+        """As `Host.branches`."""
+        return dig(said, "target_branch"), dig(said, "source_branch")
 
     def create(self, proposal: Proposal) -> Any:
         """As `Host.create`."""
@@ -296,7 +300,7 @@ class GitLabComments(Comments):
 
     def _page(self, request: str, number: str) -> str:
         """Return the page of a comment, which GitLab's answers do not have."""
-        return f"{self._place.web}/-/merge_requests/{request}#note_{number}"
+        return f"{self.place.web}/-/merge_requests/{request}#note_{number}"
 
 
 class GitLabDeployments(Deployments):
@@ -320,7 +324,7 @@ class GitLabDeployments(Deployments):
         what = f"show the deployment of {deployment.environment}"
         said = self._client.json("POST", f"{self._path}/deployments", what, json=body)
         self._link(said, deployment)
-        return numbered(dig(said, "id"), self._place.host, "a deployment")
+        return numbered(dig(said, "id"), self.place.host, "a deployment")
 
     def find(self, deployment: Deployment) -> str:
         """As `Deployments.find`. A deployment that a job created belongs to that job."""

@@ -75,14 +75,14 @@ class Connected(ABC):
 
     def __init__(self, reach: Reach) -> None:
         """Contact nobody yet."""
-        self._place = reach.place
+        self.place = reach.place
         self._client = self.connect(reach, self.needs, self.stays)
         self._path = self._client.path
 
     @property
     def forge(self) -> str:
         """Its name in `task.forges.places`."""
-        return self._place.forge
+        return self.place.forge
 
     def close(self) -> None:
         """Close the connections."""
@@ -95,7 +95,7 @@ class Connected(ABC):
             yield
         except (KeyError, IndexError, TypeError, AttributeError, ValueError) as error:
             raise UnreachableError(
-                f"{self._place.host} answers in a way that is not understood ({type(error).__name__}: {error})"[
+                f"{self.place.host} answers in a way that is not understood ({type(error).__name__}: {error})"[
                     :300
                 ],
                 hint="check that it is the Git host that --forge or the URL names, then run it again",
@@ -118,7 +118,7 @@ class Host(Connected):
         """
         with self.understood():
             found = self.newest(base, head)
-            return honest(found, self._place.web) if found else None
+            return honest(found, self.place.web) if found else None
 
     def propose(self, proposal: Proposal, found: Proposed | None) -> Proposed:
         """Open the request, or update the open one. There is never a second one.
@@ -128,12 +128,12 @@ class Host(Connected):
         was merged meanwhile: then the rest has to be decided on the new tip.
         """
         with self.understood():
-            return honest(_settle(self, proposal, found), self._place.web)
+            return honest(_settle(self, proposal, found), self.place.web)
 
     def state(self, number: str) -> Proposed:
         """Return the state of one request: open, merged (with its merge commit) or closed."""
         with self.understood():
-            return honest(self.checked(number), self._place.web)
+            return honest(self.checked(number), self.place.web)
 
     def withdraw(self, found: Proposed, because: str) -> None:
         """Close an open request with a sentence why; then it declines nothing.
@@ -188,6 +188,10 @@ class Host(Connected):
     @abstractmethod
     def proposed(self, said: Any) -> Proposed:
         """Return our form of the forge's answer: a title without a draft's prefix, lines that end as ours."""
+
+    @abstractmethod
+    def branches(self, said: Any) -> tuple[str, str]:
+        """Return base and head of the request that the forge's answer is about."""
 
     @abstractmethod
     def create(self, proposal: Proposal) -> Any:
@@ -247,7 +251,7 @@ def _settle(host: Host, proposal: Proposal, found: Proposed | None) -> Proposed:
             if found is not None and found.state == "open":
                 return _brought_up_to_date(host, found, proposal, notes)
             whole = fitted(proposal, longest_body(host.forge))
-            said = host.create(whole)
+            said = _created(host, whole)
             made = host.proposed(said)
             notes.add(made.note)
             if whole.draft and not said.get("draft"):
@@ -278,10 +282,22 @@ def _settle(host: Host, proposal: Proposal, found: Proposed | None) -> Proposed:
     )
 
 
+def _created(host: Host, proposal: Proposal) -> Any:
+    """Open a request. An answer about another branch, as from a cache, opened none."""
+    said = host.create(proposal)
+    if host.branches(said) == (proposal.base, proposal.head):
+        return said
+    raise UnreachableError(
+        f"{host.place.host} answers about the request of another branch",
+        hint="run it again: the branch stays",
+    )
+
+
 def _brought_up_to_date(host: Host, found: Proposed, proposal: Proposal, notes: Notes) -> Proposed:
     ours = described(proposal.body)
     now, said = host.read(found.number)
-    if now.state != "open" or overtaken(found, now, proposal):
+    another = host.branches(said) != (proposal.base, proposal.head)
+    if another or now.state != "open" or overtaken(found, now, proposal):
         raise Overtaken
     # Forges notice a push late, and some show only twelve digits of a commit. So ask for the branch itself, but only if
     # the request does not show our commit.
@@ -416,7 +432,7 @@ class Comments(Connected):
     def put(self, request: str, mark: str, body: str) -> str:
         """Write our comment with that mark, or replace its text if it exists. Return its page."""
         with self.understood():
-            return web_page(self._put(request, mark, body)) or self._place.web
+            return web_page(self._put(request, mark, body)) or self.place.web
 
     def _put(self, request: str, mark: str, body: str) -> str:
         for found in self.marked(request, mark):
