@@ -23,11 +23,12 @@ from task.forges.proposal import described
 from task.git.hosts import RemoteUrl
 from task.http import Response
 from task.model import Deployment, DeploymentState, Proposal, Proposed
-from task.plain_data import dig, mappings
+from task.plain_data import dig, mappings, value_at
 from task.retry import until
 from task.urls import path_part, web_page
 
 DRAFT = "Draft: "
+_NOT_AS_ASKED = 400  # the merge train does not take it in this way
 _PAUSES = (0.5, 1.0, 2.0, 4.0)  # seconds, while GitLab still checks a new request
 # GitLab has no state for a deployment that waits for Argo CD, so it counts as running
 STATES: Mapping[DeploymentState, str] = {
@@ -226,6 +227,9 @@ class GitLab(Host):
             return done
         path, what = f"{self._path}/merge_requests/{number}/merge", "merge it"
         exact = {"sha": commit or done.head_commit}
+        if self._has_trains():
+            self._join_train(request, exact["sha"], notes)
+            return done
 
         def ask(**how: bool) -> Response:
             return self._client.ask(
@@ -248,6 +252,36 @@ class GitLab(Host):
         why = f"{self._client.words(answer)}{f' ({status})' if status else ''}"
         notes.add(f"GitLab cannot merge it by itself: {why}", "auto-merge")
         return done
+
+    def _has_trains(self) -> bool:
+        """Tell whether the project merges by trains. Without GitLab Premium, its answer does not say."""
+        what = "see whether it merges by trains"
+        project = self._client.json("GET", self._path, what, fine=(403, 404))
+        return value_at(project, "merge_trains_enabled") is True
+
+    def _join_train(self, request: Mapping[str, Any], commit: str, notes: Notes) -> None:
+        """Let exactly this commit join the merge train of its target branch, once its checks pass.
+
+        `PUT …/merge` would merge past the train. GitLab answers 400 to `auto_merge` where all checks have passed
+        (before 18.11), and reads another name of it before 17.11.
+        """
+        path = f"{self._path}/merge_trains/merge_requests/{request['iid']}"
+        what = "add it to the merge train"
+
+        def ask(**how: bool) -> Response:
+            body = {**how, "sha": commit}
+            return self._client.ask("POST", path, what, json=body, fine=(400, 403, 404, 409, 422))
+
+        answer = ask(auto_merge=True)
+        if request.get("detailed_merge_status") == "mergeable":
+            answer = ask() if answer.status == _NOT_AS_ASKED else answer
+        else:
+            # GitLab may not have made the pipeline of a new commit yet.
+            wait = partial(ask, when_pipeline_succeeds=True)
+            answer = until(lambda one: one.status != _NOT_AS_ASKED, answer, wait, _PAUSES)
+        if answer.status >= 300:
+            said = self._client.words(answer)
+            notes.add(f"GitLab cannot add it to the merge train: {said}", "auto-merge")
 
 
 class GitLabComments(Comments):
