@@ -393,4 +393,5 @@ KIND = ForgeKind(
     place=_place,
     comments=AzureComments,
     compare="{0}/branchCompare?baseVersion=GB{1}&targetVersion=GB{2}",
+    range="{0}/branchCompare?baseVersion=GC{1}&targetVersion=GC{2}",
 )

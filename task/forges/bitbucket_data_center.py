@@ -336,4 +336,5 @@ KIND = ForgeKind(
     comments=DataCenterComments,
     commit="{0}/commits/{1}",
     compare="{0}/compare/commits?targetBranch=refs/heads/{1}&sourceBranch=refs/heads/{2}",
+    range="{0}/compare/commits?targetBranch={1}&sourceBranch={2}",
 )

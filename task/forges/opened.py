@@ -11,7 +11,7 @@ from task.errors import ForgeError, Malformed, TaskError
 from task.forges.client import ForgeAddress, ForgeToken, Reach
 from task.forges.github_commits import GitHubCommits
 from task.forges.host import Comments, Connected, Deployments, Host
-from task.forges.places import FORGES, Known, compare_url, place_of, probe
+from task.forges.places import FORGES, Known, compare_url, place_of, probe, range_url
 from task.forges.tokens import Tokens
 from task.git.hosts import remote_of
 from task.threads import once
@@ -85,6 +85,13 @@ class Forges:
             with suppress(Malformed):  # a path
                 if place := place_of(url, self._known):
                     return FORGES[place.forge].commit.format(place.web, commit)
+        return ""
+
+    def range_page(self, repo: str, old: str, new: str) -> str:
+        """Return the URL of the page that compares two commits, or "" if the URL does not tell which Git host it is."""
+        with suppress(Malformed):  # a path
+            if place := place_of(repo, self._known):
+                return range_url(place, old, new)
         return ""
 
     def of(self, repo: str) -> Host:
