@@ -305,7 +305,7 @@ def azure(folder: Path) -> Operations:
         found[f"{verb} /{'/'.join(parts)}"] = operation(
             parameters, closed({"$ref": body}, named) if body else None
         )
-    # Microsoft's client for Python has two more, without their routes. These are from learn.microsoft.com.
+    # Microsoft's client for Python has some more, without their routes. These are from learn.microsoft.com.
     python = folder.parent / "azure_devops/azure/devops/v7_1"
     for file, function, path in (
         (
@@ -314,6 +314,11 @@ def azure(folder: Path) -> Operations:
             "/{project}/_apis/git/policy/configurations",
         ),
         ("identity/identity_client.py", "read_identities", "/_apis/identities"),
+        (
+            "security/security_client.py",
+            "query_access_control_lists",
+            "/_apis/accesscontrollists/{securityNamespaceId}",
+        ),
     ):
         match = _match(
             rf"^    def {function}\(.*?(?=^    def )",

@@ -22,6 +22,7 @@ from task.applications.manifest_files import LARGEST
 from task.argocd.owners import set_takes_back
 from task.cli.call import Call
 from task.cli.job import job_of, scope_of
+from task.cli.lint_branches import open_branches
 from task.cli.lint_repositories import config_findings, held
 from task.commands.migration import Migration, as_json, lines, migration
 from task.deciding.cautions import taken_back
@@ -104,11 +105,13 @@ def _collect(
             *_only_signed(found.applications, scope, world),
         ]
         written = [] if world.passed_over() else _written(found, scope)
+        branches = list(open_branches(written, world.forge_if_known))
         moved = None
         if settings.lint.from_image_updater:
             job = replace(job_of(settings, (), environ), dry=True)
             moved = migration(found, job, world, in_cluster="cluster" in sources(settings, environ))
         first = list(config_findings(settings.sources.applications, written, world.locate))
+        first += branches
     finally:
         world.close()
     read = found.read + len(world.passed_over())

@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 from task.errors import CredentialsError, ForgeError, RepositoryError, TaskError
 from task.forges.client import Client, ForgeAddress, Reach, names_none, numbered, web_below
 from task.forges.host import AlreadyThere, Comment, Comments, ForgeKind, Host, Notes, missing
+from task.forges.protection import AZURE_NAMESPACE, azure_token, listed, open_on_azure
 from task.git.hosts import RemoteUrl
 from task.http import Response, basic, bearer
 from task.model import Proposal, Proposed
@@ -230,6 +231,17 @@ class Azure(Host):
         path = f"{self._path}/pullrequests/{path_part(self.proposed(said).number)}"
         text = {"description": body, "status": "abandoned"}
         self._client.ask("PATCH", path, "abandon the pull request", json=text, again=True)
+
+    def is_open(self, name: str) -> bool:
+        """As `Host.is_open` Azure has no pattern: the folder of a branch has rights."""
+        what = "read the rights to branches"
+        repository = self._client.json("GET", self._path, what)
+        project, number = dig(repository, "project", "id"), dig(repository, "id")
+        folder = name.rpartition("/")[0] or name
+        path = f"/_apis/accesscontrollists/{AZURE_NAMESPACE}"
+        query = {"token": azure_token(project, number, folder), "recurse": "false"}
+        found = self._client.json("GET", path, what, params=query)
+        return open_on_azure(listed(found, "value"))
 
     def tip(self, head: str) -> str:
         """As `Host.tip`."""

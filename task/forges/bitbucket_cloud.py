@@ -25,6 +25,7 @@ from task.forges.host import (
     Overtaken,
 )
 from task.forges.proposal import described, same
+from task.forges.protection import listed, open_on_bitbucket_cloud
 from task.git.hosts import RemoteUrl
 from task.http import Response, basic, bearer
 from task.model import Proposal, Proposed
@@ -198,6 +199,12 @@ class BitbucketCloud(Host):
         found, _said = self.write(said, dig(said, "title"), body)
         path = f"{self._path}/pullrequests/{path_part(found.number)}/decline"
         self._client.ask("POST", path, f"decline pull request {found.number}")
+
+    def is_open(self, name: str) -> bool:
+        """As `Host.is_open`."""
+        path, query = f"{self._path}/branch-restrictions", {"kind": "push", "pagelen": 100}
+        found = self._client.json("GET", path, "read the branch restrictions", params=query)
+        return open_on_bitbucket_cloud(listed(found, "values"), name)
 
     def tip(self, head: str) -> str:
         """As `Host.tip`."""

@@ -30,6 +30,7 @@ from task.forges.host import (
     Overtaken,
     missing,
 )
+from task.forges.protection import listed, open_on_data_center
 from task.git.hosts import RemoteUrl
 from task.http import Response
 from task.model import Proposal, Proposed
@@ -162,6 +163,14 @@ class BitbucketDataCenter(Host):
         path, version = f"{self._path}/pull-requests/{path_part(found.number)}", said.get("version")
         what, given = f"decline pull request {found.number}", {"version": version}
         self._client.ask("POST", f"{path}/decline", what, params=given, json=given)
+
+    def is_open(self, name: str) -> bool:
+        """As `Host.is_open` It is another part of the API."""
+        root = self.place.api.removesuffix("/api/1.0")
+        path = f"{root}/branch-permissions/2.0{self._path}/restrictions"
+        query = {"type": "read-only", "limit": 1000}
+        found = self._client.json("GET", path, "read the branch permissions", params=query)
+        return open_on_data_center(listed(found, "values"), name)
 
     def tip(self, head: str) -> str:
         """As `Host.tip`."""

@@ -16,6 +16,7 @@ from task.forges.client import Client, ForgeAddress, names_none, web_below
 from task.forges.github import GitHubComments
 from task.forges.host import AlreadyThere, Comment, ForgeKind, Host, Notes, missing
 from task.forges.proposal import described, settled, wish
+from task.forges.protection import listed, open_on_gitea
 from task.git.hosts import RemoteUrl
 from task.http import Response, basic
 from task.model import Proposal, Proposed
@@ -157,6 +158,12 @@ class Gitea(Host):
         self._write(
             str(said["number"]), "close the pull request", {"body": body, "state": "closed"}
         )
+
+    def is_open(self, name: str) -> bool:
+        """As `Host.is_open`."""
+        path = f"{self._path}/branch_protections"
+        found = self._client.json("GET", path, "read the branch protections")
+        return open_on_gitea(listed(found), name)
 
     def tip(self, head: str) -> str:
         """As `Host.tip`."""

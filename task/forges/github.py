@@ -22,10 +22,11 @@ from task.forges.host import (
     thrown_out,
 )
 from task.forges.proposal import described, settled, wish
+from task.forges.protection import listed, open_on_github
 from task.git.hosts import RemoteUrl
 from task.http import Response
 from task.model import CommitStatus, Deployment, Proposal, Proposed
-from task.plain_data import dig, mappings
+from task.plain_data import dig, mappings, value_at
 from task.text import one_line, shortened
 from task.urls import path_part, split, web_page
 
@@ -34,6 +35,11 @@ COMMENTS = (
     "{ repository(owner: $owner, name: $name) { pullRequest(number: $number) "
     "{ comments(last: 100, before: $before) { pageInfo { hasPreviousPage startCursor } "
     "nodes { fullDatabaseId body url viewerDidAuthor } } } } }"
+)
+PROTECTED = (
+    "query($owner: String!, $name: String!, $query: String!) { repository(owner: $owner, name: $name) "
+    '{ refs(refPrefix: "refs/heads/", query: $query, first: 20) '
+    "{ nodes { name refUpdateRule { pattern } } } } }"
 )
 TASK = "image-update"  # of a deployment; GitHub itself uses "deploy" for jobs with an `environment`
 LONGEST = 140  # characters of a description
@@ -155,6 +161,12 @@ class GitHub(Host):
         path, text = f"{self._path}/pulls/{said['number']}", {"body": body, "state": "closed"}
         self._client.ask("PATCH", path, "close the pull request", json=text, again=True)
 
+    def is_open(self, name: str) -> bool:
+        """As `Host.is_open` Rulesets tell everybody, older branch protections only of a branch that is there."""
+        path = f"{self._path}/rules/branches/{quote(name)}"
+        rules = self._client.json("GET", path, "read the rules for branches")
+        return open_on_github(listed(rules)) and not self._protected_otherwise(name)
+
     def tip(self, head: str) -> str:
         """As `Host.tip`."""
         path = f"{self._path}/git/ref/heads/{quote(head)}"
@@ -168,6 +180,16 @@ class GitHub(Host):
         if found.state != "open" or said.get("auto_merge") or not is_set:
             return found
         return thrown_out(found, self._auto_merge.thrown_out(found.number))
+
+    def _protected_otherwise(self, name: str) -> bool:
+        """Tell whether a branch beside this one has an older branch protection: others cannot be seen."""
+        given = {"owner": self._owner, "name": self._repo, "query": name.partition("/")[0]}
+        body, what = {"query": PROTECTED, "variables": given}, "read the branch protections"
+        said = self._client.json("POST", graphql(self.place.api), what, json=body)
+        refs = mappings(value_at(said, "data", "repository", "refs"), "nodes")
+        return not isinstance(value_at(said, "data"), dict) or any(
+            dig(one, "refUpdateRule", "pattern") for one in refs
+        )
 
     def _requests(self, base: str, head: str) -> list[Any]:
         """Return the newest requests of this head. Each takes about 25 KB, because it describes both repositories."""

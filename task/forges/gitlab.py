@@ -20,6 +20,7 @@ from task.forges.host import (
     missing,
 )
 from task.forges.proposal import described
+from task.forges.protection import listed, open_on_gitlab
 from task.git.hosts import RemoteUrl
 from task.http import Response
 from task.model import Deployment, DeploymentState, Proposal, Proposed
@@ -178,6 +179,12 @@ class GitLab(Host):
         self._write(
             str(said["iid"]), "close the merge request", description=body, state_event="close"
         )
+
+    def is_open(self, name: str) -> bool:
+        """As `Host.is_open`."""
+        path, what = f"{self._path}/protected_branches", "read the protected branches"
+        found = self._client.json("GET", path, what, params={"per_page": 100})
+        return open_on_gitlab(listed(found), name)
 
     def tip(self, head: str) -> str:
         """As `Host.tip`."""

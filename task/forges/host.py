@@ -162,6 +162,14 @@ class Host(Connected):
             if self.read(found.number)[0].state == "open":
                 raise
 
+    def open_to_others(self, name: str) -> bool:
+        """Tell whether the forge says that others than this login may push a branch of that name.
+
+        Raises the client's errors: mostly that this login may not read the rules.
+        """
+        with self.understood():
+            return self.is_open(name)
+
     def read(self, number: str) -> tuple[Proposed, Any]:
         """Return one request as it is now, and the forge's own answer."""
         said = self.ask(number)
@@ -210,6 +218,10 @@ class Host(Connected):
     @abstractmethod
     def shut(self, said: Any, body: str) -> None:
         """Close the open request with this text."""
+
+    @abstractmethod
+    def is_open(self, name: str) -> bool:
+        """Look at the forge's rules for branches, as `open_to_others` says."""
 
     @staticmethod
     def ours_to_delete(head: str) -> bool:

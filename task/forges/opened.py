@@ -7,7 +7,7 @@ from contextlib import suppress
 from threading import Lock
 from typing import TypeVar
 
-from task.errors import ForgeError, Malformed, TaskError
+from task.errors import CredentialsError, ForgeError, Malformed, TaskError
 from task.forges.client import ForgeAddress, ForgeToken, Reach
 from task.forges.github_commits import GitHubCommits
 from task.forges.host import Comments, Connected, Deployments, Host
@@ -103,6 +103,14 @@ class Forges:
                     FORGES[place.forge].client, place, self._tokens().of(place)
                 )
             return self._hosts[place]
+
+    def if_known(self, repo: str) -> Host | None:
+        """Return the repository's forge, or None where no URL tells it, or no token is for it. No host is asked."""
+        for url in dict.fromkeys((self._reached(repo), repo)):
+            with suppress(Malformed, CredentialsError):
+                if place_of(url, self._known):
+                    return self.of(repo)
+        return None
 
     def comments(self, repo: str) -> Comments:
         """Return the comments on pull requests of the job's own repository. Raises as `of`."""
