@@ -1,6 +1,7 @@
 """May others push our branches? By the answers that the Git hosts document, and in `lint`."""
 
 import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -12,11 +13,18 @@ from fakes.gitea_api import Gitea as Server
 from forge_kinds import KINDS, place_on
 from forge_plays import World
 from runs import application, manifest
-from support import image_update
+from support import ROOT, image_update
 
 from task.errors import TaskError
 from task.forges.places import FORGES
-from task.forges.protection import azure_token
+from task.forges.protection import (
+    azure_token,
+    open_on_bitbucket_cloud,
+    open_on_data_center,
+    open_on_gitea,
+    open_on_github,
+    open_on_gitlab,
+)
 
 STATES = json.loads((FOLDER / "protections.json").read_text())["states"]
 NAME = "image-update/lint"
@@ -100,3 +108,41 @@ def test_lint(
                 assert one["severity"] == "warning"
                 assert "image-update/** and image-update-memory/**" in one["message"]
                 assert "protect-the-branches" in one["hint"]
+
+
+GUIDE = (ROOT / "docs/how-to/protect-the-branches.md").read_text()
+PATTERN = "image-update*/**"
+
+
+def bodies() -> list[Any]:
+    return [
+        json.loads(text)
+        for text in re.findall(r"^```json\n(.*?)^```", GUIDE, re.DOTALL | re.MULTILINE)
+    ]
+
+
+def test_the_guides_rules_close_the_branches() -> None:
+    """What a Git host would answer, made of what the guide sends to it."""
+    github, gitlab, gitea, cloud, center = bodies()
+    assert github["conditions"]["ref_name"]["include"] == [f"refs/heads/{PATTERN}"]
+    assert not open_on_github(github["rules"])
+    levels = [{"access_level": gitlab["push_access_level"]}]
+    for name in (NAME, "image-update-memory/0123abcd"):
+        assert not open_on_gitlab([gitlab | {"push_access_levels": levels}], name)
+        assert not open_on_gitea([gitea], name)
+        assert not open_on_bitbucket_cloud([cloud], name)
+        assert not open_on_data_center([center], name)
+    assert gitlab["allow_force_push"] is gitea["enable_force_push"] is True
+    assert (gitlab["name"], gitea["rule_name"], cloud["pattern"]) == (PATTERN, PATTERN, PATTERN)
+    for folder in ("image-update", "image-update-memory"):
+        assert folder.encode("utf-16-le").hex() in GUIDE
+
+
+@pytest.mark.parametrize("name", ["main", "image-updates", "feature/image-update/x"])
+def test_the_guides_rules_close_nothing_else(name: str) -> None:
+    github, gitlab, gitea, cloud, center = bodies()
+    assert github["target"] == "branch"
+    assert open_on_gitlab([gitlab], name)
+    assert open_on_gitea([gitea], name)
+    assert open_on_bitbucket_cloud([cloud], name)
+    assert open_on_data_center([center], name)
