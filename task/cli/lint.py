@@ -32,7 +32,7 @@ from task.errors import Exit, TargetError, TaskError, UsageError
 from task.files import read_text
 from task.landing.live import owner_of
 from task.landing.ports import World
-from task.model import Application, Found, Subscription
+from task.model import Application, Found, Problem, Subscription
 from task.output.console import say
 from task.output.log import Log
 from task.pipeline.discover import Discovered, discovered
@@ -105,13 +105,14 @@ def _collect(
             *_only_signed(found.applications, scope, world),
         ]
         written = [] if world.passed_over() else _written(found, scope)
-        branches = list(open_branches(written, world.forge_if_known))
         moved = None
         if settings.lint.from_image_updater:
             job = replace(job_of(settings, (), environ), dry=True)
             moved = migration(found, job, world, in_cluster="cluster" in sources(settings, environ))
-        first = list(config_findings(settings.sources.applications, written, world.locate))
-        first += branches
+        first = [
+            *config_findings(settings.sources.applications, written, world.locate),
+            *open_branches(written, world.forge_if_known),
+        ]
     finally:
         world.close()
     read = found.read + len(world.passed_over())
@@ -123,24 +124,7 @@ def _collect(
             )
         )
     placed: list[Placed] = [(one, *_origin(one.origin)) for one in first]
-    for problem in found.problems:
-        place, _, message = problem.message.partition(": ")
-        path, line = _origin(place)
-        if not os.path.exists(path):
-            path, line, message = "", 0, problem.message
-        if problem.field and line:
-            line = line_of_field(path, line, problem.field)
-        finding = Finding(
-            problem.application,
-            problem.key,
-            problem.value,
-            # A problem of one Application, or advice about what was not read, is only a warning.
-            "warning" if problem.application or problem.advice else "error",
-            message,
-            problem.hint,
-            origin="",
-        )
-        placed.append((finding, path, line))
+    placed += [_of_problem(problem) for problem in found.problems]
     unknown = unknown_names(scope.narrow.names, apps, (*found.outside, *world.passed_over()))
     placed += [
         (Finding("", "", "", one.severity, one.message, one.hint, ""), "", 0) for one in unknown
@@ -172,6 +156,21 @@ def _collect(
                 finding = replace(finding, severity="warning")
             placed.append((finding, *_place(finding, "", texts)))
     return placed + [(one, *_place(one, "", texts)) for one in on_hold], read, moved
+
+
+def _of_problem(problem: Problem) -> Placed:
+    """Return what could not be read as a finding. Its message begins with its place, if it has one."""
+    place, _, message = problem.message.partition(": ")
+    path, line = _origin(place)
+    if not os.path.exists(path):
+        path, line, message = "", 0, problem.message
+    if problem.field and line:
+        line = line_of_field(path, line, problem.field)
+    # A problem of one Application, or advice about what was not read, is only a warning.
+    severity: Severity = "warning" if problem.application or problem.advice else "error"
+    key, value = problem.key, problem.value
+    finding = Finding(problem.application, key, value, severity, message, problem.hint, origin="")
+    return finding, path, line
 
 
 def _taken_back(

@@ -32,6 +32,7 @@ _STRATEGIES = {
     "allowRebaseMerge": "rebaseMerge",
 }
 _GUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
+_HEADS = "refs/heads/"
 _REFUSED, _CONFLICT = 400, 409
 _TEXT, _CLOSED = (
     1,
@@ -161,7 +162,8 @@ class Azure(Host):
 
     def branches(self, said: Any) -> tuple[str, str]:
         """As `Host.branches`."""
-        return _branch(said, "targetRefName"), _branch(said, "sourceRefName")
+        base, head = dig(said, "targetRefName"), dig(said, "sourceRefName")
+        return base.removeprefix(_HEADS), head.removeprefix(_HEADS)
 
     def create(self, proposal: Proposal) -> Any:
         """As `Host.create`."""
@@ -276,9 +278,10 @@ class Azure(Host):
         return ids.pop()
 
     def _auto_complete(self, item: Any, found: Proposed, proposal: Proposal) -> None:
-        """Let it complete once all required policies are met, with the first merge type that they allow.
+        """Let it complete once all required policies are met, by the first merge type they allow.
 
-        Azure waits for optional policies, too, unless they are named; what nobody has to do may never be done.
+        Azure waits for optional policies, too, unless they are named; what nobody has to do may
+        never be done.
         """
         policies = self._policies(dig(item, "repository", "id"), proposal.base)
         options: dict[str, Any] = {"deleteSourceBranch": self.ours_to_delete(proposal.head)}
@@ -295,7 +298,7 @@ class Azure(Host):
         self._client.ask("PATCH", path, "set auto-complete", json=body, again=True)
 
     def _policies(self, repository: str, base: str) -> list[Mapping[str, Any]]:
-        """Return the policies of the branch that are switched on, or nothing if we may not read them."""
+        """Return the policies of the branch that are on, or nothing if we may not read them."""
         path = f"/{path_part(self.place.project[1])}/_apis/git/policy/configurations"
         params = {"repositoryId": repository, "refName": f"refs/heads/{base}"}
         try:
@@ -310,10 +313,6 @@ def _strategy(policies: Iterable[Mapping[str, Any]]) -> str:
     limit = next((one for one in policies if dig(one, "type", "id") == _MERGE_POLICY), None)
     allowed = (way for rule, way in _STRATEGIES.items() if dig(limit, "settings", rule) == "True")
     return next(allowed, "")
-
-
-def _branch(said: Any, key: str) -> str:
-    return dig(said, key).removeprefix("refs/heads/")
 
 
 class AzureComments(Comments):

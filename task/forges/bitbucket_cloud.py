@@ -95,7 +95,7 @@ class BitbucketCloud(Host):
         self._name = "/".join(reach.place.project).lower()
 
     def newest(self, base: str, head: str) -> Proposed | None:
-        """As `Host.newest`. The name is part of what is asked for: under another name by now, it is asked again."""
+        """As `Host.newest`. The name is part of the question: under a new name, it is asked again."""
         found = self._requests(base, head)
         moved = "/".join(self._client.moved_to.split("/")[-2:]).lower()
         if not found and moved and moved != self._name:

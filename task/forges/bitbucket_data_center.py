@@ -41,6 +41,7 @@ _STATES: dict[str, Any] = {"OPEN": "open", "MERGED": "merged", "DECLINED": "clos
 _AUTO_MERGE_SINCE = (8, 15)
 _PAGE, _PAGES = 50, 5  # of the requests of one head branch
 _CONFLICT, _UNAUTHORIZED = 409, 401
+_HEADS = "refs/heads/"
 _PAGE_OF_REPOSITORY = re.compile(r"/(projects|users)/([^/]+)/repos/([^/]+)")
 
 
@@ -115,7 +116,8 @@ class BitbucketDataCenter(Host):
 
     def branches(self, said: Any) -> tuple[str, str]:
         """As `Host.branches`."""
-        return _branch(said, "toRef"), _branch(said, "fromRef")
+        base, head = dig(said, "toRef", "id"), dig(said, "fromRef", "id")
+        return base.removeprefix(_HEADS), head.removeprefix(_HEADS)
 
     def create(self, proposal: Proposal) -> Any:
         """As `Host.create`."""
@@ -227,7 +229,7 @@ class BitbucketDataCenter(Host):
         return self._client.parsed(answer, what)
 
     def _present_names(self) -> tuple[str, str]:
-        """Return the keys of project and repository. A renamed repository's page has its present ones."""
+        """Return the names of project and repository: after a rename, those in its page."""
         found = _PAGE_OF_REPOSITORY.search(self._client.moved_to)
         if found is None:
             return self.place.project[0], self.place.project[1]
@@ -295,10 +297,6 @@ class DataCenterComments(Comments):
     def _page(self, request: str, number: str) -> str:
         """Return the page of a comment, which Bitbucket's answers do not have."""
         return f"{self.place.web}/pull-requests/{request}/overview?commentId={number}"
-
-
-def _branch(said: Any, ref: str) -> str:
-    return dig(said, ref, "id").removeprefix("refs/heads/")
 
 
 def _errors(answer: Response) -> list[Any]:

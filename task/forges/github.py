@@ -37,8 +37,8 @@ COMMENTS = (
     "nodes { fullDatabaseId body url viewerDidAuthor } } } } }"
 )
 PROTECTED = (
-    "query($owner: String!, $name: String!, $query: String!) { repository(owner: $owner, name: $name) "
-    '{ refs(refPrefix: "refs/heads/", query: $query, first: 20) '
+    "query($owner: String!, $name: String!, $query: String!) "
+    '{ repository(owner: $owner, name: $name) { refs(refPrefix: "refs/heads/", query: $query, first: 20) '
     "{ nodes { name refUpdateRule { pattern } } } } }"
 )
 TASK = "image-update"  # of a deployment; GitHub itself uses "deploy" for jobs with an `environment`
@@ -162,7 +162,7 @@ class GitHub(Host):
         self._client.ask("PATCH", path, "close the pull request", json=text, again=True)
 
     def is_open(self, name: str) -> bool:
-        """As `Host.is_open` Rulesets tell everybody, older branch protections only of a branch that is there."""
+        """As `Host.is_open`. Rulesets are shown to all who read, older protections only in part."""
         path = f"{self._path}/rules/branches/{quote(name)}"
         rules = self._client.json("GET", path, "read the rules for branches")
         return open_on_github(listed(rules)) and not self._protected_otherwise(name)
@@ -182,7 +182,7 @@ class GitHub(Host):
         return thrown_out(found, self._auto_merge.thrown_out(found.number))
 
     def _protected_otherwise(self, name: str) -> bool:
-        """Tell whether a branch beside this one has an older branch protection: others cannot be seen."""
+        """Tell whether a branch that is there has an older protection; their list is not shown."""
         given = {"owner": self._owner, "name": self._repo, "query": name.partition("/")[0]}
         body, what = {"query": PROTECTED, "variables": given}, "read the branch protections"
         said = self._client.json("POST", graphql(self.place.api), what, json=body)

@@ -1,7 +1,8 @@
-"""GitHub merges a request by itself: by auto-merge, by its merge queue, or at once where it waits for nothing.
+"""GitHub merges a request by itself: by auto-merge, its merge queue, or at once if nothing is open.
 
-GitHub answers success for an auto-merge that it did not switch on, and shows `auto_merge: null` for a request in a
-queue. So its own answers about the request are read: `autoMergeRequest` and `isInMergeQueue` of GraphQL.
+GitHub answers success for an auto-merge that it did not switch on, and shows `auto_merge: null` for
+a request in a queue. So its own answers about the request are read: `autoMergeRequest` and
+`isInMergeQueue` of GraphQL.
 """
 
 from __future__ import annotations
@@ -71,8 +72,8 @@ class AutoMerge:
     def thrown_out(self, number: str) -> str:
         """Return why the queue threw the request out, if that is the last that happened, else "".
 
-        A person's word is none of the queue's: who takes a request out of the queue gets the reason `manual`, or is
-        the event's actor; switching off auto-merge is an event of its own.
+        What a person did is no reason: their removal is `manual`, or has them as its actor, and
+        switching off auto-merge is an event of its own.
         """
         stands, event = self._look(number)
         if stands.waits or dig(event, "__typename") != "RemovedFromMergeQueueEvent":
@@ -84,7 +85,7 @@ class AutoMerge:
     def switch_on(
         self, pull: Mapping[str, Any], done: Proposed, commit: str, notes: Notes
     ) -> Proposed:
-        """Let GitHub merge exactly this commit, and nothing that is pushed later. If that fails, notes say why."""
+        """Let GitHub merge exactly this commit, and nothing later. If that fails, notes say why."""
         methods = _methods(pull)
         said: Any = None
         objection = ""
@@ -116,7 +117,7 @@ class AutoMerge:
         stands: Standing,
         notes: Notes,
     ) -> Proposed:
-        """Return the request after an answer without an error, which need not mean that auto-merge is on."""
+        """Return the request after a success, which need not mean that auto-merge is on."""
         if stands.merged:
             notes.add(_MERGED)
             path = f"{self._client.path}/pulls/{done.number}"
@@ -134,7 +135,7 @@ class AutoMerge:
         methods: Sequence[str],
         notes: Notes,
     ) -> Proposed:
-        """Merge it, or join the queue, because GitHub does not wait if there is nothing to wait for."""
+        """Merge it, or join the queue: GitHub does not wait if there is nothing to wait for."""
         path = f"{self._client.path}/pulls/{done.number}/merge"
         objection = ""
         for method in methods:
@@ -176,7 +177,7 @@ class AutoMerge:
     def _mutated(
         self, pull: Mapping[str, Any], commit: str, query: str, more: Mapping[str, str]
     ) -> tuple[Any, str]:
-        """Return GitHub's data, and its objection, which has status 200 as well, or "" if there is none."""
+        """Return GitHub's data, and its objection, which has status 200 as well, or ""."""
         given = {"pullRequestId": pull["node_id"], "expectedHeadOid": commit, **more}
         body = {"query": query, "variables": {"input": given}}
         address = graphql(self._client.reach.place.api)
@@ -188,7 +189,7 @@ class AutoMerge:
 
 
 def _methods(pull: Mapping[str, Any]) -> list[str]:
-    """Return the ways to merge that the repository allows. GitHub shows them only to those who may push."""
+    """Return the ways to merge that are allowed. GitHub shows them only to those who may push."""
     allowed = pull["base"].get("repo") or {}
     return [name for name, setting in METHODS if allowed.get(setting, True)] or ["MERGE"]
 

@@ -261,7 +261,7 @@ class GitLab(Host):
         return done
 
     def _has_trains(self) -> bool:
-        """Tell whether the project merges by trains. Without GitLab Premium, its answer does not say."""
+        """Tell whether the project merges by trains. Without GitLab Premium, it does not say."""
         what = "see whether it merges by trains"
         project = self._client.json("GET", self._path, what, fine=(403, 404))
         return value_at(project, "merge_trains_enabled") is True
@@ -269,8 +269,8 @@ class GitLab(Host):
     def _join_train(self, request: Mapping[str, Any], commit: str, notes: Notes) -> None:
         """Let exactly this commit join the merge train of its target branch, once its checks pass.
 
-        `PUT …/merge` would merge past the train. GitLab answers 400 to `auto_merge` where all checks have passed
-        (before 18.11), and reads another name of it before 17.11.
+        `PUT …/merge` would merge past the train. GitLab answers 400 to `auto_merge` where all checks
+        have passed (before 18.11), and has another name for it before 17.11.
         """
         path = f"{self._path}/merge_trains/merge_requests/{request['iid']}"
         what = "add it to the merge train"

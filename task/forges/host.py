@@ -60,8 +60,8 @@ class ForgeKind:
     ] = ()  # found in the names of hosts that run it: gitlab.example.com, my-gitea.example.com
     # An address below its root that needs no login, and a test whether the answer comes from this kind of forge.
     question: tuple[str, Callable[[Response], bool]] | None = None
-    # {0} is the repository's page, {1} the base branch, {2} the head branch. For `commit`, {1} is the commit;
-    # for `range`, {1} is the older commit, and {2} the newer one.
+    # {0} is the repository's page, {1} the base branch, {2} the head branch.
+    # For `commit`, {1} is the commit; for `range`, {1} is the older commit, and {2} the newer one.
     compare: str = "{0}/compare/{1}...{2}"
     commit: str = "{0}/commit/{1}"
     range: str = ""  # as `compare`, for two commits; "" where it is the same
@@ -345,7 +345,7 @@ def _brought_up_to_date(host: Host, found: Proposed, proposal: Proposal, notes: 
 
 
 def thrown_out(found: Proposed, because: str) -> Proposed:
-    """Return a request that left its merge queue for that reason, not by a person: auto-merge is not set any more.
+    """Return a request that its merge queue threw out for that reason: auto-merge is not set.
 
     Without a reason, it stays as it is.
     """

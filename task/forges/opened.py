@@ -88,7 +88,7 @@ class Forges:
         return ""
 
     def range_page(self, repo: str, old: str, new: str) -> str:
-        """Return the URL of the page that compares two commits, or "" if the URL does not tell which Git host it is."""
+        """Return the page that compares two commits, or "" if the URL tells no kind of Git host."""
         with suppress(Malformed):  # a path
             if place := place_of(repo, self._known):
                 return range_url(place, old, new)
@@ -105,7 +105,10 @@ class Forges:
             return self._hosts[place]
 
     def if_known(self, repo: str) -> Host | None:
-        """Return the repository's forge, or None where no URL tells it, or no token is for it. No host is asked."""
+        """Return the repository's forge, or None if no URL tells it or no token is for it.
+
+        No host is asked what it is.
+        """
         for url in dict.fromkeys((self._reached(repo), repo)):
             with suppress(Malformed, CredentialsError):
                 if place_of(url, self._known):

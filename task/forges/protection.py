@@ -1,7 +1,8 @@
 """May others push a branch of this name? What the Git hosts' answers about their rules mean; pure.
 
-Who may push our branches says what is proposed and what is held (docs/how-to/protect-the-branches.md). Each function
-answers True only where the host's own answer says so. Roles that may change the rules themselves are not "others".
+Who may push our branches says what is proposed and what is held
+(docs/how-to/protect-the-branches.md). Each function answers True only where the host's own answer
+says so. Roles that may change the rules themselves are not "others".
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ _READ_ONLY = "read-only"
 
 
 def listed(said: object, *keys: str) -> list[Mapping[str, Any]]:
-    """Return the rules in an answer. Raises `TypeError` for one of another shape, which says nothing."""
+    """Return the rules in an answer. Raises `TypeError` for one of another shape."""
     if not isinstance(value_at(said, *keys), list):
         raise TypeError("no list of rules")
     return mappings(said, *keys)
@@ -32,14 +33,14 @@ def open_on_github(rules: Iterable[Mapping[str, Any]]) -> bool:
 
 
 def open_on_gitlab(protected: Iterable[Mapping[str, Any]], name: str) -> bool:
-    """Tell whether developers may push. Of several protected branches that match, the most permissive counts."""
+    """Tell whether developers may push. Of several rules that match, the most permissive counts."""
     ours = [one for one in protected if _matches(dig(one, "name"), name, across=True)]
     levels = [level for one in ours for level in mappings(one, "push_access_levels")]
     return not ours or any(_is_a_role_below_maintainer(level) for level in levels)
 
 
 def open_on_gitea(rules: Sequence[Mapping[str, Any]], name: str) -> bool:
-    """Tell whether everybody with write access may push. The first rule that matches counts, by its priority."""
+    """Tell whether all with write access may push. The first rule that matches counts."""
     ours = [one for one in rules if _matches(_rule_name(one), name)]
     if not ours:
         return True
@@ -59,9 +60,10 @@ def open_on_bitbucket_cloud(restrictions: Iterable[Mapping[str, Any]], name: str
 
 def open_on_data_center(restrictions: Iterable[Mapping[str, Any]], name: str) -> bool:
     """Tell whether nothing prevents changes of the branch."""
-    for one in restrictions:
-        kind, pattern = dig(one, "matcher", "type", "id"), dig(one, "matcher", "id")
-        if dig(one, "type") != _READ_ONLY:
+    for restriction in restrictions:
+        kind = dig(restriction, "matcher", "type", "id")
+        pattern = dig(restriction, "matcher", "id")
+        if dig(restriction, "type") != _READ_ONLY:
             continue
         if kind == "ANY_REF" or pattern == f"refs/heads/{name}":
             return False
@@ -71,11 +73,11 @@ def open_on_data_center(restrictions: Iterable[Mapping[str, Any]], name: str) ->
 
 
 def open_on_azure(lists: Iterable[Mapping[str, Any]]) -> bool:
-    """Tell whether no access control list of the branch's folder takes the right to contribute from anybody."""
-    for one in lists:
-        if one.get("inheritPermissions") is False:
+    """Tell whether no access control list of the branch's folder denies anybody to contribute."""
+    for rights in lists:
+        if rights.get("inheritPermissions") is False:
             return False
-        entries = one.get("acesDictionary")
+        entries = rights.get("acesDictionary")
         for entry in entries.values() if isinstance(entries, dict) else ():
             denied = entry.get("deny") if isinstance(entry, dict) else None
             if isinstance(denied, int) and denied & _AZURE_CONTRIBUTE:
@@ -84,13 +86,13 @@ def open_on_azure(lists: Iterable[Mapping[str, Any]]) -> bool:
 
 
 def azure_token(project: str, repository: str, branch: str) -> str:
-    """Return the security token of a branch or folder: its parts as hexadecimal UTF-16, as Azure encodes them."""
+    """Return Azure's security token of a branch or folder: its parts as hexadecimal UTF-16."""
     parts = (part.encode("utf-16-le").hex() for part in branch.split("/"))
     return f"repoV2/{project}/{repository}/refs/heads/{'/'.join(parts)}/"
 
 
 def _is_a_role_below_maintainer(level: Mapping[str, Any]) -> bool:
-    """Tell whether GitLab lets a whole role push; one user, group or deploy key is somebody whom the owner chose."""
+    """Tell whether a whole role may push. A user, group or deploy key is the owner's choice."""
     chosen = any(level.get(name) for name in ("user_id", "group_id", "deploy_key_id"))
     role = level.get("access_level")
     return not chosen and isinstance(role, int) and 0 < role < _GITLAB_MAINTAINER
@@ -101,7 +103,7 @@ def _rule_name(rule: Mapping[str, Any]) -> str:
 
 
 def _matches(pattern: str, name: str, *, across: bool = False) -> bool:
-    """Tell whether a glob fits a branch. `*` stays within a part of the name, unless it goes `across` slashes."""
+    """Tell whether a glob fits a branch. `*` stays within a part unless it goes `across` slashes."""
     parts = re.split(r"(\*+)", pattern[:500])
     one = ".*" if across else "[^/]*"
     text = "".join(

@@ -1,7 +1,7 @@
-"""What a request tells its reviewer besides the table: what the source repository brings, and how to undo it.
+"""What a request tells its reviewer beside the table: the commits it brings, and how to undo it.
 
-Pure texts. Names and commits come from others: they are shown as code, and only what a shell reads as one word becomes
-part of a command.
+Pure texts. Names and commits come from others: they are shown as code, and only what a shell reads
+as one word becomes part of a command.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from task.templates.change import AppChanges
 from task.urls import normal_url
 
 MOST_RANGES, MOST_UNDONE = 10, 5  # rows that a reviewer reads; a number stands for the others
-# Repository, older and newer commit → the page that compares them, or "" if its Git host is not known.
+# Repository, older and newer commit → the page that compares them, or "" on an unknown Git host.
 RangePage = Callable[[str, str, str], str]
 _COMMIT = re.compile(r"[0-9a-f]{7,64}")
 _WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/@:+-]*")  # none of these means anything to a shell
@@ -32,17 +32,17 @@ class SourceRange:
 
 
 def source_ranges(ranges: Iterable[SourceRange], page: RangePage) -> str:
-    """Return a list of links to what each image's source repository changed, or "" if nothing of it is known.
+    """Return links to what each image's source repository changed, or "" if nothing is known.
 
     A range needs both commits, of one repository, on a Git host that is known.
     """
     lines: list[str] = []
-    for one in ranges:
-        url = _page_of(one, page)
+    for changed in ranges:
+        url = _page_of(changed, page)
         if not url:
             continue
-        commits = f"{one.old.commit[:12]}…{one.new.commit[:12]}"
-        lines.append(f"- {code(one.image)}: {link(url, commits)}")
+        commits = f"{changed.old.commit[:12]}…{changed.new.commit[:12]}"
+        lines.append(f"- {code(changed.image)}: {link(url, commits)}")
     lines = list(dict.fromkeys(lines))
     if not lines:
         return ""
@@ -52,7 +52,7 @@ def source_ranges(ranges: Iterable[SourceRange], page: RangePage) -> str:
 
 
 def undoing(apps: Sequence[AppChanges]) -> str:
-    """Return how the changes are undone after the merge: by `rollback`, which holds, or by a revert, which does not.
+    """Return how the changes are undone after the merge: by `rollback`, which holds, or a revert.
 
     A version that nobody can go back to by name, because there was none, is left to the revert.
     """
@@ -60,9 +60,9 @@ def undoing(apps: Sequence[AppChanges]) -> str:
     for app in apps:
         name = f"{app.namespace}/{app.name}" if app.namespace else app.name
         several = len({one.alias for one in app.changes}) > 1
-        for one in app.changes:
-            old = "@".join(filter(None, (one.old_tag, one.old_digest)))
-            words = [name, *(("--alias", one.alias) if several else ()), "--to", old]
+        for change in app.changes:
+            old = "@".join(filter(None, (change.old_tag, change.old_digest)))
+            words = [name, *(("--alias", change.alias) if several else ()), "--to", old]
             if all(_WORD.fullmatch(word.removeprefix("--")) for word in words):
                 commands.append(f"image-update rollback {' '.join(words)}")
     commands = list(dict.fromkeys(commands))

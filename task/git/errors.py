@@ -232,7 +232,7 @@ _UNWELL = _any(
     "internal api (?:unreachable|error)", "api is not accessible", r"gitlab: 5\d\d", "internal server error",
     "unable to contact (?:gitea|forgejo)", "context deadline exceeded",
 )  # fmt: skip
-# GitHub lets nobody push to a branch while its pull request is in the merge queue, in these words after GH006.
+# GitHub lets nobody push to a branch whose pull request is in the merge queue (words after GH006).
 _IN_QUEUE = _any("added to a merge queue", "queued for merging cannot be updated")
 LEAVES_QUEUE = "run it again when the request is merged, or has left the merge queue"
 # Gitea 1.26 says this for every error that it does not know itself, usually for an unsigned commit on a branch that
@@ -340,7 +340,7 @@ def refusal(
 
 
 def waits_in_queue(said: str) -> bool:
-    """Tell whether GitHub refuses a change of a branch because its pull request is in the merge queue."""
+    """Tell whether GitHub refuses a change because the branch's request is in the merge queue."""
     return _says(said, _IN_QUEUE)
 
 

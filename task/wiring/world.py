@@ -247,7 +247,7 @@ class RealWorld(World):
         return self._forges().of(repo)
 
     def forge_if_known(self, repo: str) -> Host | None:
-        """Return the forge of the repository, or None where its URL does not tell it, or no token is for it."""
+        """Return the repository's forge, or None if its URL does not tell it or no token fits."""
         return self._forges().if_known(repo)
 
     def check_forge(self, repo: str) -> None:
