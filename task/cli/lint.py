@@ -90,7 +90,7 @@ def _with_sources(settings: Settings, call: Call) -> Settings:
 def _collect(
     settings: Settings, environ: Mapping[str, str], log: Log
 ) -> tuple[list[Placed], int, Migration | None]:
-    """Return all findings, how many Applications were read, and the comparison with Image Updater if it is wanted."""
+    """Return all findings, how many Applications were read, and the wanted comparison with AIU."""
     scope = scope_of(settings)
     world = RealWorld(settings, environ, log, scope)
     try:
