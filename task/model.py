@@ -410,6 +410,7 @@ class Proposed:
     auto_merge: bool | None = (
         None  # whether the forge will merge it by itself; None if it does not say
     )
+    thrown_out: str = ""  # why its merge queue threw it out; "" if it did not, or a person did
     note: str = ""  # a harmless failure, such as "GitHub cannot merge by itself here: …"
 
 

@@ -259,7 +259,7 @@ class AccessOptions:
 
 @dataclass(frozen=True)
 class GitOptions:
-    """How repositories are written, and what the API of their host is asked."""
+    """How repositories are written."""
 
     carry_parameters: bool | None = RULES.option(
         None,
@@ -285,6 +285,12 @@ class GitOptions:
         "Open or update a pull request instead of pushing to the base branch.",
         common=(*WRITERS, "plan"),
     )
+
+
+@dataclass(frozen=True)
+class ForgeOptions:
+    """The API of the Git host, and its login."""
+
     forge: str = REQUEST.text(
         "Kind of Git host, if its URL does not show it: github, gitlab, gitea, bitbucket, bitbucket-server or "
         "azure. =URL adds its address.",
@@ -649,6 +655,7 @@ class Settings:
     transport: TransportOptions = TransportOptions()
     access: AccessOptions = AccessOptions()
     git: GitOptions = GitOptions()
+    host: ForgeOptions = ForgeOptions()
     registry: RegistryOptions = RegistryOptions()
     verify: VerifyOptions = VerifyOptions()
     commit: CommitOptions = CommitOptions()
@@ -757,6 +764,7 @@ DECIDING = (
     *READING,
     "registry_check",
     GitOptions,
+    ForgeOptions,
     RegistryOptions,
     VerifyOptions,
 )  # status, plan and all that write
@@ -802,7 +810,7 @@ TAKEN: Mapping[str, tuple[Taken, ...]] = {
         HandedOptions,
     ),
     "wait": (WaitOptions, *REACHING, HandedOptions),
-    "lint": (LintOptions, "application", *READING, HandedOptions),
+    "lint": (LintOptions, "application", *READING, ForgeOptions, HandedOptions),
     "report": ("report_file", "html"),
 }
 REQUIRED = {

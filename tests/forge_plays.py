@@ -3,6 +3,7 @@
 Each play takes a `World`, and `PLAYS` lists them all.
 """
 
+import json
 import re
 import threading
 from collections.abc import Callable
@@ -254,6 +255,35 @@ def withdrawn(world: World) -> None:
     assert completes(world, world.push("1.2")).number != found.number
 
 
+def closed_by_a_person_while_it_is_withdrawn(world: World) -> None:
+    _withdrawn_while(world, world.server.decline)
+
+
+def edited_by_a_person_while_it_is_withdrawn(world: World) -> None:
+    def edited(number: str) -> None:
+        pull = world.server.pull(number)
+        assert pull is not None
+        pull.title = "checked by Ann"
+        pull.version += 1
+
+    _withdrawn_while(world, edited)
+
+
+def _withdrawn_while(world: World, happens: Callable[[str], None]) -> None:
+    """Withdraw a request to which something happens once, just before our first change."""
+    forge = world.forge()
+    made = world.propose(world.push("1.1"))
+    left = [made.number]
+
+    def before(request: Request) -> None:
+        if request.method != "GET" and left:
+            happens(left.pop())
+
+    world.server.before = before
+    forge.withdraw(made, "main says 1.1 by now")
+    assert (left, world.server.open) == ([], [])
+
+
 def what_is_proposed_meanwhile_is_not_withdrawn(world: World) -> None:
     forge = world.forge()
     world.propose(world.push("1.1"))
@@ -413,6 +443,25 @@ def requests_of_forks_do_not_count(world: World) -> None:
     world.propose(world.push("1.1"))
     assert [pull.fork for pull in world.server.pulls] == [True, False]
     assert world.server.pulls[0].title == "from a fork"
+
+
+def an_answer_about_another_branch_proposes_nothing(world: World) -> None:
+    """As a cache in front of the Git host may give it."""
+    world.propose(world.push("1.1"))
+    answered = world.server.answer
+
+    def confused(request: Request) -> Reply:
+        reply = answered(request)
+        text = json.dumps(reply.body)
+        return replace(reply, body=json.loads(text.replace(HEAD, "image-update/other")))
+
+    world.server.answer = confused  # type: ignore[method-assign]
+    assert world.forge().find("main", HEAD) is None
+    wanted = world.push("1.2")
+    with pytest.raises(UnreachableError):
+        world.propose(wanted)
+    world.server.answer = answered  # type: ignore[method-assign]
+    completes(world, wanted)
 
 
 def branches_of_similar_names_are_others(world: World) -> None:
@@ -615,6 +664,8 @@ PLAYS: list[Callable[[World], None]] = [
     what_failed_is_set_by_the_next_run,
     auto_merge_that_a_person_switches_off_stays_off,
     withdrawn,
+    closed_by_a_person_while_it_is_withdrawn,
+    edited_by_a_person_while_it_is_withdrawn,
     what_is_proposed_meanwhile_is_not_withdrawn,
     merged,
     closed,
@@ -627,6 +678,7 @@ PLAYS: list[Callable[[World], None]] = [
     another_opens_it_first,
     an_older_build_that_finishes_later_leaves_it,
     requests_of_forks_do_not_count,
+    an_answer_about_another_branch_proposes_nothing,
     branches_of_similar_names_are_others,
     branch_names_with_every_sign,
     branch_deleted,

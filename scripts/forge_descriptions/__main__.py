@@ -75,7 +75,7 @@ def gitea(folder: Path) -> Operations:
         "repo_get", "repo_get_branch", "repo_list_pull_requests", "repo_create_pull_request", "repo_get_pull_request",
         "repo_edit_pull_request", "repo_get_pull_request_by_base_head", "repo_merge_pull_request",
         "repo_cancel_scheduled_auto_merge", "repo_list_pull_reviews", "repo_create_pull_review_requests",
-        "issue_list_labels", "issue_create_label", "issue_add_label", "issue_get_comments_and_timeline",
+        "repo_list_branch_protection", "issue_list_labels", "issue_create_label", "issue_add_label", "issue_get_comments_and_timeline",
         "org_list_labels", "get_version", "issue_get_comments", "issue_create_comment", "issue_edit_comment",
         "user_get_current",
     )  # fmt: skip
@@ -155,7 +155,8 @@ def gitlab(folder: Path) -> Operations:
         "CurrentUser": "users", "ListMergeRequestNotes": "notes", "CreateMergeRequestNote": "notes",
         "UpdateMergeRequestNote": "notes", "ListProjectDeployments": "deployments",
         "CreateProjectDeployment": "deployments", "UpdateProjectDeployment": "deployments",
-        "EditEnvironment": "environments",
+        "EditEnvironment": "environments", "AddMergeRequestToMergeTrain": "merge_trains",
+        "ListProtectedBranches": "protected_branches",
     }  # fmt: skip
     found: Operations = {}
     for name, file in used.items():
@@ -193,7 +194,7 @@ def bitbucket(folder: Path) -> Operations:
     used = (
         f"GET {_CLOUD}/pullrequests", f"POST {_CLOUD}/pullrequests", f"GET {_CLOUD}/pullrequests/{{pull_request_id}}",
         f"PUT {_CLOUD}/pullrequests/{{pull_request_id}}", f"POST {_CLOUD}/pullrequests/{{pull_request_id}}/decline",
-        f"GET {_CLOUD}/refs/branches/{{name}}",
+        f"GET {_CLOUD}/refs/branches/{{name}}", f"GET {_CLOUD}/branch-restrictions", f"GET {_CLOUD}",
         f"GET {_CLOUD}/commit/{{commit}}", "GET /workspaces/{workspace}/members",
         f"GET {_CLOUD}/pullrequests/{{pull_request_id}}/comments",
         f"POST {_CLOUD}/pullrequests/{{pull_request_id}}/comments",
@@ -223,7 +224,7 @@ def data_center(folder: Path) -> Operations:
         f"GET {_CENTER}/pull-requests/{{pullRequestId}}/activities",
         f"POST {_CENTER}/pull-requests/{{pullRequestId}}/comments",
         f"PUT {_CENTER}/pull-requests/{{pullRequestId}}/comments/{{commentId}}",
-        "GET /application-properties",
+        "GET /application-properties", f"GET {_CENTER}",
     )  # fmt: skip
     text = (folder / "dist/server/openapi/openapi-typescript.d.ts").read_text()
     return _of_openapi_typescript(text, used, "/api/latest")
@@ -272,7 +273,7 @@ def azure(folder: Path) -> Operations:
         "getPullRequests": "", "createPullRequest": "GitPullRequest", "getPullRequest": "",
         "updatePullRequest": "GitPullRequest", "getRefs": "", "getPullRequestLabels": "",
         "createPullRequestLabel": "WebApiCreateTagRequestData", "createPullRequestReviewer": "IdentityRefWithVote",
-        "getThreads": "", "createThread": "CommentThread", "updateComment": "Comment",
+        "getRepository": "", "getThreads": "", "createThread": "CommentThread", "updateComment": "Comment",
     }  # fmt: skip
     text = (folder / "Git/GitClient.js").read_text()
 
@@ -304,7 +305,7 @@ def azure(folder: Path) -> Operations:
         found[f"{verb} /{'/'.join(parts)}"] = operation(
             parameters, closed({"$ref": body}, named) if body else None
         )
-    # Microsoft's client for Python has two more, without their routes. These are from learn.microsoft.com.
+    # Microsoft's client for Python has some more, without their routes. These are from learn.microsoft.com.
     python = folder.parent / "azure_devops/azure/devops/v7_1"
     for file, function, path in (
         (
@@ -313,6 +314,11 @@ def azure(folder: Path) -> Operations:
             "/{project}/_apis/git/policy/configurations",
         ),
         ("identity/identity_client.py", "read_identities", "/_apis/identities"),
+        (
+            "security/security_client.py",
+            "query_access_control_lists",
+            "/_apis/accesscontrollists/{securityNamespaceId}",
+        ),
     ):
         match = _match(
             rf"^    def {function}\(.*?(?=^    def )",
@@ -339,7 +345,7 @@ def github(folder: Path) -> Operations:
         "PATCH /repos/{owner}/{repo}/issues/comments/{comment_id}",
         "GET /repos/{owner}/{repo}/deployments", "POST /repos/{owner}/{repo}/deployments",
         "POST /repos/{owner}/{repo}/deployments/{deployment_id}/statuses",
-        "POST /repos/{owner}/{repo}/statuses/{sha}",
+        "POST /repos/{owner}/{repo}/statuses/{sha}", "GET /repos/{owner}/{repo}/rules/branches/{branch}",
     )  # fmt: skip
     whole = json.loads((folder / "generated/api.github.com.json").read_text())
     found: Operations = {}
@@ -378,14 +384,30 @@ def _of_github(folder: Path, operations: Operations) -> dict[str, Any]:
     }
 
 
+_OF_A_QUEUE = {
+    "AddedToMergeQueueEvent": "ADDED_TO_MERGE_QUEUE_EVENT",
+    "AutoMergeDisabledEvent": "AUTO_MERGE_DISABLED_EVENT",
+    "RemovedFromMergeQueueEvent": "REMOVED_FROM_MERGE_QUEUE_EVENT",
+}
+
+
 def _graphql(source: Path, target: Path) -> None:
     """Write GitHub's GraphQL schema, with the fields that we read in its answers, and all fields of what we send."""
     asked = {
         "Mutation": ["createCommitOnBranch", "updateRefs", "enablePullRequestAutoMerge", "enqueuePullRequest"],
         "CreateCommitOnBranchPayload": ["commit"], "Commit": ["oid"], "Query": ["repository"],
-        "Repository": ["id", "pullRequest"],
+        "Repository": ["id", "pullRequest", "refs"],
+        "RefConnection": ["nodes"], "Ref": ["name", "refUpdateRule"], "RefUpdateRule": ["pattern"],
+        "RefOrder": ["direction"],
         "UpdateRefsPayload": ["clientMutationId"],
-        "EnablePullRequestAutoMergePayload": ["pullRequest"], "PullRequest": ["state", "autoMergeRequest", "comments"],
+        "EnablePullRequestAutoMergePayload": ["pullRequest"],
+        "PullRequest": [
+            "state", "autoMergeRequest", "comments", "isInMergeQueue", "isMergeQueueEnabled", "timelineItems",
+        ],
+        "PullRequestTimelineItemsConnection": ["nodes"],
+        "PullRequestTimelineItems": list(_OF_A_QUEUE),
+        "PullRequestTimelineItemsItemType": list(_OF_A_QUEUE.values()),
+        **{name: ["actor", "reason"] for name in _OF_A_QUEUE}, "Actor": ["login"],
         "IssueCommentConnection": ["nodes", "pageInfo"], "PageInfo": ["hasPreviousPage", "startCursor"],
         "IssueComment": ["fullDatabaseId", "body", "url", "viewerDidAuthor"],
         "AutoMergeRequest": ["enabledAt"],
@@ -403,7 +425,10 @@ def _graphql(source: Path, target: Path) -> None:
                   if name not in asked or one.name.value in asked[name]]  # fmt: skip
         texts = (re.sub(r'""".*?"""', "", print_ast(one), flags=re.DOTALL) for one in fields)
         lines = [" ".join(re.sub(r" @\w+(\([^)]*\))?", "", text).split()) for text in texts]
-        choices = [one.name.value for one in getattr(known[name], "values", ()) or ()]
+        choices = [one.name.value for one in getattr(known[name], "values", ()) or ()
+                   if name not in asked or one.name.value in asked[name]]  # fmt: skip
+        members = [one.name.value for one in getattr(known[name], "types", ()) or ()
+                   if one.name.value in asked.get(name, ())]  # fmt: skip
         kind = (
             known[name]
             .kind.removesuffix("_definition")
@@ -412,8 +437,9 @@ def _graphql(source: Path, target: Path) -> None:
         )
         kind = {"object": "type"}.get(kind, kind)
         body = "".join(f"  {line}\n" for line in (*lines, *choices))
-        found[name] = f"{kind} {name} {{\n{body}}}\n" if body else f"{kind} {name}\n"
-        left += re.findall(
+        united = f" = {' | '.join(members)}" if members else ""
+        found[name] = f"{kind} {name} {{\n{body}}}\n" if body else f"{kind} {name}{united}\n"
+        left += members + re.findall(
             r"\w+", " ".join(line.partition(":")[2] + line.partition("(")[2] for line in lines)
         )
     about = "# npm package @octokit/graphql-schema 15.26.1: what is used of GitHub's own GraphQL schema; MIT, Octokit\n"

@@ -120,9 +120,13 @@ def cut(text: str, size: int) -> str:
 
 
 def _within(size: int, text: str | None) -> str:
-    """Return the text on one line, or "" if it is longer than `size` bytes."""
-    line = " ".join((text or "").encode(errors="replace").decode().splitlines())
-    return line if len(line.encode()) <= size else ""
+    """Return the text, or "" if it is longer than `size` bytes or has an invisible character.
+
+    Git lets a branch have a name that a terminal shows the other way round, and a changed name is
+    another branch.
+    """
+    line = (text or "").encode(errors="replace").decode()
+    return line if len(line.encode()) <= size and line.isprintable() else ""
 
 
 def repositories(report: Report) -> str:

@@ -23,6 +23,7 @@ from task.argocd.owners import set_takes_back
 from task.ci.publish import tell
 from task.cli.call import Call
 from task.cli.job import job_of, scope_of
+from task.cli.lint_branches import open_branches
 from task.cli.lint_repositories import config_findings, held
 from task.commands.migration import Migration, as_json, lines, migration
 from task.deciding.cautions import taken_back
@@ -94,7 +95,7 @@ def _with_sources(settings: Settings, call: Call) -> Settings:
 def _collect(
     settings: Settings, environ: Mapping[str, str], log: Log
 ) -> tuple[list[Placed], int, Migration | None]:
-    """Return all findings, how many Applications were read, and the comparison with Image Updater if it is wanted."""
+    """Return all findings, how many Applications were read, and the wanted comparison with AIU."""
     scope = scope_of(settings)
     world = RealWorld(settings, environ, log, scope)
     try:
@@ -113,7 +114,10 @@ def _collect(
         if settings.lint.from_image_updater:
             job = replace(job_of(settings, (), environ), dry=True)
             moved = migration(found, job, world, in_cluster="cluster" in sources(settings, environ))
-        first = list(config_findings(settings.sources.applications, written, world.locate))
+        first = [
+            *config_findings(settings.sources.applications, written, world.locate),
+            *open_branches(written, world.forge_if_known),
+        ]
     finally:
         world.close()
     read = found.read + len(world.passed_over())
@@ -125,24 +129,7 @@ def _collect(
             )
         )
     placed: list[Placed] = [(one, *_origin(one.origin)) for one in first]
-    for problem in found.problems:
-        place, _, message = problem.message.partition(": ")
-        path, line = _origin(place)
-        if not os.path.exists(path):
-            path, line, message = "", 0, problem.message
-        if problem.field and line:
-            line = line_of_field(path, line, problem.field)
-        finding = Finding(
-            problem.application,
-            problem.key,
-            problem.value,
-            # A problem of one Application, or advice about what was not read, is only a warning.
-            "warning" if problem.application or problem.advice else "error",
-            message,
-            problem.hint,
-            origin="",
-        )
-        placed.append((finding, path, line))
+    placed += [_of_problem(problem) for problem in found.problems]
     unknown = unknown_names(scope.narrow.names, apps, (*found.outside, *world.passed_over()))
     placed += [
         (Finding("", "", "", one.severity, one.message, one.hint, ""), "", 0) for one in unknown
@@ -174,6 +161,21 @@ def _collect(
                 finding = replace(finding, severity="warning")
             placed.append((finding, *_place(finding, "", texts)))
     return placed + [(one, *_place(one, "", texts)) for one in on_hold], read, moved
+
+
+def _of_problem(problem: Problem) -> Placed:
+    """Return what could not be read as a finding. Its message begins with its place, if it has one."""
+    place, _, message = problem.message.partition(": ")
+    path, line = _origin(place)
+    if not os.path.exists(path):
+        path, line, message = "", 0, problem.message
+    if problem.field and line:
+        line = line_of_field(path, line, problem.field)
+    # A problem of one Application, or advice about what was not read, is only a warning.
+    severity: Severity = "warning" if problem.application or problem.advice else "error"
+    key, value = problem.key, problem.value
+    finding = Finding(problem.application, key, value, severity, message, problem.hint, origin="")
+    return finding, path, line
 
 
 def _taken_back(

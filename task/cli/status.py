@@ -48,7 +48,7 @@ def _found(settings: Settings, environ: Mapping[str, str], log: Log) -> Status:
     event = settings.event
     images = built_images(event) if event.image or event.images_from else ()
     job = job_of(settings, images, environ)
-    token = settings.git.forge_token_file or any(
+    token = settings.host.forge_token_file or any(
         environ.get(name) for name in (*FORGE_TOKENS, "GITHUB_TOKEN")
     )
     world = RealWorld(settings, environ, log, job.scope, images)

@@ -7,13 +7,14 @@ with a page to sign in, under a status that looks like success.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, ClassVar
 
 from task.errors import CredentialsError, ForgeError, RepositoryError, TaskError
 from task.forges.client import Client, ForgeAddress, Reach, names_none, numbered, web_below
 from task.forges.host import AlreadyThere, Comment, Comments, ForgeKind, Host, Notes, missing
+from task.forges.protection import AZURE_NAMESPACE, azure_token, listed, open_on_azure
 from task.git.hosts import RemoteUrl
 from task.http import Response, basic, bearer
 from task.model import Proposal, Proposed
@@ -31,6 +32,7 @@ _STRATEGIES = {
     "allowRebaseMerge": "rebaseMerge",
 }
 _GUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
+_HEADS = "refs/heads/"
 _REFUSED, _CONFLICT = 400, 409
 _TEXT, _CLOSED = (
     1,
@@ -43,6 +45,7 @@ class AzureClient(Client):
     """Adds the API's version to each request, and recognises Azure's sign-in page."""
 
     repository = "/{1}/_apis/git/repositories/{2}"
+    page = ("webUrl",)
     headers: ClassVar[Mapping[str, str]] = {
         "Accept": "application/json",
         "X-TFS-FedAuthRedirect": "Suppress",
@@ -119,11 +122,15 @@ class Azure(Host):
             "$top": 50,
         }
         found = self._client.json("GET", path, what, params=params)
-        ours = [one for one in mappings(found, "value") if not one.get("forkSource")]
+        ours = [
+            one
+            for one in mappings(found, "value")
+            if not one.get("forkSource") and self.branches(one) == (base, head)
+        ]
         if not ours:
             return None
         newest = next((one for one in ours if dig(one, "status") == "active"), ours[0])
-        return self.checked(numbered(dig(newest, "pullRequestId"), self._place.host))
+        return self.checked(numbered(dig(newest, "pullRequestId"), self.place.host))
 
     def close(self) -> None:
         """As `Connected.close`."""
@@ -138,11 +145,11 @@ class Azure(Host):
 
     def proposed(self, said: Any) -> Proposed:
         """As `Host.proposed`."""
-        number = numbered(dig(said, "pullRequestId"), self._place.host)
+        number = numbered(dig(said, "pullRequestId"), self.place.host)
         state = _STATES.get(dig(said, "status"), "closed")
         conflicts = state == "open" and dig(said, "mergeStatus") == "conflicts"
         return Proposed(
-            url=f"{self._place.web}/pullrequest/{number}",
+            url=f"{self.place.web}/pullrequest/{number}",
             number=number,
             state=state,
             title=dig(said, "title"),
@@ -152,6 +159,11 @@ class Azure(Host):
             conflicts=conflicts,
             note="it conflicts with its base branch" if conflicts else "",
         )
+
+    def branches(self, said: Any) -> tuple[str, str]:
+        """As `Host.branches`."""
+        base, head = dig(said, "targetRefName"), dig(said, "sourceRefName")
+        return base.removeprefix(_HEADS), head.removeprefix(_HEADS)
 
     def create(self, proposal: Proposal) -> Any:
         """As `Host.create`."""
@@ -222,6 +234,17 @@ class Azure(Host):
         text = {"description": body, "status": "abandoned"}
         self._client.ask("PATCH", path, "abandon the pull request", json=text, again=True)
 
+    def is_open(self, name: str) -> bool:
+        """As `Host.is_open` Azure has no pattern: the folder of a branch has rights."""
+        what = "read the rights to branches"
+        repository = self._client.json("GET", self._path, what)
+        project, number = dig(repository, "project", "id"), dig(repository, "id")
+        folder = name.rpartition("/")[0] or name
+        path = f"/_apis/accesscontrollists/{AZURE_NAMESPACE}"
+        query = {"token": azure_token(project, number, folder), "recurse": "false"}
+        found = self._client.json("GET", path, what, params=query)
+        return open_on_azure(listed(found, "value"))
+
     def tip(self, head: str) -> str:
         """As `Host.tip`."""
         params = {"filter": f"heads/{head}"}  # every ref with this prefix
@@ -251,15 +274,21 @@ class Azure(Host):
         ids = {identity for one in exact or found if (identity := dig(one, "id"))}
         if len(ids) != 1:
             hint = "name the person by e-mail address or id"
-            raise ForgeError(
-                f"{self._place.host} knows nobody, or several, of that name", hint=hint
-            )
+            raise ForgeError(f"{self.place.host} knows nobody, or several, of that name", hint=hint)
         return ids.pop()
 
     def _auto_complete(self, item: Any, found: Proposed, proposal: Proposal) -> None:
-        """Let it complete once all policies are met, with the first merge type that they allow."""
+        """Let it complete once all required policies are met, by the first merge type they allow.
+
+        Azure waits for optional policies, too, unless they are named; what nobody has to do may
+        never be done.
+        """
+        policies = self._policies(dig(item, "repository", "id"), proposal.base)
         options: dict[str, Any] = {"deleteSourceBranch": self.ours_to_delete(proposal.head)}
-        if strategy := self._strategy(dig(item, "repository", "id"), proposal.base):
+        optional = [one.get("id") for one in policies if one.get("isBlocking") is False]
+        if numbers := [one for one in optional if type(one) is int]:
+            options["autoCompleteIgnoreConfigIds"] = numbers
+        if strategy := _strategy(policies):
             options["mergeStrategy"] = strategy
         body = {
             "autoCompleteSetBy": {"id": dig(item, "createdBy", "id")},
@@ -268,25 +297,22 @@ class Azure(Host):
         path = f"{self._path}/pullrequests/{path_part(found.number)}"
         self._client.ask("PATCH", path, "set auto-complete", json=body, again=True)
 
-    def _strategy(self, repository: str, base: str) -> str:
-        """Return a merge type that the branch's policies allow; "" if there is no limit, or we may not read them."""
-        path = f"/{path_part(self._place.project[1])}/_apis/git/policy/configurations"
-        params = {
-            "repositoryId": repository,
-            "refName": f"refs/heads/{base}",
-            "policyType": _MERGE_POLICY,
-        }
+    def _policies(self, repository: str, base: str) -> list[Mapping[str, Any]]:
+        """Return the policies of the branch that are on, or nothing if we may not read them."""
+        path = f"/{path_part(self.place.project[1])}/_apis/git/policy/configurations"
+        params = {"repositoryId": repository, "refName": f"refs/heads/{base}"}
         try:
             found = self._client.json("GET", path, "read policies", params=params)
         except (ForgeError, RepositoryError):
-            return ""
-        limits = [one for one in mappings(found, "value") if one.get("isEnabled")]
-        if not limits:
-            return ""
-        allowed = (
-            way for rule, way in _STRATEGIES.items() if dig(limits[0], "settings", rule) == "True"
-        )
-        return next(allowed, "")
+            return []
+        return [one for one in mappings(found, "value") if one.get("isEnabled")]
+
+
+def _strategy(policies: Iterable[Mapping[str, Any]]) -> str:
+    """Return a merge type that the policies allow, or "" if none of them limits it."""
+    limit = next((one for one in policies if dig(one, "type", "id") == _MERGE_POLICY), None)
+    allowed = (way for rule, way in _STRATEGIES.items() if dig(limit, "settings", rule) == "True")
+    return next(allowed, "")
 
 
 class AzureComments(Comments):
@@ -327,7 +353,7 @@ class AzureComments(Comments):
 
     def _page(self, request: str, thread: str) -> str:
         """Return the page of a comment. Azure's answers have only the address in its API."""
-        return f"{self._place.web}/pullrequest/{request}?discussionId={thread}"
+        return f"{self.place.web}/pullrequest/{request}?discussionId={thread}"
 
 
 def identities_api(api: str) -> str:
@@ -378,4 +404,5 @@ KIND = ForgeKind(
     place=_place,
     comments=AzureComments,
     compare="{0}/branchCompare?baseVersion=GB{1}&targetVersion=GB{2}",
+    range="{0}/branchCompare?baseVersion=GC{1}&targetVersion=GC{2}",
 )

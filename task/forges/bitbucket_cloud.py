@@ -25,6 +25,7 @@ from task.forges.host import (
     Overtaken,
 )
 from task.forges.proposal import described, same
+from task.forges.protection import listed, open_on_bitbucket_cloud
 from task.git.hosts import RemoteUrl
 from task.http import Response, basic, bearer
 from task.model import Proposal, Proposed
@@ -66,6 +67,7 @@ class CloudClient(BitbucketClient):
     """Bitbucket answers 401 to a bare token that needs a user name, so the hint says so."""
 
     repository = "/repositories/{}/{}"
+    page = ("links", "html", "href")
 
     def refused(self, answer: Response, what: str) -> TaskError:
         """As `Client.refused`."""
@@ -93,7 +95,18 @@ class BitbucketCloud(Host):
         self._name = "/".join(reach.place.project).lower()
 
     def newest(self, base: str, head: str) -> Proposed | None:
-        """As `Host.newest`."""
+        """As `Host.newest`. The name is part of the question: under a new name, it is asked again."""
+        found = self._requests(base, head)
+        moved = "/".join(self._client.moved_to.split("/")[-2:]).lower()
+        if not found and moved and moved != self._name:
+            self._name = moved
+            found = self._requests(base, head)
+        is_open = (one for one in found if dig(one, "state") == "OPEN")
+        newest = next(is_open, found[0] if found else None)
+        return self.proposed(newest) if newest else None
+
+    def _requests(self, base: str, head: str) -> list[Any]:
+        """Return the requests of this head, newest first."""
         terms = (  # without a state, Bitbucket lists only open ones
             f"source.repository.full_name = {_literal(self._name)}",
             f"source.branch.name = {_literal(head)}",
@@ -102,18 +115,13 @@ class BitbucketCloud(Host):
         )
         query = {"q": " AND ".join(terms), "sort": "-created_on", "pagelen": _PAGE}
         what = f"look for the pull request of {head}"
-        found = elements(
-            self._client.json("GET", f"{self._path}/pullrequests", what, params=query), "values"
-        )
-        ours = [
+        found = self._client.json("GET", f"{self._path}/pullrequests", what, params=query)
+        return [
             one
-            for one in found
+            for one in elements(found, "values")
             if dig(one, "source", "repository", "full_name").lower() == self._name
+            and self.branches(one) == (base, head)
         ]
-        newest = next(
-            (one for one in ours if dig(one, "state") == "OPEN"), ours[0] if ours else None
-        )
-        return self.proposed(newest) if newest else None
 
     def checked(self, number: str) -> Proposed:
         """As `Host.checked`."""
@@ -138,13 +146,17 @@ class BitbucketCloud(Host):
         head, ours = dig(said, "source", "commit", "hash"), described(body)
         return Proposed(
             url=dig(said, "links", "html", "href"),
-            number=numbered(dig(said, "id"), self._place.host),
+            number=numbered(dig(said, "id"), self.place.host),
             state=state,
             title=dig(said, "title"),
             body=body,
             head_commit=ours if head and ours.startswith(head) else head,
             merge_commit=dig(said, "merge_commit", "hash") if state == "merged" else "",
         )
+
+    def branches(self, said: Any) -> tuple[str, str]:
+        """As `Host.branches`."""
+        return dig(said, "destination", "branch", "name"), dig(said, "source", "branch", "name")
 
     def create(self, proposal: Proposal) -> Any:
         """As `Host.create`. If the branch has a newer commit, the newer run opens the request."""
@@ -187,6 +199,12 @@ class BitbucketCloud(Host):
         found, _said = self.write(said, dig(said, "title"), body)
         path = f"{self._path}/pullrequests/{path_part(found.number)}/decline"
         self._client.ask("POST", path, f"decline pull request {found.number}")
+
+    def is_open(self, name: str) -> bool:
+        """As `Host.is_open`."""
+        path, query = f"{self._path}/branch-restrictions", {"kind": "push", "pagelen": 100}
+        found = self._client.json("GET", path, "read the branch restrictions", params=query)
+        return open_on_bitbucket_cloud(listed(found, "values"), name)
 
     def tip(self, head: str) -> str:
         """As `Host.tip`."""
@@ -239,7 +257,7 @@ class BitbucketCloud(Host):
 
     def _uuid(self, name: str) -> str:
         path, what = (
-            f"/workspaces/{path_part(self._place.project[0])}/members",
+            f"/workspaces/{path_part(self.place.project[0])}/members",
             f"look up the reviewer {name}",
         )
         for field in ("nickname", "account_id"):
@@ -248,7 +266,7 @@ class BitbucketCloud(Host):
                 return uuid
         hint = "name the person by nickname or account id"
         raise ForgeError(
-            f"the workspace {self._place.project[0]} has no member, or several, of that name",
+            f"the workspace {self.place.project[0]} has no member, or several, of that name",
             hint=hint,
         )
 
@@ -261,10 +279,8 @@ class BitbucketCloud(Host):
             path, params = dig(answer, "next"), None
             if not path:
                 return
-            if origin(path) != origin(self._place.api):
-                message = (
-                    f"{self._place.host} names a next page on {origin(path)}: could not {what}"
-                )
+            if origin(path) != origin(self.place.api):
+                message = f"{self.place.host} names a next page on {origin(path)}: could not {what}"
                 raise ForgeError(
                     message, hint="check that it is the Git host that --forge or the URL names"
                 )

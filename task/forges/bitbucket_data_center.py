@@ -6,8 +6,10 @@ reviewers takes them all away.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
+from urllib.parse import unquote
 
 from task.errors import CredentialsError, ForgeError, Outpaced, RepositoryError, TaskError
 from task.forges.bitbucket_cloud import (
@@ -28,6 +30,7 @@ from task.forges.host import (
     Overtaken,
     missing,
 )
+from task.forges.protection import listed, open_on_data_center
 from task.git.hosts import RemoteUrl
 from task.http import Response
 from task.model import Proposal, Proposed
@@ -38,12 +41,15 @@ _STATES: dict[str, Any] = {"OPEN": "open", "MERGED": "merged", "DECLINED": "clos
 _AUTO_MERGE_SINCE = (8, 15)
 _PAGE, _PAGES = 50, 5  # of the requests of one head branch
 _CONFLICT, _UNAUTHORIZED = 409, 401
+_HEADS = "refs/heads/"
+_PAGE_OF_REPOSITORY = re.compile(r"/(projects|users)/([^/]+)/repos/([^/]+)")
 
 
 class DataCenterClient(BitbucketClient):
     """Bitbucket also answers 401 to a known user without the permission."""
 
     repository = "/projects/{}/repos/{}"
+    page = ("links", "self", 0, "href")
 
     def refused(self, answer: Response, what: str) -> TaskError:
         """As `Client.refused`."""
@@ -98,7 +104,7 @@ class BitbucketDataCenter(Host):
         )
         return Proposed(
             url=dig(said, "links", "self", 0, "href"),
-            number=numbered(dig(said, "id"), self._place.host),
+            number=numbered(dig(said, "id"), self.place.host),
             state=state,
             title=dig(said, "title"),
             body=dig(said, "description"),
@@ -108,9 +114,14 @@ class BitbucketDataCenter(Host):
             note="it conflicts with its base branch" if conflicts else "",
         )
 
+    def branches(self, said: Any) -> tuple[str, str]:
+        """As `Host.branches`."""
+        base, head = dig(said, "toRef", "id"), dig(said, "fromRef", "id")
+        return base.removeprefix(_HEADS), head.removeprefix(_HEADS)
+
     def create(self, proposal: Proposal) -> Any:
         """As `Host.create`."""
-        key, slug = self._place.project
+        key, slug = self._present_names()
         repository = {"slug": slug, "project": {"key": key}}
         body = {
             "title": proposal.title,
@@ -154,6 +165,14 @@ class BitbucketDataCenter(Host):
         path, version = f"{self._path}/pull-requests/{path_part(found.number)}", said.get("version")
         what, given = f"decline pull request {found.number}", {"version": version}
         self._client.ask("POST", f"{path}/decline", what, params=given, json=given)
+
+    def is_open(self, name: str) -> bool:
+        """As `Host.is_open` It is another part of the API."""
+        root = self.place.api.removesuffix("/api/1.0")
+        path = f"{root}/branch-permissions/2.0{self._path}/restrictions"
+        query = {"type": "read-only", "limit": 1000}
+        found = self._client.json("GET", path, "read the branch permissions", params=query)
+        return open_on_data_center(listed(found, "values"), name)
 
     def tip(self, head: str) -> str:
         """As `Host.tip`."""
@@ -209,16 +228,19 @@ class BitbucketDataCenter(Host):
         )
         return self._client.parsed(answer, what)
 
+    def _present_names(self) -> tuple[str, str]:
+        """Return the names of project and repository: after a rename, those in its page."""
+        found = _PAGE_OF_REPOSITORY.search(self._client.moved_to)
+        if found is None:
+            return self.place.project[0], self.place.project[1]
+        kind, owner, name = (unquote(part) for part in found.groups())
+        return (f"~{owner}" if kind == "users" else owner), name
+
     def _belongs(self, item: Any, base: str, head: str) -> bool:
         """Tell whether the request stays in this repository. A fork's outgoing requests may lead to other ones."""
-        into, out = item.get("toRef"), item.get("fromRef")
-        here = tuple(part.lower() for part in self._place.project)
-        return (
-            dig(into, "id") == f"refs/heads/{base}"
-            and dig(out, "id") == f"refs/heads/{head}"
-            and _repository(into) == here
-            and _repository(out) == here
-        )
+        out = _repository(item.get("fromRef"))
+        inside = "" not in out and _repository(item.get("toRef")) == out
+        return inside and self.branches(item) == (base, head)
 
     def _pages(self, query: dict[str, Any], what: str) -> Iterator[Any]:
         start = "0"
@@ -274,7 +296,7 @@ class DataCenterComments(Comments):
 
     def _page(self, request: str, number: str) -> str:
         """Return the page of a comment, which Bitbucket's answers do not have."""
-        return f"{self._place.web}/pull-requests/{request}/overview?commentId={number}"
+        return f"{self.place.web}/pull-requests/{request}/overview?commentId={number}"
 
 
 def _errors(answer: Response) -> list[Any]:
@@ -321,4 +343,5 @@ KIND = ForgeKind(
     comments=DataCenterComments,
     commit="{0}/commits/{1}",
     compare="{0}/compare/commits?targetBranch=refs/heads/{1}&sourceBranch=refs/heads/{2}",
+    range="{0}/compare/commits?targetBranch={1}&sourceBranch={2}",
 )

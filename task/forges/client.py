@@ -108,7 +108,8 @@ class Client:
 
     repository: ClassVar[str]  # the path of one, for the parts of its project
     headers: ClassVar[Mapping[str, str]] = {}
-    page_key: ClassVar[str] = ""  # under which the forge's answer about a repository has its page
+    # where the forge's answer about a repository has its page
+    page: ClassVar[tuple[str | int, ...]]
 
     def __init__(self, reach: Reach, needs: str, stays: str = STAYS) -> None:
         """For messages: `needs` is the permission that a token needs, and `stays` says what a failure leaves done."""
@@ -283,11 +284,9 @@ class Client:
         """Report the new place of the repository once. API addresses may have only numbers, so ask for its page."""
         place = self.reach.place
         try:
-            answer = self._redirected("GET", self.path if self.page_key else "")
-            self.moved_to = (
-                str(answer.json().get(self.page_key) or "") if answer.status == 200 else ""
-            )
-        except (NoAnswerError, ValueError, AttributeError):
+            answer = self._redirected("GET", self.path)
+            self.moved_to = dig(answer.json(), *self.page) if answer.status == 200 else ""
+        except (NoAnswerError, ValueError):
             self.moved_to = ""
         where = self.moved_to or "another address"
         self.reach.warn(

@@ -11,11 +11,12 @@ from functools import partial
 from typing import Any
 from urllib.parse import quote
 
-from task.errors import RepositoryError
+from task.errors import ForgeError, RepositoryError, TaskError
 from task.forges.client import Client, ForgeAddress, names_none, web_below
 from task.forges.github import GitHubComments
 from task.forges.host import AlreadyThere, Comment, ForgeKind, Host, Notes, missing
 from task.forges.proposal import described, settled, wish
+from task.forges.protection import listed, open_on_gitea
 from task.git.hosts import RemoteUrl
 from task.http import Response, basic
 from task.model import Proposal, Proposed
@@ -40,7 +41,7 @@ class GiteaClient(Client):
     """A client of Gitea's API."""
 
     repository = "/repos/{}/{}"
-    page_key = "html_url"
+    page = ("html_url",)
 
     def login(self) -> Mapping[str, str]:
         """As `Client.login`. Gitea does not accept a password as a token. Together with a name it accepts both."""
@@ -114,6 +115,10 @@ class Gitea(Host):
             merge_commit=str(said.get("merge_commit_sha") or "") if merged else "",
         )
 
+    def branches(self, said: Any) -> tuple[str, str]:
+        """As `Host.branches`."""
+        return dig(said, "base", "ref"), dig(said, "head", "label") or dig(said, "head", "ref")
+
     def create(self, proposal: Proposal) -> Any:
         """As `Host.create`."""
         title = f"{DRAFTS[0] + ' ' if proposal.draft else ''}{proposal.title}"
@@ -153,6 +158,12 @@ class Gitea(Host):
         self._write(
             str(said["number"]), "close the pull request", {"body": body, "state": "closed"}
         )
+
+    def is_open(self, name: str) -> bool:
+        """As `Host.is_open`."""
+        path = f"{self._path}/branch_protections"
+        found = self._client.json("GET", path, "read the branch protections")
+        return open_on_gitea(listed(found), name)
 
     def tip(self, head: str) -> str:
         """As `Host.tip`."""
@@ -220,7 +231,7 @@ class Gitea(Host):
         if not (left := missing(names, self._labelled(number, names))):
             return
         known = self._known_labels(f"{self._path}/labels", ())
-        known |= self._known_labels(f"/orgs/{path_part(self._place.project[0])}/labels", (403, 404))
+        known |= self._known_labels(f"/orgs/{path_part(self.place.project[0])}/labels", (403, 404))
         for name in left:
             if name.lower() not in known:
                 label = {"name": name, "color": COLOR}
@@ -287,7 +298,7 @@ class Gitea(Host):
             "head_commit_id": described(proposal.body) or done.head_commit,
             "delete_branch_after_merge": self.ours_to_delete(proposal.head),
         }
-        host = self._place.host
+        host = self.place.host
         path, what, fine = (
             f"{self._path}/pulls/{done.number}/merge",
             "switch on auto-merge",
@@ -359,16 +370,16 @@ def _draft_word(pull: Mapping[str, Any]) -> str:
 
 def _not_taken(
     names: list[str], send: Callable[[list[str]], None]
-) -> Iterator[tuple[str, RepositoryError]]:
+) -> Iterator[tuple[str, TaskError]]:
     """Send all names at once, or else one by one, because Gitea refuses all if it does not know one of them."""
     if len(names) > 1:
-        with suppress(RepositoryError):
+        with suppress(ForgeError, RepositoryError):
             send(names)
             return
     for name in names:
         try:
             send([name])
-        except RepositoryError as error:
+        except (ForgeError, RepositoryError) as error:
             yield name, error
 
 

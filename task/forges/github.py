@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 from urllib.parse import quote
 
 from task.errors import Outpaced, RepositoryError, TaskError
 from task.forges.client import Client, ForgeAddress, Reach, names_none, numbered, web_below
+from task.forges.github_auto_merge import AutoMerge, graphql
 from task.forges.host import (
     PAGES,
     AlreadyThere,
@@ -20,36 +19,30 @@ from task.forges.host import (
     Host,
     Notes,
     missing,
+    thrown_out,
 )
-from task.forges.proposal import described
+from task.forges.proposal import described, settled, wish
+from task.forges.protection import listed, open_on_github
 from task.git.hosts import RemoteUrl
 from task.http import Response
 from task.model import CommitStatus, Deployment, Proposal, Proposed
-from task.plain_data import dig, mappings
+from task.plain_data import dig, mappings, value_at
 from task.text import one_line, shortened
 from task.urls import path_part, split, web_page
 
-ENABLE = (
-    "mutation($input: EnablePullRequestAutoMergeInput!) "
-    "{ enablePullRequestAutoMerge(input: $input) { pullRequest { state autoMergeRequest { enabledAt } } } }"
-)
-ENQUEUE = "mutation($input: EnqueuePullRequestInput!) { enqueuePullRequest(input: $input) { mergeQueueEntry { position } } }"
-METHODS = (
-    ("MERGE", "allow_merge_commit"),
-    ("SQUASH", "allow_squash_merge"),
-    ("REBASE", "allow_rebase_merge"),
-)
 COMMENTS = (
     "query($owner: String!, $name: String!, $number: Int!, $before: String) "
     "{ repository(owner: $owner, name: $name) { pullRequest(number: $number) "
     "{ comments(last: 100, before: $before) { pageInfo { hasPreviousPage startCursor } "
     "nodes { fullDatabaseId body url viewerDidAuthor } } } } }"
 )
+PROTECTED = (
+    "query($owner: String!, $name: String!, $query: String!) "
+    '{ repository(owner: $owner, name: $name) { refs(refPrefix: "refs/heads/", query: $query, first: 20) '
+    "{ nodes { name refUpdateRule { pattern } } } } }"
+)
 TASK = "image-update"  # of a deployment; GitHub itself uses "deploy" for jobs with an `environment`
 LONGEST = 140  # characters of a description
-# GitHub has nothing to wait for: no requirement, or none that is not met.
-_READY = re.compile(r"(?:clean|unstable|has_hooks) status|protected branch rules not configured")
-_METHOD = re.compile(r"merge method|(?:merge commits|squash merges|rebase merges) are not allowed")
 
 
 class GitHubClient(Client):
@@ -60,12 +53,7 @@ class GitHubClient(Client):
         "Accept": "application/vnd.github+json",
         "X-GitHub-Api-Version": "2022-11-28",
     }
-    page_key = "html_url"
-
-
-def graphql(api: str) -> str:
-    """Return the address of GraphQL. On Enterprise Server, it is one folder above that of REST."""
-    return f"{api.removesuffix('/v3')}/graphql"
+    page = ("html_url",)
 
 
 class GitHub(Host):
@@ -81,6 +69,7 @@ class GitHub(Host):
     def __init__(self, reach: Reach) -> None:
         super().__init__(reach)
         self._owner, self._repo = reach.place.project
+        self._auto_merge = AutoMerge(self._client, self._owner, self._repo)
 
     def newest(self, base: str, head: str) -> Proposed | None:
         """As `Host.newest`. The owner is part of what is asked for: under another name by now, it is asked again."""
@@ -91,7 +80,7 @@ class GitHub(Host):
             found = self._requests(base, head)
         ours = [one for one in found if self._is_ours(one, base, head)]
         ours.sort(key=lambda one: (one["state"] == "open", one["number"]), reverse=True)
-        return self.proposed(ours[0]) if ours else None
+        return self._in_its_queue(ours[0]) if ours else None
 
     def ask(self, number: str) -> Any:
         """As `Host.ask`."""
@@ -113,6 +102,10 @@ class GitHub(Host):
             conflicts=conflicts,
             note=f"it conflicts with {said['base']['ref']}" if conflicts else "",
         )
+
+    def branches(self, said: Any) -> tuple[str, str]:
+        """As `Host.branches`."""
+        return dig(said, "base", "ref"), dig(said, "head", "ref")
 
     def create(self, proposal: Proposal) -> Any:
         """As `Host.create`."""
@@ -159,9 +152,8 @@ class GitHub(Host):
         done = self.proposed(said)
         if proposal.auto_merge and not said.get("auto_merge"):
             with notes.tried("auto-merge", "auto-merge"):
-                done = self._auto_merged(
-                    said, done, described(proposal.body) or done.head_commit, notes
-                )
+                commit = described(proposal.body) or done.head_commit
+                done = self._auto_merge.switch_on(said, done, commit, notes)
         return done, said
 
     def shut(self, said: Any, body: str) -> None:
@@ -169,11 +161,35 @@ class GitHub(Host):
         path, text = f"{self._path}/pulls/{said['number']}", {"body": body, "state": "closed"}
         self._client.ask("PATCH", path, "close the pull request", json=text, again=True)
 
+    def is_open(self, name: str) -> bool:
+        """As `Host.is_open`. Rulesets are shown to all who read, older protections only in part."""
+        path = f"{self._path}/rules/branches/{quote(name)}"
+        rules = self._client.json("GET", path, "read the rules for branches")
+        return open_on_github(listed(rules)) and not self._protected_otherwise(name)
+
     def tip(self, head: str) -> str:
         """As `Host.tip`."""
         path = f"{self._path}/git/ref/heads/{quote(head)}"
         found = self._client.json("GET", path, "look at the branch", fine=(403, 404, 409))
         return "" if found is None else str(found["object"]["sha"])
+
+    def _in_its_queue(self, said: Mapping[str, Any]) -> Proposed:
+        """Return the request. If its merge queue threw it out, it says so."""
+        found = self.proposed(said)
+        is_set = wish("auto-merge") in settled(found.body)
+        if found.state != "open" or said.get("auto_merge") or not is_set:
+            return found
+        return thrown_out(found, self._auto_merge.thrown_out(found.number))
+
+    def _protected_otherwise(self, name: str) -> bool:
+        """Tell whether a branch that is there has an older protection; their list is not shown."""
+        given = {"owner": self._owner, "name": self._repo, "query": name.partition("/")[0]}
+        body, what = {"query": PROTECTED, "variables": given}, "read the branch protections"
+        said = self._client.json("POST", graphql(self.place.api), what, json=body)
+        refs = mappings(value_at(said, "data", "repository", "refs"), "nodes")
+        return not isinstance(value_at(said, "data"), dict) or any(
+            dig(one, "refUpdateRule", "pattern") for one in refs
+        )
 
     def _requests(self, base: str, head: str) -> list[Any]:
         """Return the newest requests of this head. Each takes about 25 KB, because it describes both repositories."""
@@ -228,69 +244,6 @@ class GitHub(Host):
         answer = self._client.ask("POST", path, what, json=who, fine=(403, 404, 422), again=True)
         return None if answer.status == 201 else self._client.refused(answer, what)
 
-    def _auto_merged(
-        self, pull: Mapping[str, Any], done: Proposed, commit: str, notes: Notes
-    ) -> Proposed:
-        """Let GitHub merge exactly this commit, and nothing that is pushed later. If that fails, notes say why."""
-        allowed = (
-            pull["base"].get("repo") or {}
-        )  # GitHub shows the settings only to those who may push
-        methods = [name for name, setting in METHODS if allowed.get(setting, True)] or ["MERGE"]
-        objection, left = "", methods
-        for number, method in enumerate(methods):
-            objection, left = (
-                self._mutated(pull, commit, ENABLE, {"mergeMethod": method}),
-                methods[number:],
-            )
-            if not objection:
-                return done
-            if not _METHOD.search(objection.lower()):
-                break
-        if _READY.search(objection.lower()):
-            return self._merged_now(pull, done, commit, left, notes)
-        if "auto merge is not allowed" in objection.lower():
-            objection += ' (the repository\'s setting "Allow auto-merge" switches it on)'
-        notes.add(f"GitHub cannot merge it by itself: {objection}", "auto-merge")
-        return done
-
-    def _merged_now(
-        self,
-        pull: Mapping[str, Any],
-        done: Proposed,
-        commit: str,
-        methods: Sequence[str],
-        notes: Notes,
-    ) -> Proposed:
-        """Merge it, or join the queue, because GitHub does not wait if there is nothing to wait for."""
-        path, objection = f"{self._path}/pulls/{done.number}/merge", ""
-        for method in methods:
-            body = {"sha": commit, "merge_method": method.lower()}
-            answer = self._client.ask("PUT", path, "merge it", json=body, fine=(403, 405, 409, 422))
-            if answer.status == 200:
-                notes.add("nothing was required of it: it is merged already")
-                merged = self._client.parsed(answer, "merge it").get("sha")
-                return replace(done, state="merged", merge_commit=str(merged or ""))
-            objection = self._client.words(answer)
-            if not _METHOD.search(objection.lower()):
-                break
-        if "merge queue" in objection.lower():
-            objection = self._mutated(pull, commit, ENQUEUE, {})
-        if objection:
-            notes.add(f"GitHub cannot merge it by itself: {objection}", "auto-merge")
-        return done
-
-    def _mutated(
-        self, pull: Mapping[str, Any], commit: str, query: str, more: Mapping[str, str]
-    ) -> str:
-        """Return GitHub's objection, which it answers with status 200 as well, or "" if it is done."""
-        given = {"pullRequestId": pull["node_id"], "expectedHeadOid": commit, **more}
-        body, what = {"query": query, "variables": {"input": given}}, "switch on auto-merge"
-        errors = (
-            self._client.json("POST", graphql(self._place.api), what, json=body).get("errors") or []
-        )
-        texts = (one_line(str(one.get("message", "")).strip('[]"'))[:300] for one in errors)
-        return "; ".join(texts) or ("it says nothing more" if errors else "")
-
 
 class GitHubComments(Comments):
     """Comments on GitHub's pull requests. GraphQL finds ours, as REST does not tell whose token it is; REST writes."""
@@ -328,10 +281,10 @@ class GitHubComments(Comments):
 
     def _page(self, request: str, before: str | None) -> Mapping[str, Any]:
         """Return the newest hundred comments, or the hundred before those. An error has status 200, too."""
-        owner, name = self._place.project
+        owner, name = self.place.project
         variables = {"owner": owner, "name": name, "number": int(request), "before": before}
         body, what = {"query": COMMENTS, "variables": variables}, "look for the comment"
-        answer = self._client.ask("POST", graphql(self._place.api), what, json=body, again=True)
+        answer = self._client.ask("POST", graphql(self.place.api), what, json=body, again=True)
         said = self._client.parsed(answer, what)
         if pull := ((said.get("data") or {}).get("repository") or {}).get("pullRequest"):
             return pull["comments"]  # type: ignore[no-any-return]
@@ -366,7 +319,7 @@ class GitHubDeployments(Deployments):
         }  # fmt: skip
         what = f"show the deployment of {deployment.environment}"
         said = self._client.json("POST", f"{self._path}/deployments", what, json=body)
-        number = numbered(dig(said, "id"), self._place.host, "a deployment")
+        number = numbered(dig(said, "id"), self.place.host, "a deployment")
         self.change(number, deployment)
         return number
 

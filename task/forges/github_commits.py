@@ -20,9 +20,11 @@ from urllib.parse import quote
 
 from task.errors import Outpaced, RepositoryError, TargetError, TaskError, UnreachableError
 from task.forges.client import Limited, Reach, wait_of
-from task.forges.github import GitHubClient, graphql
+from task.forges.github import GitHubClient
+from task.forges.github_auto_merge import graphql
 from task.forges.host import Connected
 from task.git.command import Git
+from task.git.errors import LEAVES_QUEUE, waits_in_queue
 from task.git.repository.bare import BareRepository
 from task.http import Response
 from task.model import Changeset, Landing, Through
@@ -144,7 +146,7 @@ class GitHubCommits(Connected):
 
     @cached_property
     def _id(self) -> str:
-        what, (owner, name) = f"look for {self._name}", self._place.project
+        what, (owner, name) = f"look for {self._name}", self.place.project
         said = self._graphql(REPOSITORY, what, owner=owner, name=name)
         found = dig(said, "repository", "id")
         if not found:
@@ -154,7 +156,7 @@ class GitHubCommits(Connected):
     def _graphql(self, query: str, what: str, **variables: Any) -> Mapping[str, Any]:
         """Return the data of the answer, or raise its errors: GraphQL answers 200 even then."""
         body = {"query": query, "variables": variables}
-        answer = self._ask("POST", graphql(self._place.api), what, json=body)
+        answer = self._ask("POST", graphql(self.place.api), what, json=body)
         said = self._client.parsed(answer, what)
         errors = elements(said, "errors")
         if errors:
@@ -180,7 +182,7 @@ class GitHubCommits(Connected):
         low = words.lower()
         if "STALE_DATA" in kinds or any(one in low for one in _STALE):
             return Outpaced(f"{self._name}: {words}")
-        host = self._place.host
+        host = self.place.host
         if "RATE_LIMITED" in kinds or "rate limit" in low:
             hint = f"run it again in {wait_of(answer):.0f} seconds; {self.stays}"
             return NotDoneError(
@@ -200,16 +202,19 @@ class GitHubCommits(Connected):
             return RepositoryError(f"{host} does not let this API token {what}: {words}", hint=hint)
         return self._denied(what, words)
 
-    def _denied(self, what: str, words: str) -> RepositoryError:
+    def _denied(self, what: str, words: str) -> RepositoryError | NotDoneError:
+        if waits_in_queue(words):
+            message = f"the pull request is in the merge queue: could not {what}: {words}"
+            return NotDoneError(message, hint=LEAVES_QUEUE)
         hint = f"correct what it names, {_GIT}"
         if any(one in words.lower() for one in _RULES):
             hint = "let this token's owner pass the branch's rules, or open a pull request instead: --pull-request"
         said = f": {words}" if words else ""
-        return RepositoryError(f"{self._place.host} refuses: could not {what}{said}", hint=hint)
+        return RepositoryError(f"{self.place.host} refuses: could not {what}{said}", hint=hint)
 
     def _odd(self, what: str) -> UnreachableError:
         """Return the error for an odd answer: it is unknown whether the request was carried out."""
-        message = f"{self._place.host} answers in a way that is not understood: could not {what}"
+        message = f"{self.place.host} answers in a way that is not understood: could not {what}"
         return UnreachableError(message, hint="run it again")
 
 

@@ -20,14 +20,16 @@ from task.forges.host import (
     missing,
 )
 from task.forges.proposal import described
+from task.forges.protection import listed, open_on_gitlab
 from task.git.hosts import RemoteUrl
 from task.http import Response
 from task.model import Deployment, DeploymentState, Proposal, Proposed
-from task.plain_data import dig, mappings
+from task.plain_data import dig, mappings, value_at
 from task.retry import until
 from task.urls import path_part, web_page
 
 DRAFT = "Draft: "
+_NOT_AS_ASKED = 400  # the merge train does not take it in this way
 _PAUSES = (0.5, 1.0, 2.0, 4.0)  # seconds, while GitLab still checks a new request
 # GitLab has no state for a deployment that waits for Argo CD, so it counts as running
 STATES: Mapping[DeploymentState, str] = {
@@ -43,7 +45,7 @@ _UNREADY = ("checking", "preparing", "unchecked", "approvals_syncing", "")
 class GitLabClient(Client):
     """A client of GitLab's API."""
 
-    page_key = "web_url"
+    page = ("web_url",)
 
     def path_of(self, project: Sequence[str]) -> str:
         """As `Client.path_of`."""
@@ -72,7 +74,7 @@ class GitLab(Host):
             one
             for one in mappings(found)
             if dig(one, "source_project_id") == dig(one, "target_project_id") != ""
-            and (dig(one, "source_branch"), dig(one, "target_branch")) == (head, base)
+            and self.branches(one) == (base, head)
         ]
         ours.sort(key=lambda one: (_state(one) == "open", one["iid"]), reverse=True)
         return self.proposed(ours[0]) if ours else None
@@ -102,6 +104,10 @@ class GitLab(Host):
             auto_merge=bool(said.get("merge_when_pipeline_succeeds")),
             note=f"it conflicts with {said['target_branch']}" if conflicts else "",
         )
+
+    def branches(self, said: Any) -> tuple[str, str]:
+        """As `Host.branches`."""
+        return dig(said, "target_branch"), dig(said, "source_branch")
 
     def create(self, proposal: Proposal) -> Any:
         """As `Host.create`."""
@@ -174,6 +180,12 @@ class GitLab(Host):
             str(said["iid"]), "close the merge request", description=body, state_event="close"
         )
 
+    def is_open(self, name: str) -> bool:
+        """As `Host.is_open`."""
+        path, what = f"{self._path}/protected_branches", "read the protected branches"
+        found = self._client.json("GET", path, what, params={"per_page": 100})
+        return open_on_gitlab(listed(found), name)
+
     def tip(self, head: str) -> str:
         """As `Host.tip`."""
         path = f"{self._path}/repository/branches/{path_part(head)}"
@@ -222,6 +234,9 @@ class GitLab(Host):
             return done
         path, what = f"{self._path}/merge_requests/{number}/merge", "merge it"
         exact = {"sha": commit or done.head_commit}
+        if self._has_trains():
+            self._join_train(request, exact["sha"], notes)
+            return done
 
         def ask(**how: bool) -> Response:
             return self._client.ask(
@@ -244,6 +259,36 @@ class GitLab(Host):
         why = f"{self._client.words(answer)}{f' ({status})' if status else ''}"
         notes.add(f"GitLab cannot merge it by itself: {why}", "auto-merge")
         return done
+
+    def _has_trains(self) -> bool:
+        """Tell whether the project merges by trains. Without GitLab Premium, it does not say."""
+        what = "see whether it merges by trains"
+        project = self._client.json("GET", self._path, what, fine=(403, 404))
+        return value_at(project, "merge_trains_enabled") is True
+
+    def _join_train(self, request: Mapping[str, Any], commit: str, notes: Notes) -> None:
+        """Let exactly this commit join the merge train of its target branch, once its checks pass.
+
+        `PUT …/merge` would merge past the train. GitLab answers 400 to `auto_merge` where all checks
+        have passed (before 18.11), and has another name for it before 17.11.
+        """
+        path = f"{self._path}/merge_trains/merge_requests/{request['iid']}"
+        what = "add it to the merge train"
+
+        def ask(**how: bool) -> Response:
+            body = {**how, "sha": commit}
+            return self._client.ask("POST", path, what, json=body, fine=(400, 403, 404, 409, 422))
+
+        answer = ask(auto_merge=True)
+        if request.get("detailed_merge_status") == "mergeable":
+            answer = ask() if answer.status == _NOT_AS_ASKED else answer
+        else:
+            # GitLab may not have made the pipeline of a new commit yet.
+            wait = partial(ask, when_pipeline_succeeds=True)
+            answer = until(lambda one: one.status != _NOT_AS_ASKED, answer, wait, _PAUSES)
+        if answer.status >= 300:
+            said = self._client.words(answer)
+            notes.add(f"GitLab cannot add it to the merge train: {said}", "auto-merge")
 
 
 class GitLabComments(Comments):
@@ -296,7 +341,7 @@ class GitLabComments(Comments):
 
     def _page(self, request: str, number: str) -> str:
         """Return the page of a comment, which GitLab's answers do not have."""
-        return f"{self._place.web}/-/merge_requests/{request}#note_{number}"
+        return f"{self.place.web}/-/merge_requests/{request}#note_{number}"
 
 
 class GitLabDeployments(Deployments):
@@ -320,7 +365,7 @@ class GitLabDeployments(Deployments):
         what = f"show the deployment of {deployment.environment}"
         said = self._client.json("POST", f"{self._path}/deployments", what, json=body)
         self._link(said, deployment)
-        return numbered(dig(said, "id"), self._place.host, "a deployment")
+        return numbered(dig(said, "id"), self.place.host, "a deployment")
 
     def find(self, deployment: Deployment) -> str:
         """As `Deployments.find`. A deployment that a job created belongs to that job."""

@@ -60,9 +60,11 @@ class ForgeKind:
     ] = ()  # found in the names of hosts that run it: gitlab.example.com, my-gitea.example.com
     # An address below its root that needs no login, and a test whether the answer comes from this kind of forge.
     question: tuple[str, Callable[[Response], bool]] | None = None
-    # {0} is the repository's page, {1} the base branch, {2} the head branch. For `commit`, {1} is the commit.
+    # {0} is the repository's page, {1} the base branch, {2} the head branch.
+    # For `commit`, {1} is the commit; for `range`, {1} is the older commit, and {2} the newer one.
     compare: str = "{0}/compare/{1}...{2}"
     commit: str = "{0}/commit/{1}"
+    range: str = ""  # as `compare`, for two commits; "" where it is the same
     deployments: type[Deployments] | None = None  # None if it shows no deployments
 
 
@@ -75,14 +77,14 @@ class Connected(ABC):
 
     def __init__(self, reach: Reach) -> None:
         """Contact nobody yet."""
-        self._place = reach.place
+        self.place = reach.place
         self._client = self.connect(reach, self.needs, self.stays)
         self._path = self._client.path
 
     @property
     def forge(self) -> str:
         """Its name in `task.forges.places`."""
-        return self._place.forge
+        return self.place.forge
 
     def close(self) -> None:
         """Close the connections."""
@@ -95,7 +97,7 @@ class Connected(ABC):
             yield
         except (KeyError, IndexError, TypeError, AttributeError, ValueError) as error:
             raise UnreachableError(
-                f"{self._place.host} answers in a way that is not understood ({type(error).__name__}: {error})"[
+                f"{self.place.host} answers in a way that is not understood ({type(error).__name__}: {error})"[
                     :300
                 ],
                 hint="check that it is the Git host that --forge or the URL names, then run it again",
@@ -118,7 +120,7 @@ class Host(Connected):
         """
         with self.understood():
             found = self.newest(base, head)
-            return honest(found, self._place.web) if found else None
+            return honest(found, self.place.web) if found else None
 
     def propose(self, proposal: Proposal, found: Proposed | None) -> Proposed:
         """Open the request, or update the open one. There is never a second one.
@@ -128,24 +130,45 @@ class Host(Connected):
         was merged meanwhile: then the rest has to be decided on the new tip.
         """
         with self.understood():
-            return honest(_settle(self, proposal, found), self._place.web)
+            return honest(_settle(self, proposal, found), self.place.web)
 
     def state(self, number: str) -> Proposed:
         """Return the state of one request: open, merged (with its merge commit) or closed."""
         with self.understood():
-            return honest(self.checked(number), self._place.web)
+            return honest(self.checked(number), self.place.web)
 
     def withdraw(self, found: Proposed, because: str) -> None:
         """Close an open request with a sentence why; then it declines nothing.
 
         Raises `Outpaced` if another run has described something newer there since.
         """
+        for _turn in range(_RACES):
+            with self.understood(), suppress(Overtaken):
+                return self._withdraw(found, because)
+        raise UnreachableError(
+            f"others keep changing {found.url}, so it was not closed", hint="run it again"
+        )
+
+    def _withdraw(self, found: Proposed, because: str) -> None:
+        now, said = self.read(found.number)
+        if now.state != "open":
+            return
+        if described(now.body) != described(found.body):
+            raise Outpaced(f"{found.url} proposes something newer by now")
+        try:
+            self.shut(said, closed_body(now, because))
+        except (ForgeError, RepositoryError):
+            # A person may have closed or merged it since it was read.
+            if self.read(found.number)[0].state == "open":
+                raise
+
+    def open_to_others(self, name: str) -> bool:
+        """Tell whether the forge says that others than this login may push a branch of that name.
+
+        Raises the client's errors: mostly that this login may not read the rules.
+        """
         with self.understood():
-            now, said = self.read(found.number)
-            if now.state == "open":
-                if described(now.body) != described(found.body):
-                    raise Outpaced(f"{found.url} proposes something newer by now")
-                self.shut(said, closed_body(now, because))
+            return self.is_open(name)
 
     def read(self, number: str) -> tuple[Proposed, Any]:
         """Return one request as it is now, and the forge's own answer."""
@@ -177,6 +200,10 @@ class Host(Connected):
         """Return our form of the forge's answer: a title without a draft's prefix, lines that end as ours."""
 
     @abstractmethod
+    def branches(self, said: Any) -> tuple[str, str]:
+        """Return base and head of the request that the forge's answer is about."""
+
+    @abstractmethod
     def create(self, proposal: Proposal) -> Any:
         """Open a request with title, text and draft. Raises `AlreadyThere` if the forge says that one is open."""
 
@@ -192,6 +219,10 @@ class Host(Connected):
     def shut(self, said: Any, body: str) -> None:
         """Close the open request with this text."""
 
+    @abstractmethod
+    def is_open(self, name: str) -> bool:
+        """Look at the forge's rules for branches, as `open_to_others` says."""
+
     @staticmethod
     def ours_to_delete(head: str) -> bool:
         """Tell whether the branch may go after the merge. One that an annotation names may be an environment."""
@@ -203,7 +234,7 @@ class Host(Connected):
 
 
 class Overtaken(Exception):
-    """Others have changed the request since it was found, so look again. Never leaves `Host.propose`."""
+    """Others have changed the request since it was read, so look again. Never leaves `Host`."""
 
 
 class AlreadyThere(Exception):
@@ -234,7 +265,7 @@ def _settle(host: Host, proposal: Proposal, found: Proposed | None) -> Proposed:
             if found is not None and found.state == "open":
                 return _brought_up_to_date(host, found, proposal, notes)
             whole = fitted(proposal, longest_body(host.forge))
-            said = host.create(whole)
+            said = _created(host, whole)
             made = host.proposed(said)
             notes.add(made.note)
             if whole.draft and not said.get("draft"):
@@ -265,10 +296,22 @@ def _settle(host: Host, proposal: Proposal, found: Proposed | None) -> Proposed:
     )
 
 
+def _created(host: Host, proposal: Proposal) -> Any:
+    """Open a request. An answer about another branch, as from a cache, opened none."""
+    said = host.create(proposal)
+    if host.branches(said) == (proposal.base, proposal.head):
+        return said
+    raise UnreachableError(
+        f"{host.place.host} answers about the request of another branch",
+        hint="run it again: the branch stays",
+    )
+
+
 def _brought_up_to_date(host: Host, found: Proposed, proposal: Proposal, notes: Notes) -> Proposed:
     ours = described(proposal.body)
     now, said = host.read(found.number)
-    if now.state != "open" or overtaken(found, now, proposal):
+    another = host.branches(said) != (proposal.base, proposal.head)
+    if another or now.state != "open" or overtaken(found, now, proposal):
         raise Overtaken
     # Forges notice a push late, and some show only twelve digits of a commit. So ask for the branch itself, but only if
     # the request does not show our commit.
@@ -282,10 +325,12 @@ def _brought_up_to_date(host: Host, found: Proposed, proposal: Proposal, notes: 
     off = found.auto_merge is False and found.head_commit == described(found.body)
     if pushed and proposal.auto_merge and set_before and not off:
         if host.auto_merge_after_push == "ends":
-            whole = replace(
-                whole, body=with_settled(whole.body, settled(whole.body) - {wish("auto-merge")})
-            )
+            whole = replace(whole, body=_without_auto_merge(whole.body))
         missing = replace(missing, auto_merge=host.auto_merge_after_push != "stays")
+    if found.thrown_out and proposal.auto_merge:
+        notes.add(f"{found.thrown_out}: this run asked for it again")
+        whole = replace(whole, body=_without_auto_merge(whole.body))
+        missing = replace(missing, auto_merge=True)
     done = now
     if not same(now, whole):
         done, said = host.write(said, whole.title, whole.body)
@@ -297,6 +342,20 @@ def _brought_up_to_date(host: Host, found: Proposed, proposal: Proposal, notes: 
             host.read(found.number)[1], now.title, now.body
         )  # we have overwritten the text of a newer commit
     return done
+
+
+def thrown_out(found: Proposed, because: str) -> Proposed:
+    """Return a request that its merge queue threw out for that reason: auto-merge is not set.
+
+    Without a reason, it stays as it is.
+    """
+    if not because:
+        return found
+    return replace(found, thrown_out=because, body=_without_auto_merge(found.body))
+
+
+def _without_auto_merge(body: str) -> str:
+    return with_settled(body, settled(body) - {wish("auto-merge")})
 
 
 def _completed(
@@ -387,7 +446,7 @@ class Comments(Connected):
     def put(self, request: str, mark: str, body: str) -> str:
         """Write our comment with that mark, or replace its text if it exists. Return its page."""
         with self.understood():
-            return web_page(self._put(request, mark, body)) or self._place.web
+            return web_page(self._put(request, mark, body)) or self.place.web
 
     def _put(self, request: str, mark: str, body: str) -> str:
         for found in self.marked(request, mark):

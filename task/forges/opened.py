@@ -7,11 +7,11 @@ from contextlib import suppress
 from threading import Lock
 from typing import TypeVar
 
-from task.errors import ForgeError, Malformed, TaskError
+from task.errors import CredentialsError, ForgeError, Malformed, TaskError
 from task.forges.client import ForgeAddress, ForgeToken, Reach
 from task.forges.github_commits import GitHubCommits
 from task.forges.host import Comments, Connected, Deployments, Host
-from task.forges.places import FORGES, Known, compare_url, place_of, probe
+from task.forges.places import FORGES, Known, compare_url, place_of, probe, range_url
 from task.forges.tokens import Tokens
 from task.git.hosts import remote_of
 from task.threads import once
@@ -87,6 +87,13 @@ class Forges:
                     return FORGES[place.forge].commit.format(place.web, commit)
         return ""
 
+    def range_page(self, repo: str, old: str, new: str) -> str:
+        """Return the page that compares two commits, or "" if the URL tells no kind of Git host."""
+        with suppress(Malformed):  # a path
+            if place := place_of(repo, self._known):
+                return range_url(place, old, new)
+        return ""
+
     def of(self, repo: str) -> Host:
         """Return the repository's forge. Raises as `place`, and `CredentialsError` without a token for it."""
         place = self.place(repo)
@@ -96,6 +103,17 @@ class Forges:
                     FORGES[place.forge].client, place, self._tokens().of(place)
                 )
             return self._hosts[place]
+
+    def if_known(self, repo: str) -> Host | None:
+        """Return the repository's forge, or None if no URL tells it or no token is for it.
+
+        No host is asked what it is.
+        """
+        for url in dict.fromkeys((self._reached(repo), repo)):
+            with suppress(Malformed, CredentialsError):
+                if place_of(url, self._known):
+                    return self.of(repo)
+        return None
 
     def comments(self, repo: str) -> Comments:
         """Return the comments on pull requests of the job's own repository. Raises as `of`."""

@@ -140,6 +140,12 @@ def compare_url(place: ForgeAddress, base: str, head: str) -> str:
     return FORGES[place.forge].compare.format(place.web, quote(base), quote(head))
 
 
+def range_url(place: ForgeAddress, old: str, new: str) -> str:
+    """Return the page that shows what came between two commits."""
+    kind = FORGES[place.forge]
+    return (kind.range or kind.compare).format(place.web, quote(old), quote(new))
+
+
 def probe(
     remote: RemoteUrl,
     more_ca: str = "",

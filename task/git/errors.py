@@ -22,6 +22,7 @@ from task.errors import (
     UnreachableError,
 )
 from task.git.hosts import software_of, wrong_issuer
+from task.retry import NotDoneError
 from task.secret import Secret
 from task.text import blanked, without_logins
 
@@ -231,6 +232,9 @@ _UNWELL = _any(
     "internal api (?:unreachable|error)", "api is not accessible", r"gitlab: 5\d\d", "internal server error",
     "unable to contact (?:gitea|forgejo)", "context deadline exceeded",
 )  # fmt: skip
+# GitHub lets nobody push to a branch whose pull request is in the merge queue (words after GH006).
+_IN_QUEUE = _any("added to a merge queue", "queued for merging cannot be updated")
+LEAVES_QUEUE = "run it again when the request is merged, or has left the merge queue"
 # Gitea 1.26 says this for every error that it does not know itself, usually for an unsigned commit on a branch that
 # requires signed ones. Its source has better messages, which are never sent.
 _GITEA_WITHOUT_WORDS = r"internal server error \(no message for end users\)"
@@ -313,6 +317,9 @@ def refusal(
         return UnreachableError(
             f"the Git server failed: {reason}; {quoted(stderr)}", hint=_AGAIN, subject=subject
         )
+    if waits_in_queue(stderr):
+        message = f"the pull request of this branch is in the merge queue: {quoted(stderr)}"
+        return NotDoneError(message, hint=LEAVES_QUEUE, subject=subject)
     if not _says(reason, _RULE) and isinstance(
         down := failure(f"{reason}\n{stderr}", subject), UnreachableError
     ):
@@ -330,6 +337,11 @@ def refusal(
         hint = "the name is also the folder of other branches: choose another head branch"
     said = "; ".join(filter(None, (reason, quoted(stderr))))
     return RepositoryError(f"the server refused the push: {said}", hint=hint, subject=subject)
+
+
+def waits_in_queue(said: str) -> bool:
+    """Tell whether GitHub refuses a change because the branch's request is in the merge queue."""
+    return _says(said, _IN_QUEUE)
 
 
 def _is_race(reason: str, stderr: str, *, forced: bool) -> bool:

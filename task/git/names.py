@@ -15,6 +15,7 @@ from task.text import blanked
 from task.urls import login_of, normal_url, split, without_login
 
 OURS = "image-update/"  # how the names of our own head branches begin
+MEMORY = "image-update-memory/"  # the same, of the branches with what waits and what is held
 _TRANSPORTS = {"git+ssh": "ssh", "ssh+git": "ssh"}
 _USE = "use https://host/path or ssh://host/path"
 TO_WRITE = "annotate git-branch with the branch to write to, such as git-branch: main, and let targetRevision name it, too"
@@ -118,7 +119,7 @@ def stem_of(head: str) -> str:
 
 def memory_branch(repo: str, base: str) -> str:
     """Return the branch that remembers holds, and what they defer, where changes do not go to the base itself."""
-    return f"image-update-memory/{short_hash(normal_url(repo), base)}"
+    return f"{MEMORY}{short_hash(normal_url(repo), base)}"
 
 
 def short_hash(*words: str) -> str:

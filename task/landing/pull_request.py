@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from task.deciding.job import Job, Outcome, failed, landed_at
-from task.errors import TaskError
+from task.errors import RepositoryError, TaskError
 from task.forges.proposal import (
     Builds,
     Content,
@@ -147,7 +147,10 @@ def close(
                 "warning", f"{request.found.url} is obsolete, and was not closed: {error.message}"
             )
             return
-    repository.drop(head.branch, head.tip)
+    try:
+        repository.drop(head.branch, head.tip)
+    except RepositoryError as error:  # GitLab and Gitea let nobody delete a protected branch by git
+        world.log("warning", f"{head.branch} was not deleted: {error.message}")
 
 
 def _proposal(

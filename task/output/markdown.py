@@ -28,6 +28,7 @@ from task.urls import without_login
 
 LONGEST_CELL = 300
 LONGEST_URL = 500
+_TIME = re.compile(r"[0-9TZ:.+-]{1,40}")
 _NOT_IN_A_LINK = re.compile(r"[^A-Za-z0-9/?&=%._~:+,;-]")
 
 
@@ -120,6 +121,11 @@ def _line(cells: Sequence[str]) -> str:
     return f"| {' | '.join(cells)} |"
 
 
+def _time(text: str) -> str:
+    """Return a time, or any other text as code: the report may be somebody else's."""
+    return text if _TIME.fullmatch(text) else code(text)
+
+
 MOST = 20  # images, commits, builds that wait, and problems
 
 
@@ -131,7 +137,7 @@ def summary(report: JSON, longest: int, *, html: bool = True, diffs: bool = Fals
     first, rest, title = parted(lines(report))
     words = (("Built from", report.get("source")), ("by", report.get("pipeline_run")))
     end = [f"{word} {link(url)}" for word, url in words if url]
-    end += [f"as of {timings['started']}"] if (timings := report.get("timings")) else []
+    end += [f"as of {_time(timings['started'])}"] if (timings := report.get("timings")) else []
     end += ["nothing was written"] if would_be(report) else []
     images = ", ".join(code(one["reference"]) for one in report["images"][:MOST])
     parts = [

@@ -91,7 +91,7 @@ class RealWorld(World):
             self._registry()  # fail at once if something given is wrong
         self._lineage = once(lambda: self._opened.enter_context(closing(Lineage(self._git.git()))))
         self._lineage_lock = threading.Lock()
-        if settings.git.forge or settings.git.forge_token_file:
+        if settings.host.forge or settings.host.forge_token_file:
             self._forges()  # fail at once if something given is wrong
         self._signer = signers(settings.commit, self._git.git, self._opened)
         self._follow = once(
@@ -221,7 +221,7 @@ class RealWorld(World):
         token is checked when it is first needed.
         """
         settings, environ, log = self._settings, self._environ, self._log
-        given = settings.git
+        given = settings.host
         try:
             forge = forge_option(given.forge) if given.forge else None
         except Malformed as error:
@@ -248,6 +248,10 @@ class RealWorld(World):
     def forge(self, repo: str) -> Host:
         """Return the pull requests of a repository."""
         return self._forges().of(repo)
+
+    def forge_if_known(self, repo: str) -> Host | None:
+        """Return the repository's forge, or None if its URL does not tell it or no token fits."""
+        return self._forges().if_known(repo)
 
     def check_forge(self, repo: str) -> None:
         """Raise what `forge` would raise for an unknown Git host, without a request."""

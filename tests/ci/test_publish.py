@@ -49,6 +49,12 @@ def checked(of: Report) -> Any:
     return found
 
 
+@pytest.mark.parametrize("letter", ["\u202e", "\u2066", "\x9b", "\x85", "\u200f", "\x7f"])
+def test_a_branch_with_letters_that_nobody_sees_is_left_out(letter: str) -> None:
+    found = checked(report(decision(), commits=(commit(head=f"main{letter}nimda"),)))
+    assert (found["branch"], found["commit"] != "") == ("", True)
+
+
 @pytest.mark.parametrize("name", ["pull_request", "repo", "head", "commit"])
 def test_what_a_server_names_too_long_is_left_out(name: str) -> None:
     found = checked(report(decision(), commits=(commit(**{"pull_request": PAGE, name: LONG}),)))

@@ -14,6 +14,7 @@ from fakes.forge_server import ForgeServer, Note, Pull, Reply, Request
 ORGANIZATION, PROJECT, REPOSITORY = "acme", "Web Shop", "deploy"
 STATES = {"open": "active", "merged": "completed", "closed": "abandoned"}
 ANN, BOB = "11111111-1111-4111-8111-111111111111", "22222222-2222-4222-8222-222222222222"
+PROJECT_ID = "22222222-2222-4222-8222-222222222222"
 ME, REPOSITORY_ID = "99999999-9999-4999-8999-999999999999", "33333333-3333-4333-8333-333333333333"
 LONGEST_BODY, LONGEST_IN_A_LIST = 4000, 400
 SIGN_IN = "<html><head><title>Azure DevOps Services | Sign In</title></head></html>"
@@ -44,6 +45,10 @@ class AzureDevOps(ForgeServer):
                 request.one("repositoryId") == REPOSITORY_ID, "policies by the repository's id"
             )
             return Reply(200, {"value": self.policies, "count": len(self.policies)})
+        if request.path.startswith(f"/{ORGANIZATION}/_apis/accesscontrollists/"):
+            return Reply(200, {"count": 0, "value": []})
+        if request.path == f"/{ORGANIZATION}/{PROJECT}/_apis/git/repositories/{REPOSITORY}":
+            return Reply(200, {"id": REPOSITORY_ID, "project": {"id": PROJECT_ID}})
         ours = f"/{ORGANIZATION}/{PROJECT}/_apis/git/repositories/{REPOSITORY}/"
         if not request.path.startswith(ours):
             said = "TF401019: The Git repository with name or identifier does not exist or you do not have permissions"

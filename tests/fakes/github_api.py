@@ -10,10 +10,12 @@ from typing import Any
 
 from fakes.description import described
 from fakes.forge_server import ForgeServer, Note, Pull, Reply, Request, Shown
+from fakes.github_graphql import invalid
 
 OWNER, REPO = "acme", "deploy"
 NAME = f"{OWNER}/{REPO}"
 ENABLE, ENQUEUE = "EnablePullRequestAutoMergeInput", "EnqueuePullRequestInput"
+NAMES = {ENABLE: "enablePullRequestAutoMerge", ENQUEUE: "enqueuePullRequest"}
 CLEAN = '["Pull request Pull request is in clean status"]'
 REFUSALS = {
     "clean": CLEAN,
@@ -42,9 +44,14 @@ class GitHub(ForgeServer):
             "allow_rebase_merge": True,
         }
         self.drafts = True
-        self.auto_merge = "waiting"  # "waiting", or one of REFUSALS
+        # "waiting", "ready" (then it goes into the queue), "silent" (success, and nothing else),
+        # or one of REFUSALS
+        self.auto_merge = "waiting"
         self.ways = set(WAYS)  # that the repository allows, whatever its settings show
         self.queue = False  # whether the branch accepts changes only through its merge queue
+        self.queue_refuses = ""  # what the queue says to a request that it does not take yet
+        self.queued: set[int] = set()
+        self.events: dict[int, list[dict[str, Any]]] = {}  # of the queue, in the form of GraphQL
         self.conflicts = False
         self.old_names: set[str] = set()  # earlier names of the repository, with the owner
 
@@ -340,25 +347,83 @@ class GitHub(ForgeServer):
 
     def _graphql(self, request: Request) -> Reply:
         self.require(set(request.body) == {"query", "variables"}, f"GraphQL: {set(request.body)}")
+        wrong = invalid(request.body["query"], request.body["variables"])
+        self.require(not wrong, f"GraphQL: {wrong}")
+        return self._graphql_answer(request)
+
+    def _graphql_answer(self, request: Request) -> Reply:
+        if "timelineItems" in request.body["query"]:
+            return self._looked_at(request.body["variables"])
         if request.body["query"].startswith("query"):
             return self._found_comments(request.body)
         what = request.body["variables"]["input"]
         pull = next(one for one in self.pulls if f"PR_{one.number}" == what["pullRequestId"])
-        kind = ENQUEUE if ENQUEUE in request.body["query"] else ENABLE
-        name = {ENABLE: "enablePullRequestAutoMerge", ENQUEUE: "enqueuePullRequest"}[kind]
-        fields = {"pullRequestId", "expectedHeadOid", *(["mergeMethod"] if kind == ENABLE else [])}
-        self.require(f"$input: {kind}!" in request.body["query"], "GraphQL: the input's type")
-        self.require(set(what) <= fields, f"GraphQL: {kind} knows no {set(what) - fields}")
-        said = REFUSALS.get(self.auto_merge, "") if kind == ENABLE else ""
-        if kind == ENABLE and what["mergeMethod"].lower() not in self.ways:
-            said = f"Merge method {WAYS[what['mergeMethod'].lower()].lower()} are not allowed on this repository"
         if what["expectedHeadOid"] != self.branches.get(pull.head):
-            said = "Head sha didn't match the expected one"
-        if said:
-            error = {"type": "UNPROCESSABLE", "path": [name], "message": said}
-            return Reply(200, {"data": {name: None}, "errors": [error]})
-        pull.auto = {"kind": name, **what}
-        return Reply(200, {"data": {name: {"clientMutationId": None}}})
+            name = next(one for one in NAMES.values() if one in request.body["query"])
+            return _objection(name, "Head sha didn't match the expected one")
+        return (
+            self._enqueue(pull, what)
+            if ENQUEUE in request.body["query"]
+            else self._enable(pull, what)
+        )
+
+    def _enable(self, pull: Pull, what: dict[str, Any]) -> Reply:
+        name = NAMES[ENABLE]
+        if said := REFUSALS.get(self.auto_merge, ""):
+            return _objection(name, said)
+        if (way := what["mergeMethod"].lower()) not in self.ways:
+            return _objection(
+                name, f"Merge method {WAYS[way].lower()} are not allowed on this repository"
+            )
+        if self.auto_merge == "waiting":
+            pull.auto = {"kind": name, **what}
+        elif self.auto_merge == "ready" and self.queue:
+            self._join(pull, {"kind": name, **what})
+        return Reply(200, {"data": {name: {"pullRequest": self._stands(pull)}}})
+
+    def _enqueue(self, pull: Pull, what: dict[str, Any]) -> Reply:
+        name = NAMES[ENQUEUE]
+        if not self.queue:
+            return _objection(name, "A merge queue is not enabled for this branch")
+        if self.queue_refuses:
+            return _objection(name, self.queue_refuses)
+        self._join(pull, {"kind": name, **what})
+        return Reply(200, {"data": {name: {"mergeQueueEntry": {"position": len(self.queued)}}}})
+
+    def _join(self, pull: Pull, auto: dict[str, Any]) -> None:
+        self.queued.add(pull.number)
+        self.happened(pull.number, "AddedToMergeQueueEvent")
+        pull.auto = auto
+
+    def happened(self, number: int, kind: str, reason: str = "", actor: str = "") -> None:
+        """Add an event of the queue, or of auto-merge. Without an actor, GitHub's own queue caused it."""
+        who = {"__typename": "User" if actor else "Bot", "login": actor or "github-merge-queue"}
+        event = {"__typename": kind}
+        if kind == "RemovedFromMergeQueueEvent":
+            self.queued.discard(number)
+        if kind != "AddedToMergeQueueEvent" and (pull := self.pull(number)):
+            pull.auto = None
+        self.events.setdefault(number, []).append(
+            event | {"reason": reason or None, "actor": who} if "Removed" in kind else event
+        )
+
+    def _looked_at(self, given: dict[str, Any]) -> Reply:
+        pull = self.pull(given["number"])
+        assert pull is not None
+        self.require([given["owner"], given["name"]] == [OWNER, REPO], f"GraphQL: {given}")
+        last = self.events.get(pull.number, [])[-1:]
+        shown = self._stands(pull) | {"timelineItems": {"nodes": last}}
+        return Reply(200, {"data": {"repository": {"pullRequest": shown}}})
+
+    def _stands(self, pull: Pull) -> dict[str, Any]:
+        queued = pull.number in self.queued
+        on = pull.auto is not None and not queued
+        return {
+            "state": {"open": "OPEN", "merged": "MERGED"}.get(pull.state, "CLOSED"),
+            "autoMergeRequest": {"enabledAt": "2026-11-21T06:00:00Z"} if on else None,
+            "isInMergeQueue": queued,
+            "isMergeQueueEnabled": self.queue,
+        }
 
     def refusal(self, kind: str) -> Reply:
         return {
@@ -410,8 +475,14 @@ class GitHub(ForgeServer):
             "assignee": None,
             "requested_reviewers": [_user(one) for one in pull.reviewers],
             "requested_teams": [_team(one) for one in self.asked_teams.get(pull.number, [])],
-            "auto_merge": _auto() if pull.auto else None,
+            # a request in the queue has none
+            "auto_merge": _auto() if pull.auto and pull.number not in self.queued else None,
         }
+
+
+def _objection(name: str, message: str) -> Reply:
+    error = {"type": "UNPROCESSABLE", "path": [name], "message": message}
+    return Reply(200, {"data": {name: None}, "errors": [error]})
 
 
 def _owner(pull: Pull) -> str:

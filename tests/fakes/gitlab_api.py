@@ -30,6 +30,7 @@ class GitLab(ForgeServer):
         self.premium = True
         self.looks = 0  # how many more times a request is "checking"
         self.pipeline = "running"  # "running", "none", "required" (there is none, and the project wants one), "forbidden"
+        self.trains = False
         self.conflicts = False
         self.links: dict[int, str] = {}  # links of environments
         self.old_names: set[str] = set()  # earlier paths of the project
@@ -51,6 +52,8 @@ class GitLab(ForgeServer):
                     return _error(405, "Non GET methods are not allowed for moved projects")
                 there = request.target.replace(quote(name, safe=""), str(NUMBER), 1)
                 return Reply(301, None, (("Location", f"{self.url}{there}"),))
+        if path == f"/projects/{PROJECT}":
+            return Reply(200, {"id": NUMBER, "merge_trains_enabled": self.trains})
         if path == f"/projects/{NUMBER}":
             return Reply(200, {"id": NUMBER, "web_url": f"{self.url}/{PROJECT}"})
         path = path.replace(f"/projects/{NUMBER}/", f"/projects/{PROJECT}/", 1)
@@ -67,6 +70,8 @@ class GitLab(ForgeServer):
             return self._deployments(request, *path.split("/")[:2])
         if path == "merge_requests":
             return self._list(request) if request.method == "GET" else self._create(request)
+        if path.startswith("merge_trains/merge_requests/") and request.method == "POST":
+            return self._join_train(request, path.rpartition("/")[2])
         _, number, *rest = path.split("/")
         if (pull := self.pull(number)) is None:
             return _error(404, "404 Not found")
@@ -81,6 +86,20 @@ class GitLab(ForgeServer):
             return self._change(request, pull)
         self.wrong.append(f"{request.method} {request.path} is not documented")
         return _error(404, "404 Not found")
+
+    def _join_train(self, request: Request, number: str) -> Reply:
+        """Add a request to the train: at once, or (202) when its pipeline succeeds."""
+        if not self.trains:
+            return _error(403, "403 Forbidden")
+        if (pull := self.pull(number)) is None:
+            return _error(404, "404 Not found")
+        if request.body.get("sha") != self.branches.get(pull.head):
+            return _error(409, "SHA does not match HEAD of source branch")
+        waits = request.body.get("auto_merge") or request.body.get("when_pipeline_succeeds")
+        if self.conflicts or bool(waits) is not (self.pipeline == "running"):
+            return _error(400, "400 Bad request - Failed to merge")
+        pull.auto = {"train": True, **request.body}
+        return Reply(202 if waits else 201, [{"id": 267, "merge_request": {"iid": pull.number}}])
 
     def _refresh(self) -> None:
         """Do what GitLab does after a push (RefreshService): end an auto-merge, and close requests without a branch."""
@@ -258,6 +277,8 @@ class GitLab(ForgeServer):
         status = "checking" if self.looks else "conflict" if self.conflicts else "mergeable"
         if self.pipeline == "required":
             status = "ci_must_pass"
+        if self.trains and self.pipeline == "running":
+            status = "ci_still_running"
         return {
             "id": 1000 + pull.number,
             "iid": pull.number,

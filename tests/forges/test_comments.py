@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 from fakes.forge_server import ForgeServer, serving
-from fakes.github_commits_api import invalid
+from fakes.github_graphql import invalid
 from forge_kinds import KINDS, place_on
 
 from task.errors import CredentialsError, RepositoryError, TaskError, UnreachableError

@@ -173,6 +173,21 @@ def test_conflicts_are_noted(world: World, server: Server) -> None:
     assert "conflicts" in world.propose(world.push("1.1")).note
 
 
+MERGE_TYPES = "fa4e907d-c16b-4a4c-9dfa-4916e5d171ab"
+BUILD = "0609b952-1397-4640-95ec-e00a01b2c241"
+
+
+def policy(number: int, kind: str, *, blocking: bool = True, **settings: bool) -> dict[str, Any]:
+    """A policy as Azure lists it (learn.microsoft.com/rest/api/azure/devops/policy/configurations)."""
+    return {
+        "id": number,
+        "isEnabled": True,
+        "isBlocking": blocking,
+        "type": {"id": kind},
+        "settings": settings,
+    }
+
+
 @pytest.mark.parametrize(
     ("head", "policies", "options"),
     [
@@ -180,13 +195,27 @@ def test_conflicts_are_noted(world: World, server: Server) -> None:
         ("staging", [], {"deleteSourceBranch": False}),
         (
             HEAD,
-            [{"isEnabled": False, "settings": {"allowSquash": True}}],
+            [policy(1, MERGE_TYPES, allowSquash=True) | {"isEnabled": False}],
             {"deleteSourceBranch": True},
         ),
         (
             HEAD,
-            [{"isEnabled": True, "settings": {"allowSquash": True, "allowNoFastForward": False}}],
+            [policy(1, MERGE_TYPES, allowSquash=True, allowNoFastForward=False)],
             {"deleteSourceBranch": True, "mergeStrategy": "squash"},
+        ),
+        (
+            HEAD,  # it waits for what is required only
+            [
+                policy(7, BUILD, blocking=False),
+                policy(8, BUILD),
+                policy(9, BUILD, blocking=False) | {"isEnabled": False},
+                policy(10, MERGE_TYPES, allowRebase=True),
+            ],
+            {
+                "deleteSourceBranch": True,
+                "autoCompleteIgnoreConfigIds": [7],
+                "mergeStrategy": "rebase",
+            },
         ),
     ],
 )

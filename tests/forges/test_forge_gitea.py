@@ -79,6 +79,17 @@ def test_who_is_not_known_keeps_out_nobody_else(world: World, server: Server) ->
     assert "ghost" in done.note
 
 
+def test_people_that_gitea_cannot_assign_break_off_nothing(world: World, server: Server) -> None:
+    """As 422 for a user who may not read the repository (Gitea 1.26)."""
+    said = {"message": "user doesn't have access to repo [user_id: 7]"}
+    server.fail(Reply(422, said), "PATCH", "/pulls/1", times=1)
+    wanted = replace(world.push("1.1"), assignees=("bob",), reviewers=("ann",), labels=("deploy",))
+    done = world.propose(wanted)
+    assert (done.state, server.open[0].reviewers) == ("open", ["ann"])
+    assert "assignee bob: " in done.note
+    assert "doesn't have access" in done.note
+
+
 def test_the_newest_is_found_behind_many_others(world: World, server: Server) -> None:
     """Asked by base and head, Gitea names the oldest, which is merged here; the open one is in the list."""
     server.merge(world.propose(world.push("1.1")).number)

@@ -11,7 +11,8 @@ from forge_plays import HEAD, PLAYS, World
 
 from task.errors import RepositoryError, UnreachableError
 from task.forges.client import ForgeAddress
-from task.forges.github import GitHub, graphql
+from task.forges.github import GitHub
+from task.forges.github_auto_merge import graphql
 
 
 @pytest.fixture

@@ -1,10 +1,13 @@
 """Merge requests of GitLab."""
 
-from collections.abc import Callable, Iterator
+import json
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from typing import Any
 
 import pytest
-from fakes.forge_server import serving
+from fakes.description import FOLDER
+from fakes.forge_server import Reply, serving
 from fakes.gitlab_api import PROJECT
 from fakes.gitlab_api import GitLab as Server
 from forge_plays import HEAD, PLAYS, World
@@ -12,6 +15,7 @@ from forge_plays import HEAD, PLAYS, World
 from task.errors import RepositoryError
 from task.forges.client import ForgeAddress
 from task.forges.gitlab import GitLab
+from task.forges.proposal import settled, wish
 
 
 @pytest.fixture
@@ -175,3 +179,32 @@ def test_a_renamed_project_is_followed(world: World, server: Server) -> None:
     second = old.propose(old.push("1.2"))
     assert (first.number, second.number, len(server.pulls)) == ("1", "1", 1)
     assert old.warned[0].startswith(f"{server.url}/acme/old has moved to {server.url}/{PROJECT}")
+
+
+TRAINS = json.loads((FOLDER / "gitlab-merge-trains.json").read_text())["states"]
+
+
+@pytest.mark.parametrize("state", TRAINS, ids=lambda state: state["state"])
+def test_what_is_told_is_what_the_merge_train_says(
+    state: Mapping[str, Any], world: World, server: Server
+) -> None:
+    server.trains = True
+    server.pipeline = "running" if state["checks"] == "ci_still_running" else "passed"
+    for asked, status, body in state["answers"]:
+        server.fail(Reply(status, body), *asked.split(" "))
+    done = world.propose(replace(world.push("1.1"), auto_merge=True))
+    assert [fault for fault in server.faults if fault.times] == []
+    assert (wish("auto-merge") in settled(server.open[0].body)) is state["is_set"]
+    assert (done.note != "") is (state["note"] != "")
+    assert state["note"] in done.note
+    assert [one for one in server.writes if one.endswith("/merge")] == []
+
+
+@pytest.mark.parametrize("pipeline", ["running", "passed"])
+def test_a_newer_build_joins_the_train_again(world: World, server: Server, pipeline: str) -> None:
+    server.trains, server.pipeline = True, pipeline
+    for build in ("1.1", "1.2"):
+        assert world.propose(replace(world.push(build), auto_merge=True)).note == ""
+        auto = server.open[0].auto
+        assert auto is not None
+        assert (auto["train"], auto["sha"]) == (True, server.branches[HEAD])

@@ -19,7 +19,7 @@ from task.forges.places import FORGES
 # asks for what a newer build changes: auto-merge, if at all.
 ROWS: list[tuple[str, int, int, int, int]] = [
     ("github", 2, 4, 8, 4),
-    ("gitlab", 2, 4, 8, 6),
+    ("gitlab", 2, 4, 9, 7),  # asks whether the project merges by trains
     ("gitea", 2, 4, 8, 6),
     (
         "bitbucket",

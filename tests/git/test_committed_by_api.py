@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from fakes.forge_server import Reply, Request, serving
 from fakes.github_api import OWNER, REPO
-from fakes.github_commits_api import NODE, CommittingGitHub, invalid
+from fakes.github_commits_api import NODE, CommittingGitHub
+from fakes.github_graphql import invalid
 from support import bare_repo, commit, git, show
 
 from task.errors import (
@@ -20,7 +21,7 @@ from task.errors import (
     TaskError,
     UnreachableError,
 )
-from task.forges import github
+from task.forges import github_auto_merge
 from task.forges.client import ForgeAddress, ForgeToken, Reach
 from task.forges.github_commits import COMMIT, MOVE, REPOSITORY, CommittedByApi, GitHubCommits
 from task.git.command import Git
@@ -239,6 +240,8 @@ REFUSED: list[tuple[Reply, type[TaskError], str]] = [
      RepositoryError, "knows no such repository"),
     (Reply(200, {"errors": [{"type": "UNPROCESSABLE", "message": "Repository rule violations found"}]}),
      RepositoryError, "--pull-request"),
+    (Reply(200, {"errors": [{"type": "UNPROCESSABLE", "message": "A pull request for this branch has been added to a "
+     "merge queue. Branches that are queued for merging cannot be updated."}]}), NotDoneError, "left the merge queue"),
     (Reply(200, {"errors": [{"message": "Field 'createCommitOnBranch' doesn't exist on type 'Mutation'"}]}),
      RepositoryError, "doesn't exist"),
     (Reply(200, {"errors": [{"type": "RATE_LIMITED", "message": "API rate limit exceeded"}]},
@@ -352,9 +355,9 @@ QUERIES: list[tuple[str, dict[str, Any], str]] = [
         },
         "after",
     ),
-    (github.ENABLE, PULL, ""),
-    (github.ENQUEUE, {"pullRequestId": "P", "expectedHeadOid": OID}, ""),
-    (github.ENABLE, PULL | {"mergeMethod": "FAST"}, "FAST"),
+    (github_auto_merge.ENABLE, PULL, ""),
+    (github_auto_merge.ENQUEUE, {"pullRequestId": "P", "expectedHeadOid": OID}, ""),
+    (github_auto_merge.ENABLE, PULL | {"mergeMethod": "FAST"}, "FAST"),
 ]
 
 

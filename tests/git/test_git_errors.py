@@ -14,6 +14,7 @@ from task.errors import (
     UnreachableError,
 )
 from task.git.errors import FAILURES, _says, broke_off, failure, quoted, refusal
+from task.retry import NotDoneError
 
 SSH_TAIL = (
     "fatal: Could not read from remote repository.\n\n"
@@ -241,11 +242,19 @@ RACES = [
     ("[remote rejected] (failed to update ref)", "remote: error: cannot lock ref 'refs/heads/main': Unable to create "
      "'/srv/x.git/refs/heads/main.lock': File exists."),
 ]  # fmt: skip
+# github.com/SharezoneApp/sharezone-app/pull/605, 2023-04-06; the same words on 2026-09-02.
+QUEUED = (
+    "remote: error: GH006: Protected branch update failed for refs/heads/test-pr.        \n"
+    "remote: error: A pull request for this branch has been added to a merge queue. Branches that        \n"
+    "remote: are queued for merging cannot be updated. To modify this branch, dequeue the        \n"
+    "remote: associated pull request.        \n"
+)
 REFUSALS = [
     (RepositoryError, "[remote rejected] (pre-receive hook declined)", "remote: rejected by policy: no\n"),
     (RepositoryError, "[remote rejected] (update hook declined)", ""),
     (RepositoryError, "[remote rejected] (hook declined)", "remote: error: cannot lock ref 'x': is at 1 but expected 2\n"),
     (RepositoryError, "[remote rejected] (protected branch hook declined)", "remote: error: GH006: Protected branch\n"),
+    (NotDoneError, "[remote rejected] (protected branch hook declined)", QUEUED),
     (RepositoryError, "[remote rejected] (push declined due to repository rule violations)", "remote: error: GH013: x\n"),
     (RepositoryError, "[remote rejected] (TF402455: Pushes to this branch are not permitted; use a pull request)", ""),
     (RepositoryError, "[remote rejected] (TF401027: You need the Git 'GenericContribute' permission)", ""),

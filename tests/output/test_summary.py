@@ -251,3 +251,11 @@ def test_a_login_in_a_url_is_not_shown() -> None:
     assert "secret" not in shown(
         report(one, problems=(Problem(rule="source", message=url, hint=url),))
     )
+
+
+def test_the_time_of_a_forged_report_is_text() -> None:
+    forged = as_json(report(decision()))
+    forged["timings"] = {"started": "now](https://evil.example) <img src=x> \u202e@acme/all"}
+    told = summary(forged, LONGEST)
+    assert "as of `now](https://evil.example) <img src=x>" in told
+    assert "\u202e" not in told

@@ -352,7 +352,7 @@ def _missing(at: _Mappings, node: Node, rest: tuple[Segment, ...]) -> tuple[str,
     if merged is not None:
         inner = resolved(merged)
         if inner.kind == "mapping" and any(key.value != rest[1].name for key, _ in pairs(inner)):
-            message = f"{name} comes from a merge key (<<): a {name} here would hide its other keys"
+            message = f"{name} comes from a merge key (<<): {name} here would hide its other keys"
             raise TargetError(message, hint="write it out")
     return tuple(segment.name for segment in rest)
 

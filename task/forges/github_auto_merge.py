@@ -1,0 +1,213 @@
+"""GitHub merges a request by itself: by auto-merge, its merge queue, or at once if nothing is open.
+
+GitHub answers success for an auto-merge that it did not switch on, and shows `auto_merge: null` for
+a request in a queue. So its own answers about the request are read: `autoMergeRequest` and
+`isInMergeQueue` of GraphQL.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from task.forges.client import Client
+from task.forges.host import Notes
+from task.model import Proposed
+from task.plain_data import dig, mappings, value_at
+from task.text import one_line
+
+SHOWN = "state autoMergeRequest { enabledAt } isInMergeQueue isMergeQueueEnabled"
+ENABLE = (
+    "mutation($input: EnablePullRequestAutoMergeInput!) "
+    f"{{ enablePullRequestAutoMerge(input: $input) {{ pullRequest {{ {SHOWN} }} }} }}"
+)
+ENQUEUE = (
+    "mutation($input: EnqueuePullRequestInput!) "
+    "{ enqueuePullRequest(input: $input) { mergeQueueEntry { position } } }"
+)
+LOOK = (
+    "query($owner: String!, $name: String!, $number: Int!) "
+    "{ repository(owner: $owner, name: $name) { pullRequest(number: $number) "
+    f"{{ {SHOWN} timelineItems(last: 1, itemTypes: [ADDED_TO_MERGE_QUEUE_EVENT, "
+    "REMOVED_FROM_MERGE_QUEUE_EVENT, AUTO_MERGE_DISABLED_EVENT]) { nodes { __typename "
+    "... on RemovedFromMergeQueueEvent { reason actor { __typename login } } } } } } }"
+)
+METHODS = (
+    ("MERGE", "allow_merge_commit"),
+    ("SQUASH", "allow_squash_merge"),
+    ("REBASE", "allow_rebase_merge"),
+)
+# GitHub has nothing to wait for: no requirement, or none that is not met.
+_READY = re.compile(r"(?:clean|unstable|has_hooks) status|protected branch rules not configured")
+_METHOD = re.compile(r"merge method|(?:merge commits|squash merges|rebase merges) are not allowed")
+_SILENT = (
+    "it answered success, but the request shows neither auto-merge nor a place in a merge queue"
+)
+_MERGED = "nothing was required of it: it is merged already"
+_UNTOLD = "for a reason that it does not tell"
+
+
+def graphql(api: str) -> str:
+    """Return the address of GraphQL. On Enterprise Server, it is one folder above that of REST."""
+    return f"{api.removesuffix('/v3')}/graphql"
+
+
+@dataclass(frozen=True)
+class Standing:
+    """What GitHub shows of a request that it may merge by itself."""
+
+    waits: bool = False  # auto-merge is on, or it is in the queue
+    merged: bool = False
+    queue: bool = False  # its base branch has a merge queue
+
+
+class AutoMerge:
+    """The requests of one repository that GitHub merges by itself."""
+
+    def __init__(self, client: Client, owner: str, name: str) -> None:
+        self._client, self._owner, self._name = client, owner, name
+
+    def thrown_out(self, number: str) -> str:
+        """Return why the queue threw the request out, if that is the last that happened, else "".
+
+        What a person did is no reason: their removal is `manual`, or has them as its actor, and
+        switching off auto-merge is an event of its own.
+        """
+        stands, event = self._look(number)
+        if stands.waits or dig(event, "__typename") != "RemovedFromMergeQueueEvent":
+            return ""
+        reason = one_line(dig(event, "reason"))[:100].replace("_", " ")
+        by_person = "manual" in reason.lower() if reason else _is_person(event)
+        return "" if by_person else f"GitHub's merge queue threw it out ({reason or _UNTOLD})"
+
+    def switch_on(
+        self, pull: Mapping[str, Any], done: Proposed, commit: str, notes: Notes
+    ) -> Proposed:
+        """Let GitHub merge exactly this commit, and nothing later. If that fails, notes say why."""
+        methods = _methods(pull)
+        said: Any = None
+        objection = ""
+        while methods:
+            said, objection = self._mutated(pull, commit, ENABLE, {"mergeMethod": methods[0]})
+            if not objection or not _METHOD.search(objection.lower()):
+                break
+            methods = methods[1:]
+        if not objection:
+            stands = _standing(value_at(said, "enablePullRequestAutoMerge", "pullRequest"))
+            return self._believed(pull, done, commit, stands, notes)
+        if _READY.search(objection.lower()):
+            return self._merged_now(pull, done, commit, methods, notes)
+        stands, _event = self._look(done.number)
+        if stands.waits:
+            return done
+        if stands.queue:
+            objection = self._enqueued(pull, commit)
+        elif "auto merge is not allowed" in objection.lower():
+            objection += ' (the repository\'s setting "Allow auto-merge" switches it on)'
+        _refused(objection, notes)
+        return done
+
+    def _believed(
+        self,
+        pull: Mapping[str, Any],
+        done: Proposed,
+        commit: str,
+        stands: Standing,
+        notes: Notes,
+    ) -> Proposed:
+        """Return the request after a success, which need not mean that auto-merge is on."""
+        if stands.merged:
+            notes.add(_MERGED)
+            path = f"{self._client.path}/pulls/{done.number}"
+            said = self._client.json("GET", path, "read the pull request")
+            return replace(done, state="merged", merge_commit=dig(said, "merge_commit_sha"))
+        if not stands.waits:
+            _refused(self._enqueued(pull, commit) if stands.queue else _SILENT, notes)
+        return done
+
+    def _merged_now(
+        self,
+        pull: Mapping[str, Any],
+        done: Proposed,
+        commit: str,
+        methods: Sequence[str],
+        notes: Notes,
+    ) -> Proposed:
+        """Merge it, or join the queue: GitHub does not wait if there is nothing to wait for."""
+        path = f"{self._client.path}/pulls/{done.number}/merge"
+        objection = ""
+        for method in methods:
+            body = {"sha": commit, "merge_method": method.lower()}
+            answer = self._client.ask("PUT", path, "merge it", json=body, fine=(403, 405, 409, 422))
+            if answer.status == 200:
+                notes.add(_MERGED)
+                merged = self._client.parsed(answer, "merge it").get("sha")
+                return replace(done, state="merged", merge_commit=str(merged or ""))
+            objection = self._client.words(answer)
+            if not _METHOD.search(objection.lower()):
+                break
+        if "in the merge queue" in objection.lower():
+            return done
+        if "merge queue" in objection.lower():
+            objection = self._enqueued(pull, commit)
+        _refused(objection, notes)
+        return done
+
+    def _enqueued(self, pull: Mapping[str, Any], commit: str) -> str:
+        """Let the request join the merge queue, and return GitHub's objection, or ""."""
+        said, objection = self._mutated(pull, commit, ENQUEUE, {})
+        joined = value_at(said, "enqueuePullRequest", "mergeQueueEntry")
+        return objection or ("" if isinstance(joined, dict) else _SILENT)
+
+    def _look(self, number: str) -> tuple[Standing, Any]:
+        """Return how the request stands, and the last event of its queue or auto-merge.
+
+        An Enterprise Server that knows no merge queues answers with errors: then nothing is known.
+        """
+        variables = {"owner": self._owner, "name": self._name, "number": int(number)}
+        body = {"query": LOOK, "variables": variables}
+        what = "see whether it merges by itself"
+        said = self._client.json("POST", graphql(self._client.reach.place.api), what, json=body)
+        pull = value_at(said, "data", "repository", "pullRequest")
+        events = mappings(value_at(pull, "timelineItems"), "nodes")
+        return _standing(pull), events[-1] if events else None
+
+    def _mutated(
+        self, pull: Mapping[str, Any], commit: str, query: str, more: Mapping[str, str]
+    ) -> tuple[Any, str]:
+        """Return GitHub's data, and its objection, which has status 200 as well, or ""."""
+        given = {"pullRequestId": pull["node_id"], "expectedHeadOid": commit, **more}
+        body = {"query": query, "variables": {"input": given}}
+        address = graphql(self._client.reach.place.api)
+        said = self._client.json("POST", address, "switch on auto-merge", json=body)
+        errors = mappings(said, "errors")
+        texts = (one_line(dig(one, "message").strip('[]"'))[:300] for one in errors)
+        objection = "; ".join(texts) or ("it says nothing more" if errors else "")
+        return value_at(said, "data"), objection
+
+
+def _methods(pull: Mapping[str, Any]) -> list[str]:
+    """Return the ways to merge that are allowed. GitHub shows them only to those who may push."""
+    allowed = pull["base"].get("repo") or {}
+    return [name for name, setting in METHODS if allowed.get(setting, True)] or ["MERGE"]
+
+
+def _standing(pull: Any) -> Standing:
+    on = isinstance(value_at(pull, "autoMergeRequest"), dict)
+    queued = value_at(pull, "isInMergeQueue") is True
+    return Standing(
+        waits=on or queued,
+        merged=dig(pull, "state") == "MERGED",
+        queue=value_at(pull, "isMergeQueueEnabled") is True,
+    )
+
+
+def _is_person(event: Any) -> bool:
+    return dig(event, "actor", "__typename") == "User"
+
+
+def _refused(objection: str, notes: Notes) -> None:
+    if objection:
+        notes.add(f"GitHub cannot merge it by itself: {objection}", "auto-merge")

@@ -1,0 +1,113 @@
+"""May others push a branch of this name? What the Git hosts' answers about their rules mean; pure.
+
+Who may push our branches says what is proposed and what is held
+(docs/how-to/protect-the-branches.md). Each function answers True only where the host's own answer
+says so. Roles that may change the rules themselves are not "others".
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from task.plain_data import dig, mappings, value_at
+
+NEEDED_ON_GITHUB = frozenset({"creation", "update"})
+AZURE_NAMESPACE = "2e9eb7ed-3c0a-47d4-87c1-0ffdd275fd87"  # "Git Repositories"
+_AZURE_CONTRIBUTE = 4
+_GITLAB_MAINTAINER = 40
+_READ_ONLY = "read-only"
+
+
+def listed(said: object, *keys: str) -> list[Mapping[str, Any]]:
+    """Return the rules in an answer. Raises `TypeError` for one of another shape."""
+    if not isinstance(value_at(said, *keys), list):
+        raise TypeError("no list of rules")
+    return mappings(said, *keys)
+
+
+def open_on_github(rules: Iterable[Mapping[str, Any]]) -> bool:
+    """Tell whether rulesets leave the branch open. `rules`: those that hold for its name."""
+    return not {dig(one, "type") for one in rules} >= NEEDED_ON_GITHUB
+
+
+def open_on_gitlab(protected: Iterable[Mapping[str, Any]], name: str) -> bool:
+    """Tell whether developers may push. Of several rules that match, the most permissive counts."""
+    ours = [one for one in protected if _matches(dig(one, "name"), name, across=True)]
+    levels = [level for one in ours for level in mappings(one, "push_access_levels")]
+    return not ours or any(_is_a_role_below_maintainer(level) for level in levels)
+
+
+def open_on_gitea(rules: Sequence[Mapping[str, Any]], name: str) -> bool:
+    """Tell whether all with write access may push. The first rule that matches counts."""
+    ours = [one for one in rules if _matches(_rule_name(one), name)]
+    if not ours:
+        return True
+    first = min(ours, key=lambda one: int(dig(one, "priority") or 0))
+    return first.get("enable_push") is True and first.get("enable_push_whitelist") is not True
+
+
+def open_on_bitbucket_cloud(restrictions: Iterable[Mapping[str, Any]], name: str) -> bool:
+    """Tell whether no restriction of the kind `push` is for the branch."""
+    ours = (
+        one
+        for one in restrictions
+        if dig(one, "kind") == "push" and dig(one, "branch_match_kind") == "glob"
+    )
+    return not any(_matches(dig(one, "pattern"), name, across=True) for one in ours)
+
+
+def open_on_data_center(restrictions: Iterable[Mapping[str, Any]], name: str) -> bool:
+    """Tell whether nothing prevents changes of the branch."""
+    for restriction in restrictions:
+        kind = dig(restriction, "matcher", "type", "id")
+        pattern = dig(restriction, "matcher", "id")
+        if dig(restriction, "type") != _READ_ONLY:
+            continue
+        if kind == "ANY_REF" or pattern == f"refs/heads/{name}":
+            return False
+        if kind == "PATTERN" and _matches(pattern, name):
+            return False
+    return True
+
+
+def open_on_azure(lists: Iterable[Mapping[str, Any]]) -> bool:
+    """Tell whether no access control list of the branch's folder denies anybody to contribute."""
+    for rights in lists:
+        if rights.get("inheritPermissions") is False:
+            return False
+        entries = rights.get("acesDictionary")
+        for entry in entries.values() if isinstance(entries, dict) else ():
+            denied = entry.get("deny") if isinstance(entry, dict) else None
+            if isinstance(denied, int) and denied & _AZURE_CONTRIBUTE:
+                return False
+    return True
+
+
+def azure_token(project: str, repository: str, branch: str) -> str:
+    """Return Azure's security token of a branch or folder: its parts as hexadecimal UTF-16."""
+    parts = (part.encode("utf-16-le").hex() for part in branch.split("/"))
+    return f"repoV2/{project}/{repository}/refs/heads/{'/'.join(parts)}/"
+
+
+def _is_a_role_below_maintainer(level: Mapping[str, Any]) -> bool:
+    """Tell whether a whole role may push. A user, group or deploy key is the owner's choice."""
+    chosen = any(level.get(name) for name in ("user_id", "group_id", "deploy_key_id"))
+    role = level.get("access_level")
+    return not chosen and isinstance(role, int) and 0 < role < _GITLAB_MAINTAINER
+
+
+def _rule_name(rule: Mapping[str, Any]) -> str:
+    return dig(rule, "rule_name") or dig(rule, "branch_name")
+
+
+def _matches(pattern: str, name: str, *, across: bool = False) -> bool:
+    """Tell whether a glob fits a branch. `*` stays within a part unless it goes `across` slashes."""
+    parts = re.split(r"(\*+)", pattern[:500])
+    one = ".*" if across else "[^/]*"
+    text = "".join(
+        (".*" if len(part) > 1 else one) if part.startswith("*") else re.escape(part)
+        for part in parts
+    )
+    return re.fullmatch(text, name) is not None

@@ -1,0 +1,98 @@
+"""What a request tells its reviewer beside the table: the commits it brings, and how to undo it.
+
+Pure texts. Names and commits come from others: they are shown as code, and only what a shell reads
+as one word becomes part of a command.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from task.model import Build
+from task.output.markdown import code, link
+from task.templates.change import AppChanges
+from task.urls import normal_url
+
+MOST_RANGES, MOST_UNDONE = 10, 5  # rows that a reviewer reads; a number stands for the others
+# Repository, older and newer commit → the page that compares them, or "" on an unknown Git host.
+RangePage = Callable[[str, str, str], str]
+_COMMIT = re.compile(r"[0-9a-f]{7,64}")
+_WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/@:+-]*")  # none of these means anything to a shell
+
+
+@dataclass(frozen=True)
+class SourceRange:
+    """The builds before and after the change of one image."""
+
+    image: str
+    old: Build
+    new: Build
+
+
+def source_ranges(ranges: Iterable[SourceRange], page: RangePage) -> str:
+    """Return links to what each image's source repository changed, or "" if nothing is known.
+
+    A range needs both commits, of one repository, on a Git host that is known.
+    """
+    lines: list[str] = []
+    for changed in ranges:
+        url = _page_of(changed, page)
+        if not url:
+            continue
+        commits = f"{changed.old.commit[:12]}…{changed.new.commit[:12]}"
+        lines.append(f"- {code(changed.image)}: {link(url, commits)}")
+    lines = list(dict.fromkeys(lines))
+    if not lines:
+        return ""
+    left = len(lines) - MOST_RANGES
+    more = [f"- and {left} more"] if left > 0 else []
+    return "\n".join(["**Changes in the source**", "", *lines[:MOST_RANGES], *more])
+
+
+def undoing(apps: Sequence[AppChanges]) -> str:
+    """Return how the changes are undone after the merge: by `rollback`, which holds, or a revert.
+
+    A version that nobody can go back to by name, because there was none, is left to the revert.
+    """
+    commands: list[str] = []
+    for app in apps:
+        name = f"{app.namespace}/{app.name}" if app.namespace else app.name
+        several = len({one.alias for one in app.changes}) > 1
+        for change in app.changes:
+            old = "@".join(filter(None, (change.old_tag, change.old_digest)))
+            words = [name, *(("--alias", change.alias) if several else ()), "--to", old]
+            if all(_WORD.fullmatch(word.removeprefix("--")) for word in words):
+                commands.append(f"image-update rollback {' '.join(words)}")
+    commands = list(dict.fromkeys(commands))
+    revert = "a revert of the merge brings the old version back until a newer build arrives."
+    if not commands:
+        return f"**To undo it after the merge**, {revert}"
+    left = len(commands) - MOST_UNDONE
+    more = [f"# and {left} more"] if left > 0 else []
+    return "\n".join(
+        [
+            "**To undo it after the merge**: this brings the old version back and holds it.",
+            "",
+            "```sh",
+            *commands[:MOST_UNDONE],
+            *more,
+            "```",
+            "",
+            f"Or {revert}",
+        ]
+    )
+
+
+def _page_of(one: SourceRange, page: RangePage) -> str:
+    old, new = one.old, one.new
+    known = _COMMIT.fullmatch(old.commit) and _COMMIT.fullmatch(new.commit)
+    same = old.commit == new.commit
+    if not known or same or not old.repository or not _one_repository(old, new):
+        return ""
+    return page(new.repository, old.commit, new.commit)
+
+
+def _one_repository(old: Build, new: Build) -> bool:
+    return normal_url(old.repository) == normal_url(new.repository)

@@ -1,0 +1,150 @@
+"""What a request tells its reviewer besides the table."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from runner_rules import ATTACKS, dangers
+
+from task.forges.opened import Forges
+from task.forges.places import Known
+from task.forges.reviewing import MOST_RANGES, MOST_UNDONE, SourceRange, source_ranges, undoing
+from task.forges.tokens import Tokens
+from task.model import Build, Image
+from task.templates.change import AppChanges, Change
+
+OLD, NEW = "a" * 40, "b" * 40
+WEB = "https://github.com/acme/web"
+CENTER = "https://bitbucket.example.com"
+PAGES = [
+    (WEB, f"{WEB}/compare/{OLD}...{NEW}"),
+    ("https://gitlab.com/a/b/web.git", f"https://gitlab.com/a/b/web/-/compare/{OLD}...{NEW}"),
+    ("git@gitea.example.com:acme/web", f"https://gitea.example.com/acme/web/compare/{OLD}...{NEW}"),
+    ("https://bitbucket.org/acme/web", f"https://bitbucket.org/acme/web/branches/compare/{NEW}%0D{OLD}"),
+    (
+        f"{CENTER}/scm/OPS/web.git",
+        f"{CENTER}/projects/OPS/repos/web/compare/commits?targetBranch={OLD}&sourceBranch={NEW}",
+    ),
+    (
+        "https://dev.azure.com/acme/shop/_git/web",
+        f"https://dev.azure.com/acme/shop/_git/web/branchCompare?baseVersion=GC{OLD}&targetVersion=GC{NEW}",
+    ),
+    ("https://git.acme.example/acme/web", ""),
+    ("/srv/git/web", ""),
+]  # fmt: skip
+
+
+def page(repo: str, old: str, new: str) -> str:
+    return Forges((), lambda: Tokens({})).range_page(repo, old, new)
+
+
+def source_range(
+    image: str = "ghcr.io/acme/web", repo: str = WEB, old: str = OLD, new: str = NEW
+) -> SourceRange:
+    return SourceRange(
+        image, Build(commit=old, repository=repo), Build(commit=new, repository=repo)
+    )
+
+
+@pytest.mark.parametrize(("repo", "url"), PAGES)
+def test_the_page_of_a_range(repo: str, url: str) -> None:
+    assert page(repo, OLD, NEW) == url
+
+
+def test_the_page_of_a_range_on_a_host_that_the_job_knows() -> None:
+    forges = Forges((Known("gitlab", "https://git.acme.example"),), lambda: Tokens({}))
+    url = forges.range_page("https://git.acme.example/acme/web", OLD, NEW)
+    assert url == f"https://git.acme.example/acme/web/-/compare/{OLD}...{NEW}"
+
+
+def test_source_ranges() -> None:
+    told = source_ranges([source_range(), source_range(), source_range("ghcr.io/acme/api")], page)
+    address = f"{WEB}/compare/{OLD}...{NEW}"
+    assert told == (
+        "**Changes in the source**\n\n"
+        f"- `ghcr.io/acme/web`: [`aaaaaaaaaaaa…bbbbbbbbbbbb`]({address})\n"
+        f"- `ghcr.io/acme/api`: [`aaaaaaaaaaaa…bbbbbbbbbbbb`]({address})"
+    )
+
+
+@pytest.mark.parametrize(
+    "known",
+    [
+        source_range(old=""),
+        source_range(new=""),
+        source_range(new=OLD),
+        source_range(old="main"),
+        source_range(old="../../evil"),
+        source_range(repo=""),
+        source_range(repo="/srv/git/web"),
+        SourceRange(
+            "web",
+            Build(commit=OLD, repository=WEB),
+            Build(commit=NEW, repository="https://github.com/acme/other"),
+        ),
+    ],
+)
+def test_what_is_not_known_is_left_out(known: SourceRange) -> None:
+    assert source_ranges([known], page) == ""
+
+
+def test_one_repository_in_two_spellings() -> None:
+    known = SourceRange(
+        "web", Build(commit=OLD, repository=f"{WEB}.git"), Build(commit=NEW, repository=WEB)
+    )
+    assert f"{WEB}/compare/" in source_ranges([known], page)
+
+
+def test_many_ranges_are_counted() -> None:
+    told = source_ranges([source_range(f"ghcr.io/acme/{n}") for n in range(MOST_RANGES + 3)], page)
+    assert told.endswith("\n- and 3 more")
+    assert told.count("](https://") == MOST_RANGES
+
+
+def change(alias: str = "web", old: str = "1.0.0", digest: str = "") -> Change:
+    image = Image("ghcr.io/acme/web", "ghcr.io", "acme/web")
+    return Change(image, alias, old, "1.1.0", old_digest=digest)
+
+
+def test_undoing() -> None:
+    told = undoing([AppChanges("shop", "web", (change(),))])
+    assert told == (
+        "**To undo it after the merge**: this brings the old version back and holds it.\n\n"
+        "```sh\nimage-update rollback shop/web --to 1.0.0\n```\n\n"
+        "Or a revert of the merge brings the old version back until a newer build arrives."
+    )
+
+
+def test_undoing_one_of_several_images() -> None:
+    digest = f"sha256:{'d' * 64}"
+    apps = [AppChanges("shop", "web", (change("web"), change("api", "2.0.0", digest)))]
+    told = undoing(apps)
+    assert "image-update rollback shop/web --alias web --to 1.0.0\n" in told
+    assert f"image-update rollback shop/web --alias api --to 2.0.0@{digest}\n" in told
+
+
+def test_undoing_many() -> None:
+    apps = [AppChanges("shop", f"web-{n}", (change(),)) for n in range(MOST_UNDONE + 2)]
+    told = undoing(apps)
+    assert told.count("image-update rollback") == MOST_UNDONE
+    assert "# and 2 more\n```" in told
+
+
+def test_a_first_version_is_undone_by_a_revert_only() -> None:
+    told = undoing([AppChanges("shop", "web", (change(old=""),))])
+    assert "rollback" not in told
+    assert "a revert of the merge" in told
+
+
+@given(st.sampled_from(ATTACKS) | st.text(max_size=30))
+def test_names_of_others_make_no_command(name: str) -> None:
+    for apps in (
+        [AppChanges("shop", name, (change(),))],
+        [AppChanges("shop", "web", (change(old=name),))],
+        [AppChanges("shop", "web", (change(name), change("b")))],
+    ):
+        told = undoing(apps)
+        for line in told.splitlines():
+            if line.startswith("image-update "):
+                assert not set(line) & set("`$;&|<>(){}'\"\\\n*?!#")
+    told = source_ranges([source_range(name, name, name, name), source_range(name)], page)
+    assert dangers(told) == []
