@@ -6,7 +6,6 @@ may be signed) and no header.
 
 from __future__ import annotations
 
-import json
 import socket
 import ssl
 import threading
@@ -27,6 +26,7 @@ from urllib3.connection import HTTPConnection, HTTPSConnection
 
 from task import shutdown, threads
 from task.files import exhausted
+from task.plain_data import parsed_json
 from task.secret import Secret
 from task.text import blanked
 from task.urls import origin, without_query
@@ -69,14 +69,14 @@ class Response:
     url: str  # the last one, after redirects
 
     def json(self) -> Any:
-        """Parse the body as JSON. Raises `ValueError` for anything else."""
-        return json.loads(self.body)
+        """Parse the body as JSON. Raises `ValueError` for anything else, and for what is nested too deeply."""
+        return parsed_json(self.body)
 
     def mapping(self) -> Mapping[str, Any]:
         """Return the body as a JSON object, or {} if it is anything else."""
         try:
             data = self.json()
-        except (ValueError, RecursionError):
+        except ValueError:
             return {}
         return data if isinstance(data, dict) else {}
 

@@ -28,7 +28,7 @@ from task.errors import (
 )
 from task.files import check_file, read_text
 from task.http import Http, Limits, NoAnswerError, Response
-from task.plain_data import mapping, mappings, text
+from task.plain_data import mapping, mappings, parsed_json, text
 from task.text import blanked, both_ends
 from task.urls import origin, path_part, web_page
 
@@ -214,9 +214,9 @@ class ArgoCDApi:
                 "namespace": text(node, "namespace"),
                 "resourceName": text(node, "name"),
             }
-            with suppress(SourceError, ValueError, RecursionError):
+            with suppress(SourceError, ValueError):
                 found = self._ask("GET", f"{_path(name)}/resource", *right, {**where, **pod})
-                _reason, message = trouble(mapping(json.loads(text(found, "manifest")), "status"))
+                _reason, message = trouble(mapping(parsed_json(text(found, "manifest")), "status"))
                 node["health"]["message"] = message or node["health"].get("message")
         return tree
 
@@ -282,7 +282,7 @@ class ArgoCDApi:
         ):  # the gateway sends no other success
             try:
                 found = answer.json()
-            except (ValueError, RecursionError):
+            except ValueError:
                 found = None
             if isinstance(found, dict):
                 return found

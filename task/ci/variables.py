@@ -5,7 +5,6 @@ The names come from the systems' own references. Only the event file of a pull r
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -13,6 +12,7 @@ from typing import Any, NamedTuple
 from task.errors import Malformed, UsageError
 from task.files import read_text
 from task.model import Build
+from task.plain_data import parsed_json
 from task.settings import EventOptions
 from task.timestamps import of_unix, utc
 from task.urls import host_and_path, without_login
@@ -321,11 +321,11 @@ def _of_actions(known: Mapping[str, str]) -> tuple[str, str]:
 def _in_the_event(path: str) -> str:
     """Return the number in the event's file, or "" if there is none, or the file cannot be read."""
     try:
-        event: Any = json.loads(read_text(path)) if path else {}
+        event: Any = parsed_json(read_text(path)) if path else {}
         request = event.get("pull_request") or (
             event["issue"] if event.get("issue", {}).get("pull_request") else {}
         )
         number = str(request.get("number", ""))
-    except (OSError, ValueError, RecursionError, AttributeError, TypeError):
+    except (OSError, ValueError, AttributeError, TypeError):
         return ""
     return number if _REQUEST.fullmatch(number) else ""

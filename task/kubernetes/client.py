@@ -252,7 +252,7 @@ class Kubernetes:
             raise foreign(answer)
         try:
             body = answer.json()
-        except (ValueError, RecursionError):
+        except ValueError:
             raise SourceDownError(
                 f"cannot {act}: the answer is incomplete", hint="run it again"
             ) from None

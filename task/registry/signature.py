@@ -22,7 +22,7 @@ from typing import Any, Literal
 
 from task.errors import Malformed
 from task.model import Demand
-from task.plain_data import elements, mapping, mappings, text, texts, value_at
+from task.plain_data import elements, mapping, mappings, parsed_json, text, texts, value_at
 from task.text import fits_glob, shortened
 
 PAYLOAD = "application/vnd.dev.cosign.simplesigning.v1+json"
@@ -227,8 +227,8 @@ def _from_hex(text: str) -> str:
 
 def _json(raw: bytes | str) -> Mapping[str, Any]:
     try:
-        return mapping(json.loads(raw))
-    except (ValueError, RecursionError):
+        return mapping(parsed_json(raw))
+    except ValueError:
         raise Malformed("it is not JSON") from None
 
 
