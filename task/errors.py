@@ -132,6 +132,10 @@ class RegistryAccessError(RegistryError):
     exit = Exit.ACCESS
 
 
+class TamperedError(RegistryError):
+    """The bytes of a registry's answer do not fit their digest: somebody changed the image, or the answer."""
+
+
 class SourceDownError(SourceError):
     """The Kubernetes or Argo CD API could not be reached or broke off: running again may help."""
 

@@ -203,9 +203,8 @@ def _is_the_build(job: Origin, commit: str, repository: str) -> bool:
 def _counted(environ: Mapping[str, str]) -> tuple[int | None, str]:
     """Return the number of this run, and its counter, or (None, "")."""
     known = {name: text.strip() for name, text in environ.items() if text.strip()}
-    workflow = (
-        known.get("GITHUB_WORKFLOW_REF", "").partition("@")[0].split("/", 2)
-    )  # owner/repository/file@ref
+    # owner/repository/file@ref; a file may be called `release.yml@x.yml`
+    workflow = known.get("GITHUB_WORKFLOW_REF", "").partition("@refs/")[0].split("/", 2)
     known |= {"WORKFLOW_FILE": workflow[2]} if len(workflow) > 2 else {}
     for number, counters in _COUNTERS:
         for counter in counters:

@@ -207,7 +207,7 @@ def url_login(target: Address) -> tuple[Login, ...]:
     """Return the login in a URL, for that server."""
     if not target.user or target.protocol not in {"https", "http"}:
         return ()
-    return (Login("/".join(target.url.split("/", 3)[:3]), target.user, Secret(target.password)),)
+    return (Login("/".join(target.url.split("/", 3)[:3]), target.user, target.password),)
 
 
 class HostConfig:

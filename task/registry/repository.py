@@ -14,7 +14,7 @@ from threading import Lock
 from typing import Any
 from urllib.parse import quote, urljoin
 
-from task.errors import RegistryDownError, RegistryError
+from task.errors import RegistryDownError, RegistryError, TamperedError
 from task.files import read_file
 from task.http import Response
 from task.plain_data import mappings, parsed_json, texts
@@ -325,7 +325,11 @@ class ImageRepository:
         known = [digest for digest in (asked, header) if is_digest(digest)]
         for digest in known:
             if digest_of(body, digest.partition(":")[0]) != digest:
-                raise self._wrong(f"answers with other bytes than those of {digest}")
+                raise TamperedError(
+                    f"registry {self._api.endpoint.name} answers with other bytes than those of "
+                    f"{digest} ({self.name})",
+                    hint="check the registry, and any proxy before it",
+                )
         return known[0] if known else digest_of(body)
 
     def _wrong(self, what: str) -> RegistryError:

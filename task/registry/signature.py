@@ -325,18 +325,18 @@ PREDICATES: Mapping[str, Callable[[Mapping[str, Any]], Origin]] = {
 def of_certificate(issuer: str, claims: Mapping[str, str]) -> Origin:
     """Return what the claims of a certificate say, by the last number of each extension of Fulcio."""
     repository, signer, runner = claims.get("12", ""), claims.get("9", ""), claims.get("11", "")
-    config = claims.get("18", "").partition("@")[0]
-    workflow = (
-        config.removeprefix(f"{repository}/").lstrip("/")
-        if config.startswith(f"{repository}/")
-        else ""
-    )
+    config = claims.get("18", "")
+    ref = claims.get("14", "")
+    workflow = ""
+    # The claim of the ref says where the name ends: a file may be called `release.yml@x.yml`.
+    if config.startswith(f"{repository}/") and config.endswith(f"@{ref}"):
+        workflow = config.removeprefix(f"{repository}/").removesuffix(f"@{ref}").lstrip("/")
     github = issuer.startswith("https://token.actions.githubusercontent.com")
     runners = [f"https://github.com/actions/runner/{runner}"] if runner and github else []
     return Origin(
         "certificate",
         _each([repository]),
-        claims.get("14", ""),
+        ref,
         workflow,
         _each([signer, *runners]),
     )
