@@ -85,9 +85,7 @@ def test_bytes_that_do_not_fit_their_digest_are_no_missing_answer(
     annotations: dict[str, str],
 ) -> None:
     """It counted as unknown which build is newer, and the image was written."""
-    story = Story(
-        application("web", URL, **annotations), Branch({target("web"): KUSTOMIZATION})
-    )
+    story = Story(application("web", URL, **annotations), Branch({target("web"): KUSTOMIZATION}))
     story.answer = Answer(error=TamperedError("ghcr.io answers with other bytes", hint="check it"))
     report = story.run(Job("run", (parse_image(f"{WEB}:1.1.0"),), SCOPE, Terms(), WORDING))
     (decision,) = report.decisions

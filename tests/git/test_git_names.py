@@ -20,7 +20,10 @@ from task.secret import Secret
 ADDRESSES = [
     ("https://github.com/acme/gitops.git", Address("https://github.com/acme/gitops.git", "https")),
     ("https://user@host/x", Address("https://host/x", "https", "user")),
-    ("https://us%40er:p%3Aw@host:8443/x", Address("https://host:8443/x", "https", "us@er", Secret("p:w"))),
+    (
+        "https://us%40er:p%3Aw@host:8443/x",
+        Address("https://host:8443/x", "https", "us@er", Secret("p:w")),
+    ),
     ("https://a@b:c@host/x@y", Address("https://host/x@y", "https", "a@b", Secret("c"))),
     ("HTTPS://Host/x", Address("https://Host/x", "https")),
     ("http://host/x", Address("http://host/x", "http")),
