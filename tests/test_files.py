@@ -12,7 +12,7 @@ from runs import application, arguments, manifest, repository
 from support import Result, command, costs_at_most, image_update
 
 from scripts.typer_options import options_of
-from task.errors import Exit, ExhaustedError
+from task.errors import ExhaustedError, Exit
 from task.files import check_file, exhausted, read_file, read_text
 
 
