@@ -314,7 +314,7 @@ def _run(
         warnings.filterwarnings(
             "ignore", r"This process .* is multi-threaded, use of fork", DeprecationWarning
         )
-    theirs = child_environment(environ, (name,) if kind == "helper" else ())
+    theirs = child_environment(environ, (name,))
     try:
         with shutdown.unheard():
             running = program(
