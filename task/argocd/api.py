@@ -19,6 +19,7 @@ from task.argocd.rollout_causes import ADVICE, crashing
 from task.errors import (
     AbsentError,
     Malformed,
+    NoAnswerError,
     Outpaced,
     SourceAccessError,
     SourceDownError,
@@ -27,7 +28,7 @@ from task.errors import (
     UsageError,
 )
 from task.files import check_file, read_text
-from task.http import Http, Limits, NoAnswerError, Response
+from task.http import Http, Limits, Response
 from task.plain_data import mapping, mappings, parsed_json, text
 from task.text import blanked, both_ends
 from task.urls import origin, path_part, web_page

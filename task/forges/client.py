@@ -17,12 +17,13 @@ from task.errors import (
     CredentialsError,
     ForgeError,
     Malformed,
+    NoAnswerError,
     RepositoryError,
     TaskError,
     UnreachableError,
 )
 from task.git.hosts import wrong_issuer
-from task.http import Http, Limits, NoAnswerError, Response, bearer, retry_after
+from task.http import Http, Limits, Response, bearer, retry_after
 from task.plain_data import dig
 from task.secret import Secret
 from task.text import one_line, shortened

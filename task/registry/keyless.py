@@ -23,9 +23,9 @@ from sigstore.errors import Error, VerificationError
 from sigstore.models import Bundle, TrustedRoot
 from sigstore.verify import Verifier
 
-from task.errors import Malformed, RegistryDownError, UsageError
+from task.errors import Malformed, NoAnswerError, RegistryDownError, UsageError
 from task.files import read_file
-from task.http import Http, Limits, NoAnswerError
+from task.http import Http, Limits
 from task.model import Identity
 from task.plain_data import parsed_json
 from task.registry.signature import Origin, Signed, as_bundle, encoded, of_certificate
