@@ -1,6 +1,6 @@
 """The connections of the HTTP client: requests, with a limit on the time of a whole answer.
 
-A file of its own, because it imports requests and urllib3, and most runs that only use git need neither.
+A file of its own, because it imports requests and urllib3, and many runs need only git.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from task.urls import origin
 
 
 class Connections:
-    """The connections to one service, and where it redirects to. Safe to use from several threads."""
+    """The connections to one service, and where it redirects to. For several threads."""
 
     failures = (OSError, urllib3.exceptions.HTTPError)  # what `request` raises
 
@@ -82,10 +82,10 @@ class Connections:
         total: float,
         **what: Any,
     ) -> Iterator[tuple[requests.Response, threading.Event]]:
-        """Send one request, and yield its answer and an event: whether it was ended, because it took too long.
+        """Send one request, and yield its answer, and an event that is set if it took too long.
 
-        A server that is not `known` gets no certificate of ours. `timeout` is in seconds, for the connection and for
-        silence; `total` is for all of it.
+        A server that is not `known` gets no certificate of ours. `timeout` has the seconds for the
+        connection and for silence; `total` is for all of it.
         """
         with (
             _limit(total) as ended,
@@ -110,8 +110,36 @@ class Connections:
 
     @staticmethod
     def no_answer(error: Exception, url: str) -> NoAnswerError:
-        """Return a failure in our words. Those of requests have the whole URL, and a proxy's may have its password."""
-        return _no_answer(error, url)
+        """Return a failure in our words.
+
+        Those of requests have the whole URL, and a proxy's URL may have its password.
+        """
+        if isinstance(error, requests.exceptions.ProxyError):
+            return NoAnswerError(
+                "unreachable", f"the proxy on the way to {origin(url)} could not be used"
+            )
+        if isinstance(error, requests.exceptions.SSLError):
+            if "certificate" not in str(error).lower():
+                return NoAnswerError(
+                    "unreachable", f"{origin(url)} could not be reached over TLS, or broke off"
+                )
+            return NoAnswerError("tls", f"the TLS certificate of {origin(url)} was not accepted")
+        if isinstance(
+            error, requests.exceptions.Timeout | TimeoutError | urllib3.exceptions.ReadTimeoutError
+        ):
+            return NoAnswerError("slow", f"{origin(url)} did not answer in time")
+        if isinstance(error, OSError) and not isinstance(
+            error, requests.exceptions.RequestException | ConnectionError
+        ):
+            return NoAnswerError(
+                "tls",
+                "the file with the certificate authorities, or with the client certificate, "
+                "cannot be read",
+            )
+        return NoAnswerError(
+            "unreachable",
+            f"{origin(url)} could not be reached, or broke off ({type(error).__name__})",
+        )
 
 
 class _Headers(requests.auth.AuthBase):
@@ -125,8 +153,9 @@ class _Headers(requests.auth.AuthBase):
         return request
 
 
-# A socket's own timeout begins anew with every byte, so a server that trickles bytes could hold us forever. With the
-# code below, one thread ends the connection that another thread waits for, even before the first header has come.
+# A socket's own timeout begins anew with every byte, so a server that trickles bytes could hold us
+# forever. With the code below, one thread ends the connection that another thread waits for, even
+# before the first header has come.
 
 
 class _Waiting:
@@ -185,7 +214,7 @@ class _Adapter(HTTPAdapter):
 
 @contextmanager
 def _limit(seconds: float) -> Iterator[threading.Event]:
-    """End the request that this thread makes inside the block, after so many seconds or at a signal.
+    """End the request that this thread makes inside the block, after `seconds` or at a signal.
 
     Then the yielded event is set.
     """
@@ -211,31 +240,3 @@ def _limit(seconds: float) -> Iterator[threading.Event]:
             yield ended
     finally:
         over.set()
-
-
-def _no_answer(error: Exception, url: str) -> NoAnswerError:
-    """Return the error in our words. Those of requests have the whole URL, and a proxy's URL may have its password."""
-    if isinstance(error, requests.exceptions.ProxyError):
-        return NoAnswerError(
-            "unreachable", f"the proxy on the way to {origin(url)} could not be used"
-        )
-    if isinstance(error, requests.exceptions.SSLError):
-        if "certificate" not in str(error).lower():
-            return NoAnswerError(
-                "unreachable", f"{origin(url)} could not be reached over TLS, or broke off"
-            )
-        return NoAnswerError("tls", f"the TLS certificate of {origin(url)} was not accepted")
-    if isinstance(
-        error, requests.exceptions.Timeout | TimeoutError | urllib3.exceptions.ReadTimeoutError
-    ):
-        return NoAnswerError("slow", f"{origin(url)} did not answer in time")
-    if isinstance(error, OSError) and not isinstance(
-        error, requests.exceptions.RequestException | ConnectionError
-    ):
-        return NoAnswerError(
-            "tls",
-            "the file with the certificate authorities, or with the client certificate, cannot be read",
-        )
-    return NoAnswerError(
-        "unreachable", f"{origin(url)} could not be reached, or broke off ({type(error).__name__})"
-    )

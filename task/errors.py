@@ -133,7 +133,7 @@ class RegistryAccessError(RegistryError):
 
 
 class TamperedError(RegistryError):
-    """The bytes of a registry's answer do not fit their digest: somebody changed the image, or the answer."""
+    """The bytes of a registry's answer do not fit their digest: somebody changed them."""
 
 
 class SourceDownError(SourceError):

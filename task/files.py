@@ -111,7 +111,7 @@ def remove_folder(folder: str) -> None:
 
 
 def exhausted(error: BaseException | None) -> ExhaustedError | None:
-    """Return an error that says what to do, if files, memory or threads ran out and caused `error`, else None."""
+    """Return an error that says what to do if files, memory or threads ran out, else None."""
     for _ in range(10):
         if error is None:
             return None
@@ -142,7 +142,7 @@ def _exhausted(error: BaseException) -> ExhaustedError | None:
     if isinstance(error, RuntimeError) and "can't start new thread" in str(error):
         return ExhaustedError(
             "this step cannot start another thread",
-            hint="raise its limits on memory and on processes (ulimit -d, -v and -u; a pod's pids limit)",
+            hint="raise its limits on memory and on processes: ulimit -d, -v and -u, a pod's pids",
         )
     return None
 

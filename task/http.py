@@ -49,7 +49,7 @@ class Response:
     url: str  # the last one, after redirects
 
     def json(self) -> Any:
-        """Parse the body as JSON. Raises `ValueError` for anything else, and for what is nested too deeply."""
+        """Parse the body as JSON. Raises `ValueError` for anything else (`parsed_json`)."""
         return parsed_json(self.body)
 
     def mapping(self) -> Mapping[str, Any]:
@@ -101,8 +101,8 @@ class Http:
     ) -> None:
         self.base = base.rstrip("/")
         self._login, self._limits, self._log = login, limits, log
-        # Imported late: requests is a tenth of the time that a run takes to start, and `--version`, `--help` and a run
-        # that asks no server need none of it.
+        # Imported late: requests is a tenth of the time that a run takes to start, and `--version`,
+        # `--help` and a run that asks no server do not need it.
         from task.connections import Connections  # noqa: PLC0415
 
         self._connections = Connections(

@@ -1,7 +1,8 @@
-"""Reads plain data from outside: manifests, answers, configs. A value of another type than expected counts as empty.
+"""Reads plain data from outside: manifests, answers, configs.
 
-`parsed_json` is the only reader of JSON. Each of the other functions follows keys into nested mappings first:
-`text(item, "metadata", "name")`.
+`parsed_json` is the only reader of JSON. Each of the other functions follows keys into nested
+mappings first: `text(item, "metadata", "name")`. A value of another type than expected counts as
+empty.
 """
 
 from __future__ import annotations
@@ -16,11 +17,11 @@ _FLAW = "it is nested too deeply"
 
 
 def parsed_json(text: str | bytes) -> Any:
-    r"""Parse JSON that somebody else wrote. Raises `ValueError` for anything else, however hostile it is.
+    r"""Parse JSON that somebody else wrote. Raises `ValueError` for anything else.
 
-    Python's own reader ends with a `RecursionError` at some depth, and below it, whoever walks through the value does.
-    It also takes `NaN` and `1e999`, which no arithmetic expects. Half characters (`\ud800`) become U+FFFD, as in Go,
-    because a text with one of them cannot be sent.
+    Python's own reader ends with a `RecursionError` at some depth, and code that walks through the
+    value does at a lesser one. It also takes `NaN` and `1e999`, which no arithmetic expects. Half
+    characters (`\ud800`) become U+FFFD, as in Go, because a text with one of them cannot be sent.
     """
     if isinstance(text, bytes):
         text = text.decode("utf-8-sig")
@@ -48,7 +49,7 @@ def _finite(text: str) -> float:
 
 
 def _is_deep(value: Any) -> bool:
-    """Tell whether a value has more than `DEEPEST` levels. This goes level by level, and needs no recursion."""
+    """Tell whether a value has more than `DEEPEST` levels, without recursion."""
     level = [value]
     for _ in range(DEEPEST):
         level = [

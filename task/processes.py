@@ -1,9 +1,10 @@
 """The programs that we start: their environment, what they may cost, and a watch that stops them in time.
 
-Git, and what it starts on this machine alone, gets a short list of variables. Programs that know a login (credential
-helpers, `ext:` scripts, exec plugins, ssh and what its configuration starts) read variables of their own, which no list
-has. They get everything but secrets. A secret is recognised by its name. They get those of clouds (AWS_*, AZURE_*,
-GOOGLE_*), because their helpers log in with them, and those that their own configuration or script names.
+Git, and what it starts on this machine alone, gets a short list of variables. Programs that know a
+login (credential helpers, `ext:` scripts, exec plugins, ssh and what its configuration starts) read
+variables of their own, which no list has. They get everything but secrets, which are recognised by
+their names. Of these they get those of clouds (AWS_*, AZURE_*, GOOGLE_*), because their helpers log
+in with them, and those that their own configuration or script names.
 
 What a Git server may cost a run, in bytes and in time, is limited: a hostile one could otherwise send for hours.
 """
@@ -43,8 +44,9 @@ _BASIC = re.compile(
     r"|SSL_CERT_FILE|SSL_CERT_DIR|CURL_CA_BUNDLE|OPENSSL_CONF|OPENSSL_MODULES"
 )
 _SECRET = re.compile(
-    r"(?:TOKEN|PASSWORD|PASSWD|PASSPHRASE|SECRET|CREDENTIAL|JWT|NETRC|API_?KEY|_KEY|_PAT|_PASS|_PSW|_PWD|_AUTH)"
-    r"S?(?![A-Z])(?!_(?:FILE|PATH|DIR)$)"  # TOKENIZER is a word of its own; a file's path is no secret
+    r"(?:TOKEN|PASSWORD|PASSWD|PASSPHRASE|SECRET|CREDENTIAL|JWT|NETRC|API_?KEY"
+    r"|_KEY|_PAT|_PASS|_PSW|_PWD|_AUTH)S?"
+    r"(?![A-Z])(?!_(?:FILE|PATH|DIR)$)"  # TOKENIZER is another word; a file's path is no secret
     r"|^(?:ARGOCD_OPTS|CI_REPOSITORY_URL|CI_BUILD_REPO)$",  # the job's token is in these URLs
     re.IGNORECASE,
 )
@@ -79,7 +81,7 @@ _SCRIPT = 65536  # bytes of a script that are read
 
 
 def basic_environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables that a program needs to run, or to reach a server. Of secrets, only a proxy's login."""
+    """Return the variables that a program needs to run, or to reach a server."""
     return {name: value for name, value in environ.items() if _BASIC.fullmatch(name)}
 
 
@@ -88,8 +90,8 @@ def child_environment(
 ) -> dict[str, str]:
     """Return the environment of a program that logs in, without the secrets that it does not need.
 
-    `configured` are the texts with which somebody configured the program, its own name or path first of all. A secret
-    that one of them names (`$GITHUB_TOKEN`), or a script among them, stays.
+    `configured` are the texts with which somebody configured the program, its own name or path
+    among them. A secret that one of them names (`$GITHUB_TOKEN`), or a script among them, stays.
     """
     needed = _needs(configured, environ.get("PATH", ""))
     return {
@@ -100,13 +102,13 @@ def child_environment(
 
 
 def is_secret(name: str) -> bool:
-    """Tell whether a variable has a secret by its name, and one that is not for clouds or a proxy."""
+    """Tell whether a variable has a secret by its name, and one that is not for a cloud."""
     harmless = _OF_CLOUDS.match(name) or _BASIC.fullmatch(name)
     return not harmless and _SECRET.search(name) is not None
 
 
 def _needs(configured: Collection[str], path: str) -> frozenset[str]:
-    """Return the names in the texts of a program's configuration, and the variables that a known program reads."""
+    """Return the names in a program's configuration, and the variables of a known program."""
     known = (
         name
         for words, names in _KNOWN
@@ -121,7 +123,7 @@ def _needs(configured: Collection[str], path: str) -> frozenset[str]:
 
 
 def _script(word: str, path: str) -> str:
-    """Return the text of the script that a word names, or "" for any other word. A longer script is cut."""
+    """Return the beginning of the script that a word names, or "" for any other word."""
     found = shutil.which(word, path=path)
     if found is None:
         return ""

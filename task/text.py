@@ -17,11 +17,13 @@ import re2
 FEW = 5  # how many names a message lists
 _BRACKET = re.compile(r"(##\w*)\[")
 _OVERLOOKED = re.compile("[\u034f\u17b4\u17b5\u180b-\u180f\ufe00-\ufe0f\U000e0100-\U000e01ef]")
-# What may be a login in a text: all up to the last @ before a slash, a blank or a quote, if a host may follow.
+# What may be a login in a text: all up to the last @ before a slash, a blank or a quote, if a host
+# may follow.
 _PLAIN = r"[^\s/'\"]*(?=@[\w\[.-])"
-# A password with an unescaped slash, quote or blank is where a port would be. One with a quote or a blank must have a
-# host and a path behind it: `https://host: told by me@example.com` is a message. Both are bounded, so that a long line
-# costs no time.
+# A password with an unescaped slash, quote or blank is where a port would be. One with a quote or a
+# blank must have a host and a path behind it, and begins with neither a blank nor a port:
+# `https://host: told by me@example.com` is a message. Both are bounded, so that a long line costs
+# no time.
 _NO_PORT = r"(?!\d*(?:[/?#\s'\"]|$))"
 _SLASHED = rf"{_NO_PORT}[^\s'\"]{{0,2000}}(?=@[\w\[.-])"
 _QUOTED = rf"{_NO_PORT}(?!\s)(?:(?!://)[^\r\n]){{0,2000}}(?=@[\w.-]+(?::\d+)?(?:[/'\"]|$))"

@@ -68,8 +68,8 @@ def in_threads(work: Callable[[T], R], items: Sequence[T], at_once: int) -> list
 def once(make: Callable[[], T]) -> Callable[[], T]:
     """Return a function that calls `make` only once, in the first thread that needs the value, and keeps the value.
 
-    `functools.cache` alone would let two threads make the value at the same time: two clients with two logins. Each
-    value has a lock of its own, because making one may wait for a server.
+    `functools.cache` alone would let two threads make the value at the same time: two clients with
+    two logins. Each value has a lock of its own, because making one may wait for a server.
     """
     lock = RLock()
     made: list[T] = []

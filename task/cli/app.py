@@ -42,8 +42,8 @@ SHOWN_BY_TYPER = {
 }
 
 DOCS = f"https://github.com/argocd-image-update/image-update/blob/v{__version__}/docs"
-# The groups in the help, in their order. Each command has the first sentence of its help, an example, and the page
-# about it. The sentence is here, so that `--help` need not import all commands with what they use.
+# The groups in the help, in their order. Each command has its sentence, an example, and the page
+# about it. The sentence is here, so that `--help` need not import what all commands use.
 GROUPS = {
     "Update": {
         "run": (

@@ -369,6 +369,7 @@ def _deferred(decision: Decision, event: Written, hold: Hold, situation: Situati
 def always_counts(error: TaskError) -> bool:
     """Tell whether an error counts although the registry may not be needed.
 
-    An unreadable file of ours does, and an image whose bytes do not fit their digest. That is no missing answer.
+    An unreadable file of ours does, and an image whose bytes do not fit their digest, because that
+    is no missing answer.
     """
     return isinstance(error, UsageError | AnnotationError | TamperedError)

@@ -68,7 +68,9 @@ class Login:
 
 
 def clean_environment(environ: Mapping[str, str], protocols: frozenset[str]) -> dict[str, str]:
-    """Return what git needs of the host's environment, and ours on top. `protocols`: the only ones that git may use.
+    """Return what git needs of the host's environment, and ours on top.
+
+    `protocols` are the only ones that git may use.
 
     No configuration of the user or system is in it. What that says of servers comes with each transfer
     (`login_environment`): it may hold a token, which hooks and signing programs do not need.

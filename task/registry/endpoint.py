@@ -230,7 +230,7 @@ class Endpoint:
 
 
 def authorities_of(conf: RegistryConf) -> str:
-    """Return the PEM text of an entry's `ca_file`, or "" without one. Raises `UsageError` if it cannot be read."""
+    """Return the PEM text of an entry's `ca_file`, or "". Raises `UsageError`."""
     if not conf.ca_file:
         return ""
     what = f"registries.conf, {conf.name}: cannot read ca_file"
