@@ -9,6 +9,7 @@ import signal
 import sys
 
 from task import shutdown
+from task.errors import Exit
 from task.output.console import abandon
 
 
@@ -42,6 +43,9 @@ def main() -> None:
         shutdown.deaf()  # all results are written: it is too late to stop anything
     except shutdown.Stopped:
         code = shutdown.code()
+    except MemoryError:  # once more, where the first one was about to be told
+        os.write(2, b"error: this step has too little memory\n  fix: raise its limit\n")
+        code = int(Exit.TEMPORARY)
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()

@@ -6,7 +6,7 @@ Users' pipelines rely on the codes (README, "Exit codes"), and only this file kn
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 
 class Exit(IntEnum):
@@ -132,6 +132,10 @@ class RegistryAccessError(RegistryError):
     exit = Exit.ACCESS
 
 
+class TamperedError(RegistryError):
+    """The bytes of a registry's answer do not fit their digest: somebody changed them."""
+
+
 class SourceDownError(SourceError):
     """The Kubernetes or Argo CD API could not be reached or broke off: running again may help."""
 
@@ -173,6 +177,17 @@ class Outpaced(Exception):
 
     No user sees this error: `pipeline.deliver` and `landing.live` catch it and decide again.
     """
+
+
+class NoAnswerError(Exception):
+    """There is no answer, and `kind` says why. The caller turns it into one of the named errors."""
+
+    def __init__(
+        self, kind: Literal["unreachable", "tls", "slow", "large", "redirect"], message: str
+    ) -> None:
+        super().__init__(message)
+        self.kind = kind
+        self.message = message
 
 
 # If a run has several errors, the first one in this order gives the exit code. A defect comes first, because then

@@ -111,25 +111,40 @@ def remove_folder(folder: str) -> None:
 
 
 def exhausted(error: BaseException | None) -> ExhaustedError | None:
-    """Return an error that says what to do, if `error` was caused by too many open files, else None."""
+    """Return an error that says what to do if files, memory or threads ran out, else None."""
     for _ in range(10):
         if error is None:
             return None
-        if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
-            break
+        if found := _exhausted(error):
+            return found
         error = error.__cause__ or error.__context__
-    else:
-        return None
-    if error.errno == errno.ENFILE:
+    return None
+
+
+def _exhausted(error: BaseException) -> ExhaustedError | None:
+    number = error.errno if isinstance(error, OSError) else None
+    if number == errno.EMFILE:
+        most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        return ExhaustedError(
+            f"too many open files: this step may have {most} open at a time",
+            hint="raise the limit where the step is started: ulimit -n 1024",
+        )
+    if number == errno.ENFILE:
         return ExhaustedError(
             "too many open files on this machine",
             hint="close the programs that hold them open, then run it again",
         )
-    most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return ExhaustedError(
-        f"too many open files: this step may have {most} open at a time",
-        hint="raise the limit where the step is started: ulimit -n 1024",
-    )
+    if number == errno.ENOMEM or isinstance(error, MemoryError):
+        return ExhaustedError(
+            "this step has too little memory",
+            hint="raise its limit: resources.limits.memory of a pod, or ulimit -d and -v",
+        )
+    if isinstance(error, RuntimeError) and "can't start new thread" in str(error):
+        return ExhaustedError(
+            "this step cannot start another thread",
+            hint="raise its limits on memory and on processes: ulimit -d, -v and -u, a pod's pids",
+        )
+    return None
 
 
 def _check(known: os.stat_result, path: str) -> None:

@@ -6,27 +6,18 @@ may be signed) and no header.
 
 from __future__ import annotations
 
-import json
-import socket
-import ssl
-import threading
 import time
 from base64 import b64encode
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
-from http.cookiejar import DefaultCookiePolicy
-from typing import Any, Literal
+from typing import Any
 from urllib.parse import urljoin
 
-import requests
-import urllib3
-from requests.adapters import HTTPAdapter
-from urllib3.connection import HTTPConnection, HTTPSConnection
-
-from task import shutdown, threads
+from task import shutdown
+from task.errors import NoAnswerError
 from task.files import exhausted
+from task.plain_data import parsed_json
 from task.secret import Secret
 from task.text import blanked
 from task.urls import origin, without_query
@@ -48,17 +39,6 @@ Login = Callable[
 ]  # makes the headers that log in, anew for each request, because tokens expire
 
 
-class NoAnswerError(Exception):
-    """There is no answer, and `kind` says why. The caller turns it into one of the named errors."""
-
-    def __init__(
-        self, kind: Literal["unreachable", "tls", "slow", "large", "redirect"], message: str
-    ) -> None:
-        super().__init__(message)
-        self.kind = kind
-        self.message = message
-
-
 @dataclass(frozen=True)
 class Response:
     """An answer of any status, with its whole body."""
@@ -69,14 +49,14 @@ class Response:
     url: str  # the last one, after redirects
 
     def json(self) -> Any:
-        """Parse the body as JSON. Raises `ValueError` for anything else."""
-        return json.loads(self.body)
+        """Parse the body as JSON. Raises `ValueError` for anything else (`parsed_json`)."""
+        return parsed_json(self.body)
 
     def mapping(self) -> Mapping[str, Any]:
         """Return the body as a JSON object, or {} if it is anything else."""
         try:
             data = self.json()
-        except (ValueError, RecursionError):
+        except ValueError:
             return {}
         return data if isinstance(data, dict) else {}
 
@@ -121,37 +101,20 @@ class Http:
     ) -> None:
         self.base = base.rstrip("/")
         self._login, self._limits, self._log = login, limits, log
-        self._session = requests.Session()
-        # Ask only for gzip: its ratio is known, and `_body` counts what is unpacked.
-        self._session.headers.update(
-            {"User-Agent": "image-update", "Accept-Encoding": "gzip", **(headers or {})}
+        # Imported late: requests is a tenth of the time that a run takes to start, and `--version`,
+        # `--help` and a run that asks no server do not need it.
+        from task.connections import Connections  # noqa: PLC0415
+
+        self._connections = Connections(
+            headers or {},
+            ca_file=ca_file,
+            more_ca=more_ca,
+            verify=verify,
+            certificate=certificate,
+            proxy=proxy,
+            server_name=server_name,
         )
-        self._session.cookies.set_policy(
-            DefaultCookiePolicy(allowed_domains=[])
-        )  # we use no cookies to log in
         self._lost = 0.0  # seconds that slow answers have taken
-        tls: dict[str, Any] = (
-            {"server_hostname": server_name, "assert_hostname": server_name} if server_name else {}
-        )
-        if more_ca and verify:
-            tls["ssl_context"] = ssl.create_default_context()  # requests adds its own bundle to it
-            try:
-                tls["ssl_context"].load_verify_locations(cadata=more_ca)
-            except (ssl.SSLError, ValueError):
-                raise NoAnswerError(
-                    "tls", "the certificate authorities given are not PEM certificates"
-                ) from None
-        self._session.mount("http://", _Adapter())
-        self._session.mount("https://", _Adapter(**tls))
-        if not verify:
-            urllib3.disable_warnings()  # an option or a secret of Argo CD (`insecure`) asks for it
-        self._verify: bool | str = (ca_file or True) if verify else False
-        self._certificate = certificate
-        self._proxies = (
-            None
-            if proxy is None
-            else {"http": proxy, "https": proxy, "no_proxy": "" if proxy else "*"}
-        )
 
     def ask(
         self,
@@ -192,7 +155,7 @@ class Http:
 
     def close(self) -> None:
         """Close all connections."""
-        self._session.close()
+        self._connections.close()
 
     def _follow(self, method: str, url: str, **what: Any) -> Response:
         """Send one request, and return the answer after redirects. Only GET and HEAD follow them."""
@@ -227,34 +190,32 @@ class Http:
             )
             raise NoAnswerError("slow", why)
         try:
-            with (
-                _limit(limits.total) as ended,
-                self._session.request(
-                    method,
-                    url,
-                    headers=headers,
-                    auth=_Headers(login),
-                    stream=True,
-                    allow_redirects=False,
-                    timeout=(limits.connect, limits.silence),
-                    verify=self._verify,
-                    cert=self._certificate if ours else None,
-                    proxies=self._proxies,
-                    **what,
-                ) as answer,
-            ):
-                body = self._body(answer, url, began)
+            with self._connections.request(
+                method,
+                url,
+                login=login,
+                known=ours,
+                timeout=(limits.connect, limits.silence),
+                total=limits.total,
+                headers=headers,
+                **what,
+            ) as (answer, ended):
+                encoding = answer.headers.get("Content-Encoding", "")
+                pieces = answer.raw.stream(65536, decode_content=True)
+                body = self._body(pieces, encoding, url, began)
                 if ended.is_set():  # otherwise a body without a length would seem complete
                     shutdown.check()
                     raise self._slow(url)
                 response = Response(answer.status_code, answer.headers, body, url)
-        except (OSError, urllib3.exceptions.HTTPError) as error:
+        except self._connections.failures as error:
             shutdown.check()
             if spent := exhausted(error):
                 raise spent from None
             if time.monotonic() - began > limits.total:
                 raise self._slow(url) from None
-            raise _no_answer(error, url) from None  # the text of `error` may have the whole URL
+            raise self._connections.no_answer(
+                error, url
+            ) from None  # the text of `error` may have the whole URL
         finally:
             took = time.monotonic() - began
             self._lost += took if took > _SLOW else 0.0
@@ -263,18 +224,18 @@ class Http:
         )
         return response
 
-    def _body(self, answer: requests.Response, url: str, began: float) -> bytes:
+    def _body(self, pieces: Iterable[bytes], encoding: str, url: str, began: float) -> bytes:
         """Return the whole body, and limit its size after unpacking.
 
         64 KB of gzip may become 64 MB, and encodings may be nested. urllib3 2.6 is the first version that unpacks no
         more than the requested piece.
         """
-        if answer.headers.get("Content-Encoding", "").strip().lower() not in _GZIP:
+        if encoding.strip().lower() not in _GZIP:
             raise NoAnswerError(
                 "redirect", f"{origin(url)} answers in an encoding that was not asked for"
             )
         parts, size = list[bytes](), 0
-        for part in answer.raw.stream(65536, decode_content=True):
+        for part in pieces:
             parts.append(part)
             size += len(part)
             if size > self._limits.size:
@@ -299,105 +260,6 @@ class Http:
         )
 
 
-class _Headers(requests.auth.AuthBase):
-    """Headers that log in. Without an `auth` of ours, requests would take a login from ~/.netrc."""
-
-    def __init__(self, headers: Mapping[str, str]) -> None:
-        self._headers = headers
-
-    def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
-        request.headers.update(self._headers)
-        return request
-
-
-# A socket's own timeout begins anew with every byte, so a server that trickles bytes could hold us forever. With the
-# code below, one thread ends the connection that another thread waits for, even before the first header has come.
-
-
-class _Waiting:
-    """The connection that a thread waits for."""
-
-    connection: HTTPConnection | None = None
-    sock: socket.socket | None = (
-        None  # needed because an answer without a length takes it from the connection
-    )
-
-
-_THREAD = threading.local()  # .waiting
-_AGAIN = (
-    0.2  # seconds until the next attempt to end a connection, which may have been opened just now
-)
-
-
-class _Connection(HTTPConnection):
-    def request(self, *args: Any, **how: Any) -> None:
-        waiting: _Waiting = _THREAD.waiting
-        waiting.connection, waiting.sock = self, None
-        try:
-            super().request(*args, **how)
-        finally:
-            waiting.sock = self.sock
-
-
-class _TlsConnection(_Connection, HTTPSConnection):
-    pass
-
-
-class _Pool(urllib3.HTTPConnectionPool):
-    ConnectionCls = _Connection
-
-
-class _TlsPool(urllib3.HTTPSConnectionPool):
-    ConnectionCls = _TlsConnection
-
-
-class _Adapter(HTTPAdapter):
-    """The adapter of requests, with our connections. They get the arguments `tls`."""
-
-    def __init__(self, **tls: Any) -> None:
-        self._tls = tls
-        super().__init__(pool_connections=4, pool_maxsize=32)
-
-    def init_poolmanager(self, *args: Any, **how: Any) -> None:
-        super().init_poolmanager(*args, **(how | self._tls))
-        self.poolmanager.pool_classes_by_scheme = {"http": _Pool, "https": _TlsPool}
-
-    def proxy_manager_for(self, proxy: str, **how: Any) -> urllib3.ProxyManager:
-        manager: urllib3.ProxyManager = super().proxy_manager_for(proxy, **(how | self._tls))
-        manager.pool_classes_by_scheme = {"http": _Pool, "https": _TlsPool}
-        return manager
-
-
-@contextmanager
-def _limit(seconds: float) -> Iterator[threading.Event]:
-    """End the request that this thread makes inside the block, after so many seconds or at a signal.
-
-    Then the yielded event is set.
-    """
-    waiting = _THREAD.waiting = _Waiting()
-    ended, over = threading.Event(), threading.Event()
-
-    def end() -> None:
-        ended.set()
-        sock = waiting.sock or (waiting.connection and waiting.connection.sock)
-        if isinstance(sock, socket.socket):
-            with suppress(
-                OSError
-            ):  # SSLSocket.shutdown would turn TLS off, and a reader would get raw bytes
-                socket.socket.shutdown(sock, socket.SHUT_RDWR)
-
-    def watch() -> None:
-        while not over.wait(_AGAIN if ended.is_set() else seconds):
-            end()
-
-    threads.start(watch)
-    try:
-        with shutdown.ending(end):
-            yield ended
-    finally:
-        over.set()
-
-
 def bearer(token: Secret) -> dict[str, str]:
     """Return the header that logs in with a token."""
     return {"Authorization": f"Bearer {token.reveal()}"}
@@ -417,31 +279,3 @@ def retry_after(answer: Response) -> float | None:
         return max(0.0, parsedate_to_datetime(wanted).timestamp() - time.time())
     except (ValueError, OverflowError):
         return None
-
-
-def _no_answer(error: Exception, url: str) -> NoAnswerError:
-    """Return the error in our words. Those of requests have the whole URL, and a proxy's URL may have its password."""
-    if isinstance(error, requests.exceptions.ProxyError):
-        return NoAnswerError(
-            "unreachable", f"the proxy on the way to {origin(url)} could not be used"
-        )
-    if isinstance(error, requests.exceptions.SSLError):
-        if "certificate" not in str(error).lower():
-            return NoAnswerError(
-                "unreachable", f"{origin(url)} could not be reached over TLS, or broke off"
-            )
-        return NoAnswerError("tls", f"the TLS certificate of {origin(url)} was not accepted")
-    if isinstance(
-        error, requests.exceptions.Timeout | TimeoutError | urllib3.exceptions.ReadTimeoutError
-    ):
-        return NoAnswerError("slow", f"{origin(url)} did not answer in time")
-    if isinstance(error, OSError) and not isinstance(
-        error, requests.exceptions.RequestException | ConnectionError
-    ):
-        return NoAnswerError(
-            "tls",
-            "the file with the certificate authorities, or with the client certificate, cannot be read",
-        )
-    return NoAnswerError(
-        "unreachable", f"{origin(url)} could not be reached, or broke off ({type(error).__name__})"
-    )

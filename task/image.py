@@ -7,7 +7,6 @@ repository.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Sequence
 from dataclasses import replace
@@ -15,6 +14,7 @@ from functools import lru_cache
 
 from task.errors import Malformed
 from task.model import Entry, Image
+from task.plain_data import parsed_json
 from task.text import shortened
 
 _HUB = frozenset(
@@ -79,8 +79,8 @@ def parse_images(values: Sequence[str]) -> tuple[Image, ...]:
             texts += value.replace(",", " ").split()
             continue
         try:
-            items = json.loads(value)
-        except (ValueError, RecursionError) as problem:
+            items = parsed_json(value)
+        except ValueError as problem:
             raise _wrong(
                 value, f" is not a JSON list: {problem}", 'write ["image:tag", …]'
             ) from problem

@@ -1,12 +1,66 @@
-"""Reads plain data from outside: manifests, answers, configs. A value of another type than expected counts as empty.
+"""Reads plain data from outside: manifests, answers, configs.
 
-Each function follows keys into nested mappings first: `text(item, "metadata", "name")`.
+`parsed_json` is the only reader of JSON. Each of the other functions follows keys into nested
+mappings first: `text(item, "metadata", "name")`. A value of another type than expected counts as
+empty.
 """
 
 from __future__ import annotations
 
+import json
+import math
 from collections.abc import Mapping
 from typing import Any
+
+DEEPEST = 200  # levels; what Kubernetes, registries and Git hosts answer has a few dozen at most
+_FLAW = "it is nested too deeply"
+
+
+def parsed_json(text: str | bytes) -> Any:
+    r"""Parse JSON that somebody else wrote. Raises `ValueError` for anything else.
+
+    Python's own reader ends with a `RecursionError` at some depth, and code that walks through the
+    value does at a lesser one. It also takes `NaN` and `1e999`, which no arithmetic expects. Half
+    characters (`\ud800`) become U+FFFD, as in Go, because a text with one of them cannot be sent.
+    """
+    if isinstance(text, bytes):
+        text = text.decode("utf-8-sig")
+    try:
+        value = json.loads(text, parse_constant=_refused, parse_float=_finite)
+    except RecursionError:
+        raise ValueError(_FLAW) from None
+    if text.count("[") + text.count("{") > DEEPEST and _is_deep(value):
+        raise ValueError(_FLAW)
+    if "\\ud" in text or "\\uD" in text:
+        halved = json.dumps(value, ensure_ascii=False).encode("utf-16", "surrogatepass")
+        value = json.loads(halved.decode("utf-16", "replace"))
+    return value
+
+
+def _refused(constant: str) -> float:
+    raise ValueError(f"{constant} is not JSON")
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError("a number is too large")
+    return number
+
+
+def _is_deep(value: Any) -> bool:
+    """Tell whether a value has more than `DEEPEST` levels, without recursion."""
+    level = [value]
+    for _ in range(DEEPEST):
+        level = [
+            inner
+            for outer in level
+            for inner in (outer.values() if isinstance(outer, dict) else outer)
+            if isinstance(inner, dict | list)
+        ]
+        if not level:
+            return False
+    return True
 
 
 def value_at(value: object, *keys: str) -> Any:

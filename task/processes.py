@@ -1,8 +1,10 @@
 """The programs that we start: their environment, what they may cost, and a watch that stops them in time.
 
-An allow-list would break credential helpers and exec plugins, because these read their own variables from the
-environment (AWS_*, AZURE_*, GOOGLE_*). So these are removed: all variables that are meant for us, and the secrets of CI
-systems and Git hosts, which are recognised by their names. A variable that only its user has named stays.
+Git, and what it starts on this machine alone, gets a short list of variables. Programs that know a
+login (credential helpers, `ext:` scripts, exec plugins, ssh and what its configuration starts) read
+variables of their own, which no list has. They get everything but secrets, which are recognised by
+their names. Of these they get those of clouds (AWS_*, AZURE_*, GOOGLE_*), because their helpers log
+in with them, and those that their own configuration or script names.
 
 What a Git server may cost a run, in bytes and in time, is limited: a hostile one could otherwise send for hours.
 """
@@ -14,6 +16,7 @@ import os
 import re
 import resource
 import select
+import shutil
 import signal
 import sys
 import time
@@ -31,62 +34,105 @@ from task import shutdown
 from task.errors import UnreachableError
 
 _OURS = ("IMAGE_UPDATE_", "INPUT_")  # our options and secrets; the inputs of a GitHub action
+# What git, gpg and ssh-keygen need to run, and git and ssh to reach a server.
+_BASIC = re.compile(
+    r"PATH|HOME|USER|LOGNAME|SHELL|TERM|TMPDIR|TZ|TZDIR|LANG|LC_\w+|LOCPATH|LOCALE_ARCHIVE|XDG_\w+"
+    r"|LD_LIBRARY_PATH|LD_PRELOAD|DYLD_\w+|NSS_WRAPPER_\w+|NIX_\w+"
+    r"|SSH_AUTH_SOCK|SSH_AGENT_PID|SSH_SK_PROVIDER|SSH_SK_HELPER|KRB5\w+|DBUS_SESSION_BUS_ADDRESS"
+    r"|GNUPGHOME|GPG_TTY|GPG_AGENT_INFO|PINENTRY_USER_DATA"
+    r"|(?i:https?_proxy|all_proxy|no_proxy)"
+    r"|SSL_CERT_FILE|SSL_CERT_DIR|CURL_CA_BUNDLE|OPENSSL_CONF|OPENSSL_MODULES"
+)
 _SECRET = re.compile(
-    r"(?:ACTIONS|APPVEYOR|ARGO|ARGOCD|AZURE_DEVOPS|BITBUCKET|BITRISE|BUDDY|BUILDKITE|CI|CIRCLE|CIRRUS|CODEBERG|CODEBUILD"
-    r"|DRONE|ENDPOINT|FORGEJO|GH|GITEA|GITHUB|GITLAB|GL|HARNESS|JENKINS|PLUGIN|SEMAPHORE|SYSTEM|TEAMCITY|TRAVIS|VSS|VSTS"
-    r"|WOODPECKER)_"
-    r".*(?:TOKEN|PASSWORD|PASSWD|SECRET|JWT|NETRC|CREDENTIAL|PRIVATE_KEY|API_KEY|AUTH(?!OR)|(?<=_)PAT(?![A-Z]))"
-    r"|ARGOCD_OPTS|DOCKER_AUTH_CONFIG|REPOSITORY_OAUTH_ACCESS_TOKEN"
-    r"|CI_REPOSITORY_URL|CI_BUILD_REPO"  # the job's token is in these URLs
+    r"(?:TOKEN|PASSWORD|PASSWD|PASSPHRASE|SECRET|CREDENTIAL|JWT|NETRC|API_?KEY"
+    r"|_KEY|_PAT|_PASS|_PSW|_PWD|_AUTH)S?"
+    r"(?![A-Z])(?!_(?:FILE|PATH|DIR)$)"  # TOKENIZER is another word; a file's path is no secret
+    r"|^(?:ARGOCD_OPTS|CI_REPOSITORY_URL|CI_BUILD_REPO)$",  # the job's token is in these URLs
+    re.IGNORECASE,
+)
+_OF_CLOUDS = re.compile(
+    r"(?:ALIBABA_CLOUD|AWS|AZURE(?!_DEVOPS)|CLOUDSDK|DIGITALOCEAN|GOOGLE|IBMCLOUD|OCI|OS|SCW)_"
 )
 _GITHUB = ("GITHUB_TOKEN", "GH_TOKEN", "GITHUB_ENTERPRISE_TOKEN", "GH_ENTERPRISE_TOKEN")
 _GITLAB = ("GITLAB_TOKEN", "GITLAB_ACCESS_TOKEN", "CI_JOB_TOKEN")
-_AZURE = ("SYSTEM_ACCESSTOKEN", "ACTIONS_ID_TOKEN_REQUEST_TOKEN", "ACTIONS_ID_TOKEN_REQUEST_URL")
-# Programs that need one of these tokens to log in.
-_KNOWN = (
-    (
-        re.compile(r"\b(?:gh|ghcr)\b"),
-        _GITHUB,
-    ),  # `!gh auth git-credential`, docker-credential-ghcr-login
-    (
-        re.compile(r"\bglab\b"),
-        _GITLAB,
-    ),  # `!glab auth git-credential`, `glab cluster agent get-token`
-    (re.compile(r"\bkubelogin\b"), _AZURE),  # `kubelogin get-token --login azurepipelines`
+_AZURE = (
+    "SYSTEM_ACCESSTOKEN",
+    "ACTIONS_ID_TOKEN_REQUEST_TOKEN",
+    "ACTIONS_ID_TOKEN_REQUEST_URL",
+    "AAD_SERVICE_PRINCIPAL_CLIENT_SECRET",
+    "AAD_SERVICE_PRINCIPAL_CLIENT_CERTIFICATE_PASSWORD",
+    "AAD_USER_PRINCIPAL_PASSWORD",
 )
-_NAMED = re.compile(r"\$\{?([A-Za-z_][A-Za-z0-9_]*)")
+# Programs that need one of these secrets to log in.
+_KNOWN = (
+    # `!gh auth git-credential`, docker-credential-ghcr-login
+    (re.compile(r"\b(?:gh|ghcr)\b"), _GITHUB),
+    # `!glab auth git-credential`, `glab cluster agent get-token`
+    (re.compile(r"\bglab\b"), _GITLAB),
+    # `kubelogin get-token --login azurepipelines`
+    (re.compile(r"\bkubelogin\b"), _AZURE),
+    # docker-credential-vault-login
+    (re.compile(r"\bvault\b"), ("VAULT_TOKEN",)),
+)
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_PROGRAM = re.compile(r"[\w./+-]+")
+_FEW = 20  # words of a program's configuration that are looked up
+_SCRIPT = 65536  # bytes of a script that are read
+
+
+def basic_environment(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables that a program needs to run, or to reach a server."""
+    return {name: value for name, value in environ.items() if _BASIC.fullmatch(name)}
 
 
 def child_environment(
     environ: Mapping[str, str], configured: Collection[str] = ()
 ) -> dict[str, str]:
-    """Return the environment without the tokens that a program does not need.
+    """Return the environment of a program that logs in, without the secrets that it does not need.
 
-    `configured` are the texts with which somebody configured the program. A token that they name (`$GITHUB_TOKEN`)
-    stays.
+    `configured` are the texts with which somebody configured the program, its own name or path
+    among them. A secret that one of them names (`$GITHUB_TOKEN`), or a script among them, stays.
     """
-    needed = needs(configured)
-    return {name: value for name, value in environ.items() if name in needed or not is_secret(name)}
+    needed = _needs(configured, environ.get("PATH", ""))
+    return {
+        name: value
+        for name, value in environ.items()
+        if not name.startswith(_OURS) and (name in needed or not is_secret(name))
+    }
 
 
 def is_secret(name: str) -> bool:
-    """Tell whether a variable is meant for us, or has by its name a secret of a CI system or of a Git host."""
-    return name.startswith(_OURS) or bool(_SECRET.match(name))
+    """Tell whether a variable has a secret by its name, and one that is not for a cloud."""
+    harmless = _OF_CLOUDS.match(name) or _BASIC.fullmatch(name)
+    return not harmless and _SECRET.search(name) is not None
 
 
-def needs(configured: Collection[str]) -> frozenset[str]:
-    """Return the variables that a program needs, according to the texts of its configuration.
-
-    Ours are never among them.
-    """
-    named = {name for text in configured for name in _NAMED.findall(text)}
-    known = {
+def _needs(configured: Collection[str], path: str) -> frozenset[str]:
+    """Return the names in a program's configuration, and the variables of a known program."""
+    known = (
         name
         for words, names in _KNOWN
         if any(words.search(text) for text in configured)
         for name in names
-    }
-    return frozenset(name for name in named | known if not name.startswith(_OURS))
+    )
+    words = (word for text in configured for word in (text, *_PROGRAM.findall(text)[:_FEW]))
+    scripts = (_script(word, path) for word in words)
+    return frozenset(
+        [*known, *(name for text in (*configured, *scripts) for name in _NAME.findall(text))]
+    )
+
+
+def _script(word: str, path: str) -> str:
+    """Return the beginning of the script that a word names, or "" for any other word."""
+    found = shutil.which(word, path=path)
+    if found is None:
+        return ""
+    try:
+        with open(found, "rb") as file:
+            is_script = file.read(2) == b"#!"
+            return file.read(_SCRIPT).decode("utf-8", "replace") if is_script else ""
+    except OSError:  # it may be executed, but not read
+        return ""
 
 
 MEMORY, _LEAST = 1 << 30, 64 << 20  # bytes; with less, git cannot read an ordinary repository

@@ -17,10 +17,20 @@ import re2
 FEW = 5  # how many names a message lists
 _BRACKET = re.compile(r"(##\w*)\[")
 _OVERLOOKED = re.compile("[\u034f\u17b4\u17b5\u180b-\u180f\ufe00-\ufe0f\U000e0100-\U000e01ef]")
-# A password with an unescaped slash is where a port would be. It is bounded, so that a long line costs no time.
-_SLASHED = r"(?!\d*(?:[/?#\s'\"]|$))[^\s'\"]{0,2000}"
+# What may be a login in a text: all up to the last @ before a slash, a blank or a quote, if a host
+# may follow.
+_PLAIN = r"[^\s/'\"]*(?=@[\w\[.-])"
+# A password with an unescaped slash, quote or blank is where a port would be. One with a quote or a
+# blank must have a host and a path behind it, and begins with neither a blank nor a port:
+# `https://host: told by me@example.com` is a message. Both are bounded, so that a long line costs
+# no time.
+_NO_PORT = r"(?!\d*(?:[/?#\s'\"]|$))"
+_SLASHED = rf"{_NO_PORT}[^\s'\"]{{0,2000}}(?=@[\w\[.-])"
+_QUOTED = rf"{_NO_PORT}(?!\s)(?:(?!://)[^\r\n]){{0,2000}}(?=@[\w.-]+(?::\d+)?(?:[/'\"]|$))"
+_PASSWORD = f"(?:{_SLASHED}|{_QUOTED})"
 _LOGIN = re.compile(
-    rf"(ssh://[^\s/@:'\"]*):(?:[^\s/@'\"]*|{_SLASHED})(?=@)|(?<!ssh)(://)(?:[^\s/@'\"]*|[^\s/@:\['\"]*:{_SLASHED})@",
+    rf"(ssh://[^\s/@:'\"]*):(?:{_PLAIN}|{_PASSWORD})"
+    rf"|(?<!ssh)(://)(?:{_PLAIN}|[^\s/@:\['\"]*:{_PASSWORD})@",
     re.IGNORECASE,
 )
 _ADDRESS = re.compile(r"[^\s<>@]+@[^\s<>@]+")

@@ -8,14 +8,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from functools import cache
 from threading import Lock, RLock, Thread
 from typing import TypeVar
 
 from task import shutdown
 
 _TIDYING = 1.2  # seconds for threads after a signal: git gets SIGKILL after 0.8, and then its files are removed
-_LOCK = RLock()
 T = TypeVar("T")
 R = TypeVar("R")
 
@@ -70,12 +68,17 @@ def in_threads(work: Callable[[T], R], items: Sequence[T], at_once: int) -> list
 def once(make: Callable[[], T]) -> Callable[[], T]:
     """Return a function that calls `make` only once, in the first thread that needs the value, and keeps the value.
 
-    `functools.cache` alone would let two threads make the value at the same time: two clients with two logins.
+    `functools.cache` alone would let two threads make the value at the same time: two clients with
+    two logins. Each value has a lock of its own, because making one may wait for a server.
     """
-    made = cache(make)
+    lock = RLock()
+    made: list[T] = []
 
     def value() -> T:
-        with _LOCK:
-            return made()
+        if not made:
+            with lock:
+                if not made:  # another thread may have made it meanwhile
+                    made.append(make())
+        return made[0]
 
     return value

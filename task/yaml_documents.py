@@ -11,7 +11,6 @@ they bring, such as `allow-tags`, would not count here. A broken document does n
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ from typing import Any
 import yaml
 
 from task.errors import Malformed
+from task.plain_data import parsed_json
 
 # Go's readers skip a byte order mark before the first word of each document, and two files may have been put together.
 _BOM = re.compile(r"((?:\A|^---[^\n]*\n)(?:[ \t]*(?:#[^\n]*)?\r?\n)*)\ufeff", re.MULTILINE)
@@ -202,9 +202,9 @@ def documents(text: str) -> Iterator[ManifestDocument]:
         return
     if text.lstrip().startswith("{"):
         try:
-            yield ManifestDocument(_without_halves(json.loads(text), text), 1)
+            yield ManifestDocument(parsed_json(text), 1)
             return
-        except (ValueError, RecursionError):
+        except ValueError:
             pass  # a YAML flow mapping, or broken; then the YAML reader reports it
     for chunk, line in _chunks(text):
         if OURS.search(chunk):
@@ -239,18 +239,6 @@ def plain(text: str, *, exact: bool = False) -> Any:
     """
     data = loaded(text, Dialect(_scalar, _unique if exact else _key, tags=not exact))
     return data[0] if data else None
-
-
-def _without_halves(data: Any, text: str) -> Any:
-    r"""Replace half characters by U+FFFD, as Go does. JSON can write `\ud800`, but no text may have it."""
-    if "\\ud" not in text and "\\uD" not in text:
-        return data
-    whole = (
-        json.dumps(data, ensure_ascii=False)
-        .encode("utf-16", "surrogatepass")
-        .decode("utf-16", "replace")
-    )
-    return json.loads(whole)
 
 
 def _read(chunk: str, line: int) -> Iterator[ManifestDocument]:

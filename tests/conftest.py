@@ -118,6 +118,7 @@ SLOW = {
     "test_ssh_sharing.py",
     "test_stall.py",
     "test_state_file.py",
+    "test_start.py",
     "test_status.py",
     "test_story.py",
     "test_terminal.py",

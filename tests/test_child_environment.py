@@ -39,15 +39,24 @@ THEIRS = [
     "CIRCLE_OIDC_TOKEN", "CIRCLE_OIDC_TOKEN_V2", "CIRCLE_TOKEN", "CIRCLE_INTERNAL_TASK_DATA_TOKEN",
     "CI_FORGE_TOKEN", "CI_NETRC_PASSWORD", "WOODPECKER_AGENT_SECRET", "DRONE_NETRC_PASSWORD", "DRONE_RPC_SECRET",
     "PLUGIN_PASSWORD", "GITEA_TOKEN", "FORGEJO_TOKEN", "SEMAPHORE_OIDC_TOKEN", "JENKINS_API_TOKEN",
+    "SIGSTORE_ID_TOKEN", "VAULT_ID_TOKEN", "VAULT_TOKEN", "CR_PAT", "FORGE_TOKEN", "SYSTEMVSSCONNECTION_TOKEN",
+    "bamboo_docker_password", "bamboo_secret_key", "PIPELINES_JWT_TOKEN", "GIT_TOKEN", "GIT_PASSWORD", "REGISTRY_PASSWORD",
+    "COSIGN_PASSWORD", "COSIGN_PRIVATE_KEY", "MY_TOKEN", "NPM_CONFIG__AUTH", "npm_config__authtoken", "PGPASSWORD",
+    "SONAR_TOKEN_1", "DB_PASS", "HARBOR_PSW", "STRIPE_API_KEYS", "GPG_PASSPHRASE", "SECRET_KEY_BASE",
 ]  # fmt: skip
 HIDDEN = {name: f"{SECRET}-{name}" for name in (*OURS, *THEIRS)}
 KEPT = {
     "AWS_SECRET_ACCESS_KEY": "kept-1", "AZURE_CLIENT_SECRET": "kept-2", "GOOGLE_APPLICATION_CREDENTIALS": "kept-3",
-    "AWS_SESSION_TOKEN": "kept-4", "DIGITALOCEAN_ACCESS_TOKEN": "kept-5", "VAULT_TOKEN": "kept-6", "MY_TOKEN": "kept-7",
+    "AWS_SESSION_TOKEN": "kept-4", "DIGITALOCEAN_ACCESS_TOKEN": "kept-5", "MY_TOKEN_FILE": "kept-6", "PATIENCE": "kept-7",
     "CI_COMMIT_REF_NAME": "kept-8", "CI_PROJECT_PATH": "kept-9", "GITHUB_PATH": "kept-10",
-    "CI_COMMIT_AUTHOR": "kept-11",
+    "CI_COMMIT_AUTHOR": "kept-11", "SSH_AUTH_SOCK": "kept-12", "TOKENIZER": "kept-13", "KEYBOARD": "kept-14",
 }  # fmt: skip
-ENVIRON = {**HIDDEN, **KEPT}
+# What git, its hooks and signing programs need on this machine: none of the others, whatever their names are.
+BASIC = {
+    "SSH_AUTH_SOCK": "kept-12", "https_proxy": "http://proxy.invalid:1", "NO_PROXY": "kept-15", "LC_MEASUREMENT": "kept-16",
+    "SSL_CERT_DIR": "kept-17", "GNUPGHOME": "kept-18", "GIT_SSL_KEY": "kept-19", "XDG_RUNTIME_DIR": "kept-20",
+}  # fmt: skip
+ENVIRON = {**HIDDEN, **KEPT, **BASIC}
 
 
 def program(folder: Path, name: str, then: str = "exit 1") -> Path:
@@ -59,10 +68,15 @@ def program(folder: Path, name: str, then: str = "exit 1") -> Path:
     return path
 
 
-def told(folder: Path, name: str) -> None:
-    text = (folder / f"{name}.env").read_text()
-    assert [line for line in text.splitlines() if SECRET in line] == []
-    assert [value for value in KEPT.values() if value not in text] == []
+def told(folder: Path, name: str, kept: dict[str, str] = KEPT) -> None:
+    lines = (folder / f"{name}.env").read_text().splitlines()
+    assert [line for line in lines if SECRET in line] == []
+    assert [
+        f"{name}={value}" for name, value in kept.items() if f"{name}={value}" not in lines
+    ] == []
+    if kept is BASIC:
+        others = ENVIRON.keys() - BASIC.keys()
+        assert [line for line in lines if line.partition("=")[0] in others] == []
 
 
 def environ_of(folder: Path, **more: str) -> dict[str, str]:
@@ -114,7 +128,7 @@ def test_git_the_hooks_of_a_repository_and_the_program_that_signs(tmp_path: Path
     )
     assert result.code == 0, result.stderr
     for name in ("git", "hook", "ssh-keygen"):
-        told(tmp_path, name)
+        told(tmp_path, name, BASIC)
 
 
 def test_ssh(tmp_path: Path) -> None:
@@ -141,6 +155,7 @@ def test_ssh(tmp_path: Path) -> None:
             {"GITHUB_TOKEN", "GH_TOKEN", "GITHUB_ENTERPRISE_TOKEN", "GH_ENTERPRISE_TOKEN"},
         ),
         ('!f() {{ TOKEN="$IMAGE_UPDATE_FORGE_TOKEN" {}; }}; f', set()),
+        ("!{} --token-of GIT_PASSWORD", {"GIT_PASSWORD"}),
     ],
 )
 def test_a_credential_helper_of_git(tmp_path: Path, helper: str, allowed: set[str]) -> None:
@@ -170,6 +185,14 @@ def test_programs_that_know_a_registrys_login(tmp_path: Path) -> None:
     path = program(tmp_path, "login.sh", "echo u:p")
     assert logins.script(str(path), environ) == "u:p"
     told(tmp_path, "login.sh")
+    path = program(tmp_path, "harbor.sh", 'echo "robot:$HARBOR_PSW"')
+    assert logins.script(str(path), environ) == f"robot:{SECRET}-HARBOR_PSW"
+    program(tmp_path, "docker-credential-mine", f": reads REGISTRY_PASSWORD; {answer}")
+    logins.helper("mine", "ghcr.io", environ, needed=True)
+    said = (tmp_path / "docker-credential-mine.env").read_text()
+    assert [line for line in said.splitlines() if SECRET in line] == [
+        f"REGISTRY_PASSWORD={SECRET}-REGISTRY_PASSWORD"
+    ]
     program(tmp_path, "docker-credential-ghcr-login", answer)
     logins.helper("ghcr-login", "ghcr.io", environ, needed=True)
     assert f"GITHUB_TOKEN={SECRET}" in (tmp_path / "docker-credential-ghcr-login.env").read_text()
@@ -206,10 +229,26 @@ def test_programs_that_are_killed_before_they_begin(
         render([str(path)], {}, environ)
 
 
+def test_a_script_that_git_asks_for_a_password(tmp_path: Path) -> None:
+    """As many CI steps have it: GIT_ASKPASS names a script, and the script prints a variable."""
+    asked = program(tmp_path, "askpass", 'echo "$GIT_PASSWORD"')
+    repository(tmp_path, "web")
+    with git_server(tmp_path) as server:
+        server.logins = {"u": f"{SECRET}-GIT_PASSWORD"}
+        url = f"{server.url.replace('://', '://u@')}repo.git"
+        door = Git(environ_of(tmp_path, GIT_ASKPASS=str(asked), https_proxy="", NO_PROXY="*"))
+        assert door.run("ls-remote", door.url(url), env=door.login(url)).out
+        door.close()
+    lines = (tmp_path / "askpass.env").read_text().splitlines()
+    assert {line.partition("=")[0] for line in lines if SECRET in line} == {"GIT_PASSWORD"}
+
+
 @pytest.mark.parametrize(
     ("words", "kept"),
     [
         ((), set()),
+        (("/usr/bin/docker-credential-vault-login",), {"VAULT_TOKEN"}),
+        (("sh", "-c", 'exec plugin --token "$MY_TOKEN"'), {"MY_TOKEN"}),
         (("store --file /home/x/.github-credentials",), set()),
         (("ghost", "through", "glabrous"), set()),
         (("/usr/local/bin/gh auth git-credential",), {"GITHUB_TOKEN", "GH_TOKEN"}),

@@ -216,7 +216,7 @@ def test_one_sentence_says_what_it_is(path: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "page", sorted({page for group in GROUPS.values() for _, page in group.values()})
+    "page", sorted({about.page for group in GROUPS.values() for about in group.values()})
 )
 def test_the_page_that_a_help_names_is_there(page: str) -> None:
     name, _, anchor = page.partition("#")

@@ -12,7 +12,7 @@ from runs import application, arguments, manifest, repository
 from support import Result, command, costs_at_most, image_update
 
 from scripts.typer_options import options_of
-from task.errors import ExhaustedError
+from task.errors import ExhaustedError, Exit
 from task.files import check_file, exhausted, read_file, read_text
 
 
@@ -186,11 +186,15 @@ def test_a_manifest_that_is_no_file_is_a_warning(command_line: str, tmp_path: Pa
     [
         (OSError(errno.EMFILE, "x"), r"this step may have \d+ open at a time"),
         (OSError(errno.ENFILE, "x"), "on this machine"),
+        (OSError(errno.ENOMEM, "x"), "too little memory"),
+        (MemoryError(), "too little memory"),
+        (RuntimeError("can't start new thread"), "cannot start another thread"),
+        (RuntimeError("x"), ""),
         (OSError(errno.EACCES, "x"), ""),
         (ValueError("x"), ""),
     ],
 )
-def test_what_is_said_where_no_more_files_can_be_opened(error: Exception, says: str) -> None:
+def test_what_is_said_where_files_memory_or_threads_run_out(error: Exception, says: str) -> None:
     try:
         try:
             raise error
@@ -205,6 +209,18 @@ def test_what_is_said_where_no_more_files_can_be_opened(error: Exception, says: 
             raise found
     else:
         assert found is None
+
+
+def test_a_run_without_enough_memory_is_no_defect(tmp_path: Path) -> None:
+    (tmp_path / "app.yaml").write_text("kind: Application\n")
+    args = ("plan", "--image", "ghcr.io/acme/web:1.0", "--applications", tmp_path / "app.yaml")
+    done = subprocess.run(
+        ["sh", "-c", 'ulimit -d 32000 && exec "$@"', "sh", command(), *map(str, args)],
+        capture_output=True, text=True, check=False, timeout=60,
+    )  # fmt: skip
+    assert done.returncode == Exit.TEMPORARY, done.stderr
+    assert "too little memory" in done.stderr or "another thread" in done.stderr
+    assert "defect" not in done.stderr
 
 
 def with_files(most: int, *args: str) -> Result:

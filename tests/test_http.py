@@ -15,7 +15,8 @@ from typing import Any
 import pytest
 from serving import Answers as Server
 
-from task.http import Http, Limits, NoAnswerError, Response
+from task.errors import NoAnswerError
+from task.http import Http, Limits, Response
 
 QUICK = Limits(connect=2, silence=2, total=5, size=100_000, tries=1)
 SECRET = "t0ken-s3cret"

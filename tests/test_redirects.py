@@ -11,7 +11,8 @@ from runs import application, arguments, manifest, repository, target
 from serving import certificate
 from support import Result, git, image_update, show
 
-from task.http import Http, NoAnswerError
+from task.errors import NoAnswerError
+from task.http import Http
 
 TOKEN = "b3arer-t0ken"
 ELSEWHERE = "a token that is a header (http.extraHeader, bearerToken) goes to its own server only"

@@ -110,7 +110,27 @@ def test_one_line() -> None:
             "see https://h/x@main or ssh://git@h:22/x@main",
             "see https://h/x@main or ssh://git@h:22/x@main",
         ),
+        ("cannot read https://u:p@ss@h/x: no", "cannot read https://h/x: no"),
+        ("'https://u:p@@h/x' and ssh://git:p@w@h/x", "'https://h/x' and ssh://git@h/x"),
+        ('cannot read https://u:p"w@h/x: no', "cannot read https://h/x: no"),
+        ("cannot read 'https://u:p'w@h:8443/x'", "cannot read 'https://h:8443/x'"),
+        ("cannot read https://u:p w@h/x: no", "cannot read https://h/x: no"),
+        ("cannot read https://u:p@ w@h/x: no", "cannot read https://h/x: no"),
+        ("cannot read ssh://git:p w@h/x: no", "cannot read ssh://git@h/x: no"),
+        ('"https://u:p w@h"', '"https://h"'),
+        ("https://h: told by me@b.example", "https://h: told by me@b.example"),
+        ("https://h:8443/x or me@b.example/c", "https://h:8443/x or me@b.example/c"),
     ],
 )
 def test_logins_within_a_text_are_not_shown(text: str, shown: str) -> None:
     assert without_logins(text) == shown
+
+
+@pytest.mark.parametrize("odd", ["@", "@@", "'", '"', " ", "#", "?", ":", "'\"", "/ ", "\\"])
+@pytest.mark.parametrize("scheme", ["https://ci", "http://ci", "ssh://git"])
+def test_no_password_is_left_in_a_text(scheme: str, odd: str) -> None:
+    text = f"fatal: cannot read '{scheme}:s3cret{odd}hush@git.example.com/x.git/': refused (403)"
+    shown = without_logins(text)
+    assert "s3cret" not in shown
+    assert "hush" not in shown
+    assert shown.endswith("git.example.com/x.git/': refused (403)")

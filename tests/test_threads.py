@@ -6,7 +6,7 @@ import time
 import pytest
 
 from task import shutdown
-from task.threads import in_threads
+from task.threads import in_threads, once
 
 
 @pytest.mark.parametrize("at_once", [1, 2, 100])
@@ -68,3 +68,53 @@ def test_after_a_signal_nothing_new_begins_and_a_thread_that_hangs_is_left(
         in_threads(work, range(9), 2)
     gate.set()
     assert (time.monotonic() - began < 2, len(begun)) == (True, 2)
+
+
+def test_a_value_is_made_once_however_many_threads_want_it() -> None:
+    made: list[object] = []
+
+    def make() -> object:
+        time.sleep(0.01)
+        made.append(object())
+        return made[-1]
+
+    value = once(make)
+    assert set(in_threads(lambda _: value(), range(8), 8)) == {made[0]}
+    assert len(made) == 1
+
+
+def test_a_value_that_waits_for_a_server_keeps_no_other_one_waiting() -> None:
+    """One lock for all values was held during a login: every other client waited for it."""
+    gate, asking = threading.Event(), threading.Event()
+
+    def ask() -> str:
+        asking.set()
+        assert gate.wait(10)
+        return "answer"
+
+    slow, known = once(ask), once(lambda: "known")
+    assert known() == "known"
+
+    def work(number: int) -> str:
+        if number == 0:
+            return slow()
+        assert asking.wait(10)
+        found = known() + once(lambda: " new")()
+        gate.set()
+        return found
+
+    assert in_threads(work, range(2), 2) == ["answer", "known new"]
+
+
+def test_a_value_that_could_not_be_made_is_tried_again() -> None:
+    failures = [KeyError("x")]
+
+    def make() -> str:
+        if failures:
+            raise failures.pop()
+        return "made"
+
+    value = once(make)
+    with pytest.raises(KeyError):
+        value()
+    assert (value(), value()) == ("made", "made")

@@ -22,6 +22,7 @@ from task.applicationsets.arguments import (
     text,
 )
 from task.errors import Malformed
+from task.plain_data import parsed_json
 from task.templates.go_template.functions import Builtin, cut, named, truth
 from task.templates.go_template.values import LONGEST_TEXT, AnyMap, FailedTemplate, GoMap
 
@@ -254,8 +255,8 @@ def _to_json(value: Any, *, pretty: bool = False, escape: bool = True, must: boo
 
 def _from_json(value: Any) -> Any:
     try:
-        return go_value(json.loads(text(value)))
-    except (ValueError, RecursionError) as error:
+        return go_value(parsed_json(text(value)))
+    except ValueError as error:
         raise FailedTemplate(f"error unmarshalling JSON: {error}") from None
 
 

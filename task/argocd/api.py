@@ -19,6 +19,7 @@ from task.argocd.rollout_causes import ADVICE, crashing, passing
 from task.errors import (
     AbsentError,
     Malformed,
+    NoAnswerError,
     Outpaced,
     SourceAccessError,
     SourceDownError,
@@ -27,8 +28,8 @@ from task.errors import (
     UsageError,
 )
 from task.files import check_file, read_text
-from task.http import Http, Limits, NoAnswerError, Response
-from task.plain_data import mapping, mappings, text
+from task.http import Http, Limits, Response
+from task.plain_data import mapping, mappings, parsed_json, text
 from task.text import blanked, both_ends
 from task.urls import origin, path_part, web_page
 
@@ -199,9 +200,9 @@ class ArgoCDApi:
                 "namespace": text(node, "namespace"),
                 "resourceName": text(node, "name"),
             }
-            with suppress(SourceError, ValueError, RecursionError):
+            with suppress(SourceError, ValueError):
                 found = self._ask("GET", f"{_path(name)}/resource", *right, {**where, **pod})
-                _reason, message = trouble(mapping(json.loads(text(found, "manifest")), "status"))
+                _reason, message = trouble(mapping(parsed_json(text(found, "manifest")), "status"))
                 node["health"]["message"] = message or node["health"].get("message")
         return tree
 
@@ -269,7 +270,7 @@ class ArgoCDApi:
         ):  # the gateway sends no other success
             try:
                 found = answer.json()
-            except (ValueError, RecursionError):
+            except ValueError:
                 found = None
             if isinstance(found, dict):
                 return found

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any
 
 from task.argocd.rollout_causes import said
-from task.plain_data import elements, mapping, mappings, text
+from task.plain_data import elements, mapping, mappings, parsed_json, text
 
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 _ID = 16  # hexadecimal digits at the end of a fingerprint
@@ -112,8 +111,8 @@ def _ignores(rules: Iterable[Mapping[str, Any]], field: str) -> bool:
 def _applied(item: Mapping[str, Any], field: str) -> bool:
     """Tell whether the manifest in Git has the field. If not, Argo CD sees no difference there, and heals nothing."""
     try:
-        value: Any = json.loads(text(mapping(item, "metadata", "annotations"), LAST_APPLIED))
-    except (ValueError, RecursionError):
+        value: Any = parsed_json(text(mapping(item, "metadata", "annotations"), LAST_APPLIED))
+    except ValueError:
         return True  # it was applied in another way
     for part in field.split("."):
         if isinstance(value, list):

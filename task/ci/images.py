@@ -7,7 +7,6 @@ artifacts.json, and Tekton's `IMAGES`.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -17,6 +16,7 @@ from task.errors import Malformed, UsageError
 from task.files import read_file
 from task.image import parse_image, parse_images
 from task.model import Image
+from task.plain_data import parsed_json
 from task.text import and_more
 
 DIGEST = re.compile(r"sha256:[0-9a-f]{64}|sha512:[0-9a-f]{128}")
@@ -118,10 +118,9 @@ def built(text: str) -> Built:
         raise Malformed("the file is empty", "check that the build wrote it, and pushed")
     if text[0] in "{[":
         try:
-            document = json.loads(text)
-        except (ValueError, RecursionError) as problem:
-            why = "it is nested too deeply" if isinstance(problem, RecursionError) else str(problem)
-            raise Malformed(f"it looks like JSON and cannot be parsed: {why}", KNOWN) from None
+            document = parsed_json(text)
+        except ValueError as problem:
+            raise Malformed(f"it looks like JSON and cannot be parsed: {problem}", KNOWN) from None
         images = _of_list(document) if isinstance(document, list) else _of_object(document)
     else:
         images = _of_words(text)

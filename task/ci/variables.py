@@ -5,7 +5,6 @@ The names come from the systems' own references. Only the event file of a pull r
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -13,6 +12,7 @@ from typing import Any, NamedTuple
 from task.errors import Malformed, UsageError
 from task.files import read_text
 from task.model import Build
+from task.plain_data import parsed_json
 from task.settings import EventOptions
 from task.timestamps import of_unix, utc
 from task.urls import host_and_path, without_login
@@ -203,9 +203,8 @@ def _is_the_build(job: Origin, commit: str, repository: str) -> bool:
 def _counted(environ: Mapping[str, str]) -> tuple[int | None, str]:
     """Return the number of this run, and its counter, or (None, "")."""
     known = {name: text.strip() for name, text in environ.items() if text.strip()}
-    workflow = (
-        known.get("GITHUB_WORKFLOW_REF", "").partition("@")[0].split("/", 2)
-    )  # owner/repository/file@ref
+    # owner/repository/file@ref; a file may be called `release.yml@x.yml`
+    workflow = known.get("GITHUB_WORKFLOW_REF", "").partition("@refs/")[0].split("/", 2)
     known |= {"WORKFLOW_FILE": workflow[2]} if len(workflow) > 2 else {}
     for number, counters in _COUNTERS:
         for counter in counters:
@@ -321,11 +320,11 @@ def _of_actions(known: Mapping[str, str]) -> tuple[str, str]:
 def _in_the_event(path: str) -> str:
     """Return the number in the event's file, or "" if there is none, or the file cannot be read."""
     try:
-        event: Any = json.loads(read_text(path)) if path else {}
+        event: Any = parsed_json(read_text(path)) if path else {}
         request = event.get("pull_request") or (
             event["issue"] if event.get("issue", {}).get("pull_request") else {}
         )
         number = str(request.get("number", ""))
-    except (OSError, ValueError, RecursionError, AttributeError, TypeError):
+    except (OSError, ValueError, AttributeError, TypeError):
         return ""
     return number if _REQUEST.fullmatch(number) else ""

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from importlib import import_module
-from typing import Annotated, Any, cast
+from typing import Annotated, Any, NamedTuple, cast
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -42,35 +42,87 @@ SHOWN_BY_TYPER = {
 }
 
 DOCS = f"https://github.com/argocd-image-update/image-update/blob/v{__version__}/docs"
-# The groups in the help, in their order. Each command has an example, and the page about it.
+
+
+class About(NamedTuple):
+    """What the help says of a command."""
+
+    sentence: str
+    example: str
+    page: str
+
+
+# The groups in the help, in their order. Each command has its sentence, an example, and the page
+# about it. The sentence is here, so that `--help` need not import what all commands use.
 GROUPS = {
     "Update": {
-        "run": ("--image ghcr.io/acme/web:1.5.0 --applications argocd", "reference.md"),
-        "scan": ("--applications cluster --dry-run", "registry.md#scan"),
-        "promote": (
+        "run": About(
+            "Commit a newly built image to Git for every Argo CD Application that tracks it.",
+            "--image ghcr.io/acme/web:1.5.0 --applications argocd",
+            "reference.md",
+        ),
+        "scan": About(
+            "Ask the registries for the newest allowed tag of every tracked image, then go on as run does.",
+            "--applications cluster --dry-run",
+            "registry.md#scan",
+        ),
+        "promote": About(
+            "Bring the versions of some Applications to others, if the rules of the others allow it.",
             "--from web-staging --to web-production --applications argocd",
             "how-to/promote.md",
         ),
     },
     "By hand": {
-        "rollback": (
+        "rollback": About(
+            "Go back to an older tag and hold the image there, in one commit.",
             'web --to previous --reason "errors at checkout" --applications argocd',
             "how-to/rollback.md",
         ),
-        "hold": ('web --reason "load test" --until 3d --applications argocd', "how-to/rollback.md"),
-        "release": ("web --applications argocd", "how-to/rollback.md"),
+        "hold": About(
+            "Keep images at their current version. Later builds are remembered, not written.",
+            'web --reason "load test" --until 3d --applications argocd',
+            "how-to/rollback.md",
+        ),
+        "release": About(
+            "End a hold and write the newest build that waits behind it.",
+            "web --applications argocd",
+            "how-to/rollback.md",
+        ),
     },
     "Look": {
-        "plan": ("--image ghcr.io/acme/web:1.5.0 --applications apps/", "deployments.md"),
-        "status": ("web --applications argocd", "status.md"),
-        "lint": ("apps/", "lint.md"),
-        "wait": (
+        "plan": About(
+            "Show what run would do, with the exact diff, and write nothing.",
+            "--image ghcr.io/acme/web:1.5.0 --applications apps/",
+            "deployments.md",
+        ),
+        "status": About(
+            "Show each image: its version in Git and in the cluster, its holds and its last builds.",
+            "web --applications argocd",
+            "status.md",
+        ),
+        "lint": About(
+            "Check the annotations of all Applications, and the repository's config, and list every problem with its fix.",
+            "apps/",
+            "lint.md",
+        ),
+        "wait": About(
+            "Wait until Argo CD has synced a revision and its Applications are healthy.",
             "web --revision 4f2a9c1d --applications argocd",
             "rollouts.md#wait-for-another-commit",
         ),
-        "report": ("report.json --html report.html", "observability.md#a-page-of-a-run"),
+        "report": About(
+            "Show the report of a run again, or turn it into an HTML page.",
+            "report.json --html report.html",
+            "observability.md#a-page-of-a-run",
+        ),
     },
-    "Try": {"demo": ("--keep", "tutorial.md")},
+    "Try": {
+        "demo": About(
+            "Try it on a throw-away repository: one build, the decisions, the diff and the commit.",
+            "--keep",
+            "tutorial.md",
+        ),
+    },
 }
 COMMANDS = {name: about for commands in GROUPS.values() for name, about in commands.items()}
 
@@ -82,10 +134,10 @@ class GroupedCommands(TyperGroup):
         """Write the sections in their order."""
         del ctx
         width = max(map(len, COMMANDS))  # the same in all sections
-        for name, commands in GROUPS.items():
-            with formatter.section(name):
+        for group_name, commands in GROUPS.items():
+            with formatter.section(group_name):
                 formatter.write_dl(
-                    [(one.ljust(width), str(_command(one).short_help)) for one in commands]
+                    [(name.ljust(width), about.sentence) for name, about in commands.items()]
                 )
 
 
@@ -113,7 +165,7 @@ def _command(name: str) -> TyperCommand:
     with shutdown.shield():
         module = import_module(f"task.cli.{'update' if name in (*WRITERS, 'plan') else name}")
     function = function_of(name, getattr(module, name))
-    (example, page), first = COMMANDS[name], str(function.__doc__)
+    first, example, page = COMMANDS[name]
     app = typer.Typer(add_completion=False, rich_markup_mode=None)
     app.command(
         name,

@@ -15,8 +15,8 @@ from itertools import groupby
 
 from task.deciding.job import Intent, Move, Remember, failed
 from task.deciding.target import earlier_reading, target_of
-from task.deciding.weigh import Situation, deferred, question_about, weigh
-from task.errors import Exit, TargetError, TaskError, UsageError
+from task.deciding.weigh import Situation, always_counts, deferred, question_about, weigh
+from task.errors import TargetError, TaskError, UsageError
 from task.image import live_image, split_image_list
 from task.model import (
     Decision,
@@ -280,7 +280,7 @@ def _meant_value(
         if (
             answer
             and answer.error
-            and (situation.terms.check == "always" or answer.error.exit == Exit.USAGE)
+            and (situation.terms.check == "always" or always_counts(answer.error))
         ):
             raise answer.error
         why = (

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from task.deciding.job import Move, Promoted, Remember, Terms, failed
-from task.errors import AnnotationError, Exit, TaskError, UsageError
+from task.errors import AnnotationError, Exit, TamperedError, TaskError, UsageError
 from task.model import (
     Answer,
     Build,
@@ -288,7 +288,7 @@ def _by_the_rules(offer: Offer, answer: Answer | None, situation: Situation) -> 
     if (
         answer
         and answer.error
-        and (no_digest or terms.check == "always" or _is_mistake(answer.error))
+        and (no_digest or terms.check == "always" or always_counts(answer.error))
     ):
         return registry_error(decision, answer.error)
     if no_digest and (answer is None or answer.exists):
@@ -331,7 +331,7 @@ def _by_the_order(
     of_git = question_about(sub, situation.in_git)
     before = facts.answers.get(of_git)  # another Application may have asked for it
     of_before = [fact for about, fact in needed if about == of_git]
-    if before and before.error and of_before and _is_mistake(before.error):
+    if before and before.error and of_before and always_counts(before.error):
         return registry_error(decision, before.error)
     of_offer = [fact for about, fact in needed if about != of_git]
     decision = replace(decision, unchecked=unchecked(answer, of_offer, sub))
@@ -371,6 +371,10 @@ def _deferred(decision: Decision, event: Written, hold: Hold, situation: Situati
     return Move(replace(decision, judged=verdict), event.build, remember, hold=hold)
 
 
-def _is_mistake(error: TaskError) -> bool:
-    """Tell whether an error counts although the registry may not be needed: an unreadable file of ours, for example."""
-    return isinstance(error, UsageError | AnnotationError)
+def always_counts(error: TaskError) -> bool:
+    """Tell whether an error counts although the registry may not be needed.
+
+    An unreadable file of ours does, and an image whose bytes do not fit their digest, because that
+    is no missing answer.
+    """
+    return isinstance(error, UsageError | AnnotationError | TamperedError)

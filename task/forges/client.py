@@ -17,12 +17,13 @@ from task.errors import (
     CredentialsError,
     ForgeError,
     Malformed,
+    NoAnswerError,
     RepositoryError,
     TaskError,
     UnreachableError,
 )
 from task.git.hosts import wrong_issuer
-from task.http import Http, Limits, NoAnswerError, Response, bearer, retry_after
+from task.http import Http, Limits, Response, bearer, retry_after
 from task.plain_data import dig
 from task.secret import Secret
 from task.text import one_line, shortened
@@ -169,7 +170,7 @@ class Client:
         """Return the answer's JSON. Raises `UnreachableError` if it has none."""
         try:
             return answer.json()
-        except (ValueError, RecursionError):
+        except ValueError:
             raise UnreachableError(
                 f"{self.reach.place.host} answers with something that is not JSON: could not {what}",
                 hint="check that this is the address of the Git host, then run it again",
@@ -345,7 +346,7 @@ def words(answer: Response, token: Secret = Secret("")) -> str:
     """Return the forge's message on one short line. A token in it is blanked."""
     try:
         said = "; ".join(dict.fromkeys(text for text in _texts(answer.json()) if text))
-    except (ValueError, RecursionError):
+    except ValueError:
         said = "" if "html" in answer.headers.get("Content-Type", "") else answer.text()
     said = one_line(said[: 4 * _LONGEST])
     if token:

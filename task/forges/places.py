@@ -10,12 +10,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from urllib.parse import quote
 
-from task.errors import ForgeError, Malformed, UnreachableError
+from task.errors import ForgeError, Malformed, NoAnswerError, UnreachableError
 from task.forges import azure, bitbucket_cloud, bitbucket_data_center, gitea, github, gitlab
 from task.forges.client import ForgeAddress
 from task.forges.host import ForgeKind
 from task.git.hosts import RemoteUrl, remote_of
-from task.http import Http, Limits, NoAnswerError
+from task.http import Http, Limits
 from task.urls import split
 
 # The order in which a host is asked: Gitea's list of paths first, since no other forge has an /api/v1/version.

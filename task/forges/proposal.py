@@ -25,6 +25,7 @@ from unicodedata import east_asian_width
 from task.model import Build, Proposal, Proposed, Written
 from task.output.markdown import Row, code, folded, link
 from task.output.markdown import builds as table_of
+from task.plain_data import parsed_json
 from task.templates.change import AppChanges, Change
 from task.templates.commit_message import one_line
 from task.text import counted
@@ -421,7 +422,7 @@ def unpacked(text: str) -> dict[str, Written]:
     """
     found: dict[str, Written] = {}
     try:
-        for values, keys in json.loads(b64decode(text[:LONGEST], validate=True)):
+        for values, keys in parsed_json(b64decode(text[:LONGEST], validate=True)):
             tag, digest, sequence, counter, commit, repository, created = values
             words = (tag, digest, counter, commit, repository, created, keys)
             if not all(isinstance(word, str) for word in words) or not isinstance(
@@ -432,7 +433,7 @@ def unpacked(text: str) -> dict[str, Written]:
             found |= {
                 keys[at : at + KEY]: Written(tag, digest, build) for at in range(0, len(keys), KEY)
             }
-    except (ValueError, TypeError, RecursionError):
+    except (ValueError, TypeError):
         return {}
     return found
 

@@ -34,6 +34,7 @@ from task.git.environment import (
     fitting,
     is_safe,
     login_environment,
+    of_helpers,
     owned_by_another,
     sends_header,
     transport,
@@ -51,8 +52,6 @@ from task.processes import (
     Watch,
     exit_code,
     finish,
-    is_secret,
-    needs,
     send,
     start,
 )
@@ -141,7 +140,7 @@ class Git:
         self._asks_first: set[str] = set()  # URLs whose server gets a login only if it asks for one
         self._environ = clean_environment(environ, self.protocols)
         self._pairs = transport(config_pairs(environ)) if configured else []
-        self._tokens = {name: value for name, value in environ.items() if is_secret(name)}
+        self._host = environ
         self._access = access or Access(environ=environ)
         self._config = HostConfig(
             lambda *argv: self.run(*argv).out,
@@ -229,8 +228,11 @@ class Git:
         logs_in = (
             target.protocol != "file" or rewrites
         )  # hooks of a local repository log in nowhere
-        needed = needs(self._config.programs) if self._tokens and logs_in and not alone else ()
-        found |= {name: self._tokens[name] for name in needed if name in self._tokens}
+        if logs_in and not alone:
+            helpers = of_helpers(self._host, self._config.programs)
+            found |= {
+                name: helpers[name] for name in helpers.keys() - self._environ.keys() - found.keys()
+            }
         if target.protocol == "https" and not self._config.to_http:
             # What begins as https stays https: a redirect to plain http would be read and changed on the way.
             found["GIT_ALLOW_PROTOCOL"] = ":".join(sorted(self.protocols - {"http"}))

@@ -271,7 +271,7 @@ def _stored(path: str) -> tuple[Login, ...]:
         except SourceError:
             continue  # comments, and other lines that git itself ignores
         if address.password and address.protocol in {"https", "http"}:
-            logins.append(Login(address.url.rstrip("/"), address.user, Secret(address.password)))
+            logins.append(Login(address.url.rstrip("/"), address.user, address.password))
     return tuple(reversed(logins))  # the first one must win, but git prefers the last one
 
 

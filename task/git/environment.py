@@ -17,7 +17,7 @@ from typing import Literal
 from task.errors import CredentialsError
 from task.git.errors import GitFailed, quoted
 from task.git.names import Address
-from task.processes import child_environment
+from task.processes import basic_environment, child_environment, is_secret
 from task.secret import Secret
 from task.urls import origin, split
 
@@ -30,7 +30,9 @@ _KEPT = frozenset({
     "GIT_SSL_CAINFO", "GIT_SSL_CAPATH", "GIT_SSL_CERT", "GIT_SSL_KEY", "GIT_SSL_CERT_PASSWORD_PROTECTED",
     "GIT_SSL_NO_VERIFY", "GIT_SSL_VERSION", "GIT_SSL_CIPHER_LIST",
 })  # fmt: skip
+# They would change what git says, and ask on a screen.
 _DROPPED = frozenset({"LANGUAGE", "SSH_ASKPASS", "DISPLAY"})
+_PROGRAMS = ("GIT_ASKPASS", "GIT_SSH", "GIT_SSH_COMMAND", "GIT_PROXY_COMMAND")
 _CONFIG_KEPT = (
     "credential.", "http.", "url.", "ssh.", "core.sshcommand", "core.askpass", "core.gitproxy", "safe.directory",
 )  # fmt: skip
@@ -66,21 +68,38 @@ class Login:
 
 
 def clean_environment(environ: Mapping[str, str], protocols: frozenset[str]) -> dict[str, str]:
-    """Return the host's environment, and ours on top. `protocols`: the only transports that git may use.
+    """Return what git needs of the host's environment, and ours on top.
+
+    `protocols` are the only ones that git may use.
 
     No configuration of the user or system is in it. What that says of servers comes with each transfer
     (`login_environment`): it may hold a token, which hooks and signing programs do not need.
     """
     # An empty variable counts as unset, but an empty GIT_SSL_CAINFO is an error for git.
-    clean = {
-        name: value
-        for name, value in child_environment(
-            environ
-        ).items()  # git's children get a login in another way
-        if name not in _DROPPED
-        and (value.strip() if name in _KEPT else not name.startswith("GIT_"))
+    kept = {name: value for name in _KEPT if (value := environ.get(name, "")).strip()}
+    return {
+        **basic_environment(environ),
+        **kept,
+        **_NO_FILES,
+        **_SETTINGS,
+        "GIT_ALLOW_PROTOCOL": ":".join(sorted(protocols)),
     }
-    return {**clean, **_NO_FILES, **_SETTINGS, "GIT_ALLOW_PROTOCOL": ":".join(sorted(protocols))}
+
+
+def of_helpers(environ: Mapping[str, str], programs: Sequence[str]) -> dict[str, str]:
+    """Return the variables that programs for logins may need. `programs` is their configuration.
+
+    What would change git's own behaviour is not among them: of GIT_*, only such as GIT_PASSWORD.
+    """
+    named = [environ[name] for name in _PROGRAMS if name in environ]
+    found = child_environment(environ, (*programs, *named))
+    return {
+        name: value
+        for name, value in found.items()
+        if name not in _DROPPED
+        and not name.startswith("GIT_CONFIG_")
+        and (is_secret(name) or not name.startswith("GIT_"))
+    }
 
 
 def configuration_files(environ: Mapping[str, str]) -> list[str]:
@@ -207,7 +226,7 @@ def url_login(target: Address) -> tuple[Login, ...]:
     """Return the login in a URL, for that server."""
     if not target.user or target.protocol not in {"https", "http"}:
         return ()
-    return (Login("/".join(target.url.split("/", 3)[:3]), target.user, Secret(target.password)),)
+    return (Login("/".join(target.url.split("/", 3)[:3]), target.user, target.password),)
 
 
 class HostConfig:
@@ -251,9 +270,9 @@ class HostConfig:
     def programs(self) -> list[str]:
         """The configured programs for logins: credential helpers, and the program that asks for a password."""
         return [
-            value
+            f"git-credential-{value}" if _is_helper(key) and value[:1] not in "!/" else value
             for key, value in self._all
-            if _is_helper(key) or key.lower() in {"core.askpass", "core.sshcommand"}
+            if value and (_is_helper(key) or key.lower() in {"core.askpass", "core.sshcommand"})
         ]
 
     @property

@@ -5,10 +5,8 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
-from requests.utils import should_bypass_proxies
-
-from task.errors import CredentialsError, UnreachableError, UsageError
-from task.http import Http, Limits, NoAnswerError
+from task.errors import CredentialsError, NoAnswerError, UnreachableError, UsageError
+from task.http import Http, Limits
 from task.retry import again
 from task.secret import Secret
 
@@ -43,6 +41,9 @@ def token(
     proof = signed(app, int(time.time()))
     through = None  # as the environment says
     if proxy:
+        # Imported late, as in `task.http`: few runs log in as an app that has a proxy of its own.
+        from requests.utils import should_bypass_proxies  # noqa: PLC0415
+
         through = "" if should_bypass_proxies(app.api, no_proxy) else proxy.reveal()
     http = Http(
         app.api,

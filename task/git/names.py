@@ -11,6 +11,7 @@ from hashlib import sha256
 from urllib.parse import unquote
 
 from task.errors import SourceError
+from task.secret import Secret
 from task.text import blanked
 from task.urls import login_of, normal_url, split, without_login
 
@@ -32,7 +33,7 @@ class Address:
     url: str  # without password; without any login for http and https
     protocol: str  # "https", "ssh", "http", "file", or one that is not supported
     user: str = ""
-    password: str = ""
+    password: Secret = Secret("")
 
 
 def address_of(url: str) -> Address:
@@ -68,7 +69,7 @@ def _of_scheme(url: str, scheme: str, shown: str) -> Address:
         _check_host(host, user, shown=bare)
         return Address(bare, protocol)
     _check_host(host, "", shown=bare)
-    return Address(bare, protocol, _unquoted(user), _unquoted(password))
+    return Address(bare, protocol, _unquoted(user), Secret(_unquoted(password)))
 
 
 def _check_host(host: str, user: str, *, shown: str) -> None:

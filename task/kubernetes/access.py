@@ -37,6 +37,7 @@ from task.kubernetes.kubeconfig import (
     in_cluster,
     kubeconfig,
 )
+from task.plain_data import parsed_json
 from task.processes import child_environment, send
 from task.secret import Secret
 from task.text import one_line
@@ -250,7 +251,7 @@ def ask(plugin: Plugin, server: Server, environ: Mapping[str, str]) -> Credentia
         plugin, {**theirs, **dict(plugin.env), "KUBERNETES_EXEC_INFO": _info(plugin, server)}
     )
     try:
-        said = json.loads(out)
+        said = parsed_json(out)
         status = said["status"]
         version, token = said.get("apiVersion"), status.get("token") or ""
         certificate, key = (

@@ -15,6 +15,7 @@ from typing import Any
 from task.errors import (
     AbsentError,
     AnnotationError,
+    NoAnswerError,
     Outpaced,
     SourceAccessError,
     SourceDownError,
@@ -22,7 +23,7 @@ from task.errors import (
     TaskError,
     UsageError,
 )
-from task.http import Http, Limits, NoAnswerError, Response
+from task.http import Http, Limits, Response
 from task.kubernetes.access import ClusterAccess
 from task.plain_data import mapping, mappings, text, value_at
 from task.text import one_line
@@ -252,7 +253,7 @@ class Kubernetes:
             raise foreign(answer)
         try:
             body = answer.json()
-        except (ValueError, RecursionError):
+        except ValueError:
             raise SourceDownError(
                 f"cannot {act}: the answer is incomplete", hint="run it again"
             ) from None

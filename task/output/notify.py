@@ -10,9 +10,9 @@ from hashlib import sha256
 from typing import Any
 
 from task import shutdown
-from task.errors import UsageError
+from task.errors import NoAnswerError, UsageError
 from task.files import read_text
-from task.http import Http, Limits, NoAnswerError
+from task.http import Http, Limits
 from task.model import Commit, Decision, Report
 from task.output.report_json import current
 from task.secret import Secret

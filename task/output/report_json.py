@@ -9,6 +9,7 @@ from typing import Any
 
 from task.errors import PRECEDENCE, Exit, Malformed
 from task.model import Commit, Decision, Judged, Problem, Report, Subscription, Unusable, Waited
+from task.plain_data import parsed_json
 from task.text import exact_json, without_logins
 from task.urls import without_login
 
@@ -112,8 +113,8 @@ def report_of(text: str) -> Mapping[str, Any]:
     Unknown members are allowed, because a later version may have written the report.
     """
     try:
-        report = json.loads(text)
-    except (ValueError, RecursionError) as error:
+        report = parsed_json(text)
+    except ValueError as error:
         raise Malformed(f"this is not JSON: {error}", HINT) from None
     if not isinstance(report, dict) or report.get("schema") != SCHEMA:
         raise Malformed(f"this is not a report of image-update: its schema is not {SCHEMA}", HINT)

@@ -9,8 +9,14 @@ from threading import BoundedSemaphore, Lock
 from urllib.parse import quote
 
 from task import shutdown
-from task.errors import RegistryAccessError, RegistryDownError, RegistryError, TaskError
-from task.http import Http, Limits, NoAnswerError, Response, basic, bearer, retry_after
+from task.errors import (
+    NoAnswerError,
+    RegistryAccessError,
+    RegistryDownError,
+    RegistryError,
+    TaskError,
+)
+from task.http import Http, Limits, Response, basic, bearer, retry_after
 from task.plain_data import dig
 from task.registry.bearer_tokens import (
     HOW_TO_LOG_IN,

@@ -20,8 +20,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeGuard
 
-from task.errors import RegistryAccessError, RegistryDownError, RegistryError
-from task.http import Http, NoAnswerError, Response, basic
+from task.errors import NoAnswerError, RegistryAccessError, RegistryDownError, RegistryError
+from task.http import Http, Response, basic
 from task.registry.docker_config import RegistryLogin
 from task.secret import Secret
 from task.urls import origin, split

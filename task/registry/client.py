@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from threading import Lock
 
 from task import shutdown
@@ -12,7 +13,7 @@ from task.http import Limits
 from task.model import Answer, Image, Question
 from task.registry.api import AT_ONCE, LIMITS, RegistryApi
 from task.registry.docker_config import RegistryLogin
-from task.registry.endpoint import Endpoint, RegistryConf, place_of
+from task.registry.endpoint import Endpoint, RegistryConf, authorities_of, place_of
 from task.registry.facts import find
 from task.registry.logins import Logins
 from task.registry.repository import AnswerCache, ImageRepository
@@ -38,6 +39,7 @@ class Registry:
     ) -> None:
         self._logins, self._log = logins, log
         self._entries, self._ca, self._cache_dir, self._limits = entries, ca, cache_dir, limits
+        self._authorities = cache(authorities_of)  # a file is read once, not for each question
         self._lock = Lock()
         self._apis: dict[Endpoint, RegistryApi] = {}
         self._repositories: dict[tuple[str, RegistryLogin | None], ImageRepository] = {}
@@ -65,7 +67,7 @@ class Registry:
 
     def repository(self, image: Image, secret: str = "", namespace: str = "") -> ImageRepository:
         """Return the image's repository, with the login for it."""
-        endpoint, name, conf = place_of(image, self._entries, self._ca)
+        endpoint, name, conf = place_of(image, self._entries, self._ca, self._authorities)
         url = endpoint.urls[-1]
         # The contacted host decides: a mirror of Docker Hub must not get Docker Hub's login.
         host = split(url).authority

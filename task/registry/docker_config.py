@@ -6,7 +6,6 @@ kubelet accepts in pull secrets). The longest fitting key wins. Messages never q
 
 from __future__ import annotations
 
-import json
 import os
 from base64 import b64decode
 from collections.abc import Iterable, Iterator, Mapping
@@ -16,6 +15,7 @@ from typing import Any
 
 from task.errors import Malformed, RegistryAccessError, TaskError, UsageError
 from task.files import LARGEST, read_text
+from task.plain_data import parsed_json
 from task.secret import Secret
 from task.urls import split
 
@@ -53,8 +53,8 @@ class DockerConfig:
 def parse_docker_config(text: str, origin: str = "") -> DockerConfig:
     """Parse the text of a config file, or of its older form without `auths`. Raises `Malformed`."""
     try:
-        data = json.loads(text.removeprefix("\ufeff"))
-    except (ValueError, RecursionError):
+        data = parsed_json(text.removeprefix("\ufeff"))
+    except ValueError:
         raise Malformed("is not JSON", _HINT) from None
     if not isinstance(data, dict):
         raise Malformed("is not a JSON object", _HINT)
@@ -70,12 +70,17 @@ def parse_docker_config(text: str, origin: str = "") -> DockerConfig:
     store = data.get("credsStore") or ""
     if not all(isinstance(name, str) for name in (*helpers.values(), store)):
         raise Malformed("names a credential helper that is not text")
-    given = {key: login for key, login in logins.items() if login is not None}
     keys: dict[RegistryLogin, list[str]] = {}
-    for key, login in given.items():
-        keys.setdefault(login, []).append(key)
+    for key, login in logins.items():
+        if login is not None:
+            keys.setdefault(login, []).append(key)
     return DockerConfig(
-        {key: replace(login, hosts=hosts_of(keys[login])) for key, login in given.items()},
+        {
+            key: named
+            for login, its_keys in keys.items()
+            for named in [replace(login, hosts=hosts_of(its_keys))]  # once for all of its keys
+            for key in its_keys
+        },
         {normal(key): name for key, name in helpers.items() if name},
         store,
     )

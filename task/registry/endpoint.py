@@ -229,12 +229,23 @@ class Endpoint:
         return all(is_loopback(split(url).host) for url in self.urls)
 
 
+def authorities_of(conf: RegistryConf) -> str:
+    """Return the PEM text of an entry's `ca_file`, or "". Raises `UsageError`."""
+    if not conf.ca_file:
+        return ""
+    what = f"registries.conf, {conf.name}: cannot read ca_file"
+    return text_of(conf.ca_file, what, hint="name a readable PEM file")
+
+
 def place_of(
-    image: Image, entries: Sequence[RegistryConf], ca: str
+    image: Image,
+    entries: Sequence[RegistryConf],
+    ca: str,
+    authorities: Callable[[RegistryConf], str] = authorities_of,
 ) -> tuple[Endpoint, str, RegistryConf | None]:
     """Return the registry of an image, its name for the repository, and the entry of registries.conf for it.
 
-    Raises `UsageError` for an unreadable `ca_file`.
+    `authorities` reads the entry's `ca_file`; its errors pass.
     """
     # `docker.io/nginx` names its registry, but `nginx` does not. An entry with `default: true` is for the second form.
     written = image.registry != HUB or normal(image.name.partition("/")[0]) == HUB
@@ -246,10 +257,7 @@ def place_of(
         if is_loopback(split(f"//{image.registry}").host):  # as Docker does, on this machine only
             urls = (f"http://{image.registry}", *urls)
         return Endpoint(image.registry, urls, ca=ca), image.repository, None
-    texts = [ca, conf.ca_data]
-    if conf.ca_file:
-        what = f"registries.conf, {conf.name}: cannot read ca_file"
-        texts.append(text_of(conf.ca_file, what, hint="name a readable PEM file"))
+    texts = [ca, conf.ca_data, authorities(conf)]
     name = image.registry if written else conf.prefix or HUB
     endpoint = Endpoint(
         name, (conf.api_url,), not conf.insecure, "\n".join(filter(None, texts)), conf.limit

@@ -7,7 +7,6 @@ requires the proof, so it is fetched from the log.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -24,9 +23,11 @@ from sigstore.errors import Error, VerificationError
 from sigstore.models import Bundle, TrustedRoot
 from sigstore.verify import Verifier
 
-from task.errors import Malformed, RegistryDownError, UsageError
-from task.http import Http, Limits, NoAnswerError
+from task.errors import Malformed, NoAnswerError, RegistryDownError, UsageError
+from task.files import read_file
+from task.http import Http, Limits
 from task.model import Identity
+from task.plain_data import parsed_json
 from task.registry.signature import Origin, Signed, as_bundle, encoded, of_certificate
 from task.text import fits_glob, one_line
 from task.threads import once
@@ -52,9 +53,9 @@ class Sigstore:
         roots: TrustedRoot | None = None
         if trust_root:
             try:
+                said = parsed_json(read_file(trust_root))
+                url = url or said["tlogs"][0]["baseUrl"]
                 roots = TrustedRoot.from_file(trust_root)
-                with open(trust_root, encoding="utf-8") as file:
-                    url = url or json.load(file)["tlogs"][0]["baseUrl"]
                 Verifier(trusted_root=roots)
             except (OSError, ValueError, LookupError, TypeError, Error) as error:
                 why = (

@@ -7,7 +7,6 @@ credential helpers and the scripts of `ext:` are run without a shell.
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import sys
@@ -27,6 +26,7 @@ from task.errors import (
     RegistryDownError,
     RegistryError,
 )
+from task.plain_data import parsed_json
 from task.processes import child_environment
 from task.registry.docker_config import (
     HUB,
@@ -261,9 +261,9 @@ def helper(
         message = f"{program} gives no login for {server} (exit code {code})"
         raise RegistryAccessError(message, hint="run it by hand to see why")
     try:
-        data = json.loads(out)
+        data = parsed_json(out)
         user, secret = data.get("Username") or "", data.get("Secret") or ""
-    except (ValueError, AttributeError, RecursionError):
+    except (ValueError, AttributeError):
         user, secret = None, None
     if not isinstance(user, str) or not isinstance(secret, str):
         raise RegistryAccessError(f"{program} returned no login", hint="run it by hand to see why")
@@ -314,7 +314,7 @@ def _run(
         warnings.filterwarnings(
             "ignore", r"This process .* is multi-threaded, use of fork", DeprecationWarning
         )
-    theirs = child_environment(environ, (name,) if kind == "helper" else ())
+    theirs = child_environment(environ, (name,))
     try:
         with shutdown.unheard():
             running = program(

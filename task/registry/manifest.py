@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 from base64 import urlsafe_b64decode
 from collections.abc import Mapping, Sequence
@@ -12,7 +11,7 @@ from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from task.errors import RegistryError
-from task.plain_data import mapping, text, texts
+from task.plain_data import mapping, parsed_json, text, texts
 
 INDEXES = (
     "application/vnd.oci.image.index.v1+json",
@@ -88,7 +87,7 @@ def signed_payload(body: bytes, data: Mapping[str, Any]) -> bytes:
     # The protected header says where in the text Docker has inserted the signatures.
     try:
         protected = data["signatures"][0]["protected"]
-        ends = json.loads(urlsafe_b64decode(protected + "=" * (-len(protected) % 4)))
+        ends = parsed_json(urlsafe_b64decode(protected + "=" * (-len(protected) % 4)))
         tail = ends["formatTail"]
         return body[: int(ends["formatLength"])] + urlsafe_b64decode(tail + "=" * (-len(tail) % 4))
     except (LookupError, TypeError, ValueError):
@@ -117,7 +116,7 @@ def members(manifest: Manifest) -> tuple[Member, ...]:
 def history_config(data: Mapping[str, Any]) -> Config:
     """Return the config in the newest history entry of a schema 1 manifest."""
     try:
-        return read_config(json.loads(data["history"][0]["v1Compatibility"]))
+        return read_config(parsed_json(data["history"][0]["v1Compatibility"]))
     except (LookupError, TypeError, ValueError):
         return Config()
 

@@ -14,9 +14,10 @@ from threading import Lock
 from typing import Any
 from urllib.parse import quote, urljoin
 
-from task.errors import RegistryDownError, RegistryError
+from task.errors import RegistryDownError, RegistryError, TamperedError
+from task.files import read_file
 from task.http import Response
-from task.plain_data import mappings, texts
+from task.plain_data import mappings, parsed_json, texts
 from task.registry.api import RegistryApi
 from task.registry.docker_config import RegistryLogin
 from task.registry.manifest import (
@@ -43,6 +44,7 @@ _MOST_SHOWN = 100
 _FORM = 1  # the version of the cache's files; files of another version are ignored
 # The limits for one list with all its pages. Any server may call itself a registry.
 _MOST_BYTES, _MOST_PAGES, _MOST_TAGS, _LONGEST = 64 * 1024 * 1024, 1000, 1_000_000, 300.0  # seconds
+_LARGEST_CACHE = 1 << 30  # bytes of a file that this program wrote itself
 _NO_HEAD = (405, 501)  # statuses of a server that does not know HEAD
 _NO_API = (400, 404, 405, 501)  # statuses of a registry without OCI 1.1's referrers API
 
@@ -116,9 +118,8 @@ class AnswerCache:
 
     def _load(self) -> None:
         # A strange file is no error: other runs share the folder, and a volume may be full or shared with strangers.
-        with suppress(OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
-            with open(self._path, encoding="utf-8") as file:
-                data: Mapping[str, Any] = json.load(file)
+        with suppress(OSError, ValueError, LookupError, TypeError, AttributeError):
+            data: Mapping[str, Any] = parsed_json(read_file(self._path, _LARGEST_CACHE))
             if data["form"] == _FORM:
                 tags = {
                     str(tag): str(digest)
@@ -192,8 +193,8 @@ class ImageRepository:
     def json_blob(self, digest: str) -> Mapping[str, Any]:
         """Return a blob that is a JSON object, such as an image's config, or {} for any other blob."""
         try:
-            data = json.loads(self.blob(digest))
-        except (ValueError, RecursionError):
+            data = parsed_json(self.blob(digest))
+        except ValueError:
             data = None
         return data if isinstance(data, dict) else {}
 
@@ -305,7 +306,7 @@ class ImageRepository:
     def _json(self, answer: Response, what: str) -> Mapping[str, Any]:
         try:
             data = answer.json()
-        except (ValueError, RecursionError):
+        except ValueError:
             if answer.body.lstrip()[:1] == b"{":
                 raise RegistryDownError(
                     f"registry {self._api.endpoint.name}: the {what} of {self.name} breaks off",
@@ -324,7 +325,11 @@ class ImageRepository:
         known = [digest for digest in (asked, header) if is_digest(digest)]
         for digest in known:
             if digest_of(body, digest.partition(":")[0]) != digest:
-                raise self._wrong(f"answers with other bytes than those of {digest}")
+                raise TamperedError(
+                    f"registry {self._api.endpoint.name} answers with other bytes than those of "
+                    f"{digest} ({self.name})",
+                    hint="check the registry, and any proxy before it",
+                )
         return known[0] if known else digest_of(body)
 
     def _wrong(self, what: str) -> RegistryError:

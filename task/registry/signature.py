@@ -22,7 +22,7 @@ from typing import Any, Literal
 
 from task.errors import Malformed
 from task.model import Demand
-from task.plain_data import elements, mapping, mappings, text, texts, value_at
+from task.plain_data import elements, mapping, mappings, parsed_json, text, texts, value_at
 from task.text import fits_glob, shortened
 
 PAYLOAD = "application/vnd.dev.cosign.simplesigning.v1+json"
@@ -227,8 +227,8 @@ def _from_hex(text: str) -> str:
 
 def _json(raw: bytes | str) -> Mapping[str, Any]:
     try:
-        return mapping(json.loads(raw))
-    except (ValueError, RecursionError):
+        return mapping(parsed_json(raw))
+    except ValueError:
         raise Malformed("it is not JSON") from None
 
 
@@ -325,18 +325,18 @@ PREDICATES: Mapping[str, Callable[[Mapping[str, Any]], Origin]] = {
 def of_certificate(issuer: str, claims: Mapping[str, str]) -> Origin:
     """Return what the claims of a certificate say, by the last number of each extension of Fulcio."""
     repository, signer, runner = claims.get("12", ""), claims.get("9", ""), claims.get("11", "")
-    config = claims.get("18", "").partition("@")[0]
-    workflow = (
-        config.removeprefix(f"{repository}/").lstrip("/")
-        if config.startswith(f"{repository}/")
-        else ""
-    )
+    config = claims.get("18", "")
+    ref = claims.get("14", "")
+    workflow = ""
+    # The claim of the ref says where the name ends: a file may be called `release.yml@x.yml`.
+    if config.startswith(f"{repository}/") and config.endswith(f"@{ref}"):
+        workflow = config.removeprefix(f"{repository}/").removesuffix(f"@{ref}").lstrip("/")
     github = issuer.startswith("https://token.actions.githubusercontent.com")
     runners = [f"https://github.com/actions/runner/{runner}"] if runner and github else []
     return Origin(
         "certificate",
         _each([repository]),
-        claims.get("14", ""),
+        ref,
         workflow,
         _each([signer, *runners]),
     )

@@ -84,6 +84,11 @@ OF_GITHUB = Build(42, IN_GITHUB, SHA, "https://github.com/acme/web")
     ("environ", "sequence", "counter"),
     [
         (GITHUB, 42, IN_GITHUB),
+        (
+            {**GITHUB, "GITHUB_WORKFLOW_REF": "acme/web/.github/workflows/b.yml@x.yml@refs/heads/x"},
+            42,
+            "github:github.com/acme/web/.github/workflows/b.yml@x.yml",
+        ),
         ({**GITHUB, "GITHUB_WORKFLOW_REF": ""}, 42, "github:github.com/acme/web/Build"),
         ({**GITHUB, "GITHUB_SERVER_URL": "https://git.acme.example:8443/"}, 42,
          "github:git.acme.example:8443/acme/web/.github/workflows/build.yml"),

@@ -22,7 +22,7 @@ from scripts.typer_options import (
     options_of,
     takes_many,
 )
-from task.cli.app import COMMANDS, group
+from task.cli.app import COMMANDS, About, group
 from task.cli.command import settings_of
 from task.errors import UsageError
 from task.option import variable_of
@@ -54,12 +54,9 @@ def test_both_helps_of_each_command(command: str, monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.parametrize(("command", "about"), COMMANDS.items())
-def test_the_example_in_the_help_is_read_and_its_page_exists(
-    command: str, about: tuple[str, str]
-) -> None:
-    example, page = about
-    assert given_to(command, *shlex.split(example))
-    path, _, anchor = page.partition("#")
+def test_the_example_in_the_help_is_read_and_its_page_exists(command: str, about: About) -> None:
+    assert given_to(command, *shlex.split(about.example))
+    path, _, anchor = about.page.partition("#")
     headings = re.findall(r"^#+ (.*)", (ROOT / "docs" / path).read_text(), re.MULTILINE)
     assert not anchor or anchor in [
         re.sub(r"[^a-z0-9 -]", "", one.lower()).replace(" ", "-") for one in headings

@@ -7,7 +7,7 @@ from runs import KUSTOMIZATION, WEB, application, target
 from task.annotations.subscription import subscribe
 from task.deciding.job import Job, Terms
 from task.deciding.weigh import unchecked
-from task.errors import CredentialsError, UnreachableError
+from task.errors import CredentialsError, TamperedError, UnreachableError
 from task.image import parse_image
 from task.model import Answer, Application, Fact, Source
 
@@ -76,6 +76,21 @@ def test_only_those_are_warned_who_needed_the_answer() -> None:
     report = story.run(Job("run", (parse_image(f"{WEB}:1.1.0"),), SCOPE, Terms(), WORDING))
     assert [one.verdict for one in report.decisions] == ["update", "update"]
     assert [one.application for one in report.problems] == ["argocd/web"]
+
+
+@pytest.mark.parametrize(
+    "annotations", [{"update_strategy": "newest-build"}, {"web.platforms": "linux/amd64"}]
+)
+def test_bytes_that_do_not_fit_their_digest_are_no_missing_answer(
+    annotations: dict[str, str],
+) -> None:
+    """It counted as unknown which build is newer, and the image was written."""
+    story = Story(application("web", URL, **annotations), Branch({target("web"): KUSTOMIZATION}))
+    story.answer = Answer(error=TamperedError("ghcr.io answers with other bytes", hint="check it"))
+    report = story.run(Job("run", (parse_image(f"{WEB}:1.1.0"),), SCOPE, Terms(), WORDING))
+    (decision,) = report.decisions
+    assert (decision.verdict, decision.judged.rule) == ("error", "registry")
+    assert report.commits == ()
 
 
 def test_an_answer_leaves_nothing_to_say() -> None:

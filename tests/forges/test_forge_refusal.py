@@ -10,13 +10,14 @@ from task.errors import (
     CredentialsError,
     Exit,
     ForgeError,
+    NoAnswerError,
     RepositoryError,
     TaskError,
     UnreachableError,
 )
 from task.forges.client import ForgeAddress, ForgeToken, Reach, limited, unanswered, words
 from task.forges.places import FORGES
-from task.http import NoAnswerError, Response
+from task.http import Response
 from task.secret import Secret
 
 

@@ -15,12 +15,16 @@ from task.git.names import (
     is_branch_name,
     rewritten,
 )
+from task.secret import Secret
 
 ADDRESSES = [
     ("https://github.com/acme/gitops.git", Address("https://github.com/acme/gitops.git", "https")),
     ("https://user@host/x", Address("https://host/x", "https", "user")),
-    ("https://us%40er:p%3Aw@host:8443/x", Address("https://host:8443/x", "https", "us@er", "p:w")),
-    ("https://a@b:c@host/x@y", Address("https://host/x@y", "https", "a@b", "c")),
+    (
+        "https://us%40er:p%3Aw@host:8443/x",
+        Address("https://host:8443/x", "https", "us@er", Secret("p:w")),
+    ),
+    ("https://a@b:c@host/x@y", Address("https://host/x@y", "https", "a@b", Secret("c"))),
     ("HTTPS://Host/x", Address("https://Host/x", "https")),
     ("http://host/x", Address("http://host/x", "http")),
     ("ssh://git@host:2222/x", Address("ssh://git@host:2222/x", "ssh")),
@@ -103,6 +107,10 @@ def test_hostile_address(url: str) -> None:
         address_of(url)
     assert caught.value.hint
     assert caught.value.message.isprintable()
+
+
+def test_an_address_prints_without_its_password() -> None:
+    assert "p:w" not in repr(address_of("https://user:p%3Aw@host/x"))
 
 
 def test_a_slash_in_a_password_is_refused_and_not_shown() -> None:

@@ -799,6 +799,23 @@ def test_a_workflow_of_a_certificate_is_that_of_the_source_repository() -> None:
     assert objection(other, Demand("provenance", workflow=RELEASE))
 
 
+@pytest.mark.parametrize(
+    ("config", "ref", "expected"),
+    [
+        (f"{WEB}/{RELEASE}@x.yml@refs/heads/main", "refs/heads/main", f"{RELEASE}@x.yml"),
+        (f"{WEB}/{RELEASE}@refs/heads/x@y", "refs/heads/x@y", RELEASE),
+        (f"{WEB}/{RELEASE}@refs/heads/main", "refs/heads/other", ""),
+        (f"{WEB}/{RELEASE}", "", ""),
+    ],
+)
+def test_the_name_of_a_workflow_ends_where_the_ref_begins(
+    config: str, ref: str, expected: str
+) -> None:
+    """`release.yml@x.yml` passed for `release.yml`."""
+    found = of_certificate(GITHUB, {**workflow(), "14": ref, "18": config})
+    assert found.workflow == expected
+
+
 @pytest.mark.parametrize("value", [None, 1, [], {}, "x", [[]], [{"uri": 1}], [None]])
 def test_a_statement_of_any_shape_is_read_or_refused(value: Any) -> None:
     for kind, made in (

@@ -156,6 +156,27 @@ def test_an_answer_that_holds_no_token(server: RegistryApi, answer: object) -> N
 
 
 @pytest.mark.parametrize(
+    "body", [b"[" * 100_000, b'{"token":' * 100_000, b'{"token": "x", "expires_in": NaN}']
+)
+def test_a_token_server_that_is_hostile_concerns_its_own_registry_only(
+    servers: Callable[..., RegistryApi], body: bytes
+) -> None:
+    """Its answer ended the whole run with a RecursionError."""
+    hostile, good = servers("127.0.0.1"), servers("localhost")
+    hostile.ask_for_tokens(ci=PASSWORD)
+    hostile.faults["/token"] = lambda _: (200, {"Content-Type": "application/json"}, body)
+    questions = [
+        Question(parse_image(f"{server.name}/acme/api:1.0"), ("digest",))
+        for server in (hostile, good)
+    ]
+    answers = registry().answer(questions)
+    error = answers[questions[0]].error
+    assert isinstance(error, RegistryError)
+    assert "no token" in error.message
+    assert answers[questions[1]].digest == API.digest
+
+
+@pytest.mark.parametrize(
     "life", [{}, {"expires_in": 1}, {"expires_in": 3600, "issued_at": "x"}, {"expires_in": None}]
 )
 def test_a_token_by_its_other_name(server: RegistryApi, life: dict[str, object]) -> None:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from pathlib import Path
 
+import certifi
 import pytest
 from fakes.oci_images import image, index
 from fakes.registry_api import RegistryApi, registry_api
@@ -65,6 +66,17 @@ def test_an_authority_of_registries_conf_that_cannot_be_read(server: RegistryApi
     error = Registry(Logins({}), entries=(entry,)).answer([asked])[asked].error
     assert isinstance(error, UsageError)
     assert "ca_file" in error.message
+
+
+def test_an_authority_of_registries_conf_is_read_once(server: RegistryApi, tmp_path: Path) -> None:
+    """It was read again for each question, also in the middle of its renewal."""
+    file = tmp_path / "ca.pem"
+    file.write_text(Path(certifi.where()).read_text())
+    entry = RegistryConf("x", server.url, server.name, ca_file=str(file))
+    registry = Registry(Logins({}), entries=(entry,))
+    first = registry.repository(question(server).image)
+    file.unlink()
+    assert registry.repository(question(server).image) is first
 
 
 def test_what_was_learnt_is_kept_at_the_end(server: RegistryApi, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 from fakes.oci_images import DOCKER, Content, attestation, digest_of, image, index, whole
 from fakes.registry_api import RegistryApi, registry_api
 
-from task.errors import RegistryDownError, RegistryError
+from task.errors import RegistryDownError, RegistryError, TamperedError
 from task.http import Limits
 from task.image import parse_image
 from task.model import Answer, Fact, Image, Question
@@ -239,7 +239,7 @@ def test_other_bytes_than_those_of_the_digest_are_refused(server: RegistryApi, w
         server.faults = {end: lambda _: (200, {}, b"{}")}
     reference = f"acme/api@{AMD.digest}" if where == "by digest" else "acme/api:1.0"
     error = answer(server, reference, "created").error
-    assert type(error) is RegistryError
+    assert type(error) is TamperedError
     assert "other bytes" in error.message
 
 

@@ -1,0 +1,242 @@
+"""The connections of the HTTP client: requests, with a limit on the time of a whole answer.
+
+A file of its own, because it imports requests and urllib3, and many runs need only git.
+"""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from http.cookiejar import DefaultCookiePolicy
+from typing import Any
+
+import requests
+import urllib3
+from requests.adapters import HTTPAdapter
+from urllib3.connection import HTTPConnection, HTTPSConnection
+
+from task import shutdown, threads
+from task.errors import NoAnswerError
+from task.urls import origin
+
+
+class Connections:
+    """The connections to one service, and where it redirects to. For several threads."""
+
+    failures = (OSError, urllib3.exceptions.HTTPError)  # what `request` raises
+
+    def __init__(
+        self,
+        headers: Mapping[str, str],
+        *,
+        ca_file: str,
+        more_ca: str,
+        verify: bool,
+        certificate: tuple[str, str] | None,
+        proxy: str | None,
+        server_name: str,
+    ) -> None:
+        """The arguments are those of `Http`."""
+        self._session = requests.Session()
+        # Ask only for gzip: its ratio is known, and `Http` counts what is unpacked.
+        self._session.headers.update(
+            {"User-Agent": "image-update", "Accept-Encoding": "gzip", **headers}
+        )
+        # We use no cookies to log in.
+        self._session.cookies.set_policy(DefaultCookiePolicy(allowed_domains=[]))
+        tls: dict[str, Any] = (
+            {"server_hostname": server_name, "assert_hostname": server_name} if server_name else {}
+        )
+        if more_ca and verify:
+            tls["ssl_context"] = ssl.create_default_context()  # requests adds its own bundle to it
+            try:
+                tls["ssl_context"].load_verify_locations(cadata=more_ca)
+            except (ssl.SSLError, ValueError):
+                raise NoAnswerError(
+                    "tls", "the certificate authorities given are not PEM certificates"
+                ) from None
+        self._session.mount("http://", _Adapter())
+        self._session.mount("https://", _Adapter(**tls))
+        if not verify:
+            urllib3.disable_warnings()  # an option or a secret of Argo CD (`insecure`) asks for it
+        self._verify: bool | str = (ca_file or True) if verify else False
+        self._certificate = certificate
+        self._proxies = (
+            None
+            if proxy is None
+            else {"http": proxy, "https": proxy, "no_proxy": "" if proxy else "*"}
+        )
+
+    @contextmanager
+    def request(
+        self,
+        method: str,
+        url: str,
+        *,
+        login: Mapping[str, str],
+        known: bool,
+        timeout: tuple[float, float],
+        total: float,
+        **what: Any,
+    ) -> Iterator[tuple[requests.Response, threading.Event]]:
+        """Send one request, and yield its answer, and an event that is set if it took too long.
+
+        A server that is not `known` gets no certificate of ours. `timeout` has the seconds for the
+        connection and for silence; `total` is for all of it.
+        """
+        with (
+            _limit(total) as ended,
+            self._session.request(
+                method,
+                url,
+                auth=_Headers(login),
+                stream=True,
+                allow_redirects=False,
+                timeout=timeout,
+                verify=self._verify,
+                cert=self._certificate if known else None,
+                proxies=self._proxies,
+                **what,
+            ) as answer,
+        ):
+            yield answer, ended
+
+    def close(self) -> None:
+        """Close all of them."""
+        self._session.close()
+
+    @staticmethod
+    def no_answer(error: Exception, url: str) -> NoAnswerError:
+        """Return a failure in our words.
+
+        Those of requests have the whole URL, and a proxy's URL may have its password.
+        """
+        if isinstance(error, requests.exceptions.ProxyError):
+            return NoAnswerError(
+                "unreachable", f"the proxy on the way to {origin(url)} could not be used"
+            )
+        if isinstance(error, requests.exceptions.SSLError):
+            if "certificate" not in str(error).lower():
+                return NoAnswerError(
+                    "unreachable", f"{origin(url)} could not be reached over TLS, or broke off"
+                )
+            return NoAnswerError("tls", f"the TLS certificate of {origin(url)} was not accepted")
+        if isinstance(
+            error, requests.exceptions.Timeout | TimeoutError | urllib3.exceptions.ReadTimeoutError
+        ):
+            return NoAnswerError("slow", f"{origin(url)} did not answer in time")
+        if isinstance(error, OSError) and not isinstance(
+            error, requests.exceptions.RequestException | ConnectionError
+        ):
+            return NoAnswerError(
+                "tls",
+                "the file with the certificate authorities, or with the client certificate, "
+                "cannot be read",
+            )
+        return NoAnswerError(
+            "unreachable",
+            f"{origin(url)} could not be reached, or broke off ({type(error).__name__})",
+        )
+
+
+class _Headers(requests.auth.AuthBase):
+    """Headers that log in. Without an `auth` of ours, requests would take a login from ~/.netrc."""
+
+    def __init__(self, headers: Mapping[str, str]) -> None:
+        self._headers = headers
+
+    def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
+        request.headers.update(self._headers)
+        return request
+
+
+# A socket's own timeout begins anew with every byte, so a server that trickles bytes could hold us
+# forever. With the code below, one thread ends the connection that another thread waits for, even
+# before the first header has come.
+
+
+class _Waiting:
+    """The connection that a thread waits for."""
+
+    connection: HTTPConnection | None = None
+    sock: socket.socket | None = (
+        None  # needed because an answer without a length takes it from the connection
+    )
+
+
+_THREAD = threading.local()  # .waiting
+_AGAIN = (
+    0.2  # seconds until the next attempt to end a connection, which may have been opened just now
+)
+
+
+class _Connection(HTTPConnection):
+    def request(self, *args: Any, **how: Any) -> None:
+        waiting: _Waiting = _THREAD.waiting
+        waiting.connection, waiting.sock = self, None
+        try:
+            super().request(*args, **how)
+        finally:
+            waiting.sock = self.sock
+
+
+class _TlsConnection(_Connection, HTTPSConnection):
+    pass
+
+
+class _Pool(urllib3.HTTPConnectionPool):
+    ConnectionCls = _Connection
+
+
+class _TlsPool(urllib3.HTTPSConnectionPool):
+    ConnectionCls = _TlsConnection
+
+
+class _Adapter(HTTPAdapter):
+    """The adapter of requests, with our connections. They get the arguments `tls`."""
+
+    def __init__(self, **tls: Any) -> None:
+        self._tls = tls
+        super().__init__(pool_connections=4, pool_maxsize=32)
+
+    def init_poolmanager(self, *args: Any, **how: Any) -> None:
+        super().init_poolmanager(*args, **(how | self._tls))
+        self.poolmanager.pool_classes_by_scheme = {"http": _Pool, "https": _TlsPool}
+
+    def proxy_manager_for(self, proxy: str, **how: Any) -> urllib3.ProxyManager:
+        manager: urllib3.ProxyManager = super().proxy_manager_for(proxy, **(how | self._tls))
+        manager.pool_classes_by_scheme = {"http": _Pool, "https": _TlsPool}
+        return manager
+
+
+@contextmanager
+def _limit(seconds: float) -> Iterator[threading.Event]:
+    """End the request that this thread makes inside the block, after `seconds` or at a signal.
+
+    Then the yielded event is set.
+    """
+    waiting = _THREAD.waiting = _Waiting()
+    ended, over = threading.Event(), threading.Event()
+
+    def end() -> None:
+        ended.set()
+        sock = waiting.sock or (waiting.connection and waiting.connection.sock)
+        if isinstance(sock, socket.socket):
+            with suppress(
+                OSError
+            ):  # SSLSocket.shutdown would turn TLS off, and a reader would get raw bytes
+                socket.socket.shutdown(sock, socket.SHUT_RDWR)
+
+    def watch() -> None:
+        while not over.wait(_AGAIN if ended.is_set() else seconds):
+            end()
+
+    threads.start(watch)
+    try:
+        with shutdown.ending(end):
+            yield ended
+    finally:
+        over.set()

@@ -1,0 +1,46 @@
+"""What a command imports before it begins: every pod pays for it."""
+
+import subprocess
+import sys
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+from runs import application, arguments, manifest, repository
+
+from task.cli.app import COMMANDS
+from task.settings import WRITERS
+
+NETWORK = {"requests", "urllib3", "http.client", "task.connections"}
+CLIENTS = {"task.wiring.world", "task.kubernetes.client", "task.registry.client", "sh", "yaml"}
+
+
+def imported(*args: str | Path) -> set[str]:
+    """Return the modules that a command imports."""
+    done = subprocess.run(
+        [sys.executable, "-X", "importtime", "-m", "task", *map(str, args)],
+        capture_output=True, text=True, check=True, timeout=60,
+    )  # fmt: skip
+    return {line.rpartition("|")[2].strip() for line in done.stderr.splitlines() if "|" in line}
+
+
+@pytest.mark.parametrize("option", ["--version", "--help", "-h"])
+def test_what_is_only_told_needs_no_client(option: str) -> None:
+    assert imported(option) & (NETWORK | CLIENTS) == set()
+
+
+@pytest.mark.parametrize("command", ["run", "plan", "status", "lint"])
+def test_the_help_of_a_command_needs_no_http_client(command: str) -> None:
+    assert imported(command, "--help") & NETWORK == set()
+
+
+def test_a_run_that_asks_no_server_needs_no_http_client(tmp_path: Path) -> None:
+    given = manifest(tmp_path, application("web", repository(tmp_path, "web")))
+    assert imported(*arguments(given)) & NETWORK == set()
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_the_whole_help_says_what_the_command_says(command: str) -> None:
+    module = "update" if command in (*WRITERS, "plan") else command
+    function = getattr(import_module(f"task.cli.{module}"), command)
+    assert COMMANDS[command].sentence == function.__doc__

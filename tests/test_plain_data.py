@@ -1,0 +1,88 @@
+"""JSON that somebody else wrote goes through one reader, which no text can bring down."""
+
+import re
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from task.plain_data import DEEPEST, parsed_json
+
+TASK = Path(__file__).parent.parent / "task"
+# `schemas` reads a file of this package.
+READERS = {"plain_data.py", "schemas/__init__.py"}
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("[" * 100_000, "nested too deeply"),
+        ('{"a":' * 100_000, "nested too deeply"),
+        ("[" * 100_000 + "]" * 100_000, "nested too deeply"),
+        ("[" * (DEEPEST + 1) + "]" * (DEEPEST + 1), "nested too deeply"),
+        ('{"a":[' * DEEPEST + "1" + "]}" * DEEPEST, "nested too deeply"),
+        ("NaN", "not JSON"),
+        ("[-Infinity]", "not JSON"),
+        ('{"expires_in": 1e999}', "too large"),
+        ("1" * 5000, "digits"),
+        ("", "Expecting value"),
+        ("{", "Expecting"),
+        (b"\xff\xfe", "decode"),
+        (b'"\xed\xa0\x80"', "decode"),
+    ],
+)
+def test_what_is_not_taken(text: str | bytes, why: str) -> None:
+    with pytest.raises(ValueError, match=why):
+        parsed_json(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        (b'\xef\xbb\xbf{"a": "\xc3\xa9"}', {"a": "é"}),
+        ('"\\ud800 and \\ud83d\\ude00"', "\ufffd and 😀"),
+        ('{"\\uDC00": "\\\\ud800"}', {"\ufffd": "\\ud800"}),
+        ('["' + "[{" * 1000 + '"]', ["[{" * 1000]),
+        ("[1.5, 1e300, -0]", [1.5, 1e300, 0]),
+    ],
+)
+def test_what_is_taken(text: str | bytes, value: Any) -> None:
+    assert parsed_json(text) == value
+
+
+def test_as_deep_as_is_taken() -> None:
+    value = parsed_json("[" * DEEPEST + "]" * DEEPEST)
+    for _ in range(DEEPEST - 1):
+        (value,) = value
+    assert value == []
+
+
+@given(st.text(alphabet='[]{}",:0a\\ud8eE-.') | st.binary(max_size=50))
+def test_nothing_else_is_raised(text: str | bytes) -> None:
+    with suppress(ValueError):
+        parsed_json(text)
+
+
+def test_the_depth_of_a_large_text_costs_no_more_than_its_size() -> None:
+    def seconds(number: int) -> float:
+        text = "[" + ",".join(['{"a": [{"b": ["c"]}]}'] * number) + "]"
+        began = time.process_time()
+        parsed_json(text)
+        return time.process_time() - began
+
+    assert min(seconds(40_000) for _ in range(3)) < 24 * min(seconds(5_000) for _ in range(3))
+
+
+def test_there_is_no_other_reader() -> None:
+    found = {
+        str(path.relative_to(TASK))
+        for path in TASK.rglob("*.py")
+        if re.search(
+            r"\bjson\.loads?\(|\bJSONDecoder\b|from json import .*\bloads?\b", path.read_text()
+        )
+    }
+    assert found == READERS
