@@ -171,13 +171,13 @@ def lint(annotations: dict[str, str], **source: Any) -> tuple[Finding, ...]:
         ),
         (
             {"image-list": "web=acme/web", "web.platforms": "linux/am64"},
-            "warning",
+            "error",
             "web.platforms",
             "linux/amd64",
         ),
         (
             {"image-list": "web=acme/web", "web.platforms": "linux/x86_64"},
-            "warning",
+            "error",
             "web.platforms",
             "linux/amd64",
         ),

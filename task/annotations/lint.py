@@ -22,7 +22,6 @@ from task.annotations.advice import (
     is_tag_key,
     key_of,
     listed_as,
-    on_ignored_constraint,
     range_of,
 )
 from task.annotations.image_updater_settings import FIELDS
@@ -44,7 +43,6 @@ from task.annotations.write_back import inside
 from task.errors import Malformed, TaskError
 from task.image import RANGE, cut_ranges, live_image, split_image_list
 from task.model import Application, Entry, Flaw, Subscription, Tracker
-from task.policy.judge import is_platform, meant_platforms
 from task.policy.strategies import rules_of
 from task.templates.branch_name import check_branch_template
 from task.text import and_more, counted
@@ -353,21 +351,6 @@ def _value(key: str, value: str) -> Iterator[Remark]:
             if source.kind == "secret" and source.field in (DOCKER_CONFIG, ".dockercfg"):
                 message = f"{key}: the field {source.field} does not hold user:password, which secret:…#<field> needs"
                 yield key, "error", message, f"write pullsecret:{source.namespace}/{source.name}"
-    if key == "platforms" or key.endswith(".platforms"):
-        names = [name for part in value.split(",") if (name := part.strip())] or [value]
-        for name in (name for name in names if not is_platform(name)):
-            message = f"{key}: {name!r} is not a platform, so no image ever fits it"
-            yield key, "error", message, "write <os>/<architecture>[/<variant>], as in linux/arm64"
-        if value != value.lower():  # the comparison is case-sensitive, as in AIU
-            message = f"{key}: platforms are written in lower case: no image ever fits {value!r}"
-            yield key, "error", message, f"write {value.lower()}"
-        else:
-            for name in filter(is_platform, names):
-                if meant := meant_platforms(name):
-                    message = (
-                        f"{key}: {name!r} has an unknown architecture, so hardly any image fits it"
-                    )
-                    yield key, "warning", message, f"write {' or '.join(meant)}"
 
 
 def _entries(app: Application, misplaced: Collection[str]) -> Iterator[Remark]:
@@ -518,17 +501,10 @@ def _kinds(app: Application, entry: Entry, own: Mapping[str, Setting]) -> Iterat
 def _readings(app: Application, readings: Iterable[EntryReading]) -> Iterator[Remark]:
     """Yield mistakes that show only when the settings of an entry are combined with the defaults."""
     for one in readings:
-        # As in AIU, some strategies ignore the constraint, which surprises people (AIU issues 580 and 1100).
-        entry, strategy = one.entry, one.policy.strategy
-        if entry.constraint and not rules_of(one.policy).constraint:
-            message = (
-                f"{entry.text!r}: {strategy} takes every tag, whatever {entry.constraint!r} says"
-            )
-            yield "image-list", "warning", message, on_ignored_constraint(entry)
         yield from _order(app, one)
         if one.keys.name and one.keys.name == one.keys.tag and not one.keys.spec:
             message = (
-                f"helm.image-name and helm.image-tag of {entry.text!r} are both {one.keys.name!r}"
+                f"helm.image-name and helm.image-tag of {one.entry.text!r} are both {one.keys.name!r}"
             )
             yield (
                 "image-list",

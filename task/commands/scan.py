@@ -69,8 +69,7 @@ def match_newest(seen: Seen, job: Job, world: World) -> tuple[Job, Matched]:
     live = () if job.only else matched.live
     problems = (*left_out(matched, job), *matched.problems)
     matched = replace(matched, asks=(*within, *live), problems=problems)
-    if job.repository_config:
-        matched = _as_configs_want(matched, job, world)
+    matched = _as_configs_want(matched, job, world)
     found, _ = chosen(matched, job.terms, world.registry)
     return job, found
 

@@ -64,6 +64,7 @@ class Terms:
     through: Through = "git"  # which API commits, because GitHub's does not keep the executable bit
     promoted: Promoted | None = None  # of `promote`
     minimum_age: int = 0  # seconds; a config may ask for more
+    verify: bool = False  # whether the command line requires a proof of every image
 
 
 @dataclass(frozen=True)
@@ -227,7 +228,6 @@ class Job:
     undo: bool = False  # --on-failure rollback: restore the earlier version after a failed rollout
     comment: PlanComment | None = None
     deployed: DeployedSource | None = None  # --deployments
-    repository_config: bool = True  # whether the repositories' own configs count
 
 
 @dataclass(frozen=True)

@@ -60,8 +60,8 @@ def govern(batch: Batch, snapshot: Snapshot, job: Job) -> tuple[Batch, Snapshot,
 
     If more files are necessary, such as the template of the message, one more fetch reads them.
     """
-    config = config_in(snapshot.files) if job.repository_config else NO_CONFIG
-    default = _of_default_branch(snapshot) if job.repository_config else NO_CONFIG
+    config = config_in(snapshot.files)
+    default = _of_default_branch(snapshot)
     found = batch.asks
     if config != NO_CONFIG or default != NO_CONFIG:
         found = as_wanted(batch.asks, config, job.terms.now, default)

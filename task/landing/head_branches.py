@@ -357,10 +357,9 @@ def read_heads(
     """
     requests, moves = requests_of(moves, job, world)
     wanted: dict[str, dict[Place, None]] = {}
-    config = CONFIG if job.repository_config else ()
     for ask, move in zip(batch.asks, moves, strict=True):
         if move.decision.head not in ("", base.branch) and move.decision.verdict != "error":
-            wanted.setdefault(move.decision.head, dict.fromkeys(config)).update(
+            wanted.setdefault(move.decision.head, dict.fromkeys(CONFIG)).update(
                 dict.fromkeys(places(ask))
             )
     found: dict[str, Head] = {}

@@ -75,9 +75,7 @@ def deliver(batch: Batch, job: Job, world: World) -> Outcome:
             governed, snapshot, worded = govern(batch, snapshot, job)
             plan = prepare(governed, snapshot, gather, contention, worded, world)
         except TaskError as error:
-            return done.plus(
-                failed_asks(batch.asks, error, job.terms, config_read=not job.repository_config)
-            )
+            return done.plus(failed_asks(batch.asks, error, job.terms, config_read=False))
 
         changing = [one for prepared in plan.commits for one in prepared.decisions]
         broken = next((one for one in plan.settled if one.verdict == "error"), None)

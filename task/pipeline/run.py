@@ -101,8 +101,7 @@ def deliver_all(matched: Matched, job: Job, world: World) -> Outcome:
 
 def deliver_repository(asks: Sequence[Ask], job: Job, world: World) -> Outcome:
     """Decide and land everything for one repository, branch by branch. A failure affects no other repository."""
-    known = not job.repository_config
-    settled = (settled_without_git(ask, job.terms, config_read=known) for ask in asks)
+    settled = (settled_without_git(ask, job.terms, config_read=False) for ask in asks)
     refused = [decision for decision in settled if decision]
     if len(refused) == len(asks):  # Git cannot change any of these, so it is not read
         return Outcome(tuple(refused))

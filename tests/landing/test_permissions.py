@@ -418,8 +418,8 @@ def test_a_whole_run_on_another_branch_follows_the_default_branch_in_the_same_fe
     }
     assert would == {"argocd/a": "admitted", "argocd/b": "not-permitted"}
     ignored = image_update("run", *given, "--no-repository-config")
-    assert ignored.code == 0
-    assert "newTag: 1.1.0" in show(repo, "team", target("b"))
+    assert ignored.code == 2  # the owner's rules are lifted by the owner
+    assert "newTag: 1.0.0" in show(repo, "team", target("b"))
 
 
 def test_a_repository_whose_head_names_no_branch_is_read_without_it(tmp_path: Path) -> None:
