@@ -204,6 +204,8 @@ class Narrow:
     within: tuple[
         str, ...
     ] = ()  # globs like `names`: `status APP` shows only what --application leaves
+    # whether a person typed the names, so that one without a namespace may fit only one Application
+    typed: bool = False
 
 
 def considered(app: Tracker, narrow: Narrow) -> bool:

@@ -503,9 +503,7 @@ def _readings(app: Application, readings: Iterable[EntryReading]) -> Iterator[Re
     for one in readings:
         yield from _order(app, one)
         if one.keys.name and one.keys.name == one.keys.tag and not one.keys.spec:
-            message = (
-                f"helm.image-name and helm.image-tag of {one.entry.text!r} are both {one.keys.name!r}"
-            )
+            message = f"helm.image-name and helm.image-tag of {one.entry.text!r} are both {one.keys.name!r}"
             yield (
                 "image-list",
                 "error",

@@ -204,6 +204,7 @@ def scope_of(settings: Settings) -> Scope:
             given.project,
             given.selector,
             within=names if apps else (),
+            typed=bool(apps),
         ),
         Defaults(
             settings.sources.argocd_namespace,

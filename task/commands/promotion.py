@@ -40,7 +40,7 @@ from task.model import (
     Written,
 )
 from task.pipeline.match import Matched, asks_for_images, siblings_of
-from task.pipeline.overlooked import Seen, unknown_names, untracked_problem
+from task.pipeline.overlooked import Seen, refuse_ambiguous, unknown_names, untracked_problem
 from task.policy.builds import alike
 from task.templates.commit_message import build_trailers, commit_references
 from task.urls import host_and_path
@@ -114,11 +114,12 @@ def pairs_of(
 ) -> tuple[list[Pair], list[Problem]]:
     """Return a pair for each target, and an error if no Application matches one of the sides.
 
-    No Application is its own source.
+    No Application is its own source. Raises `UsageError` if a name fits Applications of several namespaces.
     """
     apps = [one.application for one in subscribed]
     wanted = Narrow(promotion.sources, selector=promotion.source_selector)
     sources = [one for one in subscribed if considered(one.application, wanted)]
+    refuse_ambiguous(promotion.sources, [one.application for one in sources])
     problems = list(unknown_names(promotion.sources, apps, strict=not sources))
     if not sources:
         return [], problems or [_nobody("--from-selector", promotion.source_selector)]
@@ -142,7 +143,10 @@ def pairs_of(
 def _giving(
     sources: Sequence[Tracker], apps: Sequence[Tracker], promotion: Promotion
 ) -> Mapping[str, frozenset[str]]:
-    """Return the targets of each source. Sources with the same targets share one set."""
+    """Return the targets of each source. Sources with the same targets share one set.
+
+    Raises `UsageError` if a name fits targets of several namespaces.
+    """
     called: dict[str, list[Tracker]] = {}
     for app in apps:
         called.setdefault(app.name, []).append(app)
@@ -153,6 +157,9 @@ def _giving(
     found = {}
     for source in sources:
         filled = tuple(_filled(pattern, source) for pattern in promotion.targets)
+        for name in filled:
+            others = [app for app in called.get(name, ()) if app.key != source.key]
+            refuse_ambiguous((name,), [app for app in others if app.key in selected])
         if filled not in shared:
             fitting = [_fitting(pattern, source, apps, called) for pattern in promotion.targets]
             shared[filled] = selected.intersection(set().union(*fitting)) if fitting else selected

@@ -114,7 +114,7 @@ def deliver_repository(asks: Sequence[Ask], job: Job, world: World) -> Outcome:
                 done = done.plus(deliver(Batch(repository, base, tuple(members)), job, world))
             return done
     except TaskError as error:
-        return failed_asks(asks, error, job.terms, config_read=known)
+        return failed_asks(asks, error, job.terms, config_read=False)
 
 
 def report(

@@ -699,3 +699,62 @@ def test_deployments_are_of_the_commit_that_staging_has(repository: str, shown: 
     made = with_promoted(job, asks_to_promote(pairs, known, promotion), world)
     assert (made.deployed.commit if made.deployed else "") == shown
     assert bool(told) == (not shown)
+
+
+@pytest.mark.parametrize(
+    ("given_from", "given_to", "several"),
+    [
+        ("web", "production/api", "'web' fits Applications of several namespaces: prod"),
+        (
+            "staging/api",
+            "web",
+            "'web' fits Applications of several namespaces: production/web, qa/web",
+        ),
+        ("staging/api", "{name}", "'api' fits Applications of several namespaces: prod"),
+    ],
+)
+def test_a_name_of_several_namespaces_is_a_usage_error(
+    given_from: str, given_to: str, several: str
+) -> None:
+    scene = Stages(
+        *(
+            app(f"{stage}/{name}")
+            for stage in ("staging", "production", "qa")
+            for name in ("web", "api")
+        )
+    )
+    tip = scene.branch.tip
+    with pytest.raises(UsageError, match=several) as caught:
+        scene.promote(given_from, given_to)
+    assert "'*/" in caught.value.hint
+    assert scene.branch.tip == tip
+
+
+def test_a_glob_for_all_namespaces_and_a_selector_are_no_mistake() -> None:
+    scene = four()
+    scene.build("staging/web", "b7")
+    report = scene.promote("web", "production/*", source_selector="stage=staging")
+    assert sources(report) == {"production/web": "staging/web", "production/api": "staging/web"}
+    assert sources(scene.promote("staging/web", "*/api")) == {
+        "staging/api": "staging/web",
+        "production/api": "staging/web",
+    }
+
+
+@pytest.mark.parametrize("verb", ["hold", "release", "rollback"])
+def test_a_command_by_hand_takes_a_name_of_one_namespace_only(verb: str) -> None:
+    scene = four()
+    tip = scene.branch.tip
+    intent = Intent(verb, Hold("load test"), to="previous")
+    narrow = replace(SCOPE.narrow, names=("web",), typed=True)
+    job = Job(verb, (), replace(SCOPE, narrow=narrow), Terms(now=NOW), WORDING, intent=intent)
+    with pytest.raises(
+        UsageError, match="several namespaces: production/web, staging/web"
+    ) as caught:
+        scene.run(job)
+    assert caught.value.hint == "write production/web, or '*/web' for all of them"
+    assert scene.branch.tip == tip
+    one_namespace = replace(narrow, namespaces=("staging",))
+    for each in (one_namespace, replace(narrow, names=("*/web",))):
+        report = scene.run(replace(job, scope=replace(SCOPE, narrow=each)))
+        assert len(report.decisions) == (1 if each is one_namespace else 2)
