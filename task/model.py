@@ -523,6 +523,7 @@ class Writes:
     paths: tuple[str, ...] | None = None
     branches: tuple[str, ...] | None = None
     line: int = field(default=0, compare=False)  # of the config
+    only: str = ""  # the one file that this is about; "" is all that the Application writes
 
 
 @dataclass(frozen=True)

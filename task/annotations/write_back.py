@@ -330,10 +330,13 @@ def refuse_files(sub: Subscription, paths: Collection[str], branch: str) -> None
             raise _not_written(
                 next(iter(owned.values())), path, f", or name it in `writes` of {PATH}"
             )
-    for one in sub.writes if paths else ():
+    for one in sub.writes:
+        concerned = [path for path in paths if one.only in ("", path)]
+        if not concerned:
+            continue
         rule = f"by {PATH}, line {one.line}, {sub.application.key}"
         hint = f"let the repository's owner add it to `writes` in {PATH}"
-        for path in paths:
+        for path in concerned:
             if one.paths is not None and not any(fits_glob(glob, path) for glob in one.paths):
                 raise NotPermittedError(f"{rule} may not write {shortened(path)!r}", hint=hint)
         if one.branches is not None and not any(fits_glob(glob, branch) for glob in one.branches):

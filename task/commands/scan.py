@@ -11,11 +11,12 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from task.commands.branches import read_branches
+from task.deciding.decide import places
 from task.deciding.job import Ask, Job, Terms, error_decision
 from task.deciding.target import all_live, live_reading
 from task.deciding.weigh import question_about, registry_error
 from task.errors import TaskError
-from task.landing.before_deciding import CONFIG, as_wanted
+from task.landing.before_deciding import CONFIG, as_wanted, with_more
 from task.landing.ports import Batch, World
 from task.model import Answer, Decision, Fact, Policy, Question, Verdict
 from task.pipeline.match import Matched, asks_for_all, by_repository, left_out
@@ -30,6 +31,7 @@ from task.policy.judge import (
     young_until,
 )
 from task.policy.strategies import rules_of
+from task.repository_config.config import for_some_paths
 from task.repository_config.reading import config_in
 
 Registry = Callable[[Collection[Question]], Mapping[Question, Answer]]
@@ -84,8 +86,12 @@ def _as_configs_want(matched: Matched, job: Job, world: World) -> Matched:
     )
 
     def read(batch: Batch) -> tuple[Sequence[Ask], Sequence[Decision]]:
-        config = config_in(batch.repository.snapshot(batch.base, CONFIG).files)
-        return as_wanted(batch.asks, config, job.terms.now), ()
+        snapshot = batch.repository.snapshot(batch.base, CONFIG)
+        config = config_in(snapshot.files)
+        if for_some_paths(config):
+            targets = (place for ask in batch.asks for place in places(ask))
+            snapshot = with_more(snapshot, targets, batch.repository)
+        return as_wanted(batch.asks, snapshot, config, job.terms), ()
 
     def failed(
         asks: Sequence[Ask], error: TaskError, base: str

@@ -375,11 +375,19 @@ def _hold(snapshot: Snapshot, sub: Subscription, terms: Terms) -> Hold | None:
     return holding(state, state.images.get(key_of(sub), Memory()), terms.now)
 
 
-def _places(snapshot: Snapshot, sub: Subscription, terms: Terms) -> set[tuple[str, str]]:
+def changed_files(snapshot: Snapshot, sub: Subscription, terms: Terms) -> tuple[str, ...]:
+    """Return the files that an update would change, whether its digest is written or not."""
+    pinned = _places(snapshot, sub, terms, f"sha256:{'0' * 64}")
+    return tuple(sorted({path for path, _ in (*_places(snapshot, sub, terms), *pinned)}))
+
+
+def _places(
+    snapshot: Snapshot, sub: Subscription, terms: Terms, digest: str = ""
+) -> set[tuple[str, str]]:
     """Return the files and keys that an update writes."""
     try:
         kind = resolve(sub, snapshot)
-        another = replace(sub.entry.image, tag="another", digest="")
+        another = replace(sub.entry.image, tag="another", digest=digest)
         edits = EDITORS[kind].write(
             snapshot.files, target_of(sub, kind, carry=terms.carry), another
         )[1]

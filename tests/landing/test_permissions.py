@@ -438,34 +438,3 @@ def test_a_repository_whose_head_names_no_branch_is_read_without_it(tmp_path: Pa
     )
     result = image_update("run", *given)
     assert result.code == 0, result.stderr
-
-
-POD = f"apiVersion: v1\nkind: Pod\nspec:\n  containers:\n  - image: {WEB}:1.0.0\n"
-
-
-@pytest.mark.parametrize(
-    ("rule", "target_", "expected"),
-    [
-        ("pullRequests: {enabled: true}", "manifests:/", ("error", "not-permitted")),
-        ("pullRequests: {enabled: true}", "manifests:/prod", ("error", "not-permitted")),
-        ("signatures: {keys: [keys/ci.pub]}", "manifests:/", ("error", "not-permitted")),
-        ("provenance: {keys: [keys/ci.pub], ref: x}", "manifests:/", ("error", "not-permitted")),
-        ("pinDigest: false", "manifests:/", ("update", "admitted")),
-        ("pullRequests: {enabled: true}", "manifests:/dev", ("update", "admitted")),
-    ],
-)
-def test_a_folder_is_no_way_around_a_rule_for_a_part_of_it(
-    rule: str, target_: str, expected: tuple[str, str]
-) -> None:
-    config = f"version: 1\nrules:\n- match: {{paths: [prod/shop]}}\n  {rule}\n"
-    files = {PATH: config, "prod/shop/pod.yaml": POD, "dev/pod.yaml": POD, "keys/ci.pub": "x"}
-    app = application("a", URL, update_strategy="newest-build", write_back_target=target_)
-    app["spec"]["source"] = {
-        "repoURL": URL,
-        "path": "dev",
-        "targetRevision": "main",
-        "directory": {"recurse": True},
-    }
-    one = Story(app, Branch(files))
-    assert one.event("1.1.0") == expected
-    assert POD in one.branch.files["prod/shop/pod.yaml"] or expected[0] == "update"
