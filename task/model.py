@@ -95,6 +95,7 @@ class Source:
     value_files: tuple[str, ...] = ()  # helm.valueFiles
     values: str = ""  # helm.valuesObject, else helm.values, as YAML
     recurse: bool = False  # directory.recurse
+    name: str = ""  # of one of several sources, for Argo CD's own commands
 
 
 @dataclass(frozen=True)

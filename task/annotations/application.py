@@ -126,6 +126,7 @@ def _source(raw: object, status_kind: object) -> Source:
         revision=_text(raw.get("targetRevision")),
         chart=_text(raw.get("chart")),
         ref=_text(raw.get("ref")),
+        name=_text(raw.get("name")),
         kind=KINDS.get(status_kind, section) if isinstance(status_kind, str) else section,
         section=section,
         parameters=tuple(

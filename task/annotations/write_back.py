@@ -197,16 +197,16 @@ def choose_source(app: Application, forced: Kind) -> Source:
             "the Application has no source", hint="give it spec.source or spec.sources"
         )
     if name := app.annotations.get("write-back-source", ""):
-        for index, source in enumerate(app.sources):
-            if name in (source.ref, str(index)):
+        for source in app.sources:
+            if name in (source.name, source.ref):
                 return source
-        known = ", ".join(source.ref or str(index) for index, source in enumerate(app.sources))
-        raise Faulty(
-            "write-back-source",
-            name,
-            f"no source {name!r}",
-            f"write an index from 0 or a ref: {known}",
-        )
+        for index, source in enumerate(app.sources):
+            if name == str(index):
+                return source
+        called = enumerate(app.sources)
+        known = ", ".join(source.name or source.ref or str(index) for index, source in called)
+        hint = f"write a name, a ref or an index from 0: {known}"
+        raise Faulty("write-back-source", name, f"no source {name!r}", hint)
     if not app.multi:
         return app.sources[0]
     stated = (

@@ -6,7 +6,7 @@ The pipeline reaches the outside only through `World`. All decisions are made by
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from functools import partial
@@ -15,9 +15,9 @@ from task import shutdown
 from task.deciding.cautions import cautions, first_tags, not_merged, without_request
 from task.deciding.decide import failed_asks, settled_without_git
 from task.deciding.job import Ask, Job, Outcome
-from task.errors import Exit, TaskError
+from task.errors import Exit, NotPermittedError, TaskError
 from task.landing.live import patch
-from task.landing.ports import Batch, World
+from task.landing.ports import Batch, Repository, World
 from task.model import Decision, Problem, Report, Timings, Unusable
 from task.output.report_json import exit_code
 from task.pipeline.deliver import deliver
@@ -109,12 +109,48 @@ def deliver_repository(asks: Sequence[Ask], job: Job, world: World) -> Outcome:
         with closing(
             world.repository(asks[0].subscription.repo, asks[0].subscription)
         ) as repository:
-            done = Outcome()
-            for base, members in by_branch(repository, asks).items():
+            done, left = _without_the_refused(repository, by_branch(repository, asks), job, world)
+            for base, members in left.items():
                 done = done.plus(deliver(Batch(repository, base, tuple(members)), job, world))
             return done
     except TaskError as error:
         return failed_asks(asks, error, job.terms, config_read=False)
+
+
+def _without_the_refused(
+    repository: Repository, branches: Mapping[str, Sequence[Ask]], job: Job, world: World
+) -> tuple[Outcome, Mapping[str, Sequence[Ask]]]:
+    """Plan Applications with targets on several branches first: what may not write one of them writes none.
+
+    Otherwise, the first branch would have its half of an update before the other one refuses. Returns the decisions
+    about those that are refused, and the asks of all others.
+    """
+    bases: dict[str, set[str]] = {}
+    for base, asks in branches.items():
+        for ask in asks:
+            bases.setdefault(ask.subscription.application.key, set()).add(base)
+    spread = {app for app, of_app in bases.items() if len(of_app) > 1}
+    planned: list[Decision] = []
+    for base, asks in branches.items():
+        members = tuple(ask for ask in asks if ask.subscription.application.key in spread)
+        if members:
+            batch = Batch(repository, base, members)
+            planned += deliver(batch, replace(job, dry=True), world).decisions
+    refused = {
+        one.subscription.application.key: one.judged
+        for one in planned
+        if one.rule == NotPermittedError.rule
+    }
+    told = []
+    for one in planned:
+        why = refused.get(one.subscription.application.key)
+        if why:
+            told.append(replace(one, judged=why) if one.verdict == "update" else one)
+    left = {
+        base: [ask for ask in asks if ask.subscription.application.key not in refused]
+        for base, asks in branches.items()
+    }
+    return Outcome(tuple(told)), {base: asks for base, asks in left.items() if asks}
 
 
 def report(

@@ -438,3 +438,40 @@ def test_a_repository_whose_head_names_no_branch_is_read_without_it(tmp_path: Pa
     )
     result = image_update("run", *given)
     assert result.code == 0, result.stderr
+
+
+@pytest.mark.parametrize("command", ["plan", "run"])
+@pytest.mark.parametrize("allowed", ["main", "team"])
+def test_an_application_on_two_branches_gets_nothing_if_one_refuses_it(
+    tmp_path: Path, allowed: str, command: str
+) -> None:
+    """The first branch would have its half of the update before the second one is asked."""
+    values = {f"apps/{name}/values.yaml": VALUES for name in "ab"}
+    repo = bare_repo(tmp_path, {**values, "apps/b/Chart.yaml": "name: b\n"})
+    config = (
+        f"version: 1\nrules:\n- match: {{applications: [a]}}\n  writes: {{branches: [{allowed}]}}\n"
+    )
+    commit(repo, {PATH: config})
+    git(repo, "branch", "team", "main")
+    targets = "helmvalues:/apps/a/values.yaml,helmvalues:$team/apps/a/values.yaml"
+    app = dict(helm("a", targets))
+    sources: list[dict[str, object]] = [
+        {"repoURL": str(repo), "path": "apps/a", "targetRevision": "main", "helm": {}},
+        {"repoURL": str(repo), "targetRevision": "team", "ref": "team"},
+    ]
+    app["spec"] = {"sources": sources}
+    alone = dict(helm("b", "helmvalues:/apps/b/values.yaml"))
+    alone["spec"] = {"source": {**sources[0], "path": "apps/b"}}
+    apps = manifest(tmp_path, app, alone)
+    given = ("--applications", apps, "--allow-protocol", "file", "--output", "json")
+    result = image_update(command, "--image", f"{WEB}:1.1.0", *given)
+    decisions = result.json["decisions"]
+    of_a = [one for one in decisions if one["application"] == "argocd/a"]
+    assert [(one["verdict"], one["rule"]) for one in of_a] == [("error", "not-permitted")] * 2
+    refused = "team" if allowed == "main" else "main"
+    assert all(f"may not write the branch '{refused}'" in one["because"] for one in of_a)
+    assert [one["verdict"] for one in decisions if one["application"] == "argocd/b"] == ["update"]
+    assert result.code == 3
+    for branch in ("main", "team"):
+        assert "1.0.0" in show(repo, branch, "apps/a/values.yaml")
+    assert ("1.1.0" in show(repo, "main", "apps/b/values.yaml")) is (command == "run")
