@@ -107,6 +107,16 @@ def lint(annotations: dict[str, str], **source: Any) -> tuple[Finding, ...]:
             "no group for the version",
         ),
         (
+            {
+                "image-list": "web=acme/web",
+                "web.update-strategy": "alphabetical",
+                "web.tag-order": "regexp:(?P<n>[0-9]+)[.](?P<n>[0-9]+)",
+            },
+            "error",
+            "web.tag-order",
+            "two groups of the pattern are called 'n'",
+        ),
+        (
             {"image-list": "web=acme/web", "tag-order": "regexp:v([0-9]+)"},
             "error",
             "tag-order",
@@ -1092,3 +1102,28 @@ def test_an_order_that_does_not_match_the_current_tag_is_told(
     assert [("main-1" in one.message, "current tag" in one.message) for one in found] == [
         (True, True)
     ] * told
+
+
+@pytest.mark.parametrize(
+    ("order", "tag", "commit"),
+    [
+        ("numeric", "main-99fffff-99", "99fffff"),
+        ("numeric desc", "1.2.0-gdeadbee4", "gdeadbee4"),
+        ("regexp:^main-(?P<rest>.*)$", "main-99fffff-99", "99fffff"),
+        ("regexp:-(?P<build>[0-9]+)$", "main-99fffff-99", ""),
+        ("alphabetical", "main-99fffff-99", ""),
+        ("numeric", "main-20261122-7", ""),
+        ("numeric", "main-defaced-7", ""),  # a word
+        ("numeric", "1.2.0-beta1", ""),
+    ],
+)
+def test_a_commit_id_in_an_order_by_numbers_is_told(order: str, tag: str, commit: str) -> None:
+    """`main-99fffff-1` would come after `main-1fffff-2` for ever."""
+    given = {"web.update-strategy": "alphabetical", "web.tag-order": order}
+    source = Source("https://git.example/x", "apps/web", "main")
+    live = (f"acme/web:{tag}",)
+    app = Application(
+        "argocd", "web", {"image-list": "web=acme/web", **given}, (source,), live=live
+    )
+    found = [one.message for one in findings(app) if one.severity == "warning"]
+    assert [f"has the commit id {commit}," in message for message in found] == [True] * bool(commit)

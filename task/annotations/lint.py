@@ -43,7 +43,7 @@ from task.annotations.write_back import inside
 from task.errors import Malformed, TaskError
 from task.image import RANGE, cut_ranges, live_image, split_image_list
 from task.model import Application, Entry, Flaw, Subscription, Tracker
-from task.policy.strategies import rules_of
+from task.policy.strategies import commit_in, parse_tag_order, rules_of
 from task.templates.branch_name import check_branch_template
 from task.text import and_more, counted
 
@@ -513,7 +513,10 @@ def _readings(app: Application, readings: Iterable[EntryReading]) -> Iterator[Re
 
 
 def _order(app: Application, one: EntryReading) -> Iterator[Remark]:
-    """Yield a warning if `tag-order` has no place for a tag that runs, or that the Application's own source has."""
+    """Yield a warning if `tag-order` has no place for a tag that runs, or that the Application's own source has.
+
+    And one if it compares the digits of a commit id: they have no order.
+    """
     rules = rules_of(one.policy)
     if not one.policy.tag_order or not rules.ordered:
         return
@@ -532,6 +535,10 @@ def _order(app: Application, one: EntryReading) -> Iterator[Remark]:
         if rule == "tag-order":
             hint = "correct the pattern; a current tag that it does not match is replaced by any that it does"
             yield key, "warning", f"{key}: {why}, which is the current tag", hint
+        elif commit := commit_in(parse_tag_order(one.policy.tag_order), tag):
+            message = f"{key}: the current tag {tag} has the commit id {commit}, whose digits say nothing about order"
+            hint = "name only the number that grows: regexp:-(?P<build>[0-9]+)$"
+            yield key, "warning", message, hint
 
 
 def _shared(asked: Iterable[Subscription]) -> Iterator[Remark]:

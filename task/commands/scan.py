@@ -205,7 +205,7 @@ def _fitting(
 ) -> tuple[_Fitting, dict[Key, tuple[str, str]]]:
     """Return the tag of each choice, or an error: the newest that is for one of its platforms, and old enough.
 
-    And of each choice whose newest such tag is too young: that tag, and until when, "" if it has no date.
+    And of each choice whose newest such tag is too young: that tag, and until when, "" if none has a date.
     """
     orders = {one.key: ranked(one.tags, one.policy, one.dates) for one in choices}
     settled: _Fitting = {key: (next(iter(tags), ""), None) for key, tags in orders.items()}
@@ -241,7 +241,10 @@ def _fitting(
                         answer.created, _age(one.policy, terms), terms.now
                     )
                     if until or not answer.created:
-                        young.setdefault(one.key, (tag, until))
+                        told = young.get(one.key, ("", ""))[1]
+                        if not told:  # a tag without a date hides no tag that has one
+                            known = young.get(one.key, (tag, ""))[0]
+                            young[one.key] = (tag, until) if until else (known, "")
                         continue
                 settled[one.key] = (tag, answer.error)
                 orders[one.key] = ()
