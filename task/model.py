@@ -722,6 +722,8 @@ class Judged:
     kind: TargetKind | None = None  # None if Git was not asked
     source: str = ""  # namespace/name of the Application whose version is promoted
     proof: Proof | None = None  # what was proved about the candidate
+    # who writes the refused version to the same place, so that it runs all the same: "namespace/name (alias)"
+    overridden_by: str = ""
 
     @property
     def verdict(self) -> VerdictName:
@@ -885,6 +887,7 @@ class ImageStatus:
     request: OpenRequest | None = None
     builds: tuple[PastBuild, ...] = ()  # the last ones, newest first
     would: Verdict | None = None  # what would happen to the image in question
+    overridden_by: str = ""  # who would write it all the same, as in a `Decision`
 
 
 @dataclass(frozen=True)

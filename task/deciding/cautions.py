@@ -142,6 +142,15 @@ def cautions(decisions: Sequence[Decision]) -> tuple[Problem, ...]:
             message = f"{one.candidate.reference}: {one.unchecked.message}"
             found.append(_warning(one.subscription, message, one.unchecked.hint, "registry"))
     for one in decisions:
+        if one.overridden_by:
+            file, app = one.current.file or one.subscription.path, one.subscription.application.key
+            message = (
+                f"{app} refuses {one.candidate.version}, but {one.overridden_by} writes it to the "
+                f"same entry of {file or '/'}: both run it"
+            )
+            hint = "give both the same rules, or each an entry or file of its own"
+            found.append(_warning(one.subscription, message, hint))
+    for one in decisions:
         if one.misspelt:
             (key, near), file = one.misspelt, one.current.file or one.subscription.path
             message = f"{key} is not in {file}, and is added to it; the file has {near}"

@@ -17,6 +17,7 @@ from task.deciding.decide import failed_asks, settled_without_git
 from task.deciding.job import Ask, Job, Outcome
 from task.errors import Exit, NotPermittedError, TaskError
 from task.landing.live import patch
+from task.landing.overridden import name_of
 from task.landing.ports import Batch, Repository, World
 from task.model import Decision, Problem, Report, Timings, Unusable
 from task.output.report_json import exit_code
@@ -162,7 +163,7 @@ def report(
     }
     decisions = [
         replace(one, source=sources.get(one.subscription.identity, one.source))
-        for one in done.decisions
+        for one in _still_overridden(done.decisions)
     ]
     decisions.sort(key=lambda one: (*_place(one), one.subscription.path))
     shown: list[Decision | Unusable] = sorted((*matched.unusable, *decisions), key=_place)
@@ -205,6 +206,14 @@ def report(
         source=job.requests.source,
         pipeline_run=job.requests.run,
     )
+
+
+def _still_overridden(decisions: Sequence[Decision]) -> list[Decision]:
+    """Return the decisions. Nobody overrides a refusal if the commit with the other version has not landed."""
+    writers = {name_of(one) for one in decisions if one.verdict == "update"}
+    return [
+        one if one.overridden_by in writers else replace(one, overridden_by="") for one in decisions
+    ]
 
 
 def _place(one: Decision | Unusable) -> tuple[str, str]:
