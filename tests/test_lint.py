@@ -1127,3 +1127,37 @@ def test_a_commit_id_in_an_order_by_numbers_is_told(order: str, tag: str, commit
     )
     found = [one.message for one in findings(app) if one.severity == "warning"]
     assert [f"has the commit id {commit}," in message for message in found] == [True] * bool(commit)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "more", "told"),
+    [
+        ("old=acme/web:~1.0", "new=acme/web", {}, True),
+        ("old=acme/web:~1.0", "new=acme/web:~1.0", {}, False),
+        ("old=acme/web:~1.0", "new=acme/api", {}, False),
+        ("old=acme/web", "new=acme/web", {"new.allow-tags": "regexp:^v"}, True),
+        ("old=acme/web", "new=acme/web", {"new.tag-order": "numeric"}, True),
+        ("old=acme/web:~1.0", "new=acme/web", {"new.{kind}.image-name": "base/web"}, False),
+    ],
+)
+@pytest.mark.parametrize(
+    ("target", "kind", "section"),
+    [
+        ("kustomization", "kustomize", "Kustomize"),
+        ("", "kustomize", "Kustomize"),
+        ("manifests", "manifests", "Directory"),
+    ],
+)
+def test_two_aliases_on_one_entry_by_other_rules(
+    first: str, second: str, more: dict[str, str], told: bool, target: str, kind: str, section: str
+) -> None:
+    given = {"image-list": f"{first}, {second}", "update-strategy": "alphabetical"}
+    given |= {key.replace("{kind}", kind): value for key, value in more.items()}
+    given |= {"write-back-target": target} if target else {}
+    if "~1.0" in first:
+        given["update-strategy"] = "semver"
+    found = [one.message for one in lint(given, kind=section, section=section)]
+    words = [message for message in found if "both write" in message]
+    assert [
+        message.startswith(f"{first!r} and {second!r} both write the") for message in words
+    ] == ([True] if told else [])

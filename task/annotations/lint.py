@@ -102,6 +102,7 @@ def findings(app: Application, defaults: Defaults = Defaults()) -> tuple[Finding
         _entries(app, misplaced),
         _readings(app, readings),
         _shared(asked),
+        _two_rules(asked),
         _targets(asked),
         _head(app),
     )
@@ -560,6 +561,39 @@ def _shared(asked: Iterable[Subscription]) -> Iterator[Remark]:
             )
 
 
+def _two_rules(asked: Iterable[Subscription]) -> Iterator[Remark]:
+    """Yield a warning for two entries of one image in one place, if one takes tags that the other refuses."""
+    taken: dict[tuple[str, str, str], Subscription] = {}
+    for sub in asked:
+        entry = _kustomize_entry(sub) or _containers(sub)
+        if not entry:
+            continue
+        other = taken.setdefault((sub.path, entry, sub.entry.image.identity), sub)
+        if _rules(other) != _rules(sub):
+            message = (
+                f"{other.entry.text!r} and {sub.entry.text!r} both write {entry}, by other rules: "
+                "what one of them takes, both deploy"
+            )
+            kind = "manifests" if sub.target == "manifests" else "kustomize"
+            hint = f"give both the same rules, or name what each writes: {_alias_of(sub)}.{kind}.image-name"
+            yield "image-list", "warning", message, hint
+
+
+def _kustomize_entry(sub: Subscription) -> str:
+    """Return the words for the entry of a kustomization that gets the tag, or "" if it goes elsewhere."""
+    own = sub.target in ("override", "file") and sub.source.kind == "Kustomize"
+    if not own and sub.target != "kustomization":
+        return ""
+    return f"the entry of {sub.keys.kustomize_name or sub.entry.image.name}"
+
+
+def _containers(sub: Subscription) -> str:
+    """Return the words for the containers in manifests that get the tag, or "" if it goes elsewhere."""
+    if sub.target != "manifests":
+        return ""
+    return f"the containers of {sub.keys.manifests_name or sub.entry.image.name}"
+
+
 def _alias_of(one: EntryReading | Subscription) -> str:
     return one.entry.alias or "<alias>"
 
@@ -583,9 +617,7 @@ def shared_places(written: Iterable[Subscription]) -> tuple[Finding, ...]:
         tuple[str, ...], Finding
     ] = {}  # one for each place, however many Applications share it
     for sub in written:
-        key = _helm_value(sub)
-        if sub.target == "kustomization":
-            key = f"the entry of {sub.keys.kustomize_name or sub.entry.image.name}"
+        key = _helm_value(sub) or _kustomize_entry(sub) or _containers(sub)
         if not key or sub.target == "override":  # an override file belongs to one Application
             continue
         place = (sub.repo, sub.base, sub.head_template, sub.path, key)
@@ -607,7 +639,14 @@ def shared_places(written: Iterable[Subscription]) -> tuple[Finding, ...]:
 
 def _rules(sub: Subscription) -> tuple[object, ...]:
     policy = sub.policy
-    return policy.strategy, policy.constraints, policy.allow, policy.ignore, policy.platforms
+    return (
+        policy.strategy,
+        policy.constraints,
+        policy.allow,
+        policy.ignore,
+        policy.platforms,
+        policy.tag_order,
+    )
 
 
 def _targets(asked: Iterable[Subscription]) -> Iterator[Remark]:

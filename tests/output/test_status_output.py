@@ -226,3 +226,16 @@ def test_the_table_is_no_wider_than_the_terminal() -> None:
     lines = table(status(long), console).splitlines()
     assert max(map(len, lines)) <= 60
     assert "x" * 30 in "".join(lines)
+
+
+def test_a_refusal_that_another_application_overrides_is_not_skipped() -> None:
+    refused = Verdict("refuse", "constraint", "1.1.0 does not satisfy ~1.0")
+    plain_row = row(hold=None, deferred=None, request=None, would=refused)
+    one = replace(plain_row, overridden_by="argocd/b (web)")
+    text = plain(status(one), brief=False)
+    assert (
+        "overridden: constraint: 1.1.0 does not satisfy ~1.0; but argocd/b (web) writes it to the "
+        "same place" in " ".join(text.split())
+    )
+    assert "skipped" not in text
+    assert "skipped" in plain(status(plain_row), brief=False)
