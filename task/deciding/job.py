@@ -47,6 +47,8 @@ class Promoted:
     pinned: bool = False  # whether its file has the digest
     # Asks Git since when it has had this version, "" if that is unknown. Only a minimum age needs it.
     since: Callable[[], str] = field(default=str, compare=False)
+    # Asks Git whether it had this version before `newest`, too. A build without a number arrives after it instead.
+    went_back: Callable[[], bool] = field(default=bool, compare=False)
 
 
 @dataclass(frozen=True)

@@ -348,10 +348,13 @@ def _by_the_order(
                 f"{why}; to write it all the same: image-update rollback {app} --to {event.version}"
             )
         return replace(decision, judged=Verdict("refuse", "superseded", why))
-    if promoted and (
-        why := gone_back(event, sub.policy, promoted.newest, situation.in_git, memory)
-    ):
-        return replace(decision, judged=Verdict("refuse", "not-newer", why))
+    if promoted:
+        why = gone_back(event, sub.policy, promoted.newest, situation.in_git, memory)
+        try:
+            if why and promoted.went_back():
+                return replace(decision, judged=Verdict("refuse", "not-newer", why))
+        except TaskError as error:
+            return failed(decision, error)
     return replace(decision, unchecked=decision.unchecked or unchecked(before, of_before, sub))
 
 

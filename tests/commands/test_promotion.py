@@ -358,6 +358,45 @@ def test_what_arrives_after_a_rollback_is_newer() -> None:
     assert rules(scene.promote("staging/web", "production/web")) == {"production/web": "admitted"}
 
 
+@pytest.mark.parametrize("strategy", ["newest-build", "digest"])
+@pytest.mark.parametrize("rolled_back", [False, True])
+def test_a_last_build_without_a_number_has_not_gone_back(strategy: str, rolled_back: bool) -> None:
+    """As an event would: what arrived later is newer, although a number is remembered of a build before."""
+    follows = {"image_list": f"web={WEB}:live"} if strategy == "digest" else {}
+    both = {"update_strategy": strategy, **follows}
+    scene = Stages(app("staging/web", **both), app("production/web", **both))
+    tags = {"b7": "b7", "b8": "b8", "b9": "b9"}
+    if strategy == "digest":
+        tags = {name: f"live@sha256:{name[1] * 64}" for name in tags}
+    scene.build("staging/web", tags["b7"], 7)
+    scene.promote("staging/web", "production/web")
+    scene.build("staging/web", tags["b8"])
+    if rolled_back:
+        scene.by_hand("staging/web", Intent("rollback", None, to=tags["b7"]))
+        scene.build("staging/web", tags["b9"])
+    report = scene.promote("staging/web", "production/web")
+    assert rules(report) == {"production/web": "admitted"}, report.decisions[0].because
+    newest = tags["b9" if rolled_back else "b8"]
+    assert newest.rpartition(":")[2] in scene.branch.files[path("production/web")]
+
+
+@pytest.mark.parametrize("by_hand", [True, False])
+def test_a_version_that_was_there_before_the_newest_has_gone_back(by_hand: bool) -> None:
+    """Also after the release, which ends the rollback, and if a person edits the file."""
+    scene = Stages(app("staging/web"), app("production/web"))
+    for tag, number in (("b6", 6), ("b7", 7)):
+        scene.build("staging/web", tag, number)
+    scene.promote("staging/web", "production/web")
+    if by_hand:
+        now = scene.branch.files[path("staging/web")]
+        scene.branch.commit({path("staging/web"): now.replace("b7", "b6")})
+    else:
+        scene.by_hand("staging/web", Intent("rollback", Hold("b7 fails", "jane", NOW), to="b6"))
+        scene.by_hand("staging/web", Intent("release"))
+    assert scene.says("staging/web") == "b6"
+    assert rules(scene.promote("staging/web", "production/web")) == {"production/web": "not-newer"}
+
+
 def test_what_was_deferred_in_the_target_is_no_promotion() -> None:
     """The source went back, and a build waits in the target whose hold has ended."""
     scene = Stages(app("staging/web"), app("production/web"))
