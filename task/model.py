@@ -722,7 +722,7 @@ class Judged:
     kind: TargetKind | None = None  # None if Git was not asked
     source: str = ""  # namespace/name of the Application whose version is promoted
     proof: Proof | None = None  # what was proved about the candidate
-    # who writes the refused version to the same place, so that it runs all the same: "namespace/name (alias)"
+    # who writes the refused version to the same place: "namespace/name (alias)"
     overridden_by: str = ""
 
     @property

@@ -504,7 +504,10 @@ def _readings(app: Application, readings: Iterable[EntryReading]) -> Iterator[Re
     for one in readings:
         yield from _order(app, one)
         if one.keys.name and one.keys.name == one.keys.tag and not one.keys.spec:
-            message = f"helm.image-name and helm.image-tag of {one.entry.text!r} are both {one.keys.name!r}"
+            message = (
+                f"helm.image-name and helm.image-tag of {one.entry.text!r} are both "
+                f"{one.keys.name!r}"
+            )
             yield (
                 "image-list",
                 "error",
@@ -514,9 +517,9 @@ def _readings(app: Application, readings: Iterable[EntryReading]) -> Iterator[Re
 
 
 def _order(app: Application, one: EntryReading) -> Iterator[Remark]:
-    """Yield a warning if `tag-order` has no place for a tag that runs, or that the Application's own source has.
+    """Yield a warning if `tag-order` does not suit a tag that runs, or that the own source has.
 
-    And one if it compares the digits of a commit id: they have no order.
+    It has no place for the tag, or it compares the digits of a commit id, which have no order.
     """
     rules = rules_of(one.policy)
     if not one.policy.tag_order or not rules.ordered:
@@ -537,7 +540,10 @@ def _order(app: Application, one: EntryReading) -> Iterator[Remark]:
             hint = "correct the pattern; a current tag that it does not match is replaced by any that it does"
             yield key, "warning", f"{key}: {why}, which is the current tag", hint
         elif commit := commit_in(parse_tag_order(one.policy.tag_order), tag):
-            message = f"{key}: the current tag {tag} has the commit id {commit}, whose digits say nothing about order"
+            message = (
+                f"{key}: the current tag {tag} has the commit id {commit}, "
+                "whose digits say nothing about order"
+            )
             hint = "name only the number that grows: regexp:-(?P<build>[0-9]+)$"
             yield key, "warning", message, hint
 
@@ -562,7 +568,7 @@ def _shared(asked: Iterable[Subscription]) -> Iterator[Remark]:
 
 
 def _two_rules(asked: Iterable[Subscription]) -> Iterator[Remark]:
-    """Yield a warning for two entries of one image in one place, if one takes tags that the other refuses."""
+    """Yield a warning for two entries of one image in one place that have different rules."""
     taken: dict[tuple[str, str, str], Subscription] = {}
     for sub in asked:
         entry = _kustomize_entry(sub) or _containers(sub)
@@ -575,12 +581,13 @@ def _two_rules(asked: Iterable[Subscription]) -> Iterator[Remark]:
                 "what one of them takes, both deploy"
             )
             kind = "manifests" if sub.target == "manifests" else "kustomize"
-            hint = f"give both the same rules, or name what each writes: {_alias_of(sub)}.{kind}.image-name"
+            key = f"{_alias_of(sub)}.{kind}.image-name"
+            hint = f"give both the same rules, or name what each writes: {key}"
             yield "image-list", "warning", message, hint
 
 
 def _kustomize_entry(sub: Subscription) -> str:
-    """Return the words for the entry of a kustomization that gets the tag, or "" if it goes elsewhere."""
+    """Return the words for the entry of a kustomization that gets the tag, or ""."""
     own = sub.target in ("override", "file") and sub.source.kind == "Kustomize"
     if not own and sub.target != "kustomization":
         return ""
@@ -588,7 +595,7 @@ def _kustomize_entry(sub: Subscription) -> str:
 
 
 def _containers(sub: Subscription) -> str:
-    """Return the words for the containers in manifests that get the tag, or "" if it goes elsewhere."""
+    """Return the words for the containers in manifests that get the tag, or ""."""
     if sub.target != "manifests":
         return ""
     return f"the containers of {sub.keys.manifests_name or sub.entry.image.name}"

@@ -394,7 +394,7 @@ class EntryReader:
         return constraints
 
     def _warn_of_constraint(self, strategy: Strategy) -> None:
-        """Add a warning that the constraint limits nothing, which surprises people (AIU issues 580 and 1100)."""
+        """Add a warning that the constraint limits nothing (AIU issues 580 and 1100)."""
         entry = self.entry
         message = f"{entry.text!r}: {strategy} takes every tag, whatever {entry.constraint!r} says"
         hint = advice.on_ignored_constraint(entry)
@@ -403,7 +403,7 @@ class EntryReader:
         )
 
     def _platforms(self) -> tuple[str, ...]:
-        """Return the wanted platforms. A name that no image can have is a flaw, so that it lets no tag through."""
+        """Return the wanted platforms. A name that no image can have lets no tag through."""
         setting = self.settings["platforms"]
         if not setting:
             return ()

@@ -336,7 +336,7 @@ def _not_permitted(snapshot: Snapshot, sub: Subscription) -> Iterator[Finding]:
 
 
 def _under_other_rules(snapshot: Snapshot, sub: Subscription) -> Iterator[Finding]:
-    """Yield a warning if a target is a folder with a file that a rule or freeze is for, and the folder is not."""
+    """Yield a warning for a folder with a file that has rules or freezes of its own."""
     config = config_in(snapshot.files)
     places = [replace(sub, path=path) for path in changed_files(snapshot, sub, Terms())]
     parts: tuple[Rule | Freeze, ...] = (*config.rules, *config.freezes)
@@ -346,7 +346,7 @@ def _under_other_rules(snapshot: Snapshot, sub: Subscription) -> Iterator[Findin
             continue
         message = (
             f"the target {sub.path or '/'} contains {shortened(inside[0])}, for which {PATH} has "
-            f"a rule in line {part.line}: of all its files, the strictest rule counts for each update"
+            f"a rule in line {part.line}: for each update, the strictest rule of all files counts"
         )
         hint = "name only files or folders with the same rules in write-back-target"
         app = sub.application

@@ -116,7 +116,7 @@ def pairs_of(
 ) -> tuple[list[Pair], list[Problem]]:
     """Return a pair for each target, and an error if no Application matches one of the sides.
 
-    No Application is its own source. Raises `UsageError` if a name fits Applications of several namespaces.
+    No Application is its own source. Raises `UsageError` if a name fits several namespaces.
     """
     apps = [one.application for one in subscribed]
     wanted = Narrow(promotion.sources, selector=promotion.source_selector)
@@ -427,7 +427,7 @@ def _version(snapshot: Snapshot, sub: Subscription, terms: Terms, world: World) 
 def _past(
     snapshot: Snapshot, sub: Subscription, kind: TargetKind, now: Reading, world: World, most: int
 ) -> tuple[PastBuild, ...]:
-    """Return the last versions in the source's file, newest first, each with the commit that wrote it."""
+    """Return the last versions in the source's file, newest first, with their commits."""
     if not now.file:
         return ()
     repository = world.repository(sub.repo, sub)
@@ -449,7 +449,10 @@ def _since(now: Reading, past: Sequence[PastBuild]) -> str:
 
 
 def _was_before(now: Reading, newest: Written, past: Sequence[PastBuild]) -> bool:
-    """Tell whether the file had the present version before the newest one, or nothing knows the newest one."""
+    """Tell whether the file had the present version before the newest one.
+
+    If the newest one is not in the history, it may have.
+    """
     at = next((place for place, one in enumerate(past) if alike(_version_of(one), newest)), None)
     if at is None:
         return True

@@ -205,7 +205,8 @@ def _fitting(
 ) -> tuple[_Fitting, dict[Key, tuple[str, str]]]:
     """Return the tag of each choice, or an error: the newest that is for one of its platforms, and old enough.
 
-    And of each choice whose newest such tag is too young: that tag, and until when, "" if none has a date.
+    And of each choice whose newest such tag is too young: that tag, and until when, "" if none has
+    a date.
     """
     orders = {one.key: ranked(one.tags, one.policy, one.dates) for one in choices}
     settled: _Fitting = {key: (next(iter(tags), ""), None) for key, tags in orders.items()}

@@ -163,7 +163,7 @@ def _steps(to: str) -> int:
 def _meant_value(
     intent: Intent, situation: Situation, snapshot: Snapshot
 ) -> tuple[Reading, tuple[str, ...], Unchecked | None]:
-    """Return the value to go back to, the versions in between, and the warning if nobody knows that it exists.
+    """Return the value to go back to, the versions in between, and the doubt whether it exists.
 
     Raises `TargetError` if Git's history is too short, and `UsageError` if neither Git nor the registry knows the tag.
     """

@@ -129,7 +129,10 @@ def _of_registry(files: Files, sub: Subscription, target: Target) -> list[Proble
     if not key:
         return []
     name, file = sub.entry.image.name, chosen(files, target)
-    message = f"{file}: {key} is {registry}, and the image is {name}: a chart that joins them runs another image"
+    message = (
+        f"{file}: {key} is {registry}, and the image is {name}: "
+        "a chart that joins them runs another image"
+    )
     hint = f"write {sub.entry.image.registry} there, or remove it if the chart does not read it"
     return [_warning(sub, message, hint)]
 

@@ -47,7 +47,8 @@ class Promoted:
     pinned: bool = False  # whether its file has the digest
     # Asks Git since when it has had this version, "" if that is unknown. Only a minimum age needs it.
     since: Callable[[], str] = field(default=str, compare=False)
-    # Asks Git whether it had this version before `newest`, too. A build without a number arrives after it instead.
+    # Asks Git whether it had this version before `newest`, too. A later build without a number is
+    # no way back.
     went_back: Callable[[], bool] = field(default=bool, compare=False)
 
 

@@ -299,7 +299,7 @@ def _takes_digest(offer: Offer, situation: Situation) -> bool:
     if situation.current.digest or offer.pinned:  # the target has one, or the source of a promotion
         return True
     sub, kind = situation.subscription, situation.kind
-    # A proof is about one digest. If the registry were asked what the tag is by now, that could be another build.
+    # A proof is about one digest. What the registry says about the tag may be another build.
     if sub.demands or situation.terms.verify:
         return True
     helm = kind == "live" and (sub.source.kind or sub.source.section) == "Helm"

@@ -312,9 +312,9 @@ def _named_in(tree: Tree, mapping: Sequence[Segment], target: Target) -> tuple[s
 
 
 def other_registry(files: Files, target: Target) -> tuple[str, str]:
-    """Return the key of a registry beside the image's name, and its value, if it is not the image's. Else ("", "").
+    """Return the key of a registry beside the image's name, and its value, if that is another one.
 
-    Raises the errors of `read`.
+    Else return ("", ""). Raises the errors of `read`.
     """
     path, keys = chosen(files, target), _keys(target.keys)
     tree = tree_of(files, path)

@@ -41,7 +41,7 @@ def as_wanted(
     terms: Terms,
     default: RepositoryConfig = NO_CONFIG,
 ) -> tuple[Ask, ...]:
-    """Return the asks with what a config says about their subscriptions now, and about the files that they change.
+    """Return the asks with what a config says now about them, and about the files that they change.
 
     `default` is that of the default branch, which limits what is written to any branch.
     """

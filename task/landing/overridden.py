@@ -1,4 +1,4 @@
-"""Pure code that finds refusals without effect: another Application or alias writes that version to the same place."""
+"""Pure code that finds refusals without effect, because another entry writes to the same place."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from task.policy.builds import alike
 def with_overridden(
     snapshot: Snapshot, commits: Sequence[PreparedCommit], settled: Sequence[Decision], terms: Terms
 ) -> tuple[list[PreparedCommit], list[Decision]]:
-    """Return commits and settled decisions. A refusal of what a commit writes to the same entry says who writes it."""
+    """Return both. A refusal of what a commit writes to the same entry says who writes it."""
     written = [one for prepared in commits for one in prepared.decisions]
     writers = _Writers(one for one in written if one.verdict == "update" and one.kind)
     known: dict[Identity, set[tuple[str, str]]] = {}
@@ -32,14 +32,14 @@ def with_overridden(
             return one
         for writer in writers.near(one):
             if places(one.subscription) & places(writer.subscription):
-                return replace(one, overridden_by=name_of(writer))
+                return replace(one, overridden_by=called(writer))
         return one
 
     made = [replace(one, decisions=tuple(map(marked, one.decisions))) for one in commits]
     return made, list(map(marked, settled))
 
 
-def name_of(one: Decision) -> str:
+def called(one: Decision) -> str:
     """Return the Application and alias of a decision, for people."""
     app, alias = one.subscription.application.key, one.subscription.entry.alias
     return f"{app} ({alias})" if alias else app

@@ -198,7 +198,8 @@ def _verdict(would: Verdict, overridden_by: str) -> str:
     """Return `updated: admitted: …`, without repeating a word."""
     word, because = _WOULD_BE[would.verdict], without_logins(would.because)
     if overridden_by:
-        return f"{OVERRIDDEN}: {would.rule}: {because}; but {overridden_by} writes it to the same place"
+        but = f"but {overridden_by} writes it to the same place"
+        return f"{OVERRIDDEN}: {would.rule}: {because}; {but}"
     if would.rule != word:
         return f"{word}: {would.rule}: {because}"
     return because if because.startswith(word) else f"{word}: {because}"

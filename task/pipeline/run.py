@@ -17,7 +17,7 @@ from task.deciding.decide import failed_asks, settled_without_git
 from task.deciding.job import Ask, Job, Outcome
 from task.errors import Exit, NotPermittedError, TaskError
 from task.landing.live import patch
-from task.landing.overridden import name_of
+from task.landing.overridden import called
 from task.landing.ports import Batch, Repository, World
 from task.model import Decision, Problem, Report, Timings, Unusable
 from task.output.report_json import exit_code
@@ -121,10 +121,10 @@ def deliver_repository(asks: Sequence[Ask], job: Job, world: World) -> Outcome:
 def _without_the_refused(
     repository: Repository, branches: Mapping[str, Sequence[Ask]], job: Job, world: World
 ) -> tuple[Outcome, Mapping[str, Sequence[Ask]]]:
-    """Plan Applications with targets on several branches first: what may not write one of them writes none.
+    """Plan Applications with targets on several branches first, and leave out what one refuses.
 
-    Otherwise, the first branch would have its half of an update before the other one refuses. Returns the decisions
-    about those that are refused, and the asks of all others.
+    Otherwise, the first branch would have its half of an update before the other one refuses.
+    Returns the decisions about those that are left out, and the asks of all others.
     """
     bases: dict[str, set[str]] = {}
     for base, asks in branches.items():
@@ -209,8 +209,8 @@ def report(
 
 
 def _still_overridden(decisions: Sequence[Decision]) -> list[Decision]:
-    """Return the decisions. Nobody overrides a refusal if the commit with the other version has not landed."""
-    writers = {name_of(one) for one in decisions if one.verdict == "update"}
+    """Return the decisions. A commit that has not landed overrides nothing."""
+    writers = {called(one) for one in decisions if one.verdict == "update"}
     return [
         one if one.overridden_by in writers else replace(one, overridden_by="") for one in decisions
     ]

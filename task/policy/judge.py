@@ -57,7 +57,7 @@ def judge(
 
 
 def _why_admitted(policy: Policy) -> str:
-    """Return which rules admit a tag. A constraint that the strategy does not use has admitted nothing."""
+    """Return which rules admit a tag. A constraint that is not used has admitted nothing."""
     if rules_of(policy).constraint or not policy.constraints:
         rules = f"{policy.strategy} {' and '.join(policy.constraints)}".rstrip()
         return f"{rules} admits it"

@@ -141,7 +141,7 @@ def numeric(text: str) -> tuple[tuple[int, int, bytes], ...]:
 
 
 def commit_in(order: TagOrder, tag: str) -> str:
-    """Return what looks like a commit id in a tag, if the order compares its digits as numbers, or ""."""
+    """Return what looks like a commit id in a tag, if its digits are compared, or ""."""
     parts = (order.read(tag) or {}).values() if order.kind != "alphabetical" else ()
     found = (_COMMIT.search(part or "") for part in parts)
     return next((match[0] for match in found if match), "")

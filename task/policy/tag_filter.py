@@ -157,7 +157,7 @@ def compiled(pattern: str, *, groups: bool = False) -> Any:
 
 
 def named_twice(pattern: str) -> str:
-    """Return a name that several groups of a pattern have, or "". RE2 knows only the first of them."""
+    """Return a name that several groups have, or "". RE2 knows only the first of them."""
     plain = _CLASS.sub("", _ESCAPE.sub("", pattern))
     counted = Counter(_NAMED.findall(plain))
     return next((name for name, count in counted.items() if count > 1), "")

@@ -250,7 +250,7 @@ NO_CONFIG = RepositoryConfig()
 Changed = Callable[[Subscription], Collection[str]]  # the files that an update would change
 
 
-def unread(sub: Subscription) -> tuple[str, ...]:  # noqa: ARG001 - as `Changed` is called
+def no_files(sub: Subscription) -> tuple[str, ...]:  # noqa: ARG001 - as `Changed` is called
     """Return no files: only what the target names counts."""
     return ()
 
@@ -262,18 +262,19 @@ def for_some_paths(config: RepositoryConfig) -> bool:
 
 
 def governed(
-    subs: Iterable[Subscription], config: RepositoryConfig, now: str, changed: Changed = unread
+    subs: Iterable[Subscription], config: RepositoryConfig, now: str, changed: Changed = no_files
 ) -> list[Subscription]:
     """Return the subscriptions, each with what the config says about it now.
 
-    A setting that requires a pull request or a digest wins over one that does not, wherever it is. A target may be a
-    folder, so rules and freezes count for each file that changes: the strictest for the whole subscription.
+    A setting that requires a pull request or a digest wins over one that does not, wherever it is.
+    A target may be a folder, so rules and freezes count for each file that changes: the strictest
+    for the whole subscription.
     """
     frozen = in_force(config.freezes, now)
     known = _KnownWishes(config)
     found: list[Subscription] = []
     for sub in subs:
-        places = _places(sub, config, changed)
+        places = _with_files(sub, config, changed)
         of_target = known.of(sub)
         each = [known.of(place) for place in places]
         holds = [hold for match, hold in frozen if any(map(match.takes, places))]
@@ -299,7 +300,7 @@ def governed(
     return found
 
 
-def _places(
+def _with_files(
     sub: Subscription, config: RepositoryConfig, changed: Changed
 ) -> tuple[Subscription, ...]:
     """Return the subscription as it is, and with each file that changes as its target."""
@@ -309,7 +310,7 @@ def _places(
 
 
 def _writes(places: Sequence[Subscription], each: Sequence[Wishes]) -> tuple[Writes, ...]:
-    """Return what may be written: as the target's rule says, and in each file as its own rule says."""
+    """Return what may be written by the target's rule, and in each file by its own."""
     of_target = each[0].writes
     found = [of_target] if of_target else []
     for place, wishes in zip(places[1:], each[1:], strict=True):
@@ -325,22 +326,22 @@ def keys_named(wishes: Iterable[Wishes]) -> tuple[str, ...]:
 
 
 def also_limited(
-    subs: Iterable[Subscription], config: RepositoryConfig, changed: Changed = unread
+    subs: Iterable[Subscription], config: RepositoryConfig, changed: Changed = no_files
 ) -> list[Subscription]:
     """Return the subscriptions, each with what the config of another branch lets it write as well."""
     known = _KnownWishes(config)
     found = []
     for sub in subs:
-        places = _places(sub, config, changed)
+        places = _with_files(sub, config, changed)
         writes = _writes(places, [known.of(place) for place in places])
         found.append(replace(sub, writes=(*sub.writes, *writes)) if writes else sub)
     return found
 
 
 def refuse_stricter(sub: Subscription, paths: Iterable[str], config: RepositoryConfig) -> None:
-    """Raise `NotPermittedError` if a file that changes is under a rule that asks for more than was found before.
+    """Raise `NotPermittedError` if a file that changes has a rule that asks for more than was found.
 
-    Before the edit, `governed` knows the files that an update changes. This is for a file that it did not expect.
+    Before the edit, `governed` knows the files that an update changes. This is for any other file.
     """
     if not any(rule.match.paths for rule in config.rules):
         return
