@@ -95,6 +95,7 @@ class Source:
     value_files: tuple[str, ...] = ()  # helm.valueFiles
     values: str = ""  # helm.valuesObject, else helm.values, as YAML
     recurse: bool = False  # directory.recurse
+    name: str = ""  # of one of several sources, for Argo CD's own commands
 
 
 @dataclass(frozen=True)
@@ -534,6 +535,7 @@ class Writes:
     paths: tuple[str, ...] | None = None
     branches: tuple[str, ...] | None = None
     line: int = field(default=0, compare=False)  # of the config
+    only: str = ""  # the one file that this is about; "" is all that the Application writes
 
 
 @dataclass(frozen=True)
@@ -731,6 +733,8 @@ class Judged:
     kind: TargetKind | None = None  # None if Git was not asked
     source: str = ""  # namespace/name of the Application whose version is promoted
     proof: Proof | None = None  # what was proved about the candidate
+    # who writes the refused version to the same place: "namespace/name (alias)"
+    overridden_by: str = ""
 
     @property
     def verdict(self) -> VerdictName:
@@ -894,6 +898,7 @@ class ImageStatus:
     request: OpenRequest | None = None
     builds: tuple[PastBuild, ...] = ()  # the last ones, newest first
     would: Verdict | None = None  # what would happen to the image in question
+    overridden_by: str = ""  # who would write it all the same, as in a `Decision`
 
 
 @dataclass(frozen=True)

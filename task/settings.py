@@ -266,9 +266,6 @@ class GitOptions:
         "Copy the Application's own parameters into every override file. By default only into lists that Image "
         "Update makes.",
     )
-    repository_config: bool = COMMIT.flag_on(
-        "Obey the file .image-update/config of each repository that is written."
-    )
     deadline: float = GIT.option(
         120, "How long to try again when others push to the same branch.", "SECONDS", read=seconds
     )

@@ -108,6 +108,16 @@ def lint(annotations: dict[str, str], **source: Any) -> tuple[Finding, ...]:
             "no group for the version",
         ),
         (
+            {
+                "image-list": "web=acme/web",
+                "web.update-strategy": "alphabetical",
+                "web.tag-order": "regexp:(?P<n>[0-9]+)[.](?P<n>[0-9]+)",
+            },
+            "error",
+            "web.tag-order",
+            "two groups of the pattern are called 'n'",
+        ),
+        (
             {"image-list": "web=acme/web", "tag-order": "regexp:v([0-9]+)"},
             "error",
             "tag-order",
@@ -172,13 +182,13 @@ def lint(annotations: dict[str, str], **source: Any) -> tuple[Finding, ...]:
         ),
         (
             {"image-list": "web=acme/web", "web.platforms": "linux/am64"},
-            "warning",
+            "error",
             "web.platforms",
             "linux/amd64",
         ),
         (
             {"image-list": "web=acme/web", "web.platforms": "linux/x86_64"},
-            "warning",
+            "error",
             "web.platforms",
             "linux/amd64",
         ),
@@ -1120,3 +1130,62 @@ def test_a_host_gets_the_results_of_a_lint_that_cannot_begin(tmp_path: Path) -> 
     result = image_update("lint", tmp_path / "gone", "--results-dir", results)
     assert result.code == 2
     assert (results / "status").read_text() == "failed"
+
+
+@pytest.mark.parametrize(
+    ("order", "tag", "commit"),
+    [
+        ("numeric", "main-99fffff-99", "99fffff"),
+        ("numeric desc", "1.2.0-gdeadbee4", "gdeadbee4"),
+        ("regexp:^main-(?P<rest>.*)$", "main-99fffff-99", "99fffff"),
+        ("regexp:-(?P<build>[0-9]+)$", "main-99fffff-99", ""),
+        ("alphabetical", "main-99fffff-99", ""),
+        ("numeric", "main-20261122-7", ""),
+        ("numeric", "main-defaced-7", ""),  # a word
+        ("numeric", "1.2.0-beta1", ""),
+    ],
+)
+def test_a_commit_id_in_an_order_by_numbers_is_told(order: str, tag: str, commit: str) -> None:
+    """`main-99fffff-1` would come after `main-1fffff-2` for ever."""
+    given = {"web.update-strategy": "alphabetical", "web.tag-order": order}
+    source = Source("https://git.example/x", "apps/web", "main")
+    live = (f"acme/web:{tag}",)
+    app = Application(
+        "argocd", "web", {"image-list": "web=acme/web", **given}, (source,), live=live
+    )
+    found = [one.message for one in findings(app) if one.severity == "warning"]
+    assert [f"has the commit id {commit}," in message for message in found] == [True] * bool(commit)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "more", "told"),
+    [
+        ("old=acme/web:~1.0", "new=acme/web", {}, True),
+        ("old=acme/web:~1.0", "new=acme/web:~1.0", {}, False),
+        ("old=acme/web:~1.0", "new=acme/api", {}, False),
+        ("old=acme/web", "new=acme/web", {"new.allow-tags": "regexp:^v"}, True),
+        ("old=acme/web", "new=acme/web", {"new.tag-order": "numeric"}, True),
+        ("old=acme/web:~1.0", "new=acme/web", {"new.{kind}.image-name": "base/web"}, False),
+    ],
+)
+@pytest.mark.parametrize(
+    ("target", "kind", "section"),
+    [
+        ("kustomization", "kustomize", "Kustomize"),
+        ("", "kustomize", "Kustomize"),
+        ("manifests", "manifests", "Directory"),
+    ],
+)
+def test_two_aliases_on_one_entry_by_other_rules(
+    first: str, second: str, more: dict[str, str], told: bool, target: str, kind: str, section: str
+) -> None:
+    given = {"image-list": f"{first}, {second}", "update-strategy": "alphabetical"}
+    given |= {key.replace("{kind}", kind): value for key, value in more.items()}
+    given |= {"write-back-target": target} if target else {}
+    if "~1.0" in first:
+        given["update-strategy"] = "semver"
+    found = [one.message for one in lint(given, kind=section, section=section)]
+    words = [message for message in found if "both write" in message]
+    assert [
+        message.startswith(f"{first!r} and {second!r} both write the") for message in words
+    ] == ([True] if told else [])

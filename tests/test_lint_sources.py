@@ -180,6 +180,14 @@ def test_the_hook_for_pre_commit(repository: Path) -> None:
         ),
         ("kustomization", "w=acme/web", "c=acme/cart", "", ""),
         (
+            "manifests",
+            "w=acme/web:^1",
+            "w=acme/web:~1.4",
+            "warning",
+            "the containers of acme/web in x too",
+        ),
+        ("manifests", "w=acme/web", "c=acme/cart", "", ""),
+        (
             "",
             "w=acme/web:^1",
             "w=acme/web:~1.4",

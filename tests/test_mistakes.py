@@ -95,7 +95,7 @@ def test_a_rule_that_a_merge_key_brings_counts(tmp_path: Path, kind: str) -> Non
     repo = repository(tmp_path, "web")
     made = application("web", repo)
     made["metadata"]["annotations"] = {"MERGED": "MERGED"}
-    rules = f"rules: &rules\n  {P}image-list: web={WEB}\n  {P}allow-tags: regexp:^1\n  {P}platforms: LINUX/amd64\n"
+    rules = f"rules: &rules\n  {P}image-list: web={WEB}\n  {P}allow-tags: regexp:^1\n  {P}platforms: linux/amd64\n"
     if kind == "List":
         made = {"kind": "List", "apiVersion": "v1", "items": [made]}
     if kind == "ApplicationSet":

@@ -145,6 +145,22 @@ def test_what_is_proved_is_written_by_its_digest_and_told(
         assert "proof: slsa-v1; signer=keys/ci.pub; source_repository=" in " ".join(shown.split())
 
 
+@pytest.mark.parametrize("command", ["plan", "run"])
+@pytest.mark.parametrize("demand", [PROVENANCE, SIGNATURES])
+def test_the_proof_of_another_digest_with_the_same_tag_is_none(
+    tmp_path: Path, server: RegistryApi, pair: cosign.Keys, command: str, demand: str
+) -> None:
+    scene = Scene(tmp_path, server.name, pair, demand)
+    attest(server, pair)
+    sign(server, pair)
+    found = scene.of(command, "--image-digest", OLD.digest)
+    assert found["verdict"] == "refuse", found["because"]
+    assert found["candidate"] == f"1.1.0@{OLD.digest}"
+    nowhere = f"sha256:{'0' * 64}"
+    assert scene.of(command, "--image-digest", nowhere)["verdict"] in ("refuse", "error")
+    assert scene.tag() == "1.0.0"
+
+
 @pytest.mark.parametrize("command", ["plan", "run", "scan"])
 def test_what_is_not_proved_is_refused_and_other_applications_are_not(
     tmp_path: Path, server: RegistryApi, pair: cosign.Keys, command: str

@@ -101,9 +101,6 @@ def test_a_broken_config_is_an_error_of_every_application_and_nothing_is_written
         "argocd/c": ("1.1.0", "unchanged"),
     }
 
-    again = image_update(*arguments(apps, "--no-repository-config"))
-    assert (again.code, tag(repo), tag(repo, "b")) == (0, "1.1.0", "1.1.0")
-
 
 def test_the_config_words_the_commit_and_what_is_given_wins(tmp_path: Path) -> None:
     repo = repository(tmp_path, "a")
@@ -267,7 +264,6 @@ def test_a_config_with_an_ending_is_an_error(tmp_path: Path, ending: str, beside
     assert image_update("status", *given, "--image", f"{WEB}:1.1.0").code == 3
     assert image_update("hold", "a", "--reason", "x", *given).code == 3
     assert git(repo, "rev-parse", "main") == tip
-    assert image_update(*arguments(apps, "--no-repository-config")).code == 0
 
 
 def test_lint_tells_of_a_config_in_the_wrong_place(tmp_path: Path) -> None:

@@ -227,13 +227,17 @@ def test_a_tag_of_the_registry_is_asked_for_once(tmp_path: Path, server: Registr
 def test_a_registry_that_does_not_answer_is_a_warning(
     tmp_path: Path, check: str, words: str
 ) -> None:
-    scene = Scene(tmp_path, "127.0.0.1:9", "1.5.0")
+    scene = Scene(tmp_path, "127.0.0.1:9", "1.3.1", "1.5.0")
     result = scene.back("1.3.0", check=check)
     assert only(result)["verdict"] == "update"
+    said = "rolled back from 1.5.0; not checked: 1.3.0 may not exist; "
+    assert said in only(result)["because"]
+    assert said in git(scene.repo, "log", "-1", "--format=%B", "main")
     (warning,) = result.json["errors"]
     assert warning["severity"] == "warning"
     assert f"{scene.named}:1.3.0: Git's history does not have it, and " in warning["message"]
-    assert warning["hint"] == "check that the image exists: nothing else has checked it"
+    sure = "check that the image exists: nothing else has checked it"
+    assert warning["hint"] == f"did you mean 1.3.1? {sure}"
     assert words in warning["message"]
     assert "newTag: 1.3.0\n" in scene.now
 

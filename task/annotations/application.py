@@ -135,6 +135,7 @@ def _source(raw: object, status_kind: object) -> Source:
         revision=intern(_text(raw.get("targetRevision"))),
         chart=_text(raw.get("chart")),
         ref=_text(raw.get("ref")),
+        name=_text(raw.get("name")),
         kind=KINDS.get(status_kind, section) if isinstance(status_kind, str) else section,
         section=section,
         parameters=tuple(
@@ -213,6 +214,8 @@ class Narrow:
     within: tuple[
         str, ...
     ] = ()  # globs like `names`: `status APP` shows only what --application leaves
+    # whether a person typed the names, so that one without a namespace may fit only one Application
+    typed: bool = False
 
 
 def considered(app: Tracker, narrow: Narrow) -> bool:

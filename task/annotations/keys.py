@@ -189,7 +189,7 @@ def boolean(setting: Setting) -> bool:
 
 
 def platforms(setting: Setting) -> tuple[str, ...]:
-    """Return the platforms, trimmed. As in AIU, one that does not have the form `os/arch[/variant]` matches nothing."""
+    """Return the names of the platforms, trimmed."""
     return tuple(platform.strip() for platform in setting.value.split(",") if platform.strip())
 
 

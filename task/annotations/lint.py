@@ -22,7 +22,6 @@ from task.annotations.advice import (
     is_tag_key,
     key_of,
     listed_as,
-    on_ignored_constraint,
     range_of,
 )
 from task.annotations.image_updater_settings import FIELDS
@@ -44,8 +43,7 @@ from task.annotations.write_back import inside
 from task.errors import Malformed, TaskError
 from task.image import RANGE, cut_ranges, live_image, split_image_list
 from task.model import Application, Entry, Flaw, Subscription, Tracker
-from task.policy.judge import is_platform, meant_platforms
-from task.policy.strategies import rules_of
+from task.policy.strategies import commit_in, parse_tag_order, rules_of
 from task.templates.branch_name import check_branch_template
 from task.text import and_more, counted
 
@@ -104,6 +102,7 @@ def findings(app: Application, defaults: Defaults = Defaults()) -> tuple[Finding
         _entries(app, misplaced),
         _readings(app, readings),
         _shared(asked),
+        _two_rules(asked),
         _targets(asked),
         _head(app),
     )
@@ -353,21 +352,6 @@ def _value(key: str, value: str) -> Iterator[Remark]:
             if source.kind == "secret" and source.field in (DOCKER_CONFIG, ".dockercfg"):
                 message = f"{key}: the field {source.field} does not hold user:password, which secret:…#<field> needs"
                 yield key, "error", message, f"write pullsecret:{source.namespace}/{source.name}"
-    if key == "platforms" or key.endswith(".platforms"):
-        names = [name for part in value.split(",") if (name := part.strip())] or [value]
-        for name in (name for name in names if not is_platform(name)):
-            message = f"{key}: {name!r} is not a platform, so no image ever fits it"
-            yield key, "error", message, "write <os>/<architecture>[/<variant>], as in linux/arm64"
-        if value != value.lower():  # the comparison is case-sensitive, as in AIU
-            message = f"{key}: platforms are written in lower case: no image ever fits {value!r}"
-            yield key, "error", message, f"write {value.lower()}"
-        else:
-            for name in filter(is_platform, names):
-                if meant := meant_platforms(name):
-                    message = (
-                        f"{key}: {name!r} has an unknown architecture, so hardly any image fits it"
-                    )
-                    yield key, "warning", message, f"write {' or '.join(meant)}"
 
 
 def _entries(app: Application, misplaced: Collection[str]) -> Iterator[Remark]:
@@ -518,17 +502,11 @@ def _kinds(app: Application, entry: Entry, own: Mapping[str, Setting]) -> Iterat
 def _readings(app: Application, readings: Iterable[EntryReading]) -> Iterator[Remark]:
     """Yield mistakes that show only when the settings of an entry are combined with the defaults."""
     for one in readings:
-        # As in AIU, some strategies ignore the constraint, which surprises people (AIU issues 580 and 1100).
-        entry, strategy = one.entry, one.policy.strategy
-        if entry.constraint and not rules_of(one.policy).constraint:
-            message = (
-                f"{entry.text!r}: {strategy} takes every tag, whatever {entry.constraint!r} says"
-            )
-            yield "image-list", "warning", message, on_ignored_constraint(entry)
         yield from _order(app, one)
         if one.keys.name and one.keys.name == one.keys.tag and not one.keys.spec:
             message = (
-                f"helm.image-name and helm.image-tag of {entry.text!r} are both {one.keys.name!r}"
+                f"helm.image-name and helm.image-tag of {one.entry.text!r} are both "
+                f"{one.keys.name!r}"
             )
             yield (
                 "image-list",
@@ -539,7 +517,10 @@ def _readings(app: Application, readings: Iterable[EntryReading]) -> Iterator[Re
 
 
 def _order(app: Application, one: EntryReading) -> Iterator[Remark]:
-    """Yield a warning if `tag-order` has no place for a tag that runs, or that the Application's own source has."""
+    """Yield a warning if `tag-order` does not suit a tag that runs, or that the own source has.
+
+    It has no place for the tag, or it compares the digits of a commit id, which have no order.
+    """
     rules = rules_of(one.policy)
     if not one.policy.tag_order or not rules.ordered:
         return
@@ -558,6 +539,13 @@ def _order(app: Application, one: EntryReading) -> Iterator[Remark]:
         if rule == "tag-order":
             hint = "correct the pattern; a current tag that it does not match is replaced by any that it does"
             yield key, "warning", f"{key}: {why}, which is the current tag", hint
+        elif commit := commit_in(parse_tag_order(one.policy.tag_order), tag):
+            message = (
+                f"{key}: the current tag {tag} has the commit id {commit}, "
+                "whose digits say nothing about order"
+            )
+            hint = "name only the number that grows: regexp:-(?P<build>[0-9]+)$"
+            yield key, "warning", message, hint
 
 
 def _shared(asked: Iterable[Subscription]) -> Iterator[Remark]:
@@ -577,6 +565,40 @@ def _shared(asked: Iterable[Subscription]) -> Iterator[Remark]:
                 f"{other!r} and {sub.entry.text!r} are both written to {key}",
                 hint,
             )
+
+
+def _two_rules(asked: Iterable[Subscription]) -> Iterator[Remark]:
+    """Yield a warning for two entries of one image in one place that have different rules."""
+    taken: dict[tuple[str, str, str], Subscription] = {}
+    for sub in asked:
+        entry = _kustomize_entry(sub) or _containers(sub)
+        if not entry:
+            continue
+        other = taken.setdefault((sub.path, entry, sub.entry.image.identity), sub)
+        if _rules(other) != _rules(sub):
+            message = (
+                f"{other.entry.text!r} and {sub.entry.text!r} both write {entry}, by other rules: "
+                "what one of them takes, both deploy"
+            )
+            kind = "manifests" if sub.target == "manifests" else "kustomize"
+            key = f"{_alias_of(sub)}.{kind}.image-name"
+            hint = f"give both the same rules, or name what each writes: {key}"
+            yield "image-list", "warning", message, hint
+
+
+def _kustomize_entry(sub: Subscription) -> str:
+    """Return the words for the entry of a kustomization that gets the tag, or ""."""
+    own = sub.target in ("override", "file") and sub.source.kind == "Kustomize"
+    if not own and sub.target != "kustomization":
+        return ""
+    return f"the entry of {sub.keys.kustomize_name or sub.entry.image.name}"
+
+
+def _containers(sub: Subscription) -> str:
+    """Return the words for the containers in manifests that get the tag, or ""."""
+    if sub.target != "manifests":
+        return ""
+    return f"the containers of {sub.keys.manifests_name or sub.entry.image.name}"
 
 
 def _alias_of(one: EntryReading | Subscription) -> str:
@@ -602,9 +624,7 @@ def shared_places(written: Iterable[Subscription]) -> tuple[Finding, ...]:
         tuple[str, ...], Finding
     ] = {}  # one for each place, however many Applications share it
     for sub in written:
-        key = _helm_value(sub)
-        if sub.target == "kustomization":
-            key = f"the entry of {sub.keys.kustomize_name or sub.entry.image.name}"
+        key = _helm_value(sub) or _kustomize_entry(sub) or _containers(sub)
         if not key or sub.target == "override":  # an override file belongs to one Application
             continue
         place = (sub.repo, sub.base, sub.head_template, sub.path, key)
@@ -626,7 +646,14 @@ def shared_places(written: Iterable[Subscription]) -> tuple[Finding, ...]:
 
 def _rules(sub: Subscription) -> tuple[object, ...]:
     policy = sub.policy
-    return policy.strategy, policy.constraints, policy.allow, policy.ignore, policy.platforms
+    return (
+        policy.strategy,
+        policy.constraints,
+        policy.allow,
+        policy.ignore,
+        policy.platforms,
+        policy.tag_order,
+    )
 
 
 def _targets(asked: Iterable[Subscription]) -> Iterator[Remark]:

@@ -29,10 +29,12 @@ from task.model import (
     Subscription,
 )
 from task.policy import tag_filter
+from task.policy.judge import is_platform, meant_platforms
 from task.policy.strategies import STRATEGIES, UNFIT_HINT, parse_tag_order, unfit_order
 from task.policy.version_range import parse_range
 
 T = TypeVar("T")
+PLATFORM_HINT = "write <os>/<architecture>[/<variant>], as in linux/arm64"
 MOST_GLOBS = 10  # broken globs of one annotation that are told one by one
 BLANK_INDEX = re.compile(r"\[[0-9]*\s[0-9\s]*\]")
 
@@ -265,7 +267,7 @@ class EntryReader:
             allow=self._try(self._allow, None),
             ignore=self._ignore(),
             tag_order=self._try(lambda: self._tag_order(strategy), ""),
-            platforms=keys.platforms(self.settings["platforms"]),
+            platforms=self._platforms(),
             pin_digest=self._try(
                 lambda: keys.boolean(pin) if pin else self.defaults.pin_digest, otherwise=False
             ),
@@ -387,7 +389,42 @@ class EntryReader:
                 )
             else:
                 _checked(Setting(self.settings["update-strategy"].key, text), parse_range)
+        if self.entry.constraint and not meaning:
+            self._warn_of_constraint(strategy)
         return constraints
+
+    def _warn_of_constraint(self, strategy: Strategy) -> None:
+        """Add a warning that the constraint limits nothing (AIU issues 580 and 1100)."""
+        entry = self.entry
+        message = f"{entry.text!r}: {strategy} takes every tag, whatever {entry.constraint!r} says"
+        hint = advice.on_ignored_constraint(entry)
+        self.flaws.append(
+            Flaw(entry.text, entry, "image-list", entry.text, message, hint, severity="warning")
+        )
+
+    def _platforms(self) -> tuple[str, ...]:
+        """Return the wanted platforms. A name that no image can have lets no tag through."""
+        setting = self.settings["platforms"]
+        if not setting:
+            return ()
+        names = keys.platforms(setting)
+        value = setting.value
+        if not names:
+            self._platform_fault(f"{value!r} is not a platform, so no image ever fits it")
+        elif value != value.lower():  # the comparison is case-sensitive, as in AIU
+            message = f"platforms are written in lower case: no image ever fits {value!r}"
+            self._platform_fault(message, f"write {value.lower()}")
+        for name in names:
+            if not is_platform(name):
+                self._platform_fault(f"{name!r} is not a platform, so no image ever fits it")
+            elif name == name.lower() and (meant := meant_platforms(name)):
+                message = f"{name!r} has an unknown architecture, so no image fits it"
+                self._platform_fault(message, f"write {' or '.join(meant)}")
+        return names
+
+    def _platform_fault(self, message: str, hint: str = PLATFORM_HINT) -> None:
+        setting = self.settings["platforms"]
+        self._fault(setting, f"{setting.key}: {message}", hint)
 
     def _allow(self) -> str | None:
         setting = self.settings["allow-tags"]

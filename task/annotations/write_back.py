@@ -197,16 +197,16 @@ def choose_source(app: Application, forced: Kind) -> Source:
             "the Application has no source", hint="give it spec.source or spec.sources"
         )
     if name := app.annotations.get("write-back-source", ""):
-        for index, source in enumerate(app.sources):
-            if name in (source.ref, str(index)):
+        for source in app.sources:
+            if name in (source.name, source.ref):
                 return source
-        known = ", ".join(source.ref or str(index) for index, source in enumerate(app.sources))
-        raise Faulty(
-            "write-back-source",
-            name,
-            f"no source {name!r}",
-            f"write an index from 0 or a ref: {known}",
-        )
+        for index, source in enumerate(app.sources):
+            if name == str(index):
+                return source
+        called = enumerate(app.sources)
+        known = ", ".join(source.name or source.ref or str(index) for index, source in called)
+        hint = f"write a name, a ref or an index from 0: {known}"
+        raise Faulty("write-back-source", name, f"no source {name!r}", hint)
     if not app.multi:
         return app.sources[0]
     stated = (
@@ -330,10 +330,13 @@ def refuse_files(sub: Subscription, paths: Collection[str], branch: str) -> None
             raise _not_written(
                 next(iter(owned.values())), path, f", or name it in `writes` of {PATH}"
             )
-    for one in sub.writes if paths else ():
+    for one in sub.writes:
+        concerned = [path for path in paths if one.only in ("", path)]
+        if not concerned:
+            continue
         rule = f"by {PATH}, line {one.line}, {sub.application.key}"
         hint = f"let the repository's owner add it to `writes` in {PATH}"
-        for path in paths:
+        for path in concerned:
             if one.paths is not None and not any(fits_glob(glob, path) for glob in one.paths):
                 raise NotPermittedError(f"{rule} may not write {shortened(path)!r}", hint=hint)
         if one.branches is not None and not any(fits_glob(glob, branch) for glob in one.branches):

@@ -80,6 +80,7 @@ def job_of(settings: Settings, images: tuple[Image, ...], environ: Mapping[str, 
             now,
             through=commits.commit_through,
             minimum_age=_minimum_age(settings.minimum_age),
+            verify=settings.verify.wanted,
         ),
         wording=Wording(
             Person(commits.git_author_name, commits.git_author_email),
@@ -100,7 +101,6 @@ def job_of(settings: Settings, images: tuple[Image, ...], environ: Mapping[str, 
         aliases=settings.aliases,
         deployed=_deployed(settings, own.removesuffix(".git"), commit, environ),
         comment=_comment(settings, images, environ) if settings.comment else None,
-        repository_config=settings.git.repository_config,
         requests=PullRequestOptions(
             commits.pull_request_label,
             commits.pull_request_reviewer,
@@ -205,6 +205,7 @@ def scope_of(settings: Settings) -> Scope:
             given.project,
             given.selector,
             within=names if apps else (),
+            typed=bool(apps),
         ),
         Defaults(
             settings.sources.argocd_namespace,

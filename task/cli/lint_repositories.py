@@ -14,7 +14,7 @@ from task.annotations.write_back import refuse_files
 from task.applications.work_tree import LocalFiles, top_of
 from task.cli.job import scope_of
 from task.deciding.cautions import file_cautions
-from task.deciding.decide import NOTHING, file_of, reading, state_path, states_of
+from task.deciding.decide import NOTHING, changed_files, file_of, reading, state_path, states_of
 from task.deciding.job import Terms
 from task.deciding.target import resolve, target_of, target_places
 from task.editors import EDITORS
@@ -30,7 +30,9 @@ from task.registry.signature import public_keys
 from task.repository_config.config import (
     MISTAKEN,
     PATH,
+    Freeze,
     RepositoryConfig,
+    Rule,
     also_limited,
     governed,
     unmatched,
@@ -45,6 +47,7 @@ from task.repository_config.reading import (
 )
 from task.settings import Settings
 from task.templates.commit_message import LONGEST
+from task.text import shortened
 from task.urls import normal_url
 
 _LINE = re.compile(r"\bline (\d+)")
@@ -74,6 +77,9 @@ def config_findings(
             found = locate(f"{path}:0") if config.rules or config.freezes else None
             ours = [sub for sub in subs if found and same_repository(sub.repo, found[0])]
             number = len({sub.application.key for sub in ours})
+            if unmatched(config, ours):  # a target may be a folder, and a rule for a part of it
+                top = os.path.dirname(os.path.dirname(path))
+                ours += [replace(sub, path=file) for sub in ours for file in _changed_in(top, sub)]
             for what, line in unmatched(config, ours) if ours else ():
                 message = f"{what} matches none of the {number} Applications read that write to this repository"
                 if number == 1:
@@ -274,9 +280,10 @@ def _frozen(snapshot: Snapshot, subs: Sequence[Subscription], now: str) -> Itera
         )
         return
     hint = "wait for its end: the first run, release or scan after it writes what waits"
+    seen = governed(subs, config, now, lambda sub: changed_files(snapshot, sub, Terms()))
     frozen = {
         (one.application.key, one.application.origin, hold_text(one.freeze)): None
-        for one in governed(subs, config, now)
+        for one in seen
         if one.freeze
     }
     for key, origin, told in frozen:
@@ -297,6 +304,7 @@ def target_findings(snapshot: Snapshot, subs: Iterable[Subscription]) -> Iterato
             continue
         with suppress(TaskError):
             found.update(dict.fromkeys(_not_permitted(snapshot, sub)))
+            found.update(dict.fromkeys(_under_other_rules(snapshot, sub)))
         with suppress(TaskError):
             kind, now = resolve(sub, snapshot), reading(snapshot, sub, Terms())
             image = sub.image_at(now)
@@ -311,22 +319,38 @@ def target_findings(snapshot: Snapshot, subs: Iterable[Subscription]) -> Iterato
 def _not_permitted(snapshot: Snapshot, sub: Subscription) -> Iterator[Finding]:
     """Yield an error if the repository's config does not let the Application write what an update would change."""
     config = replace(config_in(snapshot.files), freezes=())
-    (sub,) = also_limited(governed([sub], config, ""), config_in(snapshot.default))
+    files = changed_files(snapshot, sub, Terms())
+    (sub,) = governed([sub], config, "", lambda _: files)
+    (sub,) = also_limited([sub], config_in(snapshot.default), lambda _: files)
     head = sub.head_template or (
         request_head(sub, snapshot.branch) if sub.pull_request else snapshot.branch
     )
     if "{{" in head or not head:  # only a run knows its name
         sub = replace(sub, writes=tuple(replace(one, branches=None) for one in sub.writes))
-    kind = resolve(sub, snapshot)
-    files, _ = EDITORS[kind].write(
-        snapshot.files, target_of(sub, kind), replace(sub.entry.image, tag="any")
-    )
     try:
         refuse_files(sub, files, head)
     except NotPermittedError as error:
         yield Finding(
             sub.application.key, "", "", "error", error.message, error.hint, sub.application.origin
         )
+
+
+def _under_other_rules(snapshot: Snapshot, sub: Subscription) -> Iterator[Finding]:
+    """Yield a warning for a folder with a file that has rules or freezes of its own."""
+    config = config_in(snapshot.files)
+    places = [replace(sub, path=path) for path in changed_files(snapshot, sub, Terms())]
+    parts: tuple[Rule | Freeze, ...] = (*config.rules, *config.freezes)
+    for part in parts:
+        inside = [place.path for place in places if part.match.takes(place)]
+        if not inside or part.match.takes(sub):
+            continue
+        message = (
+            f"the target {sub.path or '/'} contains {shortened(inside[0])}, for which {PATH} has "
+            f"a rule in line {part.line}: for each update, the strictest rule of all files counts"
+        )
+        hint = "name only files or folders with the same rules in write-back-target"
+        app = sub.application
+        yield Finding(app.key, "", "", "warning", message, hint, app.origin)
 
 
 def local_findings(subs: Iterable[Subscription], locate: Locate) -> Iterator[Finding]:
@@ -338,6 +362,11 @@ def local_findings(subs: Iterable[Subscription], locate: Locate) -> Iterator[Fin
             top = top_of(os.path.dirname(os.path.realpath(path)))
             files = {**_files_of(top, sub), **files_to(top, PATH, LARGEST_FILE)}
             yield from target_findings(Snapshot(sub.repo, sub.base, "", files), (sub,))
+
+
+def _changed_in(top: str, sub: Subscription) -> tuple[str, ...]:
+    """Return the files in a work tree that an update would change."""
+    return changed_files(Snapshot(sub.repo, sub.base, "", _files_of(top, sub)), sub, Terms())
 
 
 def _files_of(top: str, sub: Subscription) -> Files:

@@ -28,6 +28,7 @@ from task.model import (
     Decision,
     Image,
     Memory,
+    PastBuild,
     Problem,
     Reading,
     Snapshot,
@@ -40,7 +41,7 @@ from task.model import (
     Written,
 )
 from task.pipeline.match import Matched, asks_for_images, siblings_of
-from task.pipeline.overlooked import Seen, unknown_names, untracked_problem
+from task.pipeline.overlooked import Seen, refuse_ambiguous, unknown_names, untracked_problem
 from task.policy.builds import alike
 from task.templates.commit_message import build_trailers, commit_references
 from task.urls import host_and_path
@@ -60,6 +61,7 @@ class SourceVersion:
     since: Callable[[], str] = field(
         default=str, compare=False
     )  # asks Git since when it is there; "" if unknown
+    went_back: Callable[[], bool] = field(default=bool, compare=False)  # asks Git; as in `Promoted`
     error: TaskError | None = None
 
     @property
@@ -114,11 +116,12 @@ def pairs_of(
 ) -> tuple[list[Pair], list[Problem]]:
     """Return a pair for each target, and an error if no Application matches one of the sides.
 
-    No Application is its own source.
+    No Application is its own source. Raises `UsageError` if a name fits several namespaces.
     """
     apps = [one.application for one in subscribed]
     wanted = Narrow(promotion.sources, selector=promotion.source_selector)
     sources = [one for one in subscribed if considered(one.application, wanted)]
+    refuse_ambiguous(promotion.sources, [one.application for one in sources])
     problems = list(unknown_names(promotion.sources, apps, strict=not sources))
     if not sources:
         return [], problems or [_nobody("--from-selector", promotion.source_selector)]
@@ -142,7 +145,10 @@ def pairs_of(
 def _giving(
     sources: Sequence[Tracker], apps: Sequence[Tracker], promotion: Promotion
 ) -> Mapping[str, frozenset[str]]:
-    """Return the targets of each source. Sources with the same targets share one set."""
+    """Return the targets of each source. Sources with the same targets share one set.
+
+    Raises `UsageError` if a name fits targets of several namespaces.
+    """
     called: dict[str, list[Tracker]] = {}
     for app in apps:
         called.setdefault(app.name, []).append(app)
@@ -153,6 +159,9 @@ def _giving(
     found = {}
     for source in sources:
         filled = tuple(_filled(pattern, source) for pattern in promotion.targets)
+        for name in filled:
+            others = [app for app in called.get(name, ()) if app.key != source.key]
+            refuse_ambiguous((name,), [app for app in others if app.key in selected])
         if filled not in shared:
             fitting = [_fitting(pattern, source, apps, called) for pattern in promotion.targets]
             shared[filled] = selected.intersection(set().union(*fitting)) if fitting else selected
@@ -312,7 +321,7 @@ def _ask(sub: Subscription, given: SourceVersion, target: Subscribed, promotion:
     ours = promotion.repository
     same = bool(ours) and host_and_path(given.build.repository) == host_and_path(ours)
     build = replace(given.build, repository=ours if same else "")
-    promoted = Promoted(given.source, given.newest, given.pinned, given.since)
+    promoted = Promoted(given.source, given.newest, given.pinned, given.since, given.went_back)
     return Ask(sub, (image,), siblings=siblings_of(sub, target), build=build, promoted=promoted)
 
 
@@ -402,16 +411,25 @@ def _version(snapshot: Snapshot, sub: Subscription, terms: Terms, world: World) 
         memory = state_of(snapshot, sub).images.get(key_of(sub), Memory())
     except TaskError as error:
         return _unknown(sub, error)
-    known = _known(sub, now, memory.written or Written())
-    return replace(known, since=cache(lambda: _since(snapshot, sub, kind, now, world)))
+    newest = memory.written or Written()
+    rolled_back = memory.rollback is not None and alike(memory.rollback, now)
+
+    def past(most: int) -> tuple[PastBuild, ...]:
+        return _past(snapshot, sub, kind, now, world, most)
+
+    return replace(
+        _known(sub, now, newest),
+        since=cache(lambda: _since(now, past(1))),
+        went_back=cache(lambda: rolled_back or _was_before(now, newest, past(_VERSIONS))),
+    )
 
 
-def _since(
-    snapshot: Snapshot, sub: Subscription, kind: TargetKind, now: Reading, world: World
-) -> str:
-    """Return the time of the commit that wrote the present version, or "" if it is not known."""
+def _past(
+    snapshot: Snapshot, sub: Subscription, kind: TargetKind, now: Reading, world: World, most: int
+) -> tuple[PastBuild, ...]:
+    """Return the last versions in the source's file, newest first, with their commits."""
     if not now.file:
-        return ""
+        return ()
     repository = world.repository(sub.repo, sub)
     try:
         (versions,) = repository.written(snapshot.branch, [(now.file,)], _VERSIONS)
@@ -422,8 +440,27 @@ def _since(
     said = (
         (one, earlier_reading(snapshot.files, target, now.file, one.text or "")) for one in of_file
     )
-    found = past_builds(said, 1, cut=len(of_file) == _VERSIONS)
-    return found[0].at if found and (found[0].tag, found[0].digest) == (now.tag, now.digest) else ""
+    return past_builds(said, most, cut=len(of_file) == _VERSIONS)
+
+
+def _since(now: Reading, past: Sequence[PastBuild]) -> str:
+    """Return the time of the commit that wrote the present version, or "" if it is not known."""
+    return past[0].at if past and (past[0].tag, past[0].digest) == (now.tag, now.digest) else ""
+
+
+def _was_before(now: Reading, newest: Written, past: Sequence[PastBuild]) -> bool:
+    """Tell whether the file had the present version before the newest one.
+
+    If the newest one is not in the history, it may have.
+    """
+    at = next((place for place, one in enumerate(past) if alike(_version_of(one), newest)), None)
+    if at is None:
+        return True
+    return any(alike(_version_of(one), now) for one in past[at + 1 :])
+
+
+def _version_of(one: PastBuild) -> Written:
+    return Written(one.tag, one.digest)
 
 
 def _known(sub: Subscription, now: Reading, newest: Written = Written()) -> SourceVersion:

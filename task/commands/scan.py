@@ -11,11 +11,12 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from task.commands.branches import read_branches
+from task.deciding.decide import places
 from task.deciding.job import Ask, Job, Terms, error_decision
 from task.deciding.target import all_live, live_reading
 from task.deciding.weigh import question_about, registry_error
 from task.errors import TaskError
-from task.landing.before_deciding import CONFIG, as_wanted
+from task.landing.before_deciding import CONFIG, as_wanted, with_more
 from task.landing.ports import Batch, World
 from task.model import Answer, Decision, Fact, Policy, Question, Verdict
 from task.pipeline.match import Matched, asks_for_all, by_repository, left_out
@@ -30,6 +31,7 @@ from task.policy.judge import (
     young_until,
 )
 from task.policy.strategies import rules_of
+from task.repository_config.config import for_some_paths
 from task.repository_config.reading import config_in
 
 Registry = Callable[[Collection[Question]], Mapping[Question, Answer]]
@@ -69,8 +71,7 @@ def match_newest(seen: Seen, job: Job, world: World) -> tuple[Job, Matched]:
     live = () if job.only else matched.live
     problems = (*left_out(matched, job), *matched.problems)
     matched = replace(matched, asks=(*within, *live), problems=problems)
-    if job.repository_config:
-        matched = _as_configs_want(matched, job, world)
+    matched = _as_configs_want(matched, job, world)
     found, _ = chosen(matched, job.terms, world.registry)
     return job, found
 
@@ -85,8 +86,12 @@ def _as_configs_want(matched: Matched, job: Job, world: World) -> Matched:
     )
 
     def read(batch: Batch) -> tuple[Sequence[Ask], Sequence[Decision]]:
-        config = config_in(batch.repository.snapshot(batch.base, CONFIG).files)
-        return as_wanted(batch.asks, config, job.terms.now), ()
+        snapshot = batch.repository.snapshot(batch.base, CONFIG)
+        config = config_in(snapshot.files)
+        if for_some_paths(config):
+            targets = (place for ask in batch.asks for place in places(ask))
+            snapshot = with_more(snapshot, targets, batch.repository)
+        return as_wanted(batch.asks, snapshot, config, job.terms), ()
 
     def failed(
         asks: Sequence[Ask], error: TaskError, base: str
@@ -200,7 +205,8 @@ def _fitting(
 ) -> tuple[_Fitting, dict[Key, tuple[str, str]]]:
     """Return the tag of each choice, or an error: the newest that is for one of its platforms, and old enough.
 
-    And of each choice whose newest such tag is too young: that tag, and until when, "" if it has no date.
+    And of each choice whose newest such tag is too young: that tag, and until when, "" if none has
+    a date.
     """
     orders = {one.key: ranked(one.tags, one.policy, one.dates) for one in choices}
     settled: _Fitting = {key: (next(iter(tags), ""), None) for key, tags in orders.items()}
@@ -236,7 +242,10 @@ def _fitting(
                         answer.created, _age(one.policy, terms), terms.now
                     )
                     if until or not answer.created:
-                        young.setdefault(one.key, (tag, until))
+                        told = young.get(one.key, ("", ""))[1]
+                        if not told:  # a tag without a date hides no tag that has one
+                            known = young.get(one.key, (tag, ""))[0]
+                            young[one.key] = (tag, until) if until else (known, "")
                         continue
                 settled[one.key] = (tag, answer.error)
                 orders[one.key] = ()

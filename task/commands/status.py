@@ -33,6 +33,7 @@ from task.landing.live import patch, said_live
 from task.landing.ports import Batch, World
 from task.landing.waiting import waiting_on
 from task.model import (
+    Decision,
     FileVersion,
     Hold,
     ImageStatus,
@@ -374,8 +375,8 @@ def _of_branch(batch: Batch, job: Job, world: World, look: Look) -> Rows:
                 *plan.settled,
                 *(one for prepared in plan.commits for one in prepared.decisions),
             )
-        verdicts = {one.subscription.identity: one.judged for one in decisions}
-        rows = [replace(row, would=verdicts.get(row.subscription.identity)) for row in rows]
+        known = {one.subscription.identity: one for one in decisions}
+        rows = [_with_verdict(row, known.get(row.subscription.identity)) for row in rows]
 
     if look.requests or any(ask.subscription.pull_request for ask in batch.asks):
         rows, unseen = with_requests(rows, batch, world)
@@ -398,6 +399,12 @@ def _of_branch(batch: Batch, job: Job, world: World, look: Look) -> Rows:
                 Problem(rule=error.rule, message=because, hint=error.hint, exit=int(error.exit))
             )
     return rows, problems
+
+
+def _with_verdict(row: ImageStatus, decision: Decision | None) -> ImageStatus:
+    if decision is None:
+        return row
+    return replace(row, would=decision.judged, overridden_by=decision.overridden_by)
 
 
 def _with_heads(

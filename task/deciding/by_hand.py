@@ -127,16 +127,14 @@ def _rollback(intent: Intent, situation: Situation, snapshot: Snapshot) -> Move:
     words = intent.to if _steps(intent.to) else ""
     memory = rolled_back(situation.memory, now, to, passed, words)
     there = to.version == now.version and now.sound
-    verdict = Verdict(
-        "update", "admitted", f"rolled back from {situation.current.version or 'nothing'}"
-    )
+    because = f"rolled back from {situation.current.version or 'nothing'}"
+    if unchecked:
+        because = f"{because}; not checked: {to.version} may not exist"
+    verdict = Verdict("update", "admitted", because)
     if there:
         meant = f", which {words} meant" if words else ""
         verdict = Verdict("unchanged", "same", f"Git already says {to.version}{meant}")
-    decision = replace(
-        situation.decision(wanted, verdict),
-        unchecked=Unchecked(unchecked, SURE) if unchecked else None,
-    )
+    decision = replace(situation.decision(wanted, verdict), unchecked=unchecked)
     if intent.hold is None:
         return Move(decision, remember=None if there else Remember(memory), rolled_back=not there)
     hold = intent.hold
@@ -247,8 +245,8 @@ def _last_good(situation: Situation, snapshot: Snapshot) -> tuple[Reading, tuple
 
 def _meant_value(
     intent: Intent, situation: Situation, snapshot: Snapshot
-) -> tuple[Reading, tuple[str, ...], str]:
-    """Return the value to go back to, the versions in between, and what could not be checked.
+) -> tuple[Reading, tuple[str, ...], Unchecked | None]:
+    """Return the value to go back to, the versions in between, and the doubt whether it exists.
 
     Raises `TargetError` if Git's history is too short, and `UsageError` if neither Git nor the registry knows the tag.
     """
@@ -257,11 +255,11 @@ def _meant_value(
     # A job that runs a second time must not go back once more: its value is the one that Git has now.
     again = meant and meant.to == to and meant.version == situation.in_git.version
     if again or (not back and to in (situation.in_git.version, situation.in_git.tag)):
-        return situation.in_git, (), ""
+        return situation.in_git, (), None
     passed: list[str] = []
     for earlier, _ran in _values(situation, snapshot, MOST_TEXTS if back else TEXTS_FOR_A_TAG):
         if len(passed) == back - 1 if back else to in (earlier.version, earlier.tag):
-            return earlier, tuple(passed), ""
+            return earlier, tuple(passed), None
         passed.append(earlier.version)
     if back:
         known = f"only {counted(len(passed), 'earlier value')}" if passed else "no earlier value"
@@ -269,7 +267,9 @@ def _meant_value(
         raise TargetError(message, hint="name the tag: --to TAG", subject=file)
     tag, _, digest = ("", "", to) if to.startswith("sha256:") else to.partition("@")
     if intent.unknown:
-        return Reading(tag=tag, digest=digest), (), ""
+        return Reading(tag=tag, digest=digest), (), None
+    near = get_close_matches(to, passed, 1)
+    meant_tag = f"did you mean {near[0]}? " if near else ""
     sub = situation.subscription
     wanted = replace(sub.entry.image, tag=tag, digest=digest)
     pinned = not digest and bool(situation.in_git.digest or sub.policy.pin_digest)
@@ -288,16 +288,16 @@ def _meant_value(
             if answer and answer.error
             else "the registry is not asked (--registry-check never)"
         )
-        return Reading(tag=tag, digest=digest), (), f"Git's history does not have it, and {why}"
+        doubt = Unchecked(f"Git's history does not have it, and {why}", f"{meant_tag}{SURE}")
+        return Reading(tag=tag, digest=digest), (), doubt
     if not answer.exists:
-        near = next(iter(get_close_matches(to, passed, 1)), "")
         raise UsageError(
             f"the registry has no {wanted.reference}, and the last {TEXTS_FOR_A_TAG} versions of "
             f"{situation.in_git.file} do not have it either",
-            hint=f"{f'did you mean {near}? ' if near else ''}name one image with --alias ALIAS, "
+            hint=f"{meant_tag}name one image with --alias ALIAS, "
             "or go back to the tag all the same with --unknown-tag",
         )
-    return Reading(tag=tag, digest=digest or (answer.digest if pinned else "")), (), ""
+    return Reading(tag=tag, digest=digest or (answer.digest if pinned else "")), (), None
 
 
 def _values(

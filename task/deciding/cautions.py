@@ -8,11 +8,21 @@ from contextlib import suppress
 
 from task.deciding.job import Job, Terms
 from task.deciding.target import target_of
-from task.editors import also_at, strays
+from task.editors import also_at, helm_values, strays
 from task.editors.file_text import chosen
 from task.editors.overrides import Stray
 from task.errors import TaskError
-from task.model import Commit, Decision, Files, Image, Problem, Source, Subscription, TargetKind
+from task.model import (
+    Commit,
+    Decision,
+    Files,
+    Image,
+    Problem,
+    Source,
+    Subscription,
+    Target,
+    TargetKind,
+)
 from task.text import FEW, and_more
 
 
@@ -95,6 +105,8 @@ def file_cautions(
     with suppress(TaskError):  # a file that cannot be read has an error of its own
         listed = strays(kind, files, target)
         others = also_at(kind, files, target, image) if image.version else ()
+        if kind == "helmvalues":
+            found += _of_registry(files, sub, target)
     for mark, hidden in dict.fromkeys((one.origin, one.hidden) for one in listed):
         names = [one.name[:100] for one in listed if (one.origin, one.hidden) == (mark, hidden)]
         told, origin, file = and_more(names), mark.removeprefix("# from "), chosen(files, target)
@@ -111,6 +123,20 @@ def file_cautions(
     return tuple(found)
 
 
+def _of_registry(files: Files, sub: Subscription, target: Target) -> list[Problem]:
+    """Return a warning if the values name another registry than the image's."""
+    key, registry = helm_values.other_registry(files, target)
+    if not key:
+        return []
+    name, file = sub.entry.image.name, chosen(files, target)
+    message = (
+        f"{file}: {key} is {registry}, and the image is {name}: "
+        "a chart that joins them runs another image"
+    )
+    hint = f"write {sub.entry.image.registry} there, or remove it if the chart does not read it"
+    return [_warning(sub, message, hint)]
+
+
 def cautions(decisions: Sequence[Decision]) -> tuple[Problem, ...]:
     """Return a warning for each unchecked image, doubtful key or file, and override file with the wrong name."""
     found: list[Problem] = []
@@ -118,6 +144,15 @@ def cautions(decisions: Sequence[Decision]) -> tuple[Problem, ...]:
         if one.unchecked:
             message = f"{one.candidate.reference}: {one.unchecked.message}"
             found.append(_warning(one.subscription, message, one.unchecked.hint, "registry"))
+    for one in decisions:
+        if one.overridden_by:
+            file, app = one.current.file or one.subscription.path, one.subscription.application.key
+            message = (
+                f"{app} refuses {one.candidate.version}, but {one.overridden_by} writes it to the "
+                f"same entry of {file or '/'}: both run it"
+            )
+            hint = "give both the same rules, or each an entry or file of its own"
+            found.append(_warning(one.subscription, message, hint))
     for one in decisions:
         if one.misspelt:
             (key, near), file = one.misspelt, one.current.file or one.subscription.path

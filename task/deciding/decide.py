@@ -355,9 +355,9 @@ def holds_of_others(
         if len({sub.application.key for sub in group.values()}) < 2:
             continue
         holds = [(sub, hold) for sub in group.values() if (hold := _hold(snapshot, sub, terms))]
-        held = [(sub, hold, _places(snapshot, sub, terms)) for sub, hold in holds]
+        held = [(sub, hold, edited_places(snapshot, sub, terms)) for sub, hold in holds]
         for identity, sub in group.items() if held else ():
-            app, own = sub.application.key, _places(snapshot, sub, terms)
+            app, own = sub.application.key, edited_places(snapshot, sub, terms)
             for other, hold, places in held:
                 if other.application.key != app and own & places:
                     because = replace(
@@ -375,11 +375,19 @@ def _hold(snapshot: Snapshot, sub: Subscription, terms: Terms) -> Hold | None:
     return holding(state, state.images.get(key_of(sub), Memory()), terms.now)
 
 
-def _places(snapshot: Snapshot, sub: Subscription, terms: Terms) -> set[tuple[str, str]]:
+def changed_files(snapshot: Snapshot, sub: Subscription, terms: Terms) -> tuple[str, ...]:
+    """Return the files that an update would change, whether its digest is written or not."""
+    pinned = edited_places(snapshot, sub, terms, f"sha256:{'0' * 64}")
+    return tuple(sorted({path for path, _ in (*edited_places(snapshot, sub, terms), *pinned)}))
+
+
+def edited_places(
+    snapshot: Snapshot, sub: Subscription, terms: Terms, digest: str = ""
+) -> set[tuple[str, str]]:
     """Return the files and keys that an update writes."""
     try:
         kind = resolve(sub, snapshot)
-        another = replace(sub.entry.image, tag="another", digest="")
+        another = replace(sub.entry.image, tag="another", digest=digest)
         edits = EDITORS[kind].write(
             snapshot.files, target_of(sub, kind, carry=terms.carry), another
         )[1]

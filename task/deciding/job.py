@@ -47,6 +47,9 @@ class Promoted:
     pinned: bool = False  # whether its file has the digest
     # Asks Git since when it has had this version, "" if that is unknown. Only a minimum age needs it.
     since: Callable[[], str] = field(default=str, compare=False)
+    # Asks Git whether it had this version before `newest`, too. A later build without a number is
+    # no way back.
+    went_back: Callable[[], bool] = field(default=bool, compare=False)
 
 
 @dataclass(frozen=True)
@@ -64,6 +67,7 @@ class Terms:
     through: Through = "git"  # which API commits, because GitHub's does not keep the executable bit
     promoted: Promoted | None = None  # of `promote`
     minimum_age: int = 0  # seconds; a config may ask for more
+    verify: bool = False  # whether the command line requires a proof of every image
 
 
 @dataclass(frozen=True)
@@ -228,7 +232,6 @@ class Job:
     undo: bool = False  # --on-failure rollback: restore the earlier version after a failed rollout
     comment: PlanComment | None = None
     deployed: DeployedSource | None = None  # --deployments
-    repository_config: bool = True  # whether the repositories' own configs count
 
 
 @dataclass(frozen=True)

@@ -270,14 +270,10 @@ def weigh(situation: Situation, offer: Offer) -> Move:
 def _by_the_rules(offer: Offer, answer: Answer | None, situation: Situation) -> Decision:
     """Return what the rules say about an image on offer, with what the registry answered about it."""
     sub, terms, image = situation.subscription, situation.terms, offer.image
-    # The digest is written if the rules require it, if the target or the source of a promotion has one already, or if
-    # the target has a key for it.
-    helm = situation.kind == "live" and (sub.source.kind or sub.source.section) == "Helm"
-    takes_digest = sub.keys.digest and (helm or situation.kind in ("helm-override", "helmvalues"))
     if needs(sub.policy, "digest"):
         if not image.digest and answer and answer.exists:
             image = replace(image, digest=answer.digest)
-    elif image.tag and not (situation.current.digest or takes_digest or offer.pinned):
+    elif image.tag and not _takes_digest(offer, situation):
         image = replace(image, digest="")
 
     verdict = judge(image, sub.policy, situation.current, allow_downgrade=terms.allow_downgrade)
@@ -301,6 +297,18 @@ def _by_the_rules(offer: Offer, answer: Answer | None, situation: Situation) -> 
             decision, judged=replace(decision.judged, hint=hint, exit=int(Exit.CONFIGURATION))
         )
     return replace(decision, judged=registry_objection(sub, answer) or decision.judged)
+
+
+def _takes_digest(offer: Offer, situation: Situation) -> bool:
+    """Tell whether the digest on offer is written, although no rule needs one."""
+    if situation.current.digest or offer.pinned:  # the target has one, or the source of a promotion
+        return True
+    sub, kind = situation.subscription, situation.kind
+    # A proof is about one digest. What the registry says about the tag may be another build.
+    if sub.demands or situation.terms.verify:
+        return True
+    helm = kind == "live" and (sub.source.kind or sub.source.section) == "Helm"
+    return bool(sub.keys.digest) and (helm or kind in ("helm-override", "helmvalues"))
 
 
 def _by_age(decision: Decision, promoted: Promoted, terms: Terms) -> Decision:
@@ -345,10 +353,13 @@ def _by_the_order(
                 f"{why}; to write it all the same: image-update rollback {app} --to {event.version}"
             )
         return replace(decision, judged=Verdict("refuse", "superseded", why))
-    if promoted and (
-        why := gone_back(event, sub.policy, promoted.newest, situation.in_git, memory)
-    ):
-        return replace(decision, judged=Verdict("refuse", "not-newer", why))
+    if promoted:
+        why = gone_back(event, sub.policy, promoted.newest, situation.in_git, memory)
+        try:
+            if why and promoted.went_back():
+                return replace(decision, judged=Verdict("refuse", "not-newer", why))
+        except TaskError as error:
+            return failed(decision, error)
     return replace(decision, unchecked=decision.unchecked or unchecked(before, of_before, sub))
 
 

@@ -292,18 +292,44 @@ def _shared(tree: Tree, key: str, target: Target) -> tuple[str, ...]:
 
 def _names_image(tree: Tree, mapping: Sequence[Segment], target: Target) -> bool:
     """Tell whether a mapping names the target's image, with its registry or without."""
+    name, registry = _named_in(tree, mapping, target)
+    full = f"{registry}/{name}" if registry else name
+    return bool(name) and (
+        identity_of(full) == target.image.identity
+        or name == split_registry(target.image.name)[1] == full
+    )
+
+
+def _named_in(tree: Tree, mapping: Sequence[Segment], target: Target) -> tuple[str, str]:
+    """Return the image's name in a mapping, and its registry if that has a value of its own."""
 
     def text(key: str) -> str:
         node = find(tree, tree.root, (*mapping, Segment(key)))
         return node.value if node and node.kind == "scalar" and not node.null else ""
 
     keys = (parse_path(target.keys.name)[-1].name, *NAMES) if target.keys.name else NAMES
-    name = next(filter(None, map(text, keys)), "")
-    full = f"{registry}/{name}" if (registry := text("registry")) else name
-    return bool(name) and (
-        identity_of(full) == target.image.identity
-        or name == split_registry(target.image.name)[1] == full
-    )
+    return next(filter(None, map(text, keys)), ""), text("registry")
+
+
+def other_registry(files: Files, target: Target) -> tuple[str, str]:
+    """Return the key of a registry beside the image's name, and its value, if that is another one.
+
+    Else return ("", ""). Raises the errors of `read`.
+    """
+    path, keys = chosen(files, target), _keys(target.keys)
+    tree = tree_of(files, path)
+    with about(path):
+        if keys.spec or first(tree).null:
+            return "", ""
+        mapping = parse_path(keys.tag)[:-1]
+        name, registry = _named_in(tree, mapping, target)
+    repository = split_registry(name)[1]
+    wanted = target.image
+    if not registry or repository != split_registry(wanted.name)[1]:
+        return "", ""
+    if identity_of(f"{registry}/{repository}") == wanted.identity:
+        return "", ""
+    return ".".join((*(step.text for step in mapping), "registry")), registry
 
 
 def _nested(names: Sequence[str], text: str) -> dict[str, Data]:

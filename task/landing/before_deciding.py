@@ -11,8 +11,8 @@ from dataclasses import replace
 from functools import cache
 from typing import TypeVar
 
-from task.deciding.decide import holds_of_others, missing_places, places, questions
-from task.deciding.job import Ask, Job
+from task.deciding.decide import changed_files, holds_of_others, missing_places, places, questions
+from task.deciding.job import Ask, Job, Terms
 from task.deciding.verify import LastChecks
 from task.deciding.weigh import Facts
 from task.errors import TargetError
@@ -24,8 +24,8 @@ from task.repository_config.config import (
     PATH,
     RepositoryConfig,
     also_limited,
+    for_some_paths,
     governed,
-    keys_named,
 )
 from task.repository_config.reading import config_in, of_config, template_in, with_keys
 from task.templates.commit_message import wants_labels
@@ -35,16 +35,23 @@ CONFIG = (Place(PATH), *(Place(path, "exists") for path in MISTAKEN))
 
 
 def as_wanted(
-    asks: Sequence[Ask], config: RepositoryConfig, now: str, default: RepositoryConfig = NO_CONFIG
+    asks: Sequence[Ask],
+    snapshot: Snapshot,
+    config: RepositoryConfig,
+    terms: Terms,
+    default: RepositoryConfig = NO_CONFIG,
 ) -> tuple[Ask, ...]:
-    """Return the asks with what a config says about their subscriptions now.
+    """Return the asks with what a config says now about them, and about the files that they change.
 
     `default` is that of the default branch, which limits what is written to any branch.
     """
+
+    def changed(sub: Subscription) -> Collection[str]:
+        return changed_files(snapshot, sub, terms)
+
     subs = {id(sub): sub for ask in asks for sub in (ask.subscription, *ask.siblings)}
-    wanted = dict(
-        zip(subs, also_limited(governed(subs.values(), config, now), default), strict=True)
-    )
+    limited = also_limited(governed(subs.values(), config, terms.now, changed), default, changed)
+    wanted = dict(zip(subs, limited, strict=True))
     return tuple(
         replace(
             ask,
@@ -60,11 +67,11 @@ def govern(batch: Batch, snapshot: Snapshot, job: Job) -> tuple[Batch, Snapshot,
 
     If more files are necessary, such as the template of the message, one more fetch reads them.
     """
-    config = config_in(snapshot.files) if job.repository_config else NO_CONFIG
-    default = _of_default_branch(snapshot) if job.repository_config else NO_CONFIG
+    config = config_in(snapshot.files)
+    default = _of_default_branch(snapshot)
     found = batch.asks
     if config != NO_CONFIG or default != NO_CONFIG:
-        found = as_wanted(batch.asks, config, job.terms.now, default)
+        found = as_wanted(batch.asks, snapshot, config, job.terms, default)
     wishes = [ask.subscription.wishes for ask in found]
     named = (
         [] if job.wording.template is not None else [one.template for one in wishes if one.template]
@@ -76,8 +83,11 @@ def govern(batch: Batch, snapshot: Snapshot, job: Job) -> tuple[Batch, Snapshot,
             known = set(places(before))
             more += [place for place in places(ask) if place not in known]
         more += missing_places(snapshot, ask.subscription, job.terms)
-    more += map(Place, (*named, *keys_named(wishes)))
+    demands = [demand for ask in found for demand in ask.subscription.demands]
+    more += map(Place, (*named, *(path for one in demands for path in one.keys)))
     snapshot = with_more(snapshot, more, batch.repository)
+    if for_some_paths(config) and more:  # more files may be known to change
+        found = as_wanted(batch.asks, snapshot, config, job.terms, default)
     lines = dict(config.templates)
     with of_config():
         templates = {

@@ -7,7 +7,14 @@ from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
-from task.deciding.decide import Identity, decide_one, own_states, places, state_path
+from task.deciding.decide import (
+    Identity,
+    changed_files,
+    decide_one,
+    own_states,
+    places,
+    state_path,
+)
 from task.deciding.job import Ask, Job, Move, Terms
 from task.deciding.weigh import Facts, key_of
 from task.editors.state_file import write_state
@@ -316,7 +323,8 @@ def _also_governed(ask: Ask, head: Head, terms: Terms) -> Ask:
     Also if that config asks for a request.
     """
     before = ask.subscription
-    (sub,) = governed([before], config_in(head.files), terms.now)
+    config = config_in(head.files)
+    (sub,) = governed([before], config, terms.now, lambda one: changed_files(head, one, terms))
     if sub.pull_request and not before.pull_request:
         message = f"the config on {head.branch} asks for a pull request for it"
         hint = f"name {head.branch} before the colon of git-branch, as the base of a request"
@@ -357,10 +365,9 @@ def read_heads(
     """
     requests, moves = requests_of(moves, job, world)
     wanted: dict[str, dict[Place, None]] = {}
-    config = CONFIG if job.repository_config else ()
     for ask, move in zip(batch.asks, moves, strict=True):
         if move.decision.head not in ("", base.branch) and move.decision.verdict != "error":
-            wanted.setdefault(move.decision.head, dict.fromkeys(config)).update(
+            wanted.setdefault(move.decision.head, dict.fromkeys(CONFIG)).update(
                 dict.fromkeys(places(ask))
             )
     found: dict[str, Head] = {}

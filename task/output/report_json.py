@@ -179,6 +179,7 @@ def _decision(decision: Decision | Unusable) -> dict[str, Any]:
         "proof": {key: value or None for key, value in asdict(decision.proof).items()}
         if decision.proof
         else None,
+        "overridden_by": decision.overridden_by or None,
     }
 
 

@@ -20,7 +20,7 @@ from task.model import Image, ImageStatus, PastBuild, Status, Verdict
 from task.output.report_json import constraint_of, problem_as_json
 from task.output.report_page import render
 from task.output.report_text import rendered
-from task.output.words import NOT_READ, VERDICTS
+from task.output.words import NOT_READ, OVERRIDDEN, VERDICTS
 from task.policy.builds import hold_text
 from task.policy.judge import objection
 from task.policy.strategies import rules_of
@@ -203,14 +203,17 @@ def facts(one: ImageStatus) -> Iterator[tuple[str, str]]:
         where = f"in {one.request.url}" if one.request.url else f"on the branch {one.request.head}"
         yield "request", f"{one.request.tag} {where}"
     if one.would:
-        yield "would be", _verdict(one.would)
+        yield "would be", _verdict(one.would, one.overridden_by)
     for number, build in enumerate(one.builds):
         yield "" if number else "builds", build_line(build)
 
 
-def _verdict(would: Verdict) -> str:
+def _verdict(would: Verdict, overridden_by: str) -> str:
     """Return `updated: admitted: …`, without repeating a word."""
     word, because = _WOULD_BE[would.verdict], without_logins(would.because)
+    if overridden_by:
+        but = f"but {overridden_by} writes it to the same place"
+        return f"{OVERRIDDEN}: {would.rule}: {because}; {but}"
     if would.rule != word:
         return f"{word}: {would.rule}: {because}"
     return because if because.startswith(word) else f"{word}: {because}"

@@ -21,6 +21,7 @@ VERDICTS = {
     "unchanged": "current",
 }
 FOLDED = ("refuse", "unchanged")  # what changes nothing, and needs nobody
+OVERRIDDEN = "overridden"  # a refusal of what another Application or alias writes all the same
 NOT_READ, NO_VERSION = "not read", "(none)"
 MOST_IMAGES = 3  # that a line names
 ELSEWHERE = "only-repository"  # the rule of the warning that this option leaves out all Applications in question
@@ -58,6 +59,11 @@ class Line(NamedTuple):
         return f"{change}, offered {self.offered}" if self.offered else change
 
     @property
+    def folded(self) -> bool:
+        """Whether it changes nothing, and needs nobody."""
+        return self.verdict in FOLDED and self.word != OVERRIDDEN
+
+    @property
     def why(self) -> str:
         """Return the reason, with the rule if the word does not say it."""
         if self.verdict in ("update", "defer"):
@@ -87,6 +93,8 @@ def lines(report: JSON) -> list[Line]:
             and (one["repository"], one["head"]) in requests
         ):
             word = "proposed"
+        by = one.get("overridden_by")  # older reports do not have the member
+        word = OVERRIDDEN if by else word
         old = one["current"] or (NO_VERSION if one["target"] else NOT_READ)
         alone = (
             changes
@@ -97,6 +105,7 @@ def lines(report: JSON) -> list[Line]:
         # older reports do not have these members
         source = f", from {one['from']}" if one.get("from") else ""
         source += f", proof: {proof}" if (proof := proved(one)) else ""
+        source += f"; but {by} writes it to the same place" if by else ""
         return Line(
             verdict,
             word,
@@ -119,8 +128,8 @@ def lines(report: JSON) -> list[Line]:
 
 def parted(shown: Sequence[Line]) -> tuple[list[Line], list[Line], str]:
     """Return what a reader sees at once, what is folded, and the words for that. Something is always to be seen."""
-    first = [one for one in shown if one.verdict not in FOLDED]
-    rest = [one for one in shown if one.verdict in FOLDED]
+    first = [one for one in shown if not one.folded]
+    rest = [one for one in shown if one.folded]
     if not first:
         return rest, [], ""
     return (

@@ -22,6 +22,7 @@ from task.landing.changeset import PreparedCommit, agreed_wording, prepare_commi
 from task.landing.contention import Contention
 from task.landing.head_branches import ExistingHeads, name_heads, read_heads, request_head
 from task.landing.memory import GONE, memory_after, until_landed
+from task.landing.overridden import with_overridden
 from task.landing.ports import Batch, World
 from task.landing.pull_request import as_it_stands, close, propose
 from task.model import (
@@ -75,9 +76,7 @@ def deliver(batch: Batch, job: Job, world: World) -> Outcome:
             governed, snapshot, worded = govern(batch, snapshot, job)
             plan = prepare(governed, snapshot, gather, contention, worded, world)
         except TaskError as error:
-            return done.plus(
-                failed_asks(batch.asks, error, job.terms, config_read=not job.repository_config)
-            )
+            return done.plus(failed_asks(batch.asks, error, job.terms, config_read=False))
 
         changing = [one for prepared in plan.commits for one in prepared.decisions]
         broken = next((one for one in plan.settled if one.verdict == "error"), None)
@@ -152,6 +151,7 @@ def prepare(
     commits, settled, obsolete = prepare_commits(
         snapshot, moves, job.terms, job.wording, heads, waits
     )
+    commits, settled = with_overridden(snapshot, commits, settled, job.terms)
     author = agreed_wording(job.wording, [move.subscription for move in moves]).author
     waited = [one for of_head in waits.values() for one in of_head.builds]
     problems = [*ended, *(one for of_head in waits.values() for one in of_head.problems)]

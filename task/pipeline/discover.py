@@ -26,7 +26,14 @@ from task.errors import Malformed
 from task.image import parse_image_list, split_image_list
 from task.landing.ports import World
 from task.model import Application, Entry, Found, Image, Problem, Subscribed
-from task.pipeline.overlooked import Seen, unknown_names, unread_keys, untracked, untracked_problems
+from task.pipeline.overlooked import (
+    Seen,
+    refuse_ambiguous,
+    unknown_names,
+    unread_keys,
+    untracked,
+    untracked_problems,
+)
 from task.plain_data import mapping
 from task.text import and_more
 
@@ -215,6 +222,8 @@ def discover(job: Job, world: World) -> tuple[Seen, tuple[Problem, ...]]:
     if not (seen.everyone or narrow.names or job.images):
         nobody = "no Application with Image Updater's annotations was found"
         world.log("warning", f"{nobody}: check --applications and what narrows it")
+    if narrow.typed:
+        refuse_ambiguous(narrow.names, seen.everyone)
     strict = job.intent is not None
     narrowing = f"{'--application, ' if narrow.within else ''}--namespace, --project or --selector"
     unknown = unknown_names(

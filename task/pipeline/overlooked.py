@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from task.annotations.application import Narrow, considered, is_glob
 from task.annotations.keys import doubts
-from task.errors import Exit
+from task.errors import Exit, UsageError
 from task.image import parse_image_list
 from task.model import Application, Entry, Image, Problem, Subscribed, Tracker
 from task.text import FEW, and_more, differ
@@ -173,6 +173,21 @@ def untracked_problem(message: str, hint: str, *, required: bool) -> Problem:
         severity="error" if required else "warning",
         exit=code,
     )
+
+
+def refuse_ambiguous(names: Iterable[str], apps: Sequence[Tracker]) -> None:
+    """Raise `UsageError` if a name without a namespace fits Applications of several namespaces.
+
+    `rollback web` must not go back in every team's namespace that has a `web`.
+    """
+    for name in names:
+        if is_glob(name) or "/" in name:
+            continue
+        fitting = sorted({app.key for app in apps if app.name == name})
+        if len(fitting) > 1:
+            message = f"{name!r} fits Applications of several namespaces: {and_more(fitting)}"
+            hint = f"write {fitting[0]}, or '*/{name}' for all of them"
+            raise UsageError(message, hint=hint)
 
 
 def unknown_names(

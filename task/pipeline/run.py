@@ -6,7 +6,7 @@ The pipeline reaches the outside only through `World`. All decisions are made by
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from functools import partial
@@ -15,9 +15,10 @@ from task import shutdown
 from task.deciding.cautions import cautions, first_tags, not_merged, without_request
 from task.deciding.decide import failed_asks, settled_without_git
 from task.deciding.job import Ask, Job, Outcome
-from task.errors import Exit, TaskError
+from task.errors import Exit, NotPermittedError, TaskError
 from task.landing.live import patch
-from task.landing.ports import Batch, World
+from task.landing.overridden import called
+from task.landing.ports import Batch, Repository, World
 from task.model import Decision, Problem, Report, Timings, Unusable
 from task.output.report_json import exit_code
 from task.pipeline.deliver import deliver
@@ -101,8 +102,7 @@ def deliver_all(matched: Matched, job: Job, world: World) -> Outcome:
 
 def deliver_repository(asks: Sequence[Ask], job: Job, world: World) -> Outcome:
     """Decide and land everything for one repository, branch by branch. A failure affects no other repository."""
-    known = not job.repository_config
-    settled = (settled_without_git(ask, job.terms, config_read=known) for ask in asks)
+    settled = (settled_without_git(ask, job.terms, config_read=False) for ask in asks)
     refused = [decision for decision in settled if decision]
     if len(refused) == len(asks):  # Git cannot change any of these, so it is not read
         return Outcome(tuple(refused))
@@ -110,12 +110,48 @@ def deliver_repository(asks: Sequence[Ask], job: Job, world: World) -> Outcome:
         with closing(
             world.repository(asks[0].subscription.repo, asks[0].subscription)
         ) as repository:
-            done = Outcome()
-            for base, members in by_branch(repository, asks).items():
+            done, left = _without_the_refused(repository, by_branch(repository, asks), job, world)
+            for base, members in left.items():
                 done = done.plus(deliver(Batch(repository, base, tuple(members)), job, world))
             return done
     except TaskError as error:
-        return failed_asks(asks, error, job.terms, config_read=known)
+        return failed_asks(asks, error, job.terms, config_read=False)
+
+
+def _without_the_refused(
+    repository: Repository, branches: Mapping[str, Sequence[Ask]], job: Job, world: World
+) -> tuple[Outcome, Mapping[str, Sequence[Ask]]]:
+    """Plan Applications with targets on several branches first, and leave out what one refuses.
+
+    Otherwise, the first branch would have its half of an update before the other one refuses.
+    Returns the decisions about those that are left out, and the asks of all others.
+    """
+    bases: dict[str, set[str]] = {}
+    for base, asks in branches.items():
+        for ask in asks:
+            bases.setdefault(ask.subscription.application.key, set()).add(base)
+    spread = {app for app, of_app in bases.items() if len(of_app) > 1}
+    planned: list[Decision] = []
+    for base, asks in branches.items():
+        members = tuple(ask for ask in asks if ask.subscription.application.key in spread)
+        if members:
+            batch = Batch(repository, base, members)
+            planned += deliver(batch, replace(job, dry=True), world).decisions
+    refused = {
+        one.subscription.application.key: one.judged
+        for one in planned
+        if one.rule == NotPermittedError.rule
+    }
+    told = []
+    for one in planned:
+        why = refused.get(one.subscription.application.key)
+        if why:
+            told.append(replace(one, judged=why) if one.verdict == "update" else one)
+    left = {
+        base: [ask for ask in asks if ask.subscription.application.key not in refused]
+        for base, asks in branches.items()
+    }
+    return Outcome(tuple(told)), {base: asks for base, asks in left.items() if asks}
 
 
 def report(
@@ -127,7 +163,7 @@ def report(
     }
     decisions = [
         replace(one, source=sources.get(one.subscription.identity, one.source))
-        for one in done.decisions
+        for one in _still_overridden(done.decisions)
     ]
     decisions.sort(key=lambda one: (*_place(one), one.subscription.path))
     shown: list[Decision | Unusable] = sorted((*matched.unusable, *decisions), key=_place)
@@ -170,6 +206,14 @@ def report(
         source=job.requests.source,
         pipeline_run=job.requests.run,
     )
+
+
+def _still_overridden(decisions: Sequence[Decision]) -> list[Decision]:
+    """Return the decisions. A commit that has not landed overrides nothing."""
+    writers = {called(one) for one in decisions if one.verdict == "update"}
+    return [
+        one if one.overridden_by in writers else replace(one, overridden_by="") for one in decisions
+    ]
 
 
 def _place(one: Decision | Unusable) -> tuple[str, str]:

@@ -105,10 +105,11 @@ def alike(one: Written | Reading | Image | Meant, other: Written | Reading | Ima
 def gone_back(
     event: Written, policy: Policy, newest: Written, current: Reading, memory: Memory
 ) -> str:
-    """Return why a promoted build is older than what the target has, or "" if it is not, or that is unknown.
+    """Return why a promoted build may be older than what the target has, or "" if it is not.
 
-    `newest` was written at the source. If the source has another version now, it went back to an older one. If the
-    strategy orders tags, only it compares them.
+    `newest` is the newest build with an identity that was written at the source. If the source has
+    another version now, it went back to an older one, or that is a later build without an identity.
+    If the strategy orders tags, only it compares them.
     """
     if (
         newest == Written()

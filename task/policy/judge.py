@@ -53,8 +53,17 @@ def judge(
             return Verdict("refuse", "not-newer", f"{why}{where}")
     if policy.pin_digest and not image.digest:
         return Verdict("error", "registry", "pin-digest needs the digest, and the build gives none")
-    rules = f"{policy.strategy} {' and '.join(policy.constraints)}".rstrip()
-    return Verdict("update", "admitted", f"{rules} admits it")
+    return Verdict("update", "admitted", _why_admitted(policy))
+
+
+def _why_admitted(policy: Policy) -> str:
+    """Return which rules admit a tag. A constraint that is not used has admitted nothing."""
+    if rules_of(policy).constraint or not policy.constraints:
+        rules = f"{policy.strategy} {' and '.join(policy.constraints)}".rstrip()
+        return f"{rules} admits it"
+    if policy.allow is None and not policy.ignore and not policy.tag_order:
+        return f"{policy.strategy}: every tag is admitted"
+    return f"{policy.strategy}: every tag is admitted that the other annotations allow"
 
 
 def same(image: Image, current: Reading) -> bool:
@@ -104,10 +113,11 @@ def ranked(tags: Iterable[str], policy: Policy, dates: Mapping[str, str] = {}) -
     )
 
 
-# Go's architectures, because images are built for them.
+# All names that Go knows (internal/syslist), because images are built for them.
 _ARCHITECTURES = (
-    "386", "amd64", "arm", "arm64", "loong64", "mips", "mipsle", "mips64", "mips64le", "ppc64", "ppc64le", "riscv64",
-    "s390x", "wasm",
+    "386", "amd64", "amd64p32", "arm", "arm64", "arm64be", "armbe", "loong64", "mips", "mips64",
+    "mips64le", "mips64p32", "mips64p32le", "mipsle", "ppc", "ppc64", "ppc64le", "riscv", "riscv64",
+    "s390", "s390x", "sparc", "sparc64", "wasm",
 )  # fmt: skip
 _OTHER_NAMES = {
     "x86_64": "amd64",

@@ -17,7 +17,7 @@ from semver import Version
 
 from task.errors import Malformed
 from task.model import Fact, Policy, Strategy
-from task.policy.tag_filter import check_length, compiled
+from task.policy.tag_filter import check_length, compiled, named_twice
 from task.policy.version_range import parse_range, parse_version
 from task.text import shortened
 from task.timestamps import epoch_seconds
@@ -29,6 +29,10 @@ VERSION_GROUP = "semver"  # the group that is compared as a version
 MOST_GROUPS = 16
 _RUN = re.compile(r"[0-9]+|[^0-9]+")
 _DIGITS = re.compile(r"[0-9]+")
+# Both letters and digits, so that neither a date nor a word is taken for one.
+_COMMIT = re.compile(
+    r"(?<![0-9A-Za-z])g?(?=[0-9]*[a-f])(?=[a-f]*[0-9])[0-9a-f]{7,40}(?![0-9A-Za-z])"
+)
 _DESCENDING = re.compile(r"\s+desc\Z")
 _HINT = "write numeric, alphabetical, or regexp: and a pattern with named groups, such as regexp:-(?P<build>[0-9]+)$"
 _by_version = cmp_to_key(Version.compare)
@@ -97,6 +101,9 @@ def parse_tag_order(text: str) -> TagOrder:
     if found.groups > MOST_GROUPS:
         hint = "write (?:…) for a group that only holds letters together"
         raise Malformed(f"the pattern has {found.groups} groups, and may have {MOST_GROUPS}", hint)
+    if twice := named_twice(pattern):
+        hint = "give each group a name of its own: they are compared one after the other"
+        raise Malformed(f"two groups of the pattern are called {twice!r}", hint)
     groups = tuple(
         sorted(
             ((name.decode(), at) for name, at in found.groupindex.items()), key=lambda one: one[1]
@@ -131,6 +138,13 @@ def numeric(text: str) -> tuple[tuple[int, int, bytes], ...]:
         digits = raw.lstrip(b"0") if run[0] in "0123456789" else b""
         found.append((0, len(digits), digits) if run[0] in "0123456789" else (1, 0, raw))
     return tuple(found)
+
+
+def commit_in(order: TagOrder, tag: str) -> str:
+    """Return what looks like a commit id in a tag, if its digits are compared, or ""."""
+    parts = (order.read(tag) or {}).values() if order.kind != "alphabetical" else ()
+    found = (_COMMIT.search(part or "") for part in parts)
+    return next((match[0] for match in found if match), "")
 
 
 def newer_by_numbers(tag: str, current: str) -> bool:

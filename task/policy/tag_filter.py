@@ -7,6 +7,7 @@ They mean the same as in Argo CD Image Updater: Go's regular expressions (RE2, i
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
@@ -28,6 +29,9 @@ _IN_REGEXP = {".": r"\.", "*": ".*", "?": "."}
 _LOOK_AROUND = re.compile(r"\(\?(?:<?[=!]|P=)")  # and Python's back-reference by name
 _BACK = re.compile(r"\\[1-9k]")
 _ESCAPE = re.compile(r"\\Q.*?(?:\\E|\Z)|\\.", re.DOTALL)
+
+_CLASS = re.compile(r"\[\^?\]?(?:\[:\^?\w+:\]|[^\]])*\]")
+_NAMED = re.compile(r"\(\?P?<(\w+)>")
 
 
 def allow_pattern(value: str) -> str | None:
@@ -150,6 +154,13 @@ def compiled(pattern: str, *, groups: bool = False) -> Any:
     if odd := next((name for name in names if not name.isascii()), b""):
         raise _bad_pattern(pattern, f"invalid named capture: {odd.decode()}")
     return found
+
+
+def named_twice(pattern: str) -> str:
+    """Return a name that several groups have, or "". RE2 knows only the first of them."""
+    plain = _CLASS.sub("", _ESCAPE.sub("", pattern))
+    counted = Counter(_NAMED.findall(plain))
+    return next((name for name, count in counted.items() if count > 1), "")
 
 
 def _bad_pattern(pattern: str, trouble: str) -> Malformed:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from datetime import datetime
 from fnmatch import translate
@@ -18,7 +18,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from cronsim import CronSim, CronSimError
 
 from task.errors import Malformed, NotPermittedError
-from task.model import Hold, Subscription, Wishes
+from task.model import Hold, Subscription, Wishes, Writes
 from task.text import shortened
 from task.timestamps import epoch_seconds, of_unix
 
@@ -256,34 +256,76 @@ class RepositoryConfig:
 NO_CONFIG = RepositoryConfig()
 
 
+Changed = Callable[[Subscription], Collection[str]]  # the files that an update would change
+
+
+def no_files(sub: Subscription) -> tuple[str, ...]:  # noqa: ARG001 - as `Changed` is called
+    """Return no files: only what the target names counts."""
+    return ()
+
+
+def for_some_paths(config: RepositoryConfig) -> bool:
+    """Tell whether a rule or a freeze is for some paths only."""
+    parts: tuple[Rule | Freeze, ...] = (*config.rules, *config.freezes)
+    return any(one.match.paths for one in parts)
+
+
 def governed(
-    subs: Iterable[Subscription], config: RepositoryConfig, now: str
+    subs: Iterable[Subscription], config: RepositoryConfig, now: str, changed: Changed = no_files
 ) -> list[Subscription]:
     """Return the subscriptions, each with what the config says about it now.
 
     A setting that requires a pull request or a digest wins over one that does not, wherever it is.
+    A target may be a folder, so rules and freezes count for each file that changes: the strictest
+    for the whole subscription.
     """
     frozen = in_force(config.freezes, now)
+    known = _KnownWishes(config)
     found: list[Subscription] = []
-    for sub, wishes in _with_wishes(subs, config):
-        holds = [hold for match, hold in frozen if match.takes(sub)]
+    for sub in subs:
+        places = _with_files(sub, config, changed)
+        of_target = known.of(sub)
+        each = [known.of(place) for place in places]
+        holds = [hold for match, hold in frozen if any(map(match.takes, places))]
+        ages = [one.minimum_age or 0 for one in each]
+        wishes = of_target if len(set(each)) == 1 else agreed(each, of_target)
+        demands = [demand for one in each for demand in (one.signatures, one.provenance) if demand]
         found.append(
             replace(
                 sub,
-                pull_request=sub.pull_request or bool(wishes.pull_request),
+                pull_request=sub.pull_request or any(one.pull_request for one in each),
                 policy=replace(
                     sub.policy,
-                    pin_digest=sub.policy.pin_digest or bool(wishes.pin_digest),
-                    minimum_age=max(sub.policy.minimum_age, wishes.minimum_age or 0),
-                    tag_order=sub.policy.tag_order or wishes.tag_order or "",
+                    pin_digest=sub.policy.pin_digest or any(one.pin_digest for one in each),
+                    minimum_age=max(sub.policy.minimum_age, *ages),
+                    tag_order=sub.policy.tag_order or of_target.tag_order or "",
                 ),
                 wishes=wishes,
                 freeze=max(holds, key=lambda hold: epoch_seconds(hold.until), default=None),
-                writes=(wishes.writes,) if wishes.writes else (),
-                demands=tuple(one for one in (wishes.signatures, wishes.provenance) if one),
+                writes=_writes(places, each),
+                demands=tuple(dict.fromkeys(demands)),
             )
         )
     return found
+
+
+def _with_files(
+    sub: Subscription, config: RepositoryConfig, changed: Changed
+) -> tuple[Subscription, ...]:
+    """Return the subscription as it is, and with each file that changes as its target."""
+    if not for_some_paths(config):
+        return (sub,)
+    return (sub, *(replace(sub, path=path) for path in changed(sub) if path != sub.path))
+
+
+def _writes(places: Sequence[Subscription], each: Sequence[Wishes]) -> tuple[Writes, ...]:
+    """Return what may be written by the target's rule, and in each file by its own."""
+    of_target = each[0].writes
+    found = [of_target] if of_target else []
+    for place, wishes in zip(places[1:], each[1:], strict=True):
+        if wishes.writes and wishes.writes != of_target:
+            found.append(replace(wishes.writes, only=place.path))
+    return tuple(found)
 
 
 def keys_named(wishes: Iterable[Wishes]) -> tuple[str, ...]:
@@ -292,44 +334,52 @@ def keys_named(wishes: Iterable[Wishes]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(path for one in demands for path in one.keys))
 
 
-def also_limited(subs: Iterable[Subscription], config: RepositoryConfig) -> list[Subscription]:
+def also_limited(
+    subs: Iterable[Subscription], config: RepositoryConfig, changed: Changed = no_files
+) -> list[Subscription]:
     """Return the subscriptions, each with what the config of another branch lets it write as well."""
-    return [
-        replace(sub, writes=(*sub.writes, wishes.writes)) if wishes.writes else sub
-        for sub, wishes in _with_wishes(subs, config)
-    ]
+    known = _KnownWishes(config)
+    found = []
+    for sub in subs:
+        places = _with_files(sub, config, changed)
+        writes = _writes(places, [known.of(place) for place in places])
+        found.append(replace(sub, writes=(*sub.writes, *writes)) if writes else sub)
+    return found
 
 
 def refuse_stricter(sub: Subscription, paths: Iterable[str], config: RepositoryConfig) -> None:
-    """Raise `NotPermittedError` if a file that changes is under a rule that asks for more than that of its target.
+    """Raise `NotPermittedError` if a file that changes has a rule that asks for more than was found.
 
-    A target may be a folder, and a rule may be for a part of it.
+    Before the edit, `governed` knows the files that an update changes. This is for any other file.
     """
     if not any(rule.match.paths for rule in config.rules):
         return
     asked = {replace(one, texts=()) for one in sub.demands}
     for path in paths:
         (there,) = governed([replace(sub, path=path)], replace(config, freezes=()), "")
-        if there.pull_request != sub.pull_request or not asked.issuperset(there.demands):
+        more = there.pull_request != sub.pull_request
+        more = more or there.policy.pin_digest != sub.policy.pin_digest
+        if more or not asked.issuperset(there.demands):
             message = f"{PATH} asks for more in {shortened(path)!r} than in {shortened(sub.path) or '/'!r}"
             hint = "name that file or folder in write-back-target, so that its rules count"
             raise NotPermittedError(message, hint=hint)
 
 
-def _with_wishes(
-    subs: Iterable[Subscription], config: RepositoryConfig
-) -> Iterator[tuple[Subscription, Wishes]]:
-    # by the rules that match, because thousands of subscriptions share a few sets
-    known: dict[tuple[int, ...], Wishes] = {}
-    for sub in subs:
-        matching = tuple(
-            number for number, rule in enumerate(config.rules) if rule.match.takes(sub)
-        )
-        if matching not in known:
-            known[matching] = decided(
-                [*(config.rules[number].wishes for number in matching), config.wishes]
-            )
-        yield sub, known[matching]
+class _KnownWishes:
+    """What a config says about subscriptions. Thousands of them share a few sets of rules."""
+
+    def __init__(self, config: RepositoryConfig) -> None:
+        self._config = config
+        self._known: dict[tuple[int, ...], Wishes] = {}
+
+    def of(self, sub: Subscription) -> Wishes:
+        """Return the wishes for a subscription."""
+        rules = self._config.rules
+        matching = tuple(number for number, rule in enumerate(rules) if rule.match.takes(sub))
+        if matching not in self._known:
+            layers = [*(rules[number].wishes for number in matching), self._config.wishes]
+            self._known[matching] = decided(layers)
+        return self._known[matching]
 
 
 def agreed(of: Sequence[Wishes], common: Wishes) -> Wishes:

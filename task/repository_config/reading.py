@@ -73,7 +73,7 @@ _OURS = (
     "proof",
 )  # trailers that each commit has; the case of a key does not matter
 NOT_READ = "is not read: the config is the file"
-_WAY_OUT = "--no-repository-config leaves the file out of a run"
+_WAY_OUT = "nothing is written here until the owners of the repository correct the file"
 
 
 def config_in(files: Files) -> RepositoryConfig:

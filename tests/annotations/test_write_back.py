@@ -276,7 +276,12 @@ def test_a_charts_version_is_no_branch() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "repo"), [("0", "https://charts.example"), ("values", "https://git.example/vals.git")]
+    ("name", "repo"),
+    [
+        ("0", "https://charts.example"),
+        ("values", "https://git.example/vals.git"),
+        ("the chart", "https://charts.example"),
+    ],
 )
 def test_write_back_source_names_the_source_outright(name: str, repo: str) -> None:
     annotations = {
@@ -284,7 +289,15 @@ def test_write_back_source_names_the_source_outright(name: str, repo: str) -> No
         "write-back-target": "helmvalues:/v.yaml",
         "git-repository": "x",
     }
-    assert web(annotations, sources=[CHART, VALUES]).source.repo == repo
+    sources = [{**CHART, "name": "the chart"}, VALUES]
+    assert web(annotations, sources=sources).source.repo == repo
+
+
+def test_a_source_that_is_called_by_a_number_is_that_source() -> None:
+    annotations = {"write-back-source": "0", "write-back-target": "helmvalues:/v.yaml"}
+    annotations["git-repository"] = "x"
+    sources = [CHART, {**VALUES, "name": "0"}]
+    assert web(annotations, sources=sources).source.repo == "https://git.example/vals.git"
 
 
 @pytest.mark.parametrize(

@@ -358,6 +358,45 @@ def test_what_arrives_after_a_rollback_is_newer() -> None:
     assert rules(scene.promote("staging/web", "production/web")) == {"production/web": "admitted"}
 
 
+@pytest.mark.parametrize("strategy", ["newest-build", "digest"])
+@pytest.mark.parametrize("rolled_back", [False, True])
+def test_a_last_build_without_a_number_has_not_gone_back(strategy: str, rolled_back: bool) -> None:
+    """As an event would: what arrived later is newer, although a number is remembered of a build before."""
+    follows = {"image_list": f"web={WEB}:live"} if strategy == "digest" else {}
+    both = {"update_strategy": strategy, **follows}
+    scene = Stages(app("staging/web", **both), app("production/web", **both))
+    tags = {"b7": "b7", "b8": "b8", "b9": "b9"}
+    if strategy == "digest":
+        tags = {name: f"live@sha256:{name[1] * 64}" for name in tags}
+    scene.build("staging/web", tags["b7"], 7)
+    scene.promote("staging/web", "production/web")
+    scene.build("staging/web", tags["b8"])
+    if rolled_back:
+        scene.by_hand("staging/web", Intent("rollback", None, to=tags["b7"]))
+        scene.build("staging/web", tags["b9"])
+    report = scene.promote("staging/web", "production/web")
+    assert rules(report) == {"production/web": "admitted"}, report.decisions[0].because
+    newest = tags["b9" if rolled_back else "b8"]
+    assert newest.rpartition(":")[2] in scene.branch.files[path("production/web")]
+
+
+@pytest.mark.parametrize("by_hand", [True, False])
+def test_a_version_that_was_there_before_the_newest_has_gone_back(by_hand: bool) -> None:
+    """Also after the release, which ends the rollback, and if a person edits the file."""
+    scene = Stages(app("staging/web"), app("production/web"))
+    for tag, number in (("b6", 6), ("b7", 7)):
+        scene.build("staging/web", tag, number)
+    scene.promote("staging/web", "production/web")
+    if by_hand:
+        now = scene.branch.files[path("staging/web")]
+        scene.branch.commit({path("staging/web"): now.replace("b7", "b6")})
+    else:
+        scene.by_hand("staging/web", Intent("rollback", Hold("b7 fails", "jane", NOW), to="b6"))
+        scene.by_hand("staging/web", Intent("release"))
+    assert scene.says("staging/web") == "b6"
+    assert rules(scene.promote("staging/web", "production/web")) == {"production/web": "not-newer"}
+
+
 def test_what_was_deferred_in_the_target_is_no_promotion() -> None:
     """The source went back, and a build waits in the target whose hold has ended."""
     scene = Stages(app("staging/web"), app("production/web"))
@@ -699,3 +738,62 @@ def test_deployments_are_of_the_commit_that_staging_has(repository: str, shown: 
     made = with_promoted(job, asks_to_promote(pairs, known, promotion), world)
     assert (made.deployed.commit if made.deployed else "") == shown
     assert bool(told) == (not shown)
+
+
+@pytest.mark.parametrize(
+    ("given_from", "given_to", "several"),
+    [
+        ("web", "production/api", "'web' fits Applications of several namespaces: prod"),
+        (
+            "staging/api",
+            "web",
+            "'web' fits Applications of several namespaces: production/web, qa/web",
+        ),
+        ("staging/api", "{name}", "'api' fits Applications of several namespaces: prod"),
+    ],
+)
+def test_a_name_of_several_namespaces_is_a_usage_error(
+    given_from: str, given_to: str, several: str
+) -> None:
+    scene = Stages(
+        *(
+            app(f"{stage}/{name}")
+            for stage in ("staging", "production", "qa")
+            for name in ("web", "api")
+        )
+    )
+    tip = scene.branch.tip
+    with pytest.raises(UsageError, match=several) as caught:
+        scene.promote(given_from, given_to)
+    assert "'*/" in caught.value.hint
+    assert scene.branch.tip == tip
+
+
+def test_a_glob_for_all_namespaces_and_a_selector_are_no_mistake() -> None:
+    scene = four()
+    scene.build("staging/web", "b7")
+    report = scene.promote("web", "production/*", source_selector="stage=staging")
+    assert sources(report) == {"production/web": "staging/web", "production/api": "staging/web"}
+    assert sources(scene.promote("staging/web", "*/api")) == {
+        "staging/api": "staging/web",
+        "production/api": "staging/web",
+    }
+
+
+@pytest.mark.parametrize("verb", ["hold", "release", "rollback"])
+def test_a_command_by_hand_takes_a_name_of_one_namespace_only(verb: str) -> None:
+    scene = four()
+    tip = scene.branch.tip
+    intent = Intent(verb, Hold("load test"), to="previous")
+    narrow = replace(SCOPE.narrow, names=("web",), typed=True)
+    job = Job(verb, (), replace(SCOPE, narrow=narrow), Terms(now=NOW), WORDING, intent=intent)
+    with pytest.raises(
+        UsageError, match="several namespaces: production/web, staging/web"
+    ) as caught:
+        scene.run(job)
+    assert caught.value.hint == "write production/web, or '*/web' for all of them"
+    assert scene.branch.tip == tip
+    one_namespace = replace(narrow, namespaces=("staging",))
+    for each in (one_namespace, replace(narrow, names=("*/web",))):
+        report = scene.run(replace(job, scope=replace(SCOPE, narrow=each)))
+        assert len(report.decisions) == (1 if each is one_namespace else 2)

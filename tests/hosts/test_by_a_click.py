@@ -20,7 +20,7 @@ FORMS: Mapping[str, Form] = {
     "rollback": {"names": "argocd/web", "to": "previous", "reason": "errors"},
     "hold": {"names": "web", "reason": "load test", "until": "3d", "alias": "web"},
     "release": {"names": "web", "discard": "true"},
-    "promote": {"from": "web", "to": "other"},
+    "promote": {"from": "web", "to": "other", "registry-check": "auto"},  # there is no registry
 }
 GITHUB_FILE, GITLAB_FILE = (
     ROOT / "examples/github/by-hand.yml",
@@ -36,7 +36,7 @@ def github(command: str, form: Form, url: str) -> Step:
     assert command in fields["command"]["options"]
     assert set(form) <= set(fields)
     (step,) = (one for one in maps(workflow) if one.get("id") == "update")
-    given = {"discard": "false", "command": command, **form}
+    given = {"discard": "false", "registry-check": "always", "command": command, **form}
     context = {f"inputs.{name}": given.get(name, "") for name in fields}
     context |= {"github.server_url": url.rpartition("/")[0], "github.repository": "gitops"}
     return runners.github(
@@ -53,7 +53,7 @@ def gitlab(command: str, form: Form, url: str) -> Step:
     ]
     fields = {name: one["value"] for name, one in pipeline["variables"].items()}
     given = {
-        "VERSION" if (name, command) == ("to", "rollback") else name.upper(): text
+        "VERSION" if (name, command) == ("to", "rollback") else name.upper().replace("-", "_"): text
         for name, text in form.items()
     }
     assert set(given) <= set(fields)
@@ -82,6 +82,7 @@ def tekton(command: str, form: Form, url: str) -> Step:
     fields = {one["name"]: "" for one in run["spec"]["params"]}
     spec = run["spec"]["pipelineSpec"]
     assert set(fields) == {one["name"] for one in spec["params"]}
+    fields["registry-check"] = "always"
     values = {**fields, "command": command, "by": "ann" * ("reason" in form), **form}
     (task,) = spec["tasks"]
     given = {
@@ -142,6 +143,17 @@ def test_each_command_by_a_click(scene: Scene) -> None:
     log = git(scene.repo, "log", "--format=%B", "main")
     assert log.count("by ann") == 3  # rollback, hold and release name who held it
     assert len({ran.results["commit"] for ran in done.values()}) == len(FORMS)
+
+
+@pytest.mark.parametrize("host", HOSTS)
+def test_a_mistyped_tag_is_not_written_if_no_registry_answers(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HTTPS_PROXY", "http://127.0.0.1:9")
+    form = {"names": "web", "to": "1.42", "reason": "errors"}
+    assert (scene.click("rollback", **form).code, scene.tag("web")) == (75, "1.1.0")
+    ran = scene.click("rollback", **form, **{"registry-check": "auto"})
+    assert (ran.code, scene.tag("web")) == (0, "1.42")
 
 
 @pytest.mark.parametrize("host", HOSTS)

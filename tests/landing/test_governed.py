@@ -109,19 +109,6 @@ def test_a_freeze_that_is_taken_away_ends() -> None:
     assert one.value == "b"
 
 
-def test_without_the_config_nothing_is_frozen() -> None:
-    one = frozen()
-    job = Job(
-        "run",
-        (parse_image(f"{WEB}:1.1.0"),),
-        SCOPE,
-        Terms(now=FROZEN),
-        WORDING,
-        repository_config=False,
-    )
-    assert [found.verdict for found in one.run(job).decisions] == ["update"]
-
-
 @pytest.mark.parametrize("text", ["", "version: 2\n", "version: 1\nfreeze: []\n"])
 def test_a_broken_config_writes_nothing(text: str) -> None:
     one = frozen(text)
@@ -305,7 +292,7 @@ def test_a_template_that_cannot_be_used_is_an_error_of_the_config(
         worded("commit: {template: .image-update/message}", Wording(Person("", "")), files)
     assert caught.value.subject == PATH
     assert caught.value.message.startswith("line 2: commit.template: ")
-    assert "--no-repository-config" in caught.value.hint
+    assert "the owners of the repository" in caught.value.hint
 
 
 def test_an_author_by_rule_writes_the_commit_of_its_applications_alone() -> None:

@@ -418,8 +418,8 @@ def test_a_whole_run_on_another_branch_follows_the_default_branch_in_the_same_fe
     }
     assert would == {"argocd/a": "admitted", "argocd/b": "not-permitted"}
     ignored = image_update("run", *given, "--no-repository-config")
-    assert ignored.code == 0
-    assert "newTag: 1.1.0" in show(repo, "team", target("b"))
+    assert ignored.code == 2  # the owner's rules are lifted by the owner
+    assert "newTag: 1.0.0" in show(repo, "team", target("b"))
 
 
 def test_a_repository_whose_head_names_no_branch_is_read_without_it(tmp_path: Path) -> None:
@@ -440,32 +440,38 @@ def test_a_repository_whose_head_names_no_branch_is_read_without_it(tmp_path: Pa
     assert result.code == 0, result.stderr
 
 
-POD = f"apiVersion: v1\nkind: Pod\nspec:\n  containers:\n  - image: {WEB}:1.0.0\n"
-
-
-@pytest.mark.parametrize(
-    ("rule", "target_", "expected"),
-    [
-        ("pullRequests: {enabled: true}", "manifests:/", ("error", "not-permitted")),
-        ("pullRequests: {enabled: true}", "manifests:/prod", ("error", "not-permitted")),
-        ("signatures: {keys: [keys/ci.pub]}", "manifests:/", ("error", "not-permitted")),
-        ("provenance: {keys: [keys/ci.pub], ref: x}", "manifests:/", ("error", "not-permitted")),
-        ("pinDigest: false", "manifests:/", ("update", "admitted")),
-        ("pullRequests: {enabled: true}", "manifests:/dev", ("update", "admitted")),
-    ],
-)
-def test_a_folder_is_no_way_around_a_rule_for_a_part_of_it(
-    rule: str, target_: str, expected: tuple[str, str]
+@pytest.mark.parametrize("command", ["plan", "run"])
+@pytest.mark.parametrize("allowed", ["main", "team"])
+def test_an_application_on_two_branches_gets_nothing_if_one_refuses_it(
+    tmp_path: Path, allowed: str, command: str
 ) -> None:
-    config = f"version: 1\nrules:\n- match: {{paths: [prod/shop]}}\n  {rule}\n"
-    files = {PATH: config, "prod/shop/pod.yaml": POD, "dev/pod.yaml": POD, "keys/ci.pub": "x"}
-    app = application("a", URL, update_strategy="newest-build", write_back_target=target_)
-    app["spec"]["source"] = {
-        "repoURL": URL,
-        "path": "dev",
-        "targetRevision": "main",
-        "directory": {"recurse": True},
-    }
-    one = Story(app, Branch(files))
-    assert one.event("1.1.0") == expected
-    assert POD in one.branch.files["prod/shop/pod.yaml"] or expected[0] == "update"
+    """The first branch would have its half of the update before the second one is asked."""
+    values = {f"apps/{name}/values.yaml": VALUES for name in "ab"}
+    repo = bare_repo(tmp_path, {**values, "apps/b/Chart.yaml": "name: b\n"})
+    config = (
+        f"version: 1\nrules:\n- match: {{applications: [a]}}\n  writes: {{branches: [{allowed}]}}\n"
+    )
+    commit(repo, {PATH: config})
+    git(repo, "branch", "team", "main")
+    targets = "helmvalues:/apps/a/values.yaml,helmvalues:$team/apps/a/values.yaml"
+    app = dict(helm("a", targets))
+    sources: list[dict[str, object]] = [
+        {"repoURL": str(repo), "path": "apps/a", "targetRevision": "main", "helm": {}},
+        {"repoURL": str(repo), "targetRevision": "team", "ref": "team"},
+    ]
+    app["spec"] = {"sources": sources}
+    alone = dict(helm("b", "helmvalues:/apps/b/values.yaml"))
+    alone["spec"] = {"source": {**sources[0], "path": "apps/b"}}
+    apps = manifest(tmp_path, app, alone)
+    given = ("--applications", apps, "--allow-protocol", "file", "--output", "json")
+    result = image_update(command, "--image", f"{WEB}:1.1.0", *given)
+    decisions = result.json["decisions"]
+    of_a = [one for one in decisions if one["application"] == "argocd/a"]
+    assert [(one["verdict"], one["rule"]) for one in of_a] == [("error", "not-permitted")] * 2
+    refused = "team" if allowed == "main" else "main"
+    assert all(f"may not write the branch '{refused}'" in one["because"] for one in of_a)
+    assert [one["verdict"] for one in decisions if one["application"] == "argocd/b"] == ["update"]
+    assert result.code == 3
+    for branch in ("main", "team"):
+        assert "1.0.0" in show(repo, branch, "apps/a/values.yaml")
+    assert ("1.1.0" in show(repo, "main", "apps/b/values.yaml")) is (command == "run")

@@ -233,3 +233,16 @@ def test_the_json_is_that_of_the_whole_written_at_once(rows: int) -> None:
     """It is made image by image, because the data of thousands would take much memory."""
     found = status(*(row() for _ in range(rows)))
     assert json_text(found) == json.dumps(as_json(found), indent=2) + "\n"
+
+
+def test_a_refusal_that_another_application_overrides_is_not_skipped() -> None:
+    refused = Verdict("refuse", "constraint", "1.1.0 does not satisfy ~1.0")
+    plain_row = row(hold=None, deferred=None, request=None, would=refused)
+    one = replace(plain_row, overridden_by="argocd/b (web)")
+    text = plain(status(one), brief=False)
+    assert (
+        "overridden: constraint: 1.1.0 does not satisfy ~1.0; but argocd/b (web) writes it to the "
+        "same place" in " ".join(text.split())
+    )
+    assert "skipped" not in text
+    assert "skipped" in plain(status(plain_row), brief=False)

@@ -340,3 +340,22 @@ def test_versions_are_those_of_the_strategy() -> None:
     for text in ("1", "v1.2", "1.2.3-alpha.1", "01.2.3"):
         assert parse_version(text)
         assert objection(f"release-{text}", rules) is None
+
+
+@pytest.mark.parametrize(
+    ("pattern", "twice"),
+    [
+        ("(?P<a>x)-(?P<a>y)", True),
+        ("(?<a>x)|(?P<a>y)", True),
+        ("(?P<a>x)-(?P<b>y)", False),
+        (r"(?P<a>x)\(?P<a>y", False),
+        ("(?P<a>x)[(?P<a>]", False),
+        (r"(?P<a>x)\Q(?P<a>y)\E", False),
+    ],
+)
+def test_each_group_has_a_name_of_its_own(pattern: str, twice: bool) -> None:
+    if twice:
+        with pytest.raises(Malformed, match="two groups of the pattern are called 'a'"):
+            parse_tag_order(f"regexp:{pattern}")
+    else:
+        assert parse_tag_order(f"regexp:{pattern}").groups[0] == ("a", 1)

@@ -174,7 +174,7 @@ def test_each_command_by_hand(docker: str, tmp_path: Path) -> None:
         ("rollback", {"names": "argocd/web", "to": "previous", "reason": words}),
         ("hold", {"names": "web", "alias": "web", "reason": words, "until": "3d"}),
         ("release", {"names": "web", "discard": "true"}),
-        ("promote", {"from": "web", "to": "other"}),
+        ("promote", {"from": "web", "to": "other", "registry-check": "auto"}),
     ):
         (project.folder / "event.json").write_text(
             json.dumps({"inputs": {"command": command, **given}})

@@ -155,7 +155,7 @@ def test_each_command_by_hand(tmp_path: Path) -> None:
         ("roll back", {"NAMES": "argocd/web", "REASON": words}, "1.0.0"),
         ("hold", {"NAMES": "web", "ALIAS": "web", "REASON": words, "UNTIL": "3d"}, "1.0.0"),
         ("release", {"NAMES": "web", "DISCARD": "true"}, "1.0.0"),
-        ("promote", {"FROM": "web", "TO": "other"}, "1.0.0"),
+        ("promote", {"FROM": "web", "TO": "other", "REGISTRY_CHECK": "auto"}, "1.0.0"),
     ):
         variables = [*fixed, *(f"{name}={value}" for name, value in given.items())]
         ran = project.run(job, *(word for one in variables for word in ("--variable", one)))

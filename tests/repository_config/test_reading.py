@@ -274,7 +274,7 @@ def test_a_mistake_is_named_with_its_line(text: str, line: int, words: str) -> N
     assert error.subject == PATH
     assert words in f"{error.message} {error.hint}"
     assert f"line {line}" in error.message
-    assert "--no-repository-config" in error.hint
+    assert "the owners of the repository" in error.hint
 
 
 SEVERAL = """\

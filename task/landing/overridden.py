@@ -1,0 +1,66 @@
+"""Pure code that finds refusals without effect, because another entry writes to the same place."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from itertools import accumulate
+
+from task.deciding.decide import Identity, edited_places
+from task.deciding.job import Terms
+from task.landing.changeset import PreparedCommit
+from task.model import Decision, Snapshot, Subscription
+from task.policy.builds import alike
+
+
+def with_overridden(
+    snapshot: Snapshot, commits: Sequence[PreparedCommit], settled: Sequence[Decision], terms: Terms
+) -> tuple[list[PreparedCommit], list[Decision]]:
+    """Return both. A refusal of what a commit writes to the same entry says who writes it."""
+    written = [one for prepared in commits for one in prepared.decisions]
+    writers = _Writers(one for one in written if one.verdict == "update" and one.kind)
+    known: dict[Identity, set[tuple[str, str]]] = {}
+
+    def places(sub: Subscription) -> set[tuple[str, str]]:
+        if sub.identity not in known:
+            known[sub.identity] = edited_places(snapshot, sub, terms)
+        return known[sub.identity]
+
+    def marked(one: Decision) -> Decision:
+        if one.verdict not in ("refuse", "defer") or not one.kind:
+            return one
+        for writer in writers.near(one):
+            if places(one.subscription) & places(writer.subscription):
+                return replace(one, overridden_by=called(writer))
+        return one
+
+    made = [replace(one, decisions=tuple(map(marked, one.decisions))) for one in commits]
+    return made, list(map(marked, settled))
+
+
+def called(one: Decision) -> str:
+    """Return the Application and alias of a decision, for people."""
+    app, alias = one.subscription.application.key, one.subscription.entry.alias
+    return f"{app} ({alias})" if alias else app
+
+
+class _Writers:
+    """Updates by their target's path, because thousands of Applications rarely share one."""
+
+    def __init__(self, written: Iterable[Decision]) -> None:
+        self._by_path: dict[str, list[Decision]] = {}
+        for one in written:
+            self._by_path.setdefault(one.subscription.path, []).append(one)
+
+    def near(self, refused: Decision) -> Iterator[Decision]:
+        """Yield the updates to the refused version whose target may have the same files."""
+        path = refused.subscription.path
+        paths = ["", *accumulate(path.split("/"), posixpath.join)]
+        if refused.kind in ("manifests", "flux"):  # a folder
+            paths += [one for one in self._by_path if one.startswith(f"{path}/" if path else "")]
+        for one in dict.fromkeys(paths):
+            for writer in self._by_path.get(one, ()):
+                same_image = writer.candidate.identity == refused.candidate.identity
+                if same_image and alike(writer.candidate, refused.candidate):
+                    yield writer

@@ -1,0 +1,158 @@
+"""Statements about rules of owners that must hold whatever the event says: whole runs on a branch in memory."""
+
+from collections.abc import Collection, Mapping
+
+import pytest
+from memory import SCOPE, WORDING, Story, story
+from runs import WEB, target
+
+from task.deciding.job import Job, Terms
+from task.image import parse_image
+from task.model import Answer, Build, Judged, Proof, Question, Verdict
+from task.repository_config.config import PATH
+
+SIGNED = "sha256:" + "1" * 64  # what the tag is in the registry
+UNSIGNED = "sha256:" + "2" * 64
+KEY = ".image-update/ci.pub"
+SIGNATURES = f"signatures: {{keys: [{KEY}]}}"
+PROVENANCE = f"provenance: {{keys: [{KEY}], sourceRepository: https://github.com/acme/web}}"
+OLD = f"newTag: 1.0.0\n  digest: sha256:{'0' * 64}"
+
+
+def signed(questions: Collection[Question]) -> Mapping[Question, Proof | Verdict]:
+    """Prove the one digest, as a registry with one signature does."""
+    refused = Verdict("refuse", "signature", "no signature")
+    return {
+        one: Proof("signature", "ci.pub") if one.image.digest == SIGNED else refused
+        for one in questions
+    }
+
+
+def guarded(demand: str, *, pinned: bool = False, **annotations: str) -> Story:
+    """Return the story of an Application whose repository demands a proof."""
+    found = story("semver", **annotations)
+    found.branch.commit({PATH: f"version: 1\n{demand}\n", KEY: "a key"})
+    if pinned:
+        text = found.branch.files[target("a")]
+        found.branch.commit({target("a"): text.replace("newTag: 1.0.0", OLD)})
+    found.prove = signed
+    found.answer = Answer(digest=SIGNED)
+    return found
+
+
+def build(of: Story, tag: str, digest: str, *, verify: bool = False, check: str = "auto") -> Judged:
+    """Send the event of a build, and return the decision."""
+    image = parse_image(f"{WEB}:{tag}@{digest}" if digest else f"{WEB}:{tag}")
+    terms = Terms(build=Build(sequence=7), now=of.now, verify=verify, check=check)
+    (found,) = of.run(Job("run", (image,), SCOPE, terms, WORDING)).decisions
+    return found
+
+
+@pytest.mark.parametrize("check", ["auto", "always"])
+@pytest.mark.parametrize("pinned", [False, True])
+@pytest.mark.parametrize("demand", [SIGNATURES, PROVENANCE])
+@pytest.mark.parametrize(
+    ("digest", "verdict", "written"),
+    [(UNSIGNED, "refuse", ""), (SIGNED, "update", SIGNED), ("", "update", SIGNED)],
+)
+def test_a_demanded_proof_is_about_the_digest_of_the_event(
+    demand: str, pinned: bool, check: str, digest: str, verdict: str, written: str
+) -> None:
+    one = guarded(demand, pinned=pinned)
+    found = build(one, "1.1.0", digest, check=check)
+    assert found.verdict == verdict, found.because
+    assert one.value == ("1.1.0" if written else "1.0.0")
+    assert (written in one.branch.files[target("a")]) if written else found.rule == "signature"
+    assert found.candidate.digest == (digest or SIGNED)
+
+
+@pytest.mark.parametrize(
+    ("digest", "verdict"), [(UNSIGNED, "refuse"), (SIGNED, "update"), ("", "update")]
+)
+def test_what_a_release_writes_is_proved_as_the_build_that_waited(
+    digest: str, verdict: str
+) -> None:
+    one = guarded(SIGNATURES)
+    one.hold("incident")
+    assert build(one, "1.1.0", digest).verdict == "defer"
+    assert one.release().verdict == verdict
+    assert one.value == ("1.1.0" if verdict == "update" else "1.0.0")
+
+
+def test_a_build_that_was_deferred_before_the_demand_is_proved_too() -> None:
+    one = guarded("pinDigest: false")
+    one.hold("incident")
+    assert build(one, "1.1.0", UNSIGNED).verdict == "defer"
+    one.branch.commit({PATH: f"version: 1\n{SIGNATURES}\n"})
+    assert one.release().verdict == "refuse"
+    assert one.value == "1.0.0"
+
+
+@pytest.mark.parametrize("digest", [UNSIGNED, SIGNED])
+def test_an_annotation_against_digests_takes_none_from_a_proof_that_an_option_demands(
+    digest: str,
+) -> None:
+    one = guarded("pinDigest: false", pin_digest="false")
+    found = build(one, "1.1.0", digest, verify=True)
+    assert found.candidate.digest == digest
+
+
+def test_without_a_demand_the_digest_of_the_event_is_left_out_as_before() -> None:
+    one = guarded("pinDigest: false")
+    assert build(one, "1.1.0", UNSIGNED).verdict == "update"
+    assert "digest" not in one.branch.files[target("a")]
+
+
+PLATFORMS = ["arm", "linux", "Linux/ARM64", "linux/am64", "linux/x86_64", "linux/arm64, amd64", ","]
+
+
+@pytest.mark.parametrize("check", ["auto", "never"])
+@pytest.mark.parametrize("platforms", PLATFORMS)
+def test_a_platform_that_no_image_has_lets_no_tag_through(platforms: str, check: str) -> None:
+    one = story("semver", platforms=platforms)
+    found = build(one, "1.1.0", "", check=check)
+    assert (found.verdict, found.rule, found.exit) == ("error", "annotation", 3)
+    assert found.because.startswith("platforms: ")
+    assert one.value == "1.0.0"
+
+
+@pytest.mark.parametrize("platforms", ["linux/arm64", "linux/arm/v7", "linux/sparc64", "a/b"])
+def test_a_platform_that_an_image_may_have_is_asked_for(platforms: str) -> None:
+    one = story("semver", platforms=platforms)
+    one.answer = Answer(platforms=(platforms,))
+    assert build(one, "1.1.0", "").verdict == "update"
+    one.answer = Answer(platforms=("windows/amd64",))
+    assert build(one, "1.2.0", "").rule == "platforms"
+
+
+@pytest.mark.parametrize(
+    ("strategy", "more", "because"),
+    [
+        ("alphabetical", {}, "alphabetical: every tag is admitted"),
+        ("newest-build", {}, "newest-build: every tag is admitted"),
+        ("alphabetical", {"tag_order": "numeric"}, "that the other annotations allow"),
+        ("newest-build", {"allow_tags": "regexp:^9"}, "that the other annotations allow"),
+        ("alphabetical", {"ignore_tags": "1.*"}, "that the other annotations allow"),
+    ],
+)
+def test_a_constraint_that_the_strategy_does_not_use_has_admitted_nothing(
+    strategy: str, more: dict[str, str], because: str
+) -> None:
+    one = story(strategy, image_list=f"web={WEB}:^1", **more)
+    job = Job("run", (parse_image(f"{WEB}:9.9.9"),), SCOPE, Terms(now=one.now), WORDING)
+    report = one.run(job)
+    (found,) = report.decisions
+    assert (found.verdict, found.because.endswith(because)) == ("update", True), found.because
+    assert "^1" not in found.because
+    told = [one for one in report.problems if one.rule == "annotation"]
+    assert [(one.severity, one.key) for one in told] == [("warning", "image-list")]
+    assert f"{strategy} takes every tag, whatever '^1' says" in told[0].message
+
+
+@pytest.mark.parametrize("strategy", ["semver", "digest"])
+def test_a_constraint_that_the_strategy_uses_is_named(strategy: str) -> None:
+    constraint = {"semver": "^1", "digest": "latest"}[strategy]
+    one = story(strategy, image_list=f"web={WEB}:{constraint}")
+    tag, digest = {"semver": ("1.1.0", ""), "digest": ("latest", SIGNED)}[strategy]
+    found = build(one, tag, digest)
+    assert found.because == f"{strategy} {constraint} admits it"

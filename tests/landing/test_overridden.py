@@ -1,0 +1,129 @@
+"""Two Applications, or two aliases, on one entry with different rules: what one refuses, the commit changes all the same."""
+
+from typing import Any
+
+import pytest
+from memory import SCOPE, URL, WORDING, Branch, Story
+from runs import KUSTOMIZATION, WEB, application, target
+
+from task.deciding.job import Job, Terms
+from task.image import parse_image
+from task.model import Report
+from task.output.report_json import as_json
+from task.output.report_text import plain
+from task.output.words import lines
+
+HELM = "apps/a/values.yaml"
+POD = f"apiVersion: v1\nkind: Pod\nspec:\n  containers:\n  - image: {WEB}:1.0.0\n"
+
+
+def two(where: str, other: str = "", **second: str) -> list[dict[str, Any]]:
+    """The Application `a`, which takes ~1.0 only, and `b`, which takes everything, on the files of `a`."""
+    found = []
+    for name, more in (("a", {"image_list": f"web={WEB}:~1.0"}), ("b", second)):
+        aim = where if name == "a" else other or where
+        app = application(name, URL, write_back_target=aim, **more)
+        app["spec"]["source"] |= {"path": "apps/a"}
+        if "helmvalues" in aim:
+            app["spec"]["source"]["helm"] = {}
+        found.append(app)
+    return found
+
+
+def run(apps: list[dict[str, Any]], files: dict[str, str], tag: str = "1.1.0") -> Report:
+    one = Story(apps[0], Branch(files))
+    one.others = list(apps[1:])
+    job = Job("run", (parse_image(f"{WEB}:{tag}"),), SCOPE, Terms(), WORDING)
+    return one.run(job)
+
+
+def words(report: Report) -> dict[str, str]:
+    return {f"{one.application} {one.image}": one.word for one in lines(as_json(report))}
+
+
+def warned(report: Report) -> list[str]:
+    return [one.message for one in report.problems if "both run it" in one.message]
+
+
+@pytest.mark.parametrize(
+    ("where", "other", "files"),
+    [
+        ("kustomization", "", {target("a"): KUSTOMIZATION}),
+        ("helmvalues", "", {HELM: "image: {tag: 1.0.0}\n"}),
+        ("manifests", "", {"apps/a/pod.yaml": POD}),
+        ("manifests:/apps", "manifests", {"apps/a/pod.yaml": POD, "apps/x.yaml": POD}),
+        ("manifests:/apps/a/pod.yaml", "manifests:/", {"apps/a/pod.yaml": POD}),
+    ],
+)
+def test_what_another_application_writes_is_overridden(
+    where: str, other: str, files: dict[str, str]
+) -> None:
+    report = run(two(where, other), files)
+    assert words(report) == {f"argocd/a web={WEB}": "overridden", f"argocd/b web={WEB}": "updated"}
+    refused = next(one for one in as_json(report)["decisions"] if one["verdict"] == "refuse")
+    assert (refused["rule"], refused["overridden_by"]) == ("constraint", "argocd/b (web)")
+    (told,) = warned(report)
+    assert told.startswith("argocd/a refuses 1.1.0, but argocd/b (web) writes it to the same entry")
+    text = plain(as_json(report))
+    assert "1 updated, 1 overridden" in text
+    assert "skipped" not in text
+
+
+@pytest.mark.parametrize(
+    ("where", "other", "files"),
+    [
+        (
+            "helmvalues:/x.yaml",
+            "helmvalues:/y.yaml",
+            {
+                "x.yaml": "image: {tag: 1.0.0}\n",
+                "y.yaml": "image: {tag: 1.0.0}\n",
+                "apps/a/Chart.yaml": "",
+            },
+        ),
+        ("manifests:/apps/a/pod.yaml", "manifests:/p", {"apps/a/pod.yaml": POD, "p/p.yaml": POD}),
+    ],
+)
+def test_places_of_their_own_are_not(where: str, other: str, files: dict[str, str]) -> None:
+    report = run(two(where, other), files)
+    assert set(words(report).values()) == {"skipped", "updated"}
+    assert warned(report) == []
+
+
+def test_another_version_is_not() -> None:
+    apps = two("kustomization", image_list=f"web={WEB}:~1.1")
+    one = Story(apps[0], Branch({target("a"): KUSTOMIZATION}))
+    one.others = [apps[1]]
+    images = (parse_image(f"{WEB}:1.1.0"), parse_image(f"{WEB}:9.0.0"))
+    report = one.run(Job("run", images, SCOPE, Terms(), WORDING))
+    assert words(report)[f"argocd/a web={WEB}"] == "overridden"  # the first of its refusals
+    images = (parse_image(f"{WEB}:9.0.0"), parse_image(f"{WEB}:1.1.0"))
+    one.branch.commit({target("a"): KUSTOMIZATION})
+    report = one.run(Job("run", images, SCOPE, Terms(), WORDING))
+    assert words(report)[f"argocd/a web={WEB}"] == "skipped"
+
+
+def test_what_another_alias_writes_is_overridden() -> None:
+    both = f"old={WEB}:~1.0, new={WEB}"
+    app = application("a", URL, image_list=both)
+    report = run([app], {target("a"): KUSTOMIZATION})
+    assert words(report) == {
+        f"argocd/a old={WEB}": "overridden",
+        f"argocd/a new={WEB}": "updated",
+    }
+    assert len(warned(report)) == 1
+
+
+def test_a_held_alias_that_another_one_moves_is_overridden() -> None:
+    app = application("a", URL, image_list=f"old={WEB}, new={WEB}")
+    one = Story(app, Branch({target("a"): KUSTOMIZATION}))
+    one.rollback("1.0.0", "old")
+    report = one.run(Job("run", (parse_image(f"{WEB}:1.1.0"),), SCOPE, Terms(), WORDING))
+    assert words(report)[f"argocd/a old={WEB}"] == "overridden"
+
+
+def test_what_was_not_pushed_overrides_nothing() -> None:
+    apps = two("kustomization", pin_digest="true")
+    report = run(apps, {target("a"): KUSTOMIZATION})
+    assert words(report) == {f"argocd/a web={WEB}": "skipped", f"argocd/b web={WEB}": "failed"}
+    assert warned(report) == []
