@@ -211,11 +211,11 @@ def _before(
 
 def _version_to_write(
     intent: Intent, situation: Situation, snapshot: Snapshot
-) -> tuple[Reading, tuple[str, ...], str]:
+) -> tuple[Reading, tuple[str, ...], Unchecked | None]:
     """Return what `_meant_value` returns, and without a destination, the last good value."""
     if intent.to:
         return _meant_value(intent, situation, snapshot)
-    return *_last_good(situation, snapshot), ""
+    return *_last_good(situation, snapshot), None
 
 
 def _last_good(situation: Situation, snapshot: Snapshot) -> tuple[Reading, tuple[str, ...]]:
