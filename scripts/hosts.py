@@ -49,7 +49,7 @@ ASKED = (
     "by", "discard", "healthy", "revision",
 )  # fmt: skip
 # `applications` says where `lint` reads, and what it adds for a person is no parameter.
-ONLY_OF_LINT = ("source", "holds", "from_image_updater")
+ONLY_OF_LINT = ("source", "holds", "from-image-updater")
 RESULTS = {
     "status": "updated, unchanged, refused or failed. For plan and dry-run, how it would end. "
     "For hold, updated says that the hold was written.",
@@ -189,7 +189,7 @@ def parameters() -> tuple[Parameter, ...]:
         for one, _, option in options_of(command):
             if one.name in ("results_dir", "dotenv") or option.old_name:
                 continue
-            if one.name in ONLY_OF_LINT:
+            if one.name.replace("_", "-") in ONLY_OF_LINT:
                 continue
             named = "names" if option.argument else (option.flag or one.name)
             name = named.removeprefix("--").replace("_", "-")
