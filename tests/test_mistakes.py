@@ -116,6 +116,7 @@ def test_a_rule_that_a_merge_key_brings_counts(tmp_path: Path, kind: str) -> Non
     assert [(one["verdict"], one["rule"]) for one in result.json["decisions"]] == [
         ("refuse", "allow-tags")
     ]
+    apps.write_text(apps.read_text().replace("linux/amd64", "LINUX/amd64"))
     listed = image_update("lint", str(apps), "--output", "json")
     assert [(one["key"], one["line"]) for one in listed.json["findings"]] == [
         ("platforms", 4),
