@@ -94,6 +94,8 @@ class Source:
     env: tuple[tuple[str, str], ...] = ()  # plugin.env
     value_files: tuple[str, ...] = ()  # helm.valueFiles
     values: str = ""  # helm.valuesObject, else helm.values, as YAML
+    values_field: str = ""  # which of the two it is
+    file_parameters: tuple[str, ...] = ()  # the names in helm.fileParameters
     recurse: bool = False  # directory.recurse
 
 
@@ -632,6 +634,7 @@ class Subscription(Tracked):
     demands: tuple[
         Demand, ...
     ] = ()  # of the configs of the branches that are written, with the texts of their keys
+    neighbour: str = ""  # another Application with the written file in its path: namespace/name
 
     def image_at(self, version: Versioned) -> Image:
         """Return the entry's image with this tag and digest."""

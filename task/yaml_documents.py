@@ -241,6 +241,11 @@ def plain(text: str, *, exact: bool = False) -> Any:
     return data[0] if data else None
 
 
+def loaded_plain(text: str) -> list[Any]:
+    """Return all documents of any YAML text, as `plain` reads the first one. Raises `Malformed`."""
+    return loaded(text, Dialect(_scalar, _key, tags=True))
+
+
 def _without_halves(data: Any, text: str) -> Any:
     r"""Replace half characters by U+FFFD, as Go does. JSON can write `\ud800`, but no text may have it."""
     if "\\ud" not in text and "\\uD" not in text:

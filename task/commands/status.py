@@ -20,6 +20,7 @@ from task.deciding.decide import (
     state_path,
     states_of,
 )
+from task.deciding.hiding import refuse_hidden
 from task.deciding.job import Ask, Job, Terms, error_decision
 from task.deciding.target import all_live, earlier_reading, resolve, target_of
 from task.deciding.weigh import key_of, question_about
@@ -75,6 +76,7 @@ def image_status(
         one = replace(one, kind=kind, read=True, in_git=reading(snapshot, sub, terms))
         image = sub.image_at(one.in_git)
         problems += file_cautions(snapshot.files, sub, kind, image, terms)
+        refuse_hidden(snapshot.files, sub, kind, target_of(sub, kind))
     except TaskError as error:
         problems.append(unread(sub, error))
     try:

@@ -6,6 +6,7 @@ import posixpath
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 
+from task.deciding.hiding import unread
 from task.deciding.job import Job, Terms
 from task.deciding.target import target_of
 from task.editors import also_at, strays
@@ -103,6 +104,10 @@ def file_cautions(
         if hidden:
             message = f"{file} hides {told} of {origin}: it has a list of its own, and Argo CD uses only that"
             hint = "--carry-parameters copies them into the file; if nothing needs them, remove them where they are"
+        found.append(_warning(sub, message, hint))
+    if sub.neighbour and unread(files, sub, kind):
+        message = f"no source of the Application reads {sub.path}, which is in the path of {sub.neighbour}"
+        hint = "if the wrong file is named, correct write-back-target; else let that Application track the image"
         found.append(_warning(sub, message, hint))
     if others:
         told = and_more([f"{path}:{line}" for path, line in others])

@@ -77,6 +77,24 @@ def replacements(files: Files, target: Target) -> list[Replacement]:
     return [_replacement(entry) for entry in _mine(tree, target)]
 
 
+def every_entry(files: Files, target: Target, folder: str) -> list[Replacement]:
+    """Return all entries of the kustomization in a folder, also those of other images, or [] if it has none."""
+    try:
+        _, tree = _load(files, replace(target, path=folder))
+    except TargetError:
+        return []
+    images = resolved_value(tree.root, "images")
+    return [_replacement(entry) for entry in map(resolved, images.children if images else ())]
+
+
+def outcome(image: Replacement, lists: Iterable[Iterable[Replacement]]) -> Replacement:
+    """Return what these lists of entries make of an image, one list after the other."""
+    for entries in lists:
+        made = _result(image.name, entries)
+        image = made if made.version else replace(made, tag=image.tag, digest=image.digest)
+    return image
+
+
 def reading_of(
     mine: Sequence[Replacement], every: Sequence[Replacement], target: Target, path: str
 ) -> Reading:

@@ -12,7 +12,7 @@ from functools import cache
 from typing import TypeVar
 
 from task.deciding.decide import holds_of_others, missing_places, places, questions
-from task.deciding.job import Ask, Job
+from task.deciding.job import Ask, Job, Terms
 from task.deciding.verify import LastChecks
 from task.deciding.weigh import Facts
 from task.errors import TargetError
@@ -75,9 +75,10 @@ def govern(batch: Batch, snapshot: Snapshot, job: Job) -> tuple[Batch, Snapshot,
         if ask.subscription.pull_request and not before.subscription.pull_request:
             known = set(places(before))
             more += [place for place in places(ask) if place not in known]
-        more += missing_places(snapshot, ask.subscription, job.terms)
     more += map(Place, (*named, *keys_named(wishes)))
     snapshot = with_more(snapshot, more, batch.repository)
+    subs = [ask.subscription for ask in found]
+    snapshot = with_missing(snapshot, subs, job.terms, batch.repository)
     lines = dict(config.templates)
     with of_config():
         templates = {
@@ -97,6 +98,24 @@ def with_more(snapshot: S, places: Iterable[Place], repository: Repository) -> S
         return replace(
             snapshot, files={**snapshot.files, **repository.read_more(snapshot, wanted).files}
         )
+    return snapshot
+
+
+_MOST_ROUNDS = 20  # of fetches for kustomizations that take others, each in a folder of its own
+
+
+def with_missing(
+    snapshot: S, subs: Sequence[Subscription], terms: Terms, repository: Repository
+) -> S:
+    """Return the snapshot with all `missing_places`, read at the same commit."""
+    asked: set[Place] = set()
+    for _ in range(_MOST_ROUNDS):
+        found = (place for sub in subs for place in missing_places(snapshot, sub, terms))
+        more = [place for place in dict.fromkeys(found) if place not in asked]
+        if not more:
+            break
+        asked.update(more)
+        snapshot = with_more(snapshot, more, repository)
     return snapshot
 
 
