@@ -1,6 +1,6 @@
 import pytest
 
-from task.annotations.application import is_application, parse_application
+from task.annotations.application import PREFIX, is_application, parse_application
 from task.errors import Malformed
 from task.model import Parameter
 
