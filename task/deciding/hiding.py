@@ -42,7 +42,27 @@ class _Layer:
     way_out: str
     values: Any = None
     parameters: tuple[Parameter, ...] = ()
-    below: tuple[str, ...] = ()  # the key of the written file's chart in these values
+    path: str = ""  # of a values file
+
+
+@dataclass(frozen=True)
+class _Way:
+    """What Helm merges for one source that reads the written file."""
+
+    files: tuple[_Layer, ...]  # the values files, in their order
+    charts: tuple[_Layer, ...]  # the chart's own values, under everything else
+    values: tuple[_Layer, ...]  # the Application's, over the files
+    parameters: tuple[_Layer, ...]  # over everything else
+    below: tuple[str, ...] = ()  # the key of the written file's chart in all these values
+
+    def later(self, path: str) -> tuple[_Layer, ...]:
+        """Return the layers after the written file."""
+        paths = [one.path for one in self.files]
+        after = self.files
+        if path in paths:
+            after = self.files[len(paths) - paths[::-1].index(path) :]
+        parents = self.charts if self.below else ()
+        return (*parents, *after, *self.values, *self.parameters)
 
 
 def hiding_places(sub: Subscription, kind: TargetKind) -> tuple[Place, ...]:
@@ -98,8 +118,8 @@ def _refuse_hidden_values(files: Files, sub: Subscription, target: Target) -> No
     for source in sub.application.sources:
         if not _is_helm(files, source):
             continue
-        for layers in _readings(files, sub, source):
-            error = _hidden_by(files, layers, target)
+        for way in _readings(files, sub, source):
+            error = _hidden_by(files, way, target)
             if error is None:
                 return
             hidden.append(error)
@@ -107,20 +127,102 @@ def _refuse_hidden_values(files: Files, sub: Subscription, target: Target) -> No
         raise hidden[0]
 
 
-def _hidden_by(files: Files, layers: Sequence[_Layer], target: Target) -> TargetError | None:
+def _hidden_by(files: Files, way: _Way, target: Target) -> TargetError | None:
     """Return the error about the strongest layer that gives one of the target's keys another value, or None."""
     own = _plain_of(files, target.path)
     for key in _keys_of(target, own):
         steps = _as_written(own, parse_path(key))
-        for layer in reversed(layers):
-            there = (*map(Segment, layer.below), *steps)
-            if not _sets(layer, there):
-                continue
-            if key == target.keys.name and _both_ours(own, steps, layer, there, target):
-                continue
-            message = f"{path_text(steps)} has no effect here: {layer.where} sets {path_text(there)}, and Helm uses that"
-            return TargetError(message, hint=layer.way_out, subject=target.path)
+        if _visible(way, target.path, steps):
+            continue
+        there = (*map(Segment, way.below), *steps)
+        layer = next((one for one in reversed(way.later(target.path)) if _sets(one, there)), None)
+        if layer is None:
+            layer = _Layer("another value", "helm template shows what the chart gets")
+        if key == target.keys.name and _both_ours(own, steps, layer, there, target):
+            continue
+        message = f"{path_text(steps)} has no effect here: {layer.where} sets {path_text(there)}, and Helm uses that"
+        return TargetError(message, hint=layer.way_out, subject=target.path)
     return None
+
+
+_PROBE = "\0"  # a value that no file has
+
+
+def _visible(way: _Way, path: str, steps: Sequence[Segment]) -> bool:
+    """Tell whether a value at these steps in the written file is what Helm uses, by merging as Helm does."""
+    there = (*map(Segment, way.below), *steps)
+    names = _names_to(there)
+    in_list = path in {one.path for one in way.files}
+    for one in way.parameters:
+        if any(_covers(parse_path(each.name), there, in_list) for each in one.parameters):
+            return False
+    given: Any = {}
+    for one in (*way.files, *way.values):
+        said = _nested(names) if one.path == path else _narrow(one.values, names)
+        given = _over(given, said)
+    for one in way.charts:
+        said = _nested(names) if one.path == path and not way.below else _narrow(one.values, names)
+        given = _under(given, said)
+    for name in way.below:
+        given = given.get(name) if isinstance(given, dict) else None
+    if way.below:
+        given = _under({} if given is None else given, _nested(names[len(way.below) :]))
+    for name in names[len(way.below) :]:
+        given = given.get(name) if isinstance(given, dict) else None
+    return bool(given == _PROBE)
+
+
+def _names_to(steps: Sequence[Segment]) -> list[str]:
+    """Return the keys down to the value, or to the first list on the way, because Helm never merges lists."""
+    names = []
+    for step in steps:
+        names.append(step.name)
+        if step.brackets:
+            break
+    return names
+
+
+def _nested(names: Sequence[str]) -> Any:
+    value: Any = _PROBE
+    for name in reversed(names):
+        value = {name: value}
+    return value
+
+
+def _narrow(value: Any, names: Sequence[str]) -> Any:
+    """Return what values say on the way down these keys, without all other keys."""
+    if not names or not isinstance(value, dict):
+        return value
+    found = _merged(value)
+    return {names[0]: _narrow(found[names[0]], names[1:])} if names[0] in found else {}
+
+
+def _over(below: Any, above: Any) -> Any:
+    """Return values with those of a later file over them. Null replaces, as everything but a mapping does."""
+    if not isinstance(above, dict):
+        return below
+    if not isinstance(below, dict):
+        return above
+    found = dict(below)
+    for key, value in above.items():
+        both = isinstance(value, dict) and isinstance(found.get(key), dict)
+        found[key] = _over(found[key], value) if both else value
+    return found
+
+
+def _under(given: Any, defaults: Any) -> Any:
+    """Return values with a chart's own under them. A null removes the chart's value."""
+    if not isinstance(given, dict) or not isinstance(defaults, dict):
+        return given
+    found = dict(given)
+    for key, value in defaults.items():
+        if key not in found:
+            found[key] = value
+        elif found[key] is None:
+            del found[key]
+        else:
+            found[key] = _under(found[key], value)
+    return found
 
 
 def _keys_of(target: Target, own: Any) -> list[str]:
@@ -148,40 +250,24 @@ def _names_it(name: str, target: Target) -> bool:
     return bool(name) and (identity_of(name) == target.image.identity or name == short)
 
 
-def _readings(files: Files, sub: Subscription, source: Source) -> list[list[_Layer]]:
-    """Return, for each way in which Helm reads the written file for this source, the layers after it."""
+def _readings(files: Files, sub: Subscription, source: Source) -> list[_Way]:
+    """Return each way in which Helm reads the written file for this source, or [] if it does not."""
     helm = _overridden(files, sub, source)
-    names = helm.value_files
-    paths = [_path_of(sub, source, name) for name in names]
+    paths = [_path_of(sub, source, name) for name in helm.value_files]
+    listed = "" if helm.files_from is None else f" (listed in {helm.files_from})"
+    named = tuple(_file_layer(files, path, listed) for path in paths if path is not None)
     own = _own_values(sub, source)
-    after = [
-        _Layer(
-            f"the values file {path}"
-            + ("" if helm.files_from is None else f" ({helm.files_from})"),
-            f"remove it there, or name that file: write-back-target: helmvalues:/{path}",
-            _plain_of(files, path),
-        )
-        for path in paths
-        if path is not None
-    ]
-    known = [path for path in paths if path is not None]
-    last = helm.layers
-    if sub.path in known:
-        place = len(known) - 1 - known[::-1].index(sub.path)
-        return [[*after[place + 1 :], *last]]
-    if own is None:
-        return []
-    if sub.path == own:
-        return [[*after, *last]]
-    parents = _Layer(
-        f"the chart's {own}",
-        f"remove it there, or name that file: write-back-target: helmvalues:/{own}",
-        _plain_of(files, own),
-    )
-    return [
-        [replace(one, below=(*below, *one.below)) for one in (parents, *after, *last)]
-        for below in _below(files, sub, source)
-    ]
+    charts = () if own is None else (_file_layer(files, own, ""),)
+    way = _Way(named, charts, helm.values, helm.parameters)
+    if sub.path in (*paths, own):
+        return [way]
+    return [replace(way, below=below) for below in _below(files, sub, source)] if charts else []
+
+
+def _file_layer(files: Files, path: str, listed: str) -> _Layer:
+    way_out = f"remove it there, or name that file: write-back-target: helmvalues:/{path}"
+    where = f"the values file {path}{listed}"
+    return _Layer(where, way_out, _plain_of(files, path), path=path)
 
 
 def _below(files: Files, sub: Subscription, source: Source) -> Iterator[tuple[str, ...]]:
@@ -211,7 +297,8 @@ class _Helm:
 
     value_files: tuple[str, ...]
     files_from: str | None  # the override file that lists them, or None
-    layers: tuple[_Layer, ...]  # after the values files
+    values: tuple[_Layer, ...]
+    parameters: tuple[_Layer, ...]
 
 
 def _overridden(files: Files, sub: Subscription, source: Source) -> _Helm:
@@ -248,7 +335,7 @@ def _overridden(files: Files, sub: Subscription, source: Source) -> _Helm:
                 parameters = layer
             else:
                 of_files = layer
-    return _Helm(value_files, files_from, (*values, parameters, of_files))
+    return _Helm(value_files, files_from, tuple(values), (parameters, of_files))
 
 
 def _spec_layer(
@@ -261,20 +348,22 @@ def _spec_layer(
 
 def _sets(layer: _Layer, steps: Sequence[Segment]) -> bool:
     """Tell whether a layer gives the value at these steps, or replaces something above it."""
-    if any(_covers(parse_path(one.name), steps) for one in layer.parameters):
+    if any(_covers(parse_path(one.name), steps, in_list=False) for one in layer.parameters):
         return True
     return _in_values(layer.values, steps) if isinstance(layer.values, dict) else False
 
 
-def _covers(given: Sequence[Segment], steps: Sequence[Segment]) -> bool:
+def _covers(given: Sequence[Segment], steps: Sequence[Segment], in_list: bool) -> bool:  # noqa: FBT001
     """Tell whether a parameter sets what is at the steps: the same place, or one above it.
 
-    A parameter for another key of the same item of a list makes Helm replace a list of the chart's own.
+    For an item of a list, Helm changes the list of a values file, but makes a new one over that of a chart.
     """
     for one, step in zip(given, steps, strict=False):
         if one.name != step.name:
             return False
-        if step.brackets or one.brackets:
+        if one.brackets != step.brackets and one.brackets and in_list:
+            return False
+        if one.brackets != step.brackets or (one.brackets and not in_list):
             return True
     return len(given) <= len(steps)
 
@@ -328,7 +417,7 @@ def _text_at(value: Any, steps: Sequence[Segment]) -> str:
 
 def _refuse_file_parameters(files: Files, sub: Subscription, target: Target) -> None:
     """Raise `TargetError` if a file parameter sets what the override file's parameters set: Helm reads it later."""
-    *_, of_files = _overridden(files, sub, sub.source).layers
+    *_, of_files = _overridden(files, sub, sub.source).parameters
     keys = target.keys
     names = [keys.spec] if keys.spec else [keys.tag or "image.tag", keys.digest]
     for name in filter(None, names):
@@ -383,9 +472,6 @@ def _refuse_hidden_images(files: Files, sub: Subscription, target: Target) -> No
             return
         shadowed.append(error)
     raise shadowed[0]
-
-
-_PROBE = "\0"  # a tag that no file has
 
 
 def _probed(entries: Sequence[Replacement], name: str) -> list[Replacement]:
