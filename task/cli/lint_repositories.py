@@ -218,7 +218,7 @@ def _of_repository(
         snapshot = repository.snapshot(
             base, (*CONFIG, *dict.fromkeys(states_and_targets)), default=CONFIG
         )
-        snapshot = with_missing(snapshot, subs, Terms(), repository)
+        snapshot = with_missing(snapshot, subs, Terms(), repository, whole=True)
     finally:
         repository.close()
     yield from _frozen(snapshot, subs, now)
@@ -373,6 +373,6 @@ def _files_of(top: str, sub: Subscription) -> Files:
                 with suppress(Malformed):
                     files |= LocalFiles(os.path.join(top, place.path)).read(place.path)
         read.update(wanted)
-        more = missing_places(Snapshot(sub.repo, sub.base, "", files), sub, Terms())
+        more = missing_places(Snapshot(sub.repo, sub.base, "", files), sub, Terms(), whole=True)
         wanted = set(more) - read
     return files

@@ -6,15 +6,27 @@ import posixpath
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 
-from task.deciding.hiding import unread
+from task.deciding.hiding import leads, unread
 from task.deciding.job import Job, Terms
+from task.deciding.overlays import names_in_tree
 from task.deciding.target import target_of
 from task.editors import also_at, strays
 from task.editors.file_text import chosen
+from task.editors.kustomization import every_entry, is_component
 from task.editors.overrides import Stray
 from task.errors import TaskError
-from task.model import Commit, Decision, Files, Image, Problem, Source, Subscription, TargetKind
-from task.text import FEW, and_more
+from task.model import (
+    Commit,
+    Decision,
+    Files,
+    Image,
+    Problem,
+    Source,
+    Subscription,
+    Target,
+    TargetKind,
+)
+from task.text import FEW, and_more, nearest
 
 
 def _warning(sub: Subscription, message: str, hint: str, rule: str = "target") -> Problem:
@@ -105,6 +117,8 @@ def file_cautions(
             message = f"{file} hides {told} of {origin}: it has a list of its own, and Argo CD uses only that"
             hint = "--carry-parameters copies them into the file; if nothing needs them, remove them where they are"
         found.append(_warning(sub, message, hint))
+    if kind == "kustomization":
+        found += _matches_nothing(files, sub, target)
     if sub.neighbour and unread(files, sub, kind):
         message = f"no source of the Application reads {sub.path}, which is in the path of {sub.neighbour}"
         hint = "if the wrong file is named, correct write-back-target; else let that Application track the image"
@@ -114,6 +128,22 @@ def file_cautions(
         hint = "if it should have the new version, change it by hand, or let another write-back-target write it"
         found.append(_warning(sub, f"{image.name} is also at {told}, not changed", hint))
     return tuple(found)
+
+
+def _matches_nothing(files: Files, sub: Subscription, target: Target) -> list[Problem]:
+    """Return a warning if Kustomize changes no image by the entries, as far as its manifests are here."""
+    if is_component(files, sub.path):
+        return []
+    there = names_in_tree(files, sub.path)
+    mine = [one.name for one in every_entry(files, target, sub.path) if leads(one, target)]
+    if not there or not mine or there & set(mine):
+        return []
+    message = (
+        f"{sub.path or '/'}: no manifest has the image {mine[0]}, so its entry changes nothing"
+    )
+    near = nearest(mine[0], sorted(there)) or and_more(sorted(there))
+    hint = f"the manifests have {near}: annotate {target.alias or '<alias>'}.kustomize.image-name with that name"
+    return [_warning(sub, message, hint)]
 
 
 def cautions(decisions: Sequence[Decision]) -> tuple[Problem, ...]:

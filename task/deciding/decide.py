@@ -296,15 +296,18 @@ def current_reading(
     )
 
 
-def missing_places(snapshot: Snapshot, sub: Subscription, terms: Terms) -> tuple[Place, ...]:
+def missing_places(
+    snapshot: Snapshot, sub: Subscription, terms: Terms, *, whole: bool = False
+) -> tuple[Place, ...]:
     """Return what to read in addition: what says the current version, or may hide the target.
 
     The overlay of a kustomization may hide it. Without a version in the target and in a status, the Application's own
-    sources are needed. What these places hold may name more of them.
+    sources are needed. What these places hold may name more of them. `whole` asks for all that a kustomization takes,
+    which `lint` looks at.
     """
     try:
         kind = resolve(sub, snapshot)
-        overlaid = kind == "kustomization" and sub.path != sub.source.path
+        overlaid = kind == "kustomization" and (whole or sub.path != sub.source.path)
         needed = [*overlay_places(snapshot.files, sub, kind)] if overlaid else []
         if not sub.application.live and not reading(snapshot, sub, terms).version:
             needed += own_places(sub, kind)

@@ -440,7 +440,7 @@ def _refuse_hidden_images(files: Files, sub: Subscription, target: Target) -> No
     own = sub.path == source.path
     given = override_kustomize.replacements(images)
     mine = every_entry(files, target, sub.path)
-    names = [one.name for one in mine if _leads(one, target)] or [
+    names = [one.name for one in mine if leads(one, target)] or [
         target.keys.kustomize_name or target.image.name
     ]
     after = [] if own else lists_after(files, source.path, sub.path)
@@ -479,7 +479,8 @@ def _probed(entries: Sequence[Replacement], name: str) -> list[Replacement]:
     return [replace(one, tag=_PROBE, digest="") if one.name == name else one for one in entries]
 
 
-def _leads(entry: Replacement, target: Target) -> bool:
+def leads(entry: Replacement, target: Target) -> bool:
+    """Tell whether an entry is for the target's image: by its name, or because it leads to it."""
     name = identity_of(target.keys.kustomize_name)
     if name and identity_of(entry.name) == name:
         return True

@@ -15,7 +15,7 @@ from task.editors.kustomization import NAMES
 from task.errors import Malformed
 from task.image import live_image
 from task.model import Files, Image, Place, Reading
-from task.plain_data import elements
+from task.plain_data import elements, mappings, text
 from task.yaml_documents import loaded_plain, plain
 
 _MOST_FOLDERS = 200
@@ -116,18 +116,39 @@ def in_manifests(files: Files, root: str, image: Image) -> Reading:
     """Return what the manifests of a tree say about an image, or about its name. All parts are "" if none has it."""
     for folder in folders_of_tree(files, root):
         for path in _taken(files, folder, "resources"):
-            text = files[path].text if path in files else ""
-            if image.repository.rpartition("/")[2] not in text:
+            manifest = files[path].text if path in files else ""
+            if image.repository.rpartition("/")[2] not in manifest:
                 continue
-            for found in _images_in(text):
+            for found in _images_in(manifest):
                 if found.identity == image.identity and found.version:
                     return Reading(found.name, found.tag, found.digest)
     return Reading()
 
 
-def _images_in(text: str) -> Iterator[Image]:
+def names_in_tree(files: Files, root: str) -> set[str]:
+    """Return the names of images that a tree's manifests and entries have, or an empty set if one is not here."""
+    found: set[str] = set()
+    for folder in folders_of_tree(files, root):
+        data = _kustomization(files, folder)
+        if not isinstance(data, dict) or set(data) & _GENERATORS:
+            return set()
+        for path in _taken(files, folder, "resources"):
+            if path.endswith(_MANIFESTS):
+                if path not in files:
+                    return set()
+                found |= {image.name for image in _images_in(files[path].text)}
+        if any("://" in str(one) for one in elements(data, "resources")):
+            return set()
+        found |= {text(one, "newName") for one in mappings(data, "images")}
+    return found - {""}
+
+
+_GENERATORS = {"helmCharts", "helmChartInflationGenerator", "generators", "transformers"}
+
+
+def _images_in(manifest: str) -> Iterator[Image]:
     try:
-        waiting: list[Any] = list(loaded_plain(text))
+        waiting: list[Any] = list(loaded_plain(manifest))
     except Malformed:
         return
     for _ in range(_MOST_VALUES):  # aliases may expand to more than a manifest has

@@ -87,6 +87,16 @@ def every_entry(files: Files, target: Target, folder: str) -> list[Replacement]:
     return [_replacement(entry) for entry in map(resolved, images.children if images else ())]
 
 
+def is_component(files: Files, folder: str) -> bool:
+    """Tell whether a folder has a Component, whose entries are for resources of those that use it."""
+    for name in NAMES:
+        path = posixpath.join(folder, name)
+        if path in files:
+            kind = resolved_value(tree_of(files, path).root, "kind")
+            return kind is not None and kind.value == "Component"
+    return False
+
+
 def outcome(image: Replacement, lists: Iterable[Iterable[Replacement]]) -> Replacement:
     """Return what these lists of entries make of an image, one list after the other."""
     for entries in lists:
@@ -168,10 +178,26 @@ def _load(files: Files, target: Target) -> tuple[str, Tree]:
     tree = tree_of(files, path)
     with about(path):
         root = single(tree)
+        _refuse_other_spelling(tree, root, ("images",))
         images = resolved_value(root, "images")
         if images and images.kind != "sequence" and not images.null:
             raise TargetError("images is not a list", hint="write a list of {name, newTag}")
     return path, tree
+
+
+_FIELDS = ("name", "newName", "newTag", "digest", "tagSuffix")
+
+
+def _refuse_other_spelling(tree: Tree, mapping: Node, known: Sequence[str]) -> None:
+    """Raise TargetError for a known key in another case.
+
+    Kustomize reads `newtag`, too, and of `newtag` and `newTag` only one counts.
+    """
+    for key, _ in pairs(mapping):
+        for name in known:
+            if key.value.lower() == name.lower() and key.value != name:
+                message = f"line {tree.line(key)}: {key.value!r} is read as {name} by Kustomize, and not by others"
+                raise TargetError(message, hint=f"write {name}")
 
 
 def _mine(tree: Tree, target: Target) -> list[Node]:
@@ -180,11 +206,13 @@ def _mine(tree: Tree, target: Target) -> list[Node]:
     wanted = {target.image.identity, identity_of(target.keys.kustomize_name)} - {""}
     mine = []
     for entry in map(resolved, images.children if images else ()):
+        _refuse_other_spelling(tree, entry, _FIELDS[:1])
         name, new = (identity_of(_text(entry, field)) for field in ("name", "newName"))
         # AIU finds an entry only by its name, and appends a second one if `newName` is the image.
         if (name in wanted or new == target.image.identity) and belongs(
             name, target, "kustomize_name"
         ):
+            _refuse_other_spelling(tree, entry, _FIELDS)
             mine.append(entry)
     return mine
 

@@ -105,12 +105,19 @@ _MOST_ROUNDS = 20  # of fetches for kustomizations that take others, each in a f
 
 
 def with_missing(
-    snapshot: S, subs: Sequence[Subscription], terms: Terms, repository: Repository
+    snapshot: S,
+    subs: Sequence[Subscription],
+    terms: Terms,
+    repository: Repository,
+    *,
+    whole: bool = False,
 ) -> S:
     """Return the snapshot with all `missing_places`, read at the same commit."""
     asked: set[Place] = set()
     for _ in range(_MOST_ROUNDS):
-        found = (place for sub in subs for place in missing_places(snapshot, sub, terms))
+        found = (
+            place for sub in subs for place in missing_places(snapshot, sub, terms, whole=whole)
+        )
         more = [place for place in dict.fromkeys(found) if place not in asked]
         if not more:
             break

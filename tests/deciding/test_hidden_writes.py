@@ -22,10 +22,12 @@ from support import needs
 
 from task.annotations.application import parse_application
 from task.annotations.subscription import subscribe
+from task.deciding.cautions import file_cautions
 from task.deciding.decide import decide_one, missing_places, places
 from task.deciding.job import Ask, Terms
 from task.deciding.target import target_of
 from task.editors import EDITORS
+from task.errors import TaskError
 from task.image import parse_image
 from task.model import Decision, File, Files, Snapshot, Subscription
 
@@ -73,7 +75,7 @@ def written(files: Files, sub: Subscription, one: Decision) -> Files:
     assert one.kind
     try:
         return EDITORS[one.kind].write(files, target_of(sub, one.kind), one.candidate)[0]
-    except Exception:
+    except TaskError:
         return {}
 
 
@@ -96,7 +98,7 @@ def helm_layouts(number: int) -> Iterator[tuple[dict[str, Any], Texts]]:
     for _ in range(number):
 
         def values(often: float = 0.25) -> str:
-            return chance.choice(TEXTS if chance.random() < often else OTHERS[:2] + OTHERS[4:])  # noqa: B023
+            return chance.choice(TEXTS if chance.random() < often else OTHERS[:2] + OTHERS[4:])
 
         texts = {
             "apps/a/Chart.yaml": CHART,
@@ -412,3 +414,58 @@ def test_the_error_names_the_place_and_the_way_out(place: str) -> None:
 def test_what_hides_nothing_is_no_error(target: str, section: dict[str, Any], texts: Texts) -> None:
     one, _ = decided(hidden_app(target, section), {**VALUES, **texts})
     assert one.verdict == "update", one.because
+
+
+POD_10 = POD.replace("1.0.0", "10.0.0")
+OVERLAY = "resources: [../base]\n"
+BASE = {"apps/base/kustomization.yaml": "resources: [pod.yaml]\n", "apps/base/pod.yaml": POD_10}
+FIRST_TAGS: dict[str, Texts] = {
+    "a manifest beside it": {"apps/a/kustomization.yaml": "resources: [pod.yaml]\n", "apps/a/pod.yaml": POD_10},
+    "a manifest of the base": {"apps/a/kustomization.yaml": OVERLAY, **BASE},
+    "the base's entry": {
+        "apps/a/kustomization.yaml": OVERLAY,
+        **BASE,
+        "apps/base/pod.yaml": POD,
+        "apps/base/kustomization.yaml": f"resources: [pod.yaml]\nimages: [{{name: {IMAGE}, newTag: 10.0.0}}]\n",
+    },
+    "a component's entry": {
+        "apps/a/kustomization.yaml": f"{OVERLAY}components: [../part]\n",
+        **BASE,
+        "apps/base/pod.yaml": POD,
+        "apps/part/kustomization.yaml": f"kind: Component\nimages: [{{name: {IMAGE}, newTag: 10.0.0}}]\n",
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("target", ["", "kustomization"])
+@pytest.mark.parametrize("where", FIRST_TAGS)
+def test_what_kustomize_would_show_is_newer_than_a_first_tag(where: str, target: str) -> None:
+    one, _ = decided(hidden_app(target, {}), FIRST_TAGS[where])
+    assert (one.verdict, one.rule, one.current.tag) == ("refuse", "not-newer", "10.0.0")
+
+
+@pytest.mark.parametrize(
+    ("lines", "key"),
+    [
+        (f"images:\n- name: {IMAGE}\n  newtag: 1.0.0\n", "line 3: 'newtag'"),
+        (f"Images:\n- name: {IMAGE}\n  newTag: 1.0.0\n", "line 1: 'Images'"),
+        (f"images:\n- Name: {IMAGE}\n  newTag: 1.0.0\n", "line 2: 'Name'"),
+        (f"images:\n- name: {IMAGE}\n  newTag: 1.0.0\n  Digest: ''\n", "line 4: 'Digest'"),
+    ],
+)
+def test_a_key_in_another_spelling_is_an_error(lines: str, key: str) -> None:
+    one, _ = decided(hidden_app("kustomization", {}), {"apps/a/kustomization.yaml": lines})
+    assert (one.verdict, one.rule) == ("error", "target")
+    assert key in one.because
+
+
+def test_an_entry_that_matches_no_image_is_a_warning() -> None:
+    (sub,) = subscribe(parse_application(hidden_app("kustomization", {}))).subscriptions
+    for name, expected in ((IMAGE, 0), ("ghcr.io/acme/wep", 1)):
+        texts = {
+            "apps/a/kustomization.yaml": f"resources: [pod.yaml]\nimages: [{{name: {IMAGE}, newTag: 1.0.0}}]\n",
+            "apps/a/pod.yaml": POD.replace(IMAGE, name),
+        }
+        files = {path: File(text) for path, text in texts.items()}
+        found = file_cautions(files, sub, "kustomization", parse_image(f"{IMAGE}:1.0.0"), Terms())
+        assert len([one for one in found if "changes nothing" in one.message]) == expected
