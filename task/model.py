@@ -872,6 +872,8 @@ class ImageStatus:
     branch: str = ""  # the base branch's name; "" if Git was not asked
     kind: TargetKind | None = None  # None if Git was not asked
     in_git: Reading = Reading()  # for a live Application, what is in its spec
+    # what the Application's own sources say, if neither the target nor a status says it
+    in_sources: Reading = Reading()
     live: tuple[Image, ...] = ()
     newest: Image | None = (
         None  # in the registry, of those that the rules admit; None if it was not asked, or has none

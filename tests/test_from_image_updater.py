@@ -8,7 +8,7 @@ import pytest
 from clusters import app, kubeconfig, live_app
 from fakes.kubernetes_api import APPLICATIONS, running
 from runs import WEB, application, manifest, repository, target
-from support import Result, image_update, show
+from support import Content, Result, bare_repo, image_update, show
 
 from task.annotations.image_updater import NO_LOOP, ConfigOption, options_of
 from task.schemas import load
@@ -122,6 +122,28 @@ def test_a_version_that_only_the_spec_has_comes_from_there(tmp_path: Path) -> No
     (image,) = rows(apps)["a"]["images"]
     assert (image["version"], image["version_from"]) == ("1.4.0", "spec")
     assert "1.4.0, from the spec of the Application" in compared(apps).stdout
+
+
+@pytest.mark.parametrize("kind", ["values", "kustomization", "base"])
+def test_a_version_that_only_the_sources_have_comes_from_there(tmp_path: Path, kind: str) -> None:
+    entry = f"images: [{{name: {WEB}, newTag: 1.4.0}}]\n"
+    files: dict[str, dict[str, Content]] = {
+        "values": {
+            "apps/a/Chart.yaml": "name: a\nversion: 0.1.0\n",
+            "apps/a/values.yaml": f"image: {{name: {WEB}, tag: 1.4.0}}\n",
+        },
+        "kustomization": {"apps/a/kustomization.yaml": entry},
+        "base": {
+            "apps/a/kustomization.yaml": "resources: [../base]\n",
+            "apps/base/kustomization.yaml": entry,
+        },
+    }
+    apps = manifest(
+        tmp_path, application("a", bare_repo(tmp_path, files[kind]), **GIT, write_back_target="")
+    )
+    (image,) = rows(apps)["a"]["images"]
+    assert (image["version"], image["version_from"]) == ("1.4.0", "sources")
+    assert "1.4.0, from the sources of the Application" in compared(apps).stdout
 
 
 def test_a_branch_that_is_missing_hides_no_other(tmp_path: Path) -> None:

@@ -59,7 +59,7 @@ class TrackedImage:
     strategy_now: str
     strategy: str  # "" if the entry is broken
     version: str = ""  # that Git or the cluster has now
-    version_from: str = ""  # a file, "status" or "spec"; "" if none of them says it
+    version_from: str = ""  # a file, "status", "spec" or "sources"; "" if none of them says it
     read: bool = True  # whether Git, or the live Application, could be read
 
 
@@ -188,6 +188,8 @@ def _image(
         version, source = row.live[0].version, "status"
     elif row and row.kind and (version := own_reading({}, row.subscription, row.kind).version):
         source = "spec"
+    elif row and row.in_sources.version:
+        version, source = row.in_sources.version, "sources"
     now = _strategy_of_aiu(app.annotations, entry)
     known = row is None or row.read
     return TrackedImage(
@@ -346,7 +348,7 @@ def _image_line(one: TrackedImage, row: Comparison) -> str:
     before = f" (Image Updater: {one.strategy_now})" if one.strategy != one.strategy_now else ""
     source = (
         f"the {one.version_from} of the Application"
-        if one.version_from in ("status", "spec")
+        if one.version_from in ("status", "spec", "sources")
         else one.version_from
     )
     if one.version:
