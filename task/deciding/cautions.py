@@ -12,7 +12,7 @@ from task.deciding.overlays import names_in_tree
 from task.deciding.target import target_of
 from task.editors import also_at, strays
 from task.editors.file_text import chosen
-from task.editors.kustomization import every_entry, is_component
+from task.editors.kustomization import aliased, every_entry, is_component
 from task.editors.overrides import Stray
 from task.errors import TaskError
 from task.model import (
@@ -128,6 +128,15 @@ def file_cautions(
         hint = "if it should have the new version, change it by hand, or let another write-back-target write it"
         found.append(_warning(sub, f"{image.name} is also at {told}, not changed", hint))
     return tuple(found)
+
+
+def cut_loose(files: Files, sub: Subscription, target: Target) -> list[Problem]:
+    """Return a warning for each alias in the image's entries, which an update replaces by the new version itself."""
+    hint = "if the anchor's other places should have the new version, change them by hand, or write it out everywhere"
+    return [
+        _warning(sub, f"{sub.path or '/'}: {one} is written out", hint)
+        for one in aliased(files, target)
+    ]
 
 
 def _matches_nothing(files: Files, sub: Subscription, target: Target) -> list[Problem]:

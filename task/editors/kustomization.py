@@ -87,6 +87,18 @@ def every_entry(files: Files, target: Target, folder: str) -> list[Replacement]:
     return [_replacement(entry) for entry in map(resolved, images.children if images else ())]
 
 
+def aliased(files: Files, target: Target) -> tuple[str, ...]:
+    """Return the aliases of the image's entries that an update replaces by a text: `line 4: newTag: *version`."""
+    _, tree = _load(files, target)
+    return tuple(
+        f"line {tree.line(node)}: {field}: *{node.value}"
+        for entry in _mine(tree, target)
+        for field in ("newTag", "digest")
+        for node in values(entry, field)
+        if node.kind == "alias"
+    )
+
+
 def is_component(files: Files, folder: str) -> bool:
     """Tell whether a folder has a Component, whose entries are for resources of those that use it."""
     for name in NAMES:

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 import yaml
 from editors.argocd import merged
+from memory import SCOPE, WORDING, Branch, Story
 from runs import application
 from support import needs
 
@@ -24,7 +25,7 @@ from task.annotations.application import parse_application
 from task.annotations.subscription import subscribe
 from task.deciding.cautions import file_cautions
 from task.deciding.decide import decide_one, missing_places, places
-from task.deciding.job import Ask, Terms
+from task.deciding.job import Ask, Job, Terms
 from task.deciding.target import target_of
 from task.editors import EDITORS
 from task.errors import TaskError
@@ -469,3 +470,12 @@ def test_an_entry_that_matches_no_image_is_a_warning() -> None:
         files = {path: File(text) for path, text in texts.items()}
         found = file_cautions(files, sub, "kustomization", parse_image(f"{IMAGE}:1.0.0"), Terms())
         assert len([one for one in found if "changes nothing" in one.message]) == expected
+
+
+def test_an_alias_that_is_written_out_is_a_warning() -> None:
+    lines = f"x-version: &v 1.0.0\nimages:\n- name: {IMAGE}\n  newTag: *v\n"
+    story = Story(hidden_app("kustomization", {}), Branch({"apps/a/kustomization.yaml": lines}))
+    job = Job("run", (parse_image(f"{IMAGE}:{NEW}"),), SCOPE, Terms(), WORDING)
+    told = [one.message for one in story.run(job).problems]
+    assert told == ["apps/a: line 4: newTag: *v is written out"]
+    assert f"newTag: {NEW}" in story.branch.files["apps/a/kustomization.yaml"]
