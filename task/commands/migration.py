@@ -124,7 +124,10 @@ def row_of(
         selected,
         now,
         here,
-        tuple(_image(app, entry, one.subscriptions, read.get(entry.text)) for entry in entries),
+        tuple(
+            _image(app, entry, one.subscriptions, read.get(entry.text), hidden=bool(broken))
+            for entry in entries
+        ),
         tuple(dict.fromkeys(_logins(one.subscriptions, in_cluster=in_cluster))),
         tuple(dict.fromkeys(told for told in map(_told, problems) if told != here.because)),
     )
@@ -178,11 +181,17 @@ def _commits(subs: Sequence[Subscription], head: str) -> Side:
 
 
 def _image(
-    app: Application, entry: Entry, subs: Sequence[Subscription], row: ImageStatus | None
+    app: Application,
+    entry: Entry,
+    subs: Sequence[Subscription],
+    row: ImageStatus | None,
+    *,
+    hidden: bool,
 ) -> TrackedImage:
+    """Return one entry by both tools. If something hides the file, its version is not the one that runs."""
     strategy = next((sub.policy.strategy for sub in subs if sub.entry.text == entry.text), "")
     version, source = "", ""
-    if row and row.in_git.version:
+    if row and row.in_git.version and not (hidden and row.live):
         version, source = row.in_git.version, row.in_git.file or "the live Application"
     elif row and row.live:
         version, source = row.live[0].version, "status"
