@@ -202,7 +202,7 @@ class Neighbours:
                     self._at.setdefault(place, []).append(app.key)
 
     def noted(self, sub: Subscription) -> Subscription:
-        """Return the subscription with the name of another Application that has the values file in its path."""
+        """Return the subscription with the name of another Application with the file."""
         if sub.target != "helmvalues":
             return sub
         repo = normal_url(sub.repo)

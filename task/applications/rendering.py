@@ -184,7 +184,8 @@ class Rendering:
             message = f"cannot render this {_WHAT[kind]}: {error.message}"
             raise RenderingError(message, hint=hint, subject=where) from None
         if kind == "helm" and (asked := _capabilities(files)):
-            message = f"{where}: the chart asks for .Capabilities, which only the cluster knows, in {and_more(asked)}"
+            what = "the chart asks for .Capabilities, which only the cluster knows"
+            message = f"{where}: {what}, in {and_more(asked)}"
             hint = f"if its Applications depend on it, {_OTHERWISE.removeprefix('or ')}"
             yield Found({}, where, message, hint, advice=True)
         for found in found_in(text.encode(), where):
@@ -203,7 +204,7 @@ class Rendering:
             self._left -= time.monotonic() - began
 
 
-# Argo CD passes the cluster's. Charts of Applications ask whether Argo CD is there, and where they are read, it is.
+# Argo CD passes the cluster's. Charts of Applications ask whether Argo CD is there, and it is.
 _API_VERSIONS = (
     "argoproj.io/v1alpha1",
     "argoproj.io/v1alpha1/Application",
@@ -216,7 +217,7 @@ _CAPABILITIES = re.compile(
 
 
 def _capabilities(files: Mapping[str, str]) -> list[str]:
-    """Return the templates, each with its line, that ask for more of the cluster than `_API_VERSIONS`."""
+    """Return the places of templates that ask for more than `_API_VERSIONS`."""
     found = []
     for path, template in sorted(files.items()):
         if "/templates/" in f"/{path}" and (asked := _CAPABILITIES.search(template)):

@@ -232,7 +232,8 @@ def _checked(
         if _NAME.fullmatch(name) and len(name) <= _LONGEST_NAME:
             accepted.append(app)
             continue
-        message = f'Application.argoproj.io "{name}" is invalid: metadata.name: Invalid value: "{name}": {_RULE}'
+        why = f'metadata.name: Invalid value: "{name}": {_RULE}'
+        message = f'Application.argoproj.io "{name}" is invalid: {why}'
         troubles.append(Trouble(REFUSED, message))
     return accepted, troubles
 

@@ -188,7 +188,7 @@ def _image(
     *,
     hidden: bool,
 ) -> TrackedImage:
-    """Return one entry by both tools. If something hides the file, its version is not the one that runs."""
+    """Return one entry by both tools. A hidden file does not say what runs."""
     strategy = next((sub.policy.strategy for sub in subs if sub.entry.text == entry.text), "")
     version, source = "", ""
     if row and row.in_git.version and not (hidden and row.live):

@@ -6,7 +6,7 @@ import posixpath
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 
-from task.deciding.hiding import leads, unread
+from task.deciding.hiding import leads, read_by_nobody
 from task.deciding.job import Job, Terms
 from task.deciding.overlays import names_in_tree
 from task.deciding.target import target_of
@@ -119,9 +119,12 @@ def file_cautions(
         found.append(_warning(sub, message, hint))
     if kind == "kustomization":
         found += _matches_nothing(files, sub, target)
-    if sub.neighbour and unread(files, sub, kind):
-        message = f"no source of the Application reads {sub.path}, which is in the path of {sub.neighbour}"
-        hint = "if the wrong file is named, correct write-back-target; else let that Application track the image"
+    if sub.neighbour and read_by_nobody(files, sub, kind):
+        message = (
+            f"no source of the Application reads {sub.path}, "
+            f"which is in the path of {sub.neighbour}"
+        )
+        hint = "correct write-back-target, or let that Application track the image"
         found.append(_warning(sub, message, hint))
     if others:
         told = and_more([f"{path}:{line}" for path, line in others])
@@ -131,8 +134,8 @@ def file_cautions(
 
 
 def cut_loose(files: Files, sub: Subscription, target: Target) -> list[Problem]:
-    """Return a warning for each alias in the image's entries, which an update replaces by the new version itself."""
-    hint = "if the anchor's other places should have the new version, change them by hand, or write it out everywhere"
+    """Return a warning for each alias that an update replaces by the new version itself."""
+    hint = "if the anchor's other places should have the new version, change them by hand"
     return [
         _warning(sub, f"{sub.path or '/'}: {one} is written out", hint)
         for one in aliased(files, target)
@@ -140,7 +143,7 @@ def cut_loose(files: Files, sub: Subscription, target: Target) -> list[Problem]:
 
 
 def _matches_nothing(files: Files, sub: Subscription, target: Target) -> list[Problem]:
-    """Return a warning if Kustomize changes no image by the entries, as far as its manifests are here."""
+    """Return a warning if the entries change no image of the manifests that are here."""
     if is_component(files, sub.path):
         return []
     there = names_in_tree(files, sub.path)
@@ -151,7 +154,8 @@ def _matches_nothing(files: Files, sub: Subscription, target: Target) -> list[Pr
         f"{sub.path or '/'}: no manifest has the image {mine[0]}, so its entry changes nothing"
     )
     near = nearest(mine[0], sorted(there)) or and_more(sorted(there))
-    hint = f"the manifests have {near}: annotate {target.alias or '<alias>'}.kustomize.image-name with that name"
+    key = f"{target.alias or '<alias>'}.kustomize.image-name"
+    hint = f"the manifests have {near}: annotate {key} with that name"
     return [_warning(sub, message, hint)]
 
 

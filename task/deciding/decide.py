@@ -301,9 +301,9 @@ def missing_places(
 ) -> tuple[Place, ...]:
     """Return what to read in addition: what says the current version, or may hide the target.
 
-    The overlay of a kustomization may hide it. Without a version in the target and in a status, the Application's own
-    sources are needed. What these places hold may name more of them. `whole` asks for all that a kustomization takes,
-    which `lint` looks at.
+    The overlay of a kustomization may hide it. Without a version in the target and in a status, the
+    Application's own sources are needed. What these places hold may name more of them. `whole` asks
+    for all that a kustomization takes, which `lint` looks at.
     """
     try:
         kind = resolve(sub, snapshot)

@@ -1,9 +1,9 @@
 """Pure code that finds the place that hides a values file or a kustomization from Argo CD.
 
-Helm merges the chart's own values, the values files in their order, the Application's values, its parameters and its
-file parameters, and the last one counts. Argo CD applies `kustomize.images` after the kustomization's own entries.
-Image Updater's default method leaves parameters in the live Application. A commit to a values file below them succeeds,
-and the old image runs for ever.
+Helm merges the chart's own values, the values files in their order, the Application's values, its
+parameters and its file parameters, and the last one counts. Argo CD applies `kustomize.images`
+after the kustomization's own entries. Image Updater's default method leaves parameters in the live
+Application: a commit to a values file below them succeeds, and the old image runs for ever.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from task.annotations.write_back import inside
 from task.deciding.overlays import lists_after
 from task.editors import override_kustomize
 from task.editors.file_text import identity_of
-from task.editors.kustomization import Replacement, every_entry, outcome
+from task.editors.kustomization import Replacement, every_entry, made_of
 from task.editors.overrides import COMMON
 from task.editors.yaml.path import Segment, parse_path, path_text
 from task.errors import Malformed, TargetError, TaskError
@@ -75,12 +75,12 @@ def hiding_places(sub: Subscription, kind: TargetKind) -> tuple[Place, ...]:
             continue
         found += _override_files(sub, source)
         if kind == "helmvalues":
-            found += [posixpath.join(source.path, _CHART), *_files_of(sub, source)]
+            found += [posixpath.join(source.path, _CHART), *_values_files_of(sub, source)]
     return tuple(map(Place, dict.fromkeys(found)))
 
 
 def refuse_hidden(files: Files, sub: Subscription, kind: TargetKind, target: Target) -> None:
-    """Raise `TargetError` if Argo CD never shows what is written to the target, which names the place and a way out."""
+    """Raise `TargetError`, which names the place, if Argo CD never uses what is written."""
     if sub.method != "git":
         return
     if kind == "helmvalues":
@@ -91,18 +91,18 @@ def refuse_hidden(files: Files, sub: Subscription, kind: TargetKind, target: Tar
         _refuse_hidden_images(files, sub, target)
 
 
-def unread(files: Files, sub: Subscription, kind: TargetKind) -> bool:
+def read_by_nobody(files: Files, sub: Subscription, kind: TargetKind) -> bool:
     """Tell whether no source of the Application reads the written values file."""
     if kind != "helmvalues" or sub.method != "git":
         return False
     sources = [one for one in sub.application.sources if _is_helm(files, one)]
     if not sources or any(_may_read(files, sub, one) for one in sub.application.sources):
         return False
-    return not any(_readings(files, sub, one) for one in sources)
+    return not any(_ways(files, sub, one) for one in sources)
 
 
 def _refuse_hidden_values(files: Files, sub: Subscription, target: Target) -> None:
-    if unread(files, sub, "helmvalues"):
+    if read_by_nobody(files, sub, "helmvalues"):
         if sub.neighbour:  # it is a warning
             return
         name = posixpath.relpath(sub.path, sub.source.path or ".")
@@ -110,15 +110,15 @@ def _refuse_hidden_values(files: Files, sub: Subscription, target: Target) -> No
         own = sub.source.path and _in_repository(sub.source, sub) and not sub.source.chart
         entry = name if own else f"${ref or '<ref>'}/{sub.path}"
         raise TargetError(
-            "no source of the Application reads this values file, so a new version there changes nothing",
-            hint=f"add {entry} to the Helm source's valueFiles, or name a file in write-back-target that it reads",
+            "no source of the Application reads this values file, so an update changes nothing",
+            hint=f"add {entry} to the Helm source's valueFiles, or name a file that it reads",
             subject=sub.path,
         )
     hidden: list[TargetError] = []
     for source in sub.application.sources:
         if not _is_helm(files, source):
             continue
-        for way in _readings(files, sub, source):
+        for way in _ways(files, sub, source):
             error = _hidden_by(files, way, target)
             if error is None:
                 return
@@ -128,7 +128,7 @@ def _refuse_hidden_values(files: Files, sub: Subscription, target: Target) -> No
 
 
 def _hidden_by(files: Files, way: _Way, target: Target) -> TargetError | None:
-    """Return the error about the strongest layer that gives one of the target's keys another value, or None."""
+    """Return the error about the strongest layer that hides one of the target's keys."""
     own = _plain_of(files, target.path)
     for key in _keys_of(target, own):
         steps = _as_written(own, parse_path(key))
@@ -140,8 +140,7 @@ def _hidden_by(files: Files, way: _Way, target: Target) -> TargetError | None:
             layer = _Layer("another value", "helm template shows what the chart gets")
         if key == target.keys.name and _both_ours(own, steps, layer, there, target):
             continue
-        message = f"{path_text(steps)} has no effect here: {layer.where} sets {path_text(there)}, and Helm uses that"
-        return TargetError(message, hint=layer.way_out, subject=target.path)
+        return _no_effect(steps, layer, there, target)
     return None
 
 
@@ -149,31 +148,35 @@ _PROBE = "\0"  # a value that no file has
 
 
 def _visible(way: _Way, path: str, steps: Sequence[Segment]) -> bool:
-    """Tell whether a value at these steps in the written file is what Helm uses, by merging as Helm does."""
+    """Tell whether Helm uses the value at these steps of the written file: merge as it does."""
     there = (*map(Segment, way.below), *steps)
     names = _names_to(there)
     in_list = path in {one.path for one in way.files}
     for one in way.parameters:
-        if any(_covers(parse_path(each.name), there, in_list) for each in one.parameters):
+        if any(_sets_too(parse_path(each.name), there, in_list=in_list) for each in one.parameters):
             return False
     given: Any = {}
     for one in (*way.files, *way.values):
-        said = _nested(names) if one.path == path else _narrow(one.values, names)
+        said = _probe_below(names) if one.path == path else _narrow(one.values, names)
         given = _over(given, said)
     for one in way.charts:
-        said = _nested(names) if one.path == path and not way.below else _narrow(one.values, names)
+        said = (
+            _probe_below(names)
+            if one.path == path and not way.below
+            else _narrow(one.values, names)
+        )
         given = _under(given, said)
     for name in way.below:
         given = given.get(name) if isinstance(given, dict) else None
     if way.below:
-        given = _under({} if given is None else given, _nested(names[len(way.below) :]))
+        given = _under({} if given is None else given, _probe_below(names[len(way.below) :]))
     for name in names[len(way.below) :]:
         given = given.get(name) if isinstance(given, dict) else None
     return bool(given == _PROBE)
 
 
 def _names_to(steps: Sequence[Segment]) -> list[str]:
-    """Return the keys down to the value, or to the first list on the way, because Helm never merges lists."""
+    """Return the keys down to the value, or to the first list: Helm never merges lists."""
     names = []
     for step in steps:
         names.append(step.name)
@@ -182,7 +185,7 @@ def _names_to(steps: Sequence[Segment]) -> list[str]:
     return names
 
 
-def _nested(names: Sequence[str]) -> Any:
+def _probe_below(names: Sequence[str]) -> Any:
     value: Any = _PROBE
     for name in reversed(names):
         value = {name: value}
@@ -193,12 +196,12 @@ def _narrow(value: Any, names: Sequence[str]) -> Any:
     """Return what values say on the way down these keys, without all other keys."""
     if not names or not isinstance(value, dict):
         return value
-    found = _merged(value)
+    found = _with_merge_keys(value)
     return {names[0]: _narrow(found[names[0]], names[1:])} if names[0] in found else {}
 
 
 def _over(below: Any, above: Any) -> Any:
-    """Return values with those of a later file over them. Null replaces, as everything but a mapping does."""
+    """Return values with those of a later file over them. Null replaces a mapping, too."""
     if not isinstance(above, dict):
         return below
     if not isinstance(below, dict):
@@ -225,6 +228,17 @@ def _under(given: Any, defaults: Any) -> Any:
     return found
 
 
+def _no_effect(
+    steps: Sequence[Segment], layer: _Layer, there: Sequence[Segment], target: Target
+) -> TargetError:
+    message = f"{layer.where} sets {path_text(there)}, and Helm uses that"
+    return TargetError(
+        f"{path_text(steps)} has no effect here: {message}",
+        hint=layer.way_out,
+        subject=target.path,
+    )
+
+
 def _keys_of(target: Target, own: Any) -> list[str]:
     keys = target.keys
     if keys.spec:
@@ -238,7 +252,7 @@ def _keys_of(target: Target, own: Any) -> list[str]:
 def _both_ours(
     own: Any, steps: Sequence[Segment], layer: _Layer, there: Sequence[Segment], target: Target
 ) -> bool:
-    """Tell whether file and layer both name the target's image, so that it does not matter which one counts."""
+    """Tell whether file and layer both name the target's image: either may count."""
     wanted = path_text(there)
     given = [one.value for one in layer.parameters if path_text(parse_path(one.name)) == wanted]
     theirs = given[-1] if given else _text_at(layer.values, there)
@@ -250,9 +264,9 @@ def _names_it(name: str, target: Target) -> bool:
     return bool(name) and (identity_of(name) == target.image.identity or name == short)
 
 
-def _readings(files: Files, sub: Subscription, source: Source) -> list[_Way]:
-    """Return each way in which Helm reads the written file for this source, or [] if it does not."""
-    helm = _overridden(files, sub, source)
+def _ways(files: Files, sub: Subscription, source: Source) -> list[_Way]:
+    """Return each way in which Helm reads the written file for this source."""
+    helm = _helm_section(files, sub, source)
     paths = [_path_of(sub, source, name) for name in helm.value_files]
     listed = "" if helm.files_from is None else f" (listed in {helm.files_from})"
     named = tuple(_file_layer(files, path, listed) for path in paths if path is not None)
@@ -261,7 +275,9 @@ def _readings(files: Files, sub: Subscription, source: Source) -> list[_Way]:
     way = _Way(named, charts, helm.values, helm.parameters)
     if sub.path in (*paths, own):
         return [way]
-    return [replace(way, below=below) for below in _below(files, sub, source)] if charts else []
+    return (
+        [replace(way, below=below) for below in _chart_keys(files, sub, source)] if charts else []
+    )
 
 
 def _file_layer(files: Files, path: str, listed: str) -> _Layer:
@@ -270,8 +286,8 @@ def _file_layer(files: Files, path: str, listed: str) -> _Layer:
     return _Layer(where, way_out, _plain_of(files, path), path=path)
 
 
-def _below(files: Files, sub: Subscription, source: Source) -> Iterator[tuple[str, ...]]:
-    """Yield the keys under which the chart's own values have those of the chart with the written file."""
+def _chart_keys(files: Files, sub: Subscription, source: Source) -> Iterator[tuple[str, ...]]:
+    """Yield each key of the values of the chart that has the written file."""
     folder, name = posixpath.split(sub.path)
     if name != _VALUES:
         return
@@ -301,15 +317,16 @@ class _Helm:
     parameters: tuple[_Layer, ...]
 
 
-def _overridden(files: Files, sub: Subscription, source: Source) -> _Helm:
-    """Return the Helm section as Argo CD uses it: each override file is a merge patch, and lists replace lists."""
+def _helm_section(files: Files, sub: Subscription, source: Source) -> _Helm:
+    """Return the Helm section as Argo CD uses it, after the override files: merge patches."""
     value_files, files_from = source.value_files, None
     field = source.values_field or "values"
-    values = [_spec_layer(f"helm.{field}", values=_parsed(source.values))]
+    values = [_spec_layer(f"helm.{field}", values=_values_in(source.values))]
     parameters = _spec_layer("helm.parameters", parameters=source.parameters)
     files_of_spec = tuple(Parameter(name, "") for name in source.file_parameters)
     of_files = _spec_layer("helm.fileParameters", parameters=files_of_spec)
-    for path in _override_files(sub, source) if _in_repository(source, sub) else ():
+    overrides = _override_files(sub, source) if _in_repository(source, sub) else []
+    for path in overrides:
         helm = mapping(_plain_of(files, path), "helm")
         way_out = f"remove it from {path}"
         if isinstance(helm.get("valueFiles"), list):
@@ -320,7 +337,7 @@ def _overridden(files: Files, sub: Subscription, source: Source) -> _Helm:
             values = [*kept, _Layer(f"helm.valuesObject of {path}", way_out, said)]
             field = "valuesObject"
         elif field == "values" and isinstance(helm.get("values"), str):
-            values = [_Layer(f"helm.values of {path}", way_out, _parsed(helm["values"]))]
+            values = [_Layer(f"helm.values of {path}", way_out, _values_in(helm["values"]))]
         for name in ("parameters", "fileParameters"):
             if not isinstance(helm.get(name), list):
                 continue
@@ -348,15 +365,15 @@ def _spec_layer(
 
 def _sets(layer: _Layer, steps: Sequence[Segment]) -> bool:
     """Tell whether a layer gives the value at these steps, or replaces something above it."""
-    if any(_covers(parse_path(one.name), steps, in_list=False) for one in layer.parameters):
+    if any(_sets_too(parse_path(one.name), steps, in_list=False) for one in layer.parameters):
         return True
     return _in_values(layer.values, steps) if isinstance(layer.values, dict) else False
 
 
-def _covers(given: Sequence[Segment], steps: Sequence[Segment], in_list: bool) -> bool:  # noqa: FBT001
+def _sets_too(given: Sequence[Segment], steps: Sequence[Segment], *, in_list: bool) -> bool:
     """Tell whether a parameter sets what is at the steps: the same place, or one above it.
 
-    For an item of a list, Helm changes the list of a values file, but makes a new one over that of a chart.
+    For an item of a list, Helm changes a values file's list, but makes a new one over a chart's.
     """
     for one, step in zip(given, steps, strict=False):
         if one.name != step.name:
@@ -372,7 +389,7 @@ def _in_values(value: Any, steps: Sequence[Segment]) -> bool:
     for step in steps:
         if not isinstance(value, dict):
             return True  # a scalar, a list or null replaces the whole mapping
-        found = _merged(value)
+        found = _with_merge_keys(value)
         if step.name not in found:
             return False
         value = found[step.name]
@@ -381,7 +398,7 @@ def _in_values(value: Any, steps: Sequence[Segment]) -> bool:
     return True
 
 
-def _merged(value: Mapping[str, Any]) -> Mapping[str, Any]:
+def _with_merge_keys(value: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return a mapping with what its merge key brings."""
     above = value.get("<<")
     if above is None:
@@ -389,7 +406,7 @@ def _merged(value: Mapping[str, Any]) -> Mapping[str, Any]:
     brought = above if isinstance(above, list) else [above]
     found: dict[str, Any] = {}
     for one in reversed(brought):
-        found |= _merged(one) if isinstance(one, dict) else {}
+        found |= _with_merge_keys(one) if isinstance(one, dict) else {}
     return {**found, **value}
 
 
@@ -397,7 +414,7 @@ def _as_written(own: Any, steps: Sequence[Segment]) -> tuple[Segment, ...]:
     """Return the steps with those joined that are one key with dots in the written file."""
     if not steps or not isinstance(own, dict):
         return tuple(steps)
-    found = _merged(own)
+    found = _with_merge_keys(own)
     if steps[0].name in found:
         return (steps[0], *_as_written(found[steps[0].name], steps[1:]))
     for used in range(2, len(steps) + 1):
@@ -409,36 +426,35 @@ def _as_written(own: Any, steps: Sequence[Segment]) -> tuple[Segment, ...]:
 
 def _text_at(value: Any, steps: Sequence[Segment]) -> str:
     for step in steps:
-        value = _merged(value).get(step.name) if isinstance(value, dict) else None
+        value = _with_merge_keys(value).get(step.name) if isinstance(value, dict) else None
         for index in step.indices or ():
             value = value[index] if isinstance(value, list) and index < len(value) else None
     return value if isinstance(value, str) else ""
 
 
 def _refuse_file_parameters(files: Files, sub: Subscription, target: Target) -> None:
-    """Raise `TargetError` if a file parameter sets what the override file's parameters set: Helm reads it later."""
-    *_, of_files = _overridden(files, sub, sub.source).parameters
+    """Raise `TargetError` if a file parameter, which Helm reads later, sets the same."""
+    *_, of_files = _helm_section(files, sub, sub.source).parameters
     keys = target.keys
     names = [keys.spec] if keys.spec else [keys.tag or "image.tag", keys.digest]
     for name in filter(None, names):
         steps = parse_path(name)
         if _sets(of_files, steps):
-            message = f"{path_text(steps)} has no effect here: {of_files.where} sets it, and Helm uses that"
-            raise TargetError(message, hint=of_files.way_out, subject=target.path)
+            raise _no_effect(steps, of_files, steps, target)
 
 
 def _refuse_hidden_images(files: Files, sub: Subscription, target: Target) -> None:
     """Raise `TargetError` if what the kustomization says about the image does not reach Argo CD.
 
-    Argo CD runs `kustomize edit set image` in the source's folder, which replaces the entries with the same names.
-    Overlays and components may have entries of their own for the name that the kustomization makes.
+    Argo CD runs `kustomize edit set image` in the source's folder, which replaces entries with the
+    same names. Overlays and components may have own entries for the name that is made.
     """
     source = sub.source
     if not _in_repository(source, sub):
         return
     images, where, way_out = _images(files, sub)
     own = sub.path == source.path
-    given = override_kustomize.replacements(images)
+    given = override_kustomize.given_replacements(images)
     mine = every_entry(files, target, sub.path)
     names = [one.name for one in mine if leads(one, target)] or [
         target.keys.kustomize_name or target.image.name
@@ -449,11 +465,11 @@ def _refuse_hidden_images(files: Files, sub: Subscription, target: Target) -> No
     written = [*mine, *(Replacement(name, "", "", "") for name in names)]
     shadowed: list[TargetError] = []
     for name in names:
-        made = outcome(Replacement(name, "", _PROBE, ""), [_probed(written, name)])
+        made = made_of(Replacement(name, "", _PROBE, ""), [_probed(written, name)])
         error = None
         if own:
             merged = override_kustomize.edited([*_probed(written, name), *given])
-            if outcome(Replacement(name, "", "", ""), [merged]).tag != _PROBE:
+            if made_of(Replacement(name, "", "", ""), [merged]).tag != _PROBE:
                 error = _image_error(where, way_out, name, sub)
         for folder in after:
             entries = every_entry(files, target, folder)
@@ -463,11 +479,11 @@ def _refuse_hidden_images(files: Files, sub: Subscription, target: Target) -> No
             )
             if folder == source.path and given:
                 entries = override_kustomize.edited([*entries, *given])
-            if outcome(made, [entries]).tag != _PROBE:
-                at_root = folder == source.path and outcome(made, [given]).tag != _PROBE
+            if made_of(made, [entries]).tag != _PROBE:
+                at_root = folder == source.path and made_of(made, [given]).tag != _PROBE
                 error = _image_error(where, way_out, name, sub) if at_root else None
                 error = error or _image_error(f"the kustomization in {place}", way, name, sub)
-            made = outcome(made, [entries])
+            made = made_of(made, [entries])
         if error is None:
             return
         shadowed.append(error)
@@ -493,7 +509,7 @@ def _image_error(where: str, way_out: str, name: str, sub: Subscription) -> Targ
 
 
 def _images(files: Files, sub: Subscription) -> tuple[tuple[str, ...], str, str]:
-    """Return `kustomize.images` as Argo CD uses it, the place that has it, and how to get rid of it."""
+    """Return `kustomize.images` as Argo CD uses it, where it is, and the way out."""
     field = "spec.source.kustomize.images"
     images, where = sub.source.images, f"{field} of the Application"
     way_out = f"remove the image from {field}, in Git and in the live Application"
@@ -509,7 +525,7 @@ def _images(files: Files, sub: Subscription) -> tuple[tuple[str, ...], str, str]
 def _override_files(sub: Subscription, source: Source) -> list[str]:
     """Return the override files that Argo CD applies to a source, in its order.
 
-    The second one is named after the Application. Which spelling Argo CD uses depends on its namespace.
+    The second one is named after the Application, with or without its namespace.
     """
     app = sub.application
     names = (
@@ -532,18 +548,18 @@ def _is_helm(files: Files, source: Source) -> bool:
 
 
 def _may_read(files: Files, sub: Subscription, source: Source) -> bool:
-    """Tell whether a source may read the written file in a way that only Argo CD, or a plugin, knows."""
+    """Tell whether a source may read the file in a way that only Argo CD knows."""
     if _is_helm(files, source):
         chart = posixpath.join(source.path, _CHART)
         if chart not in files and posixpath.basename(sub.path) == _VALUES:
             return True  # of a chart that it may depend on
         names = (name for name in source.value_files if _UNKNOWN.search(name.lstrip("$")))
-        return any(_fits(sub, source, name) for name in names)
+        return any(_may_stand_for(sub, source, name) for name in names)
     inside_it = not source.path or sub.path.startswith(f"{source.path}/")
     return not source.ref and _in_repository(source, sub) and inside_it
 
 
-def _fits(sub: Subscription, source: Source, name: str) -> bool:
+def _may_stand_for(sub: Subscription, source: Source, name: str) -> bool:
     """Tell whether a name with variables or globs may stand for the written file."""
     start, _, rest = name.partition("/")
     if name.startswith("$") and any(one.ref == start[1:] for one in sub.application.sources):
@@ -555,13 +571,13 @@ def _fits(sub: Subscription, source: Source, name: str) -> bool:
 
 
 def _own_values(sub: Subscription, source: Source) -> str | None:
-    """Return the path of the chart's own values, or None if the chart is not in the written repository."""
+    """Return the path of the chart's own values, or None if it is in another repository."""
     if not _in_repository(source, sub) or (source.ref and not source.path):
         return None
     return posixpath.join(source.path, _VALUES)
 
 
-def _files_of(sub: Subscription, source: Source) -> list[str]:
+def _values_files_of(sub: Subscription, source: Source) -> list[str]:
     own = _own_values(sub, source)
     found = [own] if own is not None else []
     for name in source.value_files[-_MOST_FILES:]:
@@ -571,7 +587,7 @@ def _files_of(sub: Subscription, source: Source) -> list[str]:
 
 
 def _path_of(sub: Subscription, source: Source, name: str) -> str | None:
-    """Return the path of a values file in the written repository, or None if it is elsewhere or not known."""
+    """Return the path of a values file in the written repository, or None if it is elsewhere."""
     try:
         if name.startswith("$"):
             ref, _, rest = name[1:].partition("/")
@@ -587,11 +603,11 @@ def _path_of(sub: Subscription, source: Source, name: str) -> str | None:
 
 
 def _plain_of(files: Files, path: str) -> Any:
-    return _parsed(files.get(path, File("")).text)
+    return _values_in(files.get(path, File("")).text)
 
 
 @lru_cache(maxsize=256)  # several images of an Application have the same layers
-def _parsed(values: str) -> Any:
+def _values_in(values: str) -> Any:
     try:
         return plain(values) if values.strip() else None
     except Malformed:  # Argo CD reports it

@@ -1,7 +1,8 @@
-"""Pure code that follows a kustomization to the folders and files that it takes, inside one snapshot.
+"""Pure code that follows a kustomization to what it takes, inside one snapshot.
 
-Kustomize builds the resources first, then the components in their order, and then applies the kustomization's own
-`images`. So the outermost list counts, if it knows the name that the inner ones have made.
+Kustomize builds the resources first, then the components in their order, and then applies the
+kustomization's own `images`. So the outermost list counts, if it knows the name that the inner ones
+have made.
 """
 
 from __future__ import annotations
@@ -25,11 +26,11 @@ _MANIFESTS = (".yaml", ".yml", ".json")
 
 
 def places_of_tree(files: Files, root: str) -> tuple[Place, ...]:
-    """Return the kustomizations and manifests that the one in this folder takes, as far as these files say."""
+    """Return the kustomizations and manifests that the one in this folder takes."""
     found: dict[str, None] = {}
     for folder in folders_of_tree(files, root):
         found |= {posixpath.join(folder, name): None for name in NAMES}
-        for path in _taken(files, folder, "resources", "bases", "components"):
+        for path in _named_paths(files, folder, "resources", "bases", "components"):
             if path.endswith(_MANIFESTS):
                 found[path] = None
             else:
@@ -42,35 +43,37 @@ def lists_after(files: Files, root: str, target: str) -> list[str] | None:
 
     None means that the root does not take the target, as far as these files say.
     """
-    return _after(files, root, target, 0)
+    return _lists_inside(files, root, target, 0)
 
 
-def _after(files: Files, folder: str, target: str, depth: int) -> list[str] | None:
+def _lists_inside(files: Files, folder: str, target: str, depth: int) -> list[str] | None:
     if folder == target:
         return []
     if depth > _MOST_DEPTH:
         return None
-    components = _taken(files, folder, "components")
-    for path in _taken(files, folder, "resources", "bases"):
-        inner = _after(files, path, target, depth + 1)
+    components = _named_paths(files, folder, "components")
+    for path in _named_paths(files, folder, "resources", "bases"):
+        inner = _lists_inside(files, path, target, depth + 1)
         if inner is not None:
-            return [*inner, *_flat(files, components, depth), folder]
+            return [*inner, *_with_components(files, components, depth), folder]
     for place, path in enumerate(components):
-        inner = _after(files, path, target, depth + 1)
+        inner = _lists_inside(files, path, target, depth + 1)
         if inner is not None:
-            return [*inner, *_flat(files, components[place + 1 :], depth), folder]
+            return [*inner, *_with_components(files, components[place + 1 :], depth), folder]
     return None
 
 
-def _flat(files: Files, components: list[str], depth: int) -> Iterator[str]:
-    """Yield components with their own components, in the order in which they change the same resources."""
-    for path in components if depth <= _MOST_DEPTH else ():
-        yield from _flat(files, _taken(files, path, "components"), depth + 1)
+def _with_components(files: Files, components: list[str], depth: int) -> Iterator[str]:
+    """Yield components with their own ones, in the order in which they change resources."""
+    if depth > _MOST_DEPTH:
+        return
+    for path in components:
+        yield from _with_components(files, _named_paths(files, path, "components"), depth + 1)
         yield path
 
 
 def folders_of_tree(files: Files, root: str) -> list[str]:
-    """Return the folders of the tree, outermost first: a component comes before the resources that it changes."""
+    """Return the folders of the tree, outermost first: components before resources."""
     found: dict[str, None] = {}
     waiting = [root]
     while waiting and len(found) < _MOST_FOLDERS:
@@ -78,14 +81,14 @@ def folders_of_tree(files: Files, root: str) -> list[str]:
         if folder in found:
             continue
         found[folder] = None
-        components = reversed(_taken(files, folder, "components"))
-        folders = [*components, *_taken(files, folder, "resources", "bases")]
+        components = reversed(_named_paths(files, folder, "components"))
+        folders = [*components, *_named_paths(files, folder, "resources", "bases")]
         waiting += [path for path in folders if not path.endswith(_MANIFESTS)]
     return list(found)
 
 
-def _taken(files: Files, folder: str, *keys: str) -> list[str]:
-    """Return the paths that a kustomization names under these keys, without those outside the repository."""
+def _named_paths(files: Files, folder: str, *keys: str) -> list[str]:
+    """Return the paths inside the repository that a kustomization names under these keys."""
     data = _kustomization(files, folder)
     found = []
     for key in keys:
@@ -101,11 +104,11 @@ def _taken(files: Files, folder: str, *keys: str) -> list[str]:
 def _kustomization(files: Files, folder: str) -> Any:
     paths = (posixpath.join(folder, name) for name in NAMES)
     path = next((path for path in paths if path in files), "")
-    return _parsed(files[path].text) if path else None
+    return _kustomization_in(files[path].text) if path else None
 
 
 @lru_cache(maxsize=256)  # several images of an Application share a tree
-def _parsed(kustomization: str) -> Any:
+def _kustomization_in(kustomization: str) -> Any:
     try:
         return plain(kustomization)
     except Malformed:  # Kustomize reports it
@@ -113,9 +116,9 @@ def _parsed(kustomization: str) -> Any:
 
 
 def in_manifests(files: Files, root: str, image: Image) -> Reading:
-    """Return what the manifests of a tree say about an image, or about its name. All parts are "" if none has it."""
+    """Return the version of an image in the manifests of a tree, or an empty reading."""
     for folder in folders_of_tree(files, root):
-        for path in _taken(files, folder, "resources"):
+        for path in _named_paths(files, folder, "resources"):
             manifest = files[path].text if path in files else ""
             if image.repository.rpartition("/")[2] not in manifest:
                 continue
@@ -126,13 +129,13 @@ def in_manifests(files: Files, root: str, image: Image) -> Reading:
 
 
 def names_in_tree(files: Files, root: str) -> set[str]:
-    """Return the names of images that a tree's manifests and entries have, or an empty set if one is not here."""
+    """Return the names of images in a whole tree, or an empty set if a part is not here."""
     found: set[str] = set()
     for folder in folders_of_tree(files, root):
         data = _kustomization(files, folder)
         if not isinstance(data, dict) or set(data) & _GENERATORS:
             return set()
-        for path in _taken(files, folder, "resources"):
+        for path in _named_paths(files, folder, "resources"):
             if path.endswith(_MANIFESTS):
                 if path not in files:
                     return set()

@@ -199,7 +199,7 @@ def own_places(sub: Subscription, kind: TargetKind) -> tuple[Place, ...]:
 
 
 def overlay_places(files: Files, sub: Subscription, kind: TargetKind) -> tuple[Place, ...]:
-    """Return the kustomizations and manifests that the source's own takes, as far as these files say."""
+    """Return the kustomizations and manifests that the source's own one takes."""
     if kind not in ("kustomize-override", "kustomization") or not _here(sub):
         return ()
     root = tuple(Place(posixpath.join(sub.source.path, name)) for name in kustomization.NAMES)
@@ -222,7 +222,7 @@ def own_reading(files: Files, sub: Subscription, kind: TargetKind) -> Reading:
 
 
 def _of_kustomize(files: Files, sub: Subscription, target: Target) -> Reading:
-    """Return what Kustomize makes of the image: the outermost list of images counts, then the manifests."""
+    """Return what Kustomize makes of the image: the outermost list counts, then manifests."""
     found = override_kustomize.read_below(files, target)
     if found.version or not _here(sub):
         return found

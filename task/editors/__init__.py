@@ -107,15 +107,15 @@ def also_at(
     return tuple(found)
 
 
-# Charts have an image's name and version in keys such as `repository` and `tag`, `imageName` and `image_tag`,
-# `workerImage` and `workerVersion`. What is before these endings must be equal.
+# Charts have an image's name and version in keys such as `repository` and `tag`, `imageName` and
+# `image_tag`, `workerImage` and `workerVersion`. What is before these endings must be equal.
 _NAME = re.compile(r"(.*?)(?:repository|repo|name|image)")
 _VERSION = re.compile(r"(.*?)(?:tag|version)")
 _REGISTRY = re.compile(r"(.*?)(?:registry|hub|host)")
 
 
 def _lines_of_parts(tree: Tree, target: Target, image: Image) -> Iterator[int]:
-    """Yield the line of each version of the image at another version, where a key beside it has the name."""
+    """Yield the line of each other version that has the image's name in a key beside it."""
     for root in tree.roots:
         for node in walk(root):
             if node.kind != "mapping":
@@ -129,7 +129,7 @@ def _lines_of_parts(tree: Tree, target: Target, image: Image) -> Iterator[int]:
                 stem
                 for key, child in texts.items()
                 for stem in _stems(_NAME, key)
-                if _names_image(child.value, texts, image)
+                if _is_name_of(child.value, texts, image)
             }
             for key, child in texts.items():
                 version = _VERSION.fullmatch(key)
@@ -147,8 +147,8 @@ def _stems(pattern: re.Pattern[str], key: str) -> set[str]:
     return {found[1], found[1].removesuffix("image")} if found else set()
 
 
-def _names_image(name: str, beside: Mapping[str, Node], image: Image) -> bool:
-    """Tell whether a text is the image's name, as it is, behind a registry beside it, or without any."""
+def _is_name_of(name: str, beside: Mapping[str, Node], image: Image) -> bool:
+    """Tell whether a text is the image's name: whole, behind a registry key, or without one."""
     registries = [one.value for key, one in beside.items() if _REGISTRY.fullmatch(key)]
     full = [name, *(f"{registry}/{name}" for registry in registries)]
     found = (live_image(one) for one in full)

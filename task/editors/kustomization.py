@@ -78,7 +78,7 @@ def replacements(files: Files, target: Target) -> list[Replacement]:
 
 
 def every_entry(files: Files, target: Target, folder: str) -> list[Replacement]:
-    """Return all entries of the kustomization in a folder, also those of other images, or [] if it has none."""
+    """Return all entries of the kustomization in a folder, also those of other images."""
     try:
         _, tree = _load(files, replace(target, path=folder))
     except TargetError:
@@ -88,7 +88,7 @@ def every_entry(files: Files, target: Target, folder: str) -> list[Replacement]:
 
 
 def aliased(files: Files, target: Target) -> tuple[str, ...]:
-    """Return the aliases of the image's entries that an update replaces by a text: `line 4: newTag: *version`."""
+    """Return the aliases in the image's entries: `line 4: newTag: *version`."""
     _, tree = _load(files, target)
     return tuple(
         f"line {tree.line(node)}: {field}: *{node.value}"
@@ -100,7 +100,7 @@ def aliased(files: Files, target: Target) -> tuple[str, ...]:
 
 
 def is_component(files: Files, folder: str) -> bool:
-    """Tell whether a folder has a Component, whose entries are for resources of those that use it."""
+    """Tell whether a folder has a Component, which changes resources of others."""
     for name in NAMES:
         path = posixpath.join(folder, name)
         if path in files:
@@ -109,7 +109,7 @@ def is_component(files: Files, folder: str) -> bool:
     return False
 
 
-def outcome(image: Replacement, lists: Iterable[Iterable[Replacement]]) -> Replacement:
+def made_of(image: Replacement, lists: Iterable[Iterable[Replacement]]) -> Replacement:
     """Return what these lists of entries make of an image, one list after the other."""
     for entries in lists:
         made = _result(image.name, entries)
@@ -208,7 +208,8 @@ def _refuse_other_spelling(tree: Tree, mapping: Node, known: Sequence[str]) -> N
     for key, _ in pairs(mapping):
         for name in known:
             if key.value.lower() == name.lower() and key.value != name:
-                message = f"line {tree.line(key)}: {key.value!r} is read as {name} by Kustomize, and not by others"
+                what = f"{key.value!r} is read as {name} by Kustomize, and not by others"
+                message = f"line {tree.line(key)}: {what}"
                 raise TargetError(message, hint=f"write {name}")
 
 

@@ -102,7 +102,7 @@ def read_below(files: Files, target: Target) -> Reading:
     return reading_of(every, every, target, "") if every else Reading()
 
 
-def replacements(images: Iterable[str]) -> list[Replacement]:
+def given_replacements(images: Iterable[str]) -> list[Replacement]:
     """Return the entries of `kustomize.images` as a kustomization file has them."""
     return _replacements(map(parse_entry, images))
 

@@ -1,3 +1,5 @@
+from typing import Any
+
 import pytest
 
 from task.annotations.application import PREFIX, is_application, parse_application
@@ -131,7 +133,9 @@ def test_values_that_contain_themselves_or_are_endless_when_written_out_are_not_
 def test_the_values_are_kept_only_where_no_status_says_what_runs_or_where_they_may_hide_a_file() -> (
     None
 ):
-    item = application(source={"repoURL": "r", "helm": {"values": "image: {tag: 1.0.0}"}})
+    item: dict[str, Any] = application(
+        source={"repoURL": "r", "helm": {"values": "image: {tag: 1.0.0}"}}
+    )
     item["metadata"]["annotations"] = {f"{PREFIX}image-list": "a"}
     assert parse_application(item).sources[0].values == "image: {tag: 1.0.0}"
     item["status"] = {"summary": {"images": ["a:1"]}}

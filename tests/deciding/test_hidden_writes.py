@@ -10,7 +10,8 @@ with Argo CD's own merge.
 import json
 import random
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -51,12 +52,13 @@ def seen(texts: Mapping[str, str], ask: Ask) -> Snapshot:
 
     for place in places(ask):
         read(place.path)
+    snapshot = Snapshot(URL, "main", "1" * 40, dict(files))
     for _ in range(20):
-        snapshot = Snapshot(URL, "main", "1" * 40, dict(files))
         for place in missing_places(snapshot, ask.subscription, Terms()):
             read(place.path)
         if files == snapshot.files:
             break
+        snapshot = replace(snapshot, files=dict(files))
     return snapshot
 
 
@@ -218,8 +220,16 @@ def kustomize_layouts(number: int) -> Iterator[tuple[dict[str, Any], Texts]]:
         nested = chance.random() < 0.3
         parts = chance.sample(("../part", "../more"), chance.randrange(3))
         of_base = ["../part"] if nested and "../part" not in parts else []
-        overlay = {"resources": ["../base"], "components": parts, "images": images(chance)}
-        base = {"resources": ["pod.yaml"], "components": of_base, "images": images(chance)}
+        overlay: dict[str, Any] = {
+            "resources": ["../base"],
+            "components": parts,
+            "images": images(chance),
+        }
+        base: dict[str, Any] = {
+            "resources": ["pod.yaml"],
+            "components": of_base,
+            "images": images(chance),
+        }
         component = {"apiVersion": "kustomize.config.k8s.io/v1alpha1", "kind": "Component"}
         texts = {"apps/base/pod.yaml": POD}
         for folder, data in zip(
@@ -271,7 +281,9 @@ def kustomize_image(folder: Path, app: Any, texts: Texts) -> str:
     return rendered([*needs("kustomize"), str(folder / "apps/a")])
 
 
-LAYOUTS = {"helm": (helm_layouts, helm_image), "kustomize": (kustomize_layouts, kustomize_image)}
+LAYOUTS: dict[
+    str, tuple[Callable[[int], Iterator[tuple[Any, Texts]]], Callable[[Path, Any, Texts], str]]
+] = {"helm": (helm_layouts, helm_image), "kustomize": (kustomize_layouts, kustomize_image)}
 
 
 @pytest.mark.slow
