@@ -92,9 +92,14 @@ def refuse_hidden(files: Files, sub: Subscription, kind: TargetKind, target: Tar
 
 
 def read_by_nobody(files: Files, sub: Subscription, kind: TargetKind) -> bool:
-    """Tell whether no source of the Application reads the written values file."""
+    """Tell whether no source of the Application reads the written values file.
+
+    Where `git-repository` says where the file is, something else may deploy it.
+    """
     if kind != "helmvalues" or sub.method != "git":
         return False
+    if sub.application.annotations.get("git-repository"):
+        return False  # such as the values of the parent's chart, or the Application's own manifest
     sources = [one for one in sub.application.sources if _is_helm(files, one)]
     if not sources or any(_may_read(files, sub, one) for one in sub.application.sources):
         return False

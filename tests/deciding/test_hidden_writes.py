@@ -400,6 +400,15 @@ def test_the_error_names_the_place_and_the_way_out(place: str) -> None:
     assert way_out in one.judged.hint
 
 
+def test_a_file_that_the_parent_reads_is_named_with_its_repository() -> None:
+    app = hidden_app("helmvalues:/apps/values.yaml", {"helm": {"valueFiles": ["values.yaml"]}})
+    texts = {**VALUES, "apps/values.yaml": "image: {tag: 1.0.0}\n"}
+    assert decided(app, texts)[0].rule == "target"
+    key = "argocd-image-updater.argoproj.io/git-repository"
+    app["metadata"]["annotations"] |= {key: URL}
+    assert decided(app, texts)[0].verdict == "update"
+
+
 @pytest.mark.parametrize(
     ("target", "section", "texts"),
     [
