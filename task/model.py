@@ -94,6 +94,8 @@ class Source:
     env: tuple[tuple[str, str], ...] = ()  # plugin.env
     value_files: tuple[str, ...] = ()  # helm.valueFiles
     values: str = ""  # helm.valuesObject, else helm.values, as YAML
+    values_field: str = ""  # which of the two it is
+    file_parameters: tuple[str, ...] = ()  # the names in helm.fileParameters
     recurse: bool = False  # directory.recurse
     name: str = ""  # of one of several sources, for Argo CD's own commands
 
@@ -645,6 +647,7 @@ class Subscription(Tracked):
     demands: tuple[
         Demand, ...
     ] = ()  # of the configs of the branches that are written, with the texts of their keys
+    neighbour: str = ""  # another Application with the written file in its path: namespace/name
 
     def image_at(self, version: Versioned) -> Image:
         """Return the entry's image with this tag and digest."""
@@ -884,6 +887,8 @@ class ImageStatus:
     branch: str = ""  # the base branch's name; "" if Git was not asked
     kind: TargetKind | None = None  # None if Git was not asked
     in_git: Reading = Reading()  # for a live Application, what is in its spec
+    # what the Application's own sources say, if neither the target nor a status says it
+    in_sources: Reading = Reading()
     live: tuple[Image, ...] = ()
     newest: Image | None = (
         None  # in the registry, of those that the rules admit; None if it was not asked, or has none

@@ -241,6 +241,11 @@ def plain(text: str, *, exact: bool = False) -> Any:
     return data[0] if data else None
 
 
+def loaded_plain(text: str) -> list[Any]:
+    """Return all documents of any YAML text, as `plain` reads the first one. Raises `Malformed`."""
+    return loaded(text, Dialect(_scalar, _key, tags=True))
+
+
 def _read(chunk: str, line: int) -> Iterator[ManifestDocument]:
     before = chunk[: len(chunk) - len(chunk.lstrip("-\r\n\t "))].count("\n")
     try:

@@ -8,7 +8,7 @@ import pytest
 from clusters import app, kubeconfig, live_app
 from fakes.kubernetes_api import APPLICATIONS, running
 from runs import WEB, application, manifest, repository, target
-from support import Result, image_update, show
+from support import Content, Result, bare_repo, commit, image_update, show
 
 from task.annotations.image_updater import NO_LOOP, ConfigOption, options_of
 from task.schemas import load
@@ -122,6 +122,28 @@ def test_a_version_that_only_the_spec_has_comes_from_there(tmp_path: Path) -> No
     (image,) = rows(apps)["a"]["images"]
     assert (image["version"], image["version_from"]) == ("1.4.0", "spec")
     assert "1.4.0, from the spec of the Application" in compared(apps).stdout
+
+
+@pytest.mark.parametrize("kind", ["values", "kustomization", "base"])
+def test_a_version_that_only_the_sources_have_comes_from_there(tmp_path: Path, kind: str) -> None:
+    entry = f"images: [{{name: {WEB}, newTag: 1.4.0}}]\n"
+    files: dict[str, dict[str, Content]] = {
+        "values": {
+            "apps/a/Chart.yaml": "name: a\nversion: 0.1.0\n",
+            "apps/a/values.yaml": f"image: {{name: {WEB}, tag: 1.4.0}}\n",
+        },
+        "kustomization": {"apps/a/kustomization.yaml": entry},
+        "base": {
+            "apps/a/kustomization.yaml": "resources: [../base]\n",
+            "apps/base/kustomization.yaml": entry,
+        },
+    }
+    apps = manifest(
+        tmp_path, application("a", bare_repo(tmp_path, files[kind]), **GIT, write_back_target="")
+    )
+    (image,) = rows(apps)["a"]["images"]
+    assert (image["version"], image["version_from"]) == ("1.4.0", "sources")
+    assert "1.4.0, from the sources of the Application" in compared(apps).stdout
 
 
 def test_a_branch_that_is_missing_hides_no_other(tmp_path: Path) -> None:
@@ -277,3 +299,87 @@ def test_in_a_cluster_the_live_application_and_the_status_tell_the_version(tmp_p
         "pullsecret argocd/regcred, which is read from the cluster"
         in found["argocd/git"]["logins"][1]
     )
+
+
+LEFT = {
+    "Helm": {
+        "helm": {
+            "parameters": [
+                {"name": "image.name", "value": WEB, "forceString": True},
+                {"name": "image.tag", "value": "1.0.0", "forceString": True},
+            ]
+        }
+    },
+    "Kustomize": {"kustomize": {"images": [f"{WEB}:1.0.0"]}},
+}
+FILES: dict[str, dict[str, Content]] = {
+    "Helm": {"Chart.yaml": "name: a\nversion: 0.1.0\n", "values.yaml": f"image: {{name: {WEB}, tag: 0.9.0}}\n"},
+    "Kustomize": {"kustomization.yaml": f"images: [{{name: {WEB}, newTag: 0.9.0}}]\n"},
+}  # fmt: skip
+OWN_FILES = {"Helm": "helmvalues", "Kustomize": "kustomization"}
+
+
+def test_forty_applications_with_what_the_default_method_left_are_moved_by_the_guide(
+    tmp_path: Path,
+) -> None:
+    kinds = {f"{kind.lower()}-{place}-{number}": (kind, place) for kind in LEFT for place in ("override", "file") for number in range(10)}  # fmt: skip
+    files = {
+        f"apps/{name}/{file}": text
+        for name, (kind, _) in kinds.items()
+        for file, text in FILES[kind].items()
+    }
+    repo = bare_repo(tmp_path, files)
+    with running() as api:
+        for name, (kind, place) in kinds.items():
+            made = app(name, repo, write_back_target=OWN_FILES[kind] if place == "file" else "")
+            made["spec"]["source"] |= LEFT[kind]
+            made["status"]["sourceType"] = kind
+            api.add(APPLICATIONS, made)
+        cluster = ("--allow-protocol", "file", "--kubeconfig", str(kubeconfig(tmp_path, api)))
+        run = ("--image", f"{WEB}:1.1.0", "--applications", "cluster", "--output", "json", *cluster)
+
+        # Step 1: it says which Applications hide their files, and by what.
+        checked = image_update(
+            "lint", "cluster", "--from-image-updater", "--output", "json", *cluster
+        )
+        found = checked.json["from_image_updater"]["applications"]
+        hidden = {one["application"]: one["here"]["because"] for one in found}
+        for name, (kind, place) in kinds.items():
+            because = hidden[f"argocd/{name}"] or ""
+            field = "helm.parameters" if kind == "Helm" else "kustomize.images"
+            assert (f"spec.source.{field}" in because) == (place == "file"), because
+        assert {one["images"][0]["version"] for one in found} == {"1.0.0"}
+
+        # Nothing is written below them, and the others are updated.
+        planned = image_update("plan", *run)
+        assert planned.code == 3
+        verdicts = {one["application"]: one["verdict"] for one in planned.json["decisions"]}
+        assert verdicts == {
+            f"argocd/{name}": "update" if place == "override" else "error"
+            for name, (_, place) in kinds.items()
+        }
+
+        # Step 3: the running version goes to Git, and then what AIU left goes away.
+        commit(
+            repo,
+            {
+                path: str(text).replace("0.9.0", "1.0.0")
+                for path, text in files.items()
+                if "-file-" in path
+            },
+        )
+        for name, (kind, place) in kinds.items():
+            if place == "file":
+                del api.of(APPLICATIONS, name)["spec"]["source"][kind.lower()]
+
+        done = image_update("run", *run)
+        assert done.code == 0, done.stderr
+        assert {one["verdict"] for one in done.json["decisions"]} == {"update"}
+        assert len(done.json["decisions"]) == 40
+        assert {one["current"] for one in done.json["decisions"]} == {"1.0.0"}
+        assert not [one for one in done.json["errors"] if one["severity"] == "error"]
+    for name, (kind, place) in kinds.items():
+        file = f".argocd-source-{name}.yaml"
+        if place == "file":
+            file = "values.yaml" if kind == "Helm" else "kustomization.yaml"
+        assert "1.1.0" in show(repo, "main", f"apps/{name}/{file}")

@@ -64,18 +64,20 @@ def parse_application(
         )
     sources, multi = _sources(spec, status)
     live = tuple(_strings(_mapping(status, "summary").get("images")))
+    # Blanks as in AIU v1; v0 keeps those of some values. Thousands of Applications say the same words.
+    found = {
+        intern(key.removeprefix(prefix)): intern(value.strip())
+        for key, value in _mapping(metadata, "annotations").items()
+        if key.startswith(prefix) and key != prefix and isinstance(value, str)
+    }
     return Application(
         namespace=namespace,
         name=name,
-        annotations={
-            # Blanks as in AIU v1; v0 keeps those of some values. Thousands of Applications say the
-            # same words.
-            intern(key.removeprefix(prefix)): intern(value.strip())
-            for key, value in _mapping(metadata, "annotations").items()
-            if key.startswith(prefix) and key != prefix and isinstance(value, str)
-        },
-        # What runs says more than the values do, and they may be long.
-        sources=tuple(replace(one, values="") for one in sources) if live else sources,
+        annotations=found,
+        # What runs says more than the values do, and they may be long. They may hide a values file.
+        sources=sources
+        if not live or "write-back-target" in found or "image-list" not in found
+        else tuple(replace(one, values="") for one in sources),
         multi=multi,
         live=live,
         sync=intern(_text(_mapping(status, "sync").get("status"))),
@@ -152,6 +154,10 @@ def _source(raw: object, status_kind: object) -> Source:
         ),
         value_files=tuple(_strings(helm.get("valueFiles"))),
         values=_values(helm),
+        values_field="valuesObject" if isinstance(helm.get("valuesObject"), dict) else "values",
+        file_parameters=tuple(
+            _text(item.get("name")) for item in mappings(helm.get("fileParameters"))
+        ),
         recurse=sections.get("directory", NOTHING).get("recurse") is True,
     )
 

@@ -211,13 +211,18 @@ def _references(
     named = []
     for item, origin in updaters:
         metadata = plain_data.mapping(item, "metadata")
-        named.append(
-            (
-                (str(metadata.get("namespace") or namespace), str(metadata.get("name") or "")),
-                item,
-                origin,
-            )
-        )
+        unusual = [
+            f"metadata.{key}"
+            for key in ("name", "namespace")
+            if isinstance(metadata.get(key), (dict, list))
+        ]
+        if unusual:  # YAML reads `name: {{app}}` of a template as a mapping
+            message = f"an ImageUpdater is skipped: {unusual[0]} is not a text"
+            hint = "put quotes around it, or render the template first"
+            problems.append(_warning(origin, message, hint))
+            continue
+        name = (str(metadata.get("namespace") or namespace), str(metadata.get("name") or ""))
+        named.append((name, item, origin))
     named.sort(key=lambda one: one[0])
     for index, (name, item, origin) in enumerate(named):
         if index and name[1] and named[index - 1][0] == name:

@@ -11,14 +11,14 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeVar
 
 from task.annotations.keys import Faulty, git_branch, write_back_method
 from task.errors import NotPermittedError, SourceError, TargetError, TaskError
-from task.model import Application, Kind, Source, Subscription
+from task.model import Application, Kind, Source, Subscription, Tracker
 from task.repository_config.config import PATH
 from task.text import fits_glob, nearest, shortened
 from task.urls import normal_url, without_login
@@ -188,6 +188,31 @@ def _target(text: str) -> tuple[str, str]:
         hint = "write kustomization[:dir], helmvalues[:file], manifests[:path] or a file"
         raise Faulty(TARGET, text, f"unknown target {text!r}", hint)
     return ("file", text) if text else ("override", "")
+
+
+class Neighbours:
+    """Knows which Application has a file in its path."""
+
+    def __init__(self, apps: Iterable[Tracker]) -> None:
+        self._at: dict[tuple[str, str], list[str]] = {}
+        for app in apps:
+            for source in app.sources:
+                if source.path and not source.chart:
+                    place = (normal_url(source.repo), source.path)
+                    self._at.setdefault(place, []).append(app.key)
+
+    def noted(self, sub: Subscription) -> Subscription:
+        """Return the subscription with the name of another Application with the file."""
+        if sub.target != "helmvalues":
+            return sub
+        repo = normal_url(sub.repo)
+        folder = posixpath.dirname(sub.path)
+        while folder:
+            for key in self._at.get((repo, folder), ()):
+                if key != sub.application.key:
+                    return replace(sub, neighbour=key)
+            folder = posixpath.dirname(folder)
+        return sub
 
 
 def choose_source(app: Application, forced: Kind) -> Source:

@@ -263,7 +263,11 @@ def _in_folder(root: str, rendering: Rendering) -> Iterator[Found]:
 
 def _shown(folder: str) -> str:
     """Return a folder's path as CI systems write it: they show a finding of `lint .` at its line only without `./`."""
-    return "" if folder == "." else folder.removeprefix("./").rstrip("/")
+    if folder == ".":
+        return ""
+    if folder and not folder.strip("/"):
+        return "/"
+    return folder.removeprefix("./").rstrip("/")
 
 
 def _content(path: str) -> bytes:

@@ -26,6 +26,7 @@ from task.errors import Malformed, SourceError
 from task.files import remove_folder, temporary_folder
 from task.model import File, Found
 from task.processes import Bounds, CapturedOutput, Watch, exit_code, finish, send, start
+from task.text import and_more
 
 CHART = "Chart.yaml"
 Kind = Literal["helm", "kustomize"]
@@ -182,6 +183,11 @@ class Rendering:
                 hint += f"; {sources.left_out[0]} was left out, as only UTF-8 text is rendered"
             message = f"cannot render this {_WHAT[kind]}: {error.message}"
             raise RenderingError(message, hint=hint, subject=where) from None
+        if kind == "helm" and (asked := _capabilities(files)):
+            what = "the chart asks for .Capabilities, which only the cluster knows"
+            message = f"{where}: {what}, in {and_more(asked)}"
+            hint = f"if its Applications depend on it, {_OTHERWISE.removeprefix('or ')}"
+            yield Found({}, where, message, hint, advice=True)
         for found in found_in(text.encode(), where):
             if found.problem or found.item.get("kind") in KINDS:
                 yield replace(found, origin=where)
@@ -198,6 +204,28 @@ class Rendering:
             self._left -= time.monotonic() - began
 
 
+# Argo CD passes the cluster's. Charts of Applications ask whether Argo CD is there, and it is.
+_API_VERSIONS = (
+    "argoproj.io/v1alpha1",
+    "argoproj.io/v1alpha1/Application",
+    "argoproj.io/v1alpha1/ApplicationSet",
+    "argoproj.io/v1alpha1/AppProject",
+)
+_CAPABILITIES = re.compile(
+    r"\.Capabilities\b(?!\.APIVersions\.Has\s+\(?[\"`]argoproj\.io/v1alpha1)"
+)
+
+
+def _capabilities(files: Mapping[str, str]) -> list[str]:
+    """Return the places of templates that ask for more than `_API_VERSIONS`."""
+    found = []
+    for path, template in sorted(files.items()):
+        if "/templates/" in f"/{path}" and (asked := _CAPABILITIES.search(template)):
+            line = template.count("\n", 0, asked.start()) + 1
+            found.append(f"{path}:{line}")
+    return found
+
+
 def _helm(release: Release, folder: str, namespace: str) -> list[str]:
     """Return Helm's arguments except the chart. Values come in Argo CD's order."""
     files = [*release.value_files, *([_VALUES] if release.values else [])]
@@ -205,6 +233,7 @@ def _helm(release: Release, folder: str, namespace: str) -> list[str]:
     values += [
         word for option, name, value in release.parameters for word in (option, f"{name}={value}")
     ]
+    values += [word for one in _API_VERSIONS for word in ("--api-versions", one)]
     name = release.name or _release(folder)
     return ["template", "--namespace", release.namespace or namespace, *values, "--", name]
 

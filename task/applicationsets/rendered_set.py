@@ -226,11 +226,16 @@ def _checked(
         if times > 1
     ]
     kept = [app for app in applications if count[app["metadata"]["name"]] == 1]
-    for one in [app["metadata"]["name"] for app in kept]:
-        if not _NAME.fullmatch(one) or len(one) > _LONGEST_NAME:
-            message = f'Application.argoproj.io "{one}" is invalid: metadata.name: Invalid value: "{one}": {_RULE}'
-            troubles.append(Trouble(REFUSED, message))
-    return [app for app in kept if _NAME.fullmatch(app["metadata"]["name"])], troubles
+    accepted = []
+    for app in kept:
+        name = app["metadata"]["name"]
+        if _NAME.fullmatch(name) and len(name) <= _LONGEST_NAME:
+            accepted.append(app)
+            continue
+        why = f'metadata.name: Invalid value: "{name}": {_RULE}'
+        message = f'Application.argoproj.io "{name}" is invalid: {why}'
+        troubles.append(Trouble(REFUSED, message))
+    return accepted, troubles
 
 
 def _mapping(raw: Mapping[str, Any], key: str) -> Mapping[str, Any]:

@@ -4,23 +4,32 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
 from task.annotations.lint import Finding
 from task.annotations.subscription import subscribe
-from task.annotations.write_back import refuse_files
+from task.annotations.write_back import Neighbours, refuse_files
 from task.applications.work_tree import LocalFiles, top_of
 from task.cli.job import scope_of
 from task.deciding.cautions import file_cautions
-from task.deciding.decide import NOTHING, changed_files, file_of, reading, state_path, states_of
+from task.deciding.decide import (
+    NOTHING,
+    changed_files,
+    file_of,
+    missing_places,
+    reading,
+    state_path,
+    states_of,
+)
+from task.deciding.hiding import refuse_hidden
 from task.deciding.job import Terms
 from task.deciding.target import resolve, target_of, target_places
 from task.editors import EDITORS
 from task.errors import Malformed, NotPermittedError, TargetError, TaskError
 from task.files import read_text
-from task.landing.before_deciding import CONFIG
+from task.landing.before_deciding import CONFIG, with_missing
 from task.landing.head_branches import request_head
 from task.landing.ports import World
 from task.model import Application, File, Files, Place, Snapshot, Subscription
@@ -194,8 +203,10 @@ def held(
     places: dict[tuple[str, str], list[Subscription]] = {}
     here: list[Subscription] = []
     defaults = scope_of(settings).defaults
+    apps = tuple(apps)
+    neighbours = Neighbours(apps)
     for app in apps:
-        for sub in subscribe(app, defaults).subscriptions:
+        for sub in map(neighbours.noted, subscribe(app, defaults).subscriptions):
             if settings.lint.holds or (
                 sub.repo.startswith(LOCAL) and "file" in settings.transport.allow_protocol
             ):
@@ -221,6 +232,7 @@ def _of_repository(
         snapshot = repository.snapshot(
             base, (*CONFIG, *dict.fromkeys(states_and_targets)), default=CONFIG
         )
+        snapshot = with_missing(snapshot, subs, Terms(), repository, whole=True)
     finally:
         repository.close()
     yield from _frozen(snapshot, subs, now)
@@ -262,6 +274,7 @@ def _unusable(snapshot: Snapshot, subs: Sequence[Subscription]) -> Iterator[Find
         try:
             kind = resolve(sub, snapshot)
             EDITORS[kind].read(snapshot.files, target_of(sub, kind))
+            refuse_hidden(snapshot.files, sub, kind, target_of(sub, kind))
         except TargetError as error:
             yield Finding(
                 sub.application.key, "", "", "error", str(error), error.hint, sub.application.origin
@@ -361,7 +374,23 @@ def local_findings(subs: Iterable[Subscription], locate: Locate) -> Iterator[Fin
         if located and same_repository(sub.repo, located[0]):
             top = top_of(os.path.dirname(os.path.realpath(path)))
             files = {**_files_of(top, sub), **files_to(top, PATH, LARGEST_FILE)}
-            yield from target_findings(Snapshot(sub.repo, sub.base, "", files), (sub,))
+            snapshot = Snapshot(sub.repo, sub.base, "", files)
+            yield from _hidden(snapshot, sub)
+            yield from target_findings(snapshot, (sub,))
+        elif sub.target == "helmvalues":  # the Application itself may hide what is in any file
+            yield from _hidden(Snapshot(sub.repo, sub.base, "", {}), sub)
+
+
+def _hidden(snapshot: Snapshot, sub: Subscription) -> Iterator[Finding]:
+    """Yield an error if something hides the target, as far as these files say."""
+    app = sub.application
+    try:
+        kind = resolve(sub, snapshot) if snapshot.files else "helmvalues"
+        refuse_hidden(snapshot.files, sub, kind, target_of(sub, kind))
+    except TargetError as error:
+        yield Finding(app.key, "", "", "error", str(error), error.hint, app.origin)
+    except TaskError:
+        return  # `run` says it
 
 
 def _changed_in(top: str, sub: Subscription) -> tuple[str, ...]:
@@ -372,9 +401,15 @@ def _changed_in(top: str, sub: Subscription) -> tuple[str, ...]:
 def _files_of(top: str, sub: Subscription) -> Files:
     """Return the subscription's places in a work tree. A folder with too much is left out."""
     files: dict[str, File] = {}
-    for place in target_places(sub):
-        files |= files_to(top, place.path, LARGEST_FILE)
-        if place.want in ("folder", "tree"):
-            with suppress(Malformed):
-                files |= LocalFiles(os.path.join(top, place.path)).read(place.path)
+    read: set[Place] = set()
+    wanted: Collection[Place] = target_places(sub)
+    while wanted:
+        for place in wanted:
+            files |= files_to(top, place.path, LARGEST_FILE)
+            if place.want in ("folder", "tree"):
+                with suppress(Malformed):
+                    files |= LocalFiles(os.path.join(top, place.path)).read(place.path)
+        read.update(wanted)
+        more = missing_places(Snapshot(sub.repo, sub.base, "", files), sub, Terms(), whole=True)
+        wanted = set(more) - read
     return files

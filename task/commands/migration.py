@@ -59,7 +59,7 @@ class TrackedImage:
     strategy_now: str
     strategy: str  # "" if the entry is broken
     version: str = ""  # that Git or the cluster has now
-    version_from: str = ""  # a file, "status" or "spec"; "" if none of them says it
+    version_from: str = ""  # a file, "status", "spec" or "sources"; "" if none of them says it
     read: bool = True  # whether Git, or the live Application, could be read
 
 
@@ -124,7 +124,10 @@ def row_of(
         selected,
         now,
         here,
-        tuple(_image(app, entry, one.subscriptions, read.get(entry.text)) for entry in entries),
+        tuple(
+            _image(app, entry, one.subscriptions, read.get(entry.text), hidden=bool(broken))
+            for entry in entries
+        ),
         tuple(dict.fromkeys(_logins(one.subscriptions, in_cluster=in_cluster))),
         tuple(dict.fromkeys(told for told in map(_told, problems) if told != here.because)),
     )
@@ -178,16 +181,24 @@ def _commits(subs: Sequence[Subscription], head: str) -> Side:
 
 
 def _image(
-    app: Application, entry: Entry, subs: Sequence[Subscription], row: ImageStatus | None
+    app: Application,
+    entry: Entry,
+    subs: Sequence[Subscription],
+    row: ImageStatus | None,
+    *,
+    hidden: bool,
 ) -> TrackedImage:
+    """Return one entry by both tools. A hidden file does not say what runs."""
     strategy = next((sub.policy.strategy for sub in subs if sub.entry.text == entry.text), "")
     version, source = "", ""
-    if row and row.in_git.version:
+    if row and row.in_git.version and not (hidden and row.live):
         version, source = row.in_git.version, row.in_git.file or "the live Application"
     elif row and row.live:
         version, source = row.live[0].version, "status"
     elif row and row.kind and (version := own_reading({}, row.subscription, row.kind).version):
         source = "spec"
+    elif row and row.in_sources.version:
+        version, source = row.in_sources.version, "sources"
     now = _strategy_of_aiu(app.annotations, entry)
     known = row is None or row.read
     return TrackedImage(
@@ -346,7 +357,7 @@ def _image_line(one: TrackedImage, row: Comparison) -> str:
     before = f" (Image Updater: {one.strategy_now})" if one.strategy != one.strategy_now else ""
     source = (
         f"the {one.version_from} of the Application"
-        if one.version_from in ("status", "spec")
+        if one.version_from in ("status", "spec", "sources")
         else one.version_from
     )
     if one.version:

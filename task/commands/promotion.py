@@ -16,12 +16,13 @@ from itertools import chain
 from task.annotations.application import Narrow, considered, is_glob, parse_selector
 from task.commands.branches import read_branches
 from task.commands.status import past_builds
-from task.deciding.decide import current_reading, missing_places, places, reading, state_of
+from task.deciding.decide import current_reading, places, reading, state_of
+from task.deciding.hiding import refuse_hidden
 from task.deciding.job import Ask, Job, Promoted, Promotion, Terms
 from task.deciding.target import all_live, earlier_reading, live_reading, resolve, target_of
 from task.deciding.weigh import key_of
 from task.errors import Exit, SourceError, TaskError, UsageError
-from task.landing.before_deciding import with_more
+from task.landing.before_deciding import with_missing
 from task.landing.ports import Batch, World
 from task.model import (
     Build,
@@ -390,12 +391,8 @@ def source_versions(subs: Sequence[Subscription], job: Job, world: World) -> lis
         snapshot = batch.repository.snapshot(
             batch.base, (place for ask in batch.asks for place in places(ask))
         )
-        more = [
-            place
-            for ask in batch.asks
-            for place in missing_places(snapshot, ask.subscription, job.terms)
-        ]
-        snapshot = with_more(snapshot, more, batch.repository)
+        subs = [ask.subscription for ask in batch.asks]
+        snapshot = with_missing(snapshot, subs, job.terms, batch.repository)
         return [_version(snapshot, ask.subscription, job.terms, world) for ask in batch.asks]
 
     def failed(asks: Sequence[Ask], error: TaskError, _base: str) -> list[SourceVersion]:
@@ -408,6 +405,7 @@ def _version(snapshot: Snapshot, sub: Subscription, terms: Terms, world: World) 
     try:
         kind = resolve(sub, snapshot)
         now = current_reading(snapshot, sub, kind, reading(snapshot, sub, terms))
+        refuse_hidden(snapshot.files, sub, kind, target_of(sub, kind))
         memory = state_of(snapshot, sub).images.get(key_of(sub), Memory())
     except TaskError as error:
         return _unknown(sub, error)

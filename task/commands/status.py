@@ -20,8 +20,9 @@ from task.deciding.decide import (
     state_path,
     states_of,
 )
+from task.deciding.hiding import refuse_hidden
 from task.deciding.job import Ask, Job, Terms, error_decision
-from task.deciding.target import all_live, earlier_reading, resolve, target_of
+from task.deciding.target import all_live, earlier_reading, own_reading, resolve, target_of
 from task.deciding.weigh import key_of, question_about
 from task.editors.state_file import read_state
 from task.errors import TargetError, TaskError
@@ -74,8 +75,11 @@ def image_status(
     try:
         kind = resolve(sub, snapshot)
         one = replace(one, kind=kind, read=True, in_git=reading(snapshot, sub, terms))
+        if not one.in_git.version and not one.live:
+            one = replace(one, in_sources=own_reading(snapshot.files, sub, kind))
         image = sub.image_at(one.in_git)
         problems += file_cautions(snapshot.files, sub, kind, image, terms)
+        refuse_hidden(snapshot.files, sub, kind, target_of(sub, kind))
     except TaskError as error:
         problems.append(unread(sub, error))
     try:

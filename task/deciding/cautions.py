@@ -6,10 +6,13 @@ import posixpath
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 
+from task.deciding.hiding import leads, read_by_nobody
 from task.deciding.job import Job, Terms
+from task.deciding.overlays import names_in_tree
 from task.deciding.target import target_of
 from task.editors import also_at, helm_values, strays
 from task.editors.file_text import chosen
+from task.editors.kustomization import aliased, every_entry, is_component
 from task.editors.overrides import Stray
 from task.errors import TaskError
 from task.model import (
@@ -23,7 +26,7 @@ from task.model import (
     Target,
     TargetKind,
 )
-from task.text import FEW, and_more
+from task.text import FEW, and_more, nearest
 
 
 def _warning(sub: Subscription, message: str, hint: str, rule: str = "target") -> Problem:
@@ -116,6 +119,15 @@ def file_cautions(
             message = f"{file} hides {told} of {origin}: it has a list of its own, and Argo CD uses only that"
             hint = "--carry-parameters copies them into the file; if nothing needs them, remove them where they are"
         found.append(_warning(sub, message, hint))
+    if kind == "kustomization":
+        found += _matches_nothing(files, sub, target)
+    if sub.neighbour and read_by_nobody(files, sub, kind):
+        message = (
+            f"no source of the Application reads {sub.path}, "
+            f"which is in the path of {sub.neighbour}"
+        )
+        hint = "correct write-back-target, or let that Application track the image"
+        found.append(_warning(sub, message, hint))
     if others:
         told = and_more([f"{path}:{line}" for path, line in others])
         hint = "if it should have the new version, change it by hand, or let another write-back-target write it"
@@ -134,6 +146,32 @@ def _of_registry(files: Files, sub: Subscription, target: Target) -> list[Proble
         "a chart that joins them runs another image"
     )
     hint = f"write {sub.entry.image.registry} there, or remove it if the chart does not read it"
+    return [_warning(sub, message, hint)]
+
+
+def cut_loose(files: Files, sub: Subscription, target: Target) -> list[Problem]:
+    """Return a warning for each alias that an update replaces by the new version itself."""
+    hint = "if the anchor's other places should have the new version, change them by hand"
+    return [
+        _warning(sub, f"{sub.path or '/'}: {one} is written out", hint)
+        for one in aliased(files, target)
+    ]
+
+
+def _matches_nothing(files: Files, sub: Subscription, target: Target) -> list[Problem]:
+    """Return a warning if the entries change no image of the manifests that are here."""
+    if is_component(files, sub.path):
+        return []
+    there = names_in_tree(files, sub.path)
+    mine = [one.name for one in every_entry(files, target, sub.path) if leads(one, target)]
+    if not there or not mine or there & set(mine):
+        return []
+    message = (
+        f"{sub.path or '/'}: no manifest has the image {mine[0]}, so its entry changes nothing"
+    )
+    near = nearest(mine[0], sorted(there)) or and_more(sorted(there))
+    key = f"{target.alias or '<alias>'}.kustomize.image-name"
+    hint = f"the manifests have {near}: annotate {key} with that name"
     return [_warning(sub, message, hint)]
 
 

@@ -12,11 +12,13 @@ from dataclasses import replace
 
 from task.annotations.write_back import LONGEST_NAME, LONGEST_PATH, size
 from task.deciding.by_hand import fulfil
+from task.deciding.hiding import refuse_hidden
 from task.deciding.job import Ask, Move, Outcome, Terms, error_decision
 from task.deciding.target import (
     SIGNS,
     all_live,
     live_reading,
+    overlay_places,
     own_places,
     own_reading,
     resolve,
@@ -251,6 +253,8 @@ def decide_one(snapshot: Snapshot, ask: Ask, terms: Terms, facts: Facts = Facts(
     try:
         kind = resolve(sub, snapshot)
         situation = situation_of(snapshot, sub, terms, facts)
+        if ask.intent is None or ask.intent.verb != "hold":
+            refuse_hidden(snapshot.files, sub, kind, target_of(sub, kind))
     except TaskError as error:
         return Move(replace(error_decision(sub, ask.offered, error, snapshot.branch), kind=kind))
     if ask.intent:
@@ -292,14 +296,24 @@ def current_reading(
     )
 
 
-def missing_places(snapshot: Snapshot, sub: Subscription, terms: Terms) -> tuple[Place, ...]:
-    """Return what to read in addition, because neither the target nor a status says what is current."""
+def missing_places(
+    snapshot: Snapshot, sub: Subscription, terms: Terms, *, whole: bool = False
+) -> tuple[Place, ...]:
+    """Return what to read in addition: what says the current version, or may hide the target.
+
+    The overlay of a kustomization may hide it. Without a version in the target and in a status, the
+    Application's own sources are needed. What these places hold may name more of them. `whole` asks
+    for all that a kustomization takes, which `lint` looks at.
+    """
     try:
-        known = target_places(sub)
-        needed = tuple(
-            place for place in own_places(sub, resolve(sub, snapshot)) if place not in known
-        )
-        return () if not needed or reading(snapshot, sub, terms).version else needed
+        kind = resolve(sub, snapshot)
+        overlaid = kind == "kustomization" and (whole or sub.path != sub.source.path)
+        needed = [*overlay_places(snapshot.files, sub, kind)] if overlaid else []
+        if not sub.application.live and not reading(snapshot, sub, terms).version:
+            needed += own_places(sub, kind)
+            needed += overlay_places(snapshot.files, sub, kind)
+        known = set(target_places(sub))
+        return tuple(place for place in dict.fromkeys(needed) if place not in known)
     except TaskError:  # it is told when the decision is made
         return ()
 

@@ -10,11 +10,14 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from itertools import accumulate
 
 from task.annotations.write_back import inside
+from task.deciding.hiding import hiding_places
+from task.deciding.overlays import folders_of_tree, in_manifests, places_of_tree
 from task.editors import EDITORS, helm_values, kustomization, override_kustomize, overrides
-from task.errors import SourceError, TaskError
+from task.errors import SourceError, TargetError, TaskError
 from task.image import live_image
 from task.model import (
     File,
@@ -55,7 +58,10 @@ def target_places(sub: Subscription) -> tuple[Place, ...]:
         found += [Place(f"{sub.source.path}/{sign}".lstrip("/"), "exists") for sign in SIGNS]
         return (*found, *EDITORS["helm-override"].places(target_of(sub, "helm-override")))
     kind = _kind(sub, {})
-    return (*found, *EDITORS[kind].places(target_of(sub, kind))) if kind else tuple(found)
+    if kind is None:
+        return tuple(found)
+    own = (*EDITORS[kind].places(target_of(sub, kind)), *hiding_places(sub, kind))
+    return (*found, *dict.fromkeys(own))
 
 
 def resolve(sub: Subscription, snapshot: Snapshot) -> TargetKind:
@@ -192,6 +198,14 @@ def own_places(sub: Subscription, kind: TargetKind) -> tuple[Place, ...]:
     return ()
 
 
+def overlay_places(files: Files, sub: Subscription, kind: TargetKind) -> tuple[Place, ...]:
+    """Return the kustomizations and manifests that the source's own one takes."""
+    if kind not in ("kustomize-override", "kustomization") or not _here(sub):
+        return ()
+    root = tuple(Place(posixpath.join(sub.source.path, name)) for name in kustomization.NAMES)
+    return (*root, *places_of_tree(files, sub.source.path))
+
+
 def own_reading(files: Files, sub: Subscription, kind: TargetKind) -> Reading:
     """Return the image in the Application's own sources. All parts are "" if none of them has it."""
     if sub.application.live:
@@ -201,10 +215,23 @@ def own_reading(files: Files, sub: Subscription, kind: TargetKind) -> Reading:
         if kind in ("helm-override", "helmvalues"):
             return _of_helm(files, sub, target)
         if kind in ("kustomize-override", "kustomization"):
-            return override_kustomize.read_below(files, target)
+            return _of_kustomize(files, sub, target)
         if kind == "plugin-override":
             return overrides.read_below(files, target)
     return Reading()
+
+
+def _of_kustomize(files: Files, sub: Subscription, target: Target) -> Reading:
+    """Return what Kustomize makes of the image: the outermost list counts, then manifests."""
+    found = override_kustomize.read_below(files, target)
+    if found.version or not _here(sub):
+        return found
+    for folder in folders_of_tree(files, sub.source.path):
+        with suppress(TargetError):  # Kustomize reports a broken file
+            found = kustomization.read(files, replace(target, path=folder))
+            if found.version:
+                return replace(found, file="")
+    return in_manifests(files, sub.source.path, sub.entry.image)
 
 
 def _of_helm(files: Files, sub: Subscription, target: Target) -> Reading:

@@ -11,12 +11,12 @@ from contextlib import suppress
 from typing import Protocol
 
 from task.editors import flux, helm_values, kustomization, manifests, override_kustomize, overrides
-from task.editors.file_text import belongs, chosen, tree_of
+from task.editors.file_text import belongs, chosen, split_tag, tree_of
 from task.editors.overrides import Stray
-from task.editors.yaml.path import key_path
+from task.editors.yaml.path import entries, key_path
 from task.editors.yaml.tree import Node, Tree, value, walk
 from task.errors import TargetError
-from task.image import live_image
+from task.image import live_image, split_registry
 from task.model import Edit, Files, Image, Place, Reading, Target, TargetKind
 
 
@@ -92,12 +92,69 @@ def also_at(
     last = re.escape(image.repository.rpartition("/")[2])
     # Parsing takes long, and most files have no other version.
     other = re.compile(rf"{last}[:@](?!{re.escape(image.version)}(?![\w.-]))\w")
+    in_parts = kind in ("helmvalues", "helm-override")
+    short = image.repository.rpartition("/")[2]
     found = []
     for path in paths:
-        if other.search(files[path].text):
-            with suppress(TargetError):
-                found += [(path, line) for line in _lines(tree_of(files, path), target, image)]
+        text = files[path].text
+        if not (other.search(text) or (in_parts and short in text)):
+            continue
+        with suppress(TargetError):
+            tree = tree_of(files, path)
+            lines = set(_lines(tree, target, image))
+            lines |= set(_lines_of_parts(tree, target, image)) if in_parts else set()
+            found += [(path, line) for line in sorted(lines)]
     return tuple(found)
+
+
+# Charts have an image's name and version in keys such as `repository` and `tag`, `imageName` and
+# `image_tag`, `workerImage` and `workerVersion`. What is before these endings must be equal.
+_NAME = re.compile(r"(.*?)(?:repository|repo|name|image)")
+_VERSION = re.compile(r"(.*?)(?:tag|version)")
+_REGISTRY = re.compile(r"(.*?)(?:registry|hub|host)")
+
+
+def _lines_of_parts(tree: Tree, target: Target, image: Image) -> Iterator[int]:
+    """Yield the line of each other version that has the image's name in a key beside it."""
+    for root in tree.roots:
+        for node in walk(root):
+            if node.kind != "mapping":
+                continue
+            texts = {
+                re.sub("[_-]", "", key): child
+                for key, child in ((key.lower(), one) for key, one in entries(node).items())
+                if child.kind == "scalar" and not child.null and child.value
+            }
+            stems = {
+                stem
+                for key, child in texts.items()
+                for stem in _stems(_NAME, key)
+                if _is_name_of(child.value, texts, image)
+            }
+            for key, child in texts.items():
+                version = _VERSION.fullmatch(key)
+                if not version or not stems & {version[1], version[1].removesuffix("image")}:
+                    continue
+                tag, digest = split_tag(child.value)
+                there = live_image(f"{image.name}:{tag}") if tag and not digest else None
+                if there is None or there.tag == image.tag or _of_another(tree, child, target):
+                    continue
+                yield tree.line(child)
+
+
+def _stems(pattern: re.Pattern[str], key: str) -> set[str]:
+    found = pattern.fullmatch(key)
+    return {found[1], found[1].removesuffix("image")} if found else set()
+
+
+def _is_name_of(name: str, beside: Mapping[str, Node], image: Image) -> bool:
+    """Tell whether a text is the image's name: whole, behind a registry key, or without one."""
+    registries = [one.value for key, one in beside.items() if _REGISTRY.fullmatch(key)]
+    full = [name, *(f"{registry}/{name}" for registry in registries)]
+    found = (live_image(one) for one in full)
+    if any(one is not None and one.identity == image.identity for one in found):
+        return True
+    return not registries and name == split_registry(image.name)[1] != image.name
 
 
 def _lines(tree: Tree, target: Target, image: Image) -> Iterator[int]:

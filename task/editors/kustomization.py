@@ -77,6 +77,46 @@ def replacements(files: Files, target: Target) -> list[Replacement]:
     return [_replacement(entry) for entry in _mine(tree, target)]
 
 
+def every_entry(files: Files, target: Target, folder: str) -> list[Replacement]:
+    """Return all entries of the kustomization in a folder, also those of other images."""
+    try:
+        _, tree = _load(files, replace(target, path=folder))
+    except TargetError:
+        return []
+    images = resolved_value(tree.root, "images")
+    return [_replacement(entry) for entry in map(resolved, images.children if images else ())]
+
+
+def aliased(files: Files, target: Target) -> tuple[str, ...]:
+    """Return the aliases in the image's entries: `line 4: newTag: *version`."""
+    _, tree = _load(files, target)
+    return tuple(
+        f"line {tree.line(node)}: {field}: *{node.value}"
+        for entry in _mine(tree, target)
+        for field in ("newTag", "digest")
+        for node in values(entry, field)
+        if node.kind == "alias"
+    )
+
+
+def is_component(files: Files, folder: str) -> bool:
+    """Tell whether a folder has a Component, which changes resources of others."""
+    for name in NAMES:
+        path = posixpath.join(folder, name)
+        if path in files:
+            kind = resolved_value(tree_of(files, path).root, "kind")
+            return kind is not None and kind.value == "Component"
+    return False
+
+
+def made_of(image: Replacement, lists: Iterable[Iterable[Replacement]]) -> Replacement:
+    """Return what these lists of entries make of an image, one list after the other."""
+    for entries in lists:
+        made = _result(image.name, entries)
+        image = made if made.version else replace(made, tag=image.tag, digest=image.digest)
+    return image
+
+
 def reading_of(
     mine: Sequence[Replacement], every: Sequence[Replacement], target: Target, path: str
 ) -> Reading:
@@ -150,10 +190,27 @@ def _load(files: Files, target: Target) -> tuple[str, Tree]:
     tree = tree_of(files, path)
     with about(path):
         root = single(tree)
+        _refuse_other_spelling(tree, root, ("images",))
         images = resolved_value(root, "images")
         if images and images.kind != "sequence" and not images.null:
             raise TargetError("images is not a list", hint="write a list of {name, newTag}")
     return path, tree
+
+
+_FIELDS = ("name", "newName", "newTag", "digest", "tagSuffix")
+
+
+def _refuse_other_spelling(tree: Tree, mapping: Node, known: Sequence[str]) -> None:
+    """Raise TargetError for a known key in another case.
+
+    Kustomize reads `newtag`, too, and of `newtag` and `newTag` only one counts.
+    """
+    for key, _ in pairs(mapping):
+        for name in known:
+            if key.value.lower() == name.lower() and key.value != name:
+                what = f"{key.value!r} is read as {name} by Kustomize, and not by others"
+                message = f"line {tree.line(key)}: {what}"
+                raise TargetError(message, hint=f"write {name}")
 
 
 def _mine(tree: Tree, target: Target) -> list[Node]:
@@ -162,11 +219,13 @@ def _mine(tree: Tree, target: Target) -> list[Node]:
     wanted = {target.image.identity, identity_of(target.keys.kustomize_name)} - {""}
     mine = []
     for entry in map(resolved, images.children if images else ()):
+        _refuse_other_spelling(tree, entry, _FIELDS[:1])
         name, new = (identity_of(_text(entry, field)) for field in ("name", "newName"))
         # AIU finds an entry only by its name, and appends a second one if `newName` is the image.
         if (name in wanted or new == target.image.identity) and belongs(
             name, target, "kustomize_name"
         ):
+            _refuse_other_spelling(tree, entry, _FIELDS)
             mine.append(entry)
     return mine
 

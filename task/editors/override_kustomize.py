@@ -78,7 +78,7 @@ def read(files: Files, target: Target) -> Reading:
     if not mine or live_image(mine[0].right) is None:
         return Reading(file=path)
     every = _replacements(mine)
-    found = reading_of(_edited(every), every, target, path)
+    found = reading_of(edited(every), every, target, path)
     return replace(
         found, sound=found.sound and all(entry.identity == target.image.identity for entry in mine)
     )
@@ -98,11 +98,16 @@ def read_below(files: Files, target: Target) -> Reading:
     with suppress(TargetError):  # there may be no such file, or it is in another repository
         in_file = kustomization.replacements(files, replace(target, path=folder))
     in_spec = _replacements(entry for entry in spec if _mine(entry, target))
-    every = _edited([*in_file, *in_spec]) if in_spec else in_file
+    every = edited([*in_file, *in_spec]) if in_spec else in_file
     return reading_of(every, every, target, "") if every else Reading()
 
 
-def _edited(entries: Iterable[Replacement]) -> list[Replacement]:
+def given_replacements(images: Iterable[str]) -> list[Replacement]:
+    """Return the entries of `kustomize.images` as a kustomization file has them."""
+    return _replacements(map(parse_entry, images))
+
+
+def edited(entries: Iterable[Replacement]) -> list[Replacement]:
     """Return what `kustomize edit set image` leaves of entries: the last one of each name, sorted by name."""
     by_name = {one.name: one for one in entries}
     return [by_name[name] for name in sorted(by_name)]

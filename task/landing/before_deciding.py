@@ -82,11 +82,13 @@ def govern(batch: Batch, snapshot: Snapshot, job: Job) -> tuple[Batch, Snapshot,
         if ask.subscription.pull_request and not before.subscription.pull_request:
             known = set(places(before))
             more += [place for place in places(ask) if place not in known]
-        more += missing_places(snapshot, ask.subscription, job.terms)
     demands = [demand for ask in found for demand in ask.subscription.demands]
-    more += map(Place, (*named, *(path for one in demands for path in one.keys)))
+    more += map(Place, (*named, *(path for demand in demands for path in demand.keys)))
+    before_more = snapshot
     snapshot = with_more(snapshot, more, batch.repository)
-    if for_some_paths(config) and more:  # more files may be known to change
+    subs = [ask.subscription for ask in found]
+    snapshot = with_missing(snapshot, subs, job.terms, batch.repository)
+    if for_some_paths(config) and snapshot is not before_more:  # more files may be known to change
         found = as_wanted(batch.asks, snapshot, config, job.terms, default)
     lines = dict(config.templates)
     with of_config():
@@ -107,6 +109,31 @@ def with_more(snapshot: S, places: Iterable[Place], repository: Repository) -> S
         return replace(
             snapshot, files={**snapshot.files, **repository.read_more(snapshot, wanted).files}
         )
+    return snapshot
+
+
+_MOST_ROUNDS = 20  # of fetches for kustomizations that take others, each in a folder of its own
+
+
+def with_missing(
+    snapshot: S,
+    subs: Sequence[Subscription],
+    terms: Terms,
+    repository: Repository,
+    *,
+    whole: bool = False,
+) -> S:
+    """Return the snapshot with all `missing_places`, read at the same commit."""
+    asked: set[Place] = set()
+    for _ in range(_MOST_ROUNDS):
+        found = (
+            place for sub in subs for place in missing_places(snapshot, sub, terms, whole=whole)
+        )
+        more = [place for place in dict.fromkeys(found) if place not in asked]
+        if not more:
+            break
+        asked.update(more)
+        snapshot = with_more(snapshot, more, repository)
     return snapshot
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 
 from task.annotations.write_back import refuse_files
-from task.deciding.cautions import file_cautions
+from task.deciding.cautions import cut_loose, file_cautions
 from task.deciding.job import AUTHOR, Move, Terms, Wording, failed
 from task.deciding.target import target_of
 from task.deciding.weigh import key_of
@@ -218,6 +218,8 @@ def _edit(
             one = replace(
                 one, misspelt=doubtful, created=created, shared=helm_values.shared(seen, target)
             )
+        if one.kind == "kustomization" and edits:
+            found += cut_loose(seen, one.subscription, target)
         seen.update(new)
         changed.update(new)
         done.append(replace(move, decision=one))

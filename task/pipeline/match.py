@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from task.annotations.write_back import Neighbours
 from task.deciding.job import Ask, Intent, Job
 from task.errors import Exit
 from task.landing.ports import Repository, World
@@ -69,9 +70,10 @@ def asks_for_images(subscribed: Sequence[Subscribed], images: Sequence[Image]) -
     asks, unusable, problems = [], [], []
     wrong_elsewhere: list[Problem] = []
     noted_elsewhere: list[Problem] = []
+    neighbours = Neighbours(one.application for one in subscribed)
     for one in subscribed:
         taken = [
-            Ask(sub, tuple(built[identity]), siblings=siblings_of(sub, one))
+            Ask(neighbours.noted(sub), tuple(built[identity]), siblings=siblings_of(sub, one))
             for sub in one.subscriptions
             if (identity := sub.entry.image.identity) in built
         ]
@@ -93,9 +95,14 @@ def asks_for_images(subscribed: Sequence[Subscribed], images: Sequence[Image]) -
 def asks_for_all(subscribed: Sequence[Subscribed]) -> Matched:
     """Return asks for all entries, without a tag yet, and an error for each broken entry."""
     asks, unusable, problems = [], [], []
+    neighbours = Neighbours(one.application for one in subscribed)
     for one in subscribed:
         asks += [
-            Ask(sub, (replace(sub.entry.image, digest=""),), siblings=siblings_of(sub, one))
+            Ask(
+                neighbours.noted(sub),
+                (replace(sub.entry.image, digest=""),),
+                siblings=siblings_of(sub, one),
+            )
             for sub in one.subscriptions
         ]
         named = {flaw.entry.image.identity: [flaw.entry.image] for flaw in one.flaws if flaw.entry}
@@ -124,6 +131,7 @@ def asks_by_hand(
     """
     asks, problems = [], []
     known: set[str] = set()
+    neighbours = Neighbours(one.application for one in subscribed)
     for one in subscribed:
         for sub in one.subscriptions:
             names = {sub.entry.alias, sub.entry.image.name, sub.entry.image.identity}
@@ -132,7 +140,7 @@ def asks_by_hand(
                 continue
             if intent.failed and intent.failed.identity != sub.entry.image.identity:
                 continue
-            asks.append(Ask(sub, (), intent, siblings_of(sub, one)))
+            asks.append(Ask(neighbours.noted(sub), (), intent, siblings_of(sub, one)))
         problems += [_problem(one.application, flaw, flaw.severity) for flaw in one.flaws]
     hint = "name an alias of the annotation image-list, or the image as it is written there"
     for name in images:

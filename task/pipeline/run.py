@@ -188,7 +188,7 @@ def report(
         *sorted(done.cautions, key=lambda one: one.application),
         *cautions(decisions),
     ]
-    told += first_tags(decisions) if job.dry and not job.intent else ()
+    told += () if job.intent else first_tags(decisions)
     told += [*without_request(decisions, job), *not_merged(decisions, done.commits, job)]
     return Report(
         command=job.command,

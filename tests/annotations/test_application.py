@@ -1,6 +1,8 @@
+from typing import Any
+
 import pytest
 
-from task.annotations.application import is_application, parse_application
+from task.annotations.application import PREFIX, is_application, parse_application
 from task.errors import Malformed
 from task.model import Parameter
 
@@ -128,8 +130,15 @@ def test_values_that_contain_themselves_or_are_endless_when_written_out_are_not_
         assert app.sources[0].values == ""
 
 
-def test_the_values_are_kept_only_where_no_status_says_what_runs() -> None:
-    item = application(source={"repoURL": "r", "helm": {"values": "image: {tag: 1.0.0}"}})
+def test_the_values_are_kept_only_where_no_status_says_what_runs_or_where_they_may_hide_a_file() -> (
+    None
+):
+    item: dict[str, Any] = application(
+        source={"repoURL": "r", "helm": {"values": "image: {tag: 1.0.0}"}}
+    )
+    item["metadata"]["annotations"] = {f"{PREFIX}image-list": "a"}
     assert parse_application(item).sources[0].values == "image: {tag: 1.0.0}"
     item["status"] = {"summary": {"images": ["a:1"]}}
     assert parse_application(item).sources[0].values == ""
+    item["metadata"]["annotations"][f"{PREFIX}write-back-target"] = "helmvalues"
+    assert parse_application(item).sources[0].values == "image: {tag: 1.0.0}"

@@ -744,3 +744,11 @@ def test_no_resource_raises(spec: Any, reference: Any) -> None:
         [{"spec": spec}, {**updater(whole), "metadata": reference}, updater(whole, name="z")],
     )
     assert len(done) == 1
+
+
+def test_a_template_for_a_name_is_told_as_one() -> None:
+    odd: Any = {"{'app': None}": None}
+    _, problems = annotated(updater(ref(), name=odd))
+    assert [one.message for one in problems] == [
+        "an ImageUpdater is skipped: metadata.name is not a text"
+    ]

@@ -10,6 +10,7 @@ from support import bare_repo, image_update
 from task.applications.git import KeptRepository, git_manifests
 from task.applications.manifest_files import Folder, local_manifests
 from task.applications.rendering import Rendering
+from task.errors import Malformed
 from task.git.command import Git
 from task.git.repository.bare import BareRepository
 from task.model import Found, Snapshot
@@ -207,3 +208,23 @@ def test_strange_kustomizations_are_no_defect(texts: dict[str, str]) -> None:
     (found, *warnings) = inside({**texts, "a/x": app("web")}, "a/x")
     assert found.is_application
     assert {one.origin for one in warnings} <= {"a"}
+
+
+def test_the_root_of_the_machine_is_not_the_working_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "no-such-app.yaml").write_text(APPLICATION)
+    monkeypatch.chdir(tmp_path)
+    seen: list[str] = []
+
+    def read(path: str) -> bytes:
+        seen.append(path)
+        raise Malformed("gone", "")
+
+    monkeypatch.setattr(
+        "task.applications.manifest_files.os.walk",
+        lambda root, onerror: iter([(root, [], ["no-such-app.yaml"])]),  # noqa: ARG005
+    )
+    monkeypatch.setattr("task.applications.manifest_files._content", read)
+    list(local_manifests("/", Rendering()))
+    assert set(seen) == {"/no-such-app.yaml"}

@@ -111,6 +111,32 @@ def test_a_chart_makes_what_helm_makes_by_hand(
     assert {one.origin for one in found} == {"platform" if here else "REPO//platform"}
 
 
+@pytest.mark.parametrize(
+    ("asked", "made", "told"),
+    [
+        ('.Capabilities.APIVersions.Has "argoproj.io/v1alpha1"', True, False),
+        ('.Capabilities.APIVersions.Has "argoproj.io/v1alpha1/Application"', True, False),
+        ('.Capabilities.APIVersions.Has "monitoring.coreos.com/v1"', False, True),
+        ('semverCompare ">=99" .Capabilities.KubeVersion.Version', False, True),
+    ],
+)
+def test_a_chart_that_asks_for_argo_cd_gets_it_and_what_else_it_asks_is_told(
+    tmp_path: Path, asked: str, made: bool, told: bool
+) -> None:
+    helm = needs("helm")
+    apps = CHART["platform/templates/apps.yaml"]
+    files = {
+        **CHART,
+        "platform/templates/apps.yaml": f"{{{{ if {asked} }}}}\n{apps}{{{{ end }}}}\n",
+    }
+    rendering = Rendering(["helm"], with_programs(helm))
+    found = list(local_manifests(str(written(tmp_path, files) / "platform"), rendering))
+    assert bool([one for one in found if one.item]) == made
+    problems = [one.problem for one in found if one.problem]
+    assert bool(problems) == told
+    assert all("templates/apps.yaml:1" in one for one in problems)
+
+
 def test_helm_never_reads_a_schema(tmp_path: Path) -> None:
     helm = needs("helm")
     schema = {"platform/values.schema.json": '{"$ref": "file:///no/such/file.json"}'}

@@ -11,7 +11,7 @@ import pytest
 from task.applicationsets import go_yaml
 from task.applicationsets.fill import Budget
 from task.applicationsets.generators import NamedCluster
-from task.applicationsets.rendered_set import PARAMS, TEMPLATE, Rendered, render
+from task.applicationsets.rendered_set import PARAMS, REFUSED, TEMPLATE, Rendered, render
 from task.errors import Malformed
 
 UNIQUE = "error getting param sets by merge key: the parameters from a generator were not unique by the given mergeKeys"
@@ -538,3 +538,10 @@ def test_a_matrix_looks_through_a_large_repository_once() -> None:
     assert len(names(result)) == 500
     assert len(files.asked) == 1
     assert time.process_time() - began < 10
+
+
+def test_a_name_that_kubernetes_refuses_for_its_length_is_not_used() -> None:
+    result = made("[{list: {elements: [{}]}}]", "a" * 254)
+    assert result.applications == ()
+    assert [one.reason for one in result.troubles] == [REFUSED]
+    assert len(made("[{list: {elements: [{}]}}]", "a" * 253).applications) == 1

@@ -24,6 +24,8 @@ def web(path: str, target: str) -> dict[str, Any]:
         write_back_target=target,
     )
     app["spec"]["source"]["path"] = path
+    if target.startswith("helmvalues:"):
+        app["spec"]["source"]["helm"] = {"valueFiles": [target.removeprefix("helmvalues:")]}
     return app
 
 

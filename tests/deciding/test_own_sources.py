@@ -112,13 +112,14 @@ def test_an_older_build_does_not_go_in(row: str) -> None:
         ({}, {"apps/a/kustomization.yaml": KUSTOMIZATION}),
     ],
 )
-def test_only_where_nothing_names_the_image_it_is_a_first_tag_and_plan_says_so(
+def test_only_where_nothing_names_the_image_it_is_a_first_tag_and_plan_and_run_say_so(
     section: dict[str, Any], files: dict[str, str]
 ) -> None:
     told = story(section, files)
     one, problems = decided(told, "1.0.0", "plan")
     assert (one.verdict, one.current.tag) == ("update", "")
     assert [text for text in problems if "1.0.0 is a first tag, compared with nothing" in text]
+    assert [text for text in decided(told, "1.0.0")[1] if "1.0.0 is a first tag" in text]
     assert not [text for text in decided(told, "1.0.0")[1] if "first tag" in text]
 
 

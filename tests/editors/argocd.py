@@ -13,6 +13,7 @@ import yaml
 ELEMENTS: dict[str, dict[str, type]] = {
     "parameters": {"name": str, "value": str, "forceString": bool},
     "env": {"name": str, "value": str},
+    "fileParameters": {"name": str, "path": str},
 }
 KEPT = ("chart", "path", "repoURL", "targetRevision")
 

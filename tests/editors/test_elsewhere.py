@@ -72,3 +72,51 @@ def test_a_container_of_another_alias_is_its_own() -> None:
     files = {"apps/web/r.yaml": File(f"{HEAD}containers: [{{image: '{API}:v1'}}]\n")}
     aim = target("manifests", keys=Keys(manifests_name="mirror/api"), others=(Claim("db", API),))
     assert also_at("manifests", files, aim, image(f"{API}:v2")) == ()
+
+
+SHAPES = {
+    "repository and tag": f"repository: {API}\n  tag: v1\n",
+    "name and version": f"name: {API}\n  version: v1\n",
+    "image and tag": f"image: {API}\n  tag: v1\n",
+    "a registry beside it": "registry: ghcr.io\n  repository: acme/api\n  tag: v1\n",
+    "a registry beside a name": "imageRegistry: ghcr.io\n  imageName: acme/api\n  imageTag: v1\n",
+    "no registry": "repository: acme/api\n  tag: v1\n",
+    "one prefix": f"sidecar_image: {API}\n  sidecar_tag: v1\n",
+    "a prefix and a name": f"apiImageName: {API}\n  apiImageTag: v1\n",
+    "image beside its tag": f"image: {API}\n  imageTag: v1\n",
+    "image and version": f"image: {API}\n  imageVersion: v1\n",
+}
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_name_and_version_in_two_keys_are_the_image_as_well(shape: str) -> None:
+    text = f"image: {{repository: {API}, tag: v2}}\nworker:\n  {SHAPES[shape]}"
+    files = {"apps/web/values.yaml": File(text)}
+    aim = target("helmvalues", keys=Keys(tag="image.tag"))
+    (found,) = also_at("helmvalues", files, aim, image(f"{API}:v2"))
+    assert "v1" in text.splitlines()[found[1] - 1]
+    managed = target("helmvalues", keys=Keys(tag="image.tag"), managed=_keys_of(text))
+    assert also_at("helmvalues", files, managed, image(f"{API}:v2")) == ()
+    files = {"apps/web/values.yaml": File(text.replace("v1", "v2"))}
+    assert also_at("helmvalues", files, aim, image(f"{API}:v2")) == ()
+
+
+def _keys_of(text: str) -> tuple[str, ...]:
+    return tuple(f"worker.{line.split(':')[0].strip()}" for line in text.splitlines())
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "repository: ghcr.io/other/api\n  tag: v1\n",
+        "registry: quay.io\n  repository: acme/api\n  tag: v1\n",
+        f"repository: {API}\n  tag: ''\n",
+        f"repository: {API}\n  debugTag: v1\n",
+        f"apiImage: {API}\n  webTag: v1\n",
+        f"image: {API}-db\n  tag: v1\n",
+    ],
+)
+def test_another_image_in_two_keys_is_not_the_image(text: str) -> None:
+    files = {"apps/web/values.yaml": File(f"image: {{tag: v2}}\nworker:\n  {text}")}
+    aim = target("helmvalues", keys=Keys(tag="image.tag"))
+    assert also_at("helmvalues", files, aim, image(f"{API}:v2")) == ()

@@ -35,6 +35,8 @@ OURS = {
     "flow-two-images-only-one-live": "the event, not the running pods, says what is updated: both images are",
     "flow-not-live-1584": "the event, not the running pods, says what is updated: both images are",
     "k-multi-registry": "what the spec holds of other repositories is carried along",
+    "flow-missing-dir": "no source reads the values file: a target error",
+    "flow-parent-dir": "no source reads the values file: a target error",
     "flow-type-none": "the type is found in Git: here nothing tells it",
 }
 

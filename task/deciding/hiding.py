@@ -1,0 +1,619 @@
+"""Pure code that finds the place that hides a values file or a kustomization from Argo CD.
+
+Helm merges the chart's own values, the values files in their order, the Application's values, its
+parameters and its file parameters, and the last one counts. Argo CD applies `kustomize.images`
+after the kustomization's own entries. Image Updater's default method leaves parameters in the live
+Application: a commit to a values file below them succeeds, and the old image runs for ever.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any
+
+from task.annotations.write_back import inside
+from task.deciding.overlays import lists_after
+from task.editors import override_kustomize
+from task.editors.file_text import identity_of
+from task.editors.kustomization import Replacement, every_entry, made_of
+from task.editors.overrides import COMMON
+from task.editors.yaml.path import Segment, parse_path, path_text
+from task.errors import Malformed, TargetError, TaskError
+from task.image import split_registry
+from task.model import File, Files, Parameter, Place, Source, Subscription, Target, TargetKind
+from task.plain_data import elements, mapping, mappings, text
+from task.urls import normal_url
+from task.yaml_documents import plain
+
+_VALUES, _CHART = "values.yaml", "Chart.yaml"
+_MOST_FILES = 100  # values files of one source
+_UNKNOWN = re.compile(r"[*?\[]|\$")  # only Argo CD knows what a glob or a variable stands for
+
+
+@dataclass(frozen=True)
+class _Layer:
+    """What Helm merges after the written file."""
+
+    where: str  # for a message
+    way_out: str
+    values: Any = None
+    parameters: tuple[Parameter, ...] = ()
+    path: str = ""  # of a values file
+
+
+@dataclass(frozen=True)
+class _Way:
+    """What Helm merges for one source that reads the written file."""
+
+    files: tuple[_Layer, ...]  # the values files, in their order
+    charts: tuple[_Layer, ...]  # the chart's own values, under everything else
+    values: tuple[_Layer, ...]  # the Application's, over the files
+    parameters: tuple[_Layer, ...]  # over everything else
+    below: tuple[str, ...] = ()  # the key of the written file's chart in all these values
+
+    def later(self, path: str) -> tuple[_Layer, ...]:
+        """Return the layers after the written file."""
+        paths = [one.path for one in self.files]
+        after = self.files
+        if path in paths:
+            after = self.files[len(paths) - paths[::-1].index(path) :]
+        parents = self.charts if self.below else ()
+        return (*parents, *after, *self.values, *self.parameters)
+
+
+def hiding_places(sub: Subscription, kind: TargetKind) -> tuple[Place, ...]:
+    """Return what a snapshot must contain for `refuse_hidden`, besides the target's own places."""
+    if sub.method != "git" or kind not in ("helmvalues", "kustomization", "helm-override"):
+        return ()
+    found: list[str] = []
+    for source in sub.application.sources:
+        if not _in_repository(source, sub):
+            continue
+        found += _override_files(sub, source)
+        if kind == "helmvalues":
+            found += [posixpath.join(source.path, _CHART), *_values_files_of(sub, source)]
+    return tuple(map(Place, dict.fromkeys(found)))
+
+
+def refuse_hidden(files: Files, sub: Subscription, kind: TargetKind, target: Target) -> None:
+    """Raise `TargetError`, which names the place, if Argo CD never uses what is written."""
+    if sub.method != "git":
+        return
+    if kind == "helmvalues":
+        _refuse_hidden_values(files, sub, target)
+    if kind == "helm-override":
+        _refuse_file_parameters(files, sub, target)
+    if kind == "kustomization":
+        _refuse_hidden_images(files, sub, target)
+
+
+def read_by_nobody(files: Files, sub: Subscription, kind: TargetKind) -> bool:
+    """Tell whether no source of the Application reads the written values file.
+
+    Where `git-repository` says where the file is, something else may deploy it.
+    """
+    if kind != "helmvalues" or sub.method != "git":
+        return False
+    if sub.application.annotations.get("git-repository"):
+        return False  # such as the values of the parent's chart, or the Application's own manifest
+    sources = [one for one in sub.application.sources if _is_helm(files, one)]
+    if not sources or any(_may_read(files, sub, one) for one in sub.application.sources):
+        return False
+    return not any(_ways(files, sub, one) for one in sources)
+
+
+def _refuse_hidden_values(files: Files, sub: Subscription, target: Target) -> None:
+    if read_by_nobody(files, sub, "helmvalues"):
+        if sub.neighbour:  # it is a warning
+            return
+        name = posixpath.relpath(sub.path, sub.source.path or ".")
+        ref = next((one.ref for one in sub.application.sources if one.ref), "")
+        own = sub.source.path and _in_repository(sub.source, sub) and not sub.source.chart
+        entry = name if own else f"${ref or '<ref>'}/{sub.path}"
+        raise TargetError(
+            "no source of the Application reads this values file, so an update changes nothing",
+            hint=f"add {entry} to the Helm source's valueFiles, or name a file that it reads",
+            subject=sub.path,
+        )
+    hidden: list[TargetError] = []
+    for source in sub.application.sources:
+        if not _is_helm(files, source):
+            continue
+        for way in _ways(files, sub, source):
+            error = _hidden_by(files, way, target)
+            if error is None:
+                return
+            hidden.append(error)
+    if hidden:
+        raise hidden[0]
+
+
+def _hidden_by(files: Files, way: _Way, target: Target) -> TargetError | None:
+    """Return the error about the strongest layer that hides one of the target's keys."""
+    own = _plain_of(files, target.path)
+    for key in _keys_of(target, own):
+        steps = _as_written(own, parse_path(key))
+        if _visible(way, target.path, steps):
+            continue
+        there = (*map(Segment, way.below), *steps)
+        layer = next((one for one in reversed(way.later(target.path)) if _sets(one, there)), None)
+        if layer is None:
+            layer = _Layer("another value", "helm template shows what the chart gets")
+        if key == target.keys.name and _both_ours(own, steps, layer, there, target):
+            continue
+        return _no_effect(steps, layer, there, target)
+    return None
+
+
+_PROBE = "\0"  # a value that no file has
+
+
+def _visible(way: _Way, path: str, steps: Sequence[Segment]) -> bool:
+    """Tell whether Helm uses the value at these steps of the written file: merge as it does."""
+    there = (*map(Segment, way.below), *steps)
+    names = _names_to(there)
+    in_list = path in {one.path for one in way.files}
+    for one in way.parameters:
+        if any(_sets_too(parse_path(each.name), there, in_list=in_list) for each in one.parameters):
+            return False
+    given: Any = {}
+    for one in (*way.files, *way.values):
+        said = _probe_below(names) if one.path == path else _narrow(one.values, names)
+        given = _over(given, said)
+    for one in way.charts:
+        said = (
+            _probe_below(names)
+            if one.path == path and not way.below
+            else _narrow(one.values, names)
+        )
+        given = _under(given, said)
+    for name in way.below:
+        given = given.get(name) if isinstance(given, dict) else None
+    if way.below:
+        given = _under({} if given is None else given, _probe_below(names[len(way.below) :]))
+    for name in names[len(way.below) :]:
+        given = given.get(name) if isinstance(given, dict) else None
+    return bool(given == _PROBE)
+
+
+def _names_to(steps: Sequence[Segment]) -> list[str]:
+    """Return the keys down to the value, or to the first list: Helm never merges lists."""
+    names = []
+    for step in steps:
+        names.append(step.name)
+        if step.brackets:
+            break
+    return names
+
+
+def _probe_below(names: Sequence[str]) -> Any:
+    value: Any = _PROBE
+    for name in reversed(names):
+        value = {name: value}
+    return value
+
+
+def _narrow(value: Any, names: Sequence[str]) -> Any:
+    """Return what values say on the way down these keys, without all other keys."""
+    if not names or not isinstance(value, dict):
+        return value
+    found = _with_merge_keys(value)
+    return {names[0]: _narrow(found[names[0]], names[1:])} if names[0] in found else {}
+
+
+def _over(below: Any, above: Any) -> Any:
+    """Return values with those of a later file over them. Null replaces a mapping, too."""
+    if not isinstance(above, dict):
+        return below
+    if not isinstance(below, dict):
+        return above
+    found = dict(below)
+    for key, value in above.items():
+        both = isinstance(value, dict) and isinstance(found.get(key), dict)
+        found[key] = _over(found[key], value) if both else value
+    return found
+
+
+def _under(given: Any, defaults: Any) -> Any:
+    """Return values with a chart's own under them. A null removes the chart's value."""
+    if not isinstance(given, dict) or not isinstance(defaults, dict):
+        return given
+    found = dict(given)
+    for key, value in defaults.items():
+        if key not in found:
+            found[key] = value
+        elif found[key] is None:
+            del found[key]
+        else:
+            found[key] = _under(found[key], value)
+    return found
+
+
+def _no_effect(
+    steps: Sequence[Segment], layer: _Layer, there: Sequence[Segment], target: Target
+) -> TargetError:
+    message = f"{layer.where} sets {path_text(there)}, and Helm uses that"
+    return TargetError(
+        f"{path_text(steps)} has no effect here: {message}",
+        hint=layer.way_out,
+        subject=target.path,
+    )
+
+
+def _keys_of(target: Target, own: Any) -> list[str]:
+    keys = target.keys
+    if keys.spec:
+        return [keys.spec]
+    names = [keys.tag or "image.tag", keys.digest]
+    if keys.name and _text_at(own, parse_path(keys.name)):
+        names.append(keys.name)
+    return [name for name in names if name]
+
+
+def _both_ours(
+    own: Any, steps: Sequence[Segment], layer: _Layer, there: Sequence[Segment], target: Target
+) -> bool:
+    """Tell whether file and layer both name the target's image: either may count."""
+    wanted = path_text(there)
+    given = [one.value for one in layer.parameters if path_text(parse_path(one.name)) == wanted]
+    theirs = given[-1] if given else _text_at(layer.values, there)
+    return _names_it(_text_at(own, steps), target) and _names_it(theirs, target)
+
+
+def _names_it(name: str, target: Target) -> bool:
+    short = split_registry(target.image.name)[1]
+    return bool(name) and (identity_of(name) == target.image.identity or name == short)
+
+
+def _ways(files: Files, sub: Subscription, source: Source) -> list[_Way]:
+    """Return each way in which Helm reads the written file for this source."""
+    helm = _helm_section(files, sub, source)
+    paths = [_path_of(sub, source, name) for name in helm.value_files]
+    listed = "" if helm.files_from is None else f" (listed in {helm.files_from})"
+    named = tuple(_file_layer(files, path, listed) for path in paths if path is not None)
+    own = _own_values(sub, source)
+    charts = () if own is None else (_file_layer(files, own, ""),)
+    way = _Way(named, charts, helm.values, helm.parameters)
+    if sub.path in (*paths, own):
+        return [way]
+    return (
+        [replace(way, below=below) for below in _chart_keys(files, sub, source)] if charts else []
+    )
+
+
+def _file_layer(files: Files, path: str, listed: str) -> _Layer:
+    way_out = f"remove it there, or name that file: write-back-target: helmvalues:/{path}"
+    where = f"the values file {path}{listed}"
+    return _Layer(where, way_out, _plain_of(files, path), path=path)
+
+
+def _chart_keys(files: Files, sub: Subscription, source: Source) -> Iterator[tuple[str, ...]]:
+    """Yield each key of the values of the chart that has the written file."""
+    folder, name = posixpath.split(sub.path)
+    if name != _VALUES:
+        return
+    nested = re.fullmatch(re.escape(source.path) + r"/?((?:charts/[^/]+/?)+)", folder)
+    chart = _plain_of(files, posixpath.join(source.path, _CHART))
+    charts = nested[1].strip("/").split("/")[1::2] if nested else []
+    aliases = []
+    for one in mappings(chart, "dependencies"):
+        where = text(one, "repository")
+        local = where.removeprefix("file://") if where.startswith("file://") else None
+        there = None if local is None else posixpath.normpath(posixpath.join(source.path, local))
+        if there == folder or (charts and text(one, "name") == charts[0]):
+            aliases.append(text(one, "alias") or text(one, "name"))
+    if charts:
+        yield from ((first, *charts[1:]) for first in aliases or charts[:1])
+    else:
+        yield from ((alias,) for alias in aliases)
+
+
+@dataclass(frozen=True)
+class _Helm:
+    """The Helm section of a source after its override files, as far as it hides values."""
+
+    value_files: tuple[str, ...]
+    files_from: str | None  # the override file that lists them, or None
+    values: tuple[_Layer, ...]
+    parameters: tuple[_Layer, ...]
+
+
+def _helm_section(files: Files, sub: Subscription, source: Source) -> _Helm:
+    """Return the Helm section as Argo CD uses it, after the override files: merge patches."""
+    value_files, files_from = source.value_files, None
+    field = source.values_field or "values"
+    values = [_spec_layer(f"helm.{field}", values=_values_in(source.values))]
+    parameters = _spec_layer("helm.parameters", parameters=source.parameters)
+    files_of_spec = tuple(Parameter(name, "") for name in source.file_parameters)
+    of_files = _spec_layer("helm.fileParameters", parameters=files_of_spec)
+    overrides = _override_files(sub, source) if _in_repository(source, sub) else []
+    for path in overrides:
+        helm = mapping(_plain_of(files, path), "helm")
+        way_out = f"remove it from {path}"
+        if isinstance(helm.get("valueFiles"), list):
+            value_files, files_from = tuple(map(str, elements(helm, "valueFiles"))), path
+        if "valuesObject" in helm and isinstance(helm["valuesObject"], dict):
+            kept = values if field == "valuesObject" else []
+            said = helm["valuesObject"]
+            values = [*kept, _Layer(f"helm.valuesObject of {path}", way_out, said)]
+            field = "valuesObject"
+        elif field == "values" and isinstance(helm.get("values"), str):
+            values = [_Layer(f"helm.values of {path}", way_out, _values_in(helm["values"]))]
+        for name in ("parameters", "fileParameters"):
+            if not isinstance(helm.get(name), list):
+                continue
+            layer = _Layer(
+                f"helm.{name} of {path}",
+                way_out,
+                parameters=tuple(
+                    Parameter(text(one, "name"), text(one, "value")) for one in mappings(helm, name)
+                ),
+            )
+            if name == "parameters":
+                parameters = layer
+            else:
+                of_files = layer
+    return _Helm(value_files, files_from, tuple(values), (parameters, of_files))
+
+
+def _spec_layer(
+    field: str, *, values: Any = None, parameters: tuple[Parameter, ...] = ()
+) -> _Layer:
+    where = f"spec.source.{field} of the Application"
+    hint = f"remove it from spec.source.{field}, in Git and in the live Application"
+    return _Layer(where, hint, values, parameters)
+
+
+def _sets(layer: _Layer, steps: Sequence[Segment]) -> bool:
+    """Tell whether a layer gives the value at these steps, or replaces something above it."""
+    if any(_sets_too(parse_path(one.name), steps, in_list=False) for one in layer.parameters):
+        return True
+    return _in_values(layer.values, steps) if isinstance(layer.values, dict) else False
+
+
+def _sets_too(given: Sequence[Segment], steps: Sequence[Segment], *, in_list: bool) -> bool:
+    """Tell whether a parameter sets what is at the steps: the same place, or one above it.
+
+    For an item of a list, Helm changes a values file's list, but makes a new one over a chart's.
+    """
+    for one, step in zip(given, steps, strict=False):
+        if one.name != step.name:
+            return False
+        if one.brackets != step.brackets and one.brackets and in_list:
+            return False
+        if one.brackets != step.brackets or (one.brackets and not in_list):
+            return True
+    return len(given) <= len(steps)
+
+
+def _in_values(value: Any, steps: Sequence[Segment]) -> bool:
+    for step in steps:
+        if not isinstance(value, dict):
+            return True  # a scalar, a list or null replaces the whole mapping
+        found = _with_merge_keys(value)
+        if step.name not in found:
+            return False
+        value = found[step.name]
+        if step.brackets:
+            return True  # Helm never merges lists
+    return True
+
+
+def _with_merge_keys(value: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a mapping with what its merge key brings."""
+    above = value.get("<<")
+    if above is None:
+        return value
+    brought = above if isinstance(above, list) else [above]
+    found: dict[str, Any] = {}
+    for one in reversed(brought):
+        found |= _with_merge_keys(one) if isinstance(one, dict) else {}
+    return {**found, **value}
+
+
+def _as_written(own: Any, steps: Sequence[Segment]) -> tuple[Segment, ...]:
+    """Return the steps with those joined that are one key with dots in the written file."""
+    if not steps or not isinstance(own, dict):
+        return tuple(steps)
+    found = _with_merge_keys(own)
+    if steps[0].name in found:
+        return (steps[0], *_as_written(found[steps[0].name], steps[1:]))
+    for used in range(2, len(steps) + 1):
+        name = ".".join(step.text for step in steps[:used])
+        if name in found:
+            return (Segment(name), *_as_written(found[name], steps[used:]))
+    return tuple(steps)
+
+
+def _text_at(value: Any, steps: Sequence[Segment]) -> str:
+    for step in steps:
+        value = _with_merge_keys(value).get(step.name) if isinstance(value, dict) else None
+        for index in step.indices or ():
+            value = value[index] if isinstance(value, list) and index < len(value) else None
+    return value if isinstance(value, str) else ""
+
+
+def _refuse_file_parameters(files: Files, sub: Subscription, target: Target) -> None:
+    """Raise `TargetError` if a file parameter, which Helm reads later, sets the same."""
+    *_, of_files = _helm_section(files, sub, sub.source).parameters
+    keys = target.keys
+    names = [keys.spec] if keys.spec else [keys.tag or "image.tag", keys.digest]
+    for name in filter(None, names):
+        steps = parse_path(name)
+        if _sets(of_files, steps):
+            raise _no_effect(steps, of_files, steps, target)
+
+
+def _refuse_hidden_images(files: Files, sub: Subscription, target: Target) -> None:
+    """Raise `TargetError` if what the kustomization says about the image does not reach Argo CD.
+
+    Argo CD runs `kustomize edit set image` in the source's folder, which replaces entries with the
+    same names. Overlays and components may have own entries for the name that is made.
+    """
+    source = sub.source
+    if not _in_repository(source, sub):
+        return
+    images, where, way_out = _images(files, sub)
+    own = sub.path == source.path
+    given = override_kustomize.given_replacements(images)
+    mine = every_entry(files, target, sub.path)
+    names = [one.name for one in mine if leads(one, target)] or [
+        target.keys.kustomize_name or target.image.name
+    ]
+    after = [] if own else lists_after(files, source.path, sub.path)
+    if after is None:
+        return
+    written = [*mine, *(Replacement(name, "", "", "") for name in names)]
+    shadowed: list[TargetError] = []
+    for name in names:
+        made = made_of(Replacement(name, "", _PROBE, ""), [_probed(written, name)])
+        error = None
+        if own:
+            merged = override_kustomize.edited([*_probed(written, name), *given])
+            if made_of(Replacement(name, "", "", ""), [merged]).tag != _PROBE:
+                error = _image_error(where, way_out, name, sub)
+        for folder in after:
+            entries = every_entry(files, target, folder)
+            place, way = (
+                folder or "/",
+                f"name that folder: write-back-target: kustomization:/{folder}",
+            )
+            if folder == source.path and given:
+                entries = override_kustomize.edited([*entries, *given])
+            if made_of(made, [entries]).tag != _PROBE:
+                at_root = folder == source.path and made_of(made, [given]).tag != _PROBE
+                error = _image_error(where, way_out, name, sub) if at_root else None
+                error = error or _image_error(f"the kustomization in {place}", way, name, sub)
+            made = made_of(made, [entries])
+        if error is None:
+            return
+        shadowed.append(error)
+    raise shadowed[0]
+
+
+def _probed(entries: Sequence[Replacement], name: str) -> list[Replacement]:
+    """Return the entries after an update: those of this name have the new tag."""
+    return [replace(one, tag=_PROBE, digest="") if one.name == name else one for one in entries]
+
+
+def leads(entry: Replacement, target: Target) -> bool:
+    """Tell whether an entry is for the target's image: by its name, or because it leads to it."""
+    name = identity_of(target.keys.kustomize_name)
+    if name and identity_of(entry.name) == name:
+        return True
+    return identity_of(entry.new or entry.name) == target.image.identity
+
+
+def _image_error(where: str, way_out: str, name: str, sub: Subscription) -> TargetError:
+    message = f"the entry {name} has no effect here: {where} sets the image later"
+    return TargetError(message, hint=way_out, subject=sub.path or "/")
+
+
+def _images(files: Files, sub: Subscription) -> tuple[tuple[str, ...], str, str]:
+    """Return `kustomize.images` as Argo CD uses it, where it is, and the way out."""
+    field = "spec.source.kustomize.images"
+    images, where = sub.source.images, f"{field} of the Application"
+    way_out = f"remove the image from {field}, in Git and in the live Application"
+    for path in _override_files(sub, sub.source):
+        listed = mapping(_plain_of(files, path), "kustomize").get("images")
+        if isinstance(listed, list):
+            images = tuple(one for one in listed if isinstance(one, str))
+            where = f"kustomize.images of {path}"
+            way_out = f"remove the image from {path}"
+    return images, where, way_out
+
+
+def _override_files(sub: Subscription, source: Source) -> list[str]:
+    """Return the override files that Argo CD applies to a source, in its order.
+
+    The second one is named after the Application, with or without its namespace.
+    """
+    app = sub.application
+    names = (
+        COMMON,
+        f".argocd-source-{app.name}.yaml",
+        f".argocd-source-{app.namespace}_{app.name}.yaml",
+    )
+    return [posixpath.join(source.path, name) for name in names]
+
+
+def _in_repository(source: Source, sub: Subscription) -> bool:
+    return not source.chart and normal_url(source.repo) == normal_url(sub.repo)
+
+
+def _is_helm(files: Files, source: Source) -> bool:
+    known = source.kind or source.section
+    if known:
+        return known == "Helm"
+    return bool(source.chart) or posixpath.join(source.path, _CHART) in files
+
+
+def _may_read(files: Files, sub: Subscription, source: Source) -> bool:
+    """Tell whether a source may read the file in a way that only Argo CD knows."""
+    if _is_helm(files, source):
+        chart = posixpath.join(source.path, _CHART)
+        if chart not in files and posixpath.basename(sub.path) == _VALUES:
+            return True  # of a chart that it may depend on
+        names = (name for name in source.value_files if _UNKNOWN.search(name.lstrip("$")))
+        return any(_may_stand_for(sub, source, name) for name in names)
+    inside_it = not source.path or sub.path.startswith(f"{source.path}/")
+    return not source.ref and _in_repository(source, sub) and inside_it
+
+
+def _may_stand_for(sub: Subscription, source: Source, name: str) -> bool:
+    """Tell whether a name with variables or globs may stand for the written file."""
+    start, _, rest = name.partition("/")
+    if name.startswith("$") and any(one.ref == start[1:] for one in sub.application.sources):
+        name = f"/{rest}"
+    folder = "" if name.startswith("/") else source.path
+    path = posixpath.normpath(posixpath.join("/", folder, name.lstrip("/"))).lstrip("/")
+    parts = re.split(r"\$\{[^}]*\}|\$\w+|\*\*/?|[*?]|\[[^\]]*\]", path)
+    return re.fullmatch(".*".join(map(re.escape, parts)), sub.path) is not None
+
+
+def _own_values(sub: Subscription, source: Source) -> str | None:
+    """Return the path of the chart's own values, or None if it is in another repository."""
+    if not _in_repository(source, sub) or (source.ref and not source.path):
+        return None
+    return posixpath.join(source.path, _VALUES)
+
+
+def _values_files_of(sub: Subscription, source: Source) -> list[str]:
+    own = _own_values(sub, source)
+    found = [own] if own is not None else []
+    for name in source.value_files[-_MOST_FILES:]:
+        path = _path_of(sub, source, name)
+        found += [path] if path is not None else []
+    return found
+
+
+def _path_of(sub: Subscription, source: Source, name: str) -> str | None:
+    """Return the path of a values file in the written repository, or None if it is elsewhere."""
+    try:
+        if name.startswith("$"):
+            ref, _, rest = name[1:].partition("/")
+            where = next((one for one in sub.application.sources if one.ref == ref), None)
+            if where is None or normal_url(where.repo) != normal_url(sub.repo):
+                return None
+            return inside("", rest)
+        if "://" in name or not _in_repository(source, sub):
+            return None
+        return inside(source.path, name.replace("$ARGOCD_APP_NAME", sub.application.name))
+    except TaskError:  # it leads out of the repository: Argo CD reports it
+        return None
+
+
+def _plain_of(files: Files, path: str) -> Any:
+    return _values_in(files.get(path, File("")).text)
+
+
+@lru_cache(maxsize=256)  # several images of an Application have the same layers
+def _values_in(values: str) -> Any:
+    try:
+        return plain(values) if values.strip() else None
+    except Malformed:  # Argo CD reports it
+        return None

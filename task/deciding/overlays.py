@@ -1,0 +1,167 @@
+"""Pure code that follows a kustomization to what it takes, inside one snapshot.
+
+Kustomize builds the resources first, then the components in their order, and then applies the
+kustomization's own `images`. So the outermost list counts, if it knows the name that the inner ones
+have made.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import Any
+
+from task.editors.kustomization import NAMES
+from task.errors import Malformed
+from task.image import live_image
+from task.model import Files, Image, Place, Reading
+from task.plain_data import elements, mappings, text
+from task.yaml_documents import loaded_plain, plain
+
+_MOST_FOLDERS = 200
+_MOST_DEPTH = 20
+_MOST_VALUES = 100_000  # of one file
+_MANIFESTS = (".yaml", ".yml", ".json")
+
+
+def places_of_tree(files: Files, root: str) -> tuple[Place, ...]:
+    """Return the kustomizations and manifests that the one in this folder takes."""
+    found: dict[str, None] = {}
+    for folder in folders_of_tree(files, root):
+        found |= {posixpath.join(folder, name): None for name in NAMES}
+        for path in _named_paths(files, folder, "resources", "bases", "components"):
+            if path.endswith(_MANIFESTS):
+                found[path] = None
+            else:
+                found |= {posixpath.join(path, name): None for name in NAMES}
+    return tuple(map(Place, found))
+
+
+def lists_after(files: Files, root: str, target: str) -> list[str] | None:
+    """Return the folders whose `images` apply after those of the target, in Kustomize's order.
+
+    None means that the root does not take the target, as far as these files say.
+    """
+    return _lists_inside(files, root, target, 0)
+
+
+def _lists_inside(files: Files, folder: str, target: str, depth: int) -> list[str] | None:
+    if folder == target:
+        return []
+    if depth > _MOST_DEPTH:
+        return None
+    components = _named_paths(files, folder, "components")
+    for path in _named_paths(files, folder, "resources", "bases"):
+        inner = _lists_inside(files, path, target, depth + 1)
+        if inner is not None:
+            return [*inner, *_with_components(files, components, depth), folder]
+    for place, path in enumerate(components):
+        inner = _lists_inside(files, path, target, depth + 1)
+        if inner is not None:
+            return [*inner, *_with_components(files, components[place + 1 :], depth), folder]
+    return None
+
+
+def _with_components(files: Files, components: list[str], depth: int) -> Iterator[str]:
+    """Yield components with their own ones, in the order in which they change resources."""
+    if depth > _MOST_DEPTH:
+        return
+    for path in components:
+        yield from _with_components(files, _named_paths(files, path, "components"), depth + 1)
+        yield path
+
+
+def folders_of_tree(files: Files, root: str) -> list[str]:
+    """Return the folders of the tree, outermost first: components before resources."""
+    found: dict[str, None] = {}
+    waiting = [root]
+    while waiting and len(found) < _MOST_FOLDERS:
+        folder = waiting.pop(0)
+        if folder in found:
+            continue
+        found[folder] = None
+        components = reversed(_named_paths(files, folder, "components"))
+        folders = [*components, *_named_paths(files, folder, "resources", "bases")]
+        waiting += [path for path in folders if not path.endswith(_MANIFESTS)]
+    return list(found)
+
+
+def _named_paths(files: Files, folder: str, *keys: str) -> list[str]:
+    """Return the paths inside the repository that a kustomization names under these keys."""
+    data = _kustomization(files, folder)
+    found = []
+    for key in keys:
+        for entry in elements(data, key):
+            if not isinstance(entry, str) or "://" in entry or entry.startswith("/"):
+                continue
+            path = posixpath.normpath(posixpath.join(folder, entry))
+            if not path.startswith(".."):
+                found.append("" if path == "." else path)
+    return found
+
+
+def _kustomization(files: Files, folder: str) -> Any:
+    paths = (posixpath.join(folder, name) for name in NAMES)
+    path = next((path for path in paths if path in files), "")
+    return _kustomization_in(files[path].text) if path else None
+
+
+@lru_cache(maxsize=256)  # several images of an Application share a tree
+def _kustomization_in(kustomization: str) -> Any:
+    try:
+        return plain(kustomization)
+    except Malformed:  # Kustomize reports it
+        return None
+
+
+def in_manifests(files: Files, root: str, image: Image) -> Reading:
+    """Return the version of an image in the manifests of a tree, or an empty reading."""
+    for folder in folders_of_tree(files, root):
+        for path in _named_paths(files, folder, "resources"):
+            manifest = files[path].text if path in files else ""
+            if image.repository.rpartition("/")[2] not in manifest:
+                continue
+            for found in _images_in(manifest):
+                if found.identity == image.identity and found.version:
+                    return Reading(found.name, found.tag, found.digest)
+    return Reading()
+
+
+def names_in_tree(files: Files, root: str) -> set[str]:
+    """Return the names of images in a whole tree, or an empty set if a part is not here."""
+    found: set[str] = set()
+    for folder in folders_of_tree(files, root):
+        data = _kustomization(files, folder)
+        if not isinstance(data, dict) or set(data) & _GENERATORS:
+            return set()
+        for path in _named_paths(files, folder, "resources"):
+            if path.endswith(_MANIFESTS):
+                if path not in files:
+                    return set()
+                found |= {image.name for image in _images_in(files[path].text)}
+        if any("://" in str(one) for one in elements(data, "resources")):
+            return set()
+        found |= {text(one, "newName") for one in mappings(data, "images")}
+    return found - {""}
+
+
+_GENERATORS = {"helmCharts", "helmChartInflationGenerator", "generators", "transformers"}
+
+
+def _images_in(manifest: str) -> Iterator[Image]:
+    try:
+        waiting: list[Any] = list(loaded_plain(manifest))
+    except Malformed:
+        return
+    for _ in range(_MOST_VALUES):  # aliases may expand to more than a manifest has
+        if not waiting:
+            return
+        value = waiting.pop()
+        if isinstance(value, list):
+            waiting += value
+        elif isinstance(value, dict):
+            image = value.get("image")
+            if isinstance(image, str) and (found := live_image(image)):
+                yield found
+            waiting += value.values()
