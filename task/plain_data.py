@@ -5,8 +5,11 @@ Each function follows keys into nested mappings first: `text(item, "metadata", "
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any
+
+from task.errors import Malformed
 
 
 def value_at(value: object, *keys: str) -> Any:
@@ -52,3 +55,15 @@ def dig(value: Any, *names: str | int) -> str:
         except (KeyError, IndexError, TypeError):
             return ""
     return str(value) if isinstance(value, str | int) else ""
+
+
+def parsed_json(text: str) -> Any:
+    """Parse JSON. Raises `Malformed` if it is none, or is nested more deeply than Python's parser goes."""
+    try:
+        return json.loads(text)
+    except RecursionError:
+        raise Malformed("it is nested too deeply", "give it as it was sent") from None
+    except ValueError as problem:
+        raise Malformed(
+            f"it cannot be parsed as JSON: {problem}", "give it as it was sent"
+        ) from None

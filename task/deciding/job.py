@@ -11,6 +11,7 @@ from task.model import (
     Build,
     Commit,
     Decision,
+    Event,
     Hold,
     Image,
     Memory,
@@ -228,6 +229,9 @@ class Job:
     comment: PlanComment | None = None
     deployed: DeployedSource | None = None  # --deployments
     repository_config: bool = True  # whether the repositories' own configs count
+    events: tuple[Event, ...] = ()  # of registries and pipelines; the images are theirs
+    passed_over: int = 0  # events that are no push of a tagged image
+    source_repository: str = ""  # that of the commits in the labels of events' images
 
 
 @dataclass(frozen=True)
@@ -280,6 +284,7 @@ class Ask:
     # all subscriptions of an Application whose updates may wait on the same head branch
     siblings: tuple[Subscription, ...] = ()
     build: Build | None = None  # of the candidates; None is that of the event
+    events: tuple[Event, ...] = ()  # one for each candidate, if the images come from events
     promoted: Promoted | None = None  # where `promote` found the candidate
 
     @property
@@ -294,6 +299,12 @@ class Ask:
             if self.build is None
             else replace(terms, build=self.build, promoted=self.promoted)
         )
+
+    def builds_of(self, terms: Terms) -> tuple[Build, ...]:
+        """Return the build of each candidate."""
+        if self.events:
+            return tuple(event.build for event in self.events)
+        return (self.terms(terms).build,) * len(self.candidates)
 
     @property
     def offered(self) -> Image:
@@ -385,5 +396,6 @@ def change_of(
         promoted_from=one.source,
         proof=str(one.proof or ""),
         why=one.because,
+        event=one.event,
         file=one.current.file,
     )

@@ -169,6 +169,7 @@ def report(
         earlier=done.earlier,
         source=job.requests.source,
         pipeline_run=job.requests.run,
+        passed_over=job.passed_over,
     )
 
 
