@@ -36,6 +36,11 @@ from task.wiring.world import RealWorld
 MATCHES: Mapping[str, Match] = {"scan": match_newest, "promote": match_promotion}
 
 
+def match_of(job: Job) -> Match:
+    """Return how the job finds what to decide about."""
+    return match_events if job.events else MATCHES.get(job.command, match_images)
+
+
 def run(settings: Settings, call: Call) -> int:
     """Commit a newly built image to Git for every Argo CD Application that tracks it."""
     return update(replace(settings, command="plan") if settings.send.dry_run else settings, call)
@@ -172,10 +177,9 @@ def carry_out(
         _tell_passed_over(found.events, log)
     if found.nothing_to_do:
         return nothing_to_do(job)
-    match = match_events if job.events else MATCHES.get(settings.command, match_images)
     world = RealWorld(settings, environ, log, job.scope, found.images)
     try:
-        report = story(job, world, shielded, match, follow_up)
+        report = story(job, world, shielded, match_of(job), follow_up)
         return commented(report, job, world) if job.comment else report
     finally:
         with shutdown.shield():

@@ -188,7 +188,7 @@ def test_there_are_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reading, "MOST_EVENTS", 3)
     many = {**event, "updated_tags": ["1", "2", "3", "4"]}
     for text in ("\n".join([json.dumps(event)] * 4), json.dumps([event] * 4), json.dumps(many)):
-        with pytest.raises(Malformed, match="split the file|events"):
+        with pytest.raises(Malformed, match=r"split the file|events"):
             events_in(text, "quay")
     monkeypatch.setattr(reading, "MOST_VALUES", 10)
     with pytest.raises(Malformed, match="objects and lists"):
