@@ -1,6 +1,5 @@
 """Runs for events: what a registry has to confirm, which build is newer, and any order and split of the same events."""
 
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
