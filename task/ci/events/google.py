@@ -23,7 +23,9 @@ def known(document: Document) -> bool:
 
 
 def _is_envelope(document: Document) -> bool:
-    return "subscription" in document and isinstance(document.get("message"), dict)
+    # `gcloud pubsub subscriptions pull` has the id of the acknowledgement instead.
+    named = bool({"subscription", "ackId"} & set(document))
+    return named and isinstance(document.get("message"), dict)
 
 
 def _is_notification(document: Document) -> bool:
