@@ -58,7 +58,7 @@ def dig(value: Any, *names: str | int) -> str:
 
 
 def parsed_json(text: str) -> Any:
-    """Parse JSON. Raises `Malformed` if it is none, or is nested more deeply than Python's parser goes."""
+    """Parse JSON. Raises `Malformed` if it is none, or is nested too deeply."""
     try:
         return json.loads(text)
     except RecursionError:

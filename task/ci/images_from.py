@@ -1,12 +1,12 @@
-"""Reads the files of `--images-from`: what a builder wrote, or events of registries and pipelines."""
+"""Reads the files of `--images-from`: what a builder wrote, or events."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from task.ci.events.reading import KNOWN as KNOWN_EVENTS
-from task.ci.events.reading import LARGEST, Events, events_in
+from task.ci.events.forms import KNOWN as KNOWN_EVENTS
+from task.ci.events.forms import LARGEST, Events, events_in
 from task.ci.images import KNOWN as KNOWN_BUILDERS
 from task.ci.images import Built, built
 from task.errors import Malformed, UsageError
@@ -25,7 +25,9 @@ class ImagesFrom:
 
 
 def read_images_from(paths: Sequence[str], form: str = "auto", registry: str = "") -> ImagesFrom:
-    """Return the content of the files, in order. `-` is stdin. Raises `UsageError`, which names the file.
+    """Return the content of the files, in order.
+
+    `-` is stdin. Raises `UsageError`, which names the file.
 
     `form` and `registry` are `--images-format` and `--images-registry`.
     """

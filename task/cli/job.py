@@ -12,7 +12,7 @@ from hashlib import sha256
 
 from task.annotations.application import Narrow
 from task.annotations.subscription import Defaults, Scope
-from task.ci.events.reading import Events
+from task.ci.events.forms import Events
 from task.ci.images import TAG, event_images, with_built
 from task.ci.images_from import STDIN, ImagesFrom, read_images_from
 from task.ci.variables import Origin, build_of, origin_of, request_event
@@ -44,7 +44,7 @@ from task.urls import without_login
 
 @dataclass(frozen=True)
 class GivenImages:
-    """The images of a run: those of one build, or those of events, which are builds of their own."""
+    """The images of a run: those of one build, or of events, each a build of its own."""
 
     images: tuple[Image, ...] = ()
     events: Events | None = None
@@ -56,7 +56,7 @@ class GivenImages:
 
 
 def given_images(given: EventOptions, applications: Sequence[str] = ()) -> GivenImages:
-    """Return the images that the options name, and those in the files of builders and registries."""
+    """Return the images that the options name, and those in the files of `--images-from`."""
     if not given.images_from:
         return GivenImages(event_images(given.image, given.image_digest, given.tag))
     if STDIN in given.images_from and STDIN in applications:

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from task import shutdown
 from task.after.follow_up import commented, follow_up
-from task.ci.events.reading import Events
+from task.ci.events.forms import Events
 from task.ci.publish import check_places, mask, publish
 from task.ci.variables import origin_of
 from task.cli.call import Call, strange_variables

@@ -1,8 +1,9 @@
-"""Events of registries: asks the registries whether what they claim is so, and which build each image is.
+"""Events of registries: asks the registries whether they are true, and which build is newer.
 
-Who can call a webhook can send anything. So what an event says of an image is checked before the rules see it: a forged
-event can only make known what the rules would admit anyway. Builds are ordered by the image itself; what an event says
-of its own time counts only where nothing else is known.
+Who can call a webhook can send anything. So what an event says of an image is checked before the
+rules see it: a forged event can only make known what the rules would admit anyway. Builds are
+ordered by the image itself; what an event says of its own time counts only where nothing else is
+known.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ class Checked:
 
 
 def match_events(seen: Seen, job: Job, world: World) -> tuple[Job, Matched]:
-    """Return the asks for the events' images that the registries confirm, and decisions about the others."""
+    """Return asks for what the registries confirm, and decisions about the other events."""
     matched = asks_for_images(seen.subscribed, job.images)
     events: dict[str, list[Event]] = {}
     for event in job.events:
@@ -87,7 +88,7 @@ def match_events(seen: Seen, job: Job, world: World) -> tuple[Job, Matched]:
 
 
 def _of_this_run(matched: Matched, job: Job) -> Iterable[Ask]:
-    """Return the asks that this run decides about: `--only-repository` leaves the others to other runs."""
+    """Return the asks of this run: `--only-repository` leaves the others to other runs."""
     live = () if job.only else matched.live
     return (*(ask for asks in by_repository(matched, job) for ask in asks), *live)
 
@@ -98,7 +99,10 @@ def _answers(
     job: Job,
     world: World,
 ) -> Mapping[Question, Answer]:
-    """Ask the registries once about each image, whichever facts the entries need. The keys have no facts."""
+    """Ask the registries once about each image, whichever facts the entries need.
+
+    The keys have no facts.
+    """
     facts: dict[Question, dict[Fact, None]] = {}
     for ask in matched.asks:
         for event in open_ones.get(ask.key, ()):
@@ -143,7 +147,8 @@ def _checked(
         return Checked(event, build)
     if not answer.exists:
         return Checked(event, refusal=_UNKNOWN)
-    said, has = event.image.digest, answer.digest
+    said = event.image.digest
+    has = answer.digest
     if event.claimed and said and said != has:
         because = (
             f"{event.image.tag} is {has[:19]}… in the registry, and the event says {said[:19]}…"
@@ -154,7 +159,7 @@ def _checked(
 
 
 def _build(event: Event, answer: Answer | None, job: Job) -> Build:
-    """Return which build it is: what a line of ours says, else the image's label or date, else the event's time."""
+    """Return what a line of ours says, else the image's label or date, else the event's time."""
     if event.build != Build():
         repository = event.build.repository or job.source_repository
         return replace(event.build, repository=repository) if event.build.commit else event.build

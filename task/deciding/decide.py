@@ -179,7 +179,7 @@ MOST_COMPARED = 30  # builds of one image whose commits are all compared; the ot
 
 
 def _pairs(builds: Sequence[Build], known: Sequence[Build]) -> Iterator[Commits]:
-    """Yield the commits to compare: each build with those that are remembered, and with the other builds."""
+    """Yield the commits to compare: of each build with those remembered, and with the others."""
     distinct = list(dict.fromkeys(builds))
     for number, build in enumerate(distinct):
         for other in (*known, *distinct[: min(number, MOST_COMPARED)]):
@@ -322,8 +322,8 @@ def missing_places(snapshot: Snapshot, sub: Subscription, terms: Terms) -> tuple
 def choose(situation: Situation, ask: Ask) -> Move:
     """Of several tags of one build, return the move for the newest that is admitted, else the first refusal.
 
-    Several events compete in the same way, each with its own build. An event that was deferred competes as well once
-    its hold has ended.
+    Several events compete in the same way, each with its own build. An event that was deferred
+    competes as well once its hold has ended.
     """
     promoted = situation.terms.promoted
     pinned = bool(promoted and promoted.pinned)

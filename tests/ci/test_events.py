@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from task.ci.events import reading
-from task.ci.events.reading import FORMS, LINES, REGISTRIES, Events, events_in
+from task.ci.events import forms
+from task.ci.events.forms import FORMS, LINES, REGISTRIES, Events, events_in
 from task.ci.images_from import read_images_from
 from task.errors import Malformed, UsageError
 from task.model import Build
@@ -185,12 +185,12 @@ def test_what_is_no_event_is_an_error(text: str, part: str) -> None:
 
 def test_there_are_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
     event = RECORDED["quay"]["cases"][0]["payload"]
-    monkeypatch.setattr(reading, "MOST_EVENTS", 3)
+    monkeypatch.setattr(forms, "MOST_EVENTS", 3)
     many = {**event, "updated_tags": ["1", "2", "3", "4"]}
     for text in ("\n".join([json.dumps(event)] * 4), json.dumps([event] * 4), json.dumps(many)):
         with pytest.raises(Malformed, match=r"split the file|events"):
             events_in(text, "quay")
-    monkeypatch.setattr(reading, "MOST_VALUES", 10)
+    monkeypatch.setattr(forms, "MOST_VALUES", 10)
     with pytest.raises(Malformed, match="objects and lists"):
         events_in("[[],[],[],[],[],[],[],[],[],[],[]]", "quay")
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support import image_update
 
-from task.ci.events.reading import LARGEST
+from task.ci.events.forms import LARGEST
 from task.ci.images import MOST, Built, built, with_built
 from task.ci.images_from import read_images_from
 from task.errors import Malformed, UsageError

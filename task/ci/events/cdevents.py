@@ -1,8 +1,8 @@
-"""CDEvents `artifact.published`, bare and in a CloudEvent, whose subject is the package URL (purl) of an image.
+"""CDEvents `artifact.published`, bare and in a CloudEvent, about the package URL of an image.
 
-Sources: https://cdevents.dev/docs/artifacts, https://github.com/package-url/purl-spec (types oci and docker), and
-goharbor/harbor, src/pkg/notifier/formats/cdevents.go, which writes the whole reference as `repository_url`
-(November 2026).
+Sources: https://cdevents.dev/docs/artifacts, https://github.com/package-url/purl-spec (types oci
+and docker), and goharbor/harbor, src/pkg/notifier/formats/cdevents.go, which writes the whole
+reference as `repository_url` (November 2026).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from urllib.parse import parse_qsl, unquote
 
-from task.ci.events.event import Document, Found, PassedOver, Place, is_digest, pushed
+from task.ci.events.event import Document, Found, Named, PassedOver, is_digest, pushed
 from task.plain_data import mapping, text
 
 _TYPE = "dev.cdevents."
@@ -31,7 +31,8 @@ def _inner(document: Document) -> Document:
 def read(document: Document, registry: str) -> Iterator[Found]:
     """Yield what the event says."""
     event = _inner(document)
-    kind, purl = text(event, "context", "type"), text(event, "subject", "id")
+    kind = text(event, "context", "type")
+    purl = text(event, "subject", "id")
     if not kind.startswith(_PUBLISHED):
         yield PassedOver(f"its type is {kind!r}")
         return
@@ -46,8 +47,10 @@ def _of_purl(purl: str, event: Document, registry: str) -> Found:
     given = dict(parse_qsl(query[:_LONGEST_QUERY]))
     path, _, version = whole.partition("@")
     kind, _, name = path.removeprefix("pkg:").partition("/")
-    version, name = unquote(version), unquote(name)
-    url, tag = given.get("repository_url", ""), given.get("tag", "")
+    version = unquote(version)
+    name = unquote(name)
+    url = given.get("repository_url", "")
+    tag = given.get("tag", "")
     host, _, repository = (url.partition("://")[2] or url).partition("/")
     if kind == "docker":  # there, repository_url is the registry, and the version may be a tag
         host = "docker.io" if not host or host in _HUB else host
@@ -58,4 +61,4 @@ def _of_purl(purl: str, event: Document, registry: str) -> Found:
     if not tag and not digest and kind == "docker":
         tag = version
     time = text(event, "context", "timestamp")
-    return pushed(Place(host, repository), tag, digest, time, registry)
+    return pushed(Named(host, repository), tag, digest, time, registry)

@@ -1,6 +1,9 @@
-"""CloudEvents about images that EventBridge and others make by their own templates, as Image Updater's webhook reads them.
+"""CloudEvents about images that people make by templates of their own, as EventBridge does.
 
-Source: argoproj-labs/argocd-image-updater, pkg/webhook/cloudevents.go and config/examples/cloudevents (November 2026).
+Image Updater's webhook takes them as well.
+
+Source: argoproj-labs/argocd-image-updater, pkg/webhook/cloudevents.go and
+config/examples/cloudevents (November 2026).
 """
 
 from __future__ import annotations
@@ -9,7 +12,7 @@ import re
 from collections.abc import Iterator
 
 from task.ci.events.ecr import host_of
-from task.ci.events.event import Document, Found, PassedOver, Place, is_digest, pushed
+from task.ci.events.event import Document, Found, Named, PassedOver, is_digest, pushed
 from task.plain_data import mapping, text
 
 _ECR = re.compile(r"(?:urn|arn):aws[a-z-]*:ecr:([a-z0-9-]+):([0-9]+):.*")
@@ -18,7 +21,7 @@ _OF_OTHERS = ("harbor.", "dev.cdevents.", "Microsoft.")
 
 
 def known(document: Document) -> bool:
-    """Tell whether this is a CloudEvent about an image, and not one whose form has a parser of its own."""
+    """Tell whether this is a CloudEvent about an image, of a form without its own parser."""
     kind = text(document, "type")
     if not text(document, "specversion") or kind.startswith(_OF_OTHERS):
         return False
@@ -27,7 +30,8 @@ def known(document: Document) -> bool:
 
 def read(document: Document, registry: str) -> Iterator[Found]:
     """Yield what the event says."""
-    kind, data = text(document, "type"), mapping(document, "data")
+    kind = text(document, "type")
+    data = mapping(document, "data")
     if any(word in kind.lower() for word in _NO_PUSH):
         yield PassedOver(f"its type is {kind!r}")
         return
@@ -37,7 +41,7 @@ def read(document: Document, registry: str) -> Iterator[Found]:
     digest = text(data, "imageDigest") or text(data, "digest")
     if is_digest(tag_of_subject) and not digest:
         digest = tag_of_subject
-    place = Place(_host(document, data), repository)
+    place = Named(_host(document, data), repository)
     yield pushed(place, tag, digest, document.get("time"), registry)
 
 

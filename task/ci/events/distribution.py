@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from task.ci.events.event import MANIFESTS, Document, Found, PassedOver, Place, pushed
+from task.ci.events.event import MANIFESTS, Document, Found, Named, PassedOver, pushed
 from task.plain_data import elements, mapping, text
 
 
@@ -32,12 +32,13 @@ def read(document: Document, registry: str) -> Iterator[Found]:
 
 def of_notification(event: Document, registry: str) -> Found:
     """Return what one notification says."""
-    action, target = text(event, "action"), mapping(event, "target")
+    action = text(event, "action")
+    target = mapping(event, "target")
     if action != "push":
         return PassedOver(f"its action is {action!r}")
     kind = text(target, "mediaType")
     if kind and kind not in MANIFESTS:
         return PassedOver("it is a blob or another artifact")
-    place = Place(text(event, "request", "host"), text(target, "repository"))
+    place = Named(text(event, "request", "host"), text(target, "repository"))
     time = event.get("timestamp")
     return pushed(place, text(target, "tag"), text(target, "digest"), time, registry)

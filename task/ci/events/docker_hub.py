@@ -1,10 +1,13 @@
-"""Webhooks of Docker Hub. Source: https://docs.docker.com/docker-hub/repos/manage/webhooks (November 2026)."""
+"""Webhooks of Docker Hub.
+
+Source: https://docs.docker.com/docker-hub/repos/manage/webhooks (November 2026).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from task.ci.events.event import Document, Found, Place, pushed
+from task.ci.events.event import Document, Found, Named, pushed
 from task.plain_data import mapping, text
 
 
@@ -16,6 +19,6 @@ def known(document: Document) -> bool:
 
 def read(document: Document, registry: str) -> Iterator[Found]:
     """Yield the push. The webhook has no digest."""
-    place = Place("docker.io", text(document, "repository", "repo_name"))
+    place = Named("docker.io", text(document, "repository", "repo_name"))
     push = mapping(document, "push_data")
     yield pushed(place, text(push, "tag"), at=push.get("pushed_at"), registry=registry)

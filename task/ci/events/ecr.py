@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from task.ci.events.event import CONFIGS, Document, Found, PassedOver, Place, pushed
+from task.ci.events.event import CONFIGS, Document, Found, Named, PassedOver, pushed
 from task.plain_data import mapping, text
 
 
@@ -24,7 +24,8 @@ def host_of(account: str, region: str) -> str:
 
 def read(document: Document, registry: str) -> Iterator[Found]:
     """Yield what the event says."""
-    kind, detail = text(document, "detail-type"), mapping(document, "detail")
+    kind = text(document, "detail-type")
+    detail = mapping(document, "detail")
     action = text(detail, "action-type")
     if kind != "ECR Image Action":
         yield PassedOver(f"its type is {kind!r}")
@@ -34,6 +35,7 @@ def read(document: Document, registry: str) -> Iterator[Found]:
         yield PassedOver("it is a chart, a signature or another artifact")
     else:
         host = host_of(text(document, "account"), text(document, "region"))
-        place = Place(host, text(detail, "repository-name"))
-        digest, time = text(detail, "image-digest"), document.get("time")
+        place = Named(host, text(detail, "repository-name"))
+        digest = text(detail, "image-digest")
+        time = document.get("time")
         yield pushed(place, text(detail, "image-tag"), digest, time, registry)

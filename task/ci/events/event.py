@@ -1,4 +1,4 @@
-"""What the parsers of events share: the image that was pushed, or why an event is no push of a tagged image."""
+"""What the parsers of events share: the image that was pushed, or why an event is no push."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ Found = Event | PassedOver
 UNTAGGED = PassedOver("it has no tag; an index or a tag follows")
 
 
-class Place(NamedTuple):
+class Named(NamedTuple):
     """Where an event says that its image is. The user may name the registry instead."""
 
     host: str  # "" if the event does not say it
@@ -55,9 +55,11 @@ class Place(NamedTuple):
 
 
 def pushed(
-    place: Place, tag: str, digest: str = "", at: object = None, registry: str = ""
+    place: Named, tag: str, digest: str = "", at: object = None, registry: str = ""
 ) -> Found:
-    """Return the event of a push. `registry` is what the user says about the registry's name, or "".
+    """Return the event of a push.
+
+    `registry` is what the user says about the registry's name, or "".
 
     Raises `Malformed` if that is not an image that a registry would accept.
     """
@@ -83,7 +85,7 @@ def is_digest(text: str) -> bool:
 
 
 def time_of(value: object) -> str:
-    """Return a time as RFC 3339 in UTC, from text or from seconds since 1970; "" for anything else."""
+    """Return a text, or seconds since 1970, as RFC 3339 in UTC; "" for anything else."""
     try:
         if isinstance(value, str):
             return utc(value)

@@ -1,4 +1,4 @@
-"""Notifications of Google Artifact Registry, from Pub/Sub: the bare message, and the envelope of a push subscription.
+"""Notifications of Google Artifact Registry: the message of Pub/Sub, bare and in an envelope.
 
 Sources: https://cloud.google.com/artifact-registry/docs/configure-notifications and
 https://cloud.google.com/pubsub/docs/push#receive_push (November 2026).
@@ -10,7 +10,7 @@ import base64
 import binascii
 from collections.abc import Iterator
 
-from task.ci.events.event import Document, Found, PassedOver, Place, pushed
+from task.ci.events.event import Document, Found, Named, PassedOver, pushed
 from task.errors import Malformed
 from task.plain_data import mapping, parsed_json, text
 
@@ -58,4 +58,4 @@ def _of_notification(document: Document, time: object, registry: str) -> Found:
     whole = text(document, "tag")
     before, colon, tag = whole.rpartition(":")
     host, _, repository = (name or before).partition("/")
-    return pushed(Place(host, repository), tag if colon else whole, digest, time, registry)
+    return pushed(Named(host, repository), tag if colon else whole, digest, time, registry)

@@ -1,6 +1,7 @@
 """Webhooks of Harbor, in its own form and as CloudEvents.
 
-Sources: https://goharbor.io/docs/main/working-with-projects/project-configuration/configure-webhooks and
+Sources:
+https://goharbor.io/docs/main/working-with-projects/project-configuration/configure-webhooks and
 goharbor/harbor, src/pkg/notifier/formats/cloudevents.go (November 2026).
 """
 
@@ -8,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from task.ci.events.event import Document, Found, PassedOver, Place, pushed
+from task.ci.events.event import Document, Found, Named, PassedOver, pushed
 from task.plain_data import mapping, mappings, text
 
 _PUSHES = ("PUSH_ARTIFACT", "pushImage", "harbor.artifact.pushed")  # pushImage: until Harbor 1.10
@@ -36,5 +37,5 @@ def read(document: Document, registry: str) -> Iterator[Found]:
         yield PassedOver("it has no resources")
     for one in resources:
         host = text(one, "resource_url").removeprefix("https://").partition("/")[0]
-        place = Place(host, repository)
+        place = Named(host, repository)
         yield pushed(place, text(one, "tag"), text(one, "digest"), time, registry)

@@ -1,6 +1,9 @@
-"""Events of our own: lines of JSON with an image, and what identifies its build. The pipeline that built it writes them.
+"""Events of our own: lines of JSON with an image, and what identifies its build.
 
-They are trusted as options are, so a webhook that anybody can call must not take them: see --images-format.
+The pipeline that built it writes them.
+
+They are trusted as options are, so a webhook that anybody can call must not take them: see
+--images-format.
 """
 
 from __future__ import annotations

@@ -1,14 +1,16 @@
-"""Webhooks of Sonatype Nexus Repository about components. They do not name the host: --images-registry says it.
+"""Webhooks of Sonatype Nexus Repository about components.
 
-Source: https://help.sonatype.com/en/example-headers-and-payloads.html, and the delivery in spinnaker/spinnaker#2638
-(November 2026).
+They do not name the host: --images-registry says it.
+
+Source: https://help.sonatype.com/en/example-headers-and-payloads.html, and the delivery in
+spinnaker/spinnaker#2638 (November 2026).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from task.ci.events.event import Document, Found, PassedOver, Place, pushed
+from task.ci.events.event import Document, Found, Named, PassedOver, pushed
 from task.plain_data import mapping, text
 
 _ACTIONS = ("CREATED", "UPDATED")
@@ -23,12 +25,13 @@ def known(document: Document) -> bool:
 
 def read(document: Document, registry: str) -> Iterator[Found]:
     """Yield what the webhook says. Each layer is an asset, and the image is the component."""
-    component, action = mapping(document, "component"), text(document, "action")
+    component = mapping(document, "component")
+    action = text(document, "action")
     if text(component, "format") != "docker":
         yield PassedOver("it is not about a Docker component")
     elif action not in _ACTIONS:
         yield PassedOver(f"its action is {action!r}")
     else:
-        place = Place("", text(component, "name"))
+        place = Named("", text(component, "name"))
         time = document.get("timestamp")
         yield pushed(place, text(component, "version"), at=time, registry=registry)

@@ -1,13 +1,14 @@
 """Notifications of Quay about a repository.
 
-Source: https://docs.redhat.com/en/documentation/red_hat_quay, "Repository notifications" (November 2026).
+Source: https://docs.redhat.com/en/documentation/red_hat_quay, "Repository notifications" (November
+2026).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from task.ci.events.event import Document, Found, PassedOver, Place, pushed
+from task.ci.events.event import Document, Found, Named, PassedOver, pushed
 from task.plain_data import text
 
 
@@ -27,4 +28,4 @@ def read(document: Document, registry: str) -> Iterator[Found]:
     host, _, repository = text(document, "docker_url").partition("/")
     for tag in tags:
         name = tag if isinstance(tag, str) else ""
-        yield pushed(Place(host, repository), name, registry=registry)
+        yield pushed(Named(host, repository), name, registry=registry)

@@ -1,7 +1,7 @@
-"""GitHub's events `package` and `registry_package`, of repositories, organizations, Apps and workflows.
+"""GitHub's events `package` and `registry_package`, of webhooks, Apps and workflows.
 
-Source: https://docs.github.com/webhooks/webhook-events-and-payloads#registry_package, and the deliveries in
-octokit/webhooks.net#178 and octokit/webhooks.js#646 (November 2026).
+Source: https://docs.github.com/webhooks/webhook-events-and-payloads#registry_package, and the
+deliveries in octokit/webhooks.net#178 and octokit/webhooks.js#646 (November 2026).
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from task.ci.events.event import (
     CONFIGS,
     Document,
     Found,
+    Named,
     PassedOver,
-    Place,
     is_digest,
     pushed,
 )
@@ -38,7 +38,8 @@ def read(document: Document, registry: str) -> Iterator[Found]:
     if not package:
         yield PassedOver("it is a ping")
         return
-    action, kind = text(document, "action"), text(package, "package_type")
+    action = text(document, "action")
+    kind = text(package, "package_type")
     if action not in _ACTIONS:
         yield PassedOver(f"its action is {action!r}")
         return
@@ -61,14 +62,17 @@ def _of_version(package: Document, version: Document, registry: str) -> Found:
     return pushed(_place(package, version), tag, _digest(version, manifest), time, registry)
 
 
-def _place(package: Document, version: Document) -> Place:
-    """Return where the image is. `package_url` is `ghcr.io/owner/name:tag`, sometimes with an empty tag."""
+def _place(package: Document, version: Document) -> Named:
+    """Return where the image is.
+
+    `package_url` is `ghcr.io/owner/name:tag`, sometimes with an empty tag.
+    """
     url = text(version, "package_url").removeprefix("https://").rstrip(":")
     host, slash, rest = url.partition("/")
     if slash and "." in host:
-        return Place(host, rest.partition("@")[0].partition(":")[0].lower())
+        return Named(host, rest.partition("@")[0].partition(":")[0].lower())
     owner = text(package, "owner", "login") or text(package, "namespace")
-    return Place("ghcr.io", f"{owner}/{text(package, 'name')}".lower())
+    return Named("ghcr.io", f"{owner}/{text(package, 'name')}".lower())
 
 
 def _digest(version: Document, manifest: Document) -> str:

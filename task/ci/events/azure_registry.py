@@ -1,7 +1,7 @@
-"""Events of Azure Container Registry: its own webhook, and Event Grid in its own schema and as CloudEvents.
+"""Events of Azure Container Registry: its webhook, and Event Grid in both of its schemas.
 
-Sources: https://learn.microsoft.com/azure/container-registry/container-registry-webhook-reference and
-https://learn.microsoft.com/azure/event-grid/event-schema-container-registry (November 2026).
+Sources: https://learn.microsoft.com/azure/container-registry/container-registry-webhook-reference
+and https://learn.microsoft.com/azure/event-grid/event-schema-container-registry (November 2026).
 """
 
 from __future__ import annotations

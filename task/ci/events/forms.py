@@ -1,7 +1,7 @@
-"""Reads events: one document, a list, or one document after another (JSON lines), in one of the forms below.
+"""Reads events: one document, a list, or one after another (JSON lines), in the forms below.
 
-The form is recognised by the keys of each document, unless the user names it. One that nobody knows is an error,
-because a form that changed must not look like "nothing to do".
+The form is recognised by the keys of each document, unless the user names it. One that nobody knows
+is an error, because a form that changed must not look like "nothing to do".
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from typing import Any, NamedTuple
 from task.ci.events import (
     aliyun,
     artifactory,
-    azure,
+    azure_registry,
     cdevents,
     cloudevents,
     distribution,
     docker_hub,
     ecr,
-    gitea,
-    github,
+    gitea_packages,
+    github_packages,
     google,
     harbor,
     lines,
@@ -55,13 +55,13 @@ FORMS: Mapping[str, Form] = {
     "harbor": Form("Harbor", harbor.known, harbor.read),
     "quay": Form("Quay", quay.known, quay.read),
     "docker-hub": Form("Docker Hub", docker_hub.known, docker_hub.read),
-    "github": Form("GitHub", github.known, github.read),
+    "github": Form("GitHub", github_packages.known, github_packages.read),
     "ecr": Form("Amazon ECR (EventBridge)", ecr.known, ecr.read),
     "google": Form("Google Artifact Registry (Pub/Sub)", google.known, google.read),
-    "azure": Form("Azure Container Registry", azure.known, azure.read),
+    "azure": Form("Azure Container Registry", azure_registry.known, azure_registry.read),
     "artifactory": Form("Artifactory", artifactory.known, artifactory.read),
     "nexus": Form("Nexus", nexus.known, nexus.read),
-    "gitea": Form("Gitea and Forgejo", gitea.known, gitea.read),
+    "gitea": Form("Gitea and Forgejo", gitea_packages.known, gitea_packages.read),
     "aliyun": Form("Alibaba Cloud", aliyun.known, aliyun.read),
     "cdevents": Form("CDEvents", cdevents.known, cdevents.read),
     "cloudevents": Form("CloudEvents about images", cloudevents.known, cloudevents.read),
@@ -85,10 +85,10 @@ class Events:
 
 
 def events_in(text: str, form: str = "auto", registry: str = "") -> Events | None:
-    """Return the events in a text, or None if it looks like something else, such as a builder's file.
+    """Return the events in a text, or None if it looks like a builder's file, for example.
 
-    With a `form` other than `auto`, a text in another form is an error. `registry` is how image references name the
-    registry, if its events name it in another way. Raises `Malformed`.
+    With a `form` other than `auto`, a text in another form is an error. `registry` is how image
+    references name the registry, if its events name it in another way. Raises `Malformed`.
     """
     if text.count("{") + text.count("[") > MOST_VALUES:
         raise Malformed(f"it has over {MOST_VALUES:,} objects and lists", _SPLIT)
@@ -122,7 +122,9 @@ def events_in(text: str, form: str = "auto", registry: str = "") -> Events | Non
 
 def _documents(text: str) -> Iterator[tuple[str, Any]]:
     """Yield each document with its place. Raises `Malformed` if the text is not JSON."""
-    decoder, at, line = json.JSONDecoder(), 0, 1
+    decoder = json.JSONDecoder()
+    at = 0
+    line = 1
     while at < len(text):
         try:
             document, end = decoder.raw_decode(text, at)

@@ -1,13 +1,14 @@
 """Webhooks of Gitea and Forgejo about packages.
 
-Source: go-gitea/gitea, modules/structs/hook.go and package.go; https://docs.gitea.com/usage/webhooks (November 2026).
+Source: go-gitea/gitea, modules/structs/hook.go and package.go;
+https://docs.gitea.com/usage/webhooks (November 2026).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from task.ci.events.event import Document, Found, PassedOver, Place, pushed
+from task.ci.events.event import Document, Found, Named, PassedOver, pushed
 from task.plain_data import mapping, text
 
 
@@ -18,8 +19,9 @@ def known(document: Document) -> bool:
 
 
 def read(document: Document, registry: str) -> Iterator[Found]:
-    """Yield what the webhook says. It has no digest, except as the version of an untagged manifest."""
-    package, action = mapping(document, "package"), text(document, "action")
+    """Yield what the webhook says. The only digest is the version of an untagged manifest."""
+    package = mapping(document, "package")
+    action = text(document, "action")
     kind = text(package, "type")
     if action != "created":
         yield PassedOver(f"its action is {action!r}")
@@ -28,6 +30,6 @@ def read(document: Document, registry: str) -> Iterator[Found]:
     else:
         host = text(package, "html_url").partition("://")[2].partition("/")[0]
         owner = text(package, "owner", "login") or text(package, "owner", "username")
-        place = Place(host, f"{owner}/{text(package, 'name')}".lower())
+        place = Named(host, f"{owner}/{text(package, 'name')}".lower())
         time = package.get("created_at")
         yield pushed(place, text(package, "version"), at=time, registry=registry)
