@@ -16,9 +16,7 @@ APPS, EVENTS = 2000, 1000
 OWN, SHARED = "ghcr.io/acme/part", "ghcr.io/acme/base"
 LIMIT = 3
 FILE = "apps/{number}/kustomization.yaml"
-TEXT = (
-    "resources: []\nimages:\n- name: {own}\n  newTag: 1.0.0\n- name: {shared}\n  newTag: 1.0.0\n"
-)
+TEXT = "resources: []\nimages:\n- name: {own}\n  newTag: 1.0.0\n- name: {shared}\n  newTag: 1.0.0\n"
 BEFORE = "image-update run --applications apps.json --allow-protocol file"
 
 
