@@ -6,6 +6,7 @@ import sys
 from bench import (
     annotations,
     application_sets,
+    burst,
     cluster,
     edits,
     image,
@@ -21,6 +22,7 @@ GROUPS: dict[str, Group] = {
     "small-run": small_run.figures,
     "repository-size": repository_size.figures,
     "many-applications": many_applications.figures,
+    "burst": burst.figures,
     "simultaneous": simultaneous.figures,
     "network": network.figures,
     "annotations": annotations.figures,

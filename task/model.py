@@ -476,6 +476,25 @@ class Build:
 
 
 @dataclass(frozen=True)
+class Event:
+    """A push of an image, as a registry or a pipeline tells it."""
+
+    image: Image  # with a tag; one that a pipeline wrote may have only a digest
+    form: str = ""  # whose form it has: "harbor", "quay", …; "lines" is our own
+    at: str = ""  # RFC 3339, UTC; when the registry says that it happened
+    build: Build = Build()  # what a line of our own says
+    run: str = ""  # the page of the pipeline that built it, from a line of our own
+    claimed: bool = True  # whether the registry has to confirm it
+
+    @property
+    def origin(self) -> str:
+        """Where the build came from, in words: `registry event, harbor`."""
+        if self.claimed:
+            return f"registry event, {self.form}"
+        return f"pipeline event, {self.run}" if self.run else "pipeline event"
+
+
+@dataclass(frozen=True)
 class Written(Versioned):
     """One build of an image, as it is in the state file."""
 
@@ -778,6 +797,7 @@ class Decision(Judged):
         None  # a key that is added to the file, and one there that is almost the same
     )
     shared: tuple[str, ...] = ()  # other keys of the file that change as well, because of an anchor
+    event: str = ""  # where the build came from: "registry event, harbor"; "" is the CI job
     built: str = ""  # the build's digest, even if only its tag is written; "" if unknown
     owner: str = ""  # who takes back the patch of a live Application: "ApplicationSet web"
 
@@ -846,6 +866,7 @@ class Report:
     earlier: tuple[Commit, ...] = ()  # commits of earlier runs that have these builds already
     source: str = ""  # the page of the commit that was built, else its id
     pipeline_run: str = ""
+    passed_over: int = 0  # events that are no push of a tagged image
 
     @property
     def updates(self) -> tuple[Decision, ...]:
@@ -867,6 +888,7 @@ class PastBuild:
     pipeline_run: str = ""  # from the commit's trailer
     url: str = ""  # the commit's page; "" if the Git host is unknown
     proof: str = ""  # what was proved about it, from the commit's trailer
+    event: str = ""  # where it came from, from the commit's trailer
 
 
 @dataclass(frozen=True)

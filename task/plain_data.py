@@ -25,16 +25,32 @@ def parsed_json(text: str | bytes) -> Any:
     """
     if isinstance(text, bytes):
         text = text.decode("utf-8-sig")
+    value, end = json_at(text, _blanks(text, 0))
+    if _blanks(text, end) != len(text):
+        raise ValueError(f"there is more behind the value: char {end}")
+    return value
+
+
+def json_at(text: str, at: int) -> tuple[Any, int]:
+    """Parse the JSON value that begins at an index, as `parsed_json`. Return it, and its end."""
     try:
-        value = json.loads(text, parse_constant=_refused, parse_float=_finite)
+        value, end = _DECODER.raw_decode(text, at)
     except RecursionError:
         raise ValueError(_FLAW) from None
-    if text.count("[") + text.count("{") > DEEPEST and _is_deep(value):
+    part = text[at:end]
+    if part.count("[") + part.count("{") > DEEPEST and _is_deep(value):
         raise ValueError(_FLAW)
-    if "\\ud" in text or "\\uD" in text:
+    if "\\ud" in part or "\\uD" in part:
         halved = json.dumps(value, ensure_ascii=False).encode("utf-16", "surrogatepass")
         value = json.loads(halved.decode("utf-16", "replace"))
-    return value
+    return value, end
+
+
+def _blanks(text: str, at: int) -> int:
+    """Return the index after the white space of JSON that begins here."""
+    while at < len(text) and text[at] in " \t\r\n":
+        at += 1
+    return at
 
 
 def _refused(constant: str) -> float:
@@ -46,6 +62,9 @@ def _finite(text: str) -> float:
     if not math.isfinite(number):
         raise ValueError("a number is too large")
     return number
+
+
+_DECODER = json.JSONDecoder(parse_constant=_refused, parse_float=_finite)
 
 
 def _is_deep(value: Any) -> bool:

@@ -84,9 +84,22 @@ class EventOptions:
     )
     tag: str = EVENT.text("Tag to write for an --image that is given by digest only.", "TAG")
     images_from: tuple[str, ...] = EVENT.lines(
-        "Read the images from a file that the builder wrote (BuildKit, kaniko, ko, Jib, Skaffold or GoReleaser).",
+        "Read the images from a file: what a builder wrote (BuildKit, kaniko, ko, Jib, Skaffold or "
+        "GoReleaser), or events of registries. - is stdin.",
         "FILE",
         common=BUILDS,
+    )
+    images_format: str = EVENT.choice(
+        "auto",
+        "What the file of --images-from has to be. registry is any registry's event; auto also "
+        "takes builders' files and lines of our own, which are trusted.",
+        "auto|builder|lines|registry|distribution|harbor|quay|docker-hub|github|ecr|google|azure|"
+        "artifactory|nexus|gitea|aliyun|cdevents|cloudevents",
+    )
+    images_registry: str = EVENT.text(
+        "How image references name the registry, if its events do not name it, or call it "
+        "something else.",
+        "HOST[/PATH]",
     )
     sequence: str = EVENT.text(
         f"Number of this build, by which builds are ordered: the higher number is the newer build. {FROM_CI}",

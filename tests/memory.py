@@ -11,7 +11,7 @@ from runs import KUSTOMIZATION, WEB, application, target
 from task.after.follow_up import follow_up
 from task.annotations.application import PREFIX, Narrow
 from task.annotations.subscription import Defaults, Scope
-from task.cli.update import MATCHES
+from task.cli.update import match_of
 from task.deciding.job import Followed, Intent, Job, Landed, Terms, Wording
 from task.errors import Outpaced, TaskError
 from task.git.names import stem_of
@@ -21,6 +21,7 @@ from task.model import (
     Answer,
     Build,
     Changeset,
+    Event,
     File,
     FileVersion,
     Found,
@@ -36,7 +37,6 @@ from task.model import (
     Snapshot,
     Verdict,
 )
-from task.pipeline.match import match_images
 from task.pipeline.run import run
 
 URL = "https://git.example/gitops.git"
@@ -305,6 +305,9 @@ class Story:
         self.now = NOW
         self.tags: tuple[str, ...] = ()  # what the registry lists
         self.answer = Answer()  # what else it says
+        self.answers: dict[str, Answer] = {}  # what it says about a tag
+        self.asked: list[Question] = []
+        self.log: list[tuple[str, str]] = []
         self.prove: Callable[
             [Collection[Question]], Mapping[Question, Proof | Verdict | TaskError]
         ] = lambda _: {}
@@ -362,18 +365,31 @@ class Story:
         self.because = found.because
         return found
 
+    def events(self, *events: Event, source: str = "", check: str = "auto") -> Report:
+        """Do a run for these events."""
+        images = tuple(dict.fromkeys(one.image for one in events))
+        terms = Terms(now=self.now, check=check)
+        return self.run(
+            Job("run", images, SCOPE, terms, WORDING, events=events, source_repository=source)
+        )
+
+    def _answers(self, questions: Collection[Question]) -> dict[Question, Answer]:
+        self.asked += questions
+        answers = {one: self.answers.get(one.image.tag, self.answer) for one in questions}
+        return {one: replace(answer, tags=self.tags) for one, answer in answers.items()}
+
     def run(self, job: Job) -> Report:
         """Do a whole run. There are no other repositories."""
         world = fake_world(
             applications=lambda: [Found(one, "applications.json:1") for one in (self.app, *self.others)],
             locate=lambda _origin: None,
             repository=lambda _url, _subscription: self.branch.opened(), now=lambda: 0.0, sleep=lambda _seconds: None,
-            jitter=lambda: 0.5, log=lambda _level, _text: None, follow=self.follow, ancestry=self.ancestry,
-            registry=lambda questions: {one: replace(self.answer, tags=self.tags) for one in questions},
+            jitter=lambda: 0.5, log=lambda *line: self.log.append(line), follow=self.follow, ancestry=self.ancestry,
+            registry=self._answers,
             prove=self.prove, synced=lambda _subscription: self.synced,
         )  # fmt: skip
         with ExitStack() as shielded:
-            return run(job, world, shielded, MATCHES.get(job.command, match_images), follow_up)
+            return run(job, world, shielded, match_of(job), follow_up)
 
 
 def story(strategy: str = "newest-build", **annotations: str) -> Story:

@@ -37,6 +37,14 @@ def open_registry(folder: Path) -> Iterator[Real]:
 
 
 @contextmanager
+def notifying_registry(folder: Path, listener: str) -> Iterator[Real]:
+    """A registry in which everybody may do everything, and which sends its events to a listener."""
+    endpoint = f"{{name: test, url: '{listener}', timeout: 5s, threshold: 3, backoff: 200ms}}"
+    with _running(folder, f"notifications:\n  endpoints:\n  - {endpoint}\n") as port:
+        yield Real(f"127.0.0.1:{port}", f"http://127.0.0.1:{port}")
+
+
+@contextmanager
 def password_registry(folder: Path) -> Iterator[Real]:
     """A registry with Basic authentication."""
     argv = [*needs("htpasswd"), "-Bbn", USER, PASSWORD]

@@ -24,6 +24,7 @@ QUESTIONS = {
     "rollback": "how-to/rollback.html",
     "pull request": "pull-requests.html",
     "monorepo": "how-to/monorepo.html",
+    "one trigger": "how-to/one-trigger.html",
     "many applications": "how-to/monorepo.html#many-applications-one-commit",
     "digest": "annotations.html#a-digest-beside-the-tag",
     "wait for rollout": "rollouts.html",

@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from task.errors import Malformed, UsageError
-from task.files import read_file
 from task.image import parse_image, parse_images
 from task.model import Image
 from task.plain_data import parsed_json
@@ -371,30 +370,3 @@ def _string(value: Any, key: str) -> str:
     if not isinstance(value, str):
         raise Malformed(f"its {key} is not text", KNOWN)
     return value.strip()
-
-
-LARGEST = 10_000_000  # bytes; buildx metadata with full provenance has a few hundred thousand
-
-
-def read_built(paths: Sequence[str]) -> tuple[Built, ...]:
-    """Return the content of each file, in order. Raises `UsageError`, which names the file."""
-    files = []
-    for path in paths:
-        try:
-            files.append(built(read_file(path, LARGEST).decode()))
-        except OSError as error:
-            hint = "name the file that the build wrote; this step must see it (a workspace, an artifact)"
-            raise UsageError(
-                f"--images-from: cannot read {path!r}: {error.strerror}", hint=hint
-            ) from None
-        except UnicodeDecodeError:
-            hint = "give the file that the builder wrote about the image, not the image"
-            raise UsageError(f"--images-from {path}: it is not text", hint=hint) from None
-        except Malformed as problem:
-            raise UsageError(
-                f"--images-from {path}: {problem.message}", hint=problem.hint
-            ) from None
-        except ValueError:  # a null byte
-            hint = "name the file that the build wrote"
-            raise UsageError(f"--images-from: {path!r} is not a path", hint=hint) from None
-    return tuple(files)

@@ -95,7 +95,7 @@ _NUMBER = re.compile(r"[0-9]{1,20}")
 # Seconds since 1973 or of the first day, milliseconds since 2001. Other numbers may mean 20261121 or 202611210600.
 _SECONDS = re.compile(r"([0-9]{1,5}|[0-9]{9,10})(?:\.([0-9]{1,9}))?")
 _MILLISECONDS = re.compile(r"[0-9]{13}")
-_COMMIT = re.compile(r"[0-9a-fA-F]{7,64}")
+COMMIT = re.compile(r"[0-9a-fA-F]{7,64}")
 # For "no date", reproducible builds use these days: the epoch (Jib adds one second), ZIP's and Go's first day.
 _NO_DATES = ("1970-01-01", "1980-01-01", "0001-01-01")
 
@@ -148,7 +148,7 @@ def build_of(environ: Mapping[str, str], given: EventOptions, repository: str) -
         if number is None:
             number, counter = _counted(environ)
         # Buildkite's BUILDKITE_COMMIT may be `HEAD`, and others may have a branch's name.
-        commit = commit or (job.commit.lower() if _COMMIT.fullmatch(job.commit) else "")
+        commit = commit or (job.commit.lower() if COMMIT.fullmatch(job.commit) else "")
         repository = repository or job.repository
     return Build(
         sequence=number,

@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 
 from task.annotations.application import Narrow
 from task.annotations.subscription import Defaults, Scope
-from task.ci.images import TAG, event_images, read_built, with_built
+from task.ci.events.forms import Events
+from task.ci.images import TAG, event_images, with_built
+from task.ci.images_from import STDIN, ImagesFrom, read_images_from
 from task.ci.variables import Origin, build_of, origin_of, request_event
 from task.commands.promotion import check_promotion
 from task.deciding.job import (
@@ -29,7 +32,7 @@ from task.files import read_text
 from task.git.hosts import remote_of
 from task.git.names import rewritten
 from task.image import parse_image
-from task.model import Hold, Image, Person
+from task.model import Build, Hold, Image, Person
 from task.option import flag_of, variable_of
 from task.output.report_json import BY_HAND
 from task.repository_config.config import seconds_of
@@ -40,23 +43,66 @@ from task.text import one_line
 from task.urls import without_login
 
 
-def built_images(given: EventOptions) -> tuple[Image, ...]:
-    """Return the images that the options name, and the files of builders."""
-    references, digest = given.image, given.image_digest
-    if given.images_from:
-        references, digest = with_built(references, digest, read_built(given.images_from))
-    return event_images(references, digest, given.tag)
+@dataclass(frozen=True)
+class GivenImages:
+    """The images of a run: those of one build, or of events, each a build of its own."""
+
+    images: tuple[Image, ...] = ()
+    events: Events | None = None
+
+    @property
+    def nothing_to_do(self) -> bool:
+        """Whether there are only events that are no push of a tagged image."""
+        return self.events is not None and not self.images
 
 
-def job_of(settings: Settings, images: tuple[Image, ...], environ: Mapping[str, str]) -> Job:
+def given_images(given: EventOptions, applications: Sequence[str] = ()) -> GivenImages:
+    """Return the images that the options name, and those in the files of `--images-from`."""
+    if not given.images_from:
+        return GivenImages(event_images(given.image, given.image_digest, given.tag))
+    if STDIN in given.images_from and STDIN in applications:
+        raise UsageError(
+            "--images-from - and --applications - both read stdin", hint="give one of them a file"
+        )
+    found = read_images_from(given.images_from, given.images_format, given.images_registry)
+    if found.events is None:
+        references, digest = with_built(given.image, given.image_digest, found.built)
+        return GivenImages(event_images(references, digest, given.tag))
+    _check_beside_events(given, found)
+    images = tuple(dict.fromkeys(event.image for event in found.events.pushes))
+    return GivenImages(images, found.events)
+
+
+def _check_beside_events(given: EventOptions, found: ImagesFrom) -> None:
+    """Raise `UsageError` for what one build has, and events have themselves."""
+    fields = ("image", "image_digest", "tag", "sequence", "source_commit", "created")
+    if found.built:
+        raise UsageError(
+            "--images-from: a builder's file beside events", hint="run it once for each of them"
+        )
+    for field in fields:
+        if getattr(given, field):
+            hint = (
+                "leave it out: each event is a build of its own, and a line of our own says which"
+            )
+            raise UsageError(f"{flag_of(field)} beside events: it is about one build", hint=hint)
+
+
+def job_of(
+    settings: Settings,
+    images: tuple[Image, ...],
+    environ: Mapping[str, str],
+    events: Events | None = None,
+) -> Job:
     """Return the pipeline's job. Raises `UsageError` for an impossible value."""
     named = _named_for_requests(settings.commit, environ)
     origin, now = origin_of(environ), time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     own = without_login(settings.source_repository or origin.repository)
-    if settings.command in ("scan", "promote"):  # the CI job has built nothing
+    # The CI job has built nothing.
+    if events is not None or settings.command in ("scan", "promote"):
         origin, environ = Origin(run=origin.run), {}
     given, commits = settings.event, settings.commit
-    build = build_of(environ, given, settings.source_repository)
+    build = Build() if events else build_of(environ, given, settings.source_repository)
     repository = without_login(settings.source_repository or origin.repository).removesuffix(".git")
     commit, run = (
         given.source_commit or origin.commit,
@@ -113,6 +159,9 @@ def job_of(settings: Settings, images: tuple[Image, ...], environ: Mapping[str, 
         ),
         promotion=_promotion(settings, own),
         undo=settings.on_failure == "rollback",
+        events=events.pushes if events else (),
+        passed_over=len(events.passed_over) if events else 0,
+        source_repository=without_login(settings.source_repository) if events else "",
     )
 
 

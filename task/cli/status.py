@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from task import shutdown
 from task.ci.publish import mask, tell, write_page
 from task.cli.call import Call
-from task.cli.job import built_images, job_of
+from task.cli.job import given_images, job_of
 from task.commands.status import Look
 from task.commands.status import status as look_at
 from task.errors import UsageError
@@ -46,7 +46,7 @@ def status(settings: Settings, call: Call) -> int:
 
 def _found(settings: Settings, environ: Mapping[str, str], log: Log) -> Status:
     event = settings.event
-    images = built_images(event) if event.image or event.images_from else ()
+    images = given_images(event).images if event.image or event.images_from else ()
     job = job_of(settings, images, environ)
     token = settings.host.forge_token_file or any(
         environ.get(name) for name in (*FORGE_TOKENS, "GITHUB_TOKEN")

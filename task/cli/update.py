@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
 
 from task import shutdown
 from task.after.follow_up import commented, follow_up
+from task.ci.events.forms import Events
 from task.ci.publish import check_places, mask, publish
 from task.ci.variables import origin_of
 from task.cli.call import Call, strange_variables
-from task.cli.job import built_images, job_of
+from task.cli.job import GivenImages, given_images, job_of
+from task.commands.events import match_events
 from task.commands.promotion import match_promotion
 from task.commands.scan import match_newest
-from task.errors import UsageError
+from task.deciding.job import Job
+from task.errors import Exit, UsageError
 from task.model import Problem, Report
 from task.output.log import Log
 from task.output.notify import check_url, count_run, send_events
@@ -25,11 +29,16 @@ from task.pipeline.match import match_images
 from task.pipeline.run import Match
 from task.pipeline.run import run as story
 from task.settings import SECRETS, Settings
-from task.text import FEW, and_more
+from task.text import FEW, and_more, counted
 from task.urls import without_login
 from task.wiring.world import RealWorld
 
 MATCHES: Mapping[str, Match] = {"scan": match_newest, "promote": match_promotion}
+
+
+def match_of(job: Job) -> Match:
+    """Return how the job finds what to decide about."""
+    return match_events if job.events else MATCHES.get(job.command, match_images)
 
 
 def run(settings: Settings, call: Call) -> int:
@@ -131,16 +140,46 @@ def told_together(problems: Iterable[Problem]) -> Iterator[tuple[str, Problem]]:
             yield one.application, one
 
 
+def _tell_passed_over(events: Events, log: Log) -> None:
+    """Log how many events are no push of a tagged image; at level debug also why."""
+    for why, number in Counter(events.passed_over).items():
+        log("debug", f"{counted(number, 'event')} passed over: {why}")
+    if not events.pushes:
+        number = len(events.passed_over)
+        log("info", f"nothing to do: no push of a tagged image in {counted(number, 'event')}")
+
+
+def nothing_to_do(job: Job) -> Report:
+    """Return the report of a run whose events are no pushes of tagged images."""
+    return Report(
+        command=job.command,
+        images=(),
+        considered=0,
+        decisions=(),
+        commits=(),
+        problems=(),
+        exit=int(Exit.OK),
+        dry=job.dry,
+        pipeline_run=job.requests.run,
+        passed_over=job.passed_over,
+    )
+
+
 def carry_out(
     settings: Settings, environ: Mapping[str, str], log: Log, shielded: ExitStack
 ) -> Report:
     """Run the pipeline with the clients that these settings need, and return its report. `shielded`: see `run`."""
     given = settings.command in ("run", "plan")
-    images = built_images(settings.event) if given else ()
-    job = job_of(settings, images, environ)
-    world = RealWorld(settings, environ, log, job.scope, images)
+    sources = settings.sources.applications
+    found = given_images(settings.event, sources) if given else GivenImages()
+    job = job_of(settings, found.images, environ, found.events)
+    if found.events:
+        _tell_passed_over(found.events, log)
+    if found.nothing_to_do:
+        return nothing_to_do(job)
+    world = RealWorld(settings, environ, log, job.scope, found.images)
     try:
-        report = story(job, world, shielded, MATCHES.get(settings.command, match_images), follow_up)
+        report = story(job, world, shielded, match_of(job), follow_up)
         return commented(report, job, world) if job.comment else report
     finally:
         with shutdown.shield():

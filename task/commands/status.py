@@ -181,6 +181,7 @@ def past_builds(
             one.by,
             without_login(trailer_of(one.message, "Pipeline-Run")),
             proof=without_login(trailer_of(one.message, "Proof", image)),
+            event=without_login(trailer_of(one.message, "Event", image)),
         )
         for now, one in found
         if now.version and one.commit

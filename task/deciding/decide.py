@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import posixpath
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from task.annotations.write_back import LONGEST_NAME, LONGEST_PATH, size
@@ -41,11 +41,11 @@ from task.editors.file_text import text_of
 from task.editors.state_file import read_state
 from task.errors import TargetError, TaskError
 from task.model import (
+    Build,
     Decision,
     Fact,
     Files,
     Hold,
-    Image,
     Memory,
     Place,
     Question,
@@ -154,9 +154,11 @@ def questions(
     needed: list[tuple[Question, Fact]] = []
     for ask in asks:
         terms = ask.terms(given)
-        if not (
-            terms.build.commit or may_ask(ask.subscription, terms.check)
-        ) or settled_without_git(ask, terms):
+        builds = ask.builds_of(terms)
+        has_commit = any(build.commit for build in builds) or terms.build.commit
+        if not (has_commit or may_ask(ask.subscription, terms.check)):
+            continue
+        if settled_without_git(ask, terms):
             continue
         try:
             state = state_of(snapshot, ask.subscription)
@@ -164,8 +166,8 @@ def questions(
             current = reading(snapshot, ask.subscription, terms)
         except TaskError:
             continue
-        known = (one.build for one in (memory.written, memory.deferred) if one)
-        ancestry |= {pair: None for build in known if (pair := commits(terms.build, build))}
+        known = [one.build for one in (memory.written, memory.deferred) if one]
+        ancestry |= dict.fromkeys(_pairs(builds or (terms.build,), known))
         if may_ask(ask.subscription, terms.check):
             held = ask.subscription.freeze or holding(state, memory, terms.now)
             free = ask.intent.verb == "release" if ask.intent else not held
@@ -175,12 +177,25 @@ def questions(
     return list(ancestry), combined(needed)
 
 
+MOST_COMPARED = 30  # builds of one image whose commits are all compared; the others by their dates
+
+
+def _pairs(builds: Sequence[Build], known: Sequence[Build]) -> Iterator[Commits]:
+    """Yield the commits to compare: of each build with those remembered, and with the others."""
+    distinct = list(dict.fromkeys(builds))
+    for number, build in enumerate(distinct):
+        for other in (*known, *distinct[: min(number, MOST_COMPARED)]):
+            if pair := commits(build, other):
+                yield pair
+
+
 def facts_needed(
     ask: Ask, current: Reading, memory: Memory, terms: Terms
 ) -> list[tuple[Question, Fact]]:
     """Return the facts needed about an ask's images and a held build, unless the rules refuse them anyway."""
     sub = ask.subscription
-    offered = [Offer(image, terms.build) for image in ask.candidates]
+    builds = ask.builds_of(terms)
+    offered = [Offer(*one) for one in zip(ask.candidates, builds, strict=True)]
     offered += [deferred(sub, memory.deferred)] if memory.deferred else []
     admitted = [one for one in offered if objection(one.image.tag, sub.policy) is None]
     return [fact for one in admitted for fact in facts_of(sub, one, current, memory, terms.check)]
@@ -259,7 +274,7 @@ def decide_one(snapshot: Snapshot, ask: Ask, terms: Terms, facts: Facts = Facts(
         return Move(replace(error_decision(sub, ask.offered, error, snapshot.branch), kind=kind))
     if ask.intent:
         return fulfil(ask.intent, situation, snapshot)
-    move = choose(situation, ask.candidates)
+    move = choose(situation, ask)
     if situation.in_git.version or move.decision.verdict != "unchanged":
         return move
     # the rules compared with what runs, or with the Application's own sources
@@ -318,15 +333,18 @@ def missing_places(
         return ()
 
 
-def choose(situation: Situation, images: Sequence[Image]) -> Move:
+def choose(situation: Situation, ask: Ask) -> Move:
     """Of several tags of one build, return the move for the newest that is admitted, else the first refusal.
 
-    An event that was deferred competes as well once its hold has ended.
+    Several events compete in the same way, each with its own build. An event that was deferred
+    competes as well once its hold has ended.
     """
-    build, promoted = situation.terms.build, situation.terms.promoted
-    on_offer = [
-        Offer(image, build, bool(promoted and promoted.pinned), promoted) for image in images
-    ]
+    promoted = situation.terms.promoted
+    pinned = bool(promoted and promoted.pinned)
+    build = situation.terms.build
+    on_offer = [Offer(event.image, event.build, event=event.origin) for event in ask.events]
+    if not on_offer:
+        on_offer = [Offer(image, build, pinned, promoted) for image in ask.candidates]
     if situation.memory.deferred and not situation.hold:
         on_offer.append(deferred(situation.subscription, situation.memory.deferred))
     moves = [weigh(situation, offer) for offer in on_offer]

@@ -11,6 +11,7 @@ from task.model import (
     Build,
     Commit,
     Decision,
+    Event,
     Hold,
     Image,
     Memory,
@@ -232,6 +233,9 @@ class Job:
     undo: bool = False  # --on-failure rollback: restore the earlier version after a failed rollout
     comment: PlanComment | None = None
     deployed: DeployedSource | None = None  # --deployments
+    events: tuple[Event, ...] = ()  # of registries and pipelines; the images are theirs
+    passed_over: int = 0  # events that are no push of a tagged image
+    source_repository: str = ""  # that of the commits in the labels of events' images
 
 
 @dataclass(frozen=True)
@@ -284,6 +288,7 @@ class Ask:
     # all subscriptions of an Application whose updates may wait on the same head branch
     siblings: tuple[Subscription, ...] = ()
     build: Build | None = None  # of the candidates; None is that of the event
+    events: tuple[Event, ...] = ()  # one for each candidate, if the images come from events
     promoted: Promoted | None = None  # where `promote` found the candidate
 
     @property
@@ -298,6 +303,12 @@ class Ask:
             if self.build is None
             else replace(terms, build=self.build, promoted=self.promoted)
         )
+
+    def builds_of(self, terms: Terms) -> tuple[Build, ...]:
+        """Return the build of each candidate."""
+        if self.events:
+            return tuple(event.build for event in self.events)
+        return (self.terms(terms).build,) * len(self.candidates)
 
     @property
     def offered(self) -> Image:
@@ -389,5 +400,6 @@ def change_of(
         promoted_from=one.source,
         proof=str(one.proof or ""),
         why=one.because,
+        event=one.event,
         file=one.current.file,
     )

@@ -50,6 +50,7 @@ class Offer:
     build: Build
     pinned: bool = False  # whether the digest is written even if no rule requires it
     promoted: Promoted | None = None  # of `promote`
+    event: str = ""  # where it came from, if that was an event
 
 
 def question_about(sub: Subscription, version: Versioned) -> Question:
@@ -242,7 +243,7 @@ def weigh(situation: Situation, offer: Offer) -> Move:
     answer = situation.facts.answers.get(question_about(sub, offer.image))
     decision = _by_the_rules(offer, answer, situation)
     source = offer.promoted.source if offer.promoted else ""
-    decision = replace(decision, source=source, built=offer.image.digest)
+    decision = replace(decision, source=source, built=offer.image.digest, event=offer.event)
     image, created = decision.candidate, offer.build.created or (answer.created if answer else "")
     of_event = "" if image.digest else offer.image.digest
     event = Written(image.tag, image.digest, replace(offer.build, created=created), of_event)

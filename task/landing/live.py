@@ -162,7 +162,7 @@ def _attempt(
         facts = Facts(answers=answers_to(combined(facts_needed(ask, said, Memory(), terms)), world))
     current = said if said.tag or said.digest else live_reading(sub)
     situation = Situation(sub, "", "live", current, said, State(), Memory(), terms, facts)
-    move = replace(choose(situation, ask.candidates), remember=None)
+    move = replace(choose(situation, ask), remember=None)
     with contention.clock_paused():
         decision = verified([move], replace(last_checks(job, world), labels=False))[0].decision
     if decision.verdict != "update":

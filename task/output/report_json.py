@@ -99,6 +99,7 @@ def as_json(report: Report) -> dict[str, Any]:
         "exit_code": report.exit,
         "source": without_login(report.source) or None,
         "pipeline_run": without_login(report.pipeline_run) or None,
+        "images_passed_over": report.passed_over,
     }
 
 
@@ -176,6 +177,7 @@ def _decision(decision: Decision | Unusable) -> dict[str, Any]:
         "file": decision.current.file or None,
         "generated_by": application.generated_by or None,
         "from": decision.source or None,
+        "event": (decision.event if isinstance(decision, Decision) else "") or None,
         "proof": {key: value or None for key, value in asdict(decision.proof).items()}
         if decision.proof
         else None,

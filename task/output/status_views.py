@@ -101,6 +101,7 @@ def _image(one: ImageStatus) -> dict[str, Any]:
                 "by": build.by or None,
                 "pipeline_run": build.pipeline_run or None,
                 "proof": build.proof or None,
+                "event": build.event or None,
                 "url": build.url or None,
             }
             for build in one.builds
@@ -236,7 +237,8 @@ def rules(one: ImageStatus) -> str:
 def build_line(build: PastBuild) -> str:
     """Return one build as one line."""
     by = f"by {build.by}" if build.by else ""
-    words = (_short(build.tag, build.digest), build.at, build.commit[:12], by, build.pipeline_run)
+    version = _short(build.tag, build.digest)
+    words = (version, build.at, build.commit[:12], by, build.event, build.pipeline_run)
     return "  ".join(filter(None, words))
 
 

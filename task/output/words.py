@@ -104,6 +104,7 @@ def lines(report: JSON) -> list[Line]:
         )
         # older reports do not have these members
         source = f", from {one['from']}" if one.get("from") else ""
+        source += f", {one['event']}" if one.get("event") else ""
         source += f", proof: {proof}" if (proof := proved(one)) else ""
         source += f"; but {by} writes it to the same place" if by else ""
         return Line(

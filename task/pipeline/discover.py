@@ -244,5 +244,11 @@ def discover(job: Job, world: World) -> tuple[Seen, tuple[Problem, ...]]:
     whole = not (narrow.projects and seen.skipped)
     counted = seen if whole else replace(seen, skipped=())
     left = untracked(counted, job.images)
+    if job.events and not job.require_match:  # a registry sends events about everything
+        if left:
+            many = "is" if len(left) == 1 else "are"
+            of_all = f"{len(left)} of {len({image.identity for image in job.images})} images"
+            world.log("info", f"{of_all} {many} tracked by no Application")
+        left = ()
     problems += untracked_problems(counted, left, whole=whole, required=job.require_match)
     return seen, problems + unread_keys(counted, job.images)

@@ -205,6 +205,7 @@ def report(
         earlier=done.earlier,
         source=job.requests.source,
         pipeline_run=job.requests.run,
+        passed_over=job.passed_over,
     )
 
 

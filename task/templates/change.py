@@ -29,6 +29,7 @@ class Change:
     # For texts about it. Two changes that differ in nothing else are one.
     proof: str = field(default="", compare=False)  # what was proved about the new version
     why: str = field(default="", compare=False)
+    event: str = field(default="", compare=False)  # where the new version came from
     file: str = field(default="", compare=False)
 
     @property

@@ -89,6 +89,7 @@ def _last_paragraph(apps: Sequence[AppChanges], trailers: Sequence[Trailer]) -> 
         "Application": [f"{app.namespace}/{app.name}" for app in apps],
         "Promoted-From": [change.promoted_from for change in changes if change.promoted_from],
         "Proof": [f"{change.image.name} {change.proof}" for change in changes if change.proof],
+        "Event": [f"{change.image.name} {change.event}" for change in changes if change.event],
     }
     return trailer_lines(
         (*(one for key, values in own.items() for one in _repeated(key, values)), *trailers)

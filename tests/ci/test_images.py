@@ -10,7 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support import image_update
 
-from task.ci.images import LARGEST, MOST, Built, built, read_built, with_built
+from task.ci.events.forms import LARGEST
+from task.ci.images import MOST, Built, built, with_built
+from task.ci.images_from import read_images_from
 from task.errors import Malformed, UsageError
 
 DIGEST = f"sha256:{'a' * 64}"
@@ -73,13 +75,13 @@ def test_a_file_that_does_not_serve_is_a_usage_error(
     if content is not None:
         path.write_bytes(content)
     with pytest.raises(UsageError, match=part) as raised:
-        read_built([str(path)])
+        read_images_from([str(path)])
     assert "--images-from" in str(raised.value)
 
 
 def test_a_folder_is_a_usage_error(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="directory"):
-        read_built([str(tmp_path)])
+        read_images_from([str(tmp_path)])
 
 
 A, B, C = (f"sha256:{letter * 64}" for letter in "abc")

@@ -1,0 +1,50 @@
+"""Events of Azure Container Registry: its webhook, and Event Grid in both of its schemas.
+
+Sources: https://learn.microsoft.com/azure/container-registry/container-registry-webhook-reference
+and https://learn.microsoft.com/azure/event-grid/event-schema-container-registry (November 2026).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from task.ci.events.distribution import is_notification, of_notification
+from task.ci.events.event import Document, Found, PassedOver
+from task.plain_data import mapping, text
+
+_TYPE = "Microsoft.ContainerRegistry."
+_HANDSHAKE = "Microsoft.EventGrid."
+_TOPIC = "/Microsoft.ContainerRegistry/"
+
+
+def known(document: Document) -> bool:
+    """Tell whether this is an event of the webhook or of Event Grid."""
+    if is_notification(document):
+        return isinstance(document.get("request"), dict)
+    return _of_grid(document) or _is_ping(document)
+
+
+def _of_grid(document: Document) -> bool:
+    kind = text(document, "eventType") or text(document, "type")
+    # Event Grid's first schema wrote `ImagePushed` alone.
+    return kind.startswith((_TYPE, _HANDSHAKE)) or _TOPIC in text(document, "topic")
+
+
+def _is_ping(document: Document) -> bool:
+    return text(document, "action") == "ping" and {"id", "timestamp"} <= set(document)
+
+
+def read(document: Document, registry: str) -> Iterator[Found]:
+    """Yield what the event says."""
+    if _is_ping(document):
+        yield PassedOver("it is a ping")
+        return
+    if not _of_grid(document):
+        yield of_notification(document, registry)
+        return
+    kind = text(document, "eventType") or text(document, "type")
+    if not kind.endswith("ImagePushed"):
+        yield PassedOver(f"its type is {kind!r}")
+        return
+    time = document.get("eventTime") or document.get("time")
+    yield of_notification({"timestamp": time, **mapping(document, "data")}, registry)

@@ -1,0 +1,24 @@
+"""Webhooks of Docker Hub.
+
+Source: https://docs.docker.com/docker-hub/repos/manage/webhooks (November 2026).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from task.ci.events.event import Document, Found, Named, pushed
+from task.plain_data import mapping, text
+
+
+def known(document: Document) -> bool:
+    """Tell whether this is a webhook of Docker Hub."""
+    repository = mapping(document, "repository")
+    return "push_data" in document and "repo_name" in repository
+
+
+def read(document: Document, registry: str) -> Iterator[Found]:
+    """Yield the push. The webhook has no digest."""
+    place = Named("docker.io", text(document, "repository", "repo_name"))
+    push = mapping(document, "push_data")
+    yield pushed(place, text(push, "tag"), at=push.get("pushed_at"), registry=registry)

@@ -1,0 +1,41 @@
+"""Events of Amazon ECR, as EventBridge sends them.
+
+Source: https://docs.aws.amazon.com/AmazonECR/latest/userguide/ecr-eventbridge.html (November 2026).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from task.ci.events.event import CONFIGS, Document, Found, Named, PassedOver, pushed
+from task.plain_data import mapping, text
+
+
+def known(document: Document) -> bool:
+    """Tell whether this is an event of ECR."""
+    return text(document, "source") == "aws.ecr" and "detail-type" in document
+
+
+def host_of(account: str, region: str) -> str:
+    """Return the registry of an account in a region."""
+    suffix = ".cn" if region.startswith("cn-") else ""
+    return f"{account}.dkr.ecr.{region}.amazonaws.com{suffix}"
+
+
+def read(document: Document, registry: str) -> Iterator[Found]:
+    """Yield what the event says."""
+    kind = text(document, "detail-type")
+    detail = mapping(document, "detail")
+    action = text(detail, "action-type")
+    if kind != "ECR Image Action":
+        yield PassedOver(f"its type is {kind!r}")
+    elif action != "PUSH" or text(detail, "result") != "SUCCESS":
+        yield PassedOver(f"it is {action} {text(detail, 'result')}")
+    elif text(detail, "artifact-media-type") not in ("", *CONFIGS):
+        yield PassedOver("it is a chart, a signature or another artifact")
+    else:
+        host = host_of(text(document, "account"), text(document, "region"))
+        place = Named(host, text(detail, "repository-name"))
+        digest = text(detail, "image-digest")
+        time = document.get("time")
+        yield pushed(place, text(detail, "image-tag"), digest, time, registry)

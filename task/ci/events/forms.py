@@ -1,0 +1,173 @@
+"""Reads events: one document, a list, or one after another (JSON lines), in the forms below.
+
+The form is recognised by the keys of each document, unless the user names it. One that nobody knows
+is an error, because a form that changed must not look like "nothing to do".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+from task.ci.events import (
+    aliyun,
+    artifactory,
+    azure_registry,
+    cdevents,
+    cloudevents,
+    distribution,
+    docker_hub,
+    ecr,
+    gitea_packages,
+    github_packages,
+    google,
+    harbor,
+    lines,
+    nexus,
+    quay,
+)
+from task.ci.events.event import Document, Found, PassedOver
+from task.errors import Malformed
+from task.model import Event
+from task.plain_data import json_at
+from task.text import and_more
+
+LARGEST = 64_000_000  # bytes
+MOST_EVENTS = 100_000
+MOST_VALUES = 5_000_000  # objects and lists in all; each takes memory, and an event has about ten
+_SHOWN = 6
+_SPLIT = "split the file"
+_AS_SENT = "give it as the registry sent it"
+
+
+class Form(NamedTuple):
+    """One form of events."""
+
+    title: str  # in messages
+    known: Callable[[Document], bool]
+    read: Callable[[Document, str], Iterable[Found]]
+
+
+LINES = "lines"
+FORMS: Mapping[str, Form] = {
+    "distribution": Form("Docker Distribution", distribution.known, distribution.read),
+    "harbor": Form("Harbor", harbor.known, harbor.read),
+    "quay": Form("Quay", quay.known, quay.read),
+    "docker-hub": Form("Docker Hub", docker_hub.known, docker_hub.read),
+    "github": Form("GitHub", github_packages.known, github_packages.read),
+    "ecr": Form("Amazon ECR (EventBridge)", ecr.known, ecr.read),
+    "google": Form("Google Artifact Registry (Pub/Sub)", google.known, google.read),
+    "azure": Form("Azure Container Registry", azure_registry.known, azure_registry.read),
+    "artifactory": Form("Artifactory", artifactory.known, artifactory.read),
+    "nexus": Form("Nexus", nexus.known, nexus.read),
+    "gitea": Form("Gitea and Forgejo", gitea_packages.known, gitea_packages.read),
+    "aliyun": Form("Alibaba Cloud", aliyun.known, aliyun.read),
+    "cdevents": Form("CDEvents", cdevents.known, cdevents.read),
+    "cloudevents": Form("CloudEvents about images", cloudevents.known, cloudevents.read),
+    LINES: Form("lines of our own", lines.known, lines.read),
+}
+REGISTRIES = tuple(name for name in FORMS if name != LINES)
+ANY = "registry"  # names any of them, but neither lines of our own nor a builder's file
+KNOWN = f"the known forms are those of {', '.join(form.title for form in FORMS.values())}"
+
+
+@dataclass(frozen=True)
+class Events:
+    """What was read: the pushes in order, and why each other event was passed over."""
+
+    pushes: tuple[Event, ...] = ()
+    passed_over: tuple[str, ...] = ()
+
+    def plus(self, other: Events) -> Events:
+        """Return both together."""
+        return Events(self.pushes + other.pushes, self.passed_over + other.passed_over)
+
+
+def events_in(text: str, form: str = "auto", registry: str = "") -> Events | None:
+    """Return the events in a text, or None if it looks like a builder's file, for example.
+
+    With a `form` other than `auto`, a text in another form is an error. `registry` is how image
+    references name the registry, if its events name it in another way. Raises `Malformed`.
+    """
+    if text.count("{") + text.count("[") > MOST_VALUES:
+        raise Malformed(f"it has over {MOST_VALUES:,} objects and lists", _SPLIT)
+    allowed = {"auto": tuple(FORMS), ANY: REGISTRIES}.get(form, (form,))
+    if not text and form != "auto":
+        raise Malformed("it is empty", _AS_SENT)
+    try:
+        documents = list(_documents(text))
+    except Malformed:
+        if form == "auto" and text[:1] not in ("{", "["):
+            return None
+        raise
+    if form == "auto" and not any(_form_of(one, allowed) for _, one in documents):
+        return None
+    if len(documents) > MOST_EVENTS:
+        raise Malformed(
+            f"it has {len(documents):,} events, {MOST_EVENTS:,} at most are taken", _SPLIT
+        )
+    pushes: list[Event] = []
+    passed: list[str] = []
+    for place, document in documents:
+        for one in _read(place, document, allowed, registry):
+            if isinstance(one, PassedOver):
+                passed.append(one.why)
+            else:
+                pushes.append(one)
+        if len(pushes) + len(passed) > MOST_EVENTS:
+            raise Malformed(f"it has over {MOST_EVENTS:,} events", _SPLIT)
+    return Events(tuple(pushes), tuple(passed))
+
+
+def _documents(text: str) -> Iterator[tuple[str, Any]]:
+    """Yield each document with its place. Raises `Malformed` if the text is not JSON."""
+    at = 0
+    line = 1
+    while at < len(text):
+        try:
+            document, end = json_at(text, at)
+        except ValueError as problem:
+            raise Malformed(
+                f"line {line}: it cannot be parsed as JSON: {problem}", _AS_SENT
+            ) from None
+        if isinstance(document, list):
+            yield from ((f"event {number}", one) for number, one in enumerate(document, 1))
+        else:
+            yield f"line {line}", document
+        after = end
+        while after < len(text) and text[after] in " \t\r\n":
+            after += 1
+        line += text.count("\n", at, after)
+        at = after
+
+
+def _form_of(document: Any, allowed: Iterable[str]) -> str:
+    """Return the name of the document's form, or "" if it has none of these."""
+    if not isinstance(document, dict):
+        return ""
+    return next((name for name in allowed if FORMS[name].known(document)), "")
+
+
+def _read(place: str, document: Any, allowed: tuple[str, ...], registry: str) -> Iterator[Found]:
+    name = _form_of(document, allowed)
+    if not name:
+        raise Malformed(f"{place}: {_unknown(document, allowed)}", KNOWN)
+    try:
+        for one in FORMS[name].read(document, registry):
+            yield one if isinstance(one, PassedOver) else replace(one, form=name)
+    except Malformed as problem:
+        raise Malformed(f"{place}, {FORMS[name].title}: {problem.message}", problem.hint) from None
+
+
+def _unknown(document: Any, allowed: tuple[str, ...]) -> str:
+    what = f"no event of {FORMS[allowed[0]].title}" if len(allowed) == 1 else "no known event"
+    return f"{what}: {seen(document)}"
+
+
+def seen(document: Any) -> str:
+    """Return the keys of an object, for a message. Its values may be secrets, and are not shown."""
+    if not isinstance(document, dict):
+        return "it is not a JSON object"
+    names = [repr(key[:40]) for key in document]
+    return f"a JSON object with {and_more(names, _SHOWN)}" if names else "an empty JSON object"

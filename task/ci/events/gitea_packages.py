@@ -1,0 +1,35 @@
+"""Webhooks of Gitea and Forgejo about packages.
+
+Source: go-gitea/gitea, modules/structs/hook.go and package.go;
+https://docs.gitea.com/usage/webhooks (November 2026).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from task.ci.events.event import Document, Found, Named, PassedOver, pushed
+from task.plain_data import mapping, text
+
+
+def known(document: Document) -> bool:
+    """Tell whether this is a webhook about a package."""
+    package = mapping(document, "package")
+    return {"type", "version", "html_url"} <= set(package) and "package_type" not in package
+
+
+def read(document: Document, registry: str) -> Iterator[Found]:
+    """Yield what the webhook says. The only digest is the version of an untagged manifest."""
+    package = mapping(document, "package")
+    action = text(document, "action")
+    kind = text(package, "type")
+    if action != "created":
+        yield PassedOver(f"its action is {action!r}")
+    elif kind != "container":
+        yield PassedOver(f"it is a package of type {kind!r}")
+    else:
+        host = text(package, "html_url").partition("://")[2].partition("/")[0]
+        owner = text(package, "owner", "login") or text(package, "owner", "username")
+        place = Named(host, f"{owner}/{text(package, 'name')}".lower())
+        time = package.get("created_at")
+        yield pushed(place, text(package, "version"), at=time, registry=registry)

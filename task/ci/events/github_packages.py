@@ -1,0 +1,80 @@
+"""GitHub's events `package` and `registry_package`, of webhooks, Apps and workflows.
+
+Source: https://docs.github.com/webhooks/webhook-events-and-payloads#registry_package, and the
+deliveries in octokit/webhooks.net#178 and octokit/webhooks.js#646 (November 2026).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from task.ci.events.event import (
+    CONFIGS,
+    Document,
+    Found,
+    Named,
+    PassedOver,
+    is_digest,
+    pushed,
+)
+from task.plain_data import mapping, text
+
+_ACTIONS = ("published", "updated")
+_TYPES = ("container", "docker")
+
+
+def known(document: Document) -> bool:
+    """Tell whether this is an event about a package, or the ping of a new webhook."""
+    return "package_type" in _package(document) or {"zen", "hook_id"} <= set(document)
+
+
+def _package(document: Document) -> Document:
+    return mapping(document, "registry_package") or mapping(document, "package")
+
+
+def read(document: Document, registry: str) -> Iterator[Found]:
+    """Yield what the event says."""
+    package = _package(document)
+    if not package:
+        yield PassedOver("it is a ping")
+        return
+    action = text(document, "action")
+    kind = text(package, "package_type")
+    if action not in _ACTIONS:
+        yield PassedOver(f"its action is {action!r}")
+        return
+    if kind.lower() not in _TYPES:
+        yield PassedOver(f"it is a package of type {kind!r}")
+        return
+    yield _of_version(package, mapping(package, "package_version"), registry)
+
+
+def _of_version(package: Document, version: Document, registry: str) -> Found:
+    metadata = mapping(version, "container_metadata")
+    manifest = mapping(metadata, "manifest")
+    config = text(manifest, "config", "media_type")
+    if config and config not in CONFIGS:
+        return PassedOver("it is a chart, a signature or another artifact")
+    # The name of a version is its digest; events of the older registry have the tag there.
+    name = text(version, "name")
+    tag = text(metadata, "tag", "name") or ("" if is_digest(name) else name)
+    time = version.get("updated_at") or version.get("created_at") or package.get("updated_at")
+    return pushed(_place(package, version), tag, _digest(version, manifest), time, registry)
+
+
+def _place(package: Document, version: Document) -> Named:
+    """Return where the image is.
+
+    `package_url` is `ghcr.io/owner/name:tag`, sometimes with an empty tag.
+    """
+    url = text(version, "package_url").removeprefix("https://").rstrip(":")
+    host, slash, rest = url.partition("/")
+    if slash and "." in host:
+        return Named(host, rest.partition("@")[0].partition(":")[0].lower())
+    owner = text(package, "owner", "login") or text(package, "namespace")
+    return Named("ghcr.io", f"{owner}/{text(package, 'name')}".lower())
+
+
+def _digest(version: Document, manifest: Document) -> str:
+    named = (text(version, "version"), text(manifest, "digest"), text(version, "name"))
+    return next(filter(is_digest, named), "")

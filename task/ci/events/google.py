@@ -1,0 +1,66 @@
+"""Notifications of Google Artifact Registry: the message of Pub/Sub, bare and in an envelope.
+
+Sources: https://cloud.google.com/artifact-registry/docs/configure-notifications and
+https://cloud.google.com/pubsub/docs/push#receive_push (November 2026).
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Iterator
+
+from task.ci.events.event import Document, Found, Named, PassedOver, pushed
+from task.errors import Malformed
+from task.plain_data import mapping, parsed_json, text
+
+_ACTIONS = ("INSERT", "DELETE")
+
+
+def known(document: Document) -> bool:
+    """Tell whether this is a notification, or the envelope of any message."""
+    return _is_envelope(document) or _is_notification(document)
+
+
+def _is_envelope(document: Document) -> bool:
+    # `gcloud pubsub subscriptions pull` has the id of the acknowledgement instead.
+    named = bool({"subscription", "ackId"} & set(document))
+    return named and isinstance(document.get("message"), dict)
+
+
+def _is_notification(document: Document) -> bool:
+    names = {"digest", "tag"} & set(document)
+    return text(document, "action") in _ACTIONS and bool(names) and "target" not in document
+
+
+def read(document: Document, registry: str) -> Iterator[Found]:
+    """Yield what the notification says. Raises `Malformed` if an envelope has something else."""
+    if not _is_envelope(document):
+        yield _of_notification(document, None, registry)
+        return
+    message = mapping(document, "message")
+    try:
+        data = base64.b64decode(text(message, "data"), validate=True).decode()
+    except (binascii.Error, UnicodeDecodeError):
+        raise Malformed("the data of its message is not base64", "send it unchanged") from None
+    try:
+        inner = parsed_json(data)
+    except ValueError as problem:
+        message_text = f"the data of its message cannot be parsed as JSON: {problem}"
+        raise Malformed(message_text, "send it unchanged") from None
+    if not (isinstance(inner, dict) and _is_notification(inner)):
+        hint = "subscribe to the topic gcr of the project"
+        raise Malformed("its message is not one of Artifact Registry", hint)
+    yield _of_notification(inner, message.get("publishTime"), registry)
+
+
+def _of_notification(document: Document, time: object, registry: str) -> Found:
+    action = text(document, "action")
+    if action != "INSERT":
+        return PassedOver(f"its action is {action!r}")
+    # Both have the whole name: HOST/PROJECT/REPOSITORY/IMAGE@sha256:… and …:TAG
+    name, _, digest = text(document, "digest").partition("@")
+    whole = text(document, "tag")
+    before, colon, tag = whole.rpartition(":")
+    host, _, repository = (name or before).partition("/")
+    return pushed(Named(host, repository), tag if colon else whole, digest, time, registry)

@@ -1,0 +1,41 @@
+"""Webhooks of Harbor, in its own form and as CloudEvents.
+
+Sources:
+https://goharbor.io/docs/main/working-with-projects/project-configuration/configure-webhooks and
+goharbor/harbor, src/pkg/notifier/formats/cloudevents.go (November 2026).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from task.ci.events.event import Document, Found, Named, PassedOver, pushed
+from task.plain_data import mapping, mappings, text
+
+_PUSHES = ("PUSH_ARTIFACT", "pushImage", "harbor.artifact.pushed")  # pushImage: until Harbor 1.10
+
+
+def known(document: Document) -> bool:
+    """Tell whether this is a webhook of Harbor."""
+    kind = document.get("type")
+    if not isinstance(kind, str):
+        return False
+    return isinstance(document.get("event_data"), dict) or kind.startswith("harbor.")
+
+
+def read(document: Document, registry: str) -> Iterator[Found]:
+    """Yield what the webhook says about each of its resources."""
+    kind = text(document, "type")
+    if kind not in _PUSHES:
+        yield PassedOver(f"its type is {kind!r}")
+        return
+    data = mapping(document, "event_data") or mapping(document, "data")
+    time = document.get("time", document.get("occur_at"))
+    repository = text(data, "repository", "repo_full_name")
+    resources = mappings(data, "resources")
+    if not resources:
+        yield PassedOver("it has no resources")
+    for one in resources:
+        host = text(one, "resource_url").removeprefix("https://").partition("/")[0]
+        place = Named(host, repository)
+        yield pushed(place, text(one, "tag"), text(one, "digest"), time, registry)

@@ -1,0 +1,83 @@
+"""Events of our own: lines of JSON with an image, and what identifies its build.
+
+The pipeline that built it writes them.
+
+They are trusted as options are, so a webhook that anybody can call must not take them: see
+--images-format.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from task.ci.events.event import Document, Found, is_digest
+from task.ci.variables import COMMIT, created_of, sequence_of
+from task.errors import Malformed, UsageError
+from task.image import parse_image
+from task.model import Build, Event
+from task.text import and_more, shortened
+from task.urls import without_login
+
+KEYS = (
+    "image",
+    "digest",
+    "sequence",
+    "sourceCommit",
+    "sourceRepository",
+    "created",
+    "pipelineRun",
+)
+
+
+def known(document: Document) -> bool:
+    """Tell whether this is such a line. Jib's file has an image as well."""
+    return "image" in document and "imageDigest" not in document
+
+
+def read(document: Document, _registry: str) -> Iterator[Found]:
+    """Yield the build. Raises `Malformed`, which names the key to correct."""
+    unknown = [repr(shortened(key, 40)) for key in document if key not in KEYS]
+    if unknown:
+        hint = f"the keys are {', '.join(KEYS)}"
+        raise Malformed(f"it has the unknown key {and_more(unknown)}", hint)
+    image = parse_image(_text(document, "image"))
+    digest = _text(document, "digest")
+    if digest and not is_digest(digest):
+        raise Malformed("its digest is not one", "write sha256: and 64 digits 0-9a-f")
+    if digest and image.digest not in ("", digest):
+        raise Malformed("its image and its digest are two different digests", "give one of them")
+    image = replace(image, digest=digest or image.digest)
+    if not image.tag and not image.digest:
+        raise Malformed("its image has neither a tag nor a digest", "write name:tag")
+    run = without_login(_text(document, "pipelineRun"))
+    yield Event(image, build=_build(document), run=run, claimed=False)
+
+
+def _build(document: Document) -> Build:
+    commit = _text(document, "sourceCommit").lower()
+    if commit and not COMMIT.fullmatch(commit):
+        raise Malformed("its sourceCommit is not a commit", "write 7 to 64 digits 0-9a-f")
+    try:
+        number = sequence_of(_number(document, "sequence"))
+        created = created_of(_number(document, "created"))
+    except UsageError as error:  # it names the option of the same meaning
+        raise Malformed(error.message.replace("--", "its ", 1), error.hint) from None
+    repository = without_login(_text(document, "sourceRepository"))
+    return Build(number, "", commit, repository, created)
+
+
+def _number(document: Document, key: str) -> str:
+    """Return a number, or the text of one."""
+    value = document.get(key)
+    whole = isinstance(value, int) and not isinstance(value, bool)
+    return str(value) if whole else _text(document, key)
+
+
+def _text(document: Document, key: str) -> str:
+    value = document.get(key)
+    if value is None:
+        return ""
+    if not isinstance(value, str):
+        raise Malformed(f"its {key} is not text", f"write {key} in quotes")
+    return value.strip()

@@ -1,0 +1,37 @@
+"""Webhooks of Sonatype Nexus Repository about components.
+
+They do not name the host: --images-registry says it.
+
+Source: https://help.sonatype.com/en/example-headers-and-payloads.html, and the delivery in
+spinnaker/spinnaker#2638 (November 2026).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from task.ci.events.event import Document, Found, Named, PassedOver, pushed
+from task.plain_data import mapping, text
+
+_ACTIONS = ("CREATED", "UPDATED")
+
+
+def known(document: Document) -> bool:
+    """Tell whether this is a webhook of Nexus."""
+    return "nodeId" in document and bool(
+        {"component", "asset", "repository", "audit"} & set(document)
+    )
+
+
+def read(document: Document, registry: str) -> Iterator[Found]:
+    """Yield what the webhook says. Each layer is an asset, and the image is the component."""
+    component = mapping(document, "component")
+    action = text(document, "action")
+    if text(component, "format") != "docker":
+        yield PassedOver("it is not about a Docker component")
+    elif action not in _ACTIONS:
+        yield PassedOver(f"its action is {action!r}")
+    else:
+        place = Named("", text(component, "name"))
+        time = document.get("timestamp")
+        yield pushed(place, text(component, "version"), at=time, registry=registry)

@@ -1,0 +1,31 @@
+"""Notifications of Quay about a repository.
+
+Source: https://docs.redhat.com/en/documentation/red_hat_quay, "Repository notifications" (November
+2026).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from task.ci.events.event import Document, Found, Named, PassedOver, pushed
+from task.plain_data import text
+
+
+def known(document: Document) -> bool:
+    """Tell whether this is a notification of Quay."""
+    return {"docker_url", "repository", "namespace"} <= set(document)
+
+
+def read(document: Document, registry: str) -> Iterator[Found]:
+    """Yield a push for each tag that was updated. The notification has no digest and no time."""
+    tags = document.get("updated_tags")
+    if not isinstance(tags, list | dict):  # until 2014, a mapping of tags to image ids
+        yield PassedOver("it is about a build, a scan or a mirror")
+        return
+    if not tags:
+        yield PassedOver("no tag was updated")
+    host, _, repository = text(document, "docker_url").partition("/")
+    for tag in tags:
+        name = tag if isinstance(tag, str) else ""
+        yield pushed(Named(host, repository), name, registry=registry)

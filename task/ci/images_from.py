@@ -1,0 +1,68 @@
+"""Reads the files of `--images-from`: what a builder wrote, or events."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from task.ci.events.forms import KNOWN as KNOWN_EVENTS
+from task.ci.events.forms import LARGEST, Events, events_in
+from task.ci.images import KNOWN as KNOWN_BUILDERS
+from task.ci.images import Built, built
+from task.errors import Malformed, UsageError
+from task.files import read_file
+
+BUILDER = "builder"  # of --images-format: no events
+STDIN = "-"
+
+
+@dataclass(frozen=True)
+class ImagesFrom:
+    """What the files have."""
+
+    built: tuple[Built, ...] = ()
+    events: Events | None = None  # None if no file has events
+
+
+def read_images_from(paths: Sequence[str], form: str = "auto", registry: str = "") -> ImagesFrom:
+    """Return the content of the files, in order.
+
+    `-` is stdin. Raises `UsageError`, which names the file.
+
+    `form` and `registry` are `--images-format` and `--images-registry`.
+    """
+    files: list[Built] = []
+    events: Events | None = None
+    for path in paths:
+        text = _text(path)
+        try:
+            found = None if form == BUILDER else events_in(text, form, registry)
+            if found is not None:
+                events = events.plus(found) if events else found
+            else:
+                files.append(built(text))
+        except Malformed as problem:
+            hint = problem.hint
+            if form == "auto" and hint == KNOWN_BUILDERS:
+                hint = f"{hint}; {KNOWN_EVENTS}"
+            raise UsageError(f"--images-from {path}: {problem.message}", hint=hint) from None
+    return ImagesFrom(tuple(files), events)
+
+
+def _text(path: str) -> str:
+    try:
+        content = read_file("/dev/stdin" if path == STDIN else path, LARGEST)
+        return content.decode().removeprefix("\ufeff").strip()
+    except OSError as error:
+        hint = (
+            "name the file that the build wrote; this step must see it (a workspace, an artifact)"
+        )
+        raise UsageError(
+            f"--images-from: cannot read {path!r}: {error.strerror}", hint=hint
+        ) from None
+    except UnicodeDecodeError:
+        hint = "give the file that the builder wrote about the image, not the image"
+        raise UsageError(f"--images-from {path}: it is not text", hint=hint) from None
+    except ValueError:  # a null byte
+        hint = "name the file that the build wrote"
+        raise UsageError(f"--images-from: {path!r} is not a path", hint=hint) from None

@@ -1,0 +1,211 @@
+"""Events of registries: asks the registries whether they are true, and which build is newer.
+
+Who can call a webhook can send anything. So what an event says of an image is checked before the
+rules see it: a forged event can only make known what the rules would admit anyway. Builds are
+ordered by the image itself; what an event says of its own time counts only where nothing else is
+known.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from task.deciding.decide import OF_VERSIONS, settled_without_git
+from task.deciding.job import Ask, Job
+from task.deciding.weigh import question_about, registry_error
+from task.errors import TaskError
+from task.landing.ports import World
+from task.model import (
+    Answer,
+    Build,
+    Decision,
+    Event,
+    Fact,
+    Image,
+    Problem,
+    Question,
+    Subscription,
+    Verdict,
+)
+from task.pipeline.match import Matched, asks_for_images, by_repository
+from task.pipeline.overlooked import Seen
+from task.policy.judge import objection
+from task.policy.strategies import needs
+
+REVISION = "org.opencontainers.image.revision"
+_COMMIT = re.compile(r"[0-9a-f]{7,64}")
+_FIRST_DATE = "1981"  # reproducible builds write 1970 or 1980 for "no date"
+_UNKNOWN = Verdict("refuse", "not-in-registry", "the registry has no such image")
+
+
+@dataclass(frozen=True)
+class Checked:
+    """One event for one subscription, and what the registry said about it."""
+
+    event: Event
+    build: Build = Build()
+    refusal: Verdict | None = None
+    error: TaskError | None = None
+
+    @property
+    def good(self) -> bool:
+        """Whether the rules may see it."""
+        return self.refusal is None and self.error is None
+
+
+def match_events(seen: Seen, job: Job, world: World) -> tuple[Job, Matched]:
+    """Return asks for what the registries confirm, and decisions about the other events."""
+    matched = asks_for_images(seen.subscribed, job.images)
+    events: dict[str, list[Event]] = {}
+    for event in job.events:
+        events.setdefault(event.image.identity, []).append(event)
+    open_ones = {
+        ask.key: events[ask.offered.identity]
+        for ask in _of_this_run(matched, job)
+        if not settled_without_git(ask, job.terms)
+    }
+    answers = _answers(matched, open_ones, job, world)
+
+    asks: list[Ask] = []
+    decisions: list[Decision] = []
+    problems: list[Problem] = []
+    for ask in matched.asks:
+        if ask.key not in open_ones:
+            asks.append(ask)
+            continue
+        checked = [_checked(ask.subscription, one, answers, job) for one in open_ones[ask.key]]
+        good = [one for one in checked if one.good]
+        if good:
+            asks.append(_with(ask, good))
+            problems += [_not_checked(ask, one.event, one.error) for one in checked if one.error]
+        else:
+            decisions.append(_refused(ask, checked))
+    _warn_of_times(asks, job, world)
+    found = replace(matched, asks=tuple(asks), decisions=tuple(decisions))
+    return job, replace(found, problems=tuple(dict.fromkeys((*matched.problems, *problems))))
+
+
+def _of_this_run(matched: Matched, job: Job) -> Iterable[Ask]:
+    """Return the asks of this run: `--only-repository` leaves the others to other runs."""
+    live = () if job.only else matched.live
+    return (*(ask for asks in by_repository(matched, job) for ask in asks), *live)
+
+
+def _answers(
+    matched: Matched,
+    open_ones: Mapping[tuple[str, str, str, str, str], Sequence[Event]],
+    job: Job,
+    world: World,
+) -> Mapping[Question, Answer]:
+    """Ask the registries once about each image, whichever facts the entries need.
+
+    The keys have no facts.
+    """
+    facts: dict[Question, dict[Fact, None]] = {}
+    for ask in matched.asks:
+        for event in open_ones.get(ask.key, ()):
+            if question := _question(ask.subscription, event, job):
+                about = replace(question, facts=())
+                facts.setdefault(about, {}).update(dict.fromkeys(question.facts))
+    questions = tuple(replace(about, facts=tuple(needed)) for about, needed in facts.items())
+    answers = world.registry(questions) if questions else {}
+    return {replace(question, facts=()): answer for question, answer in answers.items()}
+
+
+def _question(sub: Subscription, event: Event, job: Job) -> Question | None:
+    """Return what to ask about an event, or None if the rules refuse its tag anyway."""
+    refusal = objection(event.image.tag, sub.policy)
+    # A `tagOrder` in the repository's config, which is read later, may make a version of the tag.
+    may_change = refusal and refusal.rule in OF_VERSIONS
+    if job.terms.check == "never" or (refusal and not may_change):
+        return None
+    facts: list[Fact] = []
+    if event.claimed or not event.image.digest:
+        facts.append("digest")
+    if event.build == Build() and needs(sub.policy, "created"):
+        facts.append("created")
+        facts += ["labels"] if job.source_repository else []
+    # The registry says which digest the tag has now. A line of our own may mean an earlier one.
+    image = replace(event.image, digest="") if event.claimed else event.image
+    return replace(question_about(sub, image), facts=tuple(facts)) if facts else None
+
+
+def _checked(
+    sub: Subscription, event: Event, answers: Mapping[Question, Answer], job: Job
+) -> Checked:
+    """Compare an event with what the registry says."""
+    asked = _question(sub, event, job)
+    answer = answers.get(replace(asked, facts=())) if asked else None
+    if answer and answer.error:
+        if event.claimed:
+            return Checked(event, error=answer.error)
+        answer = None  # it is trusted, and deciding asks again for what it needs
+    build = _build(event, answer, job)
+    if answer is None:
+        return Checked(event, build)
+    if not answer.exists:
+        return Checked(event, refusal=_UNKNOWN)
+    said = event.image.digest
+    has = answer.digest
+    if event.claimed and said and said != has:
+        because = (
+            f"{event.image.tag} is {has[:19]}… in the registry, and the event says {said[:19]}…"
+        )
+        return Checked(event, refusal=replace(_UNKNOWN, because=because))
+    image = replace(event.image, digest=said or has)
+    return Checked(replace(event, image=image), build)
+
+
+def _build(event: Event, answer: Answer | None, job: Job) -> Build:
+    """Return what a line of ours says, else the image's label or date, else the event's time."""
+    if event.build != Build():
+        repository = event.build.repository or job.source_repository
+        return replace(event.build, repository=repository) if event.build.commit else event.build
+    created = answer.created if answer and answer.created >= _FIRST_DATE else ""
+    revision = answer.labels.get(REVISION, "").lower() if answer else ""
+    if job.source_repository and _COMMIT.fullmatch(revision):
+        return Build(commit=revision, repository=job.source_repository, created=created)
+    return Build(created=created or event.at)
+
+
+def _with(ask: Ask, checked: Sequence[Checked]) -> Ask:
+    """Return the ask for these events, each with its build. The same event twice is one."""
+    distinct: dict[tuple[Image, Build], Event] = {}
+    for one in checked:
+        event = replace(one.event, build=one.build)
+        distinct.setdefault((event.image, event.build), event)
+    images = tuple(image for image, _ in distinct)
+    return replace(ask, candidates=images, events=tuple(distinct.values()))
+
+
+def _refused(ask: Ask, checked: Sequence[Checked]) -> Decision:
+    """Return the decision about an entry none of whose events the registry confirms."""
+    one = next((one for one in checked if one.error), checked[0])
+    verdict = one.refusal or _UNKNOWN
+    decision = Decision(ask.subscription, one.event.image, verdict, event=one.event.origin)
+    return registry_error(decision, one.error) if one.error else decision
+
+
+def _not_checked(ask: Ask, event: Event, error: TaskError) -> Problem:
+    """Return the error about an event that could not be checked, beside another one that could."""
+    app = ask.subscription.application.key
+    message = f"{event.image.reference} was not checked, and is not written: {error.message}"
+    return Problem(
+        application=app, rule="registry", message=message, hint=error.hint, exit=int(error.exit)
+    )
+
+
+def _warn_of_times(asks: Sequence[Ask], job: Job, world: World) -> None:
+    """Warn once if only the times of events tell builds apart."""
+    times = {event.at for event in job.events if event.at and event.build == Build()}
+    ordered = any(
+        event.build == Build(created=event.at) and event.at in times
+        for ask in asks
+        if needs(ask.subscription.policy, "created")
+        for event in ask.events
+    )
+    if ordered:
+        why = "the images have no date of their own, or were not asked for it"
+        world.log("warning", f"the times of events tell which build is newer: {why}")

@@ -1,0 +1,241 @@
+"""Events of registries: recorded and documented ones, and whatever else arrives."""
+
+import json
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from task.ci.events import forms
+from task.ci.events.forms import FORMS, LINES, REGISTRIES, Events, events_in
+from task.ci.images_from import read_images_from
+from task.errors import Malformed, UsageError
+from task.model import Build
+from task.option import OPTION
+from task.settings import EventOptions
+
+DATA = Path(__file__).parent.parent / "data" / "events"
+RECORDED = {path.stem: json.loads(path.read_text()) for path in sorted(DATA.glob("*.json"))}
+CASES = [(form, one) for form, file in RECORDED.items() for one in file["cases"]]
+PUSHES = [(form, one) for form, one in CASES if one["images"]]
+OTHERS = [(form, one) for form, one in CASES if not one["images"]]
+NEXUS = "registry.example:5000"  # Nexus does not say it
+DIGEST = f"sha256:{'a' * 64}"
+
+
+def named(case: tuple[str, dict[str, Any]]) -> str:
+    return f"{case[0]}: {case[1]['name']}"
+
+
+def read(form: str, payload: object, given: str = "auto") -> Events:
+    registry = NEXUS if form == "nexus" else ""
+    found = events_in(json.dumps(payload), given, registry)
+    assert found is not None
+    return found
+
+
+def test_there_are_enough_of_both() -> None:
+    assert len(PUSHES) >= 30
+    assert len(OTHERS) >= 30
+    assert set(RECORDED) == set(REGISTRIES)
+
+
+@pytest.mark.parametrize("case", PUSHES, ids=map(named, PUSHES))
+@pytest.mark.parametrize("given", ["auto", "registry", "its own"])
+def test_a_push_names_its_image(case: tuple[str, dict[str, Any]], given: str) -> None:
+    form, one = case
+    found = read(form, one["payload"], form if given == "its own" else given)
+    assert [event.image.reference for event in found.pushes] == one["images"]
+    assert {event.form for event in found.pushes} == {form}
+    assert all(event.claimed for event in found.pushes)
+    if "at" in one:
+        assert [event.at for event in found.pushes] == [one["at"]] * len(one["images"])
+
+
+@pytest.mark.parametrize("case", OTHERS, ids=map(named, OTHERS))
+def test_what_is_no_push_of_a_tagged_image_is_passed_over(case: tuple[str, dict[str, Any]]) -> None:
+    form, one = case
+    found = read(form, one["payload"], form)
+    assert found.pushes == ()
+    assert len(found.passed_over) == one["passed_over"]
+    assert all(found.passed_over)
+
+
+@pytest.mark.parametrize("case", CASES, ids=map(named, CASES))
+def test_no_event_has_two_forms(case: tuple[str, dict[str, Any]]) -> None:
+    payload = case[1]["payload"]
+    documents = payload if isinstance(payload, list) else [payload]
+    for document in documents:
+        known = [name for name, form in FORMS.items() if form.known(document)]
+        assert known == [case[0]]
+
+
+def test_events_of_all_registries_may_come_together() -> None:
+    payloads = [one["payload"] for form, one in CASES if form != "nexus"]
+    lines = "\n".join(map(json.dumps, payloads))
+    flat = [each for one in payloads for each in (one if isinstance(one, list) else [one])]
+    images = [image for form, one in PUSHES if form != "nexus" for image in one["images"]]
+    for text in (lines, json.dumps(flat), json.dumps(flat, indent=2)):
+        found = events_in(text)
+        assert found is not None
+        assert [event.image.reference for event in found.pushes] == images
+
+
+LINE: dict[str, Any] = {
+    "image": "ghcr.io/acme/web:1.4.2",
+    "digest": DIGEST,
+    "sequence": 42,
+    "sourceCommit": "0123ABC",
+    "sourceRepository": "https://jane:secret@github.com/acme/web",
+    "created": "2026-11-22T09:00:00+01:00",
+    "pipelineRun": "https://ci.example/42",
+}
+
+
+def test_a_line_of_our_own_says_which_build_it_is() -> None:
+    found = events_in(json.dumps(LINE))
+    assert found is not None
+    (event,) = found.pushes
+    assert event.image.reference == f"ghcr.io/acme/web:1.4.2@{DIGEST}"
+    repository = "https://github.com/acme/web"
+    assert event.build == Build(42, "", "0123abc", repository, "2026-11-22T08:00:00Z")
+    assert (event.origin, event.claimed) == ("pipeline event, https://ci.example/42", False)
+
+
+@pytest.mark.parametrize(
+    ("change", "part"),
+    [
+        ({"sequenze": 1}, "line 2.*'sequenze'"),
+        ({"digest": "sha256:abc"}, "digest"),
+        ({"image": "ghcr.io/acme/web", "digest": ""}, "neither a tag nor a digest"),
+        ({"image": None}, "empty"),
+        ({"image": 3}, "its image is not text"),
+        ({"image": f"ghcr.io/acme/web@sha256:{'b' * 64}"}, "two different digests"),
+        ({"sequence": 1.5}, "its sequence is not text"),
+        ({"sequence": -1}, "its sequence.*not a build number"),
+        ({"sequence": True}, "its sequence is not text"),
+        ({"sourceCommit": "main"}, "sourceCommit"),
+        ({"created": "yesterday"}, "its created.*not a time"),
+    ],
+)
+def test_a_mistake_in_a_line_names_the_line(change: dict[str, Any], part: str) -> None:
+    text = f"{json.dumps({'image': 'a/b:1'})}\n{json.dumps(LINE | change)}\n"
+    with pytest.raises(Malformed, match=rf"line 2.*({part})" if "line 2" not in part else part):
+        events_in(text)
+
+
+@pytest.mark.parametrize("given", ["registry", "harbor"])
+def test_a_webhook_may_not_send_lines_that_are_trusted(given: str) -> None:
+    with pytest.raises(Malformed, match="'image'"):
+        events_in(json.dumps(LINE), given)
+
+
+def test_a_form_that_nobody_knows_is_an_error_that_names_its_keys(tmp_path: Path) -> None:
+    path = tmp_path / "event"
+    path.write_text(json.dumps({"kind": "push", "secret": "s3cret"}))
+    for form in ("auto", "registry", "quay"):
+        with pytest.raises(UsageError, match="'kind', 'secret'") as raised:
+            read_images_from([str(path)], form)
+        assert "Harbor" in raised.value.hint
+        assert "s3cret" not in f"{raised.value}{raised.value.hint}"
+
+
+def test_an_unknown_event_among_others_is_an_error() -> None:
+    push = PUSHES[0][1]["payload"]
+    with pytest.raises(Malformed, match="event 2: no known event"):
+        events_in(json.dumps([push, {"kind": "push"}]))
+
+
+def test_the_user_names_the_registry_where_events_do_not() -> None:
+    nexus = json.dumps(RECORDED["nexus"]["cases"][0]["payload"])
+    with pytest.raises(Malformed, match="does not name its registry") as raised:
+        events_in(nexus)
+    assert "--images-registry" in raised.value.hint
+    proxied = json.dumps(RECORDED["distribution"]["cases"][0]["payload"])
+    artifactory = json.dumps(RECORDED["artifactory"]["cases"][0]["payload"])
+    for text, name in (
+        (proxied, "hub.example/library/test"),
+        (artifactory, "hub.example/library/ubuntu"),
+    ):
+        found = events_in(text, registry="hub.example")
+        assert found is not None
+        assert [event.image.name for event in found.pushes] == [name]
+
+
+@pytest.mark.parametrize(
+    ("text", "part"),
+    [
+        ("", "empty"),
+        ("[" * 100_000, "nested too deeply"),
+        ('{"events": ' * 5_000, "nested too deeply"),
+        ('{"events": [}', "cannot be parsed"),
+        ("push", "cannot be parsed"),
+        ("[1]", "not a JSON object"),
+        ("{}", "empty JSON object"),
+        ("9" * 5000, "cannot be parsed"),
+    ],
+)
+def test_what_is_no_event_is_an_error(text: str, part: str) -> None:
+    with pytest.raises(Malformed, match=part):
+        events_in(text, "registry")
+
+
+def test_there_are_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    event = RECORDED["quay"]["cases"][0]["payload"]
+    monkeypatch.setattr(forms, "MOST_EVENTS", 3)
+    many = {**event, "updated_tags": ["1", "2", "3", "4"]}
+    for text in ("\n".join([json.dumps(event)] * 4), json.dumps([event] * 4), json.dumps(many)):
+        with pytest.raises(Malformed, match=r"split the file|events"):
+            events_in(text, "quay")
+    monkeypatch.setattr(forms, "MOST_VALUES", 10)
+    with pytest.raises(Malformed, match="objects and lists"):
+        events_in("[[],[],[],[],[],[],[],[],[],[],[]]", "quay")
+
+
+def test_the_option_knows_every_form() -> None:
+    metavar = EventOptions.__dataclass_fields__["images_format"].metadata[OPTION].metavar
+    assert set(metavar.split("|")) == {"auto", "builder", "registry", *FORMS}
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20)
+    | st.sampled_from(["push", "PUSH_ARTIFACT", "latest", DIGEST, "ghcr.io/acme/web", "created"]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    max_leaves=8,
+)  # fmt: skip
+
+
+def changed(value: Any, data: st.DataObject) -> Any:
+    """Return a document in which some values have become something else."""
+    if data.draw(st.integers(0, 9)) == 0:
+        return data.draw(VALUES)
+    if isinstance(value, dict):
+        return {key: changed(one, data) for key, one in value.items()}
+    if isinstance(value, list):
+        return [changed(one, data) for one in value]
+    return value
+
+
+@given(st.sampled_from([*CASES, (LINES, {"payload": LINE})]), st.data())
+def test_a_changed_event_is_an_event_or_an_error(
+    case: tuple[str, Any], data: st.DataObject
+) -> None:
+    text = json.dumps(changed(case[1]["payload"], data))
+    registry = data.draw(st.sampled_from(["", NEXUS, "no registry"]))
+    for form in ("auto", "registry", case[0]):
+        found = None
+        with suppress(Malformed):
+            found = events_in(text, form, registry)
+        for event in found.pushes if found else ():
+            assert event.image.tag or event.image.digest
+            assert event.image.reference.isascii()
+
+
+@given(st.text() | st.binary().map(lambda raw: raw.decode("latin-1")) | VALUES.map(json.dumps))
+def test_any_text_is_events_or_an_error(text: str) -> None:
+    for form in ("auto", "registry", LINES):
+        with suppress(Malformed):
+            events_in(text.strip(), form)

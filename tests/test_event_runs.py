@@ -1,0 +1,262 @@
+"""Runs for events: what a registry has to confirm, which build is newer, and any order and split of the same events."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from memory import Branch, Story, story
+from runs import KUSTOMIZATION, WEB, application, target
+
+from task.errors import RegistryDownError, RegistryError
+from task.image import parse_image
+from task.model import Answer, Build, Event, Report
+
+A, B, C = (f"sha256:{letter * 64}" for letter in "abc")
+SOURCE = "https://github.com/acme/web"
+
+
+def event(tag: str, digest: str = "", at: str = "", image: str = WEB) -> Event:
+    at_digest = f"@{digest}" if digest else ""
+    return Event(parse_image(f"{image}:{tag}{at_digest}"), "harbor", at)
+
+
+def line(tag: str, sequence: int, digest: str = "") -> Event:
+    return Event(event(tag, digest).image, "lines", build=Build(sequence=sequence), claimed=False)
+
+
+def verdicts(report: Report) -> list[tuple[str, str]]:
+    return [(one.verdict, one.rule) for one in report.decisions]
+
+
+def test_a_registry_confirms_what_an_event_says() -> None:
+    one = story("semver")
+    one.answer = Answer(digest=A)
+    report = one.events(event("1.1.0", A))
+    assert verdicts(report) == [("update", "admitted")]
+    assert one.value == "1.1.0"
+    (question,) = one.asked
+    assert (question.image.tag, question.image.digest, question.facts) == ("1.1.0", "", ("digest",))
+
+
+@pytest.mark.parametrize("answer", [Answer(exists=False), Answer(digest=B)])
+def test_a_forged_event_writes_nothing(answer: Answer) -> None:
+    one = story("semver")
+    one.answer = answer
+    report = one.events(event("1.1.0", A))
+    assert verdicts(report) == [("refuse", "not-in-registry")]
+    assert (report.exit, one.value) == (0, "1.0.0")
+
+
+@pytest.mark.parametrize(
+    ("error", "code"), [(RegistryDownError("no route"), 75), (RegistryError("odd answer"), 3)]
+)
+def test_without_an_answer_nothing_is_written(error: RegistryError, code: int) -> None:
+    one = story("semver")
+    one.answer = Answer(error=error)
+    report = one.events(event("1.1.0", A))
+    assert verdicts(report) == [("error", "registry")]
+    assert (report.exit, one.value) == (code, "1.0.0")
+
+
+def test_an_event_without_an_answer_is_an_error_beside_one_that_is_written() -> None:
+    one = story("semver")
+    one.answers = {
+        "1.1.0": Answer(digest=A),
+        "1.2.0": Answer(error=RegistryDownError("no route")),
+    }
+    report = one.events(event("1.2.0", B), event("1.1.0", A))
+    assert (report.exit, one.value) == (75, "1.1.0")
+    assert [problem.rule for problem in report.problems] == ["registry"]
+
+
+def test_without_the_check_nobody_is_asked() -> None:
+    one = story("semver")
+    one.events(event("1.1.0", A), check="never")
+    assert (one.asked, one.value) == ([], "1.1.0")
+
+
+def test_a_line_of_our_own_is_trusted() -> None:
+    one = story("semver")
+    one.answer = Answer(exists=False)
+    one.events(line("1.1.0", 1, A))
+    assert (one.asked, one.value) == ([], "1.1.0")
+
+
+def test_what_the_rules_refuse_is_not_asked() -> None:
+    one = story("newest-build", allow_tags="regexp:^main-")
+    report = one.events(event("pr-1", A))
+    assert verdicts(report) == [("refuse", "allow-tags")]
+    assert one.asked == []
+
+
+def test_an_event_without_a_digest_asks_what_the_tag_is() -> None:
+    one = story("digest", image_list=f"web={WEB}:1.0.0")
+    one.answer = Answer(digest=A)
+    one.events(event("1.0.0"))
+    assert f"digest: {A}" in one.branch.files[target("a")]
+
+
+def test_one_image_of_many_applications_is_asked_once() -> None:
+    one = Story(
+        application("a", "https://git.example/gitops.git", update_strategy="semver"), Branch({})
+    )
+    files = {target(f"a{number}"): KUSTOMIZATION for number in range(20)}
+    one.branch = Branch({target("a"): KUSTOMIZATION, **files})
+    one.others = [application(f"a{n}", "https://git.example/gitops.git") for n in range(20)]
+    one.answer = Answer(digest=A)
+    report = one.events(event("1.1.0", A), event("1.1.0", A))
+    assert len(one.asked) == 1
+    assert len(report.updates) == 21
+
+
+# Which build is newer
+
+
+def dated(one: Story, **dates: str) -> None:
+    one.answers = {tag: Answer(digest=A, created=created) for tag, created in dates.items()}
+
+
+def test_the_date_of_the_image_orders_builds() -> None:
+    one = story("newest-build")
+    dated(
+        one,
+        **{
+            "1.0.0": "2026-01-01T00:00:00Z",
+            "new": "2026-03-01T00:00:00Z",
+            "old": "2026-02-01T00:00:00Z",
+        },
+    )
+    one.events(event("new", A, "2026-11-01T00:00:00Z"), event("old", A, "2026-11-02T00:00:00Z"))
+    assert one.value == "new"
+    assert verdicts(one.events(event("old", A, "2026-11-03T00:00:00Z"))) == [
+        ("refuse", "superseded")
+    ]
+    assert one.log == []
+
+
+def test_the_time_of_the_event_counts_only_for_images_without_a_date() -> None:
+    one = story("newest-build")
+    dated(one, new="1980-01-01T00:00:01Z", old="1970-01-01T00:00:00Z")
+    one.events(event("new", A, "2026-11-02T00:00:00Z"), event("old", A, "2026-11-01T00:00:00Z"))
+    assert one.value == "new"
+    assert [text for level, text in one.log if level == "warning"] == [
+        "the times of events tell which build is newer: the images have no date of their own, or were not asked for it"
+    ]
+    assert verdicts(one.events(event("old", A, "2026-11-01T00:00:00Z"))) == [
+        ("refuse", "superseded")
+    ]
+
+
+def test_the_label_of_the_image_names_its_commit() -> None:
+    one = story("newest-build")
+    label = "org.opencontainers.image.revision"
+    one.answers = {
+        tag: Answer(digest=A, created="2026-01-01T00:00:00Z", labels={label: commit * 40})
+        for tag, commit in (("new", "b"), ("old", "a"))
+    }
+    one.ancestry = lambda _repository, new, old: "newer" if new > old else "older"
+    for events in ((event("new", A), event("old", A)), (event("old", A), event("new", A))):
+        one.events(*events, source=SOURCE)
+        assert one.value == "new"
+    state = next(text for path, text in one.branch.files.items() if path.endswith(".state"))
+    assert "b" * 40 in state
+    assert SOURCE in state
+
+
+def test_the_label_counts_only_if_the_user_names_the_repository() -> None:
+    one = story("newest-build")
+    label = {"org.opencontainers.image.revision": "b" * 40}
+    one.answer = Answer(digest=A, created="2026-01-01T00:00:00Z", labels=label)
+    one.events(event("new", A))
+    assert not any("b" * 40 in text for text in one.branch.files.values())
+    assert all("labels" not in question.facts for question in one.asked)
+
+
+# What people see
+
+
+def test_the_report_and_the_commit_say_where_a_build_came_from() -> None:
+    one = story("semver")
+    one.answer = Answer(digest=A)
+    (decision,) = one.events(event("1.1.0", A)).updates
+    assert decision.event == "registry event, harbor"
+
+
+def test_an_event_of_an_untracked_image_is_no_warning() -> None:
+    one = story("semver")
+    one.answer = Answer(digest=A)
+    report = one.events(event("1.1.0", A), event("1.1.0", A, image="ghcr.io/acme/other"))
+    assert report.problems == ()
+    assert ("info", "1 of 2 images is tracked by no Application") in one.log
+
+
+# Any order, any split
+
+Events = list[Event]
+TAGS = [f"1.{minor}.0" for minor in range(1, 7)]
+KINDS = st.sampled_from(["sequence", "date", "commit", "time"])
+STRATEGIES = st.sampled_from(["semver", "newest-build", "alphabetical", "digest"])
+BEFORE = st.sampled_from(["nothing", "a newer build", "a hold", "a rollback", "two"])
+
+
+def minute(number: int) -> str:
+    return f"2026-10-01T00:{number:02}:00Z"
+
+
+def made(
+    strategy: str, kind: str, order: list[int], before: str, *, pinned: bool
+) -> tuple[Story, Events, str]:
+    """Return a story, and events whose builds are in this order; each tag once, or one tag with several digests."""
+    follows = strategy == "digest"
+    annotations = {"image_list": f"web={WEB}:1.0.0"} if follows else {}
+    annotations |= {"pin_digest": "true"} if pinned else {}
+    one = story(strategy, **annotations)
+    tags = ["1.0.0"] * len(order) if follows else TAGS[: len(order)]
+    events = []
+    for tag, number in zip(tags, order, strict=True):
+        digest = f"sha256:{number:064x}"
+        image = event(tag, digest).image
+        commit = f"{number:040x}"
+        if kind == "sequence":
+            events.append(Event(image, "lines", build=Build(sequence=number), claimed=False))
+        elif kind == "commit":
+            build = Build(commit=commit, repository=SOURCE)
+            events.append(Event(image, "lines", build=build, claimed=False))
+        else:
+            events.append(Event(image, "harbor", minute(number)))
+            one.answers[tag] = Answer(
+                digest=digest, created=minute(number) if kind == "date" else ""
+            )
+    one.ancestry = lambda _repository, new, old: "newer" if new > old else "older"
+    one.answer = Answer(digest=A)
+    check = "never" if kind == "time" or (kind == "date" and follows) else "auto"
+    if before == "a newer build" and events:
+        one.events(events[order.index(sorted(order)[len(order) // 2])], check=check)
+    elif before == "a hold":
+        one.hold("a test")
+    elif before in ("a rollback", "two") and events:
+        for event_before in events[: 2 if before == "two" else 1]:
+            one.events(event_before, check=check)
+        one.rollback("1.0.0" if not follows else "previous", hold=False)
+    return one, events, check
+
+
+@given(st.data(), STRATEGIES, KINDS, BEFORE, st.booleans())
+@settings(max_examples=150, deadline=None)
+def test_any_order_and_any_split_ends_in_the_same_tree(
+    data: st.DataObject, strategy: str, kind: str, before: str, pinned: bool
+) -> None:
+    order = data.draw(st.permutations(range(1, data.draw(st.integers(2, 6)) + 1)))
+    ends = []
+    for number in range(3):
+        one, events, check = made(strategy, kind, list(order), before, pinned=pinned)
+        if number:
+            events = data.draw(st.permutations(events))
+            events += (
+                data.draw(st.lists(st.sampled_from(events), max_size=2)) if number == 2 else []
+            )
+        cuts = sorted(data.draw(st.sets(st.integers(1, len(events) - 1)))) if number else []
+        for start, end in zip([0, *cuts], [*cuts, len(events)], strict=True):
+            one.events(*events[start:end], check=check)
+        ends.append(one.branch.files)
+    assert ends[0] == ends[1]
+    assert ends[0] == ends[2]
