@@ -174,7 +174,7 @@ def main(argv: Sequence[str]) -> int:
         if call.mistake:
             return _end(call.mistake, call)
         return (
-            group.main(args=list(argv), prog_name="image-update", standalone_mode=False, obj=call)
+            group.main(args=list(call.argv), prog_name="image-update", standalone_mode=False, obj=call)
             or 0
         )
     except SystemExit as end:
@@ -229,9 +229,11 @@ def _defect(error: Exception, call: Call) -> int:
 def _end(error: TaskError, call: Call) -> int:
     """Print the error once, and write the results of a failed run, because a CI host waits for them."""
     code = int(shutdown.code() or error.exit)
-    call.log.problem("error", error.subject, error.message, error.hint)
+    message = call.in_words_of_the_form(str(error))
+    hint = call.in_words_of_the_form(error.hint)
+    call.log.problem("error", error.subject, call.in_words_of_the_form(error.message), hint)
     if call.command in HOSTED:
-        problem = Problem(rule=error.rule, message=str(error), hint=error.hint)
+        problem = Problem(rule=error.rule, message=message, hint=hint)
         problems = (problem, *strange_variables(call.environ))
         failure = Report(call.command, (), 0, (), (), problems, code)
         output = record_of(ResultOptions, call.given)

@@ -43,7 +43,7 @@ def explained(
     called = f"image-update {command}" if command else "image-update"
     kind, param = type(error).__name__, getattr(error, "param", None)
     if kind == "NoSuchOption":
-        return _unknown_option(error.option_name, command, options)
+        return unknown_option(error.option_name, command, options)
     if kind == "MissingParameter" and param is not None:
         return _missing(param)
     if kind == "BadParameter" and param is not None and error.message == "it is blank":
@@ -84,7 +84,8 @@ def explained(
     return UsageError(message, hint=f"{called} --help shows what there is")
 
 
-def _unknown_option(name: str, command: str, options: Mapping[str, Collection[str]]) -> UsageError:
+def unknown_option(name: str, command: str, options: Mapping[str, Collection[str]]) -> UsageError:
+    """Return the error about an option that the command does not have. `options`: each command's flags."""
     if name in _SECRETS:
         message = f"{name} does not exist: on the command line, others could read the secret"
         return UsageError(message, hint=f"set {_SECRETS[name]}")

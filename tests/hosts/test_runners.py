@@ -121,6 +121,20 @@ def path_of(host: str) -> Path:
     return STEP_ACTION if host == "stepaction" else TASK
 
 
+def in_the_form(host: str, given: Mapping[str, str]) -> dict[str, Any]:
+    """What a person fills in: parameters, and in `options` what has none."""
+    known = declared(host)
+    flags = {name_of(one) for one in all_options() if getattr(one, "is_flag", False)}
+    entries = [
+        f"--{name}" if name in flags and value == "true" else f"--{name}={value}"
+        for name, value in given.items()
+        if name not in known
+    ]
+    is_array = isinstance(known["options"], list)
+    filled = {name: value for name, value in given.items() if name in known}
+    return {**filled, "options": entries if is_array else "\n".join(entries)}
+
+
 class Scene:
     """A repository with one Application, and a run of it by a host."""
 
@@ -131,11 +145,9 @@ class Scene:
     def run(self, *, repo: str = "", **given: str) -> Ran:
         self.count += 1
         url = repo or f"file://{self.repo}"
+        named = {name.replace("_", "-"): value for name, value in given.items()}
         step = HOSTS[self.host](
-            {
-                "allow-protocol": "file",
-                **{name.replace("_", "-"): value for name, value in given.items()},
-            },
+            in_the_form(self.host, {"allow-protocol": "file", **named}),
             json.dumps({"kind": "List", "apiVersion": "v1", "items": [application("web", url)]}),
         )
         root = self.folder / f"root-{self.count}"
