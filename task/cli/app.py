@@ -174,7 +174,9 @@ def main(argv: Sequence[str]) -> int:
         if call.mistake:
             return _end(call.mistake, call)
         return (
-            group.main(args=list(call.argv), prog_name="image-update", standalone_mode=False, obj=call)
+            group.main(
+                args=list(call.argv), prog_name="image-update", standalone_mode=False, obj=call
+            )
             or 0
         )
     except SystemExit as end:

@@ -178,7 +178,10 @@ def test_an_error_calls_the_parameter_as_the_host_does(
     ("options", "words"),
     [
         ("--deadline 60", ["--deadline=60"]),
-        ("--deadline=60\n\n  --atomic  \n--no-refresh", ["--deadline=60", "--atomic", "--no-refresh"]),
+        (
+            "--deadline=60\n\n  --atomic  \n--no-refresh",
+            ["--deadline=60", "--atomic", "--no-refresh"],
+        ),
         ("--trailer A=b c\n--trailer=B = d", ["--trailer=A=b c", "--trailer=B = d"]),
         ("--commit-through = github", ["--commit-through=github"]),
         ("--argocd-server $(touch x); `y` 'z'", ["--argocd-server=$(touch x); `y` 'z'"]),
@@ -201,25 +204,39 @@ def test_options_are_added_to_the_command_line_and_no_shell_reads_them(
     [
         ("--deadlin 60", "options: there is no option --deadlin; did you mean --deadline?"),
         ("--to previous", "options: run has no --to; promote and rollback have it"),
-        ("--git-token abc", "options: --git-token does not exist: on the command line, others could read"),
-        ("deadline 60", "options: 'deadline 60' is not an option with its value; write one option per line"),
+        (
+            "--git-token abc",
+            "options: --git-token does not exist: on the command line, others could read",
+        ),
+        (
+            "deadline 60",
+            "options: 'deadline 60' is not an option with its value; write one option per line",
+        ),
         ("-n team", "options: '-n team' is not an option with its value"),
         ("$(params.more)", "options: '$(params.more)' is not an option with its value"),
         ("--deadline\n--atomic", "options: --deadline needs a value; write --deadline value"),
         ("--atomic true", "options: --atomic takes no value; write --atomic or --no-atomic alone"),
-        ("--no-atomic=1", "options: --no-atomic takes no value; write --atomic or --no-atomic alone"),
-        ("--image web:1", "options: --image has a parameter of its own; set image"),
-        ("--no-wait", "options: --no-wait has a parameter of its own; set wait"),
+        (
+            "--no-atomic=1",
+            "options: --no-atomic takes no value; write --atomic or --no-atomic alone",
+        ),
+        ("--image web:1", "options: --image is a parameter of its own; set the parameter image"),
+        ("--no-wait", "options: --no-wait is a parameter of its own; set the parameter wait"),
         ("--options x", "options: there is no option --options"),
         ("--help", "options: there is no option --help"),
         ("--results-dir /tmp", "options: the manifest sets --results-dir; leave it out"),
         ("--dotenv=x", "options: the manifest sets --dotenv; leave it out"),
         ("--basic-auth-directory /x", "options: the manifest sets --basic-auth-directory"),
         ("--report x", "options: the manifest sets --report"),
-        ("--ssh-key-file x", "options: the manifest's secret already gives what --ssh-key-file reads"),
+        (
+            "--ssh-key-file x",
+            "options: the manifest's secret already gives what --ssh-key-file reads",
+        ),
     ],
 )
-def test_options_are_refused_that_are_unknown_or_given_elsewhere(options: str, message: str) -> None:
+def test_options_are_refused_that_are_unknown_or_given_elsewhere(
+    options: str, message: str
+) -> None:
     environ = {
         "IMAGE_UPDATE_BASIC_AUTH_DIRECTORY": "",
         "IMAGE_UPDATE_REPORT": "report.json",

@@ -129,9 +129,7 @@ def test_is_made_from_the_table(path: Path, text: str) -> None:
 def test_a_form_has_the_parameters_of_the_table_with_their_defaults(host: str) -> None:
     """What a command has is found by asking Typer; the table asks the records."""
     words = table.HOSTS[MANIFESTS[host]]
-    own = {
-        name: value or "" for name, value in parameters(host).items() if name not in OWN[host]
-    }
+    own = {name: value or "" for name, value in parameters(host).items() if name not in OWN[host]}
     assert own == {one.name: one.default for one in table.of_host(words)}
     flags = {parameter_of(one) for command in HOSTED for one in options_of(command)}
     assert set(own) - {"command", "options"} == set(table.FORM) - set(words.settled)
