@@ -626,7 +626,10 @@ class LintOptions:
         common=True,
     )
     output: str = RESULTS.choice(
-        "text", "How to print the findings on stdout.", "text|json", common=True
+        "text",
+        "How to print the findings on stdout: for people, or for JUnit, SARIF and GitLab's Code Quality.",
+        "text|json|junit|sarif|gitlab",
+        common=True,
     )
 
 
