@@ -274,6 +274,23 @@ def test_mistakes_on_the_command_line(scene: Scene) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (("--older-than", "3d"), "--older-than is given without --fail-on"),
+        (("--fail-on", "held", "--older-than", "soon"), "--older-than: 'soon' is not a duration"),
+        (("--fail-on", "old"), "--fail-on: 'old' is not one of its values"),
+        (
+            ("--fail-on", "behind", "--registry-check", "never"),
+            "--fail-on behind and --registry-check=never are both given",
+        ),
+    ],
+)
+def test_a_gate_that_cannot_be_meant(given: tuple[str, ...], message: str, tmp_path: Path) -> None:
+    found = image_update("status", "--applications", tmp_path, *given)
+    assert (found.code, message in found.stderr) == (2, True), found.stderr
+
+
 def test_the_newest_tag_that_the_rules_admit(tmp_path: Path) -> None:
     with registry_api() as server:
         built = image()
@@ -303,6 +320,17 @@ def test_the_newest_tag_that_the_rules_admit(tmp_path: Path) -> None:
             found = image_update("status", "--newest", "--registry-check", "auto", *given)
             quiet = image_update("status", *given)
         assert lists_of(server) == 2
+        gate = ("status", "a", "--registry-check", "auto", *given, "--fail-on", "behind,held")
+        late = image_update(*gate, "--older-than", "3d")
+        now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+        server.put("acme/web", "1.9.0", image(created=now))
+        young = image_update(*gate, "--older-than", "3d")
+        assert (late.code, young.code) == (5, 0), late.stderr
+        assert (
+            "is behind: Git has 1.0.0, the registry 1.4.0, since 2026-01-02 03:04 UTC"
+            in late.stderr
+        )
+        jsonschema.validate(late.json, SCHEMA)
         text = image_update(
             "status", "d", "--newest", "--registry-check", "auto", *given[:-2]
         ).stdout

@@ -78,7 +78,7 @@ def job_of(settings: Settings, images: tuple[Image, ...], environ: Mapping[str, 
             settings.registry_check,
             now,
             through=commits.commit_through,
-            minimum_age=_minimum_age(settings.minimum_age),
+            minimum_age=duration_of("--minimum-age", settings.minimum_age),
         ),
         wording=Wording(
             Person(commits.git_author_name, commits.git_author_email),
@@ -115,11 +115,12 @@ def job_of(settings: Settings, images: tuple[Image, ...], environ: Mapping[str, 
     )
 
 
-def _minimum_age(text: str) -> int:
+def duration_of(option: str, text: str) -> int:
+    """Return the seconds of an option's value, such as 3d. Raises `UsageError`."""
     try:
         return seconds_of(text) if text else 0
     except Malformed as error:
-        raise UsageError(f"--minimum-age: {error.message}", hint=error.hint) from None
+        raise UsageError(f"{option}: {error.message}", hint=error.hint) from None
 
 
 def _named_for_requests(asked: CommitOptions, environ: Mapping[str, str]) -> tuple[str, ...]:
