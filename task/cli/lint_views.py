@@ -14,6 +14,7 @@ from xml.etree import ElementTree as ET
 from task import __version__
 from task.annotations.lint import Finding, Severity
 from task.commands.migration import Migration, as_json
+from task.output.log import escaped, properties
 from task.text import counted, exact_json, printable, without_logins
 
 SCHEMA = "image-update/lint/v1"
@@ -46,16 +47,9 @@ def text(found: Sequence[Placed], read: int, before: Iterable[str] = ()) -> str:
 
 def command(one: Finding, path: str, line: int) -> str:
     """Return a GitHub annotation for the file and line."""
-    place = f"file={_escaped(path, prop=True)},line={line}" if line and path not in NO_FILES else ""
-    title = f"title={_escaped(one.application or 'manifest', prop=True)}"
+    named = properties(one.application or "manifest", "" if path in NO_FILES else path, line)
     message = f"{one.message}; {one.hint}" if one.hint else one.message
-    properties = ",".join(filter(None, (place, title)))
-    return f"::{_IN_GITHUB[one.severity]} {properties}::{_escaped(message)}\n"
-
-
-def _escaped(message: str, *, prop: bool = False) -> str:
-    escaped = printable(message).replace("%", "%25")
-    return escaped.replace(":", "%3A").replace(",", "%2C") if prop else escaped
+    return f"::{_IN_GITHUB[one.severity]} {named}::{escaped(printable(message))}\n"
 
 
 def json_text(found: Iterable[Placed], moved: Migration | None = None) -> str:

@@ -553,7 +553,7 @@ def test_github_gets_a_table_and_annotations(tmp_path: Path) -> None:
     given = {"image": "ghcr.io/acme/wbe:1.2.0", "allow-protocol": "file", "dry-run": "true"}
     strange = as_process(github(given, apps), tmp_path / "third")
     assert (
-        "\n::warning::no Application tracks ghcr.io/acme/wbe%0A  fix: did you mean ghcr.io/acme/web?\n"
+        "\n::warning title=Image Update::no Application tracks ghcr.io/acme/wbe%0A  fix: did you mean ghcr.io/acme/web?\n"
         in f"\n{strange.stderr}"
     )
     told = (tmp_path / "third/github/file_commands/step_summary_1").read_text()
