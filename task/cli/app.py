@@ -22,6 +22,7 @@ from task import __version__, shutdown
 from task.ci.publish import hand_over, publish, results
 from task.cli.call import HOSTED, Call, strange_variables
 from task.cli.command import GroupedHelp, function_of, record_of
+from task.cli.exit_codes import TABLE
 from task.cli.mistakes import as_given, explained
 from task.errors import Exit, TaskError, UsageError
 from task.files import exhausted
@@ -42,35 +43,87 @@ SHOWN_BY_TYPER = {
 }
 
 DOCS = f"https://github.com/argocd-image-update/image-update/blob/v{__version__}/docs"
-# The groups in the help, in their order. Each command has an example, and the page about it.
-GROUPS = {
+GITOPS = "https://github.com/acme/gitops.git//applications?ref=main"
+# The groups in the help, in their order. Each command has examples, and the page about it.
+GROUPS: Mapping[str, Mapping[str, tuple[tuple[str, ...], str]]] = {
     "Update": {
-        "run": ("--image ghcr.io/acme/web:1.5.0 --applications argocd", "reference.md"),
-        "scan": ("--applications cluster --dry-run", "registry.md#scan"),
+        "run": (
+            (
+                "--image ghcr.io/acme/web:1.5.0 --applications argocd",
+                "--image ghcr.io/acme/web:1.5.0 --applications apps/ --pull-request",
+                f"--image ghcr.io/acme/web:1.5.0 --applications '{GITOPS}' --wait",
+            ),
+            "reference.md",
+        ),
+        "scan": (
+            (
+                "--applications cluster --dry-run",
+                "--applications cluster --application 'team-a/*' --minimum-age 3d",
+            ),
+            "registry.md#scan",
+        ),
         "promote": (
-            "--from web-staging --to web-production --applications argocd",
+            (
+                "--from web-staging --to web-production --applications argocd",
+                "--from 'staging/*' --to 'production/{name}' --healthy --applications cluster",
+                "--from web-staging --to web-production --applications argocd --pull-request",
+            ),
             "how-to/promote.md",
         ),
     },
     "By hand": {
         "rollback": (
-            'web --to previous --reason "errors at checkout" --applications argocd',
+            (
+                'web --to previous --reason "errors at checkout" --applications argocd',
+                "web --alias api --to 1.4.2 --applications apps/",
+            ),
             "how-to/rollback.md",
         ),
-        "hold": ('web --reason "load test" --until 3d --applications argocd', "how-to/rollback.md"),
-        "release": ("web --applications argocd", "how-to/rollback.md"),
+        "hold": (
+            (
+                'web --reason "load test" --until 3d --applications argocd',
+                'web --alias api --reason "incident 42" --applications apps/',
+            ),
+            "how-to/rollback.md",
+        ),
+        "release": (
+            ("web --applications argocd", "web --discard --applications argocd"),
+            "how-to/rollback.md",
+        ),
     },
     "Look": {
-        "plan": ("--image ghcr.io/acme/web:1.5.0 --applications apps/", "deployments.md"),
-        "status": ("web --applications argocd", "status.md"),
-        "lint": ("apps/", "lint.md"),
+        "plan": (
+            (
+                "--image ghcr.io/acme/web:1.5.0 --applications apps/",
+                f"--image ghcr.io/acme/web:1.5.0 --applications '{GITOPS}' --comment",
+            ),
+            "deployments.md",
+        ),
+        "status": (
+            (
+                "web --applications argocd",
+                "--applications cluster --newest --html status.html",
+                "--applications cluster --fail-on behind,held --older-than 3d",
+            ),
+            "status.md",
+        ),
+        "lint": (
+            ("apps/", ". -o sarif", "apps/ config.yaml --from-image-updater"),
+            "lint.md",
+        ),
         "wait": (
-            "web --revision 4f2a9c1d --applications argocd",
+            (
+                "web --revision 4f2a9c1d --applications argocd",
+                "'team-a/*' --revision 4f2a9c1d --wait-timeout 900 --applications cluster",
+            ),
             "rollouts.md#wait-for-another-commit",
         ),
-        "report": ("report.json --html report.html", "observability.md#a-page-of-a-run"),
+        "report": (
+            ("report.json", "report.json --html report.html"),
+            "observability.md#a-page-of-a-run",
+        ),
     },
-    "Try": {"demo": ("--keep", "tutorial.md")},
+    "Try": {"demo": (("", "--keep"), "tutorial.md")},
 }
 COMMANDS = {name: about for commands in GROUPS.values() for name, about in commands.items()}
 
@@ -113,13 +166,15 @@ def _command(name: str) -> TyperCommand:
     with shutdown.shield():
         module = import_module(f"task.cli.{'update' if name in (*WRITERS, 'plan') else name}")
     function = function_of(name, getattr(module, name))
-    (example, page), first = COMMANDS[name], str(function.__doc__)
+    examples, page = COMMANDS[name]
+    first = str(function.__doc__)
+    shown = "\n".join(f"  image-update {name} {example}".rstrip() for example in examples)
     app = typer.Typer(add_completion=False, rich_markup_mode=None)
     app.command(
         name,
         cls=GroupedHelp,
         # After \b, Click keeps the lines as they are.
-        help=f"{first}\n\n\b\nExample:        image-update {name} {example}\nDocumentation:  {DOCS}/{page}",
+        help=f"{first}\n\n\b\nExamples:\n{shown}\n\n\b\nDocumentation: {DOCS}/{page}",
         short_help=first,  # Typer shortens the help in the list of commands, unless it is given as this
         context_settings={
             "help_option_names": ["-h", "--help"]
@@ -128,12 +183,18 @@ def _command(name: str) -> TyperCommand:
     return cast("TyperCommand", get_command(app))
 
 
+FOOT = "\n\n\b\n".join(
+    (
+        "image-update help COMMAND shows the options of a command. Each of them can also be set "
+        "by a variable: --git-username by IMAGE_UPDATE_GIT_USERNAME.",
+        TABLE,
+    )
+)
 app = typer.Typer(
     name="image-update",
     cls=GroupedCommands,
     help="Commits a newly built image to Git for every Argo CD Application that tracks it.",
-    epilog="image-update help COMMAND shows the options of a command. Each of them can also be set by a variable: "
-    "--git-username by IMAGE_UPDATE_GIT_USERNAME.",
+    epilog=FOOT,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
@@ -171,6 +232,9 @@ def main(argv: Sequence[str]) -> int:
     call = Call(group, argv)
     try:
         shutdown.hear()
+        if list(argv) == ["exit-codes", "--help"]:
+            typer.echo(TABLE)
+            return int(Exit.OK)
         if call.mistake:
             return _end(call.mistake, call)
         return (
@@ -200,7 +264,8 @@ def main(argv: Sequence[str]) -> int:
             for name, found in group.commands.items()
         }
         return _end(
-            as_given(explained(error, call.command, options, call.environ), call.variables), call
+            as_given(explained(error, call.command, options, call.environ, argv), call.variables),
+            call,
         )
     except shutdown.Stopped:
         name = SIGNALS.get(shutdown.code(), "stopped")
