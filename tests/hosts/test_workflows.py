@@ -195,13 +195,13 @@ def test_releases_are_signed_attested_and_checked() -> None:
     ]
     for word in (
         "cosign sign",
-        "attest-build-provenance",
-        "attest-sbom",
+        "actions/attest@",
+        "sbom-path",
         "tkn bundle push",
         "scripts.bump --check",
     ):
         assert word in text
-    assert set(release["jobs"]["publish"]["needs"]) == {"check", "image", "bundle"}
+    assert set(release["jobs"]["publish"]["needs"]) >= {"check", "image", "bundle"}
 
 
 @pytest.mark.parametrize(
