@@ -183,18 +183,15 @@ def _command(name: str) -> TyperCommand:
     return cast("TyperCommand", get_command(app))
 
 
-FOOT = "\n\n\b\n".join(
-    (
-        "image-update help COMMAND shows the options of a command. Each of them can also be set "
-        "by a variable: --git-username by IMAGE_UPDATE_GIT_USERNAME.",
-        TABLE,
-    )
+VARIABLES = (
+    "image-update help COMMAND shows the options of a command. Each of them can also be set by a "
+    "variable: --git-username by IMAGE_UPDATE_GIT_USERNAME."
 )
 app = typer.Typer(
     name="image-update",
     cls=GroupedCommands,
     help="Commits a newly built image to Git for every Argo CD Application that tracks it.",
-    epilog=FOOT,
+    epilog=f"{VARIABLES}\n\n\b\n{TABLE}",
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
