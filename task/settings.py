@@ -588,7 +588,7 @@ class StatusOptions:
     )
 
     fail_on: tuple[str, ...] = RESULTS.choices(
-        "Exit with 5 if an image is behind the registry, on hold, not what runs, or waits in a request.",
+        "Exit with 5 if an image is behind the registry, on hold, not what runs, or in a request.",
         "behind,held,differs,waits",
         common=True,
     )
@@ -643,7 +643,7 @@ class LintOptions:
     )
     output: str = RESULTS.choice(
         "text",
-        "How to print the findings on stdout: for people, or for JUnit, SARIF and GitLab's Code Quality.",
+        "How to print the findings on stdout. gitlab is its Code Quality report.",
         "text|json|junit|sarif|gitlab",
         common=True,
     )

@@ -39,10 +39,10 @@ def adopt(
     commands: Mapping[str, Any],
     options: Sequence[str] = (),
 ) -> Adopted:
-    """Make the parameters variables of the command's options. `options` are the arguments of a Tekton step.
+    """Make the parameters variables of the command's options.
 
-    A blank parameter counts as not given, and so does one with its default, which every step has. The error is about
-    the parameters that the command does not take.
+    `options` are the arguments of a Tekton step. A blank parameter counts as not given, and so does
+    one with its default, which every step has.
     """
     given = {
         name.removeprefix(PARAMETER_PREFIX).lower().replace("_", "-"): environ.pop(name)
@@ -73,16 +73,18 @@ def adopt(
         return Adopted(called, fields)
     refused = [name for name in given if name not in taken]
     if refused:
-        return Adopted(called, fields, mistake=_not_taken(refused, command, commands))
+        return Adopted(called, fields, mistake=_parameters_not_taken(refused, command, commands))
     flags = {name: commands[name].params for name in HOSTED}
     try:
-        words = form.words(entries, command, flags, fields, environ)
+        words = form.arguments(entries, command, flags, fields, environ)
     except UsageError as mistake:
         return Adopted(called, fields, mistake=mistake)
     return Adopted(called, fields, words)
 
 
-def _not_taken(refused: Sequence[str], command: str, commands: Mapping[str, Any]) -> UsageError:
+def _parameters_not_taken(
+    refused: Sequence[str], command: str, commands: Mapping[str, Any]
+) -> UsageError:
     it, they = ("them", "they are") if refused[1:] else ("it", "it is")
     others = [one for one in HOSTED if set(refused) <= variables(commands[one].params).keys()]
     hint = (
@@ -216,7 +218,7 @@ class Call:
         }
 
     def in_words_of_the_form(self, text: str) -> str:
-        """Return a text that speaks of the form's parameters, where there is one, and not of --options."""
+        """Return a text that calls an option as the form does, where it is a parameter."""
         return re.sub(
             r"--([a-z][a-z-]*)(=?)",
             lambda flag: flag[1] + (flag[2] and ": ") if flag[1] in self._fields else flag[0],

@@ -1,7 +1,7 @@
-"""The parameter `options` of a host's form: options of the command that have no parameter of their own.
+"""The parameter `options` of a host's form: options without a parameter of their own.
 
-Dashboards draw a field for each parameter, so only those that people fill in are parameters. Everything else is
-written as on the command line, one option per line. No shell reads it.
+Dashboards draw a field for each parameter, so only those that people fill in are parameters.
+Everything else is written as on the command line, one option per line. No shell reads it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from task.cli.mistakes import unknown_option
 from task.errors import UsageError
 from task.option import variable_of
 
-# After this word, the arguments are the values of `options`. Tekton can hand over an array only as arguments.
+# After this word, the arguments are those of `options`. Tekton hands over an array in no other way.
 MARK = "--options"
 _ENTRY = re.compile(r"(--[a-z][a-z0-9-]*)(?:\s*=\s*|\s+|$)(.*)", re.DOTALL)
 # The manifest says where the host reads the results, and where it mounts certificates and logins.
@@ -29,7 +29,7 @@ _SECRETS = {
 }
 
 
-def words(
+def arguments(
     entries: Sequence[str],
     command: str,
     flags: Mapping[str, Collection[Any]],
@@ -38,16 +38,19 @@ def words(
 ) -> list[str]:
     """Return what `options` adds to the command line.
 
-    `flags` has the options of each command, as Typer knows them, and `parameters` the names of the form's other
-    parameters. Raises `UsageError` for an entry that is no option, or one that the form or the manifest gives.
+    `flags` has the options of each command, as Typer knows them, and `parameters` the names of the
+    form's other parameters. Raises `UsageError` for an entry that is no option, or that the form or
+    the manifest gives.
     """
     known = {name: one for one in flags[command] for name in (*one.opts, *one.secondary_opts)}
     texts = (entry.strip() for entry in entries)
-    found = (_word(text, command, known, flags, parameters, environ) for text in texts if text)
+    found = (
+        _as_argument(text, command, known, flags, parameters, environ) for text in texts if text
+    )
     return [word for word in found if word]
 
 
-def _word(
+def _as_argument(
     text: str,
     command: str,
     known: Mapping[str, Any],
@@ -63,12 +66,13 @@ def _word(
     name, value = entry[1], entry[2].strip()
     _refuse_what_is_given(name, known.get(name), parameters, environ)
     if name not in known or known[name].hidden:
-        names = {one: _names(params) for one, params in flags.items()}
+        names = {one: _flags_of(params) for one, params in flags.items()}
         error = unknown_option(name, command, names)
         raise UsageError(f"options: {error.message}", hint=error.hint)
     if known[name].is_flag:
         if value:
-            hint = f"write {known[name].opts[0]} or --no-{known[name].opts[0].removeprefix('--')} alone"
+            switch = str(known[name].opts[0])
+            hint = f"write {switch} or --no-{switch.removeprefix('--')} alone"
             raise UsageError(f"options: {name} takes no value", hint=hint)
         return name
     if text.endswith("=") and not value:
@@ -81,7 +85,7 @@ def _word(
 def _refuse_what_is_given(
     name: str, option: Any, parameters: Collection[str], environ: Mapping[str, str]
 ) -> None:
-    """Raise `UsageError` for an option that would repeat a parameter, or undo what the manifest sets."""
+    """Raise `UsageError` for an option that repeats a parameter or undoes what is set."""
     first = str(option.opts[0]) if option is not None else name
     named = first.removeprefix("--")
     if named in parameters:
@@ -98,5 +102,5 @@ def _refuse_what_is_given(
         )
 
 
-def _names(params: Collection[Any]) -> list[str]:
+def _flags_of(params: Collection[Any]) -> list[str]:
     return [flag for one in params if not getattr(one, "hidden", False) for flag in one.opts]

@@ -59,14 +59,14 @@ def lint(settings: Settings, call: Call) -> int:
             say(report([(Finding("", "", "", "error", str(error), error.hint, ""), "", 0)]))
         raise error from None
     if form == "json":
-        say(lint_views.json_text(found, moved))
+        say(lint_views.as_report(found, moved))
     elif report := lint_views.REPORTS.get(form):
         say(report(found))
     elif log.form == "github":
         say("".join(f"{printable(line)}\n" for line in lines(moved)) if moved else "")
-        say("".join(lint_views.command(*one) for one in found), commands=True)
+        say("".join(lint_views.as_annotation(*one) for one in found), commands=True)
     else:
-        say(lint_views.text(found, read, lines(moved) if moved else ()))
+        say(lint_views.as_text(found, read, lines(moved) if moved else ()))
     return (
         int(Exit.CONFIGURATION)
         if any(one.severity == "error" for one, _, _ in found)

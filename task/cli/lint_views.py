@@ -1,4 +1,4 @@
-"""The findings of `lint` in each form: for people, for GitHub's log, and for the programs that show findings."""
+"""The findings of `lint` in each form: for people, for GitHub's log, and for programs."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ _IN_GITLAB = {"error": "major", "warning": "minor", "info": "info"}
 Placed = tuple[Finding, str, int]  # a finding, its file (or "") and its line
 
 
-def text(found: Sequence[Placed], read: int, before: Iterable[str] = ()) -> str:
-    """Return the findings for people. Editors and terminals open the `file:line` at the beginning of a line."""
+def as_text(found: Sequence[Placed], read: int, before: Iterable[str] = ()) -> str:
+    """Return the findings for people. Editors open the `file:line` at the beginning of a line."""
     lines = list(before)
     for one, path, line in found:
         where = f"{path}:{line}" if line else path
@@ -45,21 +45,21 @@ def text(found: Sequence[Placed], read: int, before: Iterable[str] = ()) -> str:
     return "\n".join(map(printable, lines)) + "\n"
 
 
-def command(one: Finding, path: str, line: int) -> str:
+def as_annotation(one: Finding, path: str, line: int) -> str:
     """Return a GitHub annotation for the file and line."""
     named = properties(one.application or "manifest", "" if path in NO_FILES else path, line)
     message = f"{one.message}; {one.hint}" if one.hint else one.message
     return f"::{_IN_GITHUB[one.severity]} {named}::{escaped(printable(message))}\n"
 
 
-def json_text(found: Iterable[Placed], moved: Migration | None = None) -> str:
+def as_report(found: Iterable[Placed], moved: Migration | None = None) -> str:
     """Return the findings as JSON, in the form that docs/report.md shows."""
-    listed: dict[str, object] = {"schema": SCHEMA, "findings": [_as_json(*one) for one in found]}
+    listed: dict[str, object] = {"schema": SCHEMA, "findings": [_as_finding(*one) for one in found]}
     listed |= {"from_image_updater": as_json(moved)} if moved else {}
     return _dumped(listed)
 
 
-def _as_json(one: Finding, path: str, line: int) -> dict[str, object]:
+def _as_finding(one: Finding, path: str, line: int) -> dict[str, object]:
     return {
         "application": one.application or None,
         "key": one.key or None,
@@ -73,7 +73,7 @@ def _as_json(one: Finding, path: str, line: int) -> dict[str, object]:
 
 
 def junit(found: Sequence[Placed]) -> str:
-    """Return JUnit's XML: a test case for each finding. An error is a failure; what is no error, passes."""
+    """Return JUnit's XML: a test case for each finding. Only an error is a failure."""
     errors = sum(one.severity == "error" for one, _, _ in found)
     counts = {"tests": str(max(len(found), 1)), "failures": str(errors), "errors": "0"}
     root = ET.Element("testsuites", {"name": "image-update lint", **counts})
@@ -82,13 +82,13 @@ def junit(found: Sequence[Placed]) -> str:
         case = {"name": "annotations", "classname": "image-update"}
         ET.SubElement(suite, "testcase", case)
     for one, path, line in found:
-        subject, message, details = _words(one, path, line)
+        subject, message, details = _said(one, path, line)
         case = {"name": f"{subject}: {message}", "classname": subject}
         if path and path not in NO_FILES:
             case |= {"file": _in_workspace(path), "line": str(max(line, 1))}
         element = ET.SubElement(suite, "testcase", case)
         if one.severity == "error":
-            failure = {"message": message, "type": _rule(one)}
+            failure = {"message": message, "type": _check_name(one)}
             ET.SubElement(element, "failure", failure).text = details
         else:
             ET.SubElement(element, "system-out").text = f"{one.severity}: {details}"
@@ -100,17 +100,17 @@ def sarif(found: Sequence[Placed]) -> str:
     """Return SARIF 2.1.0, which GitHub's code scanning and many editors read."""
     results = []
     for (one, path, line), fingerprint in zip(found, _fingerprints(found), strict=True):
-        subject, message, _ = _words(one, path, line)
+        subject, message, _ = _said(one, path, line)
         words = (
             f"{subject}: {message}. Fix: {_clean(one.hint)}"
             if one.hint
             else f"{subject}: {message}"
         )
         # GitHub refuses a whole file for one result without a place, and takes any path.
-        place = {"artifactLocation": {"uri": quote(_place(one, path), safe="/:")}}
+        place = {"artifactLocation": {"uri": quote(_file_or_application(one, path), safe="/:")}}
         results.append(
             {
-                "ruleId": _rule(one),
+                "ruleId": _check_name(one),
                 "level": _IN_SARIF[one.severity],
                 "message": {"text": words},
                 "locations": [
@@ -123,7 +123,7 @@ def sarif(found: Sequence[Placed]) -> str:
         "name": "image-update lint",
         "version": __version__,
         "informationUri": f"{PROJECT}/blob/v{__version__}/docs/lint.md",
-        "rules": [{"id": rule} for rule in sorted({_rule(one) for one, _, _ in found})],
+        "rules": [{"id": rule} for rule in sorted({_check_name(one) for one, _, _ in found})],
     }
     run = {"tool": {"driver": driver}, "columnKind": "unicodeCodePoints", "results": results}
     return _dumped({"$schema": SARIF_SCHEMA, "version": "2.1.0", "runs": [run]})
@@ -133,12 +133,12 @@ def gitlab(found: Sequence[Placed]) -> str:
     """Return GitLab's Code Quality report, which merge requests show in their diff."""
     issues = []
     for (one, path, line), fingerprint in zip(found, _fingerprints(found), strict=True):
-        _, _, details = _words(one, path, line)
-        place = {"path": _place(one, path), "lines": {"begin": max(line, 1)}}
+        _, _, details = _said(one, path, line)
+        place = {"path": _file_or_application(one, path), "lines": {"begin": max(line, 1)}}
         issues.append(
             {
                 "description": details.replace("\n", "; "),
-                "check_name": _rule(one),
+                "check_name": _check_name(one),
                 "fingerprint": fingerprint,
                 "severity": _IN_GITLAB[one.severity],
                 "location": place,
@@ -149,14 +149,14 @@ def gitlab(found: Sequence[Placed]) -> str:
 
 # The forms that a program reads, by the words of --output.
 REPORTS: Mapping[str, Callable[[Sequence[Placed]], str]] = {
-    "json": json_text,
+    "json": as_report,
     "junit": junit,
     "sarif": sarif,
     "gitlab": gitlab,
 }
 
 
-def _words(one: Finding, path: str, line: int) -> tuple[str, str, str]:
+def _said(one: Finding, path: str, line: int) -> tuple[str, str, str]:
     """Return whom a finding is about, what is wrong, and all of it with the fix."""
     where = f"{path}:{line}" if line else path
     subject = _clean(one.application or where or "manifests")
@@ -165,12 +165,12 @@ def _words(one: Finding, path: str, line: int) -> tuple[str, str, str]:
     return subject, message, f"{details}\nfix: {_clean(one.hint)}" if one.hint else details
 
 
-def _rule(one: Finding) -> str:
+def _check_name(one: Finding) -> str:
     """Return what the finding is about, without the alias of one image."""
     return _clean(one.key.rpartition(".")[2]) or "applications"
 
 
-def _place(one: Finding, path: str) -> str:
+def _file_or_application(one: Finding, path: str) -> str:
     """Return the file below the present folder, or else the Application: programs want a path."""
     return _in_workspace(path) if path and path not in NO_FILES else _clean(one.application) or "."
 
@@ -184,10 +184,10 @@ def _in_workspace(path: str) -> str:
 
 
 def _fingerprints(found: Sequence[Placed]) -> Iterator[str]:
-    """Yield a text for each finding that stays the same when lines are inserted above it, and that no other has."""
+    """Yield a text for each finding that no other has, and that lines above do not change."""
     seen = Counter[str]()
     for one, path, _ in found:
-        parts = (_place(one, path), one.application, one.key, one.value, one.message)
+        parts = (_file_or_application(one, path), one.application, one.key, one.value, one.message)
         named = "\0".join(map(without_logins, parts))
         seen[named] += 1
         yield hashlib.sha256(f"{named}\0{seen[named]}".encode(errors="replace")).hexdigest()

@@ -47,7 +47,7 @@ def explained(
     called = f"image-update {command}" if command else "image-update"
     kind, param = type(error).__name__, getattr(error, "param", None)
     if kind == "NoSuchOption":
-        return unknown_option(_written(error.option_name, argv), command, options)
+        return unknown_option(_as_typed(error.option_name, argv), command, options)
     if kind == "MissingParameter" and param is not None:
         return _missing(param)
     if kind == "BadParameter" and param is not None and error.message == "it is blank":
@@ -92,7 +92,7 @@ def explained(
 
 
 def unknown_option(name: str, command: str, options: Mapping[str, Collection[str]]) -> UsageError:
-    """Return the error about an option that the command does not have. `options`: each command's flags."""
+    """Return the error about an option that the command lacks. `options`: each command's flags."""
     if name in _SECRETS:
         message = f"{name} does not exist: on the command line, others could read the secret"
         return UsageError(message, hint=f"set {_SECRETS[name]}")
@@ -135,12 +135,21 @@ def unknown_option(name: str, command: str, options: Mapping[str, Collection[str
 
 # What people of kubectl, git and curl mean by a letter that no option has.
 _LETTERS = {
-    "-A": "--namespace '*'", "-a": "--application", "-d": "--dry-run", "-f": "--applications", "-i": "--image", "-t": "--tag", "-u": "--git-username",
-    "-v": "--log-level debug", "-q": "--log-level error", "-V": "--version", "-w": "--wait",
-}  # fmt: skip
+    "-A": "--namespace '*'",
+    "-a": "--application",
+    "-d": "--dry-run",
+    "-f": "--applications",
+    "-i": "--image",
+    "-t": "--tag",
+    "-u": "--git-username",
+    "-v": "--log-level debug",
+    "-q": "--log-level error",
+    "-V": "--version",
+    "-w": "--wait",
+}
 
 
-def _written(name: str, argv: Collection[str]) -> str:
+def _as_typed(name: str, argv: Collection[str]) -> str:
     """Return an option as it was written: Typer takes `-image` for `-i`."""
     if name.startswith("--"):
         return name
@@ -149,7 +158,7 @@ def _written(name: str, argv: Collection[str]) -> str:
 
 
 def _meant_by(name: str, flags: Collection[str]) -> str:
-    """Return the option that a short one means, or one that is written with one dash; "" if it is another."""
+    """Return the option that a short one means, or one with a dash too few; "" if it is another."""
     if name.startswith("--"):
         return ""
     if f"-{name}" in flags:

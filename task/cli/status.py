@@ -27,9 +27,9 @@ def status(settings: Settings, call: Call) -> int:
         )
     older_than = duration_of("--older-than", given.older_than)
     if given.asks_for_newest and settings.registry_check == "never":
+        asked = "--newest" if given.newest else "--fail-on behind"
         raise UsageError(
-            f"{'--newest' if given.newest else '--fail-on behind'} and --registry-check=never are both given",
-            hint="leave out one of them",
+            f"{asked} and --registry-check=never are both given", hint="leave out one of them"
         )
     if settings.html and given.output == "json":
         raise UsageError("--html and --output=json are both given", hint="leave out one of them")
@@ -46,7 +46,7 @@ def status(settings: Settings, call: Call) -> int:
     else:
         brief = not given.app
         say(table(found, console, brief=brief) if console else plain(found, brief=brief))
-    late = fail_on.problems(found, given.fail_on, older_than)
+    late = fail_on.late_images(found, given.fail_on, older_than)
     for problem in late:
         log.problem(problem.severity, problem.application, problem.message, problem.hint)
     code = found.exit or (int(Exit.NOTHING_UPDATED) if late else 0)

@@ -96,7 +96,7 @@ def update(settings: Settings, call: Call) -> int:
             and output.output == "text"
         }
         untold = [one for one in report.problems if (one.application, one.message) not in on_screen]
-        places = places_here(report)
+        places = places_here(report) if log.form == "github" else {}
         for where, problem in told_together(untold):
             place = places.get(problem.application, "")
             log.problem(problem.severity, where, problem.message, problem.hint, place)
@@ -117,7 +117,7 @@ def update(settings: Settings, call: Call) -> int:
 
 
 def places_here(report: Report) -> Mapping[str, str]:
-    """Return the `file:line` of each Application whose manifest is a file below the present folder."""
+    """Return the `file:line` of each Application whose manifest is below the present folder."""
     found = {}
     for one in report.decisions:
         app = one.subscription.application

@@ -1,4 +1,4 @@
-"""What `status --fail-on` looks for: images that wait for somebody, and for how long they have. Pure."""
+"""What `status --fail-on` looks for: images that wait for somebody, and since when. Pure."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ def _is_held(one: ImageStatus) -> bool:
     return one.hold is not None and one.scope != "freeze"  # a freeze ends by itself
 
 
-def _written(one: ImageStatus) -> str:
+def _present_since(one: ImageStatus) -> str:
     """Return when the present value was written, if that build is known."""
     newest = one.builds[0] if one.builds else None
     is_present = newest and (newest.tag, newest.digest) == (one.in_git.tag, one.in_git.digest)
     return newest.at if newest and is_present else ""
 
 
-def _runs(one: ImageStatus) -> str:
+def _versions_that_run(one: ImageStatus) -> str:
     return ", ".join(dict.fromkeys(image.tag or image.digest for image in one.live))
 
 
@@ -55,8 +55,8 @@ REASONS: Mapping[str, Reason] = {
     ),
     "differs": Reason(
         differs,
-        _written,
-        lambda one: f"differs: Git has {says(one)}, but {_runs(one)} runs",
+        _present_since,
+        lambda one: f"differs: Git has {says(one)}, but {_versions_that_run(one)} runs",
         "look at the Application in Argo CD: it may be out of sync, or not synced automatically",
     ),
     "waits": Reason(
@@ -68,15 +68,17 @@ REASONS: Mapping[str, Reason] = {
 }
 
 
-def problems(found: Status, wanted: Collection[str], older_than: int) -> tuple[Problem, ...]:
-    """Return an error for each image of which a wanted word is true for at least `older_than` seconds.
+def late_images(found: Status, wanted: Collection[str], older_than: int) -> tuple[Problem, ...]:
+    """Return an error for each image of which a word is true for at least `older_than` seconds.
 
     Where it is not known since when, it counts.
     """
-    return tuple(_problems(found, wanted, older_than))
+    return tuple(_each_that_is_late(found, wanted, older_than))
 
 
-def _problems(found: Status, wanted: Collection[str], older_than: int) -> Iterator[Problem]:
+def _each_that_is_late(
+    found: Status, wanted: Collection[str], older_than: int
+) -> Iterator[Problem]:
     now = epoch_seconds(found.at)
     for row in found.images:
         for word, reason in REASONS.items():

@@ -53,7 +53,7 @@ class Log:
         self._logger.log(LEVELS[level], sentence)
 
     def problem(self, level: str, where: str, what: str, hint: str, place: str = "") -> None:
-        """Write a line that says where, what, and what to do. On a terminal, the hint has its own line.
+        """Write a line that says where, what, and what to do, which has its own line on a terminal.
 
         `place` is the `file:line` of the workspace to which GitHub attaches it.
         """
@@ -73,12 +73,7 @@ class TextFormatter(logging.Formatter):
         if record.exc_info:
             return printable_lines(self.formatException(record.exc_info))
         hint = str(getattr(record, "hint", ""))
-        return self.located(record, self.line(record.levelname.lower(), record.getMessage(), hint))
-
-    def located(self, record: logging.LogRecord, line: str) -> str:
-        """Return the line with what the form says about its place: nothing, here."""
-        del record
-        return line
+        return self.line(record.levelname.lower(), record.getMessage(), hint)
 
     def line(self, level: str, sentence: str, hint: str) -> str:
         """Return the line for a sentence, and another one for what to do, if there is a hint."""
@@ -94,8 +89,9 @@ class GitHubFormatter(TextFormatter):
         text = super().line("info", sentence, hint)
         return text if level == "info" else f"::{level}::{escaped(text)}"
 
-    def located(self, record: logging.LogRecord, line: str) -> str:
+    def format(self, record: logging.LogRecord) -> str:
         """Return `::warning file=apps/web.yaml,line=7,title=argocd/web::…`."""
+        line = super().format(record)
         title = getattr(record, "title", "")
         level = record.levelname.lower()
         if not title or level == "info":
@@ -111,7 +107,7 @@ def escaped(text: str) -> str:
 
 
 def properties(title: str, file: str = "", line: int = 0) -> str:
-    """Return the properties of a GitHub annotation. The title is what the list of annotations shows first."""
+    """Return the properties of a GitHub annotation. Its list shows the title first."""
     named = {"file": file, "line": str(line), "title": title} if file and line else {"title": title}
     return ",".join(
         f"{name}={escaped(printable(text)).replace(':', '%3A').replace(',', '%2C')}"

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from commands.test_image_status import row
 
-from task.commands.fail_on import REASONS, problems
+from task.commands.fail_on import REASONS, late_images
 from task.image import parse_image
 from task.model import Hold, ImageStatus, OpenRequest, PastBuild, Reading, Status
 
@@ -55,7 +55,7 @@ def test_what_needs_somebody(word: str, found: set[str], for_three_days: set[str
         return {
             name
             for name, one in ROWS.items()
-            if problems(Status((one,), (), 1, 0, NOW), (word,), older_than)
+            if late_images(Status((one,), (), 1, 0, NOW), (word,), older_than)
         }
 
     assert named(0) == found
@@ -72,6 +72,6 @@ def test_what_needs_somebody(word: str, found: set[str], for_three_days: set[str
     ],
 )  # fmt: skip
 def test_what_is_said(name: str, words: str) -> None:
-    (problem,) = problems(Status((ROWS[name],), (), 1, 0, NOW), REASONS, 0)
+    (problem,) = late_images(Status((ROWS[name],), (), 1, 0, NOW), REASONS, 0)
     assert problem.message == words
     assert (problem.severity, problem.exit, bool(problem.hint)) == ("error", 5, True)

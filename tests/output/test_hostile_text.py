@@ -161,9 +161,9 @@ def test_in_a_finding(text: str) -> None:
         (Finding(text, text, text, kind, text, text, text), text, 3)
         for kind in ("error", "warning", "info")
     ]
-    assert dangers(lint_views.text(found, 1)) == []
+    assert dangers(lint_views.as_text(found, 1)) == []
     for one in found:
-        command = lint_views.command(*one)
+        command = lint_views.as_annotation(*one)
         assert command.count("\n") == 1
         assert dangers(command.partition("::")[2].replace("%25", "%")) == []
         place, _, message = command.removeprefix("::").partition("::")
