@@ -25,7 +25,7 @@ from task.option import (
     every_pair,
     every_word,
 )
-from task.settings import EVENT, GROUPS, SECRETS, options_of
+from task.settings import SECRETS, options_of
 
 ROOT = Path(__file__).resolve().parent.parent
 TASK = ROOT / "tekton/task/image-update/image-update.yaml"
@@ -42,6 +42,22 @@ NOTE = (
     "# Generated from ../image-update/manifests.yaml by `python -m scripts.hosts`: do not edit.\n"
 )
 
+# The parameters, in the order of the forms. Dashboards draw a field for each, and one form has at most fifty-five with
+# what a host adds to it (GitHub's has nine secrets). So these are what people fill in, what the verbs need, and what
+# names a file. Another command, or another parameter, is a row here. Everything else goes through `options`.
+FORM = (
+    "image", "image-digest", "images-from", "names", "alias", "from", "to", "failed", "healthy", "reason", "until",
+    "by", "discard", "revision", "applications", "application", "clusters", "require-match", "pin-digest",
+    "commit-message-template", "signing-key", "pull-request", "auto-merge", "comment", "forge-token-file",
+    "git-username", "git-password-file", "git-credentials-url", "ssh-directory", "basic-auth-directory", "ca-file",
+    "kubeconfig", "argocd-auth-token-file", "registries-conf", "verify", "wait", "wait-timeout", "dry-run", "output",
+    "report", "html", "log-level",
+)  # fmt: skip
+MOST = 55
+OPTIONS = (
+    "More options of the command, one {each}, as --name value or --name=value: those that are no parameter here. "
+    "The reference lists them."
+)
 COMMAND = f"What to do: {', '.join(HOSTED[:-1])} or {HOSTED[-1]}."
 # What the form of a template that is submitted by itself asks for.
 ASKED = (
@@ -116,6 +132,7 @@ class Host:
         default_factory=dict
     )  # another default, and another help
     command: str = ""  # beside the default of the parameter `command`
+    array: str = ""  # how a parameter is written that is an array; "" if the host has no arrays
 
 
 TEKTON = Host(
@@ -126,6 +143,7 @@ TEKTON = Host(
     hidden="- {{name: {variable}, valueFrom: {{secretKeyRef: "
     "{{name: $(params.secret), key: {key}, optional: true}}}}}}",
     settled=("basic-auth-directory", "ca-file"),
+    array="- {{name: {name}, type: array, default: [], description: {help}}}",
     paths="Relative to the workspace source.",
     values={
         "ssh-directory": "$(workspaces.ssh-directory.path)$(params.ssh-directory)",
@@ -195,16 +213,23 @@ def parameters() -> tuple[Parameter, ...]:
             name = named.removeprefix("--").replace("_", "-")
             found.setdefault(name, {}).setdefault(_help(option, one.default), []).append(command)
             options.setdefault(name, option)
-    order = (EVENT, *GROUPS)
+    if unknown := set(FORM) - found.keys():
+        raise ValueError(f"no command has {sorted(unknown)}")
     return tuple(
         Parameter(
             name,
             defaults().get(name, ""),
-            _told(found[name]),
+            _without_dashes(_told(found[name])),
             options[name].metavar in ("FILE", "SOURCE"),
         )
-        for name in sorted(found, key=lambda name: order.index(options[name].group))
+        for name in FORM
     )
+
+
+def _without_dashes(text: str) -> str:
+    """Return a help that calls the parameters of the form by their names, and says of others where they go."""
+    text = re.sub(r"--([a-z-]+)", lambda flag: flag[1] if flag[1] in FORM else flag[0], text)
+    return re.sub(r"(--[a-z-]+)", r"\1 (in options)", text)
 
 
 def _told(helps: Mapping[str, list[str]]) -> str:
@@ -242,6 +267,8 @@ def of_host(host: Host) -> Iterator[Parameter]:
         if one.name not in host.settled:
             default, told = host.words.get(one.name, (one.default, one.help))
             yield Parameter(one.name, default, f"{told} {host.paths}" if one.is_path else told)
+    each = "in each element" if host.array else "per line"
+    yield Parameter("options", "", OPTIONS.format(each=each))
 
 
 def secrets() -> Mapping[str, str]:
@@ -266,6 +293,8 @@ def _arguments(host: Host) -> Iterator[str]:
 
 
 def _declared(host: Host, one: Parameter) -> str:
+    if one.name == "options" and host.array:
+        return host.array.format(name=one.name, help=_quoted(one.help))
     choices = host.command if one.name == "command" else ""
     return host.parameter.format(
         name=one.name, default=_quoted(one.default), help=_quoted(one.help), choices=choices
@@ -274,7 +303,8 @@ def _declared(host: Host, one: Parameter) -> str:
 
 def _variables(host: Host) -> Iterator[str]:
     for one in of_host(host):
-        if one.name != "command":
+        handed_over = one.name == "command" or (one.name == "options" and host.array)
+        if not handed_over:  # these are arguments
             value = host.values.get(one.name) or host.reference.format(name=one.name)
             yield host.variable.format(variable=one.variable, value=value)
 

@@ -137,7 +137,7 @@ ROW = re.compile(
 
 
 def bars(page: str) -> str:
-    """Return the picture of the times in the page's table: a run beside a clone, an edit, a commit and a push."""
+    """Return the picture of the times in the page's table: a run compared with a clone, an edit, a commit and a push."""
     lines, y, kind = [], 26, ""
     for protocol, files, ours, theirs in ROW.findall(page):
         if protocol not in ("", kind):
@@ -159,7 +159,7 @@ def bars(page: str) -> str:
         lines.append(f'<rect class="{look}" x="{x}" y="{y}" width="11" height="11" rx="2"/>')
         lines.append(f'<text x="{x + 16}" y="{y + 10}">{who}</text>')
     height = y + 26
-    label = "one update in repositories of four sizes, beside a clone, an edit, a commit and a push"
+    label = "one update in repositories of four sizes, compared with a clone, an edit, a commit and a push"
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 400 {height}" width="400" height="{height}"'
         f' role="img" aria-label="{label}">\n<style>\n{BAR_LOOK}</style>\n'

@@ -915,6 +915,7 @@ class ImageStatus:
     newest: Image | None = (
         None  # in the registry, of those that the rules admit; None if it was not asked, or has none
     )
+    newest_at: str = ""  # RFC 3339, UTC; when the newest was made, if that was asked
     read: bool = True  # whether Git or the live Application could be read
     too_young_until: str = ""  # RFC 3339, UTC; when the newest tag is old enough for `minimumAge`
     unanswered: bool = False  # whether the registry was asked for the newest, and did not answer

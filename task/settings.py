@@ -609,6 +609,22 @@ class StatusOptions:
         common=True,
     )
 
+    fail_on: tuple[str, ...] = RESULTS.choices(
+        "Exit with 5 if an image is behind the registry, on hold, not what runs, or in a request.",
+        "behind,held,differs,waits",
+        common=True,
+    )
+    older_than: str = RESULTS.text(
+        "With --fail-on, only if it has been so for this long, such as 3d or 12h.",
+        "DURATION",
+        common=True,
+    )
+
+    @property
+    def asks_for_newest(self) -> bool:
+        """Whether the registries are asked for the newest tags."""
+        return self.newest or "behind" in self.fail_on
+
 
 @dataclass(frozen=True)
 class WaitOptions:
@@ -648,7 +664,10 @@ class LintOptions:
         common=True,
     )
     output: str = RESULTS.choice(
-        "text", "How to print the findings on stdout.", "text|json", common=True
+        "text",
+        "How to print the findings on stdout. gitlab is its Code Quality report.",
+        "text|json|junit|sarif|gitlab",
+        common=True,
     )
 
 

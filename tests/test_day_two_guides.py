@@ -118,10 +118,11 @@ def test_the_pipelines_propose_it(
 ) -> None:
     secrets = [name for name in given if name.endswith("-token")]
     assert bool(secrets) == (host == "github")
+    assert "--argocd-server" in str(given["options"])
     params = {
         name: value
         for name, value in given.items()
-        if name not in (*secrets, "command", "job-name", "argocd-server")
+        if name not in (*secrets, "command", "job-name", "options")
     }
     with serving(GitHub()) as forge:
         scene = Scene(tmp_path, forge, names=("web-staging", "web-production"))

@@ -38,6 +38,7 @@ def test_every_option_that_is_documented_exists() -> None:
         "wait",
         "help",
         "help-all",
+        "name",  # how an option is written
     }
     assert named <= {flag.removeprefix("--") for one in all_options() for flag in one.opts}
 

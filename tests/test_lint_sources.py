@@ -88,7 +88,7 @@ def test_a_folder_without_applications_is_a_warning(tmp_path: Path, text: str) -
     (tmp_path / "x.yaml").write_text(text)
     ended = image_update("lint", ".", cwd=tmp_path)
     first, *_, last = ended.stdout.splitlines()
-    assert (ended.code, first) == (0, "warning no Application was found, so nothing was checked")
+    assert (ended.code, first) == (0, "warning: no Application was found, so nothing was checked")
     assert last == "0 Applications read: 0 errors, 1 warning, 0 remarks"
 
 
@@ -109,9 +109,9 @@ def test_the_place_of_a_finding_is_printed_once(repository: Path) -> None:
         "apiVersion: argoproj.io/v1alpha1\nkind: Application\na: [\n"
     )
     lines = image_update("lint", ".", cwd=repository).stdout.splitlines()
-    assert lines[0] == "error   .image-update/config:2  pinDigest is neither true nor false"
+    assert lines[0] == ".image-update/config:2: error: pinDigest is neither true nor false"
     (bad,) = [line for line in lines if "bad.yaml" in line]
-    assert bad.startswith("error   bad.yaml:1  not YAML: ")
+    assert bad.startswith("bad.yaml:1: error: not YAML: ")
     assert lines[-1] == "2 Applications read: 4 errors, 0 warnings, 0 remarks"
 
 

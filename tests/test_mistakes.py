@@ -157,7 +157,7 @@ def test_an_image_that_nobody_tracks_is_said_wherever_the_host_looks(tmp_path: P
     result = run(apps, image="ghcr.io/acme/wbe:1.1.0", env=env)
     assert (result.code, result.json["status"], result.json["decisions"]) == (0, "unchanged", [])
     what, fix = "no Application tracks ghcr.io/acme/wbe", "did you mean ghcr.io/acme/web?"
-    assert f"::warning::{what}%0A  fix: {fix}" in result.stderr
+    assert f"::warning title=Image Update::{what}%0A  fix: {fix}" in result.stderr
     assert f"- warning: `{what}` fix: `{fix}`" in summary.read_text()
     assert messages(result) == ["no Application tracks ghcr.io/acme/wbe"]
     # one of two is enough for a warning
@@ -504,3 +504,16 @@ def test_a_file_that_registries_conf_names_is_not_a_registry_that_does_not_answe
     done = image_update(*arguments(apps, "--registry-check", "auto", "--registries-conf", conf))
     assert (done.code, done.json["commits"]) == (2, []), done.stderr
     assert f"cannot read ca_file '{NOWHERE}'" in done.stderr
+
+
+def test_github_shows_a_problem_at_the_manifest_in_the_workspace(tmp_path: Path) -> None:
+    broken = application("web", repository(tmp_path, "web"), allow_tags="^v1")
+    apps = manifest(tmp_path, broken)
+    given = ("run", "--image", f"{WEB}:1.1.0", "--applications", apps, "--allow-protocol", "file")
+    github = {"GITHUB_ACTIONS": "true"}
+    here = image_update(*given, env=github, cwd=tmp_path)
+    assert here.code == 3
+    assert f"::error file={apps.name},line=1,title=argocd/web::argocd/web: " in here.stderr
+    (tmp_path / "other").mkdir()
+    elsewhere = image_update(*given, env=github, cwd=tmp_path / "other")
+    assert "::error title=argocd/web::argocd/web: " in elsewhere.stderr

@@ -1,5 +1,8 @@
 """`status`: what each image is, from the command line to the table. It writes nothing: each story looks."""
 
+import os
+import subprocess
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -8,6 +11,7 @@ from typing import Any
 
 import jsonschema
 import pytest
+import yaml
 from clusters import app, kubeconfig, live_app
 from fakes.argocd_api import argocd_server
 from fakes.forge_server import serving
@@ -18,8 +22,9 @@ from fakes.registry_api import RegistryApi, registry_api
 from request_scenes import API
 from request_scenes import Scene as RequestScene
 from runs import KUSTOMIZATION, WEB, application, manifest, repository, target
-from support import Result, bare_repo, commit, git, image_update
+from support import ROOT, Result, bare_repo, command, commit, git, image_update
 
+from task import __version__
 from task.schemas import load
 
 pytestmark = pytest.mark.measured
@@ -274,6 +279,47 @@ def test_mistakes_on_the_command_line(scene: Scene) -> None:
     )
 
 
+def test_the_sample_writes_the_page_again_and_again(tmp_path: Path) -> None:
+    sample = ROOT / "examples/kubernetes/status-page.yaml"
+    deployment, service = yaml.safe_load_all(sample.read_text(encoding="utf-8"))
+    spec = deployment["spec"]["template"]["spec"]
+    status, web = spec["containers"]
+    assert status["image"].endswith(f":v{__version__}")
+    assert service["spec"]["ports"][0]["targetPort"] == web["ports"][0]["name"]
+    (script,) = status["args"]
+    twice = script.replace("while true", "for _ in 1 2").replace("/page/", f"{tmp_path}/")
+    named = {one["name"]: one.get("value", "") for one in status["env"]}
+    wrong = application("web", repository(tmp_path, "web"), allow_tags="^v1")
+    env = {
+        **named,
+        "HOME": str(tmp_path),
+        "PATH": f"{Path(command()).parent}:{os.environ['PATH']}",
+        "IMAGE_UPDATE_APPLICATIONS": str(manifest(tmp_path, wrong)),
+        "IMAGE_UPDATE_ALLOW_PROTOCOL": "file",
+    }
+    shell = ["sh", "-c", twice.replace("sleep 600", "true")]
+    subprocess.run(shell, env=env, check=True, capture_output=True)
+    assert "argocd/web" in (tmp_path / "index.html").read_text(encoding="utf-8")
+    assert not (tmp_path / ".new").exists()
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (("--older-than", "3d"), "--older-than is given without --fail-on"),
+        (("--fail-on", "held", "--older-than", "soon"), "--older-than: 'soon' is not a duration"),
+        (("--fail-on", "old"), "--fail-on: 'old' is not one of its values"),
+        (
+            ("--fail-on", "behind", "--registry-check", "never"),
+            "--fail-on behind and --registry-check=never are both given",
+        ),
+    ],
+)
+def test_a_gate_that_cannot_be_meant(given: tuple[str, ...], message: str, tmp_path: Path) -> None:
+    found = image_update("status", "--applications", tmp_path, *given)
+    assert (found.code, message in found.stderr) == (2, True), found.stderr
+
+
 def test_the_newest_tag_that_the_rules_admit(tmp_path: Path) -> None:
     with registry_api() as server:
         built = image()
@@ -303,6 +349,17 @@ def test_the_newest_tag_that_the_rules_admit(tmp_path: Path) -> None:
             found = image_update("status", "--newest", "--registry-check", "auto", *given)
             quiet = image_update("status", *given)
         assert lists_of(server) == 2
+        gate = ("status", "a", "--registry-check", "auto", *given, "--fail-on", "behind,held")
+        late = image_update(*gate, "--older-than", "3d")
+        now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+        server.put("acme/web", "1.9.0", image(created=now))
+        young = image_update(*gate, "--older-than", "3d")
+        assert (late.code, young.code) == (5, 0), late.stderr
+        assert (
+            "is behind: Git has 1.0.0, the registry 1.4.0, since 2026-01-02 03:04 UTC"
+            in late.stderr
+        )
+        jsonschema.validate(late.json, SCHEMA)
         text = image_update(
             "status", "d", "--newest", "--registry-check", "auto", *given[:-2]
         ).stdout

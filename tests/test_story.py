@@ -275,7 +275,10 @@ def test_require_update_exits_5(tmp_path: Path) -> None:
     assert run(manifest, "--require-update").code == 0
     again = run(manifest, "--require-update", env={"GITHUB_ACTIONS": "true"})
     assert (again.code, again.json["status"]) == (5, "unchanged")
-    assert "\n::error::--require-update: nothing was updated%0A  fix: " in f"\n{again.stderr}"
+    assert (
+        "\n::error title=Image Update::--require-update: nothing was updated%0A  fix: "
+        in f"\n{again.stderr}"
+    )
 
 
 def test_require_live_refuses_what_does_not_run(tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ from task import __version__, shutdown
 from task.ci.publish import hand_over, publish, results
 from task.cli.call import HOSTED, Call, strange_variables
 from task.cli.command import GroupedHelp, function_of, record_of
+from task.cli.exit_codes import TABLE
 from task.cli.mistakes import as_given, explained
 from task.errors import Exit, TaskError, UsageError
 from task.files import exhausted
@@ -48,78 +49,106 @@ class About(NamedTuple):
     """What the help says of a command."""
 
     sentence: str
-    example: str
+    examples: tuple[str, ...]
     page: str
 
 
-# The groups in the help, in their order. Each command has its sentence, an example, and the page
-# about it. The sentence is here, so that `--help` need not import what all commands use.
+GITOPS = "https://github.com/acme/gitops.git//applications?ref=main"
+# The groups in the help, in their order. Each command has its sentence, examples, and the page about
+# it. The sentence is here, so that `--help` need not import what all commands use.
 GROUPS = {
     "Update": {
         "run": About(
             "Commit a newly built image to Git for every Argo CD Application that tracks it.",
-            "--image ghcr.io/acme/web:1.5.0 --applications argocd",
+            (
+                "--image ghcr.io/acme/web:1.5.0 --applications argocd",
+                "--image ghcr.io/acme/web:1.5.0 --applications apps/ --pull-request",
+                f"--image ghcr.io/acme/web:1.5.0 --applications '{GITOPS}' --wait",
+            ),
             "reference.md",
         ),
         "scan": About(
             "Ask the registries for the newest allowed tag of every tracked image, then go on as run does.",
-            "--applications cluster --dry-run",
+            (
+                "--applications cluster --dry-run",
+                "--applications cluster --application 'team-a/*' --minimum-age 3d",
+            ),
             "registry.md#scan",
         ),
         "promote": About(
             "Bring the versions of some Applications to others, if the rules of the others allow it.",
-            "--from web-staging --to web-production --applications argocd",
+            (
+                "--from web-staging --to web-production --applications argocd",
+                "--from 'staging/*' --to 'production/{name}' --healthy --applications cluster",
+                "--from web-staging --to web-production --applications argocd --pull-request",
+            ),
             "how-to/promote.md",
         ),
     },
     "By hand": {
         "rollback": About(
             "Go back to an older tag and hold the image there, in one commit.",
-            'web --to previous --reason "errors at checkout" --applications argocd',
+            (
+                'web --to previous --reason "errors at checkout" --applications argocd',
+                "web --alias api --to 1.4.2 --applications apps/",
+            ),
             "how-to/rollback.md",
         ),
         "hold": About(
             "Keep images at their current version. Later builds are remembered, not written.",
-            'web --reason "load test" --until 3d --applications argocd',
+            (
+                'web --reason "load test" --until 3d --applications argocd',
+                'web --alias api --reason "incident 42" --applications apps/',
+            ),
             "how-to/rollback.md",
         ),
         "release": About(
             "End a hold and write the newest build that waits behind it.",
-            "web --applications argocd",
+            ("web --applications argocd", "web --discard --applications argocd"),
             "how-to/rollback.md",
         ),
     },
     "Look": {
         "plan": About(
             "Show what run would do, with the exact diff, and write nothing.",
-            "--image ghcr.io/acme/web:1.5.0 --applications apps/",
+            (
+                "--image ghcr.io/acme/web:1.5.0 --applications apps/",
+                f"--image ghcr.io/acme/web:1.5.0 --applications '{GITOPS}' --comment",
+            ),
             "deployments.md",
         ),
         "status": About(
             "Show each image: its version in Git and in the cluster, its holds and its last builds.",
-            "web --applications argocd",
+            (
+                "web --applications argocd",
+                "--applications cluster --newest --html status.html",
+                "--applications cluster --fail-on behind,held --older-than 3d",
+            ),
             "status.md",
         ),
         "lint": About(
             "Check the annotations of all Applications, and the repository's config, and list every problem with its fix.",
-            "apps/",
+            ("apps/", ". -o sarif", "apps/ config.yaml --from-image-updater"),
             "lint.md",
         ),
         "wait": About(
             "Wait until Argo CD has synced a revision and its Applications are healthy.",
-            "web --revision 4f2a9c1d --applications argocd",
+            (
+                "web --revision 4f2a9c1d --applications argocd",
+                "'team-a/*' --revision 4f2a9c1d --wait-timeout 900 --applications cluster",
+            ),
             "rollouts.md#wait-for-another-commit",
         ),
         "report": About(
             "Show the report of a run again, or turn it into an HTML page.",
-            "report.json --html report.html",
+            ("report.json", "report.json --html report.html"),
             "observability.md#a-page-of-a-run",
         ),
     },
     "Try": {
         "demo": About(
             "Try it on a throw-away repository: one build, the decisions, the diff and the commit.",
-            "--keep",
+            ("", "--keep"),
             "tutorial.md",
         ),
     },
@@ -165,13 +194,14 @@ def _command(name: str) -> TyperCommand:
     with shutdown.shield():
         module = import_module(f"task.cli.{'update' if name in (*WRITERS, 'plan') else name}")
     function = function_of(name, getattr(module, name))
-    first, example, page = COMMANDS[name]
+    first, examples, page = COMMANDS[name]
+    shown = "\n".join(f"  image-update {name} {example}".rstrip() for example in examples)
     app = typer.Typer(add_completion=False, rich_markup_mode=None)
     app.command(
         name,
         cls=GroupedHelp,
         # After \b, Click keeps the lines as they are.
-        help=f"{first}\n\n\b\nExample:        image-update {name} {example}\nDocumentation:  {DOCS}/{page}",
+        help=f"{first}\n\n\b\nExamples:\n{shown}\n\n\b\nDocumentation: {DOCS}/{page}",
         short_help=first,  # Typer shortens the help in the list of commands, unless it is given as this
         context_settings={
             "help_option_names": ["-h", "--help"]
@@ -180,12 +210,15 @@ def _command(name: str) -> TyperCommand:
     return cast("TyperCommand", get_command(app))
 
 
+VARIABLES = (
+    "image-update help COMMAND shows the options of a command. Each of them can also be set by a "
+    "variable: --git-username by IMAGE_UPDATE_GIT_USERNAME."
+)
 app = typer.Typer(
     name="image-update",
     cls=GroupedCommands,
     help="Commits a newly built image to Git for every Argo CD Application that tracks it.",
-    epilog="image-update help COMMAND shows the options of a command. Each of them can also be set by a variable: "
-    "--git-username by IMAGE_UPDATE_GIT_USERNAME.",
+    epilog=f"{VARIABLES}\n\n\b\n{TABLE}",
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
@@ -223,10 +256,15 @@ def main(argv: Sequence[str]) -> int:
     call = Call(group, argv)
     try:
         shutdown.hear()
+        if list(argv) == ["exit-codes", "--help"]:
+            typer.echo(TABLE)
+            return int(Exit.OK)
         if call.mistake:
             return _end(call.mistake, call)
         return (
-            group.main(args=list(argv), prog_name="image-update", standalone_mode=False, obj=call)
+            group.main(
+                args=list(call.argv), prog_name="image-update", standalone_mode=False, obj=call
+            )
             or 0
         )
     except SystemExit as end:
@@ -250,7 +288,8 @@ def main(argv: Sequence[str]) -> int:
             for name, found in group.commands.items()
         }
         return _end(
-            as_given(explained(error, call.command, options, call.environ), call.variables), call
+            as_given(explained(error, call.command, options, call.environ, argv), call.variables),
+            call,
         )
     except shutdown.Stopped:
         name = SIGNALS.get(shutdown.code(), "stopped")
@@ -281,9 +320,11 @@ def _defect(error: Exception, call: Call) -> int:
 def _end(error: TaskError, call: Call) -> int:
     """Print the error once, and write the results of a failed run, because a CI host waits for them."""
     code = int(shutdown.code() or error.exit)
-    call.log.problem("error", error.subject, error.message, error.hint)
+    message = call.in_words_of_the_form(str(error))
+    hint = call.in_words_of_the_form(error.hint)
+    call.log.problem("error", error.subject, call.in_words_of_the_form(error.message), hint)
     if call.command in HOSTED:
-        problem = Problem(rule=error.rule, message=str(error), hint=error.hint)
+        problem = Problem(rule=error.rule, message=message, hint=hint)
         problems = (problem, *strange_variables(call.environ))
         failure = Report(call.command, (), 0, (), (), problems, code)
         output = record_of(ResultOptions, call.given)

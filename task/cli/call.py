@@ -6,10 +6,11 @@ import os
 import re
 from collections.abc import Collection, Mapping, MutableMapping, Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 from typer.core import TyperGroup
 
+from task.cli import form
 from task.errors import UsageError
 from task.model import Problem
 from task.option import ENV_PREFIX, PARAMETER_PREFIX, RESULTS_PREFIX, variable_of
@@ -34,13 +35,25 @@ HOSTED = (
 )
 
 
+class Adopted(NamedTuple):
+    """What the parameters of a form became."""
+
+    called: Mapping[str, str] = {}  # what the form calls each variable
+    fields: Collection[str] = ()  # the names of the form's parameters
+    words: Sequence[str] = ()  # of `options`, for the command line
+    mistake: UsageError | None = None
+
+
 def adopt(
-    environ: MutableMapping[str, str], command: str, commands: Mapping[str, Any]
-) -> tuple[Mapping[str, str], UsageError | None]:
+    environ: MutableMapping[str, str],
+    command: str,
+    commands: Mapping[str, Any],
+    options: Sequence[str] = (),
+) -> Adopted:
     """Make the parameters variables of the command's options.
 
-    A blank parameter counts as not given, and so does one with its default, which every step has. Return what hosts
-    call each variable, and an error about the parameters that the command does not take.
+    `options` are the arguments of a Tekton step. A blank parameter counts as not given, and so does
+    one with its default, which every step has.
     """
     given = {
         name.removeprefix(PARAMETER_PREFIX).lower().replace("_", "-"): environ.pop(name)
@@ -48,12 +61,16 @@ def adopt(
         if name.startswith(PARAMETER_PREFIX)
     }
     if not given:
-        return {}, None
+        return Adopted()
     if not command:
-        return {}, UsageError(
+        mistake = UsageError(
             f"command: it is none of {', '.join(HOSTED)}", hint="choose one of them"
         )
-    known, taken = defaults(), variables(commands[command].params)
+        return Adopted(mistake=mistake)
+    entries = [*options, *given.pop("options", "").splitlines()]
+    fields = frozenset(given)
+    known = defaults()
+    taken = variables(commands[command].params)
     given = {
         name: text for name, text in given.items() if text.strip() not in ("", known.get(name))
     }
@@ -61,11 +78,24 @@ def adopt(
     called = {
         variable: name
         for name, variable in taken.items()
-        if name in given or variable not in environ
+        if name in given or (name in fields and variable not in environ)
     }
+    if command not in HOSTED:  # a script of the job may call `report` as well
+        return Adopted(called, fields)
     refused = [name for name in given if name not in taken]
-    if not refused or command not in HOSTED:  # a script of the job may call `report` as well
-        return called, None
+    if refused:
+        return Adopted(called, fields, mistake=_parameters_not_taken(refused, command, commands))
+    flags = {name: commands[name].params for name in HOSTED}
+    try:
+        words = form.arguments(entries, command, flags, fields, environ)
+    except UsageError as mistake:
+        return Adopted(called, fields, mistake=mistake)
+    return Adopted(called, fields, words)
+
+
+def _parameters_not_taken(
+    refused: Sequence[str], command: str, commands: Mapping[str, Any]
+) -> UsageError:
     it, they = ("them", "they are") if refused[1:] else ("it", "it is")
     others = [one for one in HOSTED if set(refused) <= variables(commands[one].params).keys()]
     hint = (
@@ -74,7 +104,7 @@ def adopt(
         else ""
     )
     message = f"{', '.join(refused)}: {command} takes no such parameter"
-    return called, UsageError(message, hint=f"leave {it} out{hint}")
+    return UsageError(message, hint=f"leave {it} out{hint}")
 
 
 def variables(params: Collection[Any]) -> dict[str, str]:
@@ -142,9 +172,17 @@ class Call:
 
     def __init__(self, group: TyperGroup, argv: Sequence[str]) -> None:
         self._group = group
-        self._words = list(argv[1:])
         self.command = argv[0] if argv and argv[0] in group.commands else ""
-        self._called, self.mistake = adopt(os.environ, self.command, group.commands)
+        has_options = argv[1:2] == [form.MARK] and any(
+            name.startswith(PARAMETER_PREFIX) for name in os.environ
+        )
+        entries = argv[2:] if has_options else ()
+        adopted = adopt(os.environ, self.command, group.commands, entries)
+        self._called = adopted.called
+        self._fields = adopted.fields
+        self.mistake = adopted.mistake
+        self._words = [*(() if has_options else argv[1:]), *adopted.words]
+        self.argv = [*argv[:1], *self._words]
         if self.mistake and self.command not in HOSTED:
             self.command = "run"  # whose options say where the results of the failed step go
         self.environ: Mapping[str, str] = dict(os.environ)
@@ -189,6 +227,14 @@ class Call:
                 and source.name == "ENVIRONMENT"
             )
         }
+
+    def in_words_of_the_form(self, text: str) -> str:
+        """Return a text that calls an option as the form does, where it is a parameter."""
+        return re.sub(
+            r"--([a-z][a-z-]*)(=?)",
+            lambda flag: flag[1] + (flag[2] and ": ") if flag[1] in self._fields else flag[0],
+            text,
+        )
 
     @cached_property
     def log(self) -> Log:

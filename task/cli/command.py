@@ -17,11 +17,13 @@ import typer
 from typer.core import TyperArgument, TyperCommand, TyperOption
 
 from task import shutdown
+from task.cli.exit_codes import FOOT
 from task.errors import UsageError
 from task.option import Given, Option, Origin, flag_of, one_of, variable_of
 from task.secret import Secret
 from task.settings import GROUPS, REQUIRED, TAKEN, Settings, check, options_of
 
+SHORT = {"--output": "-o", "--namespace": "-n", "--selector": "-l"}  # as in kubectl
 SOURCES: Mapping[str, Origin] = {"COMMANDLINE": "command line", "ENVIRONMENT": "variable"}
 
 
@@ -83,7 +85,8 @@ def _parameter(field: Field[Any], kind: Any, option: Option, *, needed: bool) ->
         return found
 
     name = option.flag or flag_of(field.name)
-    named = () if option.argument else (f"{name}/--no-{name[2:]}" if flag else name,)
+    shown_name = f"{name}/--no-{name[2:]}" if flag else name
+    named = () if option.argument else (shown_name, *filter(None, [SHORT.get(name, "")]))
     info = (typer.Argument if option.argument else typer.Option)(
         *named,
         envvar=None if option.old_name else variable_of(field.name),
@@ -176,6 +179,8 @@ class GroupedHelp(TyperCommand):
         if left_out:
             formatter.write_paragraph()
             formatter.write_text(f"{left_out} more options: {ctx.command_path} --help-all")
+        formatter.write_paragraph()
+        formatter.write_text(FOOT)
 
     def whole_help(self, context: Any) -> str:
         """Return the help with all options."""

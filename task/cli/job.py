@@ -125,7 +125,7 @@ def job_of(
             settings.registry_check,
             now,
             through=commits.commit_through,
-            minimum_age=_minimum_age(settings.minimum_age),
+            minimum_age=duration_of("--minimum-age", settings.minimum_age),
             verify=settings.verify.wanted,
         ),
         wording=Wording(
@@ -165,11 +165,12 @@ def job_of(
     )
 
 
-def _minimum_age(text: str) -> int:
+def duration_of(option: str, text: str) -> int:
+    """Return the seconds of an option's value, such as 3d. Raises `UsageError`."""
     try:
         return seconds_of(text) if text else 0
     except Malformed as error:
-        raise UsageError(f"--minimum-age: {error.message}", hint=error.hint) from None
+        raise UsageError(f"{option}: {error.message}", hint=error.hint) from None
 
 
 def _named_for_requests(asked: CommitOptions, environ: Mapping[str, str]) -> tuple[str, ...]:

@@ -1,6 +1,5 @@
 """`lint`: checks the annotations of all Applications, and lists every problem at once."""
 
-import json
 import os
 import time
 from bisect import bisect_left, bisect_right
@@ -21,11 +20,13 @@ from task.annotations.subscription import Scope, subscribe
 from task.applications.manifest_files import LARGEST
 from task.argocd.owners import set_takes_back
 from task.ci.publish import tell
+from task.cli import lint_views
 from task.cli.call import Call
 from task.cli.job import job_of, scope_of
 from task.cli.lint_branches import open_branches
 from task.cli.lint_repositories import config_findings, held
-from task.commands.migration import Migration, as_json, lines, migration
+from task.cli.lint_views import NO_FILES, Placed
+from task.commands.migration import Migration, lines, migration
 from task.deciding.cautions import taken_back
 from task.deciding.verify import only_signed
 from task.editors.yaml.tree import pairs, parse, resolved
@@ -39,14 +40,9 @@ from task.output.log import Log
 from task.pipeline.discover import Discovered, discovered
 from task.pipeline.overlooked import unknown_names
 from task.settings import Settings
-from task.text import counted, exact_json, printable, without_logins
+from task.text import counted, printable
 from task.wiring.argo import sources
 from task.wiring.world import RealWorld
-
-SCHEMA = "image-update/lint/v1"
-NO_FILES = ("stdin", "cluster", "argocd")  # a line of stdin helps people, but belongs to no file
-_SEVERITIES: tuple[Severity, ...] = ("error", "warning", "info")
-Placed = tuple[Finding, str, int]  # a finding, its file (or "") and its line
 
 
 def lint(settings: Settings, call: Call) -> int:
@@ -55,23 +51,25 @@ def lint(settings: Settings, call: Call) -> int:
     if not sources(settings, environ):
         hint = "name their folder or file, as in image-update lint apps/, or . for the files here"
         raise UsageError("nothing says where to read Applications from", hint=hint)
-    in_json = settings.lint.output == "json"
+    form = settings.lint.output
     try:
         found, read, moved = _collect(settings, environ, log)
     except TaskError as error:
         if isinstance(error, UsageError) and settings.lint.source:
             # The source is an argument here, and the variable of --applications may say something else.
             error = UsageError(error.message.removeprefix("--applications: "), hint=error.hint)
-        if in_json:
-            say(_in_json([(Finding("", "", "", "error", str(error), error.hint, ""), "", 0)]))
+        if report := lint_views.REPORTS.get(form):
+            say(report([(Finding("", "", "", "error", str(error), error.hint, ""), "", 0)]))
         raise error from None
-    if in_json:
-        say(_in_json(found, moved))
+    if form == "json":
+        say(lint_views.as_report(found, moved))
+    elif report := lint_views.REPORTS.get(form):
+        say(report(found))
     elif log.form == "github":
         say("".join(f"{printable(line)}\n" for line in lines(moved)) if moved else "")
-        say("".join(_as_command(*one) for one in found), commands=True)
+        say("".join(lint_views.as_annotation(*one) for one in found), commands=True)
     else:
-        say(_as_text(found, read, lines(moved) if moved else ()))
+        say(lint_views.as_text(found, read, lines(moved) if moved else ()))
     wrong = [one for one, _, _ in found if one.severity == "error"]
     code = int(Exit.CONFIGURATION if wrong else Exit.OK)
     problems = tuple(
@@ -256,57 +254,6 @@ def _place(one: Finding, prefix: str, texts: Mapping[str, str]) -> tuple[str, in
         value = one.value.partition("=")[2] if one.field == "imageName" else one.value
         return path, line_of(path, start, one.field, value, sure=True, text=texts.get(path))
     return path, line_of(path, start, f"{prefix}{one.key}", one.value, text=texts.get(path))
-
-
-def _in_json(found: Iterable[Placed], moved: Migration | None = None) -> str:
-    listed: dict[str, object] = {"schema": SCHEMA, "findings": [_as_json(*one) for one in found]}
-    listed |= {"from_image_updater": as_json(moved)} if moved else {}
-    return exact_json(json.dumps(listed, indent=2, ensure_ascii=False)) + "\n"
-
-
-def _as_json(one: Finding, path: str, line: int) -> dict[str, object]:
-    return {
-        "application": one.application or None,
-        "key": one.key or None,
-        "value": without_logins(one.value) or None,
-        "severity": one.severity,
-        "message": without_logins(one.message),
-        "hint": without_logins(one.hint) or None,
-        "file": path if path and path not in NO_FILES else None,
-        "line": line if line and path not in NO_FILES else None,
-    }
-
-
-def _as_text(found: Sequence[Placed], read: int, before: Iterable[str] = ()) -> str:
-    lines = list(before)
-    for one, path, line in found:
-        where = f"{path}:{line}" if line else path
-        subject = one.application or where
-        lines.append(f"{one.severity:7} {f'{subject}  ' if subject else ''}{one.message}")
-        if one.hint:
-            lines.append(f"        fix: {one.hint}")
-        if one.application and where:
-            lines.append(f"        at: {where}")
-    errors, warnings, remarks = (
-        sum(one.severity == kind for one, _, _ in found) for kind in _SEVERITIES
-    )
-    counts = (counted(errors, "error"), counted(warnings, "warning"), counted(remarks, "remark"))
-    lines.append(f"{counted(read, 'Application')} read: {', '.join(counts)}")
-    return "\n".join(map(printable, lines)) + "\n"
-
-
-def _as_command(one: Finding, path: str, line: int) -> str:
-    """Return a GitHub annotation for the file and line."""
-    kind = {"error": "error", "warning": "warning", "info": "notice"}[one.severity]
-    place = f"file={_escaped(path, prop=True)},line={line}" if line and path not in NO_FILES else ""
-    title = f"title={_escaped(one.application or 'manifest', prop=True)}"
-    text = f"{one.message}; {one.hint}" if one.hint else one.message
-    return f"::{kind} {','.join(filter(None, (place, title)))}::{_escaped(text)}\n"
-
-
-def _escaped(text: str, *, prop: bool = False) -> str:
-    text = printable(text).replace("%", "%25")
-    return text.replace(":", "%3A").replace(",", "%2C") if prop else text
 
 
 LARGEST_DOCUMENT = 1_000_000  # characters of a document in which a field is looked for

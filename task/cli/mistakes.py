@@ -35,14 +35,18 @@ _REQUIRED = {
 
 
 def explained(
-    error: Any, command: str, options: Mapping[str, Collection[str]], environ: Mapping[str, str]
+    error: Any,
+    command: str,
+    options: Mapping[str, Collection[str]],
+    environ: Mapping[str, str],
+    argv: Collection[str] = (),
 ) -> UsageError:
     """Return Typer's error in our words. `options`: each command's flags. `command` is "" if it is unknown."""
     message = " ".join(error.format_message().split()).rstrip(".")
     called = f"image-update {command}" if command else "image-update"
     kind, param = type(error).__name__, getattr(error, "param", None)
     if kind == "NoSuchOption":
-        return _unknown_option(error.option_name, command, options)
+        return unknown_option(_as_typed(error.option_name, argv), command, options)
     if kind == "MissingParameter" and param is not None:
         return _missing(param)
     if kind == "BadParameter" and param is not None and error.message == "it is blank":
@@ -77,13 +81,17 @@ def explained(
         hint = (
             f"give an image as --image {first}" if image else f"{called} --help shows what it takes"
         )
+        if command in ("run", "plan", "scan") and not image:
+            image_too = "" if command == "scan" else ", and the image as --image REF"
+            hint = f"for one Application, write --application {first}{image_too}"
         if command == "promote":
             hint = "name Applications with --from and --to"
         return UsageError(f"{command} takes no argument {first!r}", hint=hint)
     return UsageError(message, hint=f"{called} --help shows what there is")
 
 
-def _unknown_option(name: str, command: str, options: Mapping[str, Collection[str]]) -> UsageError:
+def unknown_option(name: str, command: str, options: Mapping[str, Collection[str]]) -> UsageError:
+    """Return the error about an option that the command lacks. `options`: each command's flags."""
     if name in _SECRETS:
         message = f"{name} does not exist: on the command line, others could read the secret"
         return UsageError(message, hint=f"set {_SECRETS[name]}")
@@ -113,12 +121,52 @@ def _unknown_option(name: str, command: str, options: Mapping[str, Collection[st
             f"{name} comes before the command",
             hint=f"write it after: image-update {owner} {name} …",
         )
+    if short := _meant_by(name, options.get(command, ())):
+        hint = f"did you mean {short}? {called} --help-all shows all options"
+        return UsageError(f"there is no option {name}", hint=hint)
     # The beginning of a name says more than a likeness: --app means --application, not --tag.
     begun = sorted((flag for flag in options.get(command, ()) if flag.startswith(name)), key=len)
     near = begun[:1] or get_close_matches(name, options.get(command, ()), n=1)
     ask = f"did you mean {near[0]}? " if near else ""
     hint = f"{ask}{called} {'--help-all' if command else '--help'} shows all options"
     return UsageError(f"there is no option {name}", hint=hint)
+
+
+# What people of kubectl, git and curl mean by a letter that no option has.
+_LETTERS = {
+    "-A": "--namespace '*'",
+    "-a": "--application",
+    "-d": "--dry-run",
+    "-f": "--applications",
+    "-i": "--image",
+    "-t": "--tag",
+    "-u": "--git-username",
+    "-v": "--log-level debug",
+    "-q": "--log-level error",
+    "-V": "--version",
+    "-w": "--wait",
+}
+
+
+def _as_typed(name: str, argv: Collection[str]) -> str:
+    """Return an option as it was written: Typer takes `-image` for `-i`."""
+    if name.startswith("--"):
+        return name
+    words = (word.partition("=")[0] for word in argv)
+    return next((word for word in words if len(word) > 2 and word.startswith(name)), name)
+
+
+def _meant_by(name: str, flags: Collection[str]) -> str:
+    """Return the option that a short one means, or one with a dash too few; "" if it is another."""
+    if name.startswith("--"):
+        return ""
+    if f"-{name}" in flags:
+        return f"-{name}"
+    meant = _LETTERS.get(name, "")
+    if meant == "--version" or meant.partition(" ")[0] in flags:
+        return meant
+    begun = sorted((flag for flag in flags if flag.startswith(f"-{name}")), key=len)
+    return begun[0] if begun else ""
 
 
 def _missing(param: Any, what: str = "is missing") -> UsageError:

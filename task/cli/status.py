@@ -5,10 +5,11 @@ from collections.abc import Mapping
 from task import shutdown
 from task.ci.publish import mask, tell, write_page
 from task.cli.call import Call
-from task.cli.job import given_images, job_of
+from task.cli.job import duration_of, given_images, job_of
+from task.commands import fail_on
 from task.commands.status import Look
 from task.commands.status import status as look_at
-from task.errors import UsageError
+from task.errors import Exit, UsageError
 from task.model import Status
 from task.output.console import say, stdout_console
 from task.output.log import Log
@@ -20,9 +21,15 @@ from task.wiring.world import RealWorld
 def status(settings: Settings, call: Call) -> int:
     """Show each image: its version in Git and in the cluster, its holds and its last builds."""
     given, environ, log = settings.status, call.environ, call.log
-    if given.newest and settings.registry_check == "never":
+    if given.older_than and not given.fail_on:
         raise UsageError(
-            "--newest and --registry-check=never are both given", hint="leave out one of them"
+            "--older-than is given without --fail-on", hint="say what to look for: --fail-on behind"
+        )
+    older_than = duration_of("--older-than", given.older_than)
+    if given.asks_for_newest and settings.registry_check == "never":
+        asked = "--newest" if given.newest else "--fail-on behind"
+        raise UsageError(
+            f"{asked} and --registry-check=never are both given", hint="leave out one of them"
         )
     if settings.html and given.output == "json":
         raise UsageError("--html and --output=json are both given", hint="leave out one of them")
@@ -39,12 +46,18 @@ def status(settings: Settings, call: Call) -> int:
     else:
         brief = not given.app
         say(table(found, console, brief=brief) if console else plain(found, brief=brief))
+    late = fail_on.late_images(found, given.fail_on, older_than)
+    for problem in late:
+        log.problem(problem.severity, problem.application, problem.message, problem.hint)
+    code = found.exit or (int(Exit.NOTHING_UPDATED) if late else 0)
     told = f"images shown: {len(found.images)}"
-    tell("status", told, settings.handed, environ, problems=found.problems, code=found.exit)
-    return found.exit
+    problems = (*found.problems, *late)
+    tell("status", told, settings.handed, environ, problems=problems, code=code)
+    return code
 
 
 def _found(settings: Settings, environ: Mapping[str, str], log: Log) -> Status:
+    given = settings.status
     event = settings.event
     images = given_images(event).images if event.image or event.images_from else ()
     job = job_of(settings, images, environ)
@@ -53,9 +66,15 @@ def _found(settings: Settings, environ: Mapping[str, str], log: Log) -> Status:
     )
     world = RealWorld(settings, environ, log, job.scope, images)
     try:
-        return look_at(
-            job, world, Look(settings.status.newest, settings.status.builds, bool(token))
+        # The build that wrote the present value says since when another one runs.
+        by_commit = "differs" in given.fail_on and bool(given.older_than)
+        look = Look(
+            given.asks_for_newest,
+            max(given.builds, 1) if by_commit else given.builds,
+            requests=bool(token),
+            dates=bool(given.older_than),
         )
+        return look_at(job, world, look)
     finally:
         with shutdown.shield():
             world.close()

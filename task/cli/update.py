@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections import Counter
@@ -104,8 +105,10 @@ def update(settings: Settings, call: Call) -> int:
             and output.output == "text"
         }
         untold = [one for one in report.problems if (one.application, one.message) not in on_screen]
+        places = places_here(report) if log.form == "github" else {}
         for where, problem in told_together(untold):
-            log.problem(problem.severity, where, problem.message, problem.hint)
+            place = places.get(problem.application, "")
+            log.problem(problem.severity, where, problem.message, problem.hint, place)
         # they are in the log already
         report = replace(report, problems=(*report.problems, *strange_variables(environ)))
         failed = publish(report, output, environ)
@@ -120,6 +123,18 @@ def update(settings: Settings, call: Call) -> int:
             send_events(report, send.cloudevent_url, source, settings.access.ca_file, environ, log)
         shutdown.deaf()  # everything is told: it is too late to stop anything
     return code
+
+
+def places_here(report: Report) -> Mapping[str, str]:
+    """Return the `file:line` of each Application whose manifest is below the present folder."""
+    found = {}
+    for one in report.decisions:
+        app = one.subscription.application
+        path, _, line = app.origin.rpartition(":")
+        is_below = path and not os.path.relpath(path).startswith("..")
+        if is_below and line.isdigit() and os.path.isfile(path):
+            found[app.key] = f"{os.path.relpath(path)}:{line}"
+    return found
 
 
 def told_together(problems: Iterable[Problem]) -> Iterator[tuple[str, Problem]]:

@@ -35,6 +35,7 @@ from task.landing.ports import Batch, World
 from task.landing.waiting import waiting_on
 from task.model import (
     Decision,
+    Fact,
     FileVersion,
     Hold,
     ImageStatus,
@@ -44,6 +45,7 @@ from task.model import (
     PastBuild,
     Problem,
     Proposed,
+    Question,
     Reading,
     Snapshot,
     Status,
@@ -274,6 +276,7 @@ class Look:
     newest: bool = False  # the newest tags in the registries
     builds: int = 5  # how many of the last builds
     requests: bool = False  # open pull requests, even if no Application asks for them
+    dates: bool = False  # when the newest tags were made
 
 
 Rows = tuple[
@@ -294,7 +297,7 @@ def status(job: Job, world: World, look: Look) -> Status:
     rows, unread_ones = rows_of(matched, job, world, look)
     problems += unread_ones
     if look.newest:
-        rows, more = _with_newest(rows, job, world)
+        rows, more = _with_newest(rows, job, world, dates=look.dates)
         problems += more
     rows = [_with_pages(row, world) for row in rows]
     rows.sort(
@@ -455,7 +458,7 @@ def _of_live(ask: Ask, job: Job, world: World) -> Rows:
 
 
 def _with_newest(
-    rows: Sequence[ImageStatus], job: Job, world: World
+    rows: Sequence[ImageStatus], job: Job, world: World, *, dates: bool
 ) -> tuple[list[ImageStatus], tuple[Problem, ...]]:
     """Add the newest tag that the rules admit to each row, and return why there is none."""
     asks = tuple(
@@ -465,14 +468,15 @@ def _with_newest(
     newest = {
         ask.subscription.identity: ask.candidates[0] for ask in found.asks if ask.candidates[0].tag
     }
-    pinned = {
-        row.subscription.identity: replace(
-            question_about(row.subscription, newest[row.subscription.identity]), facts=("digest",)
-        )
-        for row in rows
-        if row.subscription.identity in newest
-        and (row.in_git.digest or needs(row.subscription.policy, "digest"))
-    }
+    pinned: dict[tuple[str, ...], Question] = {}
+    for row in rows:
+        identity = row.subscription.identity
+        asked: tuple[Fact, ...] = ("created",) if dates else ()
+        if row.in_git.digest or needs(row.subscription.policy, "digest"):
+            asked += ("digest",)
+        if asked and identity in newest:
+            about = question_about(row.subscription, newest[identity])
+            pinned[identity] = replace(about, facts=asked)
     answers = world.registry(tuple(dict.fromkeys(pinned.values()))) if pinned else {}
     # Either the registry did not answer, or the rules admit none of its tags, which is no error.
     told = [(one, _problem(one)) for one in found.decisions]
@@ -483,6 +487,7 @@ def _with_newest(
     made = []
     for row in rows:
         image = newest.get(row.subscription.identity)
+        made_at = ""
         if image and (question := pinned.get(row.subscription.identity)):
             answer, app = answers[question], row.subscription.application.key
             if answer.error:
@@ -495,10 +500,18 @@ def _with_newest(
                         application=app, rule="not-in-registry", message=because, severity="warning"
                     )
                 )
-            image = replace(image, digest=answer.digest) if answer.exists else None
+            made_at = answer.created
+            digest = answer.digest if "digest" in question.facts else ""
+            image = replace(image, digest=digest) if answer.exists else None
         identity = row.subscription.identity
         until = young.get(identity, "")
         made.append(
-            replace(row, newest=image, too_young_until=until, unanswered=identity in unanswered)
+            replace(
+                row,
+                newest=image,
+                newest_at=made_at,
+                too_young_until=until,
+                unanswered=identity in unanswered,
+            )
         )
     return made, tuple(problems)

@@ -20,6 +20,7 @@ LEVELS = {
     "warning": logging.WARNING,
     "error": logging.ERROR,
 }
+TITLE = "Image Update"  # of a GitHub annotation that is about no Application
 STYLES = {"error": "bold red", "warning": "bold yellow", "debug": "dim"}
 
 
@@ -51,9 +52,13 @@ class Log:
         """Write one line, unless its level is below the wanted one."""
         self._logger.log(LEVELS[level], sentence)
 
-    def problem(self, level: str, where: str, what: str, hint: str) -> None:
-        """Write a line that says where, what, and what to do. On a terminal, the hint has its own line."""
-        self._logger.log(LEVELS[level], f"{where}: {what}" if where else what, extra={"hint": hint})
+    def problem(self, level: str, where: str, what: str, hint: str, place: str = "") -> None:
+        """Write a line that says where, what, and what to do, which has its own line on a terminal.
+
+        `place` is the `file:line` of the workspace to which GitHub attaches it.
+        """
+        extra = {"hint": hint, "title": where or TITLE, "place": place}
+        self._logger.log(LEVELS[level], f"{where}: {what}" if where else what, extra=extra)
 
     def traceback(self, error: Exception) -> None:
         """Write the traceback of a defect in our code."""
@@ -67,7 +72,8 @@ class TextFormatter(logging.Formatter):
         """Return the lines. A traceback, which may quote untrusted text, is the same in every form of the log."""
         if record.exc_info:
             return printable_lines(self.formatException(record.exc_info))
-        return self.line(record.levelname.lower(), record.getMessage(), getattr(record, "hint", ""))
+        hint = str(getattr(record, "hint", ""))
+        return self.line(record.levelname.lower(), record.getMessage(), hint)
 
     def line(self, level: str, sentence: str, hint: str) -> str:
         """Return the line for a sentence, and another one for what to do, if there is a hint."""
@@ -81,11 +87,32 @@ class GitHubFormatter(TextFormatter):
     def line(self, level: str, sentence: str, hint: str) -> str:
         """Return `::warning::what happened%0A  fix: what to do`. The runner unescapes `%`, and shows two lines."""
         text = super().line("info", sentence, hint)
-        return (
-            text
-            if level == "info"
-            else f"::{level}::" + text.replace("%", "%25").replace("\n", "%0A")
-        )
+        return text if level == "info" else f"::{level}::{escaped(text)}"
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return `::warning file=apps/web.yaml,line=7,title=argocd/web::…`."""
+        line = super().format(record)
+        title = getattr(record, "title", "")
+        level = record.levelname.lower()
+        if not title or level == "info":
+            return line
+        file, _, number = str(getattr(record, "place", "")).rpartition(":")
+        named = properties(title, file, int(number) if file else 0)
+        return line.replace(f"::{level}::", f"::{level} {named}::", 1)
+
+
+def escaped(text: str) -> str:
+    """Return the text of a GitHub annotation, which the runner unescapes."""
+    return text.replace("%", "%25").replace("\n", "%0A")
+
+
+def properties(title: str, file: str = "", line: int = 0) -> str:
+    """Return the properties of a GitHub annotation. Its list shows the title first."""
+    named = {"file": file, "line": str(line), "title": title} if file and line else {"title": title}
+    return ",".join(
+        f"{name}={escaped(printable(text)).replace(':', '%3A').replace(',', '%2C')}"
+        for name, text in named.items()
+    )
 
 
 class JsonFormatter(TextFormatter):

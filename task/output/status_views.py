@@ -131,7 +131,6 @@ DIGEST = 19  # characters of a digest that distinguish it from others
 
 def state(one: ImageStatus) -> str:
     """Return the one word that says most about an image: one of `STATES`."""
-    now = one.in_git.version
     if one.hold:
         return "held"
     if one.deferred:
@@ -140,11 +139,24 @@ def state(one: ImageStatus) -> str:
         return "proposed"
     if not one.read:
         return "unknown"
-    if one.newest and not _same(one, one.newest) and not _older(one, one.newest.tag):
+    if is_behind(one):
         return "behind"
-    if now and one.live and not any(_same(one, image) for image in one.live):
+    if differs(one):
         return "differs"
     return "unknown" if one.unanswered else "ok"
+
+
+def is_behind(one: ImageStatus) -> bool:
+    """Tell whether the registry has a newer tag that the rules admit."""
+    newest = one.newest
+    if newest is None or not one.read:
+        return False
+    return not (_same(one, newest) or _older(one, newest.tag))
+
+
+def differs(one: ImageStatus) -> bool:
+    """Tell whether none of the images that run is the one in Git."""
+    return bool(one.in_git.version and one.live) and not any(_same(one, on) for on in one.live)
 
 
 def ordered(status: Status) -> list[ImageStatus]:

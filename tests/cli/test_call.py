@@ -21,7 +21,7 @@ def adopted(
         **environ,
         **{f"IMAGE_UPDATE_PARAMETER_{name.upper()}": text for name, text in params.items()},
     }
-    _, mistake = adopt(env, command, group.commands)
+    mistake = adopt(env, command, group.commands).mistake
     assert not [name for name in env if name.startswith("IMAGE_UPDATE_PARAMETER_")]
     return env, f"{mistake.message}; {mistake.hint}" if mistake else ""
 
@@ -148,17 +148,17 @@ def test_every_option_of_a_command_has_one_name() -> None:
     [
         (
             "rollback",
-            {"TO": "previous"},
+            {"TO": "previous", "NAMES": ""},
             "names is missing",
         ),
-        ("hold", {"NAMES": "web"}, "reason is missing"),
+        ("hold", {"NAMES": "web", "REASON": ""}, "reason is missing"),
         (
             "run",
             {"IMAGE": "web:1", "DEADLINE": "soon"},
             "deadline: 'soon' is not a number of seconds",
         ),
         ("run", {"IMAGE": "web:1", "WAIT": "perhaps"}, "wait: 'perhaps' is neither true nor false"),
-        ("promote", {"FROM": "--help"}, "to is missing"),
+        ("promote", {"FROM": "--help", "TO": ""}, "to is missing"),
         (
             "status",
             {"NAMES": "web", "APPLICATIONS": "/nowhere"},
@@ -173,6 +173,99 @@ def test_an_error_calls_the_parameter_as_the_host_does(
     result = image_update(command, env=env)
     assert (result.code, message in result.stderr) == (2, True), result.stderr
     assert "or the variable" not in result.stderr  # a form has none
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ("--deadline 60", ["--deadline=60"]),
+        (
+            "--deadline=60\n\n  --atomic  \n--no-refresh",
+            ["--deadline=60", "--atomic", "--no-refresh"],
+        ),
+        ("--trailer A=b c\n--trailer=B = d", ["--trailer=A=b c", "--trailer=B = d"]),
+        ("--commit-through = github", ["--commit-through=github"]),
+        ("--argocd-server $(touch x); `y` 'z'", ["--argocd-server=$(touch x); `y` 'z'"]),
+        (" \n", []),
+        ("--sequence=\n--deadline = ", []),  # a blank value counts as not given
+    ],
+)
+def test_options_are_added_to_the_command_line_and_no_shell_reads_them(
+    options: str, words: list[str]
+) -> None:
+    env = {"IMAGE_UPDATE_PARAMETER_OPTIONS": options}
+    assert adopt(env, "run", group.commands).words == words
+    entries = options.splitlines()
+    array = adopt({"IMAGE_UPDATE_PARAMETER_IMAGE": ""}, "run", group.commands, entries)
+    assert array.words == words
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ("--deadlin 60", "options: there is no option --deadlin; did you mean --deadline?"),
+        ("--to previous", "options: run has no --to; promote and rollback have it"),
+        (
+            "--git-token abc",
+            "options: --git-token does not exist: on the command line, others could read",
+        ),
+        (
+            "deadline 60",
+            "options: 'deadline 60' is not an option with its value; write one option per line",
+        ),
+        ("-n team", "options: '-n team' is not an option with its value"),
+        ("$(params.more)", "options: '$(params.more)' is not an option with its value"),
+        ("--deadline\n--atomic", "options: --deadline needs a value; write --deadline value"),
+        ("--atomic true", "options: --atomic takes no value; write --atomic or --no-atomic alone"),
+        (
+            "--no-atomic=1",
+            "options: --no-atomic takes no value; write --atomic or --no-atomic alone",
+        ),
+        ("--image web:1", "options: --image is a parameter of its own; set the parameter image"),
+        ("--no-wait", "options: --no-wait is a parameter of its own; set the parameter wait"),
+        ("--options x", "options: there is no option --options"),
+        ("--help", "options: there is no option --help"),
+        ("--results-dir /tmp", "options: the manifest sets --results-dir; leave it out"),
+        ("--dotenv=x", "options: the manifest sets --dotenv; leave it out"),
+        ("--basic-auth-directory /x", "options: the manifest sets --basic-auth-directory"),
+        ("--report x", "options: the manifest sets --report"),
+        (
+            "--ssh-key-file x",
+            "options: the manifest's secret already gives what --ssh-key-file reads",
+        ),
+    ],
+)
+def test_options_are_refused_that_are_unknown_or_given_elsewhere(
+    options: str, message: str
+) -> None:
+    environ = {
+        "IMAGE_UPDATE_BASIC_AUTH_DIRECTORY": "",
+        "IMAGE_UPDATE_REPORT": "report.json",
+        "IMAGE_UPDATE_SSH_KEY": "key",
+    }
+    assert message in adopted("run", environ, image="web:1", wait="", options=options)[1]
+
+
+def test_options_take_a_file_that_no_manifest_gives() -> None:
+    env = {"IMAGE_UPDATE_PARAMETER_OPTIONS": "--ssh-key-file x\n--ca-file y"}
+    assert adopt(env, "run", group.commands).words == ["--ssh-key-file=x", "--ca-file=y"]
+
+
+def test_options_of_a_step_win_over_the_variables_of_the_pipeline() -> None:
+    env = {
+        "IMAGE_UPDATE_PARAMETER_IMAGE": "web:1",
+        "IMAGE_UPDATE_PARAMETER_APPLICATIONS": "/nowhere",
+        "IMAGE_UPDATE_DEADLINE": "soon",
+    }
+    result = image_update("run", "--options", "--deadline 60", env=env)
+    assert (result.code, "applications: '/nowhere' does not exist" in result.stderr) == (2, True)
+    refused = image_update("run", "--options", "--deadlin 60", "--deadline 5", env=env)
+    assert (refused.code, "options: there is no option --deadlin" in refused.stderr) == (2, True)
+
+
+def test_the_mark_of_a_step_is_no_option_of_the_command_line() -> None:
+    result = image_update("run", "--options", "--deadline=60")
+    assert (result.code, "there is no option --options" in result.stderr) == (2, True)
 
 
 @pytest.mark.parametrize(

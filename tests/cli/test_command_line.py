@@ -12,12 +12,13 @@ from pathlib import Path
 import fork_server
 import pytest
 import typer
+from support import ROOT, image_update
 from support import command as program
-from support import image_update
 
 from scripts.typer_options import all_options, commands, options_of
 from task import __version__
-from task.cli.app import main
+from task.cli.app import group, main
+from task.cli.exit_codes import MEANINGS, TABLE
 from task.cli.mistakes import explained
 
 pytestmark = pytest.mark.measured
@@ -37,7 +38,7 @@ def test_help_names_every_option_with_its_variable(
     )  # there our longest names have two lines
     for option in options_of(command):
         flag = option.opts[0] if option.opts[0].startswith("--") else option.metavar
-        assert re.search(rf"^  {re.escape(str(flag))}(\s|$)", shown, re.MULTILINE)
+        assert re.search(rf"^  (-\w, )?{re.escape(str(flag))}(\s|$)", shown, re.MULTILINE)
         assert f"{option.envvar}" in whole
         assert f"\n{option.rich_help_panel}:\n" in shown
 
@@ -85,7 +86,7 @@ def test_help_shows_the_options_of_its_own_command(
 ) -> None:
     assert main([command, "-h"]) == 0
     shown = capsys.readouterr().out
-    found = set(re.findall(r"^  (?:--|-h, --)([a-z-]+)", shown, re.MULTILINE)) - {
+    found = set(re.findall(r"^  (?:-\w, )?--([a-z-]+)", shown, re.MULTILINE)) - {
         "help",
         "help-all",
     }
@@ -198,6 +199,30 @@ def test_the_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out == f"image-update {__version__}\n"
 
 
+def test_the_exit_codes_have_a_page_of_their_own(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["help", "exit-codes"]) == 0
+    shown = capsys.readouterr().out
+    assert shown == f"{TABLE}\n"
+    reference = (ROOT / "docs/reference.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| ([0-9, ]+) \| (.*?) \|", reference, re.MULTILINE)
+    assert [code for code, _ in rows] == list(MEANINGS)
+    for command in ("", *group.commands):
+        main(["help", *filter(None, [command])])
+        assert re.search(r"^ *Exit codes:", capsys.readouterr().out, re.MULTILINE)
+
+
+@pytest.mark.parametrize(
+    ("short", "long"), [("-o", "--output"), ("-n", "--namespace"), ("-l", "--selector")]
+)
+def test_short_options_are_those_of_kubectl(short: str, long: str) -> None:
+    found = {
+        name: [one.opts for one in params.params if long in one.opts]
+        for name, params in group.commands.items()
+    }
+    assert {tuple(opts) for each in found.values() for opts in each} == {(long, short)}
+    assert found["status"]
+
+
 @pytest.mark.parametrize(
     ("argv", "message"),
     [
@@ -208,7 +233,16 @@ def test_the_version(capsys: pytest.CaptureFixture[str]) -> None:
         (["run", "--app", "x"], "there is no option --app; did you mean --application? "),
         (["run", "--image"], "--image needs a value; image-update run --help-all shows what it takes"),
         (["run", "--no-image", "x"], "there is no option --no-image"),
-        (["run", "x"], "run takes no argument 'x'; image-update run --help shows what it takes"),
+        (["run", "x"], "run takes no argument 'x'; for one Application, write --application x, and the image as --image REF"),
+        (["scan", "web"], "scan takes no argument 'web'; for one Application, write --application web"),
+        (["run", "-i", "x"], "there is no option -i; did you mean --image? image-update run --help-all shows"),
+        (["run", "-image", "x"], "there is no option -image; did you mean --image?"),
+        (["run", "-image=x"], "there is no option -image; did you mean --image?"),
+        (["run", "-f", "apps/"], "there is no option -f; did you mean --applications?"),
+        (["run", "-v"], "there is no option -v; did you mean --log-level debug?"),
+        (["run", "-a", "web"], "there is no option -a; did you mean --application?"),
+        (["-V"], "there is no option -V; did you mean --version?"),
+        (["run", "-z"], "there is no option -z; image-update run --help-all shows all options"),
         (["run", "--no-atomic=true"], "--no-atomic takes no value; write --no-atomic alone"),
         (["hold", "web", "--reason", " "], "--reason is empty; say why the images are held"),
         (["hold", ",", "--reason", "x"], "APP... is empty; name at least one Application"),

@@ -23,7 +23,7 @@ from scripts.typer_options import (
     takes_many,
 )
 from task.cli.app import COMMANDS, About, group
-from task.cli.command import settings_of
+from task.cli.command import SHORT, settings_of
 from task.errors import UsageError
 from task.option import variable_of
 from task.secret import Secret
@@ -54,8 +54,10 @@ def test_both_helps_of_each_command(command: str, monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.parametrize(("command", "about"), COMMANDS.items())
-def test_the_example_in_the_help_is_read_and_its_page_exists(command: str, about: About) -> None:
-    assert given_to(command, *shlex.split(about.example))
+def test_the_examples_in_the_help_are_read_and_its_page_exists(command: str, about: About) -> None:
+    assert len(about.examples) in (2, 3)
+    for example in about.examples:
+        assert given_to(command, *shlex.split(example))
     path, _, anchor = about.page.partition("#")
     headings = re.findall(r"^#+ (.*)", (ROOT / "docs" / path).read_text(), re.MULTILINE)
     assert not anchor or anchor in [
@@ -84,7 +86,8 @@ def test_an_option_is_called_as_its_variable(command: str) -> None:
         if isinstance(one, TyperArgument):
             assert name in ("app", "report-file", "source")
         else:
-            assert one.opts == [f"--{name.removeprefix('promote-')}"]
+            flag = f"--{name.removeprefix('promote-')}"
+            assert one.opts == [flag, *filter(None, [SHORT.get(flag, "")])]
             assert one.secondary_opts == ([f"--no-{name}"] if isinstance(one.default, bool) else [])
 
 
@@ -113,8 +116,9 @@ def with_value(one: TyperParam) -> tuple[str, Any]:
         return "k=v", (("k", "v"),)
     if name == "allow-protocol":
         return "file,ssh", ("file", "ssh")
-    if name == "render":
-        return "kustomize", ("kustomize",)
+    if name in ("render", "fail-on"):
+        last = str(one.metavar).rpartition(",")[2]
+        return last, (last,)
     texts = {"source-commit": "abcdef1234", "git-author-email": "a@text", "html": "a-text.html"}
     if name in ("signing-key", "annotation-prefix"):
         return "a-text", {"signing-key": Secret("a-text"), "annotation-prefix": "a-text/"}[name]
@@ -134,7 +138,9 @@ NEEDED = {
 @pytest.mark.parametrize("one", all_options(), ids=name_of)
 def test_every_option_is_read_from_flag_and_variable(one: TyperParam) -> None:
     name = name_of(one)
-    command = next(command for command in commands() if name in map(name_of, options_of(command)))
+    command = next(
+        command for command in commands() if any(one is other for other in options_of(command))
+    )
     needed = [
         word
         for other in options_of(command)

@@ -138,6 +138,8 @@ def filled(value: Any, words: Mapping[str, str]) -> Any:
     """What the host makes of a part of the page."""
     if isinstance(value, Mapping):
         return {key: filled(one, words) for key, one in value.items()}
+    if isinstance(value, list):
+        return [filled(one, words) for one in value]
     text = str(value)
     for word, given in words.items():
         text = text.replace(word, given)

@@ -17,6 +17,7 @@ from scripts import hosts as table
 from scripts.typer_options import options_of
 from task import __version__
 from task.ci.publish import NAMES as RESULTS
+from task.cli import form
 from task.cli.call import HOSTED, parameter_of
 from task.option import PARAMETER_PREFIX
 
@@ -33,8 +34,8 @@ OWN = {
     "github": {"github-token", *GIVEN},
 }  # fmt: skip
 REFERENCE = {
-    "tekton": re.compile(r"\$\(params\.([^)]+)\)"),
-    "stepaction": re.compile(r"\$\(params\.([^)]+)\)"),
+    "tekton": re.compile(r"\$\(params\.([^)[]+)[^)]*\)"),
+    "stepaction": re.compile(r"\$\(params\.([^)[]+)[^)]*\)"),
     "argo": re.compile(r"\{\{=?inputs\.parameters\.([\w-]+)[^}]*\}\}"),
     "github": re.compile(r"\$\{\{ inputs\.(\S+) \}\}"),
 }
@@ -61,6 +62,15 @@ def parameters(host: str) -> dict[str, str | None]:
     if host == "argo":
         return {one["name"]: one.get("value") for one in leaf()["inputs"]["parameters"]}
     return {name: one.get("default") for name, one in load(ACTION)["inputs"].items()}
+
+
+def declared(path: Path) -> dict[str, Any]:
+    """Return everything that a form asks for, by name."""
+    document = next(yaml.safe_load_all(path.read_text(encoding="utf-8")))
+    spec = document.get("spec", document)
+    if "templates" in spec:
+        spec = {"params": leaf()["inputs"]["parameters"]}
+    return spec.get("inputs") or {one["name"]: one for one in spec["params"]}
 
 
 def container(host: str) -> Any:
@@ -116,25 +126,40 @@ def test_is_made_from_the_table(path: Path, text: str) -> None:
 
 
 @pytest.mark.parametrize("host", MANIFESTS)
-def test_every_option_of_every_command_is_a_parameter_with_its_default(host: str) -> None:
+def test_a_form_has_the_parameters_of_the_table_with_their_defaults(host: str) -> None:
     """What a command has is found by asking Typer; the table asks the records."""
     words = table.HOSTS[MANIFESTS[host]]
-    expected = {"command": "run", **{one.name: one.default for one in table.of_host(words)}}
-    assert {
-        name: value for name, value in parameters(host).items() if name not in OWN[host]
-    } == expected
+    own = {name: value or "" for name, value in parameters(host).items() if name not in OWN[host]}
+    assert own == {one.name: one.default for one in table.of_host(words)}
     flags = {parameter_of(one) for command in HOSTED for one in options_of(command)}
-    without = {"results-dir", "dotenv", *words.settled, *table.ONLY_OF_LINT}
-    assert flags - without == set(expected) - {"command"}
+    assert set(own) - {"command", "options"} == set(table.FORM) - set(words.settled)
+    assert set(table.FORM) <= flags
+
+
+@pytest.mark.parametrize("path", table.HOSTS, ids=lambda path: path.stem)
+def test_a_dashboard_can_show_the_form(path: Path) -> None:
+    """Dashboards draw a field for each parameter. Two more are about to come: base and head."""
+    assert len(declared(path)) <= table.MOST - 2
+
+
+@pytest.mark.parametrize("path", table.HOSTS, ids=lambda path: path.stem)
+def test_a_form_speaks_of_its_parameters(path: Path) -> None:
+    """An option that is no parameter is called --name, and goes through the parameter options."""
+    for name, one in declared(path).items():
+        named = re.findall(r"--([a-z-]+)( \(in options\))?", str(one.get("description", "")))
+        assert not [flag for flag, _ in named if flag in table.FORM]
+        assert name == "options" or all(noted for _, noted in named), (name, named)
+
+
+def test_tekton_hands_over_the_options_as_arguments() -> None:
+    """An array can stand in no variable."""
+    for host in ("tekton", "stepaction"):
+        assert container(host)["args"] == ["$(params.command)", form.MARK, "$(params.options[*])"]
 
 
 @pytest.mark.parametrize("path", table.HOSTS, ids=lambda path: path.stem)
 def test_what_people_type_is_called_the_same_everywhere(path: Path) -> None:
-    document = next(yaml.safe_load_all(path.read_text(encoding="utf-8")))
-    spec = document.get("spec", document)
-    if "templates" in spec:
-        spec = {"params": leaf()["inputs"]["parameters"]}
-    named = spec.get("inputs") or {one["name"]: one for one in spec["params"]}
+    named = declared(path)
     assert set(named) >= {
         *table.ASKED,
         "images-from",
@@ -159,6 +184,8 @@ def test_every_parameter_has_a_variable_of_its_own(host: str) -> None:
         if name.startswith(PARAMETER_PREFIX)
     }
     own = {*OWN[host], "command"}
+    if host in ("tekton", "stepaction"):
+        own.add("options")  # an array, which is handed over as arguments
     variables = {
         PARAMETER_PREFIX + name.upper().replace("-", "_"): name
         for name in parameters(host)
@@ -206,8 +233,10 @@ def test_values_travel_by_environment_only(host: str) -> None:
         command, arguments = container(host)["command"], container(host)["args"]
         assert "script" not in container(host)
     assert command == ["/usr/local/bin/image-update"]
-    (argument,) = arguments
-    assert REFERENCE[host].findall(argument) == ["command"]
+    assert REFERENCE[host].findall(arguments[0]) == ["command"]
+    assert {"command", "options"} >= {
+        name for argument in arguments for name in REFERENCE[host].findall(argument)
+    }
     assert parameters(host)["command"] == "run"
 
 

@@ -22,6 +22,7 @@ from hosts.steps import Ran, Step, Volume, as_process
 from runs import KUSTOMIZATION, WEB, application, repository, target
 from support import bare_repo, commit, git, show
 
+from scripts import hosts as table
 from scripts.typer_options import all_options, name_of
 from task.ci.publish import NAMES
 
@@ -31,7 +32,8 @@ Start = Callable[[Mapping[str, str], str], Step]  # (parameters, the Application
 
 def tekton(given: Mapping[str, str], apps: str, path: Path = TASK) -> Step:
     bound = {"source": source(apps)}
-    return runners.tekton({"applications": APPLICATIONS, **given}, bound, secrets(given), path=path)
+    filled = in_the_form("tekton", {"applications": APPLICATIONS, **given})
+    return runners.tekton(filled, bound, secrets(given), path=path)
 
 
 def step_action(given: Mapping[str, str], apps: str) -> Step:
@@ -41,16 +43,17 @@ def step_action(given: Mapping[str, str], apps: str) -> Step:
 
 def argo(given: Mapping[str, str], apps: str) -> Step:
     ((name, path),) = {one["name"]: one["path"] for one in leaf()["inputs"]["artifacts"]}.items()
-    parameters = {"applications": f"{path}/{APPLICATIONS}", **given}
+    parameters = in_the_form("argo", {"applications": f"{path}/{APPLICATIONS}", **given})
     return runners.argo(parameters, {name: source(apps)}, secrets(given), template=leaf()["name"])
 
 
 def github(given: Mapping[str, str], apps: str) -> Step:
-    return runners.github({"applications": APPLICATIONS, **given}, source(apps))
+    filled = in_the_form("github", {"applications": APPLICATIONS, **given})
+    return runners.github(filled, source(apps))
 
 
 def gitlab(given: Mapping[str, str], apps: str) -> Step:
-    return gitlab_job({"applications": APPLICATIONS, **given}, source(apps))
+    return gitlab_job(in_the_form("gitlab", {"applications": APPLICATIONS, **given}), source(apps))
 
 
 HOSTS: dict[str, Start] = {
@@ -95,7 +98,7 @@ def leaf() -> Any:
     return template
 
 
-def declared(host: str) -> dict[str, str | None]:
+def declared(host: str) -> dict[str, Any]:
     """The parameters and their defaults."""
     if host == "argo":
         return {one["name"]: one.get("value") for one in leaf()["inputs"]["parameters"]}
@@ -121,6 +124,23 @@ def path_of(host: str) -> Path:
     return STEP_ACTION if host == "stepaction" else TASK
 
 
+def in_the_form(host: str, given: Mapping[str, str]) -> dict[str, Any]:
+    """What a person fills in: parameters, and in `options` what has none."""
+    known = declared(host)
+    moved = {name_of(one) for one in all_options()} - {*table.FORM, *known}
+    flags = {name_of(one) for one in all_options() if getattr(one, "is_flag", False)}
+    entries = [
+        f"--{name}" if name in flags and value == "true" else f"--{name}={value}"
+        for name, value in given.items()
+        if name in moved
+    ]
+    filled: dict[str, Any] = {name: value for name, value in given.items() if name not in moved}
+    if entries:
+        is_array = isinstance(known["options"], list)
+        filled["options"] = entries if is_array else "\n".join(entries)
+    return filled
+
+
 class Scene:
     """A repository with one Application, and a run of it by a host."""
 
@@ -131,11 +151,9 @@ class Scene:
     def run(self, *, repo: str = "", **given: str) -> Ran:
         self.count += 1
         url = repo or f"file://{self.repo}"
+        named = {name.replace("_", "-"): value for name, value in given.items()}
         step = HOSTS[self.host](
-            {
-                "allow-protocol": "file",
-                **{name.replace("_", "-"): value for name, value in given.items()},
-            },
+            {"allow-protocol": "file", **named},
             json.dumps({"kind": "List", "apiVersion": "v1", "items": [application("web", url)]}),
         )
         root = self.folder / f"root-{self.count}"
@@ -222,9 +240,11 @@ def test_every_parameter_reaches_the_step(host: str) -> None:
     assert {name for name, step in changed.items() if step == plain} == ASIDE.get(host, set())
 
 
-def another(host: str, name: str) -> str:
+def another(host: str, name: str) -> Any:
     """A value that is not the default; one of those that GitLab lets through, or the switch knows."""
     choices = documents()[0]["spec"]["inputs"][name].get("options") if host == "gitlab" else None
+    if isinstance(declared(host)[name], list):
+        return [f"--mark-of={name}"]
     if declared(host)[name] == "false":
         return "true"
     return choices[-1] if choices else f"mark-of-{name}"
@@ -433,9 +453,38 @@ def test_variables_of_the_pipeline_are_never_refused(
 @pytest.mark.parametrize("value", ["$(touch x)", "`id`", "a'b\"c", "; exit 1", "%s", "a\nb"])
 def test_values_are_not_read_by_a_shell(host: str, value: str) -> None:
     """A variable holds the value as it was given, and the command line does not change."""
-    plain, step = (started(host, {"image": "x:1", "trailer": text}) for text in ("", value))
+    plain, step = (started(host, {"image": "x:1", "reason": text}) for text in ("", value))
     assert list(step.command) == list(plain.command)
     assert value in step.env.values()
+
+
+@ALL
+def test_an_option_without_a_parameter_reaches_the_command_as_one_word(scene: Scene) -> None:
+    value = "Ticket=$(touch x) `id` 'a' \"b\"; --no-refresh"
+    ran = scene.run(image=f"{WEB}:1.1.0", trailer=value, atomic="true")
+    assert (ran.code, complete(scene, ran)["status"]) == (0, "updated"), ran.stderr
+    told = git(scene.repo, "log", "-1", "--format=%B", "main")
+    assert value.replace("=", ": ", 1) in told
+
+
+@ALL
+@pytest.mark.parametrize(
+    ("entry", "message"),
+    [
+        ("--deadlin=5", "options: there is no option --deadlin"),
+        ("--image=x:2", "options: image is a parameter of its own"),
+        ("--results-dir=/tmp/x", "options: the manifest sets --results-dir"),
+    ],
+)
+def test_options_that_are_unknown_or_given_elsewhere_are_refused(
+    scene: Scene, entry: str, message: str
+) -> None:
+    """The results still go to where the host reads them."""
+    is_array = isinstance(declared(scene.host)["options"], list)
+    options: Any = ["--allow-protocol=file", entry] if is_array else entry
+    ran = as_process(HOSTS[scene.host]({"image": "x:1", "options": options}, "{}"), scene.folder)
+    told = complete(scene, ran)
+    assert (ran.code, told["status"], message in told["message"]) == (2, "failed", True), ran.stderr
 
 
 @ALL
@@ -482,11 +531,13 @@ def test_gitlabs_component_may_be_used_twice_in_one_pipeline(tmp_path: Path) -> 
         {APPLICATIONS: json.dumps({"kind": "List", "apiVersion": "v1", "items": apps})}
     )
     given = {"applications": APPLICATIONS, "allow-protocol": "file"}
+    given = in_the_form("gitlab", given)
     first = as_process(gitlab_job({**given, "image": f"{WEB}:1.1.0"}, project), tmp_path / "first")
     assert (first.code, first.results["updated"]) == (0, "true"), first.stderr
     lines = Path(f"{tmp_path}/first{PROJECT}/image-update.env").read_text().splitlines()
     variables = dict(line.split("=", 1) for line in lines)
-    second = {**given, "image": "ghcr.io/acme/api:2.0.0", "strategy": "newest-build"}
+    second = {**given, "image": "ghcr.io/acme/api:2.0.0"}
+    second["options"] += "\n--strategy=newest-build"
     ran = as_process(gitlab_job(second, project, variables), tmp_path / "second")
     assert (ran.code, ran.results["tag"], ran.results["applications"]) == (
         0,
@@ -520,7 +571,7 @@ def test_github_gets_a_table_and_annotations(tmp_path: Path) -> None:
     given = {"image": "ghcr.io/acme/wbe:1.2.0", "allow-protocol": "file", "dry-run": "true"}
     strange = as_process(github(given, apps), tmp_path / "third")
     assert (
-        "\n::warning::no Application tracks ghcr.io/acme/wbe%0A  fix: did you mean ghcr.io/acme/web?\n"
+        "\n::warning title=Image Update::no Application tracks ghcr.io/acme/wbe%0A  fix: did you mean ghcr.io/acme/web?\n"
         in f"\n{strange.stderr}"
     )
     told = (tmp_path / "third/github/file_commands/step_summary_1").read_text()

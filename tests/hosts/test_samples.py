@@ -13,6 +13,7 @@ from support import ROOT
 
 from scripts.transcripts import blocks
 from scripts.typer_options import commands
+from task.cli.call import defaults
 
 (TASK,) = documents(ROOT / "tekton/task/image-update/image-update.yaml")
 (STEP_ACTION,) = documents(ROOT / "tekton/stepaction/image-update/image-update.yaml")
@@ -88,11 +89,12 @@ def limits() -> Iterator[tuple[str, Mapping[str, Any], str]]:
 
 def test_no_limit_is_shorter_than_what_a_run_may_take() -> None:
     """A step that is killed writes no results: Tekton's ended after ten minutes, in the middle of a wait."""
-    defaults = {one["name"]: one.get("default") for one in TASK["spec"]["params"]}
+    forms = {one["name"]: one.get("default") for one in TASK["spec"]["params"]}
     found = list(limits())
     assert found
     for place, params, limit in found:
-        given = {**defaults, **params}
+        options = dict(one.removeprefix("--").split("=", 1) for one in params.get("options", ()))
+        given = {**defaults(), **forms, **params, **options}
         waits = int(given["wait-timeout"]) if given["wait"] == "true" else 0
         assert (
             seconds(limit) >= int(given["deadline"]) + waits + int(given["verify-timeout"]) + 600
@@ -121,7 +123,9 @@ def test_tekton_samples_use_what_is_declared(path: Path) -> None:
         assert names(one.get("workspaces", ())) <= names(spec["workspaces"])
         assert "applications" in names(given)
         assert names(given) & {"image", "images-from", "names"}
-        assert all(isinstance(given["value"], str) for given in one.get("params", ()))
+        for parameter in one.get("params", ()):
+            is_array = parameter["name"] == "options"
+            assert isinstance(parameter["value"], list if is_array else str)
     for one in uses(path, "ref"):
         assert names(one["params"]) <= names(STEP_ACTION["spec"]["params"])
         found.append(one)
@@ -202,4 +206,4 @@ def test_a_fan_out_does_each_repository_by_itself() -> None:
     each = {one["name"]: one["value"] for one in update["arguments"]["parameters"]}
     assert (given["command"], given["output"]) == ("plan", "repositories")
     assert update["withParam"] == "{{steps.plan.outputs.result}}"
-    assert each["only-repository"] == "{{item}}"
+    assert "--only-repository={{item}}" in each["options"].splitlines()

@@ -7,6 +7,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass, replace
 from typing import Any
+from xml.etree import ElementTree as ET
 
 import pytest
 from prometheus_client import generate_latest
@@ -19,7 +20,7 @@ from task.after import waiting
 from task.annotations.lint import Finding
 from task.argocd.rollouts import RolloutState
 from task.ci.publish import repositories
-from task.cli import lint
+from task.cli import lint_views
 from task.model import Problem, Report, Verdict, VerdictName
 from task.output.console import console_of, write_stdout
 from task.output.log import LEVELS, Log
@@ -160,14 +161,19 @@ def test_in_a_finding(text: str) -> None:
         (Finding(text, text, text, kind, text, text, text), text, 3)
         for kind in ("error", "warning", "info")
     ]
-    assert dangers(lint._as_text(found, 1)) == []
+    assert dangers(lint_views.as_text(found, 1)) == []
     for one in found:
-        command = lint._as_command(*one)
+        command = lint_views.as_annotation(*one)
         assert command.count("\n") == 1
         assert dangers(command.partition("::")[2].replace("%25", "%")) == []
         place, _, message = command.removeprefix("::").partition("::")
         assert ":" not in place
         assert dangers(message) == []
+    for made in lint_views.REPORTS.values():
+        shown = made(found)
+        assert dangers(shown.replace("\n", "")) == []
+    root = ET.fromstring(lint_views.junit(found))  # noqa: S314 - our own
+    assert len(root.findall(".//testcase")) == 3
 
 
 def test_in_the_lines_of_a_rollout(text: str) -> None:

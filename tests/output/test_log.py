@@ -39,7 +39,7 @@ PATH = "x" * 40
         ]),
         ("github", False, [
             "::debug::100 %25 of [bold]x[/bold]", "100 % of x", "::warning::100 %25 of x",
-            f"::error::argocd/web: the path '{PATH}' is missing%0A  fix: check :smile: it",
+            f"::error title=argocd/web::argocd/web: the path '{PATH}' is missing%0A  fix: check :smile: it",
         ]),
         ("text", True, [
             "\x1b[2mdebug:\x1b[0m 100 % of [bold]x[/bold]", "100 % of x", "\x1b[1;33mwarning:\x1b[0m 100 % of x",

@@ -154,7 +154,7 @@ def test_help_is_as_wide_as_the_terminal() -> None:
     _, shown = at_terminal("run", "--help", columns=60)
     wide = [line for line in shown.splitlines() if len(line) > 60]
     assert [line.split()[0] for line in wide] == [
-        "Example:",
+        *["image-update"] * 3,
         "Documentation:",
     ]  # to copy, and so never cut
     assert "--image REF" in shown

@@ -1,0 +1,66 @@
+"""Prints the notes of a release: its entry in CHANGELOG.md, and how to check signatures and provenance.
+
+    python3 -m scripts.release_notes v1.2.0
+
+It needs nothing but Python, because the job that publishes a release installs nothing.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+PROJECT = "argocd-image-update/image-update"
+# Files of the release, which its job signs under these names.
+MANIFESTS = {
+    "tekton-task.yaml": "tekton/task/image-update/image-update.yaml",
+    "tekton-stepaction.yaml": "tekton/stepaction/image-update/image-update.yaml",
+    "argo-workflowtemplate.yaml": "argo-workflows/image-update/manifests.yaml",
+    "argo-clusterworkflowtemplate.yaml": "argo-workflows/image-update-cluster/manifests.yaml",
+}
+CHECKS = """
+## Check what you got
+
+Images, the Tekton bundle and the attached manifests are signed by this repository's release workflow, and by no key that
+anybody holds. With [cosign](https://docs.sigstore.dev/cosign/system_config/installation/) 3:
+
+```sh
+identity=https://github.com/{project}/.github/workflows/release.yml@refs/tags/{tag}
+issuer=https://token.actions.githubusercontent.com
+for image in image-update:{tag} image-update:{tag}-action image-update/bundle:{tag}; do
+  cosign verify "ghcr.io/argocd-image-update/$image" --certificate-identity "$identity" --certificate-oidc-issuer "$issuer"
+done
+cosign verify-blob tekton-task.yaml --bundle tekton-task.yaml.sigstore.json \\
+  --certificate-identity "$identity" --certificate-oidc-issuer "$issuer"
+```
+
+The provenance says from which commit and by which workflow it was built. With [gh](https://cli.github.com):
+
+```sh
+gh attestation verify oci://ghcr.io/{project}:{tag} --repo {project}
+gh attestation verify oci://ghcr.io/{project}:{tag} --repo {project} --predicate-type https://spdx.dev/Document/v2.3
+gh attestation verify tekton-task.yaml --repo {project}
+```
+
+PyPI shows the provenance of the package with each of its files.
+"""
+
+
+def notes(tag: str, root: Path = ROOT) -> str:
+    """Return the notes for a tag. Raises `ValueError` if the changelog has no entry for it."""
+    version = tag.removeprefix("v")
+    text = (root / "CHANGELOG.md").read_text(encoding="utf-8")
+    entry = rf"^## \[?v?{re.escape(version)}\b.*\n([\s\S]*?)(?=^## |\Z)"
+    found = re.search(entry, text, re.MULTILINE)
+    if found is None:
+        raise ValueError(f"CHANGELOG.md has no entry for {version}")
+    # A page of a release is no file of the repository, so its links need the whole address.
+    link = rf"\1https://github.com/{PROJECT}/blob/{tag}/"
+    changes = re.sub(r"(\]\()(?!https?://|#)", link, found[1].strip())
+    return f"{changes}\n{CHECKS.format(project=PROJECT, tag=tag)}"
+
+
+if __name__ == "__main__":
+    sys.stdout.write(notes(sys.argv[1]))

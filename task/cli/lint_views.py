@@ -1,0 +1,201 @@
+"""The findings of `lint` in each form: for people, for GitHub's log, and for programs."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+from urllib.parse import quote
+from xml.etree import ElementTree as ET
+
+from task import __version__
+from task.annotations.lint import Finding, Severity
+from task.commands.migration import Migration, as_json
+from task.output.log import escaped, properties
+from task.text import counted, exact_json, printable, without_logins
+
+SCHEMA = "image-update/lint/v1"
+SARIF_SCHEMA = (
+    "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
+)
+PROJECT = "https://github.com/argocd-image-update/image-update"
+NO_FILES = ("stdin", "cluster", "argocd")  # a line of stdin helps people, but belongs to no file
+SEVERITIES: tuple[Severity, ...] = ("error", "warning", "info")
+_IN_GITHUB = {"error": "error", "warning": "warning", "info": "notice"}
+_IN_SARIF = {"error": "error", "warning": "warning", "info": "note"}
+_IN_GITLAB = {"error": "major", "warning": "minor", "info": "info"}
+Placed = tuple[Finding, str, int]  # a finding, its file (or "") and its line
+
+
+def as_text(found: Sequence[Placed], read: int, before: Iterable[str] = ()) -> str:
+    """Return the findings for people. Editors open the `file:line` at the beginning of a line."""
+    lines = list(before)
+    for one, path, line in found:
+        where = f"{path}:{line}" if line else path
+        lines.append(": ".join(filter(None, (where, one.severity, one.application, one.message))))
+        if one.hint:
+            lines.append(f"    fix: {one.hint}")
+    severities = Counter(one.severity for one, _, _ in found)
+    words = {"error": "error", "warning": "warning", "info": "remark"}
+    counts = (counted(severities[kind], words[kind]) for kind in SEVERITIES)
+    lines.append(f"{counted(read, 'Application')} read: {', '.join(counts)}")
+    return "\n".join(map(printable, lines)) + "\n"
+
+
+def as_annotation(one: Finding, path: str, line: int) -> str:
+    """Return a GitHub annotation for the file and line."""
+    named = properties(one.application or "manifest", "" if path in NO_FILES else path, line)
+    message = f"{one.message}; {one.hint}" if one.hint else one.message
+    return f"::{_IN_GITHUB[one.severity]} {named}::{escaped(printable(message))}\n"
+
+
+def as_report(found: Iterable[Placed], moved: Migration | None = None) -> str:
+    """Return the findings as JSON, in the form that docs/report.md shows."""
+    listed: dict[str, object] = {"schema": SCHEMA, "findings": [_as_finding(*one) for one in found]}
+    listed |= {"from_image_updater": as_json(moved)} if moved else {}
+    return _dumped(listed)
+
+
+def _as_finding(one: Finding, path: str, line: int) -> dict[str, object]:
+    return {
+        "application": one.application or None,
+        "key": one.key or None,
+        "value": without_logins(one.value) or None,
+        "severity": one.severity,
+        "message": without_logins(one.message),
+        "hint": without_logins(one.hint) or None,
+        "file": path if path and path not in NO_FILES else None,
+        "line": line if line and path not in NO_FILES else None,
+    }
+
+
+def junit(found: Sequence[Placed]) -> str:
+    """Return JUnit's XML: a test case for each finding. Only an error is a failure."""
+    errors = sum(one.severity == "error" for one, _, _ in found)
+    counts = {"tests": str(max(len(found), 1)), "failures": str(errors), "errors": "0"}
+    root = ET.Element("testsuites", {"name": "image-update lint", **counts})
+    suite = ET.SubElement(root, "testsuite", {"name": "image-update lint", **counts})
+    if not found:
+        case = {"name": "annotations", "classname": "image-update"}
+        ET.SubElement(suite, "testcase", case)
+    for one, path, line in found:
+        subject, message, details = _said(one, path, line)
+        case = {"name": f"{subject}: {message}", "classname": subject}
+        if path and path not in NO_FILES:
+            case |= {"file": _in_workspace(path), "line": str(max(line, 1))}
+        element = ET.SubElement(suite, "testcase", case)
+        if one.severity == "error":
+            failure = {"message": message, "type": _check_name(one)}
+            ET.SubElement(element, "failure", failure).text = details
+        else:
+            ET.SubElement(element, "system-out").text = f"{one.severity}: {details}"
+    ET.indent(root)
+    return f'<?xml version="1.0" encoding="UTF-8"?>\n{ET.tostring(root, encoding="unicode")}\n'
+
+
+def sarif(found: Sequence[Placed]) -> str:
+    """Return SARIF 2.1.0, which GitHub's code scanning and many editors read."""
+    results = []
+    for (one, path, line), fingerprint in zip(found, _fingerprints(found), strict=True):
+        subject, message, _ = _said(one, path, line)
+        words = (
+            f"{subject}: {message}. Fix: {_clean(one.hint)}"
+            if one.hint
+            else f"{subject}: {message}"
+        )
+        # GitHub refuses a whole file for one result without a place, and takes any path.
+        place = {"artifactLocation": {"uri": quote(_file_or_application(one, path), safe="/:")}}
+        results.append(
+            {
+                "ruleId": _check_name(one),
+                "level": _IN_SARIF[one.severity],
+                "message": {"text": words},
+                "locations": [
+                    {"physicalLocation": {**place, "region": {"startLine": max(line, 1)}}}
+                ],
+                "partialFingerprints": {"imageUpdateLint/v1": fingerprint},
+            }
+        )
+    driver = {
+        "name": "image-update lint",
+        "version": __version__,
+        "informationUri": f"{PROJECT}/blob/v{__version__}/docs/lint.md",
+        "rules": [{"id": rule} for rule in sorted({_check_name(one) for one, _, _ in found})],
+    }
+    run = {"tool": {"driver": driver}, "columnKind": "unicodeCodePoints", "results": results}
+    return _dumped({"$schema": SARIF_SCHEMA, "version": "2.1.0", "runs": [run]})
+
+
+def gitlab(found: Sequence[Placed]) -> str:
+    """Return GitLab's Code Quality report, which merge requests show in their diff."""
+    issues = []
+    for (one, path, line), fingerprint in zip(found, _fingerprints(found), strict=True):
+        _, _, details = _said(one, path, line)
+        place = {"path": _file_or_application(one, path), "lines": {"begin": max(line, 1)}}
+        issues.append(
+            {
+                "description": details.replace("\n", "; "),
+                "check_name": _check_name(one),
+                "fingerprint": fingerprint,
+                "severity": _IN_GITLAB[one.severity],
+                "location": place,
+            }
+        )
+    return _dumped(issues)
+
+
+# The forms that a program reads, by the words of --output.
+REPORTS: Mapping[str, Callable[[Sequence[Placed]], str]] = {
+    "json": as_report,
+    "junit": junit,
+    "sarif": sarif,
+    "gitlab": gitlab,
+}
+
+
+def _said(one: Finding, path: str, line: int) -> tuple[str, str, str]:
+    """Return whom a finding is about, what is wrong, and all of it with the fix."""
+    where = f"{path}:{line}" if line else path
+    subject = _clean(one.application or where or "manifests")
+    message = _clean(one.message)
+    details = f"{subject}: {message}"
+    return subject, message, f"{details}\nfix: {_clean(one.hint)}" if one.hint else details
+
+
+def _check_name(one: Finding) -> str:
+    """Return what the finding is about, without the alias of one image."""
+    return _clean(one.key.rpartition(".")[2]) or "applications"
+
+
+def _file_or_application(one: Finding, path: str) -> str:
+    """Return the file below the present folder, or else the Application: programs want a path."""
+    return _in_workspace(path) if path and path not in NO_FILES else _clean(one.application) or "."
+
+
+def _in_workspace(path: str) -> str:
+    """Return a path of this machine as these programs want it: relative to the present folder."""
+    if "//" in path:  # REPO//PATH, which is elsewhere
+        return _clean(path)
+    relative = os.path.relpath(path)
+    return _clean(path if relative.startswith("..") else relative)
+
+
+def _fingerprints(found: Sequence[Placed]) -> Iterator[str]:
+    """Yield a text for each finding that no other has, and that lines above do not change."""
+    seen = Counter[str]()
+    for one, path, _ in found:
+        parts = (_file_or_application(one, path), one.application, one.key, one.value, one.message)
+        named = "\0".join(map(without_logins, parts))
+        seen[named] += 1
+        yield hashlib.sha256(f"{named}\0{seen[named]}".encode(errors="replace")).hexdigest()
+
+
+def _clean(words: str) -> str:
+    return printable(without_logins(words))
+
+
+def _dumped(value: Any) -> str:
+    return exact_json(json.dumps(value, indent=2, ensure_ascii=False)) + "\n"

@@ -1,0 +1,97 @@
+"""What `status --fail-on` looks for: images that wait for somebody, and since when. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass
+
+from task.errors import Exit
+from task.model import ImageStatus, Problem, Status
+from task.output.status_views import differs, is_behind, name, says
+from task.text import printable
+from task.timestamps import epoch_seconds, readable
+
+
+@dataclass(frozen=True)
+class Reason:
+    """One way in which an image may need somebody."""
+
+    is_true: Callable[[ImageStatus], bool]
+    since: Callable[[ImageStatus], str]  # RFC 3339, or "" if it is not known
+    words: Callable[[ImageStatus], str]
+    hint: str
+
+
+def _is_held(one: ImageStatus) -> bool:
+    return one.hold is not None and one.scope != "freeze"  # a freeze ends by itself
+
+
+def _present_since(one: ImageStatus) -> str:
+    """Return when the present value was written, if that build is known."""
+    newest = one.builds[0] if one.builds else None
+    is_present = newest and (newest.tag, newest.digest) == (one.in_git.tag, one.in_git.digest)
+    return newest.at if newest and is_present else ""
+
+
+def _versions_that_run(one: ImageStatus) -> str:
+    return ", ".join(dict.fromkeys(image.tag or image.digest for image in one.live))
+
+
+REASONS: Mapping[str, Reason] = {
+    "behind": Reason(
+        is_behind,
+        lambda one: one.newest_at,
+        lambda one: (
+            f"is behind: Git has {says(one)}, the registry "
+            f"{one.newest.version if one.newest else ''}"
+        ),
+        "update it with image-update scan, or hold it",
+    ),
+    "held": Reason(
+        _is_held,
+        lambda one: one.hold.at if one.hold else "",
+        lambda one: f"is on hold: {one.hold.reason if one.hold else ''}",
+        "end the hold with image-update release",
+    ),
+    "differs": Reason(
+        differs,
+        _present_since,
+        lambda one: f"differs: Git has {says(one)}, but {_versions_that_run(one)} runs",
+        "look at the Application in Argo CD: it may be out of sync, or not synced automatically",
+    ),
+    "waits": Reason(
+        lambda one: one.request is not None,
+        lambda _one: "",  # a request does not say since when it has this version
+        lambda one: f"waits: {one.request.tag if one.request else ''} is proposed, and not merged",
+        "merge the request, or close it",
+    ),
+}
+
+
+def late_images(found: Status, wanted: Collection[str], older_than: int) -> tuple[Problem, ...]:
+    """Return an error for each image of which a word is true for at least `older_than` seconds.
+
+    Where it is not known since when, it counts.
+    """
+    return tuple(_each_that_is_late(found, wanted, older_than))
+
+
+def _each_that_is_late(
+    found: Status, wanted: Collection[str], older_than: int
+) -> Iterator[Problem]:
+    now = epoch_seconds(found.at)
+    for row in found.images:
+        for word, reason in REASONS.items():
+            if word not in wanted or not reason.is_true(row):
+                continue
+            since = reason.since(row)
+            if since and now - epoch_seconds(since) < older_than:
+                continue
+            when = f", since {readable(since)}" if since else ""
+            yield Problem(
+                application=row.subscription.application.key,
+                rule=word,
+                message=printable(f"{name(row)} {reason.words(row)}{when}"),
+                hint=reason.hint,
+                exit=int(Exit.NOTHING_UPDATED),
+            )
