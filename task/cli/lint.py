@@ -99,7 +99,7 @@ def _collect(
     try:
         texts: dict[str, str] = {}
         sets: dict[str, Mapping[str, Any]] = {}
-        found = discovered(_kept(world.applications(), texts, sets), scope, world.locate)
+        found = discovered(_with_texts(world.applications(), texts, sets), scope, world.locate)
         apps = [*found.applications, *(one.application for one in found.helm_releases)]
         now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
         on_hold = list(held(found.applications, settings, world, now))
@@ -107,7 +107,7 @@ def _collect(
             *_taken_back(found.applications, sets, scope, world),
             *_only_signed(found.applications, scope, world),
         ]
-        written = [] if world.passed_over() else _written(found, scope)
+        written = [] if world.passed_over() else _all_that_writes(found, scope)
         moved = None
         if settings.lint.from_image_updater:
             job = replace(job_of(settings, (), environ), dry=True)
@@ -216,7 +216,7 @@ def _only_signed(apps: Iterable[Application], scope: Scope, world: World) -> Ite
                 yield Finding(app.key, "", "", "info", *only_signed(sub, keys), app.origin)
 
 
-def _written(found: Discovered, scope: Scope) -> list[Subscription]:
+def _all_that_writes(found: Discovered, scope: Scope) -> list[Subscription]:
     """Return all that writes to a repository, what the narrowing options exclude included."""
     subscribed = [subscribe(app, scope.defaults) for app in (*found.applications, *found.outside)]
     every = (sub for one in (*subscribed, *found.helm_releases) for sub in one.subscriptions)
@@ -229,7 +229,7 @@ def _origin(origin: str) -> tuple[str, int]:
     return (path, int(line)) if path and line.isdigit() else (origin, 0)
 
 
-def _kept(
+def _with_texts(
     manifests: Iterable[Found], texts: dict[str, str], sets: dict[str, Mapping[str, Any]]
 ) -> Iterator[Found]:
     """Yield the manifests. The texts of those from Git are put into `texts`, by the path in their origin.

@@ -35,7 +35,7 @@ def status(settings: Settings, call: Call) -> int:
         raise UsageError("--html and --output=json are both given", hint="leave out one of them")
     if environ.get("GITHUB_ACTIONS") == "true":
         mask(SECRETS, environ)
-    found = _found(settings, environ, log)
+    found = _looked_at(settings, environ, log)
     console = stdout_console(environ)
     for problem in found.problems:
         log.problem(problem.severity, problem.application, problem.message, problem.hint)
@@ -56,7 +56,7 @@ def status(settings: Settings, call: Call) -> int:
     return code
 
 
-def _found(settings: Settings, environ: Mapping[str, str], log: Log) -> Status:
+def _looked_at(settings: Settings, environ: Mapping[str, str], log: Log) -> Status:
     given = settings.status
     event = settings.event
     images = given_images(event).images if event.image or event.images_from else ()
