@@ -25,7 +25,8 @@ def two(where: str, other: str = "", **second: str) -> list[dict[str, Any]]:
         app = application(name, URL, write_back_target=aim, **more)
         app["spec"]["source"] |= {"path": "apps/a"}
         if "helmvalues" in aim:
-            app["spec"]["source"]["helm"] = {}
+            read = aim.partition(":")[2]
+            app["spec"]["source"]["helm"] = {"valueFiles": [read]} if read else {}
         found.append(app)
     return found
 

@@ -107,7 +107,8 @@ def test_the_whole_of_an_image_in_json() -> None:
         "by": "CI",
         "url": COMMIT,
     }
-    assert found["builds"] == [{**build, "pipeline_run": "https://ci.example/7", "proof": None}]
+    told = {"pipeline_run": "https://ci.example/7", "proof": None, "event": None}
+    assert found["builds"] == [{**build, **told}]
 
 
 def test_every_fact_is_in_the_text_and_on_the_page() -> None:
