@@ -9,7 +9,7 @@ from typing import TypeVar
 from task.argocd.owners import accepted
 from task.deciding.job import Move
 from task.deciding.weigh import question_about, registry_error, unchecked
-from task.errors import RepositoryError, TaskError
+from task.errors import RepositoryError, TargetError, TaskError
 from task.model import Answer, Problem, Proof, Question, Subscription, Unchecked, Verdict
 from task.repository_config.config import PATH as CONFIG
 from task.text import and_more
@@ -160,6 +160,8 @@ def _proved(moves: Sequence[Move], last_checks: LastChecks) -> list[Move]:
         return replace(_about(move), signed_by=move.subscription.signed_by, demands=demands)
 
     def proved(move: Move, answer: Proof | Verdict | TaskError) -> Move:
+        if isinstance(answer, TargetError):  # a key in the repository that is none
+            return move.failed(answer)
         if isinstance(answer, TaskError):
             return Move(registry_error(move.decision, answer))
         if isinstance(answer, Verdict):

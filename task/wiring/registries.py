@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import cache, partial
 
 from task.argocd.cluster_secrets import ClusterSecrets
-from task.errors import Malformed, RegistryError, UsageError
+from task.errors import Malformed, RegistryError, TargetError, UsageError
 from task.files import read_text
 from task.git.credentials import certificates
 from task.model import Demand, Identity, KeySecret, Question
@@ -114,9 +114,8 @@ class Wanted:
                 checks.append(_keys(path, text))
             except Malformed as error:
                 message = f"{PATH}, line {demand.line}: {path}: {error.message}"
-                raise RegistryError(
-                    message, hint=error.hint or "put a public key into it"
-                ) from None
+                hint = error.hint or "put a public key into it"
+                raise TargetError(message, hint=hint) from None
         if demand.identities:
             checks.append(self._keyless()(demand.identities))
         return Asked(checks, demand, f"; {PATH}, line {demand.line}, asks for it")
