@@ -18,7 +18,7 @@ from task.deciding.job import Ask, Job, Outcome
 from task.errors import Exit, TaskError
 from task.landing.live import patch
 from task.landing.ports import Batch, World
-from task.model import Decision, Problem, Report, Timings, Unusable
+from task.model import Decision, Problem, Report, Subscription, Timings, Unusable
 from task.output.report_json import exit_code
 from task.pipeline.deliver import deliver
 from task.pipeline.discover import discover
@@ -68,6 +68,9 @@ def run(job: Job, world: World, shielded: ExitStack, match: Match, after: After)
     began = world.now()
     seen, problems = discover(job, world)
     job, matched = match(seen, job, world)
+    matched = replace(
+        matched, read=tuple(sub for one in seen.subscribed for sub in one.subscriptions)
+    )
     problems += left_out(matched, job)
     matched_at = world.now()
     done = Outcome(matched.decisions)
@@ -93,13 +96,16 @@ def run(job: Job, world: World, shielded: ExitStack, match: Match, after: After)
 def deliver_all(matched: Matched, job: Job, world: World) -> Outcome:
     """Decide and land everything. Several repositories are handled at the same time; live Applications come last."""
     groups = by_login(by_repository(matched, job), world)
+    work = partial(deliver_repository, job=job, world=world, read=matched.read)
     done = Outcome()
-    for outcome in in_threads(partial(deliver_repository, job=job, world=world), groups, AT_ONCE):
+    for outcome in in_threads(work, groups, AT_ONCE):
         done = done.plus(outcome)
     return done if job.only else done.plus(patch(matched.live, job, world))
 
 
-def deliver_repository(asks: Sequence[Ask], job: Job, world: World) -> Outcome:
+def deliver_repository(
+    asks: Sequence[Ask], job: Job, world: World, read: tuple[Subscription, ...] = ()
+) -> Outcome:
     """Decide and land everything for one repository, branch by branch. A failure affects no other repository."""
     known = not job.repository_config
     settled = (settled_without_git(ask, job.terms, config_read=known) for ask in asks)
@@ -112,7 +118,8 @@ def deliver_repository(asks: Sequence[Ask], job: Job, world: World) -> Outcome:
         ) as repository:
             done = Outcome()
             for base, members in by_branch(repository, asks).items():
-                done = done.plus(deliver(Batch(repository, base, tuple(members)), job, world))
+                batch = Batch(repository, base, tuple(members), read)
+                done = done.plus(deliver(batch, job, world))
             return done
     except TaskError as error:
         return failed_asks(asks, error, job.terms, config_read=known)
