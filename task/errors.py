@@ -190,6 +190,10 @@ class NoAnswerError(Exception):
         self.message = message
 
 
+class NotAtomicError(Exception):
+    """The server cannot change two branches in one push. Never leaves `landing`: they are pushed one by one."""
+
+
 # If a run has several errors, the first one in this order gives the exit code. A defect comes first, because then
 # nothing else can be trusted. What another run may solve (75) comes before what people have to change.
 PRECEDENCE = (

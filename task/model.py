@@ -259,22 +259,25 @@ class Snapshot:
     tip: str  # commit id
     files: Files
     message: str = ""  # of that commit
-    memory: Files = field(default_factory=dict)  # the state files on the memory branch
+    memory: Files = field(default_factory=dict)  # on the memory branch: states and lists
     memory_tip: str = ""  # "" if there is no such branch
+    # the memory branch and its tip that `memory` comes from, if its base is gone and this one has none
+    inherited: tuple[str, str] | None = None
     default: Files = field(
         default_factory=dict
     )  # of the default branch's tip, if that is another commit
 
 
 @dataclass(frozen=True)
-class Head(Snapshot):
-    """A head branch. What waits there is what our commit changed against its own parent."""
+class Head:
+    """The tip of a head branch."""
 
-    before: Snapshot | None = (
-        None  # that parent; None if the tip is not a commit of ours, so the branch is not either
-    )
-    changed: tuple[str, ...] = ()  # the paths that differ
-    by: str = ""  # the author of the tip
+    branch: str
+    tip: str  # commit id
+    tree: str
+    parent: str  # "" if the commit has none, or several
+    message: str = ""
+    by: str = ""  # its author
 
 
 @dataclass(frozen=True)
@@ -336,6 +339,7 @@ class Landing:
     tree: str
     pushed: bool = True  # False if the head branch had exactly this already
     through: Through = "git"
+    memory: str = ""  # the commit of the memory branch that was pushed with it
 
 
 @dataclass(frozen=True)

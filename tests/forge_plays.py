@@ -24,7 +24,7 @@ from task.errors import (
 )
 from task.forges.client import ForgeAddress, ForgeToken, Reach
 from task.forges.host import Host
-from task.forges.proposal import described, marked
+from task.forges.proposal import described
 from task.http import Limits
 from task.model import Proposal, Proposed
 from task.secret import Secret
@@ -251,7 +251,7 @@ def withdrawn(world: World) -> None:
     assert "| `web` |" not in pull.body
     now = forge.find("main", HEAD)
     assert now is not None
-    assert (now.state, marked(now.body), described(now.body)) == ("closed", "", "")
+    assert (now.state, described(now.body)) == ("closed", "")
     assert completes(world, world.push("1.2")).number != found.number
 
 

@@ -10,8 +10,8 @@ from memory import Branch, Commit
 from support import bare_repo, commit, git
 
 from task.git.command import Git
-from task.git.names import OURS
-from task.git.repository.bare import BareRepository, is_marked
+from task.git.names import MEMORY
+from task.git.repository.bare import BareRepository
 
 WHO = ("-c", "user.name=Jane", "-c", "user.email=jane@example.com")
 
@@ -39,12 +39,18 @@ class GitBranch(Branch):
         return {name: self._commit(name, oid) for oid, _, name in names if name != "main"}
 
     def _commit(self, name: str, oid: str) -> Commit:
-        message, tree = (
-            git(self.repo, "show", "-s", "--format=%B", oid),
-            git(self.repo, "rev-parse", f"{oid}^{{tree}}"),
+        tree, *parents = git(self.repo, "show", "-s", "--format=%T %P", oid).split()
+        listed = self.lists.get(name) if not name.startswith(MEMORY) else None
+        ours = listed is not None and len(parents) == 1 and listed.has_made(tree, parents[0])
+        parent = parents[0] if len(parents) == 1 else ""
+        return Commit(oid, self.tree(oid), self.tree(parent) if ours else None, parent=parent)
+
+    @property
+    def remembered(self) -> dict[str, str]:
+        lines = git(
+            self.repo, "for-each-ref", "--format=%(refname:lstrip=2)", f"refs/heads/{MEMORY}"
         )
-        ours = is_marked(message, tree, name) and not name.startswith(f"{OURS[:-1]}-memory/")
-        return Commit(oid, self.tree(oid), self.tree(f"{oid}^") if ours else None)
+        return self.tree(lines) if lines else {}
 
     def tree(self, at: str) -> dict[str, str]:
         paths = git(self.repo, "ls-tree", "-r", "--name-only", at).splitlines()

@@ -3,9 +3,11 @@
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from hashlib import sha1
 from typing import Any
 
 from fake_world import fake_world
+from merging import merged_text
 from runs import KUSTOMIZATION, WEB, application, target
 
 from task.after.follow_up import follow_up
@@ -13,10 +15,9 @@ from task.annotations.application import PREFIX, Narrow
 from task.annotations.subscription import Defaults, Scope
 from task.cli.update import match_of
 from task.deciding.job import Followed, Intent, Job, Landed, Terms, Wording
-from task.errors import Outpaced, TaskError
-from task.git.names import stem_of
+from task.errors import NotAtomicError, Outpaced, TaskError
 from task.image import parse_image
-from task.landing.waiting import merged_text
+from task.landing.waiting_list import WaitingList, is_list_path, read_list
 from task.model import (
     Answer,
     Build,
@@ -50,6 +51,8 @@ class Branch:
         self.commits = [dict(files)]
         self.heads: dict[str, Commit] = {}
         self.made = 0
+        self.within: set[str] = set()  # commits of head branches that are in the base's history
+        self.atomic = True  # whether two branches can be pushed together
         self.interrupt: tuple[str, Callable[[], object]] | None = (
             None  # what happens before a step of the next run
         )
@@ -87,7 +90,18 @@ class Branch:
 
     @property
     def memory(self) -> dict[str, str]:
-        """The files of the memory branch."""
+        """The state files of the memory branch."""
+        return {path: text for path, text in self.remembered.items() if not is_list_path(path)}
+
+    @property
+    def lists(self) -> dict[str, WaitingList]:
+        """The lists of the memory branch, by head branch."""
+        texts = [text for path, text in self.remembered.items() if is_list_path(path)]
+        return {one.head: one for one in map(read_list, texts)}
+
+    @property
+    def remembered(self) -> dict[str, str]:
+        """All files of the memory branch."""
         return next(
             (
                 one.files
@@ -104,9 +118,10 @@ class Branch:
     def commit_on(self, head: str, files: Mapping[str, str]) -> None:
         """Add somebody else's commit to a head branch, which begins at the base if it is new."""
         under = self.heads[head].files if head in self.heads else self.files
-        self._move(head, {**under, **files}, None)
+        parent = self.heads[head].id if head in self.heads else self.tip
+        self._move(head, {**under, **files}, None, parent=parent)
 
-    def merge(self, head: str, *, keep: bool = False, style: str = "squash") -> bool:  # noqa: ARG002 - all are alike
+    def merge(self, head: str, *, keep: bool = False, style: str = "squash") -> bool:
         """Merge a head branch as Git does: what it changed against where it began. False if there are conflicts."""
         one = self.heads[head]
         before = one.before if one.before is not None else self.commits[0]
@@ -119,6 +134,8 @@ class Branch:
             return False
         files = {**self.files, **{path: text for path, (text, _whole) in merged.items()}}
         self.commits.append({path: text for path, text in files.items() if text is not None})
+        if style != "squash":
+            self.within.add(one.id)
         if not keep:
             del self.heads[head]
         return True
@@ -139,47 +156,38 @@ class Branch:
             for name, one in self.heads.items()
             if name.startswith("image-update-memory/")
         }
-        memory = {path: File(text) for path, text in self.memory.items()}
+        memory = {path: File(text) for path, text in self.remembered.items()}
         tip = next(iter(tips.values()), "")
         return Snapshot(URL, branch, self.tip, shown(self.files), memory=memory, memory_tip=tip)
 
     def read_more(self, snapshot: Snapshot, places: Iterable[Place]) -> Snapshot:  # noqa: ARG002 - it shows everything
-        return snapshot
+        head = self.heads.get(snapshot.branch)
+        return replace(snapshot, files=shown(head.files)) if head else snapshot
 
-    def head_snapshot(self, head: str, places: Iterable[Place]) -> Head | None:  # noqa: ARG002 - it shows everything
+    def head(self, head: str) -> Head | None:
         one = self.heads.get(head)
         if one is None:
             return None
-        if one.before is None:
-            return Head(URL, head, one.id, shown(one.files))
-        before = Snapshot(URL, head, "before", shown(one.before))
-        changed = {
-            path
-            for path in (*one.before, *one.files)
-            if one.before.get(path) != one.files.get(path)
-        }
-        return Head(
-            URL,
-            head,
-            one.id,
-            shown(one.files),
-            one.message,
-            before=before,
-            changed=tuple(sorted(changed)),
-        )
+        return Head(head, one.id, tree_of(one.files), one.parent, one.message)
 
-    def named_alike(self, head: str) -> list[str]:
-        return [one for one in self.heads if one != head and stem_of(one) == stem_of(head) != ""]
+    def merged(self, branch: str, commit: str) -> bool:  # noqa: ARG002 - one branch
+        return commit in self.within
 
-    def land(self, change: Changeset) -> Landing:
+    def land(self, change: Changeset, memory: Changeset | None = None) -> Landing:
         self.reached("land")
+        if memory is not None and not self.atomic:
+            raise NotAtomicError
         landing = self.predict(change)
         if not landing.pushed:
             return landing
+        if memory is not None:
+            self._check_memory(memory)
+            landing = replace(landing, memory=self._remembered(memory).commit)
         head, new = change.head, self._with(change)
         if head != change.base:
+            under = self.heads[head].id if change.on_top else self.tip
             before = None if change.on_top else dict(self.files)
-            return replace(landing, commit=self._move(head, new, before, change.message))
+            return replace(landing, commit=self._move(head, new, before, change.message, under))
         self.commits.append(new)
         return replace(landing, commit=self.tip)
 
@@ -189,10 +197,11 @@ class Branch:
         moved = there != change.tip if change.on_top else change.tip != self.tip
         if moved or (change.head_commit is not None and there != change.head_commit):
             raise Outpaced(head)
+        tree = tree_of(self._with(change))
         one = None if change.on_top else self.heads.get(head)
-        if one and one.before == self.files and one.files == self._with(change):
-            return Landing(one.id, "t" * 40, pushed=False)
-        return Landing("", "t" * 40)
+        if one and one.parent == self.tip and one.files == self._with(change):
+            return Landing(one.id, tree, pushed=False)
+        return Landing("", tree)
 
     def _with(self, change: Changeset) -> dict[str, str]:
         under = self.heads[change.head].files if change.on_top else self.files
@@ -205,16 +214,21 @@ class Branch:
 
     def remember(self, change: Changeset) -> Landing:
         self.reached("remember")
+        self._check_memory(change)
+        return self._remembered(change)
+
+    def _check_memory(self, change: Changeset) -> None:
         head = change.head
         if (self.heads[head].id if head in self.heads else "") != change.head_commit:
             raise Outpaced(head)
+
+    def _remembered(self, change: Changeset) -> Landing:
+        head = change.head
         self.heads.pop(head, None)
         if not change.files:
             return Landing("", "")
-        return Landing(
-            self._move(head, {path: file.text for path, file in change.files.items()}, None),
-            "t" * 40,
-        )
+        files = {path: file.text for path, file in change.files.items()}
+        return Landing(self._move(head, files, None, change.message), tree_of(files))
 
     def drop(self, head: str, was: str) -> None:
         self.reached("drop")
@@ -223,11 +237,17 @@ class Branch:
         del self.heads[head]
 
     def _move(
-        self, head: str, files: Mapping[str, str], before: dict[str, str] | None, message: str = ""
+        self,
+        head: str,
+        files: Mapping[str, str],
+        before: dict[str, str] | None,
+        message: str = "",
+        parent: str = "",
     ) -> str:
         self.made += 1
-        self.heads[head] = Commit(f"{self.made:x}".rjust(40, "f"), dict(files), before, message)
-        return self.heads[head].id
+        name = f"{self.made:x}".rjust(40, "f")
+        self.heads[head] = Commit(name, dict(files), before, message, parent)
+        return name
 
     def earlier(
         self,
@@ -266,9 +286,6 @@ class Branch:
                     )
         return {path: versions[:most] for path, versions in found.items()}
 
-    def branches(self, beginnings: Collection[str]) -> list[str]:
-        return sorted(name for name in self.heads if name.startswith(tuple(beginnings)))
-
     def close(self) -> None:
         pass
 
@@ -283,6 +300,12 @@ class Commit:
         dict[str, str] | None
     )  # the base that our commit is on; None if it is not a commit of ours
     message: str = ""
+    parent: str = ""
+
+
+def tree_of(files: Mapping[str, str]) -> str:
+    """Return what identifies these files."""
+    return sha1(repr(sorted(files.items())).encode()).hexdigest()  # noqa: S324 - as Git does
 
 
 def shown(files: Mapping[str, str]) -> dict[str, File]:

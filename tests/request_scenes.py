@@ -126,9 +126,15 @@ class Scene:
 
     @property
     def memory(self) -> str:
-        """All that the memory branch has, "" if there is none."""
+        """The states that the memory branch has, "" if there are none."""
         names = [name for name in self.server.branches if name.startswith(MEMORY)]
-        return "".join(git(self.repo, "grep", "-h", "", name) for name in names)
+        paths = [
+            f"{name}:{path}"
+            for name in names
+            for path in git(self.repo, "ls-tree", "-r", "--name-only", name).splitlines()
+            if path.endswith(".state")
+        ]
+        return "".join(git(self.repo, "cat-file", "blob", one) for one in paths)
 
     def text(self, branch: str = "", name: str = "a") -> str:
         return show(self.repo, branch or self.head, target(name))

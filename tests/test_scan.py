@@ -526,16 +526,16 @@ def test_whole_updates_of_image_updater(case: dict[str, Any]) -> None:
     facts = Facts(
         answers={replace(question, facts=()): answer for question, answer in answers.items()}
     )
-    made, settled, _obsolete = prepare_commits(
+    prepared = prepare_commits(
         snapshot, decide(snapshot, asks, Terms(), facts), Terms(), Wording(Person("a", "b"))
     )
     changed = {
         path: yaml.safe_load(file.text)
-        for one in made
+        for one in prepared.commits
         for path, file in one.changeset.files.items()
     }
     wanted = {path: file["parsed"] for path, file in expected.get("files_changed", {}).items()}
-    assert changed == wanted, (found, settled)
+    assert changed == wanted, (found, prepared.settled)
 
 
 def test_a_registry_that_never_ends_costs_its_own_application_only(

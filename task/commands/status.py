@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 
@@ -26,13 +26,12 @@ from task.deciding.target import all_live, earlier_reading, own_reading, resolve
 from task.deciding.weigh import key_of, question_about
 from task.editors.state_file import read_state
 from task.errors import TargetError, TaskError
-from task.forges.proposal import Builds, build_key, proposes
-from task.git.names import OURS
 from task.landing.before_deciding import CONFIG, gatherer, govern
 from task.landing.contention import Contention
+from task.landing.head_branches import lists_in
 from task.landing.live import patch, said_live
 from task.landing.ports import Batch, World
-from task.landing.waiting import waiting_on
+from task.landing.waiting_list import BuildKey, key_of_entry
 from task.model import (
     Decision,
     Fact,
@@ -212,12 +211,23 @@ def _deferred_since(one: ImageStatus, snapshot: Snapshot, versions: Versions) ->
 MOST = 50  # head branches of one repository that are looked up at the forge
 
 
+def with_listed(rows: Sequence[ImageStatus], snapshot: Snapshot) -> list[ImageStatus]:
+    """Return the rows with what waits on head branches, as their lists say. Of several versions, the last one."""
+    waits: dict[BuildKey, OpenRequest] = {}
+    for one in lists_in(snapshot.memory):
+        url, number = (one.request.url, one.request.number) if one.request else ("", "")
+        for build in one.builds:
+            waits[build.key] = OpenRequest(url, number, one.head, build.tag or build.version)
+    return [replace(row, request=waits.get(key_of_entry(row.subscription))) for row in rows]
+
+
 def with_requests(
     rows: list[ImageStatus], batch: Batch, world: World
 ) -> tuple[list[ImageStatus], tuple[Problem, ...]]:
-    """Return the rows with the newest open request for their images, and why requests could not be read."""
+    """Return the rows with the open requests of what waits, and why requests could not be read."""
     repo = batch.asks[0].subscription.repo
-    if not rows:
+    heads = list(dict.fromkeys(row.request.head for row in rows if row.request))
+    if not heads:
         return rows, ()
     try:
         forge = world.forge(repo)
@@ -227,8 +237,7 @@ def with_requests(
         )
         return rows, ()
     try:
-        heads = batch.repository.branches(sorted(beginnings(one.subscription for one in rows)))
-        asked = [(head, forge.find(batch.base, head)) for head in heads[:MOST]]
+        asked = {head: forge.find(batch.base, head) for head in heads[:MOST]}
     except TaskError as error:
         message = f"open pull requests of {without_login(repo)} are not known: {error.message}"
         return rows, (
@@ -239,31 +248,19 @@ def with_requests(
             "warning",
             f"{without_login(repo)}: only {MOST} of {len(heads)} head branches were looked at",
         )
-    opened = [(head, one, proposes(one.body)) for head, one in asked if one and one.state == "open"]
-    opened.sort(
-        key=lambda found: (len(found[1].number), found[1].number), reverse=True
-    )  # the newest first
-    return [_with_request(one, opened) for one in rows], ()
+    return [_with_request(one, asked) for one in rows], ()
 
 
-def beginnings(subs: Iterable[Subscription]) -> set[str]:
-    """Return the prefixes of head branches that may have a request: ours, and those that `git-branch` names."""
-    named = (
-        sub.head_template.partition("{{")[0]
-        for sub in subs
-        if sub.pull_request and sub.head_template
-    )
-    return {OURS, *filter(None, named)}
-
-
-def _with_request(one: ImageStatus, opened: Sequence[tuple[str, Proposed, Builds]]) -> ImageStatus:
-    sub = one.subscription
-    key = build_key(sub.application.key, sub.entry.alias, sub.entry.image.identity)
-    for head, found, builds in opened:
-        if proposed := builds.get(key):
-            request = OpenRequest(found.url, found.number, head, proposed.tag or proposed.version)
-            return replace(one, request=request)
-    return one
+def _with_request(one: ImageStatus, asked: Mapping[str, Proposed | None]) -> ImageStatus:
+    waits = one.request
+    if waits is None or waits.head not in asked:
+        return one
+    found = asked[waits.head]
+    if found is None:
+        return replace(one, request=replace(waits, url="", number=""))
+    if found.state != "open":
+        return replace(one, request=None)
+    return replace(one, request=replace(waits, url=found.url, number=found.number))
 
 
 _PAGE = 500  # images whose history is in memory at a time
@@ -345,12 +342,7 @@ def _unread(asks: Sequence[Ask], error: TaskError) -> Rows:
 
 
 def _of_branch(batch: Batch, job: Job, world: World, look: Look) -> Rows:
-    pushed = [
-        ask
-        for ask in batch.asks
-        if ask.subscription.head_template and not ask.subscription.pull_request
-    ]
-    expected = branches_of_requests(batch if job.images else replace(batch, asks=tuple(pushed)))
+    expected = branches_of_requests(batch) if job.images else []
     wanted = (place for ask in batch.asks for place in places(ask))
     snapshot = batch.repository.snapshot(batch.base, chain(CONFIG, wanted), expected, CONFIG)
     rows: list[ImageStatus] = []
@@ -370,7 +362,7 @@ def _of_branch(batch: Batch, job: Job, world: World, look: Look) -> Rows:
         rows.append(row)
         problems += wrong
 
-    rows = _with_heads(rows, replace(batch, asks=tuple(pushed)), snapshot, expected, job)
+    rows = with_listed(rows, snapshot)
 
     if job.images:
         contention = Contention(f"moving {batch.base}", job.deadline, world)
@@ -413,29 +405,6 @@ def _with_verdict(row: ImageStatus, decision: Decision | None) -> ImageStatus:
     if decision is None:
         return row
     return replace(row, would=decision.judged, overridden_by=decision.overridden_by)
-
-
-def _with_heads(
-    rows: Sequence[ImageStatus], batch: Batch, snapshot: Snapshot, names: Collection[str], job: Job
-) -> list[ImageStatus]:
-    """Add what waits on a head branch that is pushed without a request."""
-    waits: dict[tuple[str, ...], OpenRequest] = {}
-    for name in names:
-        asks = [
-            ask
-            for ask in batch.asks
-            if ask.subscription.head_template == name and not ask.subscription.pull_request
-        ]
-        wanted = tuple(place for ask in asks for place in places(ask))
-        if wanted and (head := batch.repository.head_snapshot(name, wanted)):
-            there, _unread = waiting_on(
-                head, snapshot, (ask.subscription for ask in asks), job.terms
-            )
-            waits |= {
-                one.subscription.identity: OpenRequest("", "", name, one.image.version)
-                for one in there
-            }
-    return [replace(row, request=waits.get(row.subscription.identity)) for row in rows]
 
 
 def _of_live(ask: Ask, job: Job, world: World) -> Rows:

@@ -57,7 +57,15 @@ from task.model import (
     Verdict,
     Written,
 )
-from task.policy.builds import Commits, commits, holding, merged, stricter, why_older
+from task.policy.builds import (
+    Commits,
+    commits,
+    holding,
+    merged,
+    stricter,
+    stricter_only,
+    why_older,
+)
 from task.policy.judge import objection
 from task.policy.strategies import rules_of
 
@@ -84,7 +92,8 @@ def state_path(sub: Subscription) -> str:
     if size(f"{name}.state") > LONGEST_NAME:
         name = f"{name[:50]}-{_digest(name)}"
     first, slash, rest = sub.home.partition("/")
-    if first.casefold() == "config":  # `.image-update/config` is a file: the repository's config
+    # `.image-update/config` is the repository's config, and `waiting` has the lists of head branches.
+    if first.casefold() in ("config", "waiting"):
         first = f"{first}-folder"
     path = "/".join(part for part in (_STATES, first + slash + rest, f"{name}.state") if part)
     return path if size(path) <= LONGEST_PATH else f"{_STATES}/{_digest(path)}.state"
@@ -106,7 +115,8 @@ def states_of(snapshot: Snapshot, sub: Subscription) -> Mapping[str, State]:
     """
     own = own_states(snapshot.files, state_path(sub))
     more = own_states(snapshot.memory, state_path(sub)) if snapshot.memory else {}
-    return {**own, **{file: merged(own.get(file, NOTHING), state) for file, state in more.items()}}
+    together = merged if sub.pull_request or sub.head_template else stricter_only
+    return {**own, **{file: together(own.get(file, NOTHING), one) for file, one in more.items()}}
 
 
 def own_states(files: Files, path: str) -> Mapping[str, State]:

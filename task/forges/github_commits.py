@@ -14,6 +14,7 @@ import secrets
 from base64 import b64encode
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from functools import cached_property
 from typing import Any, ClassVar
 from urllib.parse import quote
@@ -244,7 +245,21 @@ class CommittedByApi(BareRepository):
             self._check()
         return landing
 
-    def _send(self, change: Changeset, made: Landing, there: str) -> str:
+    @property
+    def atomic(self) -> bool:
+        """The API changes one branch, and the memory branch is pushed by git."""
+        return False
+
+    def _send(
+        self,
+        change: Changeset,
+        made: Landing,
+        there: str,
+        memory: Changeset | None = None,  # noqa: ARG002 - it is not atomic
+    ) -> Landing:
+        return replace(made, commit=self._sent(change, made, there))
+
+    def _sent(self, change: Changeset, made: Landing, there: str) -> str:
         base, head = change.base, change.head
         if head == base or change.on_top or there == change.tip:
             return self._commit(head, change, made)

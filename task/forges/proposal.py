@@ -4,32 +4,26 @@ Images, tags and names come from others: `task.output.markdown` shows them as co
 
 The marks say where our part is, and what runs have to know of it later. People may write before and after our part, and
 change the title. Both stay. What is set on a request is marked, too: what is missing then was taken off by a person,
-and anything else is still to be set. The builds that it proposes are there in base64: if a person closes it and deletes
-its branch, only this text still has what was declined. A later run finds out from it whether an event is for that build
-or an older one.
+and anything else is still to be set. What a request proposes, and what was declined, is in the list of its head branch:
+nothing of that is read from here.
 """
 
 from __future__ import annotations
 
-import json
 import re
-from base64 import b64decode, b64encode
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from itertools import accumulate
-from typing import Literal
 from unicodedata import east_asian_width
 
-from task.model import Build, Proposal, Proposed, Written
+from task.model import Proposal, Proposed
 from task.output.markdown import Row, code, folded, link
 from task.output.markdown import builds as table_of
-from task.plain_data import parsed_json
 from task.templates.change import AppChanges, Change
 from task.templates.commit_message import one_line
 from task.text import counted
-from task.timestamps import utc
 
 LONGEST_TITLE = 255  # characters: GitLab, Gitea and Bitbucket take no more
 # Characters of a body, as the forges' documentation and their own refusals say; the rest takes as much as GitHub.
@@ -45,21 +39,18 @@ LIFE = """\
 - **you push to it**: your commit stays. Later builds are committed on top of it.
 - **you change its title, labels or people, or write before or after this text**: that stays.
 - **a newer build arrives**: it takes the place of the older one."""
-BUILDS, DECLINED = "image-update-builds", "image-update-declined"
 ROOM_FOR_LATER = 300  # for the marks of the title, and of what is set on the request
-ROOM = {BUILDS: 4, DECLINED: 8}  # the part of a body that these may take: one fourth, one eighth
 # Invisible, and the end of what would have been a mention or a reference.
 BREAK = "\u200b"
 MENTION = re.compile(r"(?<!\w)([@#!$%&~^])(?=\w)|\b(GH-)(?=\d)")
 COMMENT = re.compile(r"<!--|\[//\]")
 TRAILER = re.compile(r"[A-Za-z0-9-]+: \S.*")
 FENCE = re.compile(r"`{3,}")
-BASE64 = "[A-Za-z0-9+/]+={0,2}"
 # What is hidden: an HTML comment; where HTML is shown as text, a link's definition that no link uses.
 HIDDEN, HIDDEN_WITHOUT_HTML = "<!-- {}: {} -->", "[//]: # ({}: {})"
 WITHOUT_HTML = ("bitbucket", "bitbucket-server")
 BEGIN, END = "image-update-begin", "image-update-end"
-MARK, DESCRIBED = "image-update", "image-update-commit"
+DESCRIBED = "image-update-commit"
 TITLE, SETTLED = "image-update-title", "image-update-set"
 ABOUT = {
     BEGIN: "Image Update replaces what is between its marks, and keeps what is before and after them",
@@ -67,9 +58,7 @@ ABOUT = {
 }
 HIDING = r"(?:<!--|\[//\]: # \()\s*"
 ANY = re.compile(rf"^{HIDING}image-update(?:-[a-z]+)?: .*$", re.MULTILINE)
-KEY = 8  # hexadecimal digits of a build, and of what is set
-LONGEST = 65_536  # characters that are read of builds; more is nothing of ours
-Builds = Mapping[str, Written]  # by `build_key`
+KEY = 8  # hexadecimal digits of what is set
 
 
 @dataclass(frozen=True)
@@ -83,10 +72,6 @@ class Content:
     run: str = ""  # the pipeline's page
     compare: str = ""  # the page with base and head on the forge
     commit: str = ""  # the head commit that this describes; "" is unknown
-    held: tuple[
-        str, ...
-    ] = ()  # what is held or released, each by a text that tells it from any other
-    declined: Builds = field(default_factory=dict)
     base: str = ""  # the branch that the request is for
 
 
@@ -155,14 +140,9 @@ def body(content: Content, forge: str = "") -> str:
     """
     longest, html = longest_body(forge), forge not in WITHOUT_HTML
     shape = HIDDEN if html else HIDDEN_WITHOUT_HTML
-    named = (
-        (MARK, marker(content.apps, content.held)),
-        (DESCRIBED, content.commit),
-        (BUILDS, packed(builds(content.apps), longest // ROOM[BUILDS])),
-        (DECLINED, packed(content.declined, longest // ROOM[DECLINED])),
-    )
     begin, end = (shape.format(name, ABOUT[name]) for name in (BEGIN, END))
-    marks = "\n".join([*(shape.format(*one) for one in named if one[1]), end])
+    described_here = [shape.format(DESCRIBED, content.commit)] if content.commit else []
+    marks = "\n".join([*described_here, end])
     rows = _rows(content.apps)
     said = (
         ("Built from", "" if any(row.source for row in rows) else content.source, ""),
@@ -186,64 +166,12 @@ def body(content: Content, forge: str = "") -> str:
 
 
 def closed_body(found: Proposed, because: str) -> str:
-    """Return the text of a request that we close: why, and what people declined before, but no builds of its own."""
+    """Return the text of a request that we close, and why."""
     shape = HIDDEN_WITHOUT_HTML if split(found.body)[1].startswith("[//]") else HIDDEN
     said = f"Nothing waits here any more, so Image Update closed this request. {code(because)}"
     begin, end = (shape.format(name, ABOUT[name]) for name in (BEGIN, END))
-    ours = with_mark(
-        f"{begin}\n\n{said}\n\n{end}", DECLINED, value_of(found.body, DECLINED, BASE64)
-    )
+    ours = f"{begin}\n\n{said}\n\n{end}"
     return beside(found.body, ours)
-
-
-def marker(apps: Sequence[AppChanges], held: Sequence[str] = ()) -> str:
-    """Return what distinguishes one content from another.
-
-    It is the SHA-256 of the set of Applications, images and versions, and of what is held.
-    """
-    rows = {(name, one.alias, one.image.identity, *_version(one)) for name, one in _each(apps)}
-    return sha256(json.dumps([*sorted(rows), *sorted(held)]).encode()).hexdigest()
-
-
-def builds(apps: Sequence[AppChanges]) -> dict[str, Written]:
-    """Return the version and the build that each image gets."""
-    return {
-        build_key(name, one.alias, one.image.identity): Written(*_version(one), one.build)
-        for name, one in _each(apps)
-    }
-
-
-def proposes(text: str) -> dict[str, Written]:
-    """Return the `builds` that a body proposes. They are empty if it has none."""
-    return unpacked(value_of(text, BUILDS, BASE64))
-
-
-def refuses(request: Proposed) -> dict[str, Written]:
-    """Return the `builds` that people have declined, as far as the newest request of a head branch has them."""
-    known = unpacked(value_of(request.body, DECLINED, BASE64))
-    return known | proposes(request.body) if request.state == "closed" else known
-
-
-def marked(text: str) -> str:
-    """Return the `marker` of the content in a body, or "" if there is none."""
-    return value_of(text, MARK)
-
-
-def standing(found: Proposed | None, mark: str) -> Literal["wanted", "same", "declined"]:
-    """Return what the newest request of the head branch means for a content (its `marker`).
-
-    "same": it is open with exactly this content, so nothing is to be done. "declined": a person closed it with
-    exactly this content, and it is not opened again. "wanted": anything else. A newer content opens a request or
-    updates the open one.
-    """
-    if found is None or marked(found.body) != mark:
-        return "wanted"
-    if found.state == "closed":
-        return "declined"
-    as_told = not found.head_commit or described(found.body).startswith(
-        found.head_commit
-    )  # some tell 12 letters
-    return "same" if found.state == "open" and as_told else "wanted"
 
 
 def _rows(apps: Sequence[AppChanges]) -> list[Row]:
@@ -266,11 +194,6 @@ def _rows(apps: Sequence[AppChanges]) -> list[Row]:
             row = Row("", name, one.image.name, old, new, why, source=source, file=", ".join(files))
             rows[name, one.image.name, old, new] = row
     return list(rows.values())
-
-
-def _each(apps: Sequence[AppChanges]) -> list[tuple[str, Change]]:
-    """Return each change, with the Application that gets it."""
-    return [(f"{app.namespace}/{app.name}", one) for app in apps for one in app.changes]
 
 
 def _version(change: Change) -> tuple[str, str]:
@@ -387,55 +310,6 @@ def lacking(proposal: Proposal, text: str) -> Proposal:
         assignees=new("assignee", proposal.assignees),
         auto_merge=proposal.auto_merge and wish("auto-merge") not in known,
     )
-
-
-def build_key(application: str, alias: str, image: str) -> str:
-    """Return a key for an image of an Application (`namespace/name`). `image` is the image's identity."""
-    return sha256(f"{application}\n{alias}\n{image}".encode("utf-8", "replace")).hexdigest()[:KEY]
-
-
-def packed(builds: Builds, room: int) -> str:
-    """Return the builds in base64, in at most `room` characters, or "" if there are none.
-
-    The last ones are left out if they do not fit.
-    """
-    rows = list(builds.items())
-    while rows:
-        groups: dict[Written, str] = {}
-        for key, written in rows:
-            groups[written] = groups.get(written, "") + key
-        data = [
-            [[one.tag, one.digest, *asdict(one.build).values()], keys]
-            for one, keys in groups.items()
-        ]
-        text = b64encode(json.dumps(data, separators=(",", ":")).encode()).decode()
-        if len(text) <= room:
-            return text
-        rows = rows[: min(len(rows) - 1, len(rows) * room // len(text))]
-    return ""
-
-
-def unpacked(text: str) -> dict[str, Written]:
-    """Return the builds from what `packed` made.
-
-    They are empty for any other text, because anybody may write into a request.
-    """
-    found: dict[str, Written] = {}
-    try:
-        for values, keys in parsed_json(b64decode(text[:LONGEST], validate=True)):
-            tag, digest, sequence, counter, commit, repository, created = values
-            words = (tag, digest, counter, commit, repository, created, keys)
-            if not all(isinstance(word, str) for word in words) or not isinstance(
-                sequence, int | None
-            ):
-                return {}
-            build = Build(sequence, counter, commit, repository, utc(created) if created else "")
-            found |= {
-                keys[at : at + KEY]: Written(tag, digest, build) for at in range(0, len(keys), KEY)
-            }
-    except (ValueError, TypeError):
-        return {}
-    return found
 
 
 def fitted(proposal: Proposal, longest: int, now: Proposed | None = None) -> Proposal:

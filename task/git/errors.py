@@ -22,6 +22,7 @@ from task.errors import (
     UnreachableError,
 )
 from task.git.hosts import software_of, wrong_issuer
+from task.git.names import MEMORY
 from task.retry import NotDoneError
 from task.secret import Secret
 from task.text import blanked, without_logins
@@ -325,7 +326,9 @@ def refusal(
     ):
         return down
     hint = "correct what the server's message names"
-    if _says(f"{reason}\n{stderr}", _PROTECTED):
+    if MEMORY in subject:
+        hint = "let this user create, replace and delete the branch: it has holds, and what waits in requests"
+    elif _says(f"{reason}\n{stderr}", _PROTECTED):
         hint = (
             "let this user push to the head branch, or name another one: annotation git-branch with base:head"
             if forced

@@ -5,7 +5,6 @@ Both come from Applications, so from people who need not be trusted with this ma
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from hashlib import sha256
 from urllib.parse import unquote
@@ -16,13 +15,13 @@ from task.text import blanked
 from task.urls import login_of, normal_url, split, without_login
 
 OURS = "image-update/"  # how the names of our own head branches begin
+BASE_TRAILER = "Image-Update-Base"  # in the commit of a memory branch: the base that it is for
 MEMORY = "image-update-memory/"  # the same, of the branches with what waits and what is held
 _TRANSPORTS = {"git+ssh": "ssh", "ssh+git": "ssh"}
 _USE = "use https://host/path or ssh://host/path"
 TO_WRITE = "annotate git-branch with the branch to write to, such as git-branch: main, and let targetRevision name it, too"
 _HEX = frozenset("0123456789abcdef")
 _ID_LENGTHS = (40, 64)
-_HASHED = re.compile(f"{OURS}.+-[0-9a-f]{{8}}")
 _NOT_IN_A_BRANCH = frozenset(" ~^:?*[\\\x7f") | {chr(code) for code in range(32)}
 
 
@@ -111,11 +110,6 @@ def rewritten(url: str, rewrites: tuple[tuple[str, str], ...]) -> str:
         return url if found == bare else found
     prefix, replacement = max(fitting, key=lambda pair: len(pair[0]))
     return replacement + url[len(prefix) :]
-
-
-def stem_of(head: str) -> str:
-    """Return the name of a head branch of ours without its hash, which another base would change; else ""."""
-    return head[:-8] if _HASHED.fullmatch(head) else ""
 
 
 def memory_branch(repo: str, base: str) -> str:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import islice
+from types import MappingProxyType
 
 from task.annotations.write_back import refuse_files
 from task.deciding.cautions import cut_loose, file_cautions
@@ -14,9 +15,10 @@ from task.deciding.weigh import key_of
 from task.editors import EDITORS, helm_values
 from task.editors.file_text import refuse_executable
 from task.errors import NotPermittedError, TargetError, TaskError
-from task.landing.head_branches import NO_HEAD, ExistingHeads
-from task.landing.memory import changed_states, hold_changes, new_holds
-from task.landing.waiting import Waits, carried_on, trailers_of, with_rest
+from task.landing.head_branches import HeadBranch
+from task.landing.memory import changed_states, new_holds
+from task.landing.waiting import Undecided, Waits
+from task.landing.waiting_list import key_of_entry
 from task.model import (
     Changeset,
     Commit,
@@ -34,12 +36,10 @@ from task.model import (
 )
 from task.repository_config.config import RepositoryConfig, agreed, refuse_stricter
 from task.templates.change import AppChanges, Change
-from task.templates.commit_message import commit_message, hold_message, subject
+from task.templates.commit_message import Message, commit_message, hold_message, subject
 from task.text import differ
 
 SHORT = 4  # two words of up to this many letters that differ in two are different words
-NOTHING_WAITS = Waits()
-NO_HEADS = ExistingHeads(Snapshot("", "", "", {}))
 
 
 @dataclass(frozen=True)
@@ -48,25 +48,15 @@ class PreparedCommit:
 
     changeset: Changeset
     decisions: tuple[Decision, ...]
+    done: tuple[Move, ...] = ()  # all that it writes, including what waited on the head branch
     warning: str = ""
-    apps: tuple[
-        AppChanges, ...
-    ] = ()  # everything that the commit changes, including what waited on the head branch
-    # one line for each state file whose holds change; the request's marker includes them
-    hold_changes: tuple[str, ...] = ()
-    rollbacks: tuple[
-        AppChanges, ...
-    ] = ()  # the changes that go back to an older version because a person asked for it
-    command: str = (
-        "run"  # for the title; "rollback" or "hold" also if such a change waited on the head branch
-    )
+    apps: tuple[AppChanges, ...] = ()  # everything that the commit changes
+    # the changes that go back to an older version because a person asked for it
+    rollbacks: tuple[AppChanges, ...] = ()
+    # for the title; "rollback" or "hold" also if such a change waited on the head branch
+    command: str = "run"
     asked: str = ""  # what a person asked for, in a few words: `hold web`; "" if an image arrived
     cautions: tuple[Problem, ...] = ()
-    others: tuple[AppChanges, ...] = ()  # of them, those of Applications that this run did not read
-    unlisted: tuple[str, ...] = ()  # files that the commit changes for builds that nobody knows
-    lost: tuple[
-        str, ...
-    ] = ()  # files with builds of other Applications that waited, and that the base overtook
     templated: bool = False  # whether the message's words are the author's own
     wishes: Wishes = Wishes()  # of the repository's config, about the pull request
     frozen: bool = False  # whether a freeze covers some of it
@@ -86,147 +76,201 @@ class PreparedCommit:
         )
 
 
+@dataclass(frozen=True)
+class Prepared:
+    """What a batch is going to write."""
+
+    commits: tuple[PreparedCommit, ...] = ()
+    settled: tuple[Decision, ...] = ()  # decisions that need no commit
+    left: Mapping[str, tuple[Undecided, ...]] = field(default_factory=dict)  # not written, by head
+
+
+@dataclass(frozen=True)
+class Edited:
+    """The edits of one commit."""
+
+    files: dict[str, File]
+    done: list[Move]
+    failed: list[Move]  # whose edit is an error
+    same: list[Move]  # that change nothing
+    cautions: list[Problem]
+
+
 def prepare_commits(
     snapshot: Snapshot,
     moves: Sequence[Move],
     terms: Terms,
     wording: Wording,
-    heads: ExistingHeads = NO_HEADS,
-    waits: Mapping[str, Waits] = {},
-) -> tuple[list[PreparedCommit], list[Decision], dict[str, str]]:
-    """Return changesets for the branches that get something new, decisions without one, and heads to delete, and why.
+    heads: Mapping[str, HeadBranch] = MappingProxyType({}),
+    waits: Mapping[str, Waits] = MappingProxyType({}),
+) -> Prepared:
+    """Return changesets for the branches that get something new, and the decisions without one.
 
-    `heads` are the head branches that exist, and `waits` is what became of the builds there. A move whose edit changes
-    nothing becomes `unchanged`, and one whose edit fails becomes `error`. If one edit is not permitted, its Application
-    gets none at all.
+    `heads` are the head branches that are touched, and `waits` is what became of the builds there. A move whose edit
+    changes nothing becomes `unchanged`, and one whose edit fails becomes `error`. If one edit is not permitted, its
+    Application gets none at all.
+    """
+    branches = _by_branch(snapshot, moves, waits)
+    commits: list[PreparedCommit] = []
+    left: dict[str, tuple[Undecided, ...]] = {}
+    settled = [
+        one.decision
+        for one in moves
+        if not one.kept and one not in branches.get(one.decision.head, ())
+    ]
+    for name, members in branches.items():
+        under = _under(snapshot, heads.get(name))
+        edited = _edit(under.files, members, terms, wording.config)
+        settled += [one.decision for one in (*edited.failed, *edited.same) if not one.kept]
+        left[name] = _left(edited, waits.get(name), heads.get(name))
+        aside = name != snapshot.branch
+        files = edited.files | changed_states(under, edited.done, aside=aside)
+        if files:
+            at = CommitPlace(under, name, heads.get(name))
+            commits.append(
+                replace(_prepare(at, files, edited.done, wording), cautions=tuple(edited.cautions))
+            )
+        else:
+            settled += [one.decision for one in edited.done if not one.kept]
+    permitted = _without_the_refused(moves, settled)
+    if permitted != list(moves):
+        return prepare_commits(snapshot, permitted, terms, wording, heads, waits)
+    return Prepared(tuple(commits), tuple(settled), left)
+
+
+def _by_branch(
+    snapshot: Snapshot, moves: Sequence[Move], waits: Mapping[str, Waits]
+) -> dict[str, list[Move]]:
+    """Return the moves of each commit. What a run only remembers aside goes to no head branch.
+
+    A head branch on which nothing is new stays as it is.
     """
     branches: dict[str, list[Move]] = {}
     for move in moves:
         if move.updates or (move.changes and move.decision.head == snapshot.branch):
             branches.setdefault(move.decision.head, []).append(move)
-    # What a run only remembers aside goes to no head branch.
-    settled = [
-        one.decision
-        for one in moves
-        if one not in branches.get(one.decision.head, ()) and not one.kept
-    ]
-    gone: dict[str, list[str]] = {}  # by head: why builds do not wait there any more
-    for name, of_head in waits.items():
-        gone[name] = [
-            f"{one.tag or one.digest}: {one.because}"
-            for one in of_head.builds
-            if one.outcome != "waits"
-        ]
-        if gone[name] and of_head.rest:  # what is left may be builds of other Applications only
-            branches.setdefault(name, [])
-    made = []
-    for name, members in branches.items():
-        theirs = heads.theirs(name)
-        if heads.ours(name) and all(move.kept for move in members) and not gone.get(name):
-            continue  # nothing is new, so the head branch stays as it is
-        under = (
-            replace(snapshot, tip=theirs.tip, files={**snapshot.files, **theirs.files})
-            if theirs
-            else snapshot
-        )
-        files, done, rest, cautions = _edit(under.files, members, terms, wording.config)
-        aside = name != snapshot.branch
-        files |= changed_states(under, done, aside=aside)
-        there, edited = waits.get(name, NOTHING_WAITS), files
-        files, lost = with_rest(under.files, edited, there.rest)
-        others, unlisted = carried_on(there.others, there.rest, edited, files)
-        settled += rest
-        if files:
-            head_commit = heads.found.get(name, NO_HEAD).tip if aside else None
-            prepared = _prepare(
-                under, name, head_commit, files, done, wording, others, on_top=theirs is not None
-            )
-            prepared = replace(
-                prepared, cautions=tuple(cautions), lost=tuple(lost), unlisted=tuple(unlisted)
-            )
-            made.append(prepared)
-        else:
-            settled += [move.decision for move in done if not move.kept]
+    return {
+        name: members
+        for name, members in branches.items()
+        if not all(move.kept for move in members) or (name in waits and waits[name].altered)
+    }
+
+
+def _under(snapshot: Snapshot, head: HeadBranch | None) -> Snapshot:
+    """Return what a commit is made on: the base's tip, or that of a branch of somebody else."""
+    if head is None or head.ours:
+        return snapshot
+    return replace(snapshot, tip=head.tip, files={**snapshot.files, **head.files})
+
+
+def _left(edited: Edited, waits: Waits | None, head: HeadBranch | None) -> tuple[Undecided, ...]:
+    """Return the listed builds whose edit is an error now: they stay in the list."""
+    if waits is None or head is None:
+        return ()
+    listed = {one.listed.key: one.listed for one in waits.kept}
+    found = []
+    for move in edited.failed:
+        build = listed.get(key_of_entry(move.subscription)) if move.kept else None
+        if build:
+            verdict = move.decision.judged
+            found.append(Undecided(build, TargetError(verdict.because, hint=verdict.hint)))
+    return tuple(found)
+
+
+def _without_the_refused(moves: Sequence[Move], settled: Sequence[Decision]) -> list[Move]:
     refused = {
         one.subscription.application.key: one.judged
         for one in settled
         if one.rule == NotPermittedError.rule
     }
-    left = [
+    return [
         move.without_effect(refused[app])
         if (app := move.subscription.application.key) in refused and move.updates and not move.kept
         else move
         for move in moves
     ]
-    if left != list(moves):
-        return prepare_commits(snapshot, left, terms, wording, heads, waits)
-    obsolete, written = {}, {one.changeset.head for one in made}
-    for name, why in gone.items():
-        head = heads.ours(name)
-        if head and head.changed and why and name not in written and not branches.get(name):
-            obsolete[name] = "; ".join(dict.fromkeys(why))
-    return made, settled, obsolete
 
 
-def _edit(
-    files: Files, members: Sequence[Move], terms: Terms, config: RepositoryConfig
-) -> tuple[dict[str, File], list[Move], list[Decision], list[Problem]]:
-    """Edit one move after the other; return (changed files, moves done, other decisions, cautions).
+def _edit(files: Files, members: Sequence[Move], terms: Terms, config: RepositoryConfig) -> Edited:
+    """Edit one move after the other.
 
     A move that would replace what an earlier one wrote fails: one commit cannot have both versions in one place.
     """
     seen: dict[str, File] = dict(files)
     writers: dict[tuple[str, str], tuple[Decision, Target]] = {}  # by file and key
-    changed: dict[str, File] = {}
-    done: list[Move] = []
-    rest: list[Decision] = []
-    found: list[Problem] = []
+    edited = Edited({}, [], [], [], [])
     for move in members:
         one = move.decision
         if not move.updates or one.kind is None:
-            done.append(move)
+            edited.done.append(move)
             continue
-        editor, target = EDITORS[one.kind], target_of(one.subscription, one.kind, carry=terms.carry)
+        target = target_of(one.subscription, one.kind, carry=terms.carry)
         try:
-            new, edits = editor.write(seen, target, one.candidate)
-            # If an earlier move of this commit wrote the same value, this move is done as well.
-            same = (
-                {} if edits or new or not changed else editor.write(files, target, one.candidate)[0]
-            )
-            refuse_files(one.subscription, {**same, **new}, one.head)
-            refuse_stricter(one.subscription, new, config)
-            if terms.through == "github":
-                refuse_executable(new)
-            for edit in edits:
-                if known := writers.get((edit.path, edit.key)):
-                    first, place = known
-                    if (
-                        EDITORS[place.kind].read({**seen, **new}, place).version
-                        != first.candidate.version
-                    ):
-                        raise _taken(edit, first)
+            new, edits, same = _as_written(move, target, files, seen, edited, terms, config)
+            _refuse_taken(edits, writers, {**seen, **new})
         except TaskError as error:
-            rest.append(failed(one, error))
+            edited.failed.append(replace(move, decision=failed(one, error)))
             continue
         if not (edits or new or same):
             verdict = Verdict("unchanged", "same", f"Git already says {one.candidate.version}")
-            rest += [] if move.kept else [replace(one, judged=verdict)]
+            edited.same.append(replace(move, decision=replace(one, judged=verdict)))
             continue
-        if one.kind == "helmvalues":
-            doubtful = _misspelt(seen, one) if any(not edit.old for edit in edits) else None
-            created = next((path for path in new if path not in seen), "")
-            one = replace(
-                one, misspelt=doubtful, created=created, shared=helm_values.shared(seen, target)
-            )
         if one.kind == "kustomization" and edits:
-            found += cut_loose(seen, one.subscription, target)
+            edited.cautions.extend(cut_loose(seen, one.subscription, target))
+        one = _as_edited(one, target, seen, new, edits)
         seen.update(new)
-        changed.update(new)
-        done.append(replace(move, decision=one))
+        edited.files.update(new)
+        edited.done.append(replace(move, decision=one))
         if not move.kept:  # what waits on a head branch gives way to something newer
             writers |= {(edit.path, edit.key): (one, target) for edit in edits}
-            found += file_cautions(seen, one.subscription, target.kind, one.candidate, terms)
-    return changed, done, rest, found
+            edited.cautions.extend(
+                file_cautions(seen, one.subscription, target.kind, one.candidate, terms)
+            )
+    return edited
+
+
+def _as_written(
+    move: Move,
+    target: Target,
+    files: Files,
+    seen: Files,
+    edited: Edited,
+    terms: Terms,
+    config: RepositoryConfig,
+) -> tuple[Files, Sequence[Edit], Files]:
+    """Return what a move changes, and what an earlier move of this commit has changed in the same way."""
+    one, editor = move.decision, EDITORS[target.kind]
+    new, edits = editor.write(seen, target, one.candidate)
+    same: Files = {}
+    if edited.files and not (edits or new):
+        same = editor.write(files, target, one.candidate)[0]
+    refuse_files(one.subscription, {**same, **new}, one.head)
+    refuse_stricter(one.subscription, new, config)
+    if terms.through == "github":
+        refuse_executable(new)
+    return new, edits, same
+
+
+def _refuse_taken(
+    edits: Sequence[Edit], writers: Mapping[tuple[str, str], tuple[Decision, Target]], now: Files
+) -> None:
+    """Raise `TargetError` if an edit takes away what an earlier one of this commit wrote."""
+    for edit in edits:
+        if known := writers.get((edit.path, edit.key)):
+            first, place = known
+            if EDITORS[place.kind].read(now, place).version != first.candidate.version:
+                raise _taken(edit, first)
+
+
+def _as_edited(
+    one: Decision, target: Target, seen: Files, new: Files, edits: Sequence[Edit]
+) -> Decision:
+    """Return the decision with what people have to know about the values file."""
+    if one.kind != "helmvalues":
+        return one
+    doubtful = _misspelt(seen, one) if any(not edit.old for edit in edits) else None
+    created = next((path for path in new if path not in seen), "")
+    return replace(one, misspelt=doubtful, created=created, shared=helm_values.shared(seen, target))
 
 
 def _misspelt(files: Files, one: Decision) -> tuple[str, str] | None:
@@ -277,83 +321,109 @@ def agreed_wording(given: Wording, subs: Sequence[Subscription]) -> Wording:
     )
 
 
-def _prepare(
-    snapshot: Snapshot,
-    head: str,
-    head_commit: str | None,
-    files: Files,
-    done: Sequence[Move],
-    wording: Wording,
-    others: Sequence[AppChanges],
-    *,
-    on_top: bool,
-) -> PreparedCommit:
-    """Return the changeset for one head branch, which is at `head_commit`.
+@dataclass(frozen=True)
+class CommitPlace:
+    """Where a commit goes, and what it is made on."""
 
-    The commit replaces the one on the head branch. If a rollback or a hold waits there, the new message names it first,
-    because a reviewer has to see it.
-    """
+    under: Snapshot
+    name: str  # of the branch
+    head: HeadBranch | None  # None for the base
+
+    @property
+    def on_top(self) -> bool:
+        """Whether it goes on the tip of a branch of somebody else."""
+        return self.head is not None and not self.head.ours
+
+    @property
+    def head_commit(self) -> str | None:
+        """The tip of the head branch, None for the base."""
+        if self.name == self.under.branch:
+            return None
+        return self.head.tip if self.head else ""
+
+
+@dataclass(frozen=True)
+class CommitWords:
+    """What a commit says."""
+
+    message: Message
+    command: str
+    asked: str
+    changed: tuple[AppChanges, ...]
+    rollbacks: tuple[AppChanges, ...]
+
+
+def _prepare(
+    at: CommitPlace, files: Mapping[str, File], done: Sequence[Move], wording: Wording
+) -> PreparedCommit:
+    """Return the commit of these moves."""
     subs = [one.subscription for one in done]
     wording = agreed_wording(wording, subs)
-    if (
-        wording.command == "hold" and head != snapshot.branch
-    ):  # the hold is remembered aside: this is what still waits
-        wording = replace(wording, command="run")
-    named, back = _named_apps(done), _named_apps([one for one in done if one.rolled_back])
-    reasons = new_holds(snapshot.files, files, done)
-    named += others
-    command, plain = wording.command, wording.command in ("run", "scan", "promote")
-    if back or (reasons and plain):
-        command = "rollback" if back else "hold"
-    changed = tuple(one for one in named if one.changes)
-    if head != snapshot.branch and not on_top:
-        wording = replace(wording, trailers=(*wording.trailers, *trailers_of(changed)))
-    sentences, asked = tuple(_sentences(done, reasons)), ""
-    whys = {one.hold.reason for one in done if one.hold}
-    why = whys.pop() if len(whys) == 1 else ""
-    if not plain or command != wording.command:
-        meant = {(one.namespace, one.name) for one in back} | {app for app, _, _ in reasons}
-        asked = subject(
-            command, [one for one in named if (one.namespace, one.name) in meant] or named, why=why
-        )
-    if asked or not changed:
-        build = done[0].decision.candidate.version if done else ""
-        words = asked or (subject(command, named, build, why) if named else "keep what else waits")
-        message = hold_message(words, wording.template, named, sentences, wording.trailers)
-    else:
-        sentences = tuple(_sentences([one for one in done if one.decision.verdict == "defer"], ()))
-        message = commit_message(wording.template, changed, wording.trailers, sentences)
-    options = (
-        wording.push_options if changed else ()
-    )  # what is only remembered changes nothing for the server
+    words = _worded(at, files, done, wording)
     changeset = Changeset(
-        repo=snapshot.repo,
-        base=snapshot.branch,
-        head=head,
-        tip=snapshot.tip,
+        repo=at.under.repo,
+        base=at.under.branch,
+        head=at.name,
+        tip=at.under.tip,
         files=files,
-        message=message.text,
+        message=words.message.text,
         author=wording.author,
-        head_commit=head_commit,
-        on_top=on_top,
-        push_options=options,
+        head_commit=at.head_commit,
+        on_top=at.on_top,
+        # what is only remembered changes nothing for the server
+        push_options=wording.push_options if words.changed else (),
     )
-    news = tuple(one.decision for one in done if not one.kept)
-    of_holds = tuple(hold_changes(snapshot.files, files))
     return PreparedCommit(
-        changeset,
-        news,
-        message.warning,
-        changed,
-        of_holds,
-        tuple(back),
-        command,
-        asked,
+        changeset=changeset,
+        decisions=tuple(one.decision for one in done if not one.kept),
+        done=tuple(done),
+        warning=words.message.warning,
+        apps=words.changed,
+        rollbacks=words.rollbacks,
+        command=words.command,
+        asked=words.asked,
         templated=wording.template is not None,
         wishes=agreed([sub.wishes for sub in subs], wording.common),
         frozen=any(sub.freeze for sub in subs),
-        others=tuple(others),
     )
+
+
+def _worded(
+    at: CommitPlace, files: Mapping[str, File], done: Sequence[Move], wording: Wording
+) -> CommitWords:
+    """Return the message. What a person asked for is the subject, also if it waited on the head branch.
+
+    It is the first thing that a reviewer has to see.
+    """
+    given = wording.command
+    if given == "hold" and at.name != at.under.branch:
+        given = "run"  # the hold is remembered aside: this is what still waits
+    named, back = _named_apps(done), _named_apps([one for one in done if one.rolled_back])
+    reasons = new_holds(at.under.files, files, done)
+    plain = given in ("run", "scan", "promote")
+    command = "rollback" if back else "hold" if reasons and plain else given
+    changed = tuple(one for one in named if one.changes)
+    asked = ""
+    why = _common_reason(done)
+    if not plain or command != given:
+        meant = {(one.namespace, one.name) for one in back} | {app for app, _, _ in reasons}
+        about = [one for one in named if (one.namespace, one.name) in meant] or named
+        asked = subject(command, about, why=why)
+    if asked or not changed:
+        build = done[0].decision.candidate.version if done else ""
+        sentences = tuple(_sentences(done, reasons))
+        words = asked or subject(command, named, build, why)
+        message = hold_message(words, wording.template, named, sentences, wording.trailers)
+    else:
+        deferred = [one for one in done if one.decision.verdict == "defer"]
+        sentences = tuple(_sentences(deferred, ()))
+        message = commit_message(wording.template, changed, wording.trailers, sentences)
+    return CommitWords(message, command, asked, changed, tuple(back))
+
+
+def _common_reason(done: Sequence[Move]) -> str:
+    whys = {one.hold.reason for one in done if one.hold}
+    return whys.pop() if len(whys) == 1 else ""
 
 
 def _named_apps(done: Sequence[Move]) -> list[AppChanges]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
@@ -15,17 +15,27 @@ from task.deciding.decide import (
     places,
     state_path,
 )
-from task.deciding.job import Ask, Job, Move, Terms
+from task.deciding.job import Ask, Intent, Job, Move, Terms
 from task.deciding.weigh import Facts, key_of
 from task.editors.state_file import write_state
 from task.errors import Exit, Malformed, TargetError, TaskError
 from task.forges.host import Host
-from task.forges.proposal import build_key, described, proposes, refuses
 from task.git.names import OURS, short_hash
+from task.image import parse_image
 from task.landing.before_deciding import CONFIG, Gather, with_all_keys, with_more
 from task.landing.memory import without_rollbacks
 from task.landing.ports import Batch, Repository, World
-from task.landing.waiting import Decided, Waits, decide_again, listed, pairs_of, rest_of, waiting_on
+from task.landing.waiting import Decided, settled_list
+from task.landing.waiting_list import (
+    HeadCommit,
+    KnownRequest,
+    WaitingList,
+    is_list_path,
+    key_of_entry,
+    list_of,
+    list_path,
+    read_list,
+)
 from task.model import (
     File,
     Files,
@@ -48,8 +58,7 @@ from task.templates import branch_name
 from task.templates.change import Change
 from task.urls import normal_url
 
-NO_HEAD = Head("", "", "", {})
-MOST_RENAMED = 5  # requests of older heads that the Git host is asked about
+MOST_CLOSED = 5  # head branches of others that one run closes
 NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9_-]+")
 
 
@@ -126,7 +135,7 @@ class Request:
 
 
 def requests_of(
-    moves: Sequence[Move], job: Job, world: World
+    moves: Sequence[Move], base: Snapshot, job: Job, world: World
 ) -> tuple[dict[str, Request], list[Move]]:
     """Return the requests for these moves by head branch, and the moves; one that cannot have a request is an error.
 
@@ -134,23 +143,32 @@ def requests_of(
     """
     found: dict[str, Request] = {}
     broken: dict[str, TaskError] = {}
-    for one in (move.decision for move in moves):
-        if not one.subscription.pull_request or one.head in ("", one.branch, *found, *broken):
-            continue
+    wanted = {
+        move.decision.head: None
+        for move in moves
+        if move.subscription.pull_request and move.decision.head not in ("", base.branch)
+    }
+    if job.intent and moves:
+        known = {one.head for one in lists_in(base.memory) if one.request}
+        wanted |= dict.fromkeys(
+            one for one in touched_heads(moves, base, job.intent) if one in known
+        )
+    repo = moves[0].subscription.repo if moves else ""
+    for head in wanted:
         try:
             if job.dry:
-                world.check_forge(one.subscription.repo)
+                world.check_forge(repo)
                 continue
-            forge = world.forge(one.subscription.repo)
+            forge = world.forge(repo)
         except TaskError as error:
-            broken[one.head] = error
+            broken[head] = error
             continue
         try:
-            found[one.head] = Request(forge, forge.find(one.branch, one.head))
+            found[head] = Request(forge, forge.find(base.branch, head))
         except TaskError as error:
             # The forge is down. The branch is pushed nevertheless, so nothing is lost, and the next run opens the
             # request.
-            found[one.head] = Request(forge, error=error)
+            found[head] = Request(forge, error=error)
     return found, [
         move.failed(broken[move.decision.head])
         if move.changes and move.decision.head in broken
@@ -159,175 +177,298 @@ def requests_of(
     ]
 
 
-def is_over(request: Request | None, tip: str) -> bool:
-    """Tell whether a head branch is only a leftover of a merged or closed request.
-
-    It is not if somebody pushed to it since, which the forge may not have noticed.
-    """
-    found = request.found if request else None
-    return found is not None and found.state != "open" and described(found.body) in ("", tip)
-
-
-def closed_for_this(found: Proposed) -> Verdict:
-    """Return the refusal of a build whose request a person has closed."""
-    because = (
-        f"{found.url}: exactly this was closed by a person: a newer build opens another request"
-    )
-    return Verdict("refuse", "superseded", because)
-
-
 @dataclass(frozen=True)
-class ExistingHeads:
-    """The head branches of one delivery, by name."""
+class HeadBranch:
+    """One head branch that a run touches, before anything is done."""
 
-    base: Snapshot
-    found: Mapping[str, Head] = field(default_factory=dict)
-    requests: Mapping[str, Request] = field(default_factory=dict)
-    # by head: the older ones for the same, from before its base was renamed, with their open requests
-    renamed: Mapping[str, Sequence[tuple[Head, Request]]] = field(default_factory=dict)
+    known: WaitingList  # as the memory branch has it
+    listed: WaitingList  # what of it still waits
+    branch: Head | None = None
+    files: Files = field(default_factory=dict)  # of a branch of somebody else
+    request: Request | None = None
+    ours: bool = True  # whether it may be replaced, or made
+    instead: str = (
+        ""  # the head branch that has its builds now, as the base or the group was renamed
+    )
 
-    def ours(self, name: str) -> Head | None:
-        """Return a head branch that may be replaced: it has a commit of ours, or nothing beyond the base."""
-        head = self.found.get(name)
-        return (
-            head
-            if head and (head.before or (head.tip == self.base.tip and name.startswith(OURS)))
-            else None
+    @property
+    def found(self) -> Proposed | None:
+        """Its newest request."""
+        return self.request.found if self.request else None
+
+    @property
+    def tip(self) -> str:
+        """Its commit, "" if there is no such branch."""
+        return self.branch.tip if self.branch else ""
+
+    @property
+    def as_listed(self) -> bool:
+        """Whether the branch is at the commit that the list names."""
+        made = self.listed.commit
+        there = HeadCommit(self.branch.tree, self.branch.parent) if self.branch else None
+        return made is not None and made == there
+
+
+def touched_heads(moves: Sequence[Move], base: Snapshot, intent: Intent | None) -> dict[str, None]:
+    """Return the names of the head branches that these moves are about.
+
+    A hold and a rollback are about every head branch on whose list the image is.
+    """
+    names = {
+        move.decision.head: None
+        for move in moves
+        if move.decision.head not in ("", base.branch) and move.decision.verdict != "error"
+    }
+    if intent is None or intent.verb == "release":
+        return names
+    keys = {key_of_entry(move.subscription) for move in moves}
+    for one in lists_in(base.memory):
+        if keys & {build.key for build in one.builds}:
+            names.setdefault(one.head)
+    return names
+
+
+def lists_in(memory: Files) -> list[WaitingList]:
+    """Return the lists on the memory branch. One that cannot be read is left out: who needs it says so."""
+    found = []
+    for path, file in sorted(memory.items()):
+        if is_list_path(path):
+            with suppress(TaskError):
+                one = read_list(file.text)
+                found += [one] if list_path(one.head) == path else []
+    return found
+
+
+def read_heads(
+    batch: Batch, base: Snapshot, moves: Sequence[Move], job: Job, world: World
+) -> tuple[dict[str, HeadBranch], list[Move]]:
+    """Read the head branches that these moves touch, their lists and their requests.
+
+    `moves` has one move for each of `batch.asks`, in their order. One that cannot have its request, or whose list
+    cannot be read, becomes an error.
+    """
+    requests, moves = requests_of(moves, base, job, world)
+    found: dict[str, HeadBranch] = {}
+    broken: dict[str, TaskError] = {}
+    for name in touched_heads(moves, base, job.intent):
+        try:
+            known = list_of(base.memory, name)
+        except TaskError as error:
+            broken[name] = error
+            continue
+        head = _read_head(name, known, batch.repository, base, requests.get(name))
+        if not head.ours:
+            head = _with_files(head, batch, moves)
+        found[name] = head
+    found |= _renamed(found, batch, base, job, world)
+    return found, [
+        move.failed(broken[move.decision.head]) if move.decision.head in broken else move
+        for move in moves
+    ]
+
+
+def _read_head(
+    name: str, known: WaitingList, repository: Repository, base: Snapshot, request: Request | None
+) -> HeadBranch:
+    """Return a head branch, with what still waits there."""
+    branch = repository.head(name)
+    fresh = branch is not None and branch.tip == base.tip and name.startswith(OURS)
+    ours = branch is None or fresh or known.has_made(branch.tree, branch.parent)
+    found = request.found if request else None
+    listed = settled_list(
+        known,
+        absent=branch is None,
+        merged=_is_merged(known, branch, found, repository, base),
+        request=KnownRequest(found.number, found.url, found.state) if found else None,
+    )
+    if branch and listed.has_made(branch.tree, branch.parent) and not listed.arrived:
+        there = HeadCommit(branch.tree, branch.parent)
+        if there == listed.commit:
+            listed = replace(listed, arrived=True, replaces=None)
+    return HeadBranch(known, listed, branch, request=request, ours=ours)
+
+
+def _renamed(
+    heads: Mapping[str, HeadBranch], batch: Batch, base: Snapshot, job: Job, world: World
+) -> dict[str, HeadBranch]:
+    """Return these head branches with what waits on others of ours whose name would be theirs now, and those others.
+
+    The base was renamed, or the config groups images in another way.
+    """
+    subs = {
+        key_of_entry(sub): request_head(sub, base.branch)
+        for ask in batch.asks
+        for sub in (ask.subscription, *ask.siblings)
+        if ask.subscription.pull_request and not sub.head_template
+    }
+    found: dict[str, HeadBranch] = {}
+    for known in lists_in(base.memory):
+        if known.closing and not known.builds and known.head not in heads:
+            if len(found) < MOST_CLOSED:  # an earlier run could not close its request
+                found[known.head] = _head_with_request(known, batch, base, job, world)
+            continue
+        new = {subs.get(one.key, "") for one in known.builds}
+        name = new.pop() if len(new) == 1 else ""
+        there = found.get(name) or heads.get(name)
+        if there is None or known.head in heads or not known.head.startswith(OURS):
+            continue
+        old = _head_with_request(known, batch, base, job, world)
+        if not old.ours or not there.ours:
+            continue
+        own = {one.key for one in there.listed.builds}
+        builds = (*there.listed.builds, *(one for one in old.listed.builds if one.key not in own))
+        found[name] = replace(there, listed=replace(there.listed, builds=builds))
+        found[known.head] = replace(old, instead=name)
+    return found
+
+
+def _head_with_request(
+    known: WaitingList, batch: Batch, base: Snapshot, job: Job, world: World
+) -> HeadBranch:
+    """Return a head branch that no move is about, with its request."""
+    request = None
+    if not job.dry:
+        forge = world.forge(batch.asks[0].subscription.repo)
+        try:
+            request = Request(forge, forge.find(base.branch, known.head))
+        except TaskError as error:
+            request = Request(forge, error=error)
+    return _read_head(known.head, known, batch.repository, base, request)
+
+
+def _is_merged(
+    known: WaitingList,
+    branch: Head | None,
+    found: Proposed | None,
+    repository: Repository,
+    base: Snapshot,
+) -> bool:
+    """Tell whether what the list has was merged, whatever the base says by now."""
+    if not known.builds or (branch and branch.parent == base.tip):
+        return False
+    if (
+        found
+        and found.state == "merged"
+        and (known.request is None or known.request.state == "open")
+    ):
+        # What was pushed there after the merge is not in it.
+        return branch is None or found.head_commit in ("", branch.tip)
+    if found is not None or branch is None:
+        return False
+    return branch.tip == base.tip or repository.merged(base.branch, branch.tip)
+
+
+def _with_files(head: HeadBranch, batch: Batch, moves: Sequence[Move]) -> HeadBranch:
+    """Return a branch of somebody else with its files, and the keys that its config names."""
+    if head.branch is None:
+        return head
+    name = head.branch.branch
+    wanted = dict.fromkeys(CONFIG)
+    for ask, move in zip(batch.asks, moves, strict=True):
+        if move.decision.head == name:
+            wanted |= dict.fromkeys(places(ask))
+    at = Snapshot(moves[0].subscription.repo, name, head.branch.tip, {})
+    at = with_more(at, wanted, batch.repository)
+    with suppress(TargetError):  # it is told where the config is followed
+        config = config_in(at.files)
+        keys = keys_named([config.wishes, *(rule.wishes for rule in config.rules)])
+        at = with_more(at, map(Place, keys), batch.repository)
+    return replace(head, files=at.files)
+
+
+def on_theirs(
+    head: HeadBranch,
+    base: Snapshot,
+    decided: Sequence[Decided],
+    terms: Terms,
+    facts: Facts,
+    gather: Gather,
+) -> dict[Identity, Move]:
+    """Decide about asks on a branch of somebody else: its values count, and holds of all branches."""
+    view = _with_memory_of(head, base, [ask for ask, _ in decided])
+    more = gather(view, [ask for ask, _ in decided])
+    facts = replace(
+        facts,
+        ancestry={**more.ancestry, **facts.ancestry},
+        answers={**more.answers, **facts.answers},
+    )
+    found = {}
+    for ask, move in decided:
+        if move.decision.verdict == "error":
+            continue
+        try:
+            now = decide_one(view, _also_governed(ask, head, terms), terms, facts)
+        except TaskError as error:
+            now = move.failed(error)
+        where = replace(
+            now.decision, branch=base.branch, head=view.branch, current=move.decision.current
         )
+        found[ask.key] = replace(now, decision=where)
+    return found
 
-    def theirs(self, name: str) -> Head | None:
-        """Return a head branch of somebody else, which is never replaced."""
-        return None if self.ours(name) else self.found.get(name)
 
-    def declined_rollbacks(self, decided: Sequence[Decided]) -> tuple[Files, list[Problem]]:
-        """Return the memory without the holds of rollbacks that a person has declined, and warnings that say so."""
-        closed: dict[str, set[str]] = {}
-        problems: dict[Problem, None] = {}
-        for ask, move in decided:
-            request = self.requests.get(move.decision.head)
-            found = request.found if request else None
-            if found is None or found.state != "closed":
+def declined_rollbacks(
+    heads: Iterable[HeadBranch], base: Snapshot, decided: Sequence[Decided]
+) -> tuple[Files, list[Problem]]:
+    """Return the memory without the holds of rollbacks that a person has declined, and warnings that say so."""
+    closed: dict[str, set[str]] = {}
+    problems: dict[Problem, None] = {}
+    subs = {
+        key_of_entry(sub): sub for ask, _ in decided for sub in (ask.subscription, *ask.siblings)
+    }
+    for head in heads:
+        keys = {one.key for one in head.listed.declined}
+        for one in head.known.builds:
+            sub = subs.get(one.key)
+            declined = (one.application, one.alias, parse_image(one.image).identity) in keys
+            if sub is None or not (one.rollback and declined):
                 continue
-            listed = proposes(found.body)
-            for sub in (ask.subscription, *ask.siblings):
-                app, path, key = sub.application.key, state_path(sub), key_of(sub)
-                known = listed.get(build_key(app, sub.entry.alias, sub.entry.image.identity))
-                for state in own_states(self.base.memory, path).values():
-                    memory = state.images.get(key, Memory())
-                    hold = memory.hold or state.hold
-                    if known and hold and memory.rollback and alike(memory.rollback, known):
-                        closed.setdefault(path, set()).add(key)
-                        why = f"{key}: its rollback was declined, {found.url}; no longer {hold_text(hold)}"
-                        problems[
-                            Problem(application=app, rule="held", message=why, severity="warning")
-                        ] = None
-        return without_rollbacks(self.base.memory, closed), list(problems)
-
-    def decide_again(
-        self, decided: Sequence[Decided], facts: Facts, gather: Gather, terms: Terms, world: World
-    ) -> tuple[list[Move], dict[str, Waits]]:
-        """Decide again, together with what waits on the head branches, and return what became of that, by head.
-
-        The moves are those of the asks in their order, and then those that keep or defer what waits.
-        """
-        found = {ask.key: move for ask, move in decided}
-        kept: list[Move] = []
-        waits: dict[str, Waits] = {}
-        for name in {**self.found, **self.renamed}:
-            head = self.found.get(name, NO_HEAD)
-            there = [(ask, found[ask.key]) for ask, move in decided if move.decision.head == name]
-            if self.theirs(name):
-                found |= self._on_theirs(head, there, terms, facts, gather)
-                continue
-            subs = [sub for ask, _ in there for sub in (ask.subscription, *ask.siblings)]
-            waiting, unread = waiting_on(head, self.base, subs, terms)
-            rest = rest_of(head, waiting, unread, subs)
-            ours = {
-                (sub.application.key, sub.entry.alias, sub.entry.image.identity) for sub in subs
-            }
-            for old, _ in (
-                () if head.changed else self.renamed.get(name, ())
-            ):  # what waits there moves here
-                there_too = (*waiting_on(old, self.base, subs, terms)[0], *waiting)
-                waiting = list({one.subscription.identity: one for one in there_too}.values())
-            pairs = pairs_of(waiting, there)
-            ancestry = {
-                **facts.ancestry,
-                **{pair: world.ancestry(*pair) for pair in dict.fromkeys(pairs)},
-            }
-            known = replace(facts, ancestry=ancestry)
-            again, there_now = decide_again(self.base, name, waiting, unread, there, terms, known)
-            found |= zip((ask.key for ask, _ in there), again, strict=False)
-            kept += again[len(there) :]
-            waits[name] = replace(there_now, rest=rest, others=tuple(listed(head.message, ours)))
-        moves = [
-            move
-            if ask.intent
-            else self.unless_declined(move, world)  # nobody verifies what is declined
-            for (ask, _), move in zip(decided, found.values(), strict=True)
-        ]
-        return [*moves, *kept], waits
-
-    def _on_theirs(
-        self, head: Head, decided: Sequence[Decided], terms: Terms, facts: Facts, gather: Gather
-    ) -> dict[Identity, Move]:
-        """Decide about asks on a branch of somebody else: its values count, and holds of all branches."""
-        view = _with_memory_of(head, self.base, [ask for ask, _ in decided])
-        more = gather(view, [ask for ask, _ in decided])
-        facts = replace(
-            facts,
-            ancestry={**more.ancestry, **facts.ancestry},
-            answers={**more.answers, **facts.answers},
-        )
-        found = {}
-        for ask, move in decided:
-            if move.decision.verdict == "error":
-                continue
-            try:
-                now = decide_one(view, _also_governed(ask, head, terms), terms, facts)
-            except TaskError as error:
-                now = move.failed(error)
-            where = replace(now.decision, branch=self.base.branch, head=head.branch)
-            found[ask.key] = replace(now, decision=where)
-        return found
-
-    def unless_declined(self, move: Move, world: World) -> Move:
-        """Return the move, or a refusal if a person closed the request for this image or a newer one.
-
-        The text of the request says what was closed, because its branch may be gone.
-        """
-        request, sub, candidate = (
-            self.requests.get(move.decision.head),
-            move.subscription,
-            move.decision.candidate,
-        )
-        found = request.found if request else None
-        if found is None or not move.updates or move.kept:
-            return move
-        key = build_key(sub.application.key, sub.entry.alias, sub.entry.image.identity)
-        if (known := refuses(found).get(key)) is None:
-            return move
-        event = Written(candidate.tag, candidate.digest, move.build)
-        if event.version == known.version:
-            return move.without_effect(closed_for_this(found))
-        by_build = not rules_of(sub.policy).ordered or event.tag == known.tag
-        pair = commits(event.build, known.build) if by_build else None
-        why = why_older(event, known, sub.policy, {pair: world.ancestry(*pair)} if pair else {})
-        because = f"{found.url}: {known.version} was closed by a person: {why}"
-        return move.without_effect(Verdict("refuse", "superseded", because)) if why else move
+            app, path, key = sub.application.key, state_path(sub), key_of(sub)
+            for state in own_states(base.memory, path).values():
+                memory = state.images.get(key, Memory())
+                hold = memory.hold or state.hold
+                if hold and memory.rollback and alike(memory.rollback, one.rollback):
+                    closed.setdefault(path, set()).add(key)
+                    url = head.found.url if head.found else ""
+                    why = f"{key}: its rollback was declined, {url}; no longer {hold_text(hold)}"
+                    problem = Problem(application=app, rule="held", message=why, severity="warning")
+                    problems[problem] = None
+    return without_rollbacks(base.memory, closed), list(problems)
 
 
-def _also_governed(ask: Ask, head: Head, terms: Terms) -> Ask:
+def unless_declined(move: Move, head: HeadBranch | None, world: World) -> Move:
+    """Return the move, or a refusal if a person closed the request for this image or a newer one."""
+    if head is None or not move.updates or move.kept:
+        return move
+    sub, candidate = move.subscription, move.decision.candidate
+    key = (sub.application.key, sub.entry.alias, sub.entry.image.identity)
+    declined = next((one for one in head.listed.declined if one.key == key), None)
+    if declined is None:
+        return move
+    known, event = declined.written, Written(candidate.tag, candidate.digest, move.build)
+    if event.version == known.version:
+        because = f"{declined.url}: exactly this was closed by a person"
+        because += ": a newer build opens another request"
+        return move.without_effect(Verdict("refuse", "superseded", because))
+    by_build = not rules_of(sub.policy).ordered or event.tag == known.tag
+    pair = commits(event.build, known.build) if by_build else None
+    why = why_older(event, known, sub.policy, {pair: world.ancestry(*pair)} if pair else {})
+    because = f"{declined.url}: {known.version} was closed by a person: {why}"
+    return move.without_effect(Verdict("refuse", "superseded", because)) if why else move
+
+
+def _also_governed(ask: Ask, head: HeadBranch, terms: Terms) -> Ask:
     """Return the ask as the config on the head branch wants it as well. Raises `TargetError` if it cannot be read.
 
     Also if that config asks for a request.
     """
-    before = ask.subscription
+    before, name = ask.subscription, head.known.head
     config = config_in(head.files)
-    (sub,) = governed([before], config, terms.now, lambda one: changed_files(head, one, terms))
+    at = Snapshot(before.repo, name, head.tip, head.files)
+    (sub,) = governed([before], config, terms.now, lambda one: changed_files(at, one, terms))
     if sub.pull_request and not before.pull_request:
-        message = f"the config on {head.branch} asks for a pull request for it"
-        hint = f"name {head.branch} before the colon of git-branch, as the base of a request"
+        message = f"the config on {name} asks for a pull request for it"
+        hint = f"name {name} before the colon of git-branch, as the base of a request"
         raise TargetError(message, hint=hint, subject=PATH)
     with of_config():
         demands = tuple(dict.fromkeys((*before.demands, *with_all_keys(sub, head.files).demands)))
@@ -335,16 +476,7 @@ def _also_governed(ask: Ask, head: Head, terms: Terms) -> Ask:
     return replace(ask, subscription=replace(sub, writes=writes, demands=demands))
 
 
-def _with_keys(head: Head, repository: Repository) -> Head:
-    """Return a branch of somebody else with the keys that its config names."""
-    with suppress(TargetError):  # it is told where the config is followed
-        config = config_in(head.files)
-        keys = keys_named([config.wishes, *(rule.wishes for rule in config.rules)])
-        return with_more(head, map(Place, keys), repository)
-    return head
-
-
-def _with_memory_of(head: Head, base: Snapshot, asks: Collection[Ask]) -> Snapshot:
+def _with_memory_of(head: HeadBranch, base: Snapshot, asks: Collection[Ask]) -> Snapshot:
     """Return the files of somebody's branch, and as their memory what the base and its memory branch remember."""
     memory = dict(base.memory)
     for path in {state_path(ask.subscription) for ask in asks}:
@@ -353,93 +485,5 @@ def _with_memory_of(head: Head, base: Snapshot, asks: Collection[Ask]) -> Snapsh
             file: merged(own.get(file, State()), more.get(file, State())) for file in (*own, *more)
         }
         memory[path] = File(write_state("", both))
-    return replace(base, branch=head.branch, tip=head.tip, files=head.files, memory=memory)
-
-
-def read_heads(
-    batch: Batch, base: Snapshot, moves: Sequence[Move], job: Job, world: World
-) -> tuple[ExistingHeads, list[Move]]:
-    """Read the head branches that these moves touch, and find their requests.
-
-    `moves` has one move for each of `batch.asks`, in their order. One that cannot have its request becomes an error.
-    """
-    requests, moves = requests_of(moves, job, world)
-    wanted: dict[str, dict[Place, None]] = {}
-    for ask, move in zip(batch.asks, moves, strict=True):
-        if move.decision.head not in ("", base.branch) and move.decision.verdict != "error":
-            wanted.setdefault(move.decision.head, dict.fromkeys(CONFIG)).update(
-                dict.fromkeys(places(ask))
-            )
-    found: dict[str, Head] = {}
-    for name, of_head in wanted.items():
-        if head := batch.repository.head_snapshot(name, tuple(of_head)):
-            if head.before is None:
-                head = _with_keys(head, batch.repository)
-            elif is_over(requests.get(name), head.tip):
-                head = replace(head, before=base, changed=())
-            found[name] = head
-    # what others' builds on these branches change as well
-    more = [
-        Place(path) for head in found.values() for path in head.changed if path not in base.files
-    ]
-    base = with_more(base, more, batch.repository)
-    decided = list(zip(batch.asks, moves, strict=True))
-    renamed = {
-        name: _renamed(
-            name,
-            [ask for ask, move in decided if move.decision.head == name],
-            base,
-            request,
-            batch,
-            job,
-            world,
-        )
-        for name, request in requests.items()
-        if name in wanted and (name not in found or found[name].before)
-    }
-    return ExistingHeads(base, found, requests, renamed), moves
-
-
-def _renamed(
-    name: str,
-    asks: Sequence[Ask],
-    base: Snapshot,
-    request: Request,
-    batch: Batch,
-    job: Job,
-    world: World,
-) -> list[tuple[Head, Request]]:
-    """Return older heads of ours for the same as `name`: their base was renamed, and their open requests followed it.
-
-    The request of another base stays open, and so does that of another image with the same short name: all that waits
-    on an older head has to belong to the subscriptions of this one.
-    """
-    every = [
-        sub for ask in asks for sub in (ask.subscription, *ask.siblings) if not sub.head_template
-    ]
-    subs = [sub for sub in every if request_head(sub, base.branch) == name]
-    if not subs or request.error or (request.found and request.found.state == "closed"):
-        return []
-    alike: list[Head] = []
-    for other in batch.repository.named_alike(name):
-        with suppress(TaskError):  # somebody's branch may have anything in it
-            head = (
-                batch.repository.head_snapshot(
-                    other, [place for ask in asks for place in places(ask)]
-                )
-                or NO_HEAD
-            )
-            waiting, unread = waiting_on(head, base, subs, job.terms)
-            if waiting and not unread and not rest_of(head, waiting, unread, subs):
-                alike.append(head)
-    if left := [one.branch for one in alike[MOST_RENAMED:]]:
-        world.log(
-            "warning",
-            f"{name}: no request was looked for on {', '.join(left)}; close it if it is obsolete",
-        )
-    renamed: list[tuple[Head, Request]] = []
-    for one in alike[:MOST_RENAMED]:
-        with suppress(TaskError):  # the next run looks again
-            if (found := request.forge.find(base.branch, one.branch)) and found.state == "open":
-                renamed.append((one, Request(request.forge, found)))
-    return renamed
+    name = head.known.head
+    return replace(base, branch=name, tip=head.tip, files=head.files, memory=memory)

@@ -1,12 +1,12 @@
 """Pure code for what is remembered: in the state files that a commit changes, and on the memory branch.
 
 That branch has holds, and what they defer, where changes do not go to the base itself: they count at once, before
-anybody merges anything. It has state files only. What is written travels with the change.
+anybody merges anything; and the lists of what waits (`waiting_list`). What is written travels with the change.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from task.deciding.decide import file_of, is_state_path, own_states, state_path, states_of
@@ -99,7 +99,7 @@ def _store(files: dict[str, File], path: str, states: Mapping[str, State]) -> No
 def until_landed(before: Files, after: Files) -> Files:
     """Return the memory after a run, with the builds that it no longer defers: they go once they have landed."""
     files = dict(after)
-    for path in before:
+    for path in filter(is_state_path, before):
         states = dict(own_states(after, path))
         for file, state in own_states(before, path).items():
             now = states.get(file, State())
@@ -180,25 +180,3 @@ def new_holds(
                 if now and now != then
             ]
     return found
-
-
-def hold_changes(before: Files, after: Files) -> Iterator[str]:
-    """Yield a line for each state file whose holds or deferred events change. Other changes are left out."""
-    for path in sorted(after):
-        if is_state_path(path) and (found := _lasting(after[path].text)) != _lasting(
-            before.get(path, GONE).text
-        ):
-            yield f"{path}: {found}"
-
-
-def _lasting(text: str) -> str:
-    """Return what a state file says about holds and deferred events. Pull requests carry its hash: keep the form."""
-    found: list[tuple[object, ...]] = []
-    for file, state in sorted(read_state(text).items()):
-        images = {
-            key: (one.hold, one.deferred and (one.deferred.tag, one.deferred.digest))
-            for key, one in sorted(state.images.items())
-            if one.hold or one.deferred
-        }
-        found += [(file, state.hold, images)] if state.hold or images else []
-    return repr(found)

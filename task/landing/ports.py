@@ -31,6 +31,10 @@ if TYPE_CHECKING:
 class Repository(Protocol):
     """A Git repository with compare-and-swap: `land` succeeds only if the branch is where it was read."""
 
+    @property
+    def atomic(self) -> bool:
+        """Whether two branches can be pushed together, as far as that is known."""
+
     def default_branch(self, *, tip: bool = True) -> str:
         """Return the branch that HEAD names. With `tip`, also fetch what the following `snapshot` reads."""
 
@@ -50,14 +54,18 @@ class Repository(Protocol):
     def read_more(self, snapshot: Snapshot, places: Collection[Place]) -> Snapshot:
         """Return these places, read at the commit of an earlier snapshot."""
 
-    def head_snapshot(self, head: str, places: Collection[Place]) -> Head | None:
-        """Return the files at the tip of a head branch, and all that waits there; None if there is no such branch."""
+    def head(self, head: str) -> Head | None:
+        """Return the tip of a head branch; None if there is no such branch."""
 
-    def named_alike(self, head: str) -> Sequence[str]:
-        """Return the branches of ours that came with a head branch, and whose names differ only in their hash."""
+    def merged(self, branch: str, commit: str) -> bool:
+        """Tell whether a commit is in the latest history of a branch."""
 
-    def land(self, change: Changeset) -> Landing:
-        """Commit and push. Raises `Outpaced` if the branch moved meanwhile."""
+    def land(self, change: Changeset, memory: Changeset | None = None) -> Landing:
+        """Commit and push. Raises `Outpaced` if the branch moved meanwhile.
+
+        `memory`: replace the memory branch in the same push, or change neither. Only if `atomic`; raises
+        `NotAtomicError` for a server that cannot do this.
+        """
 
     def remember(self, change: Changeset) -> Landing:
         """Replace the memory branch. Without files, it goes. Raises `Outpaced` if it moved meanwhile."""
@@ -77,9 +85,6 @@ class Repository(Protocol):
         self, branch: str, pages: Sequence[Collection[str]], most: int
     ) -> Iterator[Mapping[str, Sequence[FileVersion]]]:
         """Yield, for each page of paths, the last versions of its files, newest first, at most `most` of each."""
-
-    def branches(self, beginnings: Collection[str]) -> Sequence[str]:
-        """Return the names of all branches with one of these prefixes."""
 
     def predict(self, change: Changeset) -> Landing:
         """Return what `land` would return, without a commit."""
@@ -211,3 +216,5 @@ class Batch:
     repository: Repository
     base: str
     asks: tuple[Ask, ...]
+    # all that the run has read: what waits may belong to Applications that take no part in it
+    read: tuple[Subscription, ...] = ()

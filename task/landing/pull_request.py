@@ -2,59 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 from task.deciding.job import Job, Outcome, failed, landed_at
-from task.errors import RepositoryError, TaskError
+from task.errors import TaskError
 from task.forges.proposal import (
-    Builds,
     Content,
     body,
-    build_key,
-    builds,
     described,
     headline,
     lacking,
-    marker,
     message_parts,
-    proposes,
-    refuses,
     split,
-    standing,
     title,
     wishes,
 )
 from task.landing.changeset import PreparedCommit
-from task.landing.head_branches import Request, closed_for_this
-from task.landing.ports import Repository, World
-from task.model import Build, Head, Proposal, Proposed, Verdict
-from task.templates.change import AppChanges, Change
+from task.landing.head_branches import HeadBranch, Request
+from task.landing.ports import World
+from task.landing.waiting_list import WaitingList
+from task.model import Proposal, Proposed, Verdict
 
 NOWHERE = "0" * 40  # Git's name for a branch that does not exist
 
 
 def as_it_stands(
-    prepared: PreparedCommit, request: Request, job: Job, world: World
+    prepared: PreparedCommit, head: HeadBranch, listed: WaitingList, job: Job, world: World
 ) -> Outcome | None:
-    """Return the outcome if nothing is to be pushed: the open request proposes exactly this, or a person declined it.
+    """Return the outcome if nothing is to be pushed: the open request proposes exactly what the list will say.
 
     What an earlier run could not set on the request is set now. None means that the head branch is to be written, and
     then its request.
     """
-    if (found := request.found) is None:
+    found, request = head.found, head.request
+    if found is None or request is None or found.state != "open" or not head.as_listed:
         return None
-    known = replace(found, head_commit=prepared.changeset.head_commit or NOWHERE)
-    stands = standing(known, marker(prepared.apps, prepared.hold_changes))
-    if (
-        stands == "declined" and not job.intent
-    ):  # a person who wants it now gets it, whatever was closed before
-        return Outcome(prepared.with_updates_as(closed_for_this(found)))
-    if (
-        stands != "same" or request.forge.state(found.number).conflicts
-    ):  # then it is written again, on the base's tip
+    known = head.tip.startswith(described(found.body) or NOWHERE)
+    if not known or job.intent or versions(head.listed) != versions(listed):
         return None
-    at = described(found.body)
+    if request.forge.state(found.number).conflicts:  # then it is written again, on the base's tip
+        return None
+    at = head.tip
     decisions = prepared.with_updates_as(
         Verdict("unchanged", "same", f"{found.url} proposes exactly this")
     )
@@ -64,11 +52,16 @@ def as_it_stands(
         (replace(prepared.reported(at), pull_request=found.url, already_there=True),),
         landed,
     )
-    whole = _proposal(prepared, at, found, job, world)
+    whole = _proposal(prepared, at, job, world)
     if wishes(lacking(whole, found.body)):
         whole = replace(whole, title=found.title, body=split(found.body)[1])
         found = _noted(request.forge.propose(whole, found), world)
     return _of_request(told, found, at, whole.base)
+
+
+def versions(listed: WaitingList) -> set[tuple[object, ...]]:
+    """Return what a list proposes, without what is known about it."""
+    return {(one.key, one.version, one.rollback is not None) for one in listed.builds}
 
 
 def propose(
@@ -88,11 +81,9 @@ def propose(
             raise request.error
         # If the branch had exactly this before, another run pushed it and may have opened the request by now.
         found = request.found if outcome.commits else request.forge.find(where.base, where.head)
-        now = _noted(
-            request.forge.propose(_proposal(prepared, at, found, job, world), found), world
-        )
+        now = _noted(request.forge.propose(_proposal(prepared, at, job, world), found), world)
     except TaskError as error:
-        if not prepared.decisions:  # only builds of other Applications are left there
+        if not prepared.decisions:  # only builds that waited before are left there
             world.log("warning", f"the request of {where.head} still has its old text: {error}")
         return replace(
             outcome, decisions=tuple(failed(one, error) for one in prepared.decisions), landed=()
@@ -130,55 +121,42 @@ def _of_request(outcome: Outcome, now: Proposed, at: str, base: str) -> Outcome:
     )
 
 
-def close(
-    head: Head, because: str, request: Request | None, repository: Repository, world: World
-) -> None:
-    """Close the request of a head branch on which nothing waits any more, and delete the branch.
+def withdraw(because: str, request: Request | None, world: World) -> bool:
+    """Close the open request of a head branch on which nothing waits any more. Return whether it is closed.
 
-    Such a request declines nothing, so its text is changed before a Git host may close it because its branch is gone.
     Raises `Outpaced` if another run proposes something newer there.
     """
-    if request and request.found and request.found.state == "open":
-        try:
-            request.forge.withdraw(request.found, because)
-            world.log("info", f"{request.found.url} is closed: {because}")
-        except TaskError as error:
-            world.log(
-                "warning", f"{request.found.url} is obsolete, and was not closed: {error.message}"
-            )
-            return
+    if request is None or request.found is None or request.found.state != "open":
+        return True
     try:
-        repository.drop(head.branch, head.tip)
-    except RepositoryError as error:  # GitLab and Gitea let nobody delete a protected branch by git
-        world.log("warning", f"{head.branch} was not deleted: {error.message}")
+        request.forge.withdraw(request.found, because)
+    except TaskError as error:
+        url = request.found.url
+        world.log("warning", f"{url} is obsolete, and was not closed: {error.message}")
+        return False
+    world.log("info", f"{request.found.url} is closed: {because}")
+    return True
 
 
-def _proposal(
-    prepared: PreparedCommit, commit: str, found: Proposed | None, job: Job, world: World
-) -> Proposal:
+def _proposal(prepared: PreparedCommit, commit: str, job: Job, world: World) -> Proposal:
     where, wanted, wishes = prepared.changeset, job.requests, prepared.wishes
     kind, compare = world.compare(where.repo, where.base, where.head)
     subject, text = message_parts(prepared.changeset.message)
-    apps = _with_builds(prepared.apps, proposes(found.body) if found else {})
-    proposed_now = builds(apps)
-    refused = {
-        key: one
-        for key, one in (refuses(found) if found else {}).items()
-        if key not in proposed_now
-    }
-    own = prepared.templated and bool(prepared.apps)  # the author's own template, not our text
+    apps = prepared.apps
+    own = prepared.templated and bool(apps)  # the author's own template, not our text
     words = [subject, text] if own and prepared.asked else [text] if own else []
-    words += [
-        f"It changes {path} as well; this run did not read its Application."
-        for path in prepared.unlisted
-    ]
     of_resources = [
         label for one in prepared.decisions for label in one.subscription.application.request_labels
     ]
     merges = bool(wishes.auto_merge if wanted.auto_merge is None else wanted.auto_merge)
-    said, held = "\n\n".join(words), prepared.hold_changes
     content = Content(
-        apps, said, wanted.source, wanted.run, compare, commit, held, refused, where.base
+        apps=apps,
+        text="\n\n".join(words),
+        source=wanted.source,
+        run=wanted.run,
+        compare=compare,
+        commit=commit,
+        base=where.base,
     )
     return Proposal(
         repo=where.repo,
@@ -186,38 +164,12 @@ def _proposal(
         head=where.head,
         title=title(subject)
         if own and not prepared.asked
-        else headline(
-            prepared.command, prepared.asked or subject, prepared.apps, prepared.rollbacks
-        ),
+        else headline(prepared.command, prepared.asked or subject, apps, prepared.rollbacks),
         body=body(content, kind),
         labels=tuple(dict.fromkeys((*(wanted.labels or wishes.labels or ()), *of_resources))),
         reviewers=wanted.reviewers or wishes.reviewers or (),
         assignees=wanted.assignees or wishes.assignees or (),
         draft=bool(wishes.draft if wanted.draft is None else wanted.draft),
-        auto_merge=merges
-        and (
-            not prepared.frozen or bool(prepared.rollbacks)
-        ),  # no forge deploys in a freeze for us
-    )
-
-
-def _with_builds(apps: Sequence[AppChanges], known: Builds) -> tuple[AppChanges, ...]:
-    """Return the changes with the builds that were already on the head branch, for the request's text."""
-
-    def with_build(app: AppChanges, change: Change) -> Change:
-        there = known.get(
-            build_key(f"{app.namespace}/{app.name}", change.alias, change.image.identity)
-        )
-        same = there is not None and (there.tag, there.digest) == (
-            change.new_tag,
-            change.new_digest,
-        )
-        return (
-            replace(change, build=there.build)
-            if there and same and change.build == Build()
-            else change
-        )
-
-    return tuple(
-        replace(app, changes=tuple(with_build(app, one) for one in app.changes)) for app in apps
+        # no forge deploys in a freeze for us
+        auto_merge=merges and (not prepared.frozen or bool(prepared.rollbacks)),
     )

@@ -1,153 +1,223 @@
 """Pure code for the builds that wait on head branches. Every run decides all of them again, on the base as it is now.
 
-A head branch holds at most one waiting build for each write-back file and alias: what our commit there changed against
-its own parent. A build that passes again is written on the base's tip. A build that a person holds is remembered
-as deferred instead.
-
-What our commit changed for Applications that a run did not read is kept line by line. Files do not say which build
-changed them, so each commit on a head branch of ours lists its builds in trailers.
+A head branch has at most one waiting build for each write-back file and alias: those of its list. A build that passes
+again is written on the base's tip. A build that a person holds is remembered as deferred instead.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
-from difflib import Match, SequenceMatcher
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from task.annotations.write_back import refuse_files
-from task.deciding.decide import (
-    file_of,
-    is_state_path,
-    own_states,
-    reading,
-    situation_of,
-    state_path,
-)
+from task.deciding.decide import Identity, reading, situation_of, state_of, state_path
 from task.deciding.job import Ask, Move, Promoted, Remember, Terms
 from task.deciding.target import resolve, target_of, target_places
 from task.deciding.weigh import Facts, Offer, Situation, key_of, weigh
 from task.editors import EDITORS
-from task.errors import Malformed, NotPermittedError, TaskError
+from task.errors import NotPermittedError, TargetError, TaskError
 from task.image import parse_image
-from task.landing.memory import GONE
+from task.landing.waiting_list import (
+    BaseThen,
+    BuildKey,
+    KnownRequest,
+    ListedBuild,
+    WaitingList,
+    declined_by,
+    key_of_entry,
+)
 from task.model import (
     Build,
+    Entry,
     Fate,
-    File,
     Files,
-    Head,
     Image,
-    Meant,
     Memory,
+    Place,
+    Policy,
     Problem,
+    Proof,
     Reading,
     Snapshot,
-    State,
+    Source,
     Subscription,
+    Tracker,
     Verdict,
     Waited,
     Written,
 )
 from task.policy.builds import alike, commits, hold_text, released, rolled_back, why_older
-from task.templates.change import AppChanges, Change
-from task.templates.commit_message import MOST_LINES, Trailer
 
-Rest = Mapping[
-    str, tuple[File | None, File | None]
-]  # by path: before and after a change on a head branch
 Decided = tuple[Ask, Move]  # an ask, and the move that was decided for it
 LONG_AGO = "1970-01-01T00:00:00Z"  # it was old enough then
-WAITS = "Image-Update-Waits"  # a trailer
-NONE = "-"  # in the trailer, for an empty word
-Key = tuple[str, str, str]  # Application (namespace/name), alias, image
-MOST_DIFFERENT = 4000  # lines; more are not compared, because that may take minutes
+UNANSWERED = "registry"  # the rule of a build that stays because nobody has answered
+UNREAD = "its annotations were not read in this run"
 
 
 @dataclass(frozen=True)
 class Waiting:
-    """One build on a head branch, and what the base says about its image now."""
+    """One listed build, and what the base says about its image now."""
 
+    listed: ListedBuild
     situation: Situation
-    image: Image
-    build: Build
-    rollback: Meant | None  # if a person's rollback waits
-    replaced: tuple[str, ...]  # the versions that the head branch remembers
-    as_then: bool  # whether the base has what it had when this was proposed
+    read: bool = True  # whether the run has read the Application's annotations
+    proof: Proof | None = None  # what was proved about it in this run
 
     @property
     def subscription(self) -> Subscription:
         """The subscription that it is for."""
         return self.situation.subscription
 
+    @property
+    def image(self) -> Image:
+        """The image that waits."""
+        return self.subscription.image_at(self.listed)
+
+    @property
+    def build(self) -> Build:
+        """Where it is in the order of builds."""
+        return self.listed.build
+
+    @property
+    def as_then(self) -> bool:
+        """Whether the base has what it had when this was listed."""
+        memory, then = self.situation.memory, self.listed.base
+        there = self.situation.in_git.version, memory.written, memory.replaced
+        return there == (then.version, then.written, then.replaced)
+
 
 @dataclass(frozen=True)
-class Unread:
-    """Something of a subscription that our commit changed on a head branch, and that cannot be decided now."""
+class Undecided:
+    """A listed build that cannot be decided or written now: it stays in the list, and goes into no commit."""
 
-    subscription: Subscription
+    listed: ListedBuild
     error: TaskError
-    on_head: bool  # whether the head branch cannot be read; else it is the base
-    written: Written | None  # what the head branch remembers of it, if that can be read
+
+
+@dataclass(frozen=True)
+class KeptBuild:
+    """What became of a listed build: the move that writes or defers it, if any."""
+
+    listed: ListedBuild
+    fate: Fate
+    because: str
+    move: Move | None = None
+    rule: str = ""  # why it may not wait any more, whatever else is decided
+    doubt: bool = False  # whether nobody could say if it may
+    stands: bool = False  # on a branch of somebody else, which is not made again
+
+    def row(self, head: str) -> Waited:
+        """Return the row of the report."""
+        one = self.listed
+        return Waited(
+            one.application, one.alias, one.tag, one.digest, head, self.fate, self.because
+        )
+
+    @property
+    def stays(self) -> bool:
+        """Whether it stays in the list, and in the commit."""
+        return self.stands or (self.move is not None and self.move.updates)
+
+    @property
+    def altered(self) -> bool:
+        """Whether the head branch has to be made again because of it."""
+        if self.stands:
+            return False
+        if self.move is None or not self.move.updates:
+            return True
+        return self.move.decision.candidate.version != self.listed.version
 
 
 @dataclass(frozen=True)
 class Waits:
     """What became of the builds that waited on one head branch."""
 
-    builds: tuple[Waited, ...] = ()
+    kept: tuple[KeptBuild, ...] = ()
+    undecided: tuple[Undecided, ...] = ()
     problems: tuple[Problem, ...] = ()
-    rest: Rest = field(default_factory=dict)  # changes that belong to no Application of this run
-    others: tuple[AppChanges, ...] = ()  # the builds among these
+    moved: bool = False  # whether something came from the list of another head branch
+
+    @property
+    def altered(self) -> bool:
+        """Whether something has left the list, come to it, or changed in it."""
+        return self.moved or any(one.altered for one in self.kept)
+
+    @property
+    def gone(self) -> list[str]:
+        """Why builds do not wait there any more."""
+        return [f"{one.listed.version}: {one.because}" for one in self.kept if not one.stays]
+
+    def rows(self, head: str) -> list[Waited]:
+        """Return the rows of the report."""
+        left = (KeptBuild(one.listed, "waits", str(one.error)) for one in self.undecided)
+        return [one.row(head) for one in (*self.kept, *left)]
 
 
-def waiting_on(
-    head: Head, base: Snapshot, subs: Iterable[Subscription], terms: Terms
-) -> tuple[list[Waiting], list[Unread]]:
-    """Return the builds of these subscriptions that wait on a head branch of ours, and those that cannot be read."""
+def subscription_of(one: ListedBuild, base: Snapshot) -> Subscription:
+    """Return a subscription for a build whose Application this run did not read."""
+    namespace, _, name = one.application.partition("/")
+    image = parse_image(one.image)
+    source = Source(base.repo, one.source, kind=one.kind)  # type: ignore[arg-type]
+    entry = Entry(one.alias, image, "", f"{one.alias}={one.image}" if one.alias else one.image)
+    return Subscription(
+        application=Tracker(namespace, name, project=one.project, sources=(source,)),
+        entry=entry,
+        policy=Policy(strategy="newest-build"),
+        keys=one.keys,
+        source=source,
+        target=one.target,
+        path=one.path,
+        repo=base.repo,
+        base=base.branch,
+        home=one.folder,
+    )
+
+
+def places_of(sub: Subscription) -> tuple[Place, ...]:
+    """Return what the base's snapshot must have to decide about a listed build."""
+    return (*target_places(sub), Place(state_path(sub)))
+
+
+def waiting_in(
+    known: WaitingList,
+    base: Snapshot,
+    subs: Mapping[BuildKey, Subscription],
+    others: Mapping[BuildKey, Subscription],
+    terms: Terms,
+    facts: Facts,
+) -> tuple[list[Waiting], list[Undecided]]:
+    """Return the builds of a list, with what the base says, and those for which that cannot be found out.
+
+    `subs` are the subscriptions that this run has read, `others` those that stand for the other builds.
+    """
     found: list[Waiting] = []
-    unread: list[Unread] = []
-    if head.before is None or not head.changed:
-        return found, unread
-    terms = replace(terms, build=Build(), require_live=False, allow_downgrade=False)
-    for sub in {sub.identity: sub for sub in subs}.values():
-        written, on_head = None, True
+    undecided: list[Undecided] = []
+    terms = replace(terms, build=Build(), promoted=None, require_live=False, allow_downgrade=False)
+    for one in known.builds:
+        sub = subs.get(one.key) or others[one.key]
         try:
-            was, now = (_remembered(one, sub) for one in (head.before, head))
-            written = now.written if now.written != was.written else None
-            old, new = reading(head.before, sub, terms), reading(head, sub, terms)
-            if not new.version or (new.version == old.version and old.sound):
-                continue
-            on_head = False
-            # what waits was proposed before a freeze, and was asked about at the registry then
-            situation = situation_of(base, replace(sub, freeze=None), terms)
-            own = _remembered(base, sub)
+            # what waits was listed before a freeze
+            situation = situation_of(base, replace(sub, freeze=None), terms, facts)
         except TaskError as error:
-            if any(_writes(sub, path) for path in head.changed):
-                unread.append(Unread(sub, error, on_head, written))
+            undecided.append(Undecided(one, error))
             continue
-        image = sub.image_at(new)
-        back = now.rollback if now.rollback and alike(now.rollback, new) else None
-        back = back if back and back.was == old.version else None
-        of_this = now.written and not back and now.written.version == new.version
-        build = now.written.build if now.written and of_this else Build()
-        then = (old.version, was.written, was.replaced)
-        as_then = then == (situation.in_git.version, own.written, own.replaced)
-        found.append(Waiting(situation, image, build, back, now.replaced, as_then))
-    return found, unread
+        if one.key not in subs and not situation.in_git.version:
+            gone = TargetError(f"{one.path} has no {one.image} any more; {UNREAD}")
+            undecided.append(Undecided(one, gone))
+            continue
+        found.append(Waiting(one, situation, one.key in subs))
+    return found, undecided
 
 
-def _remembered(snapshot: Snapshot, sub: Subscription) -> Memory:
-    states = own_states(snapshot.files, state_path(sub))
-    return states.get(file_of(snapshot, sub, states), State()).images.get(key_of(sub), Memory())
-
-
-def _writes(sub: Subscription, path: str) -> bool:
-    """Tell whether a file belongs to the subscription: its target, or what is remembered of it."""
-    own = (*(place.path for place in target_places(sub)), state_path(sub))
-    return any(path == one or path.startswith(f"{one}/") for one in own)
+def asks_of(waiting: Iterable[Waiting]) -> list[Ask]:
+    """Return asks that need the same facts as these builds."""
+    return [
+        Ask(one.subscription, (one.image,), build=one.build)
+        for one in waiting
+        if one.read and not one.listed.rollback
+    ]
 
 
 def pairs_of(waiting: Iterable[Waiting], decided: Sequence[Decided]) -> list[tuple[str, str, str]]:
@@ -194,73 +264,80 @@ TOGETHER: Mapping[tuple[str, str], tuple[Meets, Meets]] = {
 }
 
 
+def alone_on_base(base: Snapshot, one: Waiting, head: str) -> KeptBuild:
+    """Return what becomes of a build that nothing else meets."""
+    move, fate, because = _alone(base, one)
+    if move and move.updates and (why := _not_permitted(base, move, head)):
+        return KeptBuild(one.listed, "dropped", why, rule=NotPermittedError.rule)
+    doubt = move is not None and move.decision.rule == UNANSWERED
+    return KeptBuild(one.listed, fate, because, move, doubt=doubt)
+
+
 def decide_again(
-    base: Snapshot,
-    head: str,
-    waiting: Sequence[Waiting],
-    unread: Sequence[Unread],
-    decided: Sequence[Decided],
-    terms: Terms,
-    facts: Facts,
-) -> tuple[list[Move], Waits]:
+    base: Snapshot, waiting: Sequence[Waiting], decided: Sequence[Decided], terms: Terms
+) -> tuple[dict[Identity, Move], list[KeptBuild]]:
     """Decide what waits on a head branch of ours together with the asks that go there.
 
-    Returns the moves of the asks in their order, and after them the moves that keep or defer what waits.
+    Returns the moves of the asks, and what becomes of each build that waits.
     """
     moves = {ask.key: move for ask, move in decided}
     asks = {ask.key: ask for ask, _ in decided}
-    kept: list[Move] = []
-    waited: list[Waited] = []
-    own: Move | None
-    fate: Fate
-    for found in waiting:
-        key = found.subscription.identity
-        one = replace(found, situation=replace(found.situation, facts=facts))
+    kept: list[KeptBuild] = []
+    for one in waiting:
+        key = one.subscription.identity
         if key in asks:
             moves[key], own, fate, because = _with_ask(base, one, asks[key], moves[key], terms)
         else:
             own, fate, because = _alone(base, one)
-        if own and own.updates and (why := _not_permitted(base, own, head)):
-            own, fate, because = None, "dropped", why
-        if own:
-            kept.append(replace(own, decision=replace(own.decision, head=head), kept=True))
-        app, alias = one.subscription.application.key, one.subscription.entry.alias
-        waited.append(Waited(app, alias, one.image.tag, one.image.digest, head, fate, because))
-    for lost in unread:
-        key, policy = lost.subscription.identity, lost.subscription.policy
-        if lost.written and key in moves and moves[key].updates and not asks[key].intent:
-            new, build = moves[key].decision.candidate, moves[key].build
-            if older := why_older(
-                Written(new.tag, new.digest, build), lost.written, policy, facts.ancestry
-            ):
-                why = f"{lost.written.version} waits on the head branch already: {older}"
-                moves[key] = moves[key].without_effect(Verdict("refuse", "superseded", why))
-    rewritten = any(one.updates for one in moves.values()) or any(
-        one.outcome != "waits" for one in waited
-    )
-    problems: dict[Problem, None] = {}
-    for lost in unread:
-        app, alias, error = (
-            lost.subscription.application.key,
-            lost.subscription.entry.alias,
-            lost.error,
-        )
-        message = f"what waits on {head} cannot be decided: {error}"
-        problems[
-            Problem(
-                application=app,
-                rule=error.rule,
-                message=message,
-                hint=error.hint,
-                severity="warning",
-            )
-        ] = None
-        fate = "dropped" if rewritten and lost.on_head else "waits"
-        if lost.written:
-            waited.append(
-                Waited(app, alias, lost.written.tag, lost.written.digest, head, fate, str(error))
-            )
-    return [*moves.values(), *kept], Waits(tuple(waited), tuple(problems))
+        kept.append(KeptBuild(one.listed, fate, because, own and _with_proof(own, one)))
+    return moves, kept
+
+
+def _with_proof(move: Move, one: Waiting) -> Move:
+    if not move.updates:
+        return move
+    return replace(move, decision=replace(move.decision, proof=one.proof))
+
+
+def taken_out(base: Snapshot, one: Waiting, ask: Ask, move: Move, terms: Terms) -> KeptBuild:
+    """Return what becomes of a build on another head branch, after a person's word about the same entry."""
+    if move.decision.verdict in ("error", "refuse"):
+        return KeptBuild(one.listed, "waits", move.decision.because, _alone(base, one)[0])
+    _, own, fate, because = _with_ask(base, one, ask, move, terms)
+    if fate == "waits" and own is None:
+        fate, because = "dropped", move.decision.because
+    return KeptBuild(one.listed, fate, because, own)
+
+
+def standing_on(
+    known: WaitingList,
+    files: Files,
+    subs: Mapping[BuildKey, Subscription],
+    decided: Sequence[Decided],
+    base: Snapshot,
+) -> Waits:
+    """Return what became of the listed builds on a branch that a person has pushed to: it is not made again."""
+    view = replace(base, files={**base.files, **files})
+    written = {key_of_entry(ask.subscription): move for ask, move in decided if move.updates}
+    kept: list[KeptBuild] = []
+    for one in known.builds:
+        sub = subs.get(one.key)
+        if (move := written.get(one.key)) is not None:
+            because = f"{move.decision.candidate.version} takes its place"
+            kept.append(KeptBuild(one, "superseded", because))
+            continue
+        there = _said(view, sub) if sub else one.version
+        if there == one.version:
+            kept.append(KeptBuild(one, "waits", f"{known.head} has it", stands=True))
+        else:
+            kept.append(KeptBuild(one, "dropped", f"{known.head} says {there or 'nothing'} by now"))
+    return Waits(tuple(kept))
+
+
+def _said(view: Snapshot, sub: Subscription) -> str:
+    with suppress(TaskError):
+        return reading(view, sub, Terms()).version
+    return ""
 
 
 def _not_permitted(base: Snapshot, move: Move, head: str) -> str:
@@ -288,7 +365,7 @@ def _with_ask(
 ) -> tuple[Move, Move | None, Fate, str]:
     """Return the ask's move, the move that keeps or defers what waits, what becomes of it, and why."""
     outcome, older = _outcome(ask, move, one, terms)
-    meets = TOGETHER[_verb(ask), outcome][1 if one.rollback else 0]
+    meets = TOGETHER[_verb(ask), outcome][1 if one.listed.rollback else 0]
     if meets in ("stays", "freed") or _verb(ask) == "release":
         one = replace(one, situation=_after(one.situation, ask, move))
     own, fate, because = _alone(base, one)
@@ -303,8 +380,8 @@ def _with_ask(
         return move, None, "superseded", f"{new.candidate.version} takes its place"
     if meets == "dropped":
         return move, None, "dropped", new.because
-    if meets == "freed" and one.rollback:
-        return _freed(move, own, one.rollback.was), None, fate, because
+    if meets == "freed" and one.listed.rollback:
+        return _freed(move, own, one.listed.rollback.was), None, fate, because
     why = f"{one.image.version} waits on the head branch already{f': {older}' if older else ''}"
     if meets == "wins":
         return move.without_effect(Verdict("refuse", "superseded", why)), own, fate, because
@@ -368,212 +445,152 @@ def _freed(move: Move, own: Move, was: str) -> Move:
 
 def _alone(base: Snapshot, one: Waiting) -> tuple[Move | None, Fate, str]:
     """Decide what waits on the base of now: the move that keeps or defers it, what becomes of it, and why."""
-    situation = one.situation
-    there, hold = situation.in_git.version, situation.hold
-    if there == one.image.version and situation.in_git.sound:
+    there, then = one.situation.in_git.version, one.listed.base.version
+    if there == one.image.version and one.situation.in_git.sound:
         return None, "merged", f"{base.branch} says {there} by now"
-    if one.rollback:
-        if there != one.rollback.was:
-            return (
-                None,
-                "superseded",
-                f"{base.branch} says {there or 'nothing'} by now, not {one.rollback.was}",
-            )
-        because = f"rolled back from {one.rollback.was}{f'; {hold_text(hold)}' if hold else ''}"
-        to = Reading(tag=one.image.tag, digest=one.image.digest)
-        memory = rolled_back(situation.memory, situation.in_git, to, one.replaced, one.rollback.to)
-        remember = Remember(
-            memory, hold=None if memory.hold else situation.state.hold
-        )  # what is held now goes with it
-        decision = situation.decision(one.image, Verdict("update", "admitted", because))
-        return Move(decision, remember=remember, rolled_back=True), "waits", because
-    move = weigh(situation, Offer(one.image, one.build))
-    if one.as_then and move.decision.rule in (
-        "not-newer",
-        "superseded",
-    ):  # a person has allowed an older version
-        allowed = replace(situation, terms=replace(situation.terms, allow_downgrade=True))
-        offer = Offer(one.image, one.build, promoted=Promoted("", since=lambda: LONG_AGO))
-        move = (
-            again
-            if (again := weigh(allowed, offer)).decision.verdict in ("update", "defer")
-            else move
-        )
+    if one.listed.rollback:
+        return _rollback_alone(base, one)
+    if not one.read and there != then:
+        because = f"{base.branch} says {there or 'nothing'} by now, not {then or 'nothing'}"
+        return None, "superseded", f"{because}; {UNREAD}"
+    move = weigh(one.situation, _offer(one))
+    if one.as_then and move.decision.rule in ("not-newer", "superseded"):
+        move = _as_allowed(one, move)
     verdict = move.decision.judged
     if verdict.verdict == "defer":
+        hold = one.situation.hold
         return move, "deferred", hold_text(hold) if hold else verdict.because
+    if verdict.verdict == "error":  # nobody has answered, so it stays
+        unknown = Verdict("update", UNANSWERED, f"{verdict.because}; it stays")
+        return Move(one.situation.decision(one.image, unknown), one.build), "waits", verdict.because
     if verdict.verdict != "update":
         return None, "superseded" if verdict.rule == "superseded" else "dropped", verdict.because
-    deferred = situation.memory.deferred  # as well: it stays, unless it is this very build
-    deferred = deferred if deferred and not alike(deferred, one.image) else None
+    because = verdict.because if one.read else UNREAD
+    return _with_memory_after(one, move), "waits", because
+
+
+def _offer(one: Waiting) -> Offer:
+    return Offer(one.image, one.build, pinned=bool(one.image.digest and one.image.tag))
+
+
+def _as_allowed(one: Waiting, move: Move) -> Move:
+    """Return the move of a build that a person has allowed although it is older, as long as the base is as it was."""
+    allowed = replace(one.situation, terms=replace(one.situation.terms, allow_downgrade=True))
+    offer = Offer(one.image, one.build, promoted=Promoted("", since=lambda: LONG_AGO))
+    again = weigh(allowed, offer)
+    return again if again.decision.verdict in ("update", "defer") else move
+
+
+def _with_memory_after(one: Waiting, move: Move) -> Move:
+    """Return the move with what the base remembers after it: another build that was deferred stays so."""
+    deferred = one.situation.memory.deferred
+    if deferred and alike(deferred, one.image):
+        deferred = None
     remember = move.remember or Remember()
-    memory = replace(remember.memory or situation.memory, deferred=deferred)
-    decision = replace(move.decision, candidate=one.image)
-    return (
-        replace(move, decision=decision, remember=replace(remember, memory=memory)),
-        "waits",
-        verdict.because,
+    memory = replace(remember.memory or one.situation.memory, deferred=deferred)
+    candidate = one.image if one.image.digest else move.decision.candidate
+    if not one.image.digest and not one.subscription.policy.pin_digest:
+        candidate = one.image
+    decision = replace(move.decision, candidate=candidate, source=one.listed.promoted_from)
+    return replace(move, decision=decision, remember=replace(remember, memory=memory))
+
+
+def _rollback_alone(base: Snapshot, one: Waiting) -> tuple[Move | None, Fate, str]:
+    """Decide about a rollback that waits: it counts as long as the base has what it was to replace."""
+    situation, rollback = one.situation, one.listed.rollback
+    there, hold = situation.in_git.version, situation.hold
+    if rollback is None or there != rollback.was:
+        was = rollback.was if rollback else ""
+        return None, "superseded", f"{base.branch} says {there or 'nothing'} by now, not {was}"
+    because = f"rolled back from {rollback.was}{f'; {hold_text(hold)}' if hold else ''}"
+    to = Reading(tag=one.image.tag, digest=one.image.digest)
+    memory = rolled_back(situation.memory, situation.in_git, to, one.listed.skipped, rollback.to)
+    # what is held now goes with it
+    remember = Remember(memory, hold=None if memory.hold else situation.state.hold)
+    decision = situation.decision(one.image, Verdict("update", "admitted", because))
+    return Move(decision, one.build, remember, rolled_back=True), "waits", because
+
+
+def list_after(
+    known: WaitingList,
+    done: Iterable[Move],
+    waits: Waits,
+    left: Iterable[ListedBuild],
+    base: Snapshot,
+    now: str,
+) -> WaitingList:
+    """Return the list after a run: what its commit writes, and what could not be decided or written."""
+    old = {one.key: one for one in known.builds}
+    new: dict[BuildKey, ListedBuild] = {}
+    for move in done:
+        if move.updates:
+            build = listed_of(move, old.get(key_of_entry(move.subscription)), base, now)
+            new[build.key] = build
+    for one in (*(lost.listed for lost in waits.undecided), *left):
+        new.setdefault(one.key, one)
+    builds = tuple(sorted(new.values(), key=lambda one: one.key))
+    keys = {(one.application, one.alias, parse_image(one.image).identity) for one in builds}
+    declined = tuple(one for one in known.declined if one.key not in keys)
+    return replace(known, builds=builds, declined=declined, closing="")
+
+
+def listed_of(move: Move, known: ListedBuild | None, base: Snapshot, now: str) -> ListedBuild:
+    """Return the record of a build that a head branch gets. What is `known` of the same build stays."""
+    one, sub = move.decision, move.subscription
+    if (
+        known
+        and known.version == one.candidate.version
+        and bool(known.rollback) == move.rolled_back
+    ):
+        identity = known.build if known.build != Build() else move.build
+        return replace(known, build=identity, proof=str(one.proof or known.proof))
+    memory = move.remember.memory if move.remember and move.remember.memory else Memory()
+    rollback = memory.rollback if move.rolled_back else None
+    return ListedBuild(
+        application=sub.application.key,
+        project=sub.application.project,
+        alias=sub.entry.alias,
+        image=sub.entry.image.name,
+        tag=one.candidate.tag,
+        digest=one.candidate.digest,
+        target=sub.target,
+        path=sub.path,
+        folder=sub.home,
+        source=sub.source.path,
+        kind=sub.source.kind,
+        keys=sub.keys,
+        build=move.build,
+        base=base_then(base, sub),
+        admitted=one.because,
+        proof=str(one.proof or ""),
+        promoted_from=one.source,
+        since=now,
+        rollback=rollback,
+        skipped=memory.replaced if rollback else (),
     )
 
 
-def rest_of(
-    head: Head, waiting: Iterable[Waiting], unread: Iterable[Unread], subs: Iterable[Subscription]
-) -> Rest:
-    """Return what our commit changed beyond these builds: builds of Applications that this run did not read.
+def base_then(base: Snapshot, sub: Subscription) -> BaseThen:
+    """Return what the base has and remembers of an image now."""
+    with suppress(TaskError):
+        memory = state_of(base, sub).images.get(key_of(sub), Memory())
+        in_git = reading(base, sub, Terms())
+        return BaseThen(in_git.tag, in_git.digest, memory.written, memory.replaced)
+    return BaseThen()
 
-    A build that cannot be decided is among them, unless its file on the head branch cannot be read: that may be broken.
+
+def settled_list(
+    known: WaitingList, *, absent: bool, merged: bool, request: KnownRequest | None
+) -> WaitingList:
+    """Return a list as what happened to its branch and its request since leaves it.
+
+    `absent`: there is no such branch. `merged`: its tip is in the base's history. `request` is the newest one.
     """
-    if head.before is None or not head.changed:
-        return {}
-    files = dict(head.before.files)
-    for one in waiting:
-        with suppress(TaskError):
-            kind = resolve(one.subscription, head.before)
-            target = target_of(one.subscription, kind, carry=one.situation.terms.carry)
-            files.update(EDITORS[kind].write(files, target, one.image)[0])
-    broken = [one.subscription for one in unread if one.on_head]
-    ours = set(map(state_path, subs)) - {
-        state_path(one.subscription) for one in unread if not one.on_head
-    }
-    left = [
-        path
-        for path in head.changed
-        if path not in ours and not any(_writes(one, path) for one in broken)
-    ]
-    pairs = {path: (files.get(path), head.files.get(path)) for path in left}
-    return {path: pair for path, pair in pairs.items() if _text(pair[0]) != _text(pair[1])}
-
-
-def with_rest(base: Files, changed: Files, rest: Rest) -> tuple[dict[str, File], list[str]]:
-    """Return the changes with those of other Applications, and the files where some of the latter are lost.
-
-    Where the base has changed the same lines, it wins.
-    """
-    files, lost = dict(changed), []
-    for path, (before, after) in rest.items():
-        if path in changed and is_state_path(path):
-            continue  # what is remembered is no text to merge
-        now = files.get(path, base.get(path))
-        text, whole = merged_text(_text(before), _text(after), _text(now))
-        lost += [] if whole or is_state_path(path) else [path]
-        if text is None:
-            files[path] = GONE
-        elif text != _text(now):
-            files[path] = replace(now or after or File(""), text=text)
-    return {path: file for path, file in files.items() if file != base.get(path, GONE)}, lost
-
-
-def _text(file: File | None) -> str | None:
-    return file.text if file and file.mode else None
-
-
-def merged_text(before: str | None, after: str | None, now: str | None) -> tuple[str | None, bool]:
-    """Return the text of now with the change from before to after, and whether it has all of that change.
-
-    Lines that changed in both stay as they are now. So does a whole text in which too many lines differ.
-    """
-    if now in (before, after):
-        return after, True
-    if before is None or after is None or now is None:
-        return now, False
-    old, new, present = (text.splitlines(keepends=True) for text in (before, after, now))
-    blocks, hunks = _blocks(old, present), _blocks(old, new)
-    if blocks is None or hunks is None:
-        return now, False
-    whole, start, first = True, 0, 0
-    edits = []
-    for hunk in hunks:
-        if (hunk.a, hunk.b) != (start, first):
-            inside = int(
-                start == hunk.a and 0 < start < len(old)
-            )  # what is only inserted needs its neighbours
-            where = bisect_left(
-                blocks, hunk.a + inside, key=lambda one: one.a + one.size
-            )  # it ends there or later
-            block = blocks[where] if where < len(blocks) else None
-            if block and block.a <= start - inside:
-                at = start - block.a + block.b
-                edits.append((at, at + hunk.a - start, new[first : hunk.b]))
-            else:
-                whole = False
-        start, first = hunk.a + hunk.size, hunk.b + hunk.size
-    for at, end, lines in reversed(edits):
-        present[at:end] = lines
-    return "".join(present), whole
-
-
-def _blocks(old: Sequence[str], new: Sequence[str]) -> list[Match] | None:
-    """Return the blocks of lines that two texts share, or None if too many lines differ to find that out."""
-    least = min(len(old), len(new))
-    start = next((count for count in range(least) if old[count] != new[count]), least)
-    least -= start
-    end = next((count for count in range(least) if old[-1 - count] != new[-1 - count]), least)
-    middle, other = old[start : len(old) - end], new[start : len(new) - end]
-    same = [
-        Match(at, at, 1)
-        for at, pair in enumerate(zip(middle, other, strict=False))
-        if pair[0] == pair[1]
-    ]
-    # If values have changed, line by line, unless hardly any line is the same
-    if len(middle) != len(other) or 2 * len(same) < len(middle) - 1:
-        if max(len(middle), len(other)) > MOST_DIFFERENT:
-            return None
-        same = SequenceMatcher(None, middle, other).get_matching_blocks()
-    inner = [Match(one.a + start, one.b + start, one.size) for one in same]
-    return _joined([Match(0, 0, start), *inner, Match(len(old) - end, len(new) - end, end)])
-
-
-def _joined(blocks: Iterable[Match]) -> list[Match]:
-    """Return the blocks, with those that follow each other as one."""
-    found: list[Match] = []
-    for one in blocks:
-        last = found[-1] if found else None
-        if last and (last.a + last.size, last.b + last.size) == (one.a, one.b):
-            found[-1] = Match(last.a, last.b, last.size + one.size)
-        else:
-            found.append(one)
-    return found
-
-
-def trailers_of(apps: Sequence[AppChanges]) -> list[Trailer]:
-    """Return a trailer for each change: Application, alias, new and old version, file."""
-    found: list[Trailer] = []
-    for app, one in [(owner, change) for owner in apps for change in owner.changes]:
-        image = replace(one.image, tag=one.new_tag, digest=one.new_digest)
-        old = "@".join(filter(None, (one.old_tag, one.old_digest)))
-        words = (f"{app.namespace}/{app.name}", one.alias, image.reference, old, one.file)
-        found.append((WAITS, " ".join(word or NONE for word in words)))
-    return found[:MOST_LINES]
-
-
-def listed(message: str, ours: Collection[Key]) -> Iterator[AppChanges]:
-    """Yield the changes that the trailers of a commit list, without those of entries that this run knows."""
-    for line in message.rstrip("\n").rpartition("\n\n")[2].splitlines():
-        start, *words = line.split(" ", 5)
-        if start != f"{WAITS}:" or len(words) != 5:
-            continue
-        app, alias, reference, old, file = ("" if word == NONE else word for word in words)
-        tag, _, digest = (f"@{old}" if old.startswith("sha256:") else old).partition("@")
-        with suppress(Malformed):
-            image, why = parse_image(reference), "waits since an earlier run"
-            change = Change(image, alias, tag, image.tag, digest, image.digest, why=why, file=file)
-            if (app, alias, image.identity) not in ours:
-                yield AppChanges(*app.partition("/")[::2], (change,))
-
-
-def carried_on(
-    others: Sequence[AppChanges], rest: Rest, edited: Files, files: Files
-) -> tuple[list[AppChanges], list[str]]:
-    """Return the changes of others that a commit keeps, and the files that it keeps for none of these.
-
-    `edited` are the changed files of this run's own builds, `files` those of the commit.
-    """
-    kept = [
-        path for path in rest if not is_state_path(path) and files.get(path) != edited.get(path)
-    ]
-    found = {
-        path: [one for one in others if f"{path}/".startswith(f"{one.changes[0].file}/")]
-        for path in kept
-    }
-    changes = [one for one in others if any(one in there for there in found.values())]
-    return changes, [path for path, there in found.items() if not there]
+    seen = known.request
+    news = request if request and (seen is None or seen != request) else None
+    same = bool(news and seen and news.number == seen.number and seen.state != "open")
+    if news and news.state == "closed" and not same and not known.closing:
+        known = declined_by(known, news.url)
+    elif merged or (absent and known.arrived):
+        known = replace(known, builds=())
+    return replace(known, request=request or seen)

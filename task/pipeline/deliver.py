@@ -6,27 +6,36 @@ are no conflicts to resolve, and a build that is no longer the newest is not wri
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import chain
 
 from task.deciding.cautions import file_cautions
-from task.deciding.decide import decide, failed_asks, places, state_path
+from task.deciding.decide import Identity, decide, failed_asks, places
 from task.deciding.job import Job, Outcome, failed, landed_of
-from task.deciding.verify import hindered, signed_for_argo, verified
+from task.deciding.verify import hindered, signed_for_argo
 from task.errors import ContendedError, Outpaced, TaskError
-from task.git.names import is_branch_name, memory_branch
+from task.git.names import is_branch_name
 from task.landing.before_deciding import CONFIG, Gather, gatherer, govern, last_checks
 from task.landing.changeset import PreparedCommit, agreed_wording, prepare_commits
 from task.landing.contention import Contention
-from task.landing.head_branches import ExistingHeads, name_heads, read_heads, request_head
-from task.landing.memory import GONE, memory_after, until_landed
+from task.landing.head_branches import (
+    HeadBranch,
+    declined_rollbacks,
+    name_heads,
+    read_heads,
+    request_head,
+)
+from task.landing.lists import Lists, with_lists_of
+from task.landing.memory import memory_after, until_landed
+from task.landing.memory_branch import MemoryBranch
 from task.landing.overridden import with_overridden
 from task.landing.ports import Batch, World
-from task.landing.pull_request import as_it_stands, close, propose
+from task.landing.pull_request import as_it_stands, propose, withdraw
+from task.landing.together import decide_together
+from task.landing.waiting_list import WaitingList
 from task.model import (
-    Changeset,
     Commit,
     Decision,
     Files,
@@ -48,15 +57,16 @@ MOST_HEADS = 20  # head branches that are fetched together with their base
 class Plan:
     """What a batch is going to do."""
 
-    heads: ExistingHeads
-    commits: list[PreparedCommit]
-    settled: list[Decision]
-    obsolete: dict[str, str]  # head branches to delete, each with the reason
-    waited: list[Waited]
-    problems: list[Problem]
-    known: Files  # of the memory branch
-    memory: Files  # of it afterwards
+    base: Snapshot
+    heads: Mapping[str, HeadBranch]
+    commits: tuple[PreparedCommit, ...]
+    settled: tuple[Decision, ...]
+    lists: Lists  # of the head branches, afterwards
+    waited: tuple[Waited, ...]
+    problems: tuple[Problem, ...]
+    memory: Files  # the states on the memory branch afterwards
     author: Person
+    needs_memory: frozenset[Identity]  # what is decided for these is nothing without that branch
 
 
 def deliver(batch: Batch, job: Job, world: World) -> Outcome:
@@ -84,14 +94,10 @@ def deliver(batch: Batch, job: Job, world: World) -> Outcome:
             stopped = (replace(one, judged=not_written(broken)) for one in changing)
             return done.plus(Outcome((*plan.settled, *stopped)))
         with suppress(Outpaced):  # of the memory: then nothing has landed
-            landed, outpaced = land(plan, batch, contention.attempts, job, world)
-            again = {
-                one.subscription.identity
-                for one in (*plan.settled, *changing)
-                if one.head in outpaced
-            }
-            settled = [one for one in plan.settled if one.subscription.identity not in again]
-            done = done.plus(landed).plus(_without_commit(settled, snapshot, job))
+            landed = land(plan, batch, contention.attempts, job, world)
+            again = landed.again
+            settled = [one for one in landed.settled if one.subscription.identity not in again]
+            done = done.plus(landed.outcome()).plus(_without_commit(settled, snapshot, job))
             batch = replace(batch, asks=tuple(ask for ask in batch.asks if ask.key in again))
         if batch.asks:
             number = contention.attempts + 1
@@ -125,182 +131,232 @@ def prepare(
 
     Asks, snapshot and the job's wording are as the repository's config wants them.
     """
-    known = snapshot.memory
+    by_hand = job.intent is not None
     facts = gather(snapshot, batch.asks)
-    moves = decide(snapshot, batch.asks, job.terms, facts)
-    moves = name_heads(moves, by_hand=job.intent is not None)
+    moves = name_heads(decide(snapshot, batch.asks, job.terms, facts), by_hand=by_hand)
     heads, moves = read_heads(batch, snapshot, moves, job, world)
-    remembered, ended = heads.declined_rollbacks(list(zip(batch.asks, moves, strict=True)))
+    decided = list(zip(batch.asks, moves, strict=True))
+    remembered, ended = declined_rollbacks(heads.values(), snapshot, decided)
+    known = snapshot.memory
     if ended:  # as if nobody had held them
-        heads = replace(heads, base=replace(heads.base, memory=remembered))
-        facts = gather(heads.base, batch.asks)
-        moves = name_heads(
-            decide(heads.base, batch.asks, job.terms, facts), by_hand=job.intent is not None
-        )
-    snapshot = heads.base
-    moves, waits = heads.decide_again(
-        list(zip(batch.asks, moves, strict=True)), facts, gather, job.terms, world
-    )
+        snapshot = replace(snapshot, memory=remembered)
+        facts = gather(snapshot, batch.asks)
+        moves = name_heads(decide(snapshot, batch.asks, job.terms, facts), by_hand=by_hand)
     with contention.clock_paused():
-        moves = verified(moves, last_checks(job, world))
-    if (
-        not job.intent
-    ):  # once more, because verifying may have found the digest that a person declined
-        moves = [heads.unless_declined(move, world) for move in moves]
-    moves = signed_for_argo(moves, world.keys_wanted, world.signing_keys)
-    commits, settled, obsolete = prepare_commits(
-        snapshot, moves, job.terms, job.wording, heads, waits
-    )
-    commits, settled = with_overridden(snapshot, commits, settled, job.terms)
-    author = agreed_wording(job.wording, [move.subscription for move in moves]).author
-    waited = [one for of_head in waits.values() for one in of_head.builds]
-    problems = [*ended, *(one for of_head in waits.values() for one in of_head.problems)]
-    problems += hindered(moves, lambda sub: world.hindrance(sub, job.terms.now))
-    memory = memory_after(snapshot, moves, job.terms.now)
-    return Plan(heads, commits, settled, obsolete, waited, problems, known, memory, author)
-
-
-def land(
-    plan: Plan, batch: Batch, attempt: int, job: Job, world: World
-) -> tuple[Outcome, Collection[str]]:
-    """Land a plan, and return the head branches on which somebody else was faster. Raises `Outpaced` if nothing landed.
-
-    What is to be remembered comes first, then the commits. At last, the requests on which nothing waits are closed.
-    """
-    heads, base = plan.heads, plan.heads.base
-    first = until_landed(plan.known, plan.memory)
-    remembered = _remember(plan.known, first, base.memory_tip, plan, batch, job)
-    done = Outcome()
-    outpaced: set[str] = set()
-    for prepared in plan.commits:
-        try:
-            done = done.plus(_land(prepared, batch, heads, attempt, job, world))
-        except Outpaced:
-            outpaced.add(prepared.changeset.head)
-    for name, because in {} if job.dry else plan.obsolete.items():
-        try:
-            close(heads.found[name], because, heads.requests.get(name), batch.repository, world)
-        except Outpaced:  # another run proposes something there by now
-            outpaced.add(name)
-    broken = any(one.verdict == "error" for one in done.decisions)
-    pages = {one.head: one.pull_request for one in done.commits if one.pull_request}
-    earlier = {
-        name: one.found for name, one in heads.requests.items() if one.found and name not in pages
-    }
-    pages |= {name: one.url for name, one in earlier.items() if one.state == "open"}
-    waits = {one.head for one in plan.waited if one.outcome == "waits"}
-    for name, olds in {} if broken or outpaced else heads.renamed.items():
-        for old, request in olds if name in pages or name not in waits else ():
-            because = f"its base is called {base.branch} now. {pages.get(name, 'No request')} proposes what waits"
-            with suppress(Outpaced):  # the next run looks again
-                close(old, because, request, batch.repository, world)
-    pages |= {name: one.url for name, one in earlier.items()}
-    if plan.memory != first and not outpaced and not broken:
-        with suppress(
-            Outpaced
-        ):  # what has landed is no longer deferred; the next run finds that out as well
-            tip = remembered.commit or "" if remembered else base.memory_tip
-            remembered = _remember(first, plan.memory, tip, plan, batch, job) or remembered
-    if remembered and not done.commits:
-        done = done.plus(Outcome(commits=(remembered,)))
-    waited = [replace(one, pull_request=pages.get(one.head, "")) for one in plan.waited]
-    waited += [row for prepared in plan.commits for row in _rows_of_others(prepared, pages)]
-    waiting = tuple(one for one in waited if one.head not in outpaced)
-    return done.plus(Outcome(waiting=waiting, cautions=tuple(plan.problems))), outpaced
-
-
-def _rows_of_others(prepared: PreparedCommit, pages: Mapping[str, str]) -> list[Waited]:
-    """Return rows for builds whose Applications the run did not read: those that the commit loses, and keeps."""
-    head, base = prepared.changeset.head, prepared.changeset.base
-    page, because = pages.get(head, ""), "kept as it is: this run did not read its Application"
-    rows = []
-    for path in prepared.lost:
-        overtaken = f"{base} has changed the same lines of {path}, which belong to no Application of this run"
-        rows.append(Waited("", "", "", "", head, "dropped", overtaken))
-    for app in prepared.others:
-        key = f"{app.namespace}/{app.name}"
-        rows += [
-            Waited(key, one.alias, one.new_tag, one.new_digest, head, "waits", because, page)
-            for one in app.changes
-        ]
-    return rows + [
-        Waited("", "", "", "", head, "waits", f"{path}: {because}", page)
-        for path in prepared.unlisted
-    ]
-
-
-def _remember(
-    before: Files, files: Files, tip: str, plan: Plan, batch: Batch, job: Job
-) -> Commit | None:
-    """Write the memory branch if it changes, and return the commit. Raises `Outpaced` if it moved meanwhile."""
-    if files == before:
-        return None
-    base = plan.heads.base
-    name = memory_branch(base.repo, base.branch)
-    message = f"Remember holds, and builds that wait, beside {base.branch}\n"
-    change = Changeset(base.repo, base.branch, name, "", files, message, plan.author, tip)
-    landing = Landing("", "") if job.dry else batch.repository.remember(change)
-    changed = {
-        path: files.get(path, GONE)
-        for path in (*before, *files)
-        if files.get(path) != before.get(path)
-    }
-    apps = {
-        ask.subscription.application.key
-        for ask in batch.asks
-        if state_path(ask.subscription) in changed
-    }
-    return Commit(
-        base.repo,
-        base.branch,
-        name,
-        landing.commit or None,
-        landing.tree,
-        tuple(sorted(changed)),
-        tuple(sorted(apps)),
-        diff=unified_diff(before, changed) if job.dry else None,
-        through="git",
-    )
-
-
-def _land(
-    prepared: PreparedCommit,
-    batch: Batch,
-    heads: ExistingHeads,
-    attempt: int,
-    job: Job,
-    world: World,
-) -> Outcome:
-    """Land one changeset with its request, or predict it for `plan`. A failure is an outcome. Raises `Outpaced`."""
-    if prepared.warning:
-        world.log("warning", prepared.warning)
-    head, theirs = prepared.changeset.head, heads.theirs(prepared.changeset.head)
-    if theirs:
-        said = printable(theirs.message.partition("\n")[0])
-        world.log(
-            "info",
-            f"{head} keeps {theirs.tip[:12]} by {printable(theirs.by) or 'somebody'}: {said}",
+        together = decide_together(
+            batch, snapshot, heads, moves, facts, gather, job, world, last_checks(job, world)
         )
+    snapshot = together.base
+    moves = signed_for_argo(together.moves, world.keys_wanted, world.signing_keys)
+    prepared = prepare_commits(snapshot, moves, job.terms, job.wording, heads, together.waits)
+    commits, settled = with_overridden(snapshot, prepared.commits, prepared.settled, job.terms)
+    lists = Lists.after(heads, prepared, together.waits, snapshot, job.terms.now)
+    waits = together.waits
+    hindrances = hindered(moves, lambda sub: world.hindrance(sub, job.terms.now))
+    return Plan(
+        base=replace(snapshot, memory=known),
+        heads=heads,
+        commits=tuple(commits),
+        settled=tuple(settled),
+        lists=lists,
+        waited=tuple(row for name, one in waits.items() for row in one.rows(name)),
+        problems=(
+            *ended,
+            *(problem for one in waits.values() for problem in one.problems),
+            *hindrances,
+        ),
+        memory=memory_after(snapshot, moves, job.terms.now),
+        author=agreed_wording(job.wording, [move.subscription for move in moves]).author,
+        needs_memory=frozenset(
+            move.subscription.identity
+            for move in moves
+            if move.remember and move.decision.head != snapshot.branch
+        ),
+    )
 
-    try:
-        # Builds that this run knows nothing about keep their request as it is.
-        request = heads.requests.get(head) if prepared.decisions or prepared.apps else None
-        outcome = as_it_stands(prepared, request, job, world) if request else None
-        if outcome is None:
-            landing = (batch.repository.predict if job.dry else batch.repository.land)(
-                prepared.changeset
-            )
-            diff = (
-                unified_diff((theirs or heads.base).files, prepared.changeset.files)
-                if job.dry
-                else None
-            )
-            outcome = _landed(prepared, landing, attempt, diff)
-            if request:
-                outcome = propose(prepared, request, outcome, job, world)
-    except TaskError as error:
-        outcome = Outcome(tuple(failed(decision, error) for decision in prepared.decisions))
-    return replace(outcome, cautions=prepared.cautions)
+
+def land(plan: Plan, batch: Batch, attempt: int, job: Job, world: World) -> Landings:
+    """Land a plan, and return what has landed. Raises `Outpaced` if nothing has, as somebody else was faster.
+
+    What is to be remembered comes before the base's commits, and goes in one push with a head branch. At last, the
+    requests on which nothing waits are closed.
+    """
+    landing = Landings(plan, batch, attempt, job, world)
+    landing.remember_first()
+    for prepared in plan.commits:
+        landing.commit(prepared)
+    landing.remember_rest()
+    landing.close()
+    return landing
+
+
+@dataclass
+class Landings:
+    """Lands the commits of one plan, one after the other, and what is to be remembered with them."""
+
+    plan: Plan
+    batch: Batch
+    attempt: int
+    job: Job
+    world: World
+    done: Outcome = field(default_factory=Outcome)
+    outpaced: set[str] = field(default_factory=set)
+    failed: set[str] = field(default_factory=set)  # branches whose commit, or whose request, failed
+    broken: TaskError | None = None  # why the memory branch cannot be written
+    forgotten: bool = False  # whether another run has written it meanwhile, and this one has not
+
+    def __post_init__(self) -> None:
+        plan, base = self.plan, self.plan.base
+        to_base = any(one.changeset.head == base.branch for one in plan.commits)
+        # What goes to the base is deferred until it has landed there.
+        first = until_landed(base.memory, plan.memory) if to_base else plan.memory
+        self.memory = MemoryBranch(base, plan.author, self.batch, self.job)
+        self.memory.wanted = plan.lists.without_commits(first)
+
+    def remember_first(self) -> None:
+        """Write what is to be remembered, if something goes to the base, or nothing goes anywhere."""
+        plan = self.plan
+        heads = [one for one in plan.commits if one.changeset.head != plan.base.branch]
+        if len(heads) < len(plan.commits) or not heads or not self.batch.repository.atomic:
+            self._remember()
+
+    def remember_rest(self) -> None:
+        """Write what no head branch has taken along, and drop what has landed on the base."""
+        failed_any = any(one.verdict == "error" for one in self.done.decisions)
+        if not (self.outpaced or failed_any):
+            self.memory.wanted = with_lists_of(self.plan.memory, self.memory.wanted)
+        try:
+            self._remember()
+        except Outpaced:
+            if not self.memory.commits:
+                self.forgotten = True
+
+    @property
+    def again(self) -> set[Identity]:
+        """The asks for which somebody else was faster."""
+        plan = self.plan
+        found = set(plan.needs_memory if self.forgotten else ())
+        decisions = chain(plan.settled, *(one.decisions for one in plan.commits))
+        return found | {one.subscription.identity for one in decisions if one.head in self.outpaced}
+
+    @property
+    def settled(self) -> list[Decision]:
+        """The decisions that needed no commit. Those that are nothing without the memory branch may be errors."""
+        error = self.broken
+        return [
+            failed(one, error)
+            if error and one.subscription.identity in self.plan.needs_memory
+            else one
+            for one in self.plan.settled
+        ]
+
+    def _remember(self) -> None:
+        try:
+            self.memory.write()
+        except TaskError as error:
+            self.broken = error
+
+    def commit(self, prepared: PreparedCommit) -> None:
+        """Land one commit with its list and its request, or predict it for `plan`. A failure is an outcome."""
+        if prepared.warning:
+            self.world.log("warning", prepared.warning)
+        name = prepared.changeset.head
+        head = self.plan.heads.get(name)
+        try:
+            outcome = self._landed(prepared, head)
+        except Outpaced:
+            self.outpaced.add(name)
+            return
+        except TaskError as error:
+            outcome = Outcome(tuple(failed(decision, error) for decision in prepared.decisions))
+        if any(one.verdict == "error" for one in outcome.decisions):
+            self.failed.add(name)
+        self.done = self.done.plus(replace(outcome, cautions=prepared.cautions))
+
+    def _landed(self, prepared: PreparedCommit, head: HeadBranch | None) -> Outcome:
+        repository, job, change = self.batch.repository, self.job, prepared.changeset
+        if head is None:
+            landing = (repository.predict if job.dry else repository.land)(change)
+            return self._told(prepared, landing, None)
+        self._log_kept(head)
+        listed = self.plan.lists.of(change.head)
+        if stands := as_it_stands(prepared, head, listed, job, self.world):
+            if self.plan.lists.news(listed):
+                self.memory.put(listed)
+            return stands
+        predicted = repository.predict(change)
+        landing = predicted
+        if not job.dry:
+            if self.broken:
+                raise self.broken
+            bound = self.plan.lists.bound_to(change.head)
+            landing = self.memory.land(change, listed, predicted, head, bound)
+        outcome = self._told(prepared, landing, head)
+        if head.request:
+            outcome = propose(prepared, head.request, outcome, job, self.world)
+        return outcome
+
+    def _log_kept(self, head: HeadBranch) -> None:
+        if head.ours or head.branch is None:
+            return
+        said = printable(head.branch.message.partition("\n")[0])
+        by = printable(head.branch.by) or "somebody"
+        self.world.log("info", f"{head.branch.branch} keeps {head.tip[:12]} by {by}: {said}")
+
+    def _told(self, prepared: PreparedCommit, landing: Landing, head: HeadBranch | None) -> Outcome:
+        under = head.files if head and not head.ours else self.plan.base.files
+        diff = unified_diff(under, prepared.changeset.files) if self.job.dry else None
+        return _landed(prepared, landing, self.attempt, diff)
+
+    def close(self) -> None:
+        """Close the requests of head branches on which nothing waits any more, and delete the branches."""
+        if self.job.dry or self.broken:
+            return
+        closed = False
+        for name, reason in self.plan.lists.closing.items():
+            head, because = self.plan.heads[name], reason
+            if head.instead in (self.outpaced | self.failed) - {""}:
+                continue
+            if head.instead:
+                page = self._pages().get(head.instead) or "No request"
+                because = f"{reason}. {page} proposes what waits"
+            try:
+                if withdraw(because, head.request, self.world):
+                    self._drop(head)
+                    self.memory.put(WaitingList(name, declined=head.listed.declined))
+                    closed = True
+            except Outpaced:  # another run proposes something there by now
+                self.outpaced.add(name)
+            except TaskError as error:
+                self.world.log("warning", f"{name} was not deleted: {error.message}")
+        if closed and not self.outpaced:
+            with suppress(Outpaced):  # the next run does it
+                self._remember()
+
+    def _drop(self, head: HeadBranch) -> None:
+        if head.branch:
+            self.batch.repository.drop(head.branch.branch, head.tip)
+
+    def _pages(self) -> dict[str, str]:
+        """Return the pages of the requests, by head branch."""
+        pages = {one.head: one.pull_request for one in self.done.commits if one.pull_request}
+        for name, head in self.plan.heads.items():
+            if head.found:
+                pages.setdefault(name, head.found.url)
+        return pages
+
+    def outcome(self) -> Outcome:
+        """Return what has landed, and what became of what waited."""
+        done = self.done
+        pages = self._pages()
+        if self.memory.commits and not done.commits:
+            done = done.plus(Outcome(commits=tuple(self.memory.commits[-1:])))
+        rows = [
+            replace(one, pull_request=pages.get(one.head, ""))
+            for one in self.plan.waited
+            if one.head not in self.outpaced
+        ]
+        return done.plus(Outcome(waiting=tuple(rows), cautions=self.plan.problems))
 
 
 def _landed(prepared: PreparedCommit, landing: Landing, attempt: int, diff: str | None) -> Outcome:

@@ -43,6 +43,7 @@ class Matched:
     decisions: tuple[Decision, ...] = ()
     problems: tuple[Problem, ...] = ()
     unusable: tuple[Unusable, ...] = ()
+    read: tuple[Subscription, ...] = ()  # all that the run has read, asked or not
 
     @property
     def in_git(self) -> tuple[Ask, ...]:

@@ -19,7 +19,7 @@ from task.errors import Exit, NotPermittedError, TaskError
 from task.landing.live import patch
 from task.landing.overridden import called
 from task.landing.ports import Batch, Repository, World
-from task.model import Decision, Problem, Report, Timings, Unusable
+from task.model import Decision, Problem, Report, Subscription, Timings, Unusable
 from task.output.report_json import exit_code
 from task.pipeline.deliver import deliver
 from task.pipeline.discover import discover
@@ -69,6 +69,9 @@ def run(job: Job, world: World, shielded: ExitStack, match: Match, after: After)
     began = world.now()
     seen, problems = discover(job, world)
     job, matched = match(seen, job, world)
+    matched = replace(
+        matched, read=tuple(sub for one in seen.subscribed for sub in one.subscriptions)
+    )
     problems += left_out(matched, job)
     matched_at = world.now()
     done = Outcome(matched.decisions)
@@ -94,13 +97,16 @@ def run(job: Job, world: World, shielded: ExitStack, match: Match, after: After)
 def deliver_all(matched: Matched, job: Job, world: World) -> Outcome:
     """Decide and land everything. Several repositories are handled at the same time; live Applications come last."""
     groups = by_login(by_repository(matched, job), world)
+    work = partial(deliver_repository, job=job, world=world, read=matched.read)
     done = Outcome()
-    for outcome in in_threads(partial(deliver_repository, job=job, world=world), groups, AT_ONCE):
+    for outcome in in_threads(work, groups, AT_ONCE):
         done = done.plus(outcome)
     return done if job.only else done.plus(patch(matched.live, job, world))
 
 
-def deliver_repository(asks: Sequence[Ask], job: Job, world: World) -> Outcome:
+def deliver_repository(
+    asks: Sequence[Ask], job: Job, world: World, read: tuple[Subscription, ...] = ()
+) -> Outcome:
     """Decide and land everything for one repository, branch by branch. A failure affects no other repository."""
     settled = (settled_without_git(ask, job.terms, config_read=False) for ask in asks)
     refused = [decision for decision in settled if decision]
@@ -110,16 +116,23 @@ def deliver_repository(asks: Sequence[Ask], job: Job, world: World) -> Outcome:
         with closing(
             world.repository(asks[0].subscription.repo, asks[0].subscription)
         ) as repository:
-            done, left = _without_the_refused(repository, by_branch(repository, asks), job, world)
+            done, left = _without_the_refused(
+                repository, by_branch(repository, asks), job, world, read
+            )
             for base, members in left.items():
-                done = done.plus(deliver(Batch(repository, base, tuple(members)), job, world))
+                batch = Batch(repository, base, tuple(members), read)
+                done = done.plus(deliver(batch, job, world))
             return done
     except TaskError as error:
         return failed_asks(asks, error, job.terms, config_read=False)
 
 
 def _without_the_refused(
-    repository: Repository, branches: Mapping[str, Sequence[Ask]], job: Job, world: World
+    repository: Repository,
+    branches: Mapping[str, Sequence[Ask]],
+    job: Job,
+    world: World,
+    read: tuple[Subscription, ...],
 ) -> tuple[Outcome, Mapping[str, Sequence[Ask]]]:
     """Plan Applications with targets on several branches first, and leave out what one refuses.
 
@@ -135,7 +148,7 @@ def _without_the_refused(
     for base, asks in branches.items():
         members = tuple(ask for ask in asks if ask.subscription.application.key in spread)
         if members:
-            batch = Batch(repository, base, members)
+            batch = Batch(repository, base, members, read)
             planned += deliver(batch, replace(job, dry=True), world).decisions
     refused = {
         one.subscription.application.key: one.judged

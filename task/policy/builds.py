@@ -208,6 +208,18 @@ def merged(base: State, more: State) -> State:
     return State(hold, {**base.images, **images})
 
 
+def stricter_only(base: State, more: State) -> State:
+    """Return what counts for updates of the base itself: what it remembers, and the holds of the memory branch.
+
+    That branch may be less protected than the base. So it can hold something back there, and never let it through.
+    """
+    images = dict(base.images)
+    for key, one in more.images.items():
+        known = images.get(key, Memory())
+        images[key] = replace(known, hold=stricter(known.hold, one.hold))
+    return State(stricter(base.hold, more.hold), images)
+
+
 def _merged(base: Memory, more: Memory) -> Memory:
     return Memory(
         written=_newer(base.written, more.written),

@@ -95,19 +95,25 @@ class RepositoryWithProgress:
         with self._phase(f"fetching {self._name}"):
             return self._repository.read_more(snapshot, places)
 
-    def head_snapshot(self, head: str, places: Collection[Place]) -> Head | None:
-        """Return the files at the tip of a head branch."""
+    @property
+    def atomic(self) -> bool:
+        """As `Repository.atomic`."""
+        return self._repository.atomic
+
+    def head(self, head: str) -> Head | None:
+        """Return the tip of a head branch."""
         with self._phase(f"fetching {self._name}"):
-            return self._repository.head_snapshot(head, places)
+            return self._repository.head(head)
 
-    def named_alike(self, head: str) -> Sequence[str]:
-        """As `Repository.named_alike`."""
-        return self._repository.named_alike(head)
+    def merged(self, branch: str, commit: str) -> bool:
+        """Tell whether a commit is in the latest history of a branch."""
+        with self._phase(f"reading the history of {self._name}"):
+            return self._repository.merged(branch, commit)
 
-    def land(self, change: Changeset) -> Landing:
+    def land(self, change: Changeset, memory: Changeset | None = None) -> Landing:
         """Commit and push."""
         with self._phase(f"pushing to {self._name}"):
-            return self._repository.land(change)
+            return self._repository.land(change, memory)
 
     def remember(self, change: Changeset) -> Landing:
         """Replace the memory branch."""
@@ -137,8 +143,3 @@ class RepositoryWithProgress:
         """Yield the last versions of the files of each page."""
         with self._phase(f"reading the history of {self._name}"):
             yield from self._repository.written(branch, pages, most)
-
-    def branches(self, beginnings: Collection[str]) -> Sequence[str]:
-        """Return the names of all branches with one of these prefixes."""
-        with self._phase(f"asking {self._name} for its branches"):
-            return self._repository.branches(beginnings)

@@ -161,9 +161,9 @@ def test_the_commit_says_nothing_of_the_builds_source() -> None:
     messages: list[str] = []
     land = scene.branch.land
 
-    def told(change: Changeset) -> Landing:
+    def told(change: Changeset, memory: Changeset | None = None) -> Landing:
         messages.append(change.message)
-        return land(change)
+        return land(change, memory)
 
     scene.branch.land = told  # type: ignore[method-assign]
     trailers = (
@@ -198,10 +198,10 @@ class Raced(Branch):
         super().__init__({target("a"): KUSTOMIZATION})
         self.before: dict[int, Callable[[], object]] = {}  # what happens before the so-manieth push
 
-    def land(self, change: Changeset) -> Landing:
+    def land(self, change: Changeset, memory: Changeset | None = None) -> Landing:
         self.before = {number - 1: happens for number, happens in self.before.items()}
         self.before.pop(0, lambda: None)()
-        return super().land(change)
+        return super().land(change, memory)
 
 
 @pytest.mark.slow

@@ -10,7 +10,7 @@ from runs import KUSTOMIZATION
 
 from task.annotations.application import PREFIX, parse_application
 from task.annotations.subscription import subscribe
-from task.commands.status import Look, beginnings, past_builds, status
+from task.commands.status import Look, past_builds, status
 from task.deciding.job import Intent, Job, Terms
 from task.image import parse_image
 from task.model import FileVersion, Found, Hold, ImageStatus, Policy, Reading, Status
@@ -143,27 +143,6 @@ def test_the_rules_in_words() -> None:
     assert (
         summary(Status((row(), row(hold=Hold("x"))), (), 1, 0))
         == "2 images of 1 Application: 1 held, 1 ok"
-    )
-
-
-@pytest.mark.parametrize(
-    ("heads", "found"),
-    [
-        ([], {"image-update/"}),
-        (["updates"], {"image-update/", "updates"}),
-        (
-            ["up-{{.SHA256}}", "{{.App}}"],
-            {"image-update/", "up-"},
-        ),  # of the last one nothing is known
-    ],
-)
-def test_how_the_head_branches_begin_that_may_have_a_request(
-    heads: Sequence[str], found: set[str]
-) -> None:
-    subs = [replace(row().subscription, head_template=head, pull_request=True) for head in heads]
-    assert (
-        beginnings([*subs, replace(row().subscription, head_template="pushed-without-a-request")])
-        == found
     )
 
 

@@ -600,9 +600,9 @@ def test_the_source_commit_of_the_build_is_the_commits() -> None:
     messages: list[str] = []
     land = scene.branch.land
 
-    def told(change: Changeset) -> Landing:
+    def told(change: Changeset, memory: Changeset | None = None) -> Landing:
         messages.append(change.message)
-        return land(change)
+        return land(change, memory)
 
     scene.branch.land = told  # type: ignore[method-assign]
     scene.promote("staging/web", "production/web", repository=OURS)

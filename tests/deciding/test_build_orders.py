@@ -59,9 +59,12 @@ def after(
     decisions = decide(
         snapshot, [Ask(sub, (parse_image(f"{WEB}:{text}"),))], terms, Facts(ANCESTRY)
     )
-    made, settled, _obsolete = prepare_commits(snapshot, decisions, terms, WORDING)
-    new = {**files, **{path: file for one in made for path, file in one.changeset.files.items()}}
-    rule = [*(one for draft in made for one in draft.decisions), *settled][0].rule
+    prepared = prepare_commits(snapshot, decisions, terms, WORDING)
+    new = dict(files)
+    for one in prepared.commits:
+        new.update(one.changeset.files)
+    written = [one for draft in prepared.commits for one in draft.decisions]
+    rule = [*written, *prepared.settled][0].rule
     return rule, {path: file for path, file in new.items() if file.mode}
 
 

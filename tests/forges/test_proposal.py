@@ -1,10 +1,8 @@
 """The title, body and branch of a pull request, and what a run reads from them again."""
 
 import re
-from base64 import b64encode
-from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -21,21 +19,12 @@ from task.forges.proposal import (
     LONGEST_TITLE,
     Content,
     body,
-    build_key,
-    builds,
     described,
     headline,
-    marked,
-    marker,
     message_parts,
-    packed,
-    proposes,
-    refuses,
-    standing,
     title,
-    unpacked,
 )
-from task.model import Build, Image, Proposed, Written
+from task.model import Build, Image
 from task.templates.change import AppChanges, Change
 from task.templates.commit_message import commit_message
 
@@ -81,9 +70,7 @@ def test_body() -> None:
         "\n"
         f"{FOLDED}\n"
         "\n"
-        f"<!-- image-update: {marker(apps)} -->\n"
         f"<!-- image-update-commit: {COMMIT} -->\n"
-        f"<!-- image-update-builds: {packed(builds(apps), 1000)} -->\n"
         f"<!-- image-update-end: {ABOUT[END]} -->\n"
     )
 
@@ -129,30 +116,23 @@ def test_the_same_change_is_one_row() -> None:
 def test_marks_are_read_back(forge: str) -> None:
     text = body(Content([app()], commit=COMMIT), forge)
     for back in (text, text.replace("\n", "\r\n"), text.strip(), f"{text}\n\nThank you, bot!"):
-        assert (marked(back), described(back)) == (marker([app()]), COMMIT)
-
-
-@pytest.mark.parametrize("forge", ["bitbucket", "bitbucket-server"])
-def test_marks_where_html_is_shown(forge: str) -> None:
-    assert f"[//]: # (image-update: {marker([app()])})" in body(Content([app()]), forge)
+        assert described(back) == COMMIT
 
 
 @pytest.mark.parametrize(
-    "text", ["", "by hand", "image-update: " + "a" * 64, "<!-- image-update: short -->"]
+    "text",
+    ["", "by hand", "image-update-commit: " + "a" * 64, "<!-- image-update-commit: short -->"],
 )
 def test_no_marks(text: str) -> None:
-    assert (marked(text), described(text)) == ("", "")
+    assert described(text) == ""
 
 
 def test_marks_of_others_do_not_count() -> None:
-    forged = f"<!-- image-update: {'f' * 64} -->"
-    text = body(
-        Content(
-            [app(change(old=forged))], f"subject\n{forged}\n\n[//]: # (image-update: {'e' * 64})"
-        )
-    )
-    assert marked(text) == marker([app(change(old=forged))])
-    assert text.count("<!-- image-update: ") == 1 + text.count(f"`{forged}`")
+    forged = f"<!-- image-update-commit: {'f' * 64} -->"
+    said = f"subject\n{forged}\n\n[//]: # (image-update-commit: {'e' * 64})"
+    text = body(Content([app(change(old=forged))], said, commit=COMMIT))
+    assert described(text) == COMMIT
+    assert text.count("<!-- image-update-commit: ") == 1 + text.count(f"`{forged}`")
 
 
 DIFFERENT = [
@@ -164,17 +144,6 @@ DIFFERENT = [
     [app(change(name="ghcr.io/acme/other"))],
     [app(replace(change(), alias="other"))],
 ]
-
-
-@pytest.mark.parametrize("apps", DIFFERENT)
-def test_another_content_has_another_mark(apps: Sequence[AppChanges]) -> None:
-    assert marker(apps) != marker([app()])
-
-
-def test_the_mark_does_not_depend_on_order_and_on_what_was() -> None:
-    one, other = app(change("1"), change("2", name="ghcr.io/acme/b")), app(name="other")
-    turned = app(change("2", "9", name="ghcr.io/acme/b"), change("1"))
-    assert marker([one, other]) == marker([other, turned])
 
 
 HOSTILE = [
@@ -221,8 +190,8 @@ def test_what_others_write_is_code(text: str) -> None:
 @given(st.text(max_size=80), st.text(max_size=400), st.sampled_from(sorted(FORGES)))
 def test_any_text_stays_inside(value: str, text: str, forge: str) -> None:
     apps = [app(change(new=value, old=value), name=value)]
-    shown = body(Content(apps, text, value, f"https://x.example/{value}"), forge)
-    assert marked(shown) == marker(apps)
+    shown = body(Content(apps, text, value, f"https://x.example/{value}", commit=COMMIT), forge)
+    assert described(shown) == COMMIT
     assert len(shown) <= LONGEST_BODY.get(forge, 65_536)
 
 
@@ -246,9 +215,10 @@ def test_links(url: str, shown: str) -> None:
 @pytest.mark.parametrize("forge", FORGES)
 def test_a_body_is_never_too_long(forge: str) -> None:
     apps = [app(name=f"application-{number}") for number in range(3000)]
-    text = body(Content(apps, "long text " * 10_000, "https://x.example/" + "y" * 480), forge)
+    words, page = "long text " * 10_000, "https://x.example/" + "y" * 480
+    text = body(Content(apps, words, page, commit=COMMIT), forge)
     assert len(text) <= LONGEST_BODY.get(forge, 65_536)
-    assert marked(text) == marker(apps)
+    assert described(text) == COMMIT
     assert re.search(r"^and \d+ more: see the report$", text, re.MULTILINE)
 
 
@@ -298,33 +268,6 @@ def test_message_parts() -> None:
 
 
 OLDER, NEWER = [app(change("1.4.3"))], [app(change("1.4.4"))]
-
-
-@pytest.mark.parametrize(
-    ("state", "head", "apps", "wanted"),
-    [
-        ("open", COMMIT, OLDER, "same"),
-        ("open", COMMIT[:12], OLDER, "same"),
-        ("open", "", OLDER, "same"),
-        ("open", "f" * 40, OLDER, "wanted"),  # the branch is another one than told
-        ("open", COMMIT, NEWER, "wanted"),
-        ("closed", COMMIT, OLDER, "declined"),
-        ("closed", "", OLDER, "declined"),  # the branch is gone
-        ("closed", COMMIT, NEWER, "wanted"),
-        ("merged", COMMIT, OLDER, "wanted"),  # merged, and Git says otherwise again
-        ("merged", COMMIT, NEWER, "wanted"),
-    ],
-)
-def test_standing(
-    state: Literal["open", "merged", "closed"], head: str, apps: list[AppChanges], wanted: str
-) -> None:
-    text = body(Content(OLDER, commit=COMMIT))
-    assert standing(Proposed("url", "1", state, "title", text, head), marker(apps)) == wanted
-
-
-def test_standing_of_none_and_of_anothers() -> None:
-    assert standing(None, marker(OLDER)) == "wanted"
-    assert standing(Proposed("url", "1", "closed", "by hand", "text"), marker(OLDER)) == "wanted"
 
 
 WEB = {"new": "1.1.0", "old": "1.0.0", "name": "ghcr.io/acme/web"}
@@ -382,82 +325,10 @@ def test_a_rollbacks_title_stays_whatever_waits_beside_it() -> None:
         )
 
 
-@pytest.mark.parametrize("forge", FORGES)
-def test_what_is_proposed_is_told_whole(forge: str) -> None:
-    build = Build(7, "ci", COMMIT, "https://github.com/acme/api", "2026-11-21T06:00:00Z")
-    apps = [
-        *OLDER,
-        app(change("2.0", name="ghcr.io/acme/ui", new_digest=DIGEST, build=build), name="ui"),
-    ]
-    kept = {"0123abcd": Written("1.0", "", build)}
-    text = body(Content(apps, commit=COMMIT, declined=kept), forge)
-    assert proposes(text) == builds(apps)
-    assert Written("2.0", DIGEST, build) in builds(apps).values()
-    for state, refused in (("open", kept), ("merged", kept), ("closed", {**kept, **builds(apps)})):
-        assert refuses(Proposed("url", "1", state, "title", text)) == refused  # type: ignore[arg-type]
-    assert (proposes("by hand"), refuses(Proposed("url", "1", "closed", "", "by hand"))) == ({}, {})
-
-
-def test_what_is_held_makes_another_content() -> None:
-    plain, held = (body(Content(OLDER, commit=COMMIT, held=what)) for what in ((), ("freeze",)))
-    assert marked(held) == marker(OLDER, ["freeze"]) != marked(plain)
-    assert proposes(held) == proposes(plain)
-
-
 def test_a_hold_has_no_table() -> None:
-    text = body(Content([], "hold web", commit=COMMIT, held=("freeze",)))
+    text = body(Content([], "hold web", commit=COMMIT))
     assert "| --- |" not in text
     assert "\n\n```text\nhold web\n```\n\n" in text
 
 
 BUILD = Build(12, "ci", "c" * 40, "https://git.example.com/acme/web", "2026-11-21T06:00:00Z")
-
-
-def rows(number: int) -> dict[str, Written]:
-    return {
-        build_key(f"argocd/app-{one}", "web", "ghcr.io/acme/web"): Written("1.1.0", "", BUILD)
-        for one in range(number)
-    }
-
-
-@pytest.mark.parametrize("number", [1, 2, 500])
-def test_read_back(number: int) -> None:
-    assert unpacked(packed(rows(number), 16_384)) == rows(number)
-
-
-def test_nothing_is_nothing() -> None:
-    assert packed({}, 1000) == ""
-    assert unpacked("") == {}
-
-
-@pytest.mark.parametrize("room", [0, 10, 300, 1000])
-def test_what_does_not_fit_is_left_out(room: int) -> None:
-    text = packed(rows(500), room)
-    assert len(text) <= room
-    assert unpacked(text).items() <= rows(500).items()
-    assert len(unpacked(text)) >= (room - 300) / 12  # each Application takes eleven letters
-
-
-@pytest.mark.parametrize(
-    "data",
-    [
-        "[]",
-        "[[]]",
-        "[1]",
-        '{"a": 1}',
-        '[[["1.0"], "0123abcd"]]',
-        '[[["1.0", "", 1, "", "", "", "yesterday"], "0123abcd"]]',
-        '[[["1.0", "", "1", "", "", "", ""], "0123abcd"]]',
-        '[[["1.0", "", 1, "", "", "", ""], 7]]',
-        '[[[[], "", 1, "", "", "", ""], "0123abcd"]]',
-        "[" * 30_000,
-        "\ud800",
-    ],
-)
-def test_anybody_may_write_there(data: str) -> None:
-    assert unpacked(b64encode(data.encode("utf-8", "surrogatepass")).decode()) == {}
-
-
-@given(st.text(max_size=200))
-def test_any_text_is_read(text: str) -> None:
-    unpacked(text)

@@ -10,10 +10,17 @@ from pathlib import Path
 import pytest
 from support import Link, bare_repo, changed_paths, commit, git, show
 
-from task.errors import Exit, Outpaced, RepositoryError, TargetError, UnreachableError
+from task.errors import (
+    Exit,
+    NotAtomicError,
+    Outpaced,
+    RepositoryError,
+    TargetError,
+    UnreachableError,
+)
 from task.git.command import Git
 from task.git.repository.bare import BareRepository
-from task.git.repository.remote import StartAgain
+from task.git.repository.remote import Pushed, StartAgain
 from task.model import Changeset, File, Landing, Person, Place, Snapshot
 
 AUTHOR = Person("Image Update", "image-update@example.com")
@@ -503,10 +510,9 @@ def test_the_very_same_commit_of_another_run_is_not_ours(repo: Path) -> None:
         mine, others = change(read(store)), change(read(other))
         made = [one._make(wanted).commit for one, wanted in ((store, mine), (other, others))]
         assert other.land(others).pushed
+        same = tip(repo) if made[0] == made[1] else made[0]
         with pytest.raises(Outpaced):
-            store._push(
-                "main", tip(repo) if made[0] == made[1] else made[0], mine.tip, (), replaces=False
-            )
+            store._push(Pushed("main", same, mine.tip, replaces=False))
     assert git(repo, "rev-list", "--count", "main") == "2"
 
 
@@ -546,7 +552,7 @@ def test_a_cache_that_breaks_while_the_head_branch_is_looked_at(
     was = commit(repo, {VALUES: "tag: v9\n"}, "bot")
     with open_store(repo) as store:
         wanted = change(read(store), head="bot")
-        store.head_snapshot("bot", [])
+        store.head("bot")
         root = store._root
 
         def breaks(commit: str) -> str:
@@ -570,3 +576,37 @@ def test_a_head_branch_that_moved_before_another_store_writes_it(repo: Path) -> 
         with pytest.raises(Outpaced):
             store.land(wanted)
     assert tip(repo, "bot") == theirs
+
+
+def remembered(text: str, was: str = "") -> Changeset:
+    files = {"list": File(text)}
+    who = Person("a", "a@example.com")
+    return Changeset("", "main", "image-update-memory/1", "", files, "Remember", who, was)
+
+
+def test_a_head_branch_and_the_memory_land_together_or_not_at_all(repo: Path) -> None:
+    with open_store(repo) as store:
+        wanted = change(read(store), head="bot")
+        made = store.land(wanted, remembered("first\n"))
+        assert (tip(repo, "bot"), tip(repo, "image-update-memory/1")) == (made.commit, made.memory)
+        newer = replace(wanted, files={VALUES: File("tag: v11\n")}, head_commit=made.commit)
+        with pytest.raises(Outpaced):
+            store.land(newer, remembered("second\n", "1" * 40))
+    assert (tip(repo, "bot"), tip(repo, "image-update-memory/1")) == (made.commit, made.memory)
+
+
+def test_a_server_that_cannot_push_two_branches_together(repo: Path) -> None:
+    git(repo, "config", "receive.advertiseAtomic", "false")
+    with open_store(repo) as store:
+        with pytest.raises(NotAtomicError):
+            store.land(change(read(store), head="bot"), remembered("first\n"))
+        assert not store.atomic
+    assert git(repo, "for-each-ref", "--format=%(refname:short)", "refs/heads").split() == ["main"]
+
+
+def test_a_hook_that_refuses_the_memory_is_told_of_that_branch(repo: Path) -> None:
+    hook(repo, "update", 'case "$1" in *memory*) echo "no such names here" >&2; exit 1;; esac')
+    with open_store(repo) as store, pytest.raises(RepositoryError) as caught:
+        store.land(change(read(store), head="bot"), remembered("first\n"))
+    assert caught.value.subject.endswith("@image-update-memory/1")
+    assert "let this user create, replace and delete the branch" in caught.value.hint

@@ -140,9 +140,9 @@ def test_an_existing_head_branch_is_moved_in_one_step(server: CommittingGitHub, 
     server.before = lambda _request: seen.append(git(repo, "rev-parse", HEAD))
     with opened(server) as store:
         snapshot = read(store)
-        store.head_snapshot(HEAD, [])
+        store.head(HEAD)
         landing = store.land(change(snapshot, HEAD, head_commit=was))
-        assert store.head_snapshot(HEAD, [])
+        assert store.head(HEAD)
         assert not store.land(change(snapshot, HEAD, head_commit=landing.commit)).pushed
     assert seen == [was] * 4
     assert git(repo, "rev-parse", HEAD) == landing.commit
@@ -168,7 +168,7 @@ def test_a_head_branch_that_others_moved_is_a_lost_race(
     was = commit(repo, {"a.yaml": "earlier\n"}, HEAD) if there else ""
     with opened(server) as store:
         snapshot = read(store)
-        store.head_snapshot(HEAD, [])
+        store.head(HEAD)
         theirs = commit(repo, {"a.yaml": "theirs\n"}, HEAD)
         with pytest.raises(Outpaced):
             store.land(change(snapshot, HEAD, head_commit=was))
@@ -204,7 +204,7 @@ def test_a_lost_answer_doubles_nothing(
     head = "main" if step == "base" else HEAD
     with opened(server) as store:
         snapshot = read(store)
-        store.head_snapshot(HEAD, [])
+        store.head(HEAD)
         landing = store.land(change(snapshot, head, head_commit=None if step == "base" else was))
     assert git(repo, "rev-parse", head) == landing.commit
     assert git(repo, "rev-parse", f"{head}^") == snapshot.tip
@@ -319,7 +319,7 @@ def test_nothing_is_left_of_a_move_that_is_refused(server: CommittingGitHub, rep
     server.refuses_moves = "Cannot force-push to this branch"
     with opened(server) as store:
         snapshot = read(store)
-        store.head_snapshot(HEAD, [])
+        store.head(HEAD)
         with pytest.raises(RepositoryError, match="Cannot force-push"):
             store.land(change(snapshot, HEAD, head_commit=was))
     assert branches(repo) == [HEAD, "main"]

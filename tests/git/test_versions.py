@@ -107,7 +107,6 @@ def test_over_http_with_and_without_filters_and_kept_for_the_next_run(
                 store.snapshot("main", [Place("a")])
                 (found,) = store.written("main", [["a", "no"]], 3)
                 assert (texts(list(found["a"])), list(found["no"])) == (["4", "3", "2"], [])
-                assert store.branches(["ma"]) == ["main"]
 
 
 def test_object_ids_of_the_other_kind(tmp_path: Path) -> None:
@@ -128,21 +127,10 @@ def test_object_ids_of_the_other_kind(tmp_path: Path) -> None:
     assert found[0].commit == second
 
 
-def test_the_branches_that_begin_so(tmp_path: Path) -> None:
+def test_a_branch_that_is_not_there(tmp_path: Path) -> None:
     repo = bare_repo(tmp_path, {"a": "1"})
-    for name in (
-        "image-update/web-1",
-        "image-update/api-2",
-        "other/image-update/x",
-        "update-image",
+    with (
+        BareRepository(Git(os.environ, protocols=FILE), str(repo)) as store,
+        pytest.raises(SourceError),
     ):
-        git(repo, "branch", name, "main")
-    with BareRepository(Git(os.environ, protocols=FILE), str(repo)) as store:
-        assert store.branches(["image-update/", "up"]) == [
-            "image-update/api-2",
-            "image-update/web-1",
-            "update-image",
-        ]
-        assert store.branches(["none"]) == []
-        with pytest.raises(SourceError):
-            list(store.written("no-such-branch", [["a"]], 1))
+        list(store.written("no-such-branch", [["a"]], 1))

@@ -295,8 +295,9 @@ class Histories(RuleBasedStateMachine):
         self.scene.branch.interrupt = step, outrun
         self._run(this)
         self.scene.branch.interrupt = None
-        # A person's word is remembered first, so it counts for a run that comes before the head branch is written.
-        if raced and (verb == "run" or step == "remember"):
+        # A person's word is remembered before, or together with, what is written; a branch is deleted after it.
+        first = verb == "run" or step != "drop"
+        if raced and first:
             self._arrived({other: faster})
         if verb == "run":
             self._arrived({name: number})
@@ -306,7 +307,7 @@ class Histories(RuleBasedStateMachine):
             self._touched(name, lambda image: image.release(frozen=self.frozen))
         else:
             self._touched(name, lambda image: image.rollback(number, held=True))
-        if raced and verb != "run" and step != "remember":
+        if raced and not first:
             self._arrived({other: faster})
         self._run(lambda: self._send({name: number}))
         self._arrived({name: number})

@@ -121,25 +121,6 @@ def test_two_applications_with_one_head_branch() -> None:
     assert scene.base == {"web": "1.2.0", "api": FIRST, "cron": "1.2.0"}
 
 
-def test_a_file_of_a_build_that_nobody_knows_is_named() -> None:
-    scene = Scene()
-    scene.branch.commit({target("b"): KUSTOMIZATION})
-    other = Story(
-        application("b", URL, image_list=f"web={WEB}", git_branch=f"main:{HEAD}"), scene.branch
-    )
-    scene.event("web:1.1.0", story=other)
-    scene.branch.heads[HEAD] = replace(scene.branch.heads[HEAD], message="")
-    report = scene.event("web:1.2.0")
-    (row,) = report.waiting
-    assert (row.application, row.outcome, row.because.partition(":")[0]) == (
-        "",
-        "waits",
-        target("b"),
-    )
-    scene.branch.merge(HEAD)
-    assert told(scene.event("web:1.3.0")) == []
-
-
 def test_a_branch_of_somebody_else_gets_one_commit_more() -> None:
     scene = Scene()
     scene.branch.commit_on(HEAD, {"people.yaml": "theirs\n"})
@@ -341,3 +322,26 @@ def test_a_hold_counts_although_another_run_was_faster() -> None:
     report = scene.by_hand("hold", "web")
     assert told(report) == [("cron", "1.1.0", "waits")]
     assert scene.waiting == {"cron": "1.1.0"}
+
+
+def test_a_run_that_is_killed_between_list_and_head_is_completed_by_the_next() -> None:
+    """Where two branches cannot be pushed together, the list comes first."""
+
+    class KilledError(Exception):
+        pass
+
+    def dies() -> None:
+        raise KilledError
+
+    scene = Scene()
+    scene.branch.atomic = False
+    for version in ("1.1.0", "1.2.0"):
+        before = scene.waiting
+        scene.branch.interrupt = "land", dies
+        with pytest.raises(KilledError):
+            scene.event(f"web:{version}")
+        assert scene.waiting == before
+        assert not scene.branch.lists[HEAD].arrived
+        report = scene.event("web:1.0.5")  # an old pipeline: it takes nothing away
+        assert ("web", version, "waits") in told(report)
+        assert scene.waiting == {"web": version}

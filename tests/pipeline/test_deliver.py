@@ -14,9 +14,9 @@ from task.annotations.subscription import Defaults, Scope, subscribe
 from task.deciding.job import Ask, Job, Terms, Wording
 from task.errors import Outpaced, RepositoryError
 from task.image import parse_image
-from task.landing.changeset import PreparedCommit, prepare_commits
+from task.landing.changeset import Prepared, prepare_commits
 from task.landing.ports import Batch, World
-from task.model import Changeset, Decision, Landing, Person, Problem
+from task.model import Changeset, Landing, Person, Problem
 from task.pipeline.deliver import deliver
 from task.pipeline.match import asks_for_images
 
@@ -36,13 +36,13 @@ class Repository(Branch):
         self.outpaced, self.then = set(outpaced), then
         self.landed: list[str] = []
 
-    def land(self, change: Changeset) -> Landing:
+    def land(self, change: Changeset, memory: Changeset | None = None) -> Landing:
         if change.head in self.outpaced:
             self.outpaced.discard(change.head)
             self.commit(self.then)
             raise Outpaced(change.head)
         self.landed.append(change.head)
-        return super().land(change)
+        return super().land(change, memory)
 
 
 def batch(repository: Repository) -> Batch:
@@ -106,15 +106,16 @@ def test_what_an_override_file_says_differently_is_told_also_where_the_push_fail
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     class Refusing(Repository):
-        def land(self, change: Changeset) -> Landing:
+        def land(self, change: Changeset, memory: Changeset | None = None) -> Landing:  # noqa: ARG002
             raise RepositoryError(f"a hook refuses {change.head}")
 
-    def with_cautions(*args: Any) -> tuple[list[PreparedCommit], list[Decision], dict[str, str]]:
-        changes, settled, obsolete = prepare_commits(*args)
+    def with_cautions(*args: Any) -> Prepared:
+        prepared = prepare_commits(*args)
         caution = Problem(
             application="argocd/a", rule="target", message="f.yaml differs", severity="warning"
         )
-        return [replace(change, cautions=(caution,)) for change in changes], settled, obsolete
+        commits = tuple(replace(change, cautions=(caution,)) for change in prepared.commits)
+        return replace(prepared, commits=commits)
 
     monkeypatch.setattr("task.pipeline.deliver.prepare_commits", with_cautions)
     outcome = deliver(batch(Refusing((), {})), JOB, world())

@@ -70,18 +70,16 @@ def outcome(given: dict[str, Any]) -> tuple[dict[str, Any], list[Any]]:
     snapshot = Snapshot(given["source"]["repoURL"], "main", "tip", files)
     asks: list[Ask] = [ask for ask in matched.asks if settled_without_git(ask, Terms()) is None]
     decisions = decide(snapshot, asks, Terms())
-    made, settled, _obsolete = prepare_commits(
-        snapshot, decisions, Terms(), Wording(Person("a", "b"))
-    )
+    prepared = prepare_commits(snapshot, decisions, Terms(), Wording(Person("a", "b")))
     changed = {
         path: yaml.safe_load(file.text)
-        for one in made
+        for one in prepared.commits
         for path, file in one.changeset.files.items()
     }
     return changed, [
         *matched.decisions,
-        *settled,
-        *(one for draft in made for one in draft.decisions),
+        *prepared.settled,
+        *(one for draft in prepared.commits for one in draft.decisions),
     ]
 
 

@@ -8,7 +8,7 @@ import pytest
 from fakes.forge_server import Request, serving
 from fakes.gitea_api import OWNER, REPO, Gitea
 from forge_kinds import KINDS
-from request_scenes import TOKEN, Scene, a_reviewers_week, url_of, verdict
+from request_scenes import MEMORY, TOKEN, Scene, a_reviewers_week, url_of, verdict
 from runs import WEB, application, manifest
 from support import git, image_update
 
@@ -59,7 +59,8 @@ def closed(scene: Scene) -> None:
     """Not opened again for the same image; a newer one opens another."""
     scene.event(f"{WEB}:1.1.0")
     scene.decline()
-    tips = scene.tips()
+    assert verdict(scene.event(f"{WEB}:1.1.0")) == ("refuse", "superseded")
+    tips = scene.tips()  # the list says what was declined
     assert verdict(scene.event(f"{WEB}:1.1.0")) == ("refuse", "superseded")
     assert (scene.server.open, scene.tips()) == ([], tips)
     scene.event(f"{WEB}:1.2.0")
@@ -75,7 +76,7 @@ def closed_and_branch_deleted(scene: Scene) -> None:
     scene.delete()
     for older in ("1.1.0", "1.0.5"):
         assert verdict(scene.event(f"{WEB}:{older}")) == ("refuse", "superseded")
-    assert list(scene.server.branches) == ["main"]
+    assert [name for name in scene.server.branches if not name.startswith(MEMORY)] == ["main"]
     scene.event(f"{WEB}:1.2.0")
     (pull,) = scene.server.open
     assert pull.number != scene.server.pulls[0].number

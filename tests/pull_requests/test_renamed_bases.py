@@ -130,21 +130,3 @@ def test_a_group_of_the_config(tmp_path: Path) -> None:
         scene.event(f"{API}:1.1.0")
         assert [pull.state for pull in server.pulls] == ["closed", "open"]
         assert show(scene.repo, server.pulls[1].head, target("a")).count("newTag: 1.1.0") == 2
-
-
-def test_many_heads_are_named_alike(tmp_path: Path) -> None:
-    """The Git host is asked about five of them, and a warning names the others."""
-    with serving(GitHub()) as server:
-        scene = Scene(tmp_path, server)
-        scene.event(f"{WEB}:1.1.0")
-        (old,) = server.open
-        names = sorted([old.head, *(f"{old.head[:-8]}0000000{number}" for number in range(6))])
-        for name in names:
-            if name != old.head:
-                git(scene.repo, "branch", name, old.head)
-        renamed(scene)
-        server.seen.clear()
-        result = scene.call("run", "--image", f"{WEB}:1.2.0")
-        assert result.code == 0
-        assert f"no request was looked for on {', '.join(names[5:])}; close it" in result.stderr
-        assert sum(one.target.count(old.head[:-8].replace("/", "%2F")) for one in server.seen) == 6

@@ -17,18 +17,24 @@ from task.errors import Outpaced, SourceError, TargetError
 from task.git import errors as git_errors
 from task.git.command import Git
 from task.git.errors import GitFailed
-from task.git.names import OURS, base_branch_name, branch_name, memory_branch, stem_of
+from task.git.names import (
+    BASE_TRAILER,
+    MEMORY,
+    base_branch_name,
+    branch_name,
+    is_branch_name,
+    memory_branch,
+)
 from task.git.repository.history import History, versions_of
 from task.git.repository.objects import (
     LARGEST,
     Tree,
-    changed_paths,
     commit_of,
     file_of,
     look,
     parse_tree,
 )
-from task.git.repository.remote import Remote, restarted
+from task.git.repository.remote import Pushed, Remote, restarted
 from task.git.signing import Signer
 from task.model import Changeset, File, FileVersion, Head, Landing, Place, Snapshot, Through
 from task.retry import land_once
@@ -62,7 +68,6 @@ class BareRepository:
         self._fetched: Mapping[
             str, str
         ] = {}  # branch → its tip, fetched but not read yet; "" if there is none
-        self._base = ""  # the branch of the last snapshot
 
     def __enter__(self) -> Self:
         return self
@@ -115,24 +120,44 @@ class BareRepository:
             tips = tips or self._remote.fetch_tips(
                 name, heads, wanted, default=bool(default) and branch not in {"", "HEAD"}
             )
-            known = {
-                one: tip for one, tip in tips.items() if one in heads or (heads and stem_of(one))
-            }
-            self._base, self._fetched = name, {**dict.fromkeys(heads, ""), **known}
+            self._fetched = {head: tips.get(head, "") for head in heads}
             also = [tip for tip in (*self._fetched.values(), tips.get("HEAD")) if tip]
             found = self._snapshot(name, tips[name], wanted(), also)
             if (other := tips.get("HEAD", found.tip)) != found.tip:
                 found = replace(found, default=self._snapshot(name, other, default).files)
-            memory = tips.get(memory_branch(self._remote.repo, name), "")
+            own = memory_branch(self._remote.repo, name)
+            heir = None if own in tips else self._inherited(name, tips)
+            memory = tips.get(own, "") or (heir[1] if heir else "")
             if not memory:
                 return found
             return replace(
                 found,
                 memory=self._snapshot(name, memory, [Place("", "files")]).files,
-                memory_tip=memory,
+                memory_tip=tips.get(own, ""),
+                inherited=heir,
             )
 
         return self._with_restarts(read)
+
+    def _inherited(self, base: str, tips: Mapping[str, str]) -> tuple[str, str] | None:
+        """Return a memory branch whose base is gone, and its tip, if `base` is the default branch now."""
+        others = {name: tip for name, tip in tips.items() if name.startswith(MEMORY)}
+        bases: dict[str, str] = {}
+        for name, tip in others.items():
+            message = commit_of(self._remote.objects, tip).message
+            of_base = trailer_of(message, BASE_TRAILER)
+            if is_branch_name(of_base) and name == memory_branch(self._remote.repo, of_base):
+                bases[of_base] = name
+        if not bases:
+            return None
+        wanted = [f"refs/heads/{one}" for one in bases]
+        refs = self._remote.refs("HEAD", *wanted, symbolic=True)
+        there = {ref for _, ref in refs}
+        gone = [one for one in bases if f"refs/heads/{one}" not in there]
+        is_default = (f"ref: refs/heads/{base}", "HEAD") in refs
+        if not is_default or len(gone) != 1:
+            return None
+        return bases[gone[0]], others[bases[gone[0]]]
 
     def read_more(self, snapshot: Snapshot, places: Collection[Place]) -> Snapshot:
         """Return more places, at the commit of an earlier snapshot."""
@@ -146,50 +171,24 @@ class BareRepository:
 
         return self._with_restarts(read)
 
-    def head_snapshot(self, head: str, places: Collection[Place]) -> Head | None:
-        """Return these places, and all that our commit changed, at a head branch's tip and at that commit's parent.
-
-        None if there is no such branch.
-        """
+    def head(self, head: str) -> Head | None:
+        """Return the tip of a head branch; None if there is no such branch. Its files are not read."""
         name = branch_name(head)
 
         def read() -> Head | None:
-            if name not in self._fetched and stem_of(name) and self._base:
-                tips = self._remote.fetch_tips(self._base, [name])
-                self._fetched = {
-                    name: "",
-                    **self._fetched,
-                    **{one: at for one, at in tips.items() if stem_of(one)},
-                }
             tip = self._fetched[name] if name in self._fetched else self._remote.fetch_head(name)
             self._fetched = {one: at for one, at in self._fetched.items() if one != name}
             if not tip:
                 return None
-            ours = commit_of(self._remote.objects, tip)
-            if not is_marked(ours.message, ours.tree, name) or len(ours.parents) != 1:
-                found = self._snapshot(name, tip, places)
-                return Head(found.repo, name, tip, found.files, ours.message, by=ours.author)
-            changed = changed_paths(self._tree, self._root(ours.parent), ours.tree)
-            wanted = [*places, *map(Place, changed)]
-            found = self._snapshot(name, tip, wanted, [ours.parent])
-            before = self._snapshot(name, ours.parent, wanted)
-            return Head(
-                found.repo,
-                name,
-                tip,
-                found.files,
-                ours.message,
-                before=before,
-                changed=tuple(changed),
-            )
+            known = commit_of(self._remote.objects, tip)
+            parent = known.parent if len(known.parents) == 1 else ""
+            return Head(name, tip, known.tree, parent, known.message, known.author)
 
         return self._with_restarts(read)
 
-    def named_alike(self, head: str) -> list[str]:
-        """Return the branches of ours that came with a head branch, and whose names differ only in their hash."""
-        return sorted(
-            one for one in self._fetched if one != head and stem_of(one) == stem_of(head) != ""
-        )
+    def merged(self, branch: str, commit: str) -> bool:
+        """Tell whether a commit is in the latest history of a branch."""
+        return self._remote.contains(branch, commit)
 
     def earlier(
         self, branch: str, path: str, limit: int = 100, marked: Collection[str] = ()
@@ -210,44 +209,53 @@ class BareRepository:
         finally:
             remote.close()
 
-    def branches(self, beginnings: Collection[str]) -> list[str]:
-        """Return the names of all branches with one of these prefixes, in order."""
-        return self._remote.branches(beginnings)
+    @property
+    def atomic(self) -> bool:
+        """Whether two branches can be pushed together, as far as that is known."""
+        return self._remote.atomic
 
     def remember(self, change: Changeset) -> Landing:
         """Replace the memory branch, `change.head`, by these files. Without any, the branch goes.
 
         Raises `Outpaced` if it is not at `change.head_commit` any more.
         """
+        made = self._with_restarts(lambda: self._memory(change))
+        self._push(Pushed(change.head, made.commit, change.head_commit or "", replaces=True))
+        return made
+
+    def _memory(self, change: Changeset) -> Landing:
         made = self._imported(change) if change.files else Landing("", "")
-        commit = self._signed(change, made)
-        self._push(change.head, commit, change.head_commit or "", (), replaces=True)
-        return Landing(commit, made.tree)
+        return replace(made, commit=self._signed(change, made))
 
     def drop(self, head: str, was: str) -> None:
         """Delete a head branch that is at `was`. Raises `Outpaced` if it has moved."""
-        self._push(head, "", was, (), replaces=True)
+        self._push(Pushed(head, "", was, replaces=True))
 
     def predict(self, change: Changeset) -> Landing:
         """Return what `land` would return, without a commit. Nothing is sent."""
-        _, made, _ = self._with_restarts(lambda: self._prepared(change))
+        made, _ = self._with_restarts(lambda: self._prepared(change))
         return replace(made, commit="") if made.pushed else made
 
-    def land(self, change: Changeset) -> Landing:
+    def land(self, change: Changeset, memory: Changeset | None = None) -> Landing:
         """Commit on the tip that was read, and push. Raises `Outpaced` if the branch has moved since.
 
-        A head branch of ours is created, or replaced if it has not moved, and bears our mark. No other is replaced.
+        A head branch of ours is created, or replaced if it has not moved. No other is replaced. `memory` is pushed with
+        it, and neither lands without the other. Raises `NotAtomicError` if the server cannot do that.
         """
-        change, made, there = self._with_restarts(lambda: self._prepared(change))
-        return replace(made, commit=self._send(change, made, there)) if made.pushed else made
+        made, there = self._with_restarts(lambda: self._prepared(change))
+        return self._send(change, made, there, memory) if made.pushed else made
 
-    def _send(self, change: Changeset, made: Landing, there: str) -> str:
-        """Push the commit, signed if required, and return its id. `there` is the tip of the head branch, or ""."""
-        base, head = change.base, change.head
-        commit, replaces = self._signed(change, made), head != base and not change.on_top
+    def _send(
+        self, change: Changeset, made: Landing, there: str, memory: Changeset | None = None
+    ) -> Landing:
+        """Push the commit, signed if required. `there` is the tip of the head branch, or ""."""
+        replaces = change.head != change.base and not change.on_top
         was = there if replaces else change.tip
-        self._push(head, commit, was, change.push_options, replaces=replaces)
-        return commit
+        pushed = Pushed(change.head, self._signed(change, made), was, replaces=replaces)
+        beside = self._memory(memory).commit if memory else ""
+        more = Pushed(memory.head, beside, memory.head_commit or "") if memory else None
+        self._push(pushed, change.push_options, more)
+        return replace(made, commit=pushed.commit, memory=beside)
 
     def _signed(self, change: Changeset, made: Landing) -> str:
         """Return the same commit, signed if that is required."""
@@ -256,36 +264,31 @@ class BareRepository:
         folder, message = self._remote.ready(), _plain_message(change)
         return self._signer.commit(folder, made.tree, change.tip, message, change.author)
 
-    def _prepared(self, change: Changeset) -> tuple[Changeset, Landing, str]:
-        """Make the commit. Return the changeset with its whole message, what `land` returns, and the head branch's tip.
+    def _prepared(self, change: Changeset) -> tuple[Landing, str]:
+        """Make the commit. Return what `land` returns, and the head branch's tip.
 
         The landing is not `pushed` if a branch has exactly this on the same tip. On an older tip, the same files may
         still conflict with changes to the base. The head branch's tip is "" if it is absent or the base itself.
         """
         head, there = change.head, ""
-        replaces = head != change.base and not change.on_top
         made = self._make(change)
-        if replaces:
-            change = replace(change, message=marked(change.message, made.tree, head))
-            made = self._make(change)
         if made.tree == self._root(change.tip):
-            return change, Landing(change.tip, made.tree, pushed=False), there
-        if replaces:
+            return Landing(change.tip, made.tree, pushed=False), there
+        if head != change.base and not change.on_top:
             there = (
                 self._remote.fetch_head(head) if change.head_commit is None else change.head_commit
             )
         # What was read of the head branch is gone after a restart.
-        if (
-            there
-            and change.head_commit
-            and there not in self._roots
-            and self._remote.fetch_head(head) != there
-        ):
+        absent = there and there not in self._roots and not self._has(there)
+        if absent and change.head_commit and self._remote.fetch_head(head) != there:
             raise Outpaced(f"{head} is no longer at {there}")
         same = there and self._root(there) == made.tree
         if same and change.tip in commit_of(self._remote.objects, there).parents:
             made = Landing(there, made.tree, pushed=False)
-        return change, made, there
+        return made, there
+
+    def _has(self, commit: str) -> bool:
+        return not self._remote.objects.absent([commit])
 
     def _snapshot(
         self, branch: str, tip: str, places: Collection[Place], also: Collection[str] = ()
@@ -382,31 +385,11 @@ class BareRepository:
                 )
 
     def _push(
-        self, head: str, commit: str, was: str, options: Sequence[str], *, replaces: bool
+        self, pushed: Pushed, options: Sequence[str] = (), more: Pushed | None = None
     ) -> None:
-        send = partial(self._remote.push, head, commit, was, options, replaces=replaces)
-        land_once(send, lambda: self._remote.contains(head, commit), "whether the push arrived")
-
-
-# The mark of a head branch that is ours: a trailer with the tree of the very commit that has it. Only a commit that is
-# a whole head gets one. Who amends it, or commits on top of it, makes the branch their own. A branch that somebody
-# begins at such a commit has another name, and is theirs as well.
-TREE, HEAD = "Image-Update-Tree", "Image-Update-Head"
-
-
-def marked(message: str, tree: str, head: str) -> str:
-    """Return the message of a commit with this tree, with the mark. A name that is not like ours is named in it."""
-    lines = f"{TREE}: {tree}\n" + ("" if head.startswith(OURS) else f"{HEAD}: {head}\n")
-    text = message.rstrip("\n")
-    last = text.rpartition("\n\n")[2]
-    trailers = "\n\n" in text and all(": " in line for line in last.split("\n"))
-    return f"{text}\n{lines}" if trailers else f"{text}\n\n{lines}"
-
-
-def is_marked(message: str, tree: str, head: str) -> bool:
-    """Tell whether a commit with this message and tree is a whole head of ours, for the branch of this name."""
-    own_name = head.startswith(OURS) or trailer_of(message, HEAD) == head
-    return own_name and trailer_of(message, TREE) == tree
+        send = partial(self._remote.push, pushed, options, more)
+        arrived = partial(self._remote.contains, pushed.head, pushed.commit)
+        land_once(send, arrived, "whether the push arrived")
 
 
 def _import_stream(change: Changeset) -> bytes:

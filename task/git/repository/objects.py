@@ -196,7 +196,6 @@ FOLDER = "040000"
 # Ten trees that each name the next one ten times represent ten billion files.
 MOST = 500_000
 LONGEST = 4096  # characters of a path; no checkout can have a longer one, so Argo CD cannot read it either
-MOST_CHANGED = 10_000  # files that one of our commits changes
 _MANIFESTS = (".yaml", ".yml", ".json")
 
 Tree = Mapping[str, "TreeEntry"]
@@ -289,25 +288,6 @@ def _below(
             yield below, file, False
         elif below.endswith(_MANIFESTS):
             yield below, file, True
-
-
-def changed_paths(read: ReadTree, before: str, after: str) -> list[str]:
-    """Return the paths of files that differ between two trees, at most `MOST_CHANGED` of them."""
-    found: list[str] = []
-    folders = [("", before, after)]
-    while folders and len(found) < MOST_CHANGED:
-        folder, old, new = folders.pop()
-        olds, news = read(old) if old else {}, read(new) if new else {}
-        for name in sorted(olds.keys() | news.keys()):
-            one, other = olds.get(name), news.get(name)
-            if one == other:
-                continue
-            inner = [entry.oid if entry and entry.is_folder else "" for entry in (one, other)]
-            if any(inner):
-                folders.append((f"{folder}{name}/", inner[0], inner[1]))
-            if any(entry and not entry.is_folder for entry in (one, other)):
-                found.append(f"{folder}{name}")
-    return sorted(found)[:MOST_CHANGED]
 
 
 def _listed(read: ReadTree, start: str, oid: str, *, deep: bool) -> Iterator[tuple[str, TreeEntry]]:

@@ -7,16 +7,17 @@ import re
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from functools import cache, partial
 from io import BytesIO
 from pathlib import Path
 from typing import TypeVar
 
-from task.errors import Outpaced, SourceError, TaskError
+from task.errors import NotAtomicError, Outpaced, SourceError, TaskError
 from task.git import errors as git_errors
 from task.git.command import NO_FILTER, Git, Ran
 from task.git.errors import GitEnded, GitFailed
-from task.git.names import TO_WRITE, stem_of
+from task.git.names import TO_WRITE
 from task.git.repository.bare_folder import REMOTE, BareFolder, Cache, Kept
 from task.git.repository.objects import MissingObjectError, Objects
 from task.processes import Clock, weight
@@ -32,6 +33,7 @@ _FEW = 40_000  # objects of a small repository; a server counts them before it s
 _LIGHT = 16_000_000  # bytes of a small repository; they are lost if it turns out to be larger
 _COUNTED = re.compile("^remote: (?:Enumerating|Counting) objects: +([0-9]{1,12})", re.MULTILINE)
 _LARGE = "the repository is large"
+_NOT_ATOMIC = "does not support --atomic push"
 _NO_OPTIONS = "does not support push options"
 _FILTER_REFUSED = ("filter '", "filter-spec", "unadvertised object")
 _NO_SHALLOW, _OTHER_FORMAT = "does not support shallow", "mismatched algorithms"
@@ -52,6 +54,35 @@ class StartAgain(Exception):
     """The server gives no single objects. What was fetched is gone, and next time the tip comes with everything."""
 
 
+@dataclass(frozen=True)
+class Pushed:
+    """A branch to push: its commit ("" deletes it), and what it is at ("" if there is none)."""
+
+    head: str
+    commit: str
+    was: str
+    replaces: bool = True  # what the branch holds need not be in the commit
+
+    @property
+    def ref(self) -> str:
+        """The branch's full name."""
+        return f"refs/heads/{self.head}"
+
+    @property
+    def refspec(self) -> str:
+        """What git pushes."""
+        return f"{self.commit}:{self.ref}"
+
+    @property
+    def lease(self) -> str:
+        """The option that refuses the push if the branch is elsewhere.
+
+        Without it, git also pushes to a branch that was deleted or set back meanwhile, and what was taken out of it
+        would be in it again. A commit on top of `was` forces nothing.
+        """
+        return f"--force-with-lease={self.ref}:{self.was}"
+
+
 class Remote:
     """One repository on a server, with the throw-away bare repository into which it is fetched."""
 
@@ -67,6 +98,7 @@ class Remote:
         """`files`: fetch the files of a small repository together with its tip."""
         self.repo = without_login(repo)
         self.takes_options = True  # until the server says no
+        self.atomic = True  # likewise
         self.clock = clock or Clock(git.bounds.seconds, self.repo)
         self._git, self._url = git, repo
         url = git.url(repo)
@@ -124,15 +156,6 @@ class Remote:
         return [
             one for one in found if one[1] in names
         ]  # a pattern of ls-remote matches the end of a name
-
-    def branches(self, beginnings: Collection[str]) -> list[str]:
-        """Return the names of all branches with one of these prefixes, in order."""
-        heads = "refs/heads/"
-        wanted = tuple(f"{heads}{one}" for one in beginnings)
-        found = self._listed(
-            f"branches {' '.join(beginnings)}", REMOTE, *(f"{one}*" for one in wanted)
-        )
-        return sorted(name.removeprefix(heads) for _, name in found if name.startswith(wanted))
 
     def _listed(self, what: str, *argv: str) -> Iterator[tuple[str, str]]:
         """Yield (id or `ref: name`, ref) for the lines of ls-remote. A server may have a million of them."""
@@ -204,18 +227,16 @@ class Remote:
 
         With `default`, also that of the default branch, if there is one, under the name `HEAD`.
 
-        The parents of head branches come along: what waits there is what they change. A fetch fails if it names a
-        missing branch, but a pattern may match nothing. It also matches branches with longer names, and those of ours
-        that differ only in their hash: one of them may be the head branch from before its base was renamed.
+        A fetch fails if it names a missing branch, but a pattern may match nothing. It also matches branches with longer
+        names.
         """
-        names = dict.fromkeys(stem_of(head) or head for head in heads)
+        names = dict.fromkeys(heads)
         patterns = [
             f"+refs/heads/{name}*:refs/image-update/heads/{at}/x*" for at, name in enumerate(names)
         ]
         why = "the tips of the branch and its head branches" if heads else "the tip of the branch"
-        depth = 2 if heads else 1
         more = [_MEMORIES, *patterns, *([_DEFAULT] if default else [])]
-        tip = self._fetch_branch(branch, depth, "base", why, meanwhile, more)
+        tip = self._fetch_branch(branch, 1, "base", why, meanwhile, more)
         return {**self._fetched_tips(), branch: tip}
 
     def _fetched_tips(self) -> dict[str, str]:
@@ -231,8 +252,8 @@ class Remote:
         return {**tips, "HEAD": heads[0]} if heads else tips
 
     def fetch_head(self, branch: str) -> str:
-        """Return the tip of a head branch, with its trees and its parent, or "" if there is no such branch."""
-        return self._fetch_branch(branch, 2, "head", "what the head branch holds", optional=True)
+        """Return the tip of a head branch, with its trees, or "" if there is no such branch."""
+        return self._fetch_branch(branch, 1, "head", "the tip of the head branch", optional=True)
 
     def fetch_commits(self, depth: int, branch: str) -> str:
         """Return the branch's tip, with the trees of some commits. Raises `SourceError` if there is no such branch."""
@@ -297,65 +318,65 @@ class Remote:
                 raise StartAgain from error
             raise self._failure(error, self.subject(branch)) from error
 
-    def push(
-        self,
-        head: str,
-        commit: str,
-        was: str,
-        options: Sequence[str] = (),
-        *,
-        replaces: bool = False,
-    ) -> None:
-        """Push the commit to a branch that is at `was` ("" if there is none).
+    def push(self, pushed: Pushed, options: Sequence[str] = (), more: Pushed | None = None) -> None:
+        """Push a commit to its branch, and `more` together with it: both, or neither.
 
-        `replaces`: what the branch holds need not be in the commit. `options` are for the server; one that takes none
-        gets the push without them.
-        Raises `RepositoryError`, and `Outpaced`, also if the branch has this commit already. After an
+        `options` are for the server; one that takes none gets the push without them.
+        Raises `RepositoryError`, `NotAtomicError`, and `Outpaced`, also if the branch has this commit already. After an
         `UnreachableError`, it is unknown whether the push landed.
         """
-        # Without a lease, git also pushes to a branch that was deleted or set back meanwhile, and what was taken out of
-        # it would be in it again. A commit on top of `was` forces nothing.
-        lease = f"--force-with-lease=refs/heads/{head}:{was}"
+        every = (pushed, more) if more else (pushed,)
         sent = [f"--push-option={one}" for one in options if self.takes_options]
         argv = (
             "push",
             "--porcelain",
             "--no-verify",
+            *(["--atomic"] if more else []),
             *sent,
-            lease,
+            *(one.lease for one in every),
             REMOTE,
-            f"{commit}:refs/heads/{head}",
+            *(one.refspec for one in every),
         )
         run = partial(self._git.run, git_dir=self._folder.complete(), clock=self.clock)
         try:
-            with self._logged(f"push to {head}"):
+            with self._logged(f"push to {' and '.join(one.head for one in every)}"):
                 try:
                     said = self._logged_in(partial(run, *argv)).out
                 except GitFailed as error:
-                    if not (replaces and _lacks_objects(error.err)):
+                    if not (pushed.replaces and _lacks_objects(error.err)):
                         raise
                     # A new branch, and its base has moved since we fetched it: the server names no commit that we
                     # know, so git wants to send history that we never had. It can ask the server what both have
                     # (protocol v2); that is a request more, so only where it is needed.
                     said = run("-c", "push.negotiate=true", *argv, env=self._env).out
             if any(line.startswith(b"=") for line in said.splitlines()):
-                raise Outpaced(f"{head}: another run has just made the very same commit")
+                raise Outpaced(f"{pushed.head}: another run has just made the very same commit")
         except GitFailed as error:
-            lines = error.out.decode("utf-8", "replace").splitlines()
+            if more and _NOT_ATOMIC in error.err:
+                self.atomic = False
+                raise NotAtomicError from error
             if self._folder.cache is not None and "pack-objects" in error.err:
                 self._folder.cache.drop()
-            elif replaces and _lacks_objects(error.err):
-                raise Outpaced(f"{self.subject(head)}: its base moved meanwhile") from error
+            elif pushed.replaces and _lacks_objects(error.err):
+                raise Outpaced(f"{self.subject(pushed.head)}: its base moved meanwhile") from error
             if sent and _NO_OPTIONS in error.err:
                 self.takes_options = False
                 self._git.log(
                     f"warning: {self.repo}: the server takes no push options, so the push goes without them"
                 )
-                return self.push(head, commit, was, replaces=replaces)
-            status = next((line for line in lines if line.startswith("!")), "")
-            raise git_errors.refusal(
-                status, error.err, self.subject(head), forced=replaces
-            ) from error
+                return self.push(pushed, (), more)
+            raise self._refusal(error, every) from error
+
+    def _refusal(self, error: GitFailed, every: Sequence[Pushed]) -> Exception:
+        """Return the error for a refused push. In an atomic one, every branch is refused because of one of them."""
+        lines = error.out.decode("utf-8", "replace").splitlines()
+        refused = [line for line in lines if line.startswith("!")]
+        status = next((line for line in refused if "atomic" not in line), "") or "".join(
+            refused[:1]
+        )
+        guilty = next((one for one in every[1:] if f":{one.ref}\t" in status), every[0])
+        subject = self.subject(guilty.head)
+        return git_errors.refusal(status, error.err, subject, forced=guilty.replaces)
 
     def contains(self, branch: str, commit: str) -> bool:
         """Tell whether the branch is at this commit, or was a little while ago."""

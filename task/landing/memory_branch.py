@@ -1,0 +1,140 @@
+"""The memory branch of one base, while a run changes it: alone, or in one push with a head branch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
+
+from task.deciding.decide import state_path
+from task.deciding.job import Job
+from task.errors import NotAtomicError, Outpaced, TaskError
+from task.git.names import BASE_TRAILER, memory_branch
+from task.landing.head_branches import HeadBranch
+from task.landing.lists import with_list
+from task.landing.memory import GONE
+from task.landing.ports import Batch
+from task.landing.waiting_list import HeadCommit, WaitingList
+from task.model import Changeset, Commit, Files, Landing, Person, Snapshot
+from task.output.diff import unified_diff
+
+
+class MemoryBranch:
+    """What the branch has, and what it is to have."""
+
+    def __init__(self, base: Snapshot, author: Person, batch: Batch, job: Job) -> None:
+        self.wanted: Files = base.memory
+        self.commits: list[Commit] = []  # that were made, or predicted
+        self._base, self._author, self._batch, self._job = base, author, batch, job
+        self._there: Files = {} if base.inherited else base.memory
+        self._tip = base.memory_tip
+        self._inherited = base.inherited
+
+    def put(self, listed: WaitingList) -> None:
+        """Change one list of what is wanted."""
+        self.wanted = with_list(self.wanted, listed)
+
+    def write(self) -> None:
+        """Write what is wanted. Raises `Outpaced` if the branch has moved."""
+        if self.wanted == self._there:
+            return
+        landing = Landing("", "")
+        if not self._job.dry:
+            landing = self._batch.repository.remember(self._change(self.wanted))
+        self._arrived(self.wanted, landing.commit, landing.tree)
+
+    def land(
+        self,
+        change: Changeset,
+        listed: WaitingList,
+        predicted: Landing,
+        head: HeadBranch,
+        bound: Sequence[WaitingList] = (),
+    ) -> Landing:
+        """Land a commit on a head branch with its list: both in one push, or the list first.
+
+        `bound` are lists that lose to it what they had.
+
+        Raises `Outpaced` if one of the branches has moved.
+        """
+        repository = self._batch.repository
+        for one in bound:
+            self.put(one)
+        if not change.on_top:
+            listed = replace(
+                listed,
+                commit=HeadCommit(predicted.tree, change.tip),
+                replaces=None,
+                arrived=True,
+            )
+        if not predicted.pushed and head.as_listed:
+            self.put(replace(listed, request=head.known.request))
+            return predicted
+        if not predicted.pushed:
+            self.put(listed)
+            return predicted
+        together = with_list(self.wanted, listed)
+        if repository.atomic and not change.push_options and together != self._there:
+            try:
+                landing = repository.land(change, self._change(together))
+            except NotAtomicError:
+                pass
+            else:
+                self.wanted = together
+                self._arrived(together, landing.memory, "")
+                return landing
+        if not change.on_top:
+            replaces = None
+            if head.branch and head.ours:
+                replaces = HeadCommit(head.branch.tree, head.branch.parent)
+            first = replace(listed, replaces=replaces, arrived=False)
+            self.put(first)
+        else:
+            self.put(listed)
+        self.write()
+        return repository.land(change)
+
+    def _change(self, files: Files) -> Changeset:
+        base = self._base
+        return Changeset(
+            repo=base.repo,
+            base=base.branch,
+            head=memory_branch(base.repo, base.branch),
+            tip="",
+            files=files,
+            message=f"Remember holds, and what waits, beside {base.branch}\n\n"
+            f"{BASE_TRAILER}: {base.branch}\n",
+            author=self._author,
+            head_commit=self._tip,
+        )
+
+    def _arrived(self, files: Files, commit: str, tree: str) -> None:
+        if self._inherited and not self._job.dry:
+            with suppress(Outpaced, TaskError):  # the next run reads the new one only
+                self._batch.repository.drop(*self._inherited)
+        self._inherited = None
+        before, self._there, self._tip = self._there, files, commit
+        paths = [path for path in (*before, *files) if files.get(path) != before.get(path)]
+        apps = {
+            ask.subscription.application.key
+            for ask in self._batch.asks
+            if state_path(ask.subscription) in paths
+        }
+        base = self._base
+        self.commits.append(
+            Commit(
+                repo=base.repo,
+                branch=base.branch,
+                head=memory_branch(base.repo, base.branch),
+                commit=commit or None,
+                tree=tree,
+                files=tuple(sorted(set(paths))),
+                applications=tuple(sorted(apps)),
+                diff=_memory_diff(before, files, paths) if self._job.dry else None,
+                through="git",
+            )
+        )
+
+
+def _memory_diff(before: Files, after: Files, paths: list[str]) -> str:
+    return unified_diff(before, {path: after.get(path, GONE) for path in dict.fromkeys(paths)})

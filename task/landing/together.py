@@ -1,0 +1,293 @@
+"""Decides about asks together with what waits on the head branches that they touch.
+
+What asks is decided and proved before it meets what waits, and so is what waits: nothing is taken away by a build that
+fails, and nothing wins that would not be written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
+
+from task.deciding.decide import Identity, changed_files, holds_of_others
+from task.deciding.job import Ask, Job, Move
+from task.deciding.verify import LastChecks, verified
+from task.deciding.weigh import Facts
+from task.landing.before_deciding import Gather, with_all_keys, with_more
+from task.landing.head_branches import HeadBranch, on_theirs, unless_declined
+from task.landing.ports import Batch, World
+from task.landing.waiting import (
+    Decided,
+    KeptBuild,
+    Undecided,
+    Waiting,
+    Waits,
+    alone_on_base,
+    asks_of,
+    decide_again,
+    pairs_of,
+    places_of,
+    standing_on,
+    subscription_of,
+    taken_out,
+    waiting_in,
+)
+from task.landing.waiting_list import BuildKey, ListedBuild, key_of_entry
+from task.model import Place, Problem, Snapshot, Subscription
+from task.repository_config.config import also_limited, governed
+from task.repository_config.reading import config_in, of_config
+from task.urls import normal_url
+
+MOST_PROVED = 20  # head branches whose builds are proved in one run
+NO_LONGER_PROVED = "no longer proved"
+
+
+@dataclass(frozen=True)
+class Together:
+    """What was decided about asks, and about what waits."""
+
+    base: Snapshot  # with all files that it needed
+    moves: list[Move]  # those of the asks in their order, then those that keep or defer what waits
+    waits: dict[str, Waits]  # by head branch
+
+
+@dataclass(frozen=True)
+class Scene:
+    """What decides about what waits, for all head branches of a batch."""
+
+    base: Snapshot
+    read: Mapping[BuildKey, Subscription]  # what the run has read
+    others: Mapping[BuildKey, Subscription]  # what stands for builds of other Applications
+    facts: Facts
+    job: Job
+    world: World
+    gather: Gather
+    checks: LastChecks
+
+
+def decide_together(
+    batch: Batch,
+    base: Snapshot,
+    heads: Mapping[str, HeadBranch],
+    moves: Sequence[Move],
+    facts: Facts,
+    gather: Gather,
+    job: Job,
+    world: World,
+    checks: LastChecks,
+) -> Together:
+    """Prove what asks, and decide it again together with what waits on these head branches."""
+    found = {ask.key: move for ask, move in zip(batch.asks, moves, strict=True)}
+    for name, head in heads.items():
+        if not head.ours:
+            there = _asks_at(name, batch.asks, found)
+            found |= on_theirs(head, base, there, job.terms, facts, gather)
+    found = dict(
+        zip(found, _proved_asks(list(found.values()), heads, job, world, checks), strict=True)
+    )
+
+    scene = _scene(batch, base, heads, facts, gather, job, world, checks)
+    kept: list[Move] = []
+    waits: dict[str, Waits] = {}
+    for number, (name, head) in enumerate(heads.items()):
+        there = _asks_at(name, batch.asks, found)
+        if head.instead:
+            waits[name] = Waits()
+            continue
+        if not head.ours:
+            waits[name] = standing_on(head.listed, head.files, scene.read, there, scene.base)
+            continue
+        again, waits[name] = _on_ours(head, there, found, batch, scene, proves=number < MOST_PROVED)
+        found |= again
+        moved = any(other.instead == name for other in heads.values())
+        # a run was killed after the list was pushed, and before the head branch was
+        late = not (head.listed.arrived or head.as_listed)
+        waits[name] = replace(waits[name], moved=moved or late)
+        for one in waits[name].kept:
+            if one.move:
+                at = replace(one.move.decision, head=name)
+                kept.append(replace(one.move, decision=at, kept=True))
+    return Together(scene.base, [*found.values(), *kept], waits)
+
+
+def _asks_at(name: str, asks: Iterable[Ask], moves: Mapping[Identity, Move]) -> list[Decided]:
+    return [(ask, moves[ask.key]) for ask in asks if moves[ask.key].decision.head == name]
+
+
+def _proved_asks(
+    moves: Sequence[Move],
+    heads: Mapping[str, HeadBranch],
+    job: Job,
+    world: World,
+    checks: LastChecks,
+) -> list[Move]:
+    """Return the moves of asks, unless a person has declined them, with their proofs."""
+    if job.intent:
+        return verified(moves, checks)
+    wanted = [unless_declined(one, heads.get(one.decision.head), world) for one in moves]
+    # once more, because verifying may have found the digest that a person declined
+    return [
+        unless_declined(one, heads.get(one.decision.head), world)
+        for one in verified(wanted, checks)
+    ]
+
+
+def _scene(
+    batch: Batch,
+    base: Snapshot,
+    heads: Mapping[str, HeadBranch],
+    facts: Facts,
+    gather: Gather,
+    job: Job,
+    world: World,
+    checks: LastChecks,
+) -> Scene:
+    """Find the subscriptions of all that waits, and read what decides about those of other Applications."""
+    every = [sub for ask in batch.asks for sub in (ask.subscription, *ask.siblings)]
+    read = {key_of_entry(sub): sub for sub in every}
+    listed = {
+        one.key: one
+        for head in heads.values()
+        for one in head.listed.builds
+        if one.key not in read and not head.instead
+    }
+    if not listed:
+        return Scene(base, read, {}, facts, job, world, gather, checks)
+    more = _read_besides(listed, batch, base, world)
+    others = {key: subscription_of(one, base) for key, one in listed.items() if key not in more}
+    base, found = _governed(base, [*more.values(), *others.values()], batch, job)
+    facts = replace(facts, elsewhere=holds_of_others(base, [*every, *found], job.terms))
+    for sub in found:
+        key = key_of_entry(sub)
+        (read if key in more else others)[key] = sub
+    return Scene(base, read, others, facts, job, world, gather, checks)
+
+
+def _read_besides(
+    listed: Mapping[BuildKey, ListedBuild], batch: Batch, base: Snapshot, world: World
+) -> dict[BuildKey, Subscription]:
+    """Return the subscriptions that the run has read for these builds, if they are written with the same login."""
+    first = batch.asks[0].subscription
+    repo = normal_url(first.repo)
+    return {
+        key: sub
+        for sub in batch.read
+        if (key := key_of_entry(sub)) in listed
+        and normal_url(sub.repo) == repo
+        and sub.base in ("", base.branch)
+        and world.login(sub) == world.login(first)
+    }
+
+
+def _governed(
+    base: Snapshot, subs: Sequence[Subscription], batch: Batch, job: Job
+) -> tuple[Snapshot, list[Subscription]]:
+    """Return the base with all that decides about these, and the subscriptions as its config governs them."""
+    default = config_in(base.default)
+    base = with_more(base, chain.from_iterable(map(places_of, subs)), batch.repository)
+
+    def changed(sub: Subscription) -> tuple[str, ...]:
+        return changed_files(base, sub, job.terms)
+
+    config = job.wording.config
+    found = also_limited(governed(subs, config, job.terms.now, changed), default, changed)
+    keys = [path for sub in found for demand in sub.demands for path in demand.keys]
+    base = with_more(base, map(Place, keys), batch.repository)
+    with of_config():
+        return base, [with_all_keys(sub, base.files) for sub in found]
+
+
+def _on_ours(
+    head: HeadBranch,
+    there: Sequence[Decided],
+    moves: Mapping[Identity, Move],
+    batch: Batch,
+    scene: Scene,
+    *,
+    proves: bool,
+) -> tuple[dict[Identity, Move], Waits]:
+    """Decide about a head branch of ours: first what waits alone, then together with the asks."""
+    terms = scene.job.terms
+    waiting, undecided = waiting_in(
+        head.listed, scene.base, scene.read, scene.others, terms, scene.facts
+    )
+    facts = _facts_between(waiting, there, scene)
+    waiting = [replace(one, situation=replace(one.situation, facts=facts)) for one in waiting]
+    waiting, lost, problems = _tried(waiting, scene, head.known.head, proves=proves)
+
+    asked = {ask.key for ask, _ in there}
+    elsewhere = (
+        {}
+        if scene.job.intent is None or scene.job.intent.verb == "release"
+        else {ask.key: ask for ask in batch.asks if ask.key not in asked}
+    )
+    out = [one for one in waiting if one.subscription.identity in elsewhere]
+    again, kept = decide_again(scene.base, [one for one in waiting if one not in out], there, terms)
+    for one in out:
+        ask = elsewhere[one.subscription.identity]
+        kept.append(taken_out(scene.base, one, ask, moves[ask.key], terms))
+    problems += [_undecided(one, head.known.head) for one in undecided]
+    return again, Waits((*kept, *lost), tuple(undecided), tuple(dict.fromkeys(problems)))
+
+
+def _facts_between(waiting: Sequence[Waiting], there: Sequence[Decided], scene: Scene) -> Facts:
+    """Return the facts that decide between what waits, what asks, and what the base has."""
+    more = scene.gather(scene.base, asks_of(waiting))
+    pairs = dict.fromkeys(pairs_of(waiting, there))
+    ancestry = {pair: scene.world.ancestry(*pair) for pair in pairs}
+    return replace(
+        scene.facts,
+        ancestry={**scene.facts.ancestry, **more.ancestry, **ancestry},
+        answers={**more.answers, **scene.facts.answers},
+    )
+
+
+def _tried(
+    waiting: Sequence[Waiting], scene: Scene, head: str, *, proves: bool
+) -> tuple[list[Waiting], list[KeptBuild], list[Problem]]:
+    """Return the builds that may wait on, those that may not, and warnings about what nobody could check."""
+    decided = [(one, alone_on_base(scene.base, one, head)) for one in waiting]
+    lost = [kept for _, kept in decided if kept.rule]
+    left = [(one, kept) for one, kept in decided if not kept.rule]
+    written = [kept.move for _, kept in left if kept.move and kept.move.updates]
+    proved = verified(written, replace(scene.checks, labels=False)) if proves else written
+    results = iter(proved)
+    found: list[Waiting] = []
+    problems: list[Problem] = []
+    if written and not proves:
+        message = f"what waits on {head} was not proved again: this run touches too many branches"
+        problems.append(Problem(rule="signature", message=message, severity="warning"))
+    for one, kept in left:
+        if not (kept.move and kept.move.updates):
+            found.append(one)
+            continue
+        move = next(results)
+        verdict = move.decision.judged
+        if verdict.verdict == "refuse":
+            because = f"{NO_LONGER_PROVED}: {verdict.because}"
+            lost.append(KeptBuild(one.listed, "dropped", because))
+            continue
+        if verdict.verdict == "error":
+            problems.append(_not_checked(one, verdict.because, verdict.hint, head))
+        elif kept.doubt:
+            problems.append(_not_checked(one, kept.because, "", head))
+        found.append(replace(one, proof=move.decision.proof))
+    return found, lost, problems
+
+
+def _not_checked(one: Waiting, because: str, hint: str, head: str) -> Problem:
+    version, app = one.listed.version, one.listed.application
+    message = f"{version} waits on {head} as before, and could not be checked: {because}"
+    return Problem(application=app, rule="registry", message=message, hint=hint, severity="warning")
+
+
+def _undecided(one: Undecided, head: str) -> Problem:
+    message = f"{one.listed.version}, which waits on {head}, cannot be decided: {one.error}"
+    return Problem(
+        application=one.listed.application,
+        rule=one.error.rule,
+        message=message,
+        hint=one.error.hint,
+        severity="warning",
+    )

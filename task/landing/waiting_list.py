@@ -1,0 +1,525 @@
+"""The record of what waits on one head branch: a file on the memory branch, with a list of builds.
+
+It is the only place that says what waits. Nobody needs the head branch, its commit or its request to know it. The file
+is YAML in a fixed form, so people can read it. Whoever may push the memory branch can write it, so a reader refuses
+whatever is not in this form, and everything in it is decided again before it is written anywhere.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from hashlib import sha256
+from typing import TypeVar
+
+from task.editors.yaml.spelling import spell
+from task.editors.yaml.tree import Node, pairs, parse
+from task.errors import Malformed, TargetError
+from task.image import parse_image
+from task.model import Build, Files, Keys, Meant, Subscription, Versioned, Written
+from task.timestamps import utc
+
+FOLDER = ".image-update/waiting"
+VERSION = "1"
+ABOUT = (
+    "# What waits on one head branch of Image Update, and what was declined there.\n"
+    "# Each run reads this list, decides all of it again, and makes the branch from it.\n"
+)
+LONGEST_NAME = 200  # bytes of the file's name; a longer one is a hash
+LARGEST = 1_000_000  # characters
+MOST_BUILDS = 1000
+LONGEST_WORD = 4096  # characters
+SPELLED = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-")
+T = TypeVar("T")
+Data = Mapping[str, object]  # a mapping of the file: texts, lists of texts, and mappings
+BuildKey = tuple[str, str, str, str, str]  # Application, alias, image, target, path
+
+
+@dataclass(frozen=True)
+class HeadCommit:
+    """What identifies our commit on a head branch, whoever signed it."""
+
+    tree: str
+    parent: str
+
+
+@dataclass(frozen=True)
+class KnownRequest:
+    """The newest request of a head branch that a run has seen, and its state at that time."""
+
+    number: str
+    url: str
+    state: str  # "open", "merged", "closed", "gone"
+
+
+@dataclass(frozen=True)
+class BaseThen(Versioned):
+    """What the base had when a build was listed."""
+
+    tag: str = ""
+    digest: str = ""
+    written: Written | None = None
+    replaced: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class ListedBuild(Versioned):
+    """One build that waits."""
+
+    application: str  # namespace/name
+    alias: str
+    image: str  # as `image-list` names it
+    tag: str
+    digest: str
+    project: str = ""
+    target: str = ""  # as `Subscription.target`
+    path: str = ""
+    folder: str = ""  # that of the Application's state file
+    source: str = ""  # the path of the Application's source
+    kind: str = ""  # of that source: "Helm", …
+    keys: Keys = Keys()
+    build: Build = Build()
+    base: BaseThen = BaseThen()
+    admitted: str = ""  # the rule that let it through, in words
+    proof: str = ""
+    promoted_from: str = ""
+    since: str = ""
+    rollback: Meant | None = None  # if a person's rollback waits
+    skipped: tuple[str, ...] = ()  # the versions that the rollback skips
+
+    @property
+    def key(self) -> BuildKey:
+        """What identifies the entry that it is for."""
+        return (
+            self.application,
+            self.alias,
+            parse_image(self.image).identity,
+            self.target,
+            self.path,
+        )
+
+
+@dataclass(frozen=True)
+class DeclinedBuild:
+    """A build that a person declined, by closing its request."""
+
+    application: str
+    alias: str
+    image: str
+    written: Written
+    url: str = ""  # the page of that request
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        """What identifies the entry that it is for."""
+        return self.application, self.alias, parse_image(self.image).identity
+
+
+@dataclass(frozen=True)
+class WaitingList:
+    """What waits on one head branch, and what is known of that branch."""
+
+    head: str
+    builds: tuple[ListedBuild, ...] = ()
+    declined: tuple[DeclinedBuild, ...] = ()
+    request: KnownRequest | None = None
+    commit: HeadCommit | None = None  # the last one that we made
+    # The commit before it, until it is sure that the last one has arrived. Either makes the branch ours.
+    replaces: HeadCommit | None = None
+    arrived: bool = True  # whether that is sure
+    closing: str = ""  # why we close the request: it is no person's word
+
+    @property
+    def empty(self) -> bool:
+        """Whether it says nothing that a later run needs."""
+        return not (self.builds or self.declined or self.closing)
+
+    def has_made(self, tree: str, parent: str) -> bool:
+        """Tell whether a commit with this tree and parent is ours."""
+        return bool(tree) and HeadCommit(tree, parent) in (self.commit, self.replaces)
+
+
+def key_of_entry(sub: Subscription) -> BuildKey:
+    """Return the key of the builds for a subscription."""
+    entry = sub.entry
+    return sub.application.key, entry.alias, entry.image.identity, sub.target, sub.path
+
+
+def list_path(head: str) -> str:
+    """Return the path of the list for a head branch, on the memory branch."""
+    raw = head.encode("utf-8", "surrogateescape")
+    name = "".join(chr(byte) if byte in SPELLED else f"%{byte:02X}" for byte in raw)
+    if len(name) > LONGEST_NAME:
+        name = f"{name[:50]}%{sha256(raw).hexdigest()}"
+    return f"{FOLDER}/{name}"
+
+
+def is_list_path(path: str) -> bool:
+    """Tell whether a path on the memory branch is that of a list."""
+    return path.startswith(f"{FOLDER}/")
+
+
+def list_of(files: Files, head: str) -> WaitingList:
+    """Return the list of a head branch. Raises `TargetError` if the file is not one."""
+    file = files.get(list_path(head))
+    if file is None:
+        return WaitingList(head)
+    if file.problem or file.mode != "100644":
+        raise _unreadable_list(head, file.problem or "it is not a regular file")
+    try:
+        found = read_list(file.text)
+    except TargetError as error:
+        raise _unreadable_list(head, error.message) from error
+    if found.head != head:
+        raise _unreadable_list(head, f"it is the list of {found.head[:100]!r}")
+    return found
+
+
+def _unreadable_list(head: str, why: str) -> TargetError:
+    message = f"the list of what waits on {head} cannot be read: {why}"
+    hint = "delete this file on the memory branch; what waited comes back with its next build"
+    return TargetError(message, hint=hint, subject=list_path(head))
+
+
+def read_list(text: str) -> WaitingList:
+    """Return the list in a text. Raises `TargetError`, which says what is wrong in which line."""
+    if len(text) > LARGEST:
+        raise TargetError("it is larger than 1 MB")
+    tree = parse(text)
+    if len(tree.roots) != 1:
+        raise TargetError("it has to be one YAML document")
+    try:
+        return _whole(_plain_value(tree.root, 0))
+    except Malformed as error:
+        raise TargetError(error.message) from error
+
+
+def write_list(one: WaitingList) -> str:
+    """Return the text of a list."""
+    data: dict[str, object] = {
+        "version": VERSION,
+        "head": one.head,
+        "commit": _commit_data(one.commit),
+        "replaces": _commit_data(one.replaces),
+        "arrived": "" if one.arrived else "unknown",
+        "closing": one.closing,
+        "request": vars(one.request) if one.request else {},
+        "builds": [_build_data(build) for build in one.builds],
+        "declined": [
+            {
+                "application": declined.application,
+                "alias": declined.alias,
+                "image": declined.image,
+                "build": _build_words(declined.written),
+                "request": declined.url,
+            }
+            for declined in one.declined
+        ],
+    }
+    return ABOUT + "".join(f"{line}\n" for line in _block_lines(data))
+
+
+def _commit_data(commit: HeadCommit | None) -> Data:
+    return vars(commit) if commit else {}
+
+
+def _build_words(written: Written | None) -> Data:
+    if written is None:
+        return {}
+    return {
+        "tag": written.tag,
+        "digest": written.digest,
+        "imageDigest": written.image_digest,
+        **_identity_data(written.build),
+    }
+
+
+def _identity_data(build: Build) -> Data:
+    return {**vars(build), "sequence": "" if build.sequence is None else str(build.sequence)}
+
+
+def _build_data(one: ListedBuild) -> Data:
+    base = {
+        "tag": one.base.tag,
+        "digest": one.base.digest,
+        "written": _build_words(one.base.written),
+        "replaced": list(one.base.replaced),
+    }
+    return {
+        "application": one.application,
+        "project": one.project,
+        "alias": one.alias,
+        "image": one.image,
+        "tag": one.tag,
+        "digest": one.digest,
+        "since": one.since,
+        "admitted": one.admitted,
+        "proof": one.proof,
+        "promotedFrom": one.promoted_from,
+        "build": _identity_data(one.build),
+        "base": base,
+        "target": {"kind": one.target, "path": one.path, "keys": _keys_data(one.keys)},
+        "folder": one.folder,
+        "source": {"path": one.source, "kind": one.kind},
+        "rollback": vars(one.rollback) if one.rollback else {},
+        "skipped": list(one.skipped),
+    }
+
+
+KEY_NAMES = {
+    "name": "name",
+    "tag": "tag",
+    "spec": "spec",
+    "kustomizeName": "kustomize_name",
+    "manifestsName": "manifests_name",
+    "digest": "digest",
+}
+
+
+def _keys_data(keys: Keys) -> Data:
+    return {name: getattr(keys, field_name) for name, field_name in KEY_NAMES.items()}
+
+
+def _block_lines(data: Data) -> list[str]:
+    """Return the data as block lines, without empty values."""
+    lines: list[str] = []
+    for key, value in data.items():
+        if isinstance(value, Mapping):
+            below = _block_lines(value)
+            lines += [f"{key}:", *(f"  {line}" for line in below)] if below else []
+        elif isinstance(value, list):
+            lines += [f"{key}:"] if value else []
+            for item in value:
+                first, *rest = (
+                    _block_lines(item) if isinstance(item, Mapping) else [_quoted_word(str(item))]
+                )
+                lines += [f"- {first}", *(f"  {line}" for line in rest)]
+        elif value:
+            lines.append(f"{key}: {_quoted_word(str(value))}")
+    return lines
+
+
+def _quoted_word(text: str) -> str:
+    return spell(text.encode("utf-8", "replace").decode())
+
+
+def _plain_value(node: Node, depth: int) -> object:
+    """Return texts, lists and mappings. Whatever people do not need in a list is refused."""
+    if depth > 8 or node.anchor or node.tag or node.kind == "alias":
+        raise Malformed("it has an anchor, an alias, a tag, or too many levels")
+    if node.kind == "scalar":
+        if len(node.value) > LONGEST_WORD:
+            raise Malformed(f"a value has more than {LONGEST_WORD} characters")
+        return "" if node.null else node.value
+    if node.kind == "sequence":
+        return [_plain_value(child, depth + 1) for child in node.children[: MOST_BUILDS + 1]]
+    found: dict[str, object] = {}
+    for key, value in pairs(node):
+        if key.kind != "scalar" or key.value in found:
+            raise Malformed(f"the key {key.value[:50]!r} appears twice, or is no word")
+        found[key.value] = _plain_value(value, depth + 1)
+    return found
+
+
+@dataclass(frozen=True)
+class _FieldsOf:
+    """Reads the fields of one mapping, each once, and refuses what is left."""
+
+    what: str
+    data: dict[str, object] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, what: str, value: object) -> _FieldsOf:
+        if value in ("", None):
+            return cls(what)
+        if not isinstance(value, dict):
+            raise Malformed(f"{what} is no mapping")
+        return cls(what, dict(value))
+
+    def word(self, name: str, pattern: str = "") -> str:
+        value = self.data.pop(name, "")
+        if not isinstance(value, str) or (value and pattern and not re.fullmatch(pattern, value)):
+            raise Malformed(f"{name} of {self.what} is not what is written there")
+        return value
+
+    def needed(self, name: str, pattern: str = "") -> str:
+        value = self.word(name, pattern)
+        if not value:
+            raise Malformed(f"{name} of {self.what} is missing")
+        return value
+
+    def time(self, name: str) -> str:
+        value = self.word(name)
+        return utc(value) if value else ""
+
+    def part(self, name: str) -> _FieldsOf:
+        return _FieldsOf.of(name, self.data.pop(name, None))
+
+    def each(self, name: str, read: Callable[[object], T]) -> tuple[T, ...]:
+        value = self.data.pop(name, [])
+        if value == "":
+            return ()
+        if not isinstance(value, list) or len(value) > MOST_BUILDS:
+            raise Malformed(f"{name} is no list, or has more than {MOST_BUILDS} items")
+        return tuple(read(item) for item in value)
+
+    def end(self) -> None:
+        if self.data:
+            raise Malformed(f"{self.what} has an unknown field {next(iter(self.data))[:50]!r}")
+
+
+_OID = "[0-9a-f]{40}|[0-9a-f]{64}"
+_APPLICATION = r"[^\s/]{0,253}/[^\s/]{1,253}"
+_STATE = "open|merged|closed|gone"
+
+
+def _whole(data: object) -> WaitingList:
+    fields = _FieldsOf.of("the list", data)
+    fields.needed("version", VERSION)
+    head = fields.needed("head")
+    request = fields.part("request")
+    found = WaitingList(
+        head=head,
+        builds=fields.each("builds", _build),
+        declined=fields.each("declined", _declined),
+        request=_request(request) if request.data else None,
+        commit=_head_commit(fields.part("commit")),
+        replaces=_head_commit(fields.part("replaces")),
+        arrived=not fields.word("arrived", "unknown"),
+        closing=fields.word("closing"),
+    )
+    fields.end()
+    if len({one.key for one in found.builds}) != len(found.builds):
+        raise Malformed("two builds are for the same entry")
+    return found
+
+
+def _head_commit(fields: _FieldsOf) -> HeadCommit | None:
+    if not fields.data:
+        return None
+    found = HeadCommit(fields.needed("tree", _OID), fields.word("parent", _OID))
+    fields.end()
+    return found
+
+
+def _request(fields: _FieldsOf) -> KnownRequest:
+    found = KnownRequest(
+        fields.needed("number", "[0-9]{1,20}"), fields.word("url"), fields.needed("state", _STATE)
+    )
+    fields.end()
+    return found
+
+
+def _identity_of_build(fields: _FieldsOf) -> Build:
+    number = fields.word("sequence", "[0-9]{1,20}")
+    return Build(
+        sequence=int(number) if number else None,
+        counter=fields.word("counter"),
+        commit=fields.word("commit"),
+        repository=fields.word("repository"),
+        created=fields.time("created"),
+    )
+
+
+def _written_build(fields: _FieldsOf) -> Written:
+    tag, digest = fields.word("tag"), fields.word("digest")
+    image_digest = fields.word("imageDigest")
+    found = Written(tag, digest, _identity_of_build(fields), image_digest)
+    fields.end()
+    return found
+
+
+def _declined(data: object) -> DeclinedBuild:
+    fields = _FieldsOf.of("a declined build", data)
+    found = DeclinedBuild(
+        application=fields.needed("application", _APPLICATION),
+        alias=fields.word("alias"),
+        image=parse_image(fields.needed("image")).name,
+        written=_written_build(fields.part("build")),
+        url=fields.word("request"),
+    )
+    fields.end()
+    return found
+
+
+def _build(data: object) -> ListedBuild:
+    fields = _FieldsOf.of("a build", data)
+    target, source = fields.part("target"), fields.part("source")
+    keys, identity, base = target.part("keys"), fields.part("build"), fields.part("base")
+    rollback = fields.part("rollback")
+    found = ListedBuild(
+        application=fields.needed("application", _APPLICATION),
+        project=fields.word("project"),
+        alias=fields.word("alias"),
+        image=parse_image(fields.needed("image")).name,
+        tag=fields.word("tag"),
+        digest=fields.word("digest"),
+        since=fields.time("since"),
+        admitted=fields.word("admitted"),
+        proof=fields.word("proof"),
+        promoted_from=fields.word("promotedFrom"),
+        target=target.needed("kind"),
+        path=_inside_repository(target.word("path")),
+        keys=Keys(**{known: keys.word(name) for name, known in KEY_NAMES.items()}),
+        folder=_inside_repository(fields.word("folder")),
+        source=_inside_repository(source.word("path")),
+        kind=source.word("kind", "Helm|Kustomize|Plugin|Directory"),
+        build=_identity_of_build(identity),
+        base=_base(base),
+        rollback=_meant_rollback(rollback) if rollback.data else None,
+        skipped=fields.each("skipped", _item),
+    )
+    for part in (fields, target, source, keys, identity):
+        part.end()
+    reference = ":".join(filter(None, (found.image, found.tag)))
+    parse_image("@".join(filter(None, (reference, found.digest))))
+    if not (found.tag or found.digest):
+        raise Malformed("a build has neither tag nor digest")
+    return found
+
+
+def _base(fields: _FieldsOf) -> BaseThen:
+    written = fields.part("written")
+    found = BaseThen(
+        tag=fields.word("tag"),
+        digest=fields.word("digest"),
+        written=_written_build(written) if written.data else None,
+        replaced=fields.each("replaced", _item),
+    )
+    fields.end()
+    return found
+
+
+def _meant_rollback(fields: _FieldsOf) -> Meant:
+    to, tag = fields.word("to"), fields.word("tag")
+    found = Meant(to, tag, fields.word("digest"), fields.word("was"))
+    fields.end()
+    return found
+
+
+def _item(value: object) -> str:
+    if not isinstance(value, str) or not value:
+        raise Malformed("an item is no text")
+    return value
+
+
+def _inside_repository(path: str) -> str:
+    """Return a path that is inside the repository."""
+    plain = posixpath.normpath(path) if path else ""
+    if plain.startswith(("/", "..")) or "\0" in plain or plain != path.rstrip("/"):
+        raise Malformed(f"{path[:100]!r} is no path inside the repository")
+    return path
+
+
+def declined_by(known: WaitingList, url: str) -> WaitingList:
+    """Return the list after a person has closed its request: all that waited is declined."""
+    new = {
+        (one.application, one.alias, parse_image(one.image).identity): DeclinedBuild(
+            one.application, one.alias, one.image, Written(one.tag, one.digest, one.build), url
+        )
+        for one in known.builds
+    }
+    others = [one for one in known.declined if one.key not in new]
+    return replace(known, builds=(), declined=(*others, *new.values())[-MOST_BUILDS:])

@@ -1,0 +1,243 @@
+"""What waits while other builds fail, and what somebody writes who may push side branches only."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+
+import pytest
+from history_scenes import FIRST, HEAD, Scene, told, verdicts
+from memory import URL, Commit, Story
+from runs import KUSTOMIZATION, WEB, application, target
+
+from task.errors import RepositoryError, TaskError, UnreachableError
+from task.landing.waiting_list import list_path, write_list
+from task.model import Changeset, Proof, Question, Verdict
+
+SIGNED = "version: 1\nsignatures: {keys: [cosign.pub]}\n"
+KEY = "-----BEGIN PUBLIC KEY-----\n-----END PUBLIC KEY-----\n"
+NO = Verdict("refuse", "signature", "nobody has signed it")
+MEMORY = "image-update-memory/"
+
+
+class Signatures:
+    """Who has signed what, by tag; an error where the registry does not answer."""
+
+    def __init__(self, scene: Scene) -> None:
+        self.said: dict[str, Verdict | TaskError] = {}
+        scene.story.prove = scene.direct.prove = self.answers
+        scene.story.answer = replace(scene.story.answer, digest="sha256:" + "d" * 64)
+        scene.branch.commit({".image-update/config": SIGNED, "cosign.pub": KEY})
+
+    def answers(
+        self, questions: Collection[Question]
+    ) -> Mapping[Question, Proof | Verdict | TaskError]:
+        good = Proof("signature", "cosign.pub")
+        return {one: self.said.get(one.image.tag, good) for one in questions}
+
+
+def version(scene: Scene) -> str:
+    return scene.waiting.get("web", "").partition("@")[0]
+
+
+@pytest.mark.parametrize("why", [NO, UnreachableError("the registry answers 503", hint="")])
+def test_a_build_that_is_not_proved_takes_nothing_away(why: Verdict | TaskError) -> None:
+    scene = Scene()
+    signatures = Signatures(scene)
+    scene.event("web:1.1.0")
+    assert version(scene) == "1.1.0"
+    signatures.said["1.6.6"] = why
+    before = scene.branch.heads[HEAD]
+    report = scene.event("web:1.6.6")
+    assert verdicts(report) == ["refuse" if isinstance(why, Verdict) else "error"]
+    assert told(report) == [("web", "1.1.0", "waits")]
+    assert scene.branch.heads[HEAD] == before
+
+
+def test_a_build_whose_proof_is_gone_is_dropped_and_not_declined() -> None:
+    scene = Scene()
+    signatures = Signatures(scene)
+    scene.event("web:1.1.0", "cron:1.1.0")
+    signatures.said["1.1.0"] = NO
+    report = scene.event("api:1.3.0")
+    assert sorted(told(report)) == [("cron", "1.1.0", "dropped"), ("web", "1.1.0", "dropped")]
+    assert all("no longer proved" in one.because for one in report.waiting)
+    assert set(scene.waiting) == {"api"}
+    signatures.said.clear()
+    assert verdicts(scene.event("web:1.1.0")) == ["update"]
+
+
+def test_what_nobody_can_check_stays_with_a_warning() -> None:
+    scene = Scene()
+    signatures = Signatures(scene)
+    scene.event("web:1.1.0")
+    signatures.said["1.1.0"] = UnreachableError("the registry answers 503", hint="")
+    report = scene.event("cron:1.2.0")
+    assert verdicts(report) == ["update"]
+    assert told(report) == [("web", "1.1.0", "waits")]
+    assert any("could not be checked" in one.message for one in report.problems)
+    assert set(scene.waiting) == {"web", "cron"}
+
+
+def test_an_amended_head_goes_into_no_commit_of_ours() -> None:
+    """Its tree is not that of the list, so it is a person's: nothing of it is carried on."""
+    scene = Scene()
+    scene.event("web:1.1.0")
+    ours = scene.branch.heads[HEAD]
+    files = {**ours.files, ".github/workflows/ci.yaml": "evil\n"}
+    scene.branch.heads[HEAD] = replace(ours, files=files)
+    scene.event("web:1.2.0")
+    assert (
+        scene.branch.heads[HEAD].before is None
+    )  # a commit on top, and no commit of the base's tip
+    assert scene.branch.files.get(".github/workflows/ci.yaml") is None
+
+
+def forged(scene: Scene, **changes: object) -> None:
+    """Write another list, as somebody may who may push the memory branch."""
+    known = scene.branch.lists[HEAD]
+    builds = tuple(replace(one, **changes) for one in known.builds)  # type: ignore[arg-type]
+    text = write_list(replace(known, builds=builds))
+    for name, one in scene.branch.heads.items():
+        if name.startswith(MEMORY):
+            files = {**one.files, list_path(HEAD): text}
+            scene.branch.heads[name] = Commit("a" * 40, files, None)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"path": ".github/workflows"},
+        {"path": ".image-update"},
+        {"path": "apps/other"},
+        {"application": "argocd/nobody", "path": "apps/b"},
+        {"image": "ghcr.io/evil/web"},
+        {"target": "file", "path": ".image-update/config"},
+        {"target": "nonsense"},
+        {"folder": ".github"},
+        {"tag": "6.6.6", "digest": ""},
+    ],
+    ids=str,
+)
+def test_a_forged_list_writes_nothing_that_the_config_forbids(changes: dict[str, object]) -> None:
+    scene = Scene()
+    signatures = Signatures(scene)
+    signatures.said["6.6.6"] = NO
+    scene.event("web:1.1.0")
+    only = f"{SIGNED}writes: {{paths: [apps/a/**]}}\n"
+    scene.branch.commit({".image-update/config": only, target("b"): KUSTOMIZATION})
+    forged(scene, **changes)
+    scene.event("cron:1.2.0")
+    head = scene.branch.heads[HEAD]
+    differs = {path for path in head.files if head.files[path] != scene.branch.files.get(path)}
+    assert differs <= {target("a"), ".image-update/apps/a/argocd_a.state"}
+    assert "6.6.6" not in head.files[target("a")]
+    assert "evil" not in head.files[target("a")]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "version: 2\n",
+        "[]",
+        "a: &x [*x]\n",
+        "version: '1'\nhead: bump\nbuilds: 7\n",
+        "version: '1'\nhead: another\n",
+        "version: '1'\nhead: bump\nmore: x\n",
+        "x" * 1_000_001,
+    ],
+    ids=lambda text: text[:30],
+)
+def test_a_list_that_nobody_can_read_is_an_error_of_its_head_only(text: str) -> None:
+    scene = Scene()
+    scene.event("web:1.1.0")
+    for name, one in scene.branch.heads.items():
+        if name.startswith(MEMORY):
+            scene.branch.heads[name] = replace(one, files={list_path(HEAD): text})
+    report = scene.event("web:1.2.0")
+    assert verdicts(report) == ["error"]
+    assert "the list of what waits on bump cannot be read" in report.decisions[0].because
+    assert verdicts(scene.event("web:1.2.0", story=scene.direct)) == ["update"]
+
+
+def test_a_hold_counts_for_a_build_of_an_application_that_was_not_read() -> None:
+    scene = Scene()
+    scene.branch.commit({target("b"): KUSTOMIZATION})
+    app = application("b", URL, image_list=f"web={WEB}", git_branch=f"main:{HEAD}")
+    other = Story(app, scene.branch)
+    scene.event("web:1.1.0", story=other)
+    state = f"files:\n  {target('b')}:\n    images:\n      web:\n        hold: {{reason: broken}}\n"
+    scene.branch.commit({".image-update/apps/b/argocd_b.state": state})
+    report = scene.event("cron:1.2.0")
+    (row,) = [one for one in report.waiting if one.application == "argocd/b"]
+    assert (row.tag, row.outcome) == ("1.1.0", "deferred")
+    assert "1.1.0" not in scene.branch.heads[HEAD].files[target("b")]
+    assert scene.base["web"] == FIRST
+
+
+def test_the_memory_branch_ends_no_hold_of_the_base_and_writes_nothing_there() -> None:
+    scene = Scene()
+    path = ".image-update/apps/a/argocd_a.state"
+    start = f"files:\n  {target('a')}:\n    images:\n      web:\n        "
+    scene.branch.commit({path: f"{start}hold: {{reason: broken, at: 2026-01-01T00:00:00Z}}\n"})
+    scene.event("api:1.1.0")
+    for name, one in scene.branch.heads.items():
+        if name.startswith(MEMORY):
+            evil = f"{start}released: 2030-01-01T00:00:00Z\n        deferred: {{tag: 9.9.9}}\n"
+            evil += "      cron:\n        deferred: {tag: 9.9.9}\n"
+            scene.branch.heads[name] = replace(one, files={**one.files, path: evil})
+    scene.story = scene.direct
+    assert sorted(verdicts(scene.event("web:1.2.0", "cron:1.2.0"))) == ["defer", "update"]
+    assert scene.base == {"web": FIRST, "api": FIRST, "cron": "1.2.0"}
+
+
+def test_a_server_that_refuses_the_memory_branch_fails_only_what_needs_it() -> None:
+    scene = Scene()
+    scene.branch.commit({target("b"): KUSTOMIZATION})
+    scene.story.others = [application("b", URL, image_list=f"web={WEB}", update_strategy="semver")]
+
+    def refuses(_change: Changeset) -> None:
+        raise RepositoryError("a hook refuses it", hint="", subject="image-update-memory/1")
+
+    scene.branch._check_memory = refuses  # type: ignore[method-assign, assignment]
+    report = scene.event("web:1.1.0")
+    said = {one.subscription.application.key: one.verdict for one in report.decisions}
+    assert said == {"argocd/a": "error", "argocd/b": "update"}
+    assert "newTag: 1.1.0" in scene.branch.files[target("b")]
+    report = scene.by_hand("hold", "web")
+    said = {one.subscription.application.key: one.verdict for one in report.decisions}
+    assert said == {"argocd/a": "error", "argocd/b": "defer"}
+    assert HEAD not in scene.branch.heads
+
+
+@pytest.mark.parametrize(("said", "waits"), [(None, True), (NO, False)])
+def test_a_build_of_an_application_that_takes_no_part_is_proved_as_well(
+    said: Verdict | None, waits: bool
+) -> None:
+    scene = Scene()
+    signatures = Signatures(scene)
+    scene.branch.commit({target("b"): KUSTOMIZATION})
+    app = application("b", URL, image_list=f"web={WEB}", git_branch=f"main:{HEAD}")
+    other = Story(app, scene.branch)
+    other.prove, other.answer = scene.story.prove, scene.story.answer
+    scene.event("web:1.1.0", story=other)
+    signatures.said["1.1.0"] = said or Proof("signature", "cosign.pub")  # type: ignore[assignment]
+    report = scene.event("cron:1.2.0")
+    (row,) = [one for one in report.waiting if one.application == "argocd/b"]
+    assert row.outcome == ("waits" if waits else "dropped")
+    assert ("1.1.0" in scene.branch.heads[HEAD].files[target("b")]) == waits
+
+
+def test_rules_count_for_another_application_of_the_run() -> None:
+    """It takes no part in the event, but its annotations were read."""
+    scene = Scene()
+    scene.branch.commit({target("b"): KUSTOMIZATION})
+    app = application(
+        "b", URL, image_list=f"web={WEB}", git_branch=f"main:{HEAD}", update_strategy="semver"
+    )
+    other = Story(app, scene.branch)
+    scene.event("web:1.1.0", story=other)
+    scene.story.others = [app]
+    scene.branch.commit({target("b"): KUSTOMIZATION.replace("1.0.0", "1.0.5")})
+    report = scene.by_hand("hold", "cron")  # it reads every Application
+    (row,) = [one for one in report.waiting if one.application == "argocd/b"]
+    assert (row.tag, row.outcome, row.because[:6]) == ("1.1.0", "waits", "semver")
