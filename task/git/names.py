@@ -16,7 +16,7 @@ from task.urls import login_of, normal_url, split, without_login
 
 OURS = "image-update/"  # how the names of our own head branches begin
 BASE_TRAILER = "Image-Update-Base"  # in the commit of a memory branch: the base that it is for
-MEMORY = "image-update-memory/"  # the same, of the branches with what waits and what is held
+MEMORY = "image-update-memory/"  # and those of what is remembered
 _TRANSPORTS = {"git+ssh": "ssh", "ssh+git": "ssh"}
 _USE = "use https://host/path or ssh://host/path"
 TO_WRITE = "annotate git-branch with the branch to write to, such as git-branch: main, and let targetRevision name it, too"

@@ -215,9 +215,9 @@ def _edit(files: Files, members: Sequence[Move], terms: Terms, config: Repositor
             verdict = Verdict("unchanged", "same", f"Git already says {one.candidate.version}")
             edited.same.append(replace(move, decision=replace(one, judged=verdict)))
             continue
+        one = _as_edited(one, target, seen, new, edits)
         if one.kind == "kustomization" and edits:
             edited.cautions.extend(cut_loose(seen, one.subscription, target))
-        one = _as_edited(one, target, seen, new, edits)
         seen.update(new)
         edited.files.update(new)
         edited.done.append(replace(move, decision=one))

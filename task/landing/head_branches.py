@@ -397,7 +397,7 @@ def on_theirs(
         if move.decision.verdict == "error":
             continue
         try:
-            now = decide_one(view, _also_governed(ask, head, terms), terms, facts)
+            now = decide_one(view, _also_governed(ask, head, view, terms), terms, facts)
         except TaskError as error:
             now = move.failed(error)
         where = replace(
@@ -457,15 +457,14 @@ def unless_declined(move: Move, head: HeadBranch | None, world: World) -> Move:
     return move.without_effect(Verdict("refuse", "superseded", because)) if why else move
 
 
-def _also_governed(ask: Ask, head: HeadBranch, terms: Terms) -> Ask:
+def _also_governed(ask: Ask, head: HeadBranch, view: Snapshot, terms: Terms) -> Ask:
     """Return the ask as the config on the head branch wants it as well. Raises `TargetError` if it cannot be read.
 
     Also if that config asks for a request.
     """
     before, name = ask.subscription, head.known.head
     config = config_in(head.files)
-    at = Snapshot(before.repo, name, head.tip, head.files)
-    (sub,) = governed([before], config, terms.now, lambda one: changed_files(at, one, terms))
+    (sub,) = governed([before], config, terms.now, lambda one: changed_files(view, one, terms))
     if sub.pull_request and not before.pull_request:
         message = f"the config on {name} asks for a pull request for it"
         hint = f"name {name} before the colon of git-branch, as the base of a request"

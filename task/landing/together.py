@@ -6,7 +6,7 @@ fails, and nothing wins that would not be written.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 
@@ -184,13 +184,12 @@ def _governed(
     base: Snapshot, subs: Sequence[Subscription], batch: Batch, job: Job
 ) -> tuple[Snapshot, list[Subscription]]:
     """Return the base with all that decides about these, and the subscriptions as its config governs them."""
-    default = config_in(base.default)
+    config, default = job.wording.config, config_in(base.default)
     base = with_more(base, chain.from_iterable(map(places_of, subs)), batch.repository)
 
-    def changed(sub: Subscription) -> tuple[str, ...]:
+    def changed(sub: Subscription) -> Collection[str]:
         return changed_files(base, sub, job.terms)
 
-    config = job.wording.config
     found = also_limited(governed(subs, config, job.terms.now, changed), default, changed)
     keys = [path for sub in found for demand in sub.demands for path in demand.keys]
     base = with_more(base, map(Place, keys), batch.repository)

@@ -149,10 +149,11 @@ def prepare(
     snapshot = together.base
     moves = signed_for_argo(together.moves, world.keys_wanted, world.signing_keys)
     prepared = prepare_commits(snapshot, moves, job.terms, job.wording, heads, together.waits)
-    commits, settled = with_overridden(snapshot, prepared.commits, prepared.settled, job.terms)
     lists = Lists.after(heads, prepared, together.waits, snapshot, job.terms.now)
     waits = together.waits
-    hindrances = hindered(moves, lambda sub: world.hindrance(sub, job.terms.now))
+    commits, settled = with_overridden(snapshot, prepared.commits, prepared.settled, job.terms)
+    problems = [*ended, *(problem for one in waits.values() for problem in one.problems)]
+    problems += hindered(moves, lambda sub: world.hindrance(sub, job.terms.now))
     return Plan(
         base=replace(snapshot, memory=known),
         heads=heads,
@@ -160,11 +161,7 @@ def prepare(
         settled=tuple(settled),
         lists=lists,
         waited=tuple(row for name, one in waits.items() for row in one.rows(name)),
-        problems=(
-            *ended,
-            *(problem for one in waits.values() for problem in one.problems),
-            *hindrances,
-        ),
+        problems=tuple(problems),
         memory=memory_after(snapshot, moves, job.terms.now),
         author=agreed_wording(job.wording, [move.subscription for move in moves]).author,
         needs_memory=frozenset(

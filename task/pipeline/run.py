@@ -116,9 +116,8 @@ def deliver_repository(
         with closing(
             world.repository(asks[0].subscription.repo, asks[0].subscription)
         ) as repository:
-            done, left = _without_the_refused(
-                repository, by_branch(repository, asks), job, world, read
-            )
+            branches = by_branch(repository, asks)
+            done, left = _without_the_refused(repository, branches, job, world, read)
             for base, members in left.items():
                 batch = Batch(repository, base, tuple(members), read)
                 done = done.plus(deliver(batch, job, world))
