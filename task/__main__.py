@@ -15,29 +15,29 @@ from task.output.console import abandon
 
 def main() -> None:
     """Run the command line, and exit with its code."""
+    # in the order of their numbers
     for name, mode in (
         ("stdin", "r"),
         ("stdout", "w"),
         ("stderr", "w"),
-    ):  # in the order of their numbers
+    ):
         if getattr(sys, name) is None:  # the parent process has closed it (`<&-`)
-            # The next file that is opened gets this number. That must not be a pipe to a child, whose own input would
-            # then take its place.
+            # The next file that is opened gets this number. That must not be a pipe to a child,
+            # whose own input would then take its place.
             setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115 - as long as the process
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(
-            errors="backslashreplace"
-        )  # as for stderr: the help has more than Latin-1 can show
-    gc.set_threshold(
-        100_000
-    )  # hardly anything becomes garbage during the imports; to look for it took a tenth of them
-    # A signal that comes during the imports waits until there is a handler for it. Otherwise the first process of a
-    # container would not get it at all (the kernel drops signals to PID 1 without a handler), and any other process
-    # would end without results.
+        # as for stderr: the help has more than Latin-1 can show
+        sys.stdout.reconfigure(errors="backslashreplace")
+    # hardly anything becomes garbage during the imports; to look for it took a tenth of them
+    gc.set_threshold(100_000)
+    # A signal that comes during the imports waits until there is a handler for it. Otherwise the
+    # first process of a container would not get it at all (the kernel drops signals to PID 1
+    # without a handler), and any other process would end without results.
     signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGTERM, signal.SIGINT))
     shutdown.install()
     try:
-        from task.cli.app import main as run  # noqa: PLC0415 - a signal that comes during the imports has to wait
+        # a signal that comes during the imports has to wait
+        from task.cli.app import main as run  # noqa: PLC0415
 
         code = run(sys.argv[1:])
         shutdown.deaf()  # all results are written: it is too late to stop anything

@@ -162,21 +162,20 @@ class _Waiting:
     """The connection that a thread waits for."""
 
     connection: HTTPConnection | None = None
-    sock: socket.socket | None = (
-        None  # needed because an answer without a length takes it from the connection
-    )
+    # needed because an answer without a length takes it from the connection
+    sock: socket.socket | None = None
 
 
 _THREAD = threading.local()  # .waiting
-_AGAIN = (
-    0.2  # seconds until the next attempt to end a connection, which may have been opened just now
-)
+# seconds until the next attempt to end a connection, which may have been opened just now
+_AGAIN = 0.2
 
 
 class _Connection(HTTPConnection):
     def request(self, *args: Any, **how: Any) -> None:
         waiting: _Waiting = _THREAD.waiting
-        waiting.connection, waiting.sock = self, None
+        waiting.connection = self
+        waiting.sock = None
         try:
             super().request(*args, **how)
         finally:
@@ -219,15 +218,15 @@ def _limit(seconds: float) -> Iterator[threading.Event]:
     Then the yielded event is set.
     """
     waiting = _THREAD.waiting = _Waiting()
-    ended, over = threading.Event(), threading.Event()
+    ended = threading.Event()
+    over = threading.Event()
 
     def end() -> None:
         ended.set()
         sock = waiting.sock or (waiting.connection and waiting.connection.sock)
         if isinstance(sock, socket.socket):
-            with suppress(
-                OSError
-            ):  # SSLSocket.shutdown would turn TLS off, and a reader would get raw bytes
+            # SSLSocket.shutdown would turn TLS off, and a reader would get raw bytes
+            with suppress(OSError):
                 socket.socket.shutdown(sock, socket.SHUT_RDWR)
 
     def watch() -> None:

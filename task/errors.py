@@ -34,7 +34,9 @@ class Malformed(ValueError):
 
 
 class TaskError(Exception):
-    """An error that a person can act on: what is wrong (`message`), where (`subject`), what to do (`hint`)."""
+    """An error that a person can act on: what is wrong (`message`), where (`subject`),
+    what to do (`hint`).
+    """
 
     exit: ClassVar[Exit] = Exit.DEFECT
     rule: ClassVar[str] = "internal"
@@ -76,7 +78,9 @@ class TargetError(TaskError):
 
 
 class NotPermittedError(TargetError):
-    """Annotations ask for a file that they may not write: the Application's owner, or the repository's, acts."""
+    """Annotations ask for a file that they may not write: the Application's owner,
+    or the repository's, acts.
+    """
 
     rule = "not-permitted"
 
@@ -89,7 +93,9 @@ class SourceError(TaskError):
 
 
 class RepositoryError(TaskError):
-    """The Git repository refused permanently: a hook, a protected branch, not found, no permission."""
+    """The Git repository refused permanently: a hook, a protected branch, not found,
+    no permission.
+    """
 
     exit = Exit.ACCESS
     rule = "repository"
@@ -147,7 +153,9 @@ class AbsentError(SourceError):
 
 
 class SourceAccessError(SourceError):
-    """The Kubernetes or Argo CD API did not accept our login, or our request: the platform team acts."""
+    """The Kubernetes or Argo CD API did not accept our login, or our request:
+    the platform team acts.
+    """
 
     exit = Exit.ACCESS
 
@@ -191,11 +199,15 @@ class NoAnswerError(Exception):
 
 
 class NotAtomicError(Exception):
-    """The server cannot change two branches in one push. Never leaves `landing`: they are pushed one by one."""
+    """The server cannot change two branches in one push.
+
+    Never leaves `landing`: they are pushed one by one.
+    """
 
 
-# If a run has several errors, the first one in this order gives the exit code. A defect comes first, because then
-# nothing else can be trusted. What another run may solve (75) comes before what people have to change.
+# If a run has several errors, the first one in this order gives the exit code. A defect comes
+# first, because then nothing else can be trusted. What another run may solve (75) comes before what
+# people have to change.
 PRECEDENCE = (
     Exit.DEFECT,
     Exit.USAGE,

@@ -1,6 +1,8 @@
-"""Reads files whose paths come from options, variables and folders: up to a size, and only regular files.
+"""Reads files whose paths come from options, variables and folders: up to a size,
+and only regular files.
 
-A link may lead to a pipe or to /proc/kmsg, which block their reader, or to /dev/zero, which never ends.
+A link may lead to a pipe or to /proc/kmsg, which block their reader, or to /dev/zero, which never
+ends.
 """
 
 from __future__ import annotations
@@ -20,25 +22,28 @@ LARGEST = 10_000_000  # bytes; certificates, keys and settings need a few hundre
 PATIENCE = 120.0  # seconds that a program behind `<(…)` may be silent
 _NO_SIZE = 1_000_000  # bytes of a file whose size is said to be 0, as in /proc and /sys
 _PIECE = 1 << 20
+# files that the shell has opened for us: `<(command)`
 _OWN = (
     "/dev/fd/",
     "/proc/self/fd/",
     "/dev/stdin",
-)  # files that the shell has opened for us: `<(command)`
+)
 _KINDS = {
     stat.S_IFIFO: "a pipe",
     stat.S_IFCHR: "a device",
     stat.S_IFBLK: "a device",
     stat.S_IFSOCK: "a socket",
 }
-_SHORT = 60  # bytes of a folder's path; Linux allows 108 for a socket's path, and names in the folder take up to 45
+# bytes of a folder's path; Linux allows 108 for a socket's path, and names in the folder take up to
+# 45
+_SHORT = 60
 
 
 def read_file(path: str, most: int = LARGEST) -> bytes:
     """Return the content of a file, of at most `most` bytes.
 
-    Raises `OSError`, and its `strerror` says why: not a file, too large, or reading would block. /dev/null is an empty
-    file. A pipe is read only if the shell has opened it for us: `<(command)`.
+    Raises `OSError`, and its `strerror` says why: not a file, too large, or reading would block.
+    /dev/null is an empty file. A pipe is read only if the shell has opened it for us: `<(command)`.
     """
     file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
     try:
@@ -49,7 +54,8 @@ def read_file(path: str, most: int = LARGEST) -> bytes:
             if known.st_size > most:
                 raise _too_large(path, most)
         most = most if piped or known.st_size else min(most, _NO_SIZE)
-        parts, left = list[bytes](), most + 1
+        parts = list[bytes]()
+        left = most + 1
         while left > 0 and (part := _piece(file, min(left, _PIECE), path, waits=piped)):
             parts.append(part)
             left -= len(part)
@@ -69,7 +75,10 @@ def read_text(path: str, most: int = LARGEST, errors: str = "strict") -> str:
 
 
 def check_file(path: str) -> None:
-    """Raise `OSError` for anything but a readable file. Call this before another program or library opens the file."""
+    """Raise `OSError` for anything but a readable file.
+
+    Call this before another program or library opens the file.
+    """
     file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
     try:
         _check(os.fstat(file), path)
@@ -85,9 +94,12 @@ def write_private(path: str, text: str) -> None:
 
 
 def temporary_folder(parent: str, *, sockets: bool = False) -> str:
-    """Make a new folder that only this user can read, and return its path. Raises `UnreachableError` if that fails.
+    """Make a new folder that only this user can read, and return its path.
 
-    With `sockets`, the folder is in /tmp if its path would otherwise be too long for a socket, as with macOS's TMPDIR.
+    Raises `UnreachableError` if that fails.
+
+    With `sockets`, the folder is in /tmp if its path would otherwise be too long for a socket, as
+    with macOS's TMPDIR.
     """
     prefix = "image-update-"
     if sockets and len(os.fsencode(f"{parent}/{prefix}12345678")) > _SHORT:
@@ -102,7 +114,10 @@ def temporary_folder(parent: str, *, sockets: bool = False) -> str:
 
 
 def remove_folder(folder: str) -> None:
-    """Remove a folder and its content. Try several times, because a child of a stopped git may still write there."""
+    """Remove a folder and its content.
+
+    Try several times, because a child of a stopped git may still write there.
+    """
     for pause in (0.02, 0.1, 0.3, 0):
         shutil.rmtree(folder, ignore_errors=True)
         if not os.path.lexists(folder):

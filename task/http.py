@@ -1,7 +1,7 @@
 """The HTTP client for registries, Kubernetes, Argo CD and forges.
 
-The time and the size of every answer are limited. A login is sent only to its own origin. The log shows no query (URLs
-may be signed) and no header.
+The time and the size of every answer are limited. A login is sent only to its own origin. The log
+shows no query (URLs may be signed) and no header.
 """
 
 from __future__ import annotations
@@ -22,9 +22,8 @@ from task.secret import Secret
 from task.text import blanked
 from task.urls import origin, without_query
 
-LONGEST_WAIT = (
-    30.0  # seconds for which a Retry-After is obeyed; an answer that asks for more is returned
-)
+# seconds for which a Retry-After is obeyed; an answer that asks for more is returned
+LONGEST_WAIT = 30.0
 _PAUSES = (0.5, 2.0)  # seconds before the second and the third try
 _BUSY = (429, 500, 502, 503, 504)
 _REDIRECTS = (301, 302, 303, 307, 308)
@@ -34,9 +33,8 @@ _SAFE = ("GET", "HEAD", "PUT", "DELETE")
 _PRIVATE = ("authorization", "cookie", "private-token", "proxy-authorization", "x-registry-auth")
 _GZIP = ("", "identity", "gzip", "x-gzip")  # the values of `Content-Encoding` that fit our request
 
-Login = Callable[
-    [], Mapping[str, str]
-]  # makes the headers that log in, anew for each request, because tokens expire
+# makes the headers that log in, anew for each request, because tokens expire
+Login = Callable[[], Mapping[str, str]]
 
 
 @dataclass(frozen=True)
@@ -74,15 +72,18 @@ class Limits:
     silence: float = 30.0  # seconds without a byte
     total: float = 120.0  # seconds for one answer
     size: int = 64 * 1024 * 1024  # bytes of a body, decompressed
-    values: int = 0  # in a JSON body, roughly; 0 is no limit. In Python, 16 MB of "[],[],…" take half a gigabyte
+    # in a JSON body, roughly; 0 is no limit. In Python, 16 MB of "[],[],…" take half a gigabyte
+    values: int = 0
     tries: int = 3
-    slow: float = (
-        0.0  # seconds for all answers together that take more than ten each; 0 is no limit
-    )
+    # seconds for all answers together that take more than ten each; 0 is no limit
+    slow: float = 0.0
 
 
 class Http:
-    """A client for one service (one origin), with its login and certificates. Safe to use from several threads."""
+    """A client for one service (one origin), with its login and certificates.
+
+    Safe to use from several threads.
+    """
 
     def __init__(
         self,
@@ -100,7 +101,9 @@ class Http:
         log: Callable[[str], None] = lambda _line: None,
     ) -> None:
         self.base = base.rstrip("/")
-        self._login, self._limits, self._log = login, limits, log
+        self._login = login
+        self._limits = limits
+        self._log = log
         # Imported late: requests is a tenth of the time that a run takes to start, and `--version`,
         # `--help` and a run that asks no server do not need it.
         from task.connections import Connections  # noqa: PLC0415
@@ -129,8 +132,9 @@ class Http:
     ) -> Response:
         """Send one request, and return the answer, of any status. Raises `NoAnswerError`.
 
-        `path` is below the base, or a whole URL. A URL of another origin gets no login. The request is repeated if the
-        server is busy or the connection breaks, and its method is safe or `again` is True.
+        `path` is below the base, or a whole URL. A URL of another origin gets no login. The request
+        is repeated if the server is busy or the connection breaks, and its method is safe or
+        `again` is True.
         """
         url = path if path.startswith(("https://", "http://")) else f"{self.base}{path}"
         repeat = (method in _SAFE) if again is None else again
@@ -158,13 +162,17 @@ class Http:
         self._connections.close()
 
     def _follow(self, method: str, url: str, **what: Any) -> Response:
-        """Send one request, and return the answer after redirects. Only GET and HEAD follow them."""
+        """Send one request, and return the answer after redirects.
+
+        Only GET and HEAD follow them.
+        """
         for _hop in range(_HOPS):
             answer = self._once(method, url, **what)
             target = answer.headers.get("Location", "")
             if answer.status not in _REDIRECTS or not target or method not in ("GET", "HEAD"):
                 return answer
-            # Registries redirect a blob to a storage service, and forges a renamed repository to its new name.
+            # Registries redirect a blob to a storage service, and forges a renamed repository to
+            # its new name.
             new = urljoin(url, target)
             if not new.startswith("https://") and not (
                 url.startswith("http://") and new.startswith("http://")
@@ -172,7 +180,8 @@ class Http:
                 raise NoAnswerError(
                     "redirect", f"{origin(url)} redirects to {origin(new)}, which is not encrypted"
                 )
-            url, what["params"] = new, None
+            url = new
+            what["params"] = None
         raise NoAnswerError("redirect", f"{origin(url)} redirects in circles")
 
     def _once(self, method: str, url: str, headers: dict[str, str], **what: Any) -> Response:
@@ -182,7 +191,8 @@ class Http:
             headers = {
                 name: value for name, value in headers.items() if name.lower() not in _PRIVATE
             }
-        limits, began = self._limits, time.monotonic()
+        limits = self._limits
+        began = time.monotonic()
         shutdown.check()
         if limits.slow and self._lost > limits.slow:
             why = (
@@ -227,14 +237,15 @@ class Http:
     def _body(self, pieces: Iterable[bytes], encoding: str, url: str, began: float) -> bytes:
         """Return the whole body, and limit its size after unpacking.
 
-        64 KB of gzip may become 64 MB, and encodings may be nested. urllib3 2.6 is the first version that unpacks no
-        more than the requested piece.
+        64 KB of gzip may become 64 MB, and encodings may be nested. urllib3 2.6 is the first
+        version that unpacks no more than the requested piece.
         """
         if encoding.strip().lower() not in _GZIP:
             raise NoAnswerError(
                 "redirect", f"{origin(url)} answers in an encoding that was not asked for"
             )
-        parts, size = list[bytes](), 0
+        parts = list[bytes]()
+        size = 0
         for part in pieces:
             parts.append(part)
             size += len(part)
@@ -271,7 +282,9 @@ def basic(user: str, password: Secret) -> dict[str, str]:
 
 
 def retry_after(answer: Response) -> float | None:
-    """Return the seconds that the server wants us to wait, which it gives as a number or a date, or None."""
+    """Return the seconds that the server wants us to wait, which it gives as a number or a date,
+    or None.
+    """
     wanted = answer.headers.get("Retry-After", "").strip()
     try:
         if wanted[:1].isdigit():

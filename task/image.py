@@ -1,8 +1,8 @@
 """Parses image references and the entries of `image-list` into `Image` and `Entry`.
 
-Names follow Docker's rules: the first part is a registry if it has a dot or a colon, or is `localhost`. Only Docker Hub
-implies `library/`. AIU up to v1.3 drops it from every name, which turns `ghcr.io/library/nginx` into another
-repository.
+Names follow Docker's rules: the first part is a registry if it has a dot or a colon, or is
+`localhost`. Only Docker Hub implies `library/`. AIU up to v1.3 drops it from every name, which
+turns `ghcr.io/library/nginx` into another repository.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ _HUB = frozenset(
 )
 _HOST = r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?(?:\.[a-z0-9](?:[a-z0-9-]*[a-z0-9])?)*"
 _REGISTRY = re.compile(rf"(?:{_HOST}|\[[0-9a-f:.]+\])(?::[0-9]+)?", re.ASCII | re.IGNORECASE)
-# A port before a slash is never a tag. AIU reads `localhost:5000/foo:^1.0` as the image `localhost`.
+# A port before a slash is never a tag. AIU reads `localhost:5000/foo:^1.0` as the image
+# `localhost`.
 _HOST_AND_PORT = re.compile(
     r"(?:\[[0-9A-Fa-f:.]+\](?::[0-9]+)?|[^/:@\s\[\]]+:[0-9]+)(?=/)", re.ASCII
 )
@@ -30,9 +31,8 @@ _PART = re.compile(r"[a-z0-9]+(?:(?:\.|__?|-+)[a-z0-9]+)*", re.ASCII)
 _TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}", re.ASCII)
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}|sha384:[0-9a-f]{96}|sha512:[0-9a-f]{128}", re.ASCII)
 _DIGEST_LIKE = re.compile(r"[A-Za-z][A-Za-z0-9+._-]*:[A-Za-z0-9+/=_-]+", re.ASCII)
-_IMAGE_ID = re.compile(
-    r"(?:sha256:)?[0-9a-f]{64}", re.ASCII
-)  # as `docker images --no-trunc` prints it
+# as `docker images --no-trunc` prints it
+_IMAGE_ID = re.compile(r"(?:sha256:)?[0-9a-f]{64}", re.ASCII)
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://", re.ASCII)
 _BLANK = re.compile(r"[\s\x00-\x20\x7f-\xa0]")
 _LONGEST_REPOSITORY = 255
@@ -41,9 +41,12 @@ _REST = re.compile(r"[<>=!~^*].*|v?[0-9.xX*]+")  # of a range, after a comma
 
 
 def parse_image(text: str) -> Image:
-    """Parse one reference, `[registry[:port]/]path[:tag][@digest]`. Tag and digest are "" if they are missing.
+    """Parse one reference, `[registry[:port]/]path[:tag][@digest]`.
 
-    Raises `Malformed` for a reference that a registry would not accept. The error names the wrong part.
+    Tag and digest are "" if they are missing.
+
+    Raises `Malformed` for a reference that a registry would not accept. The error names the wrong
+    part.
     """
     if not text:
         raise Malformed("the image reference is empty", "write [registry/]name:tag")
@@ -68,14 +71,13 @@ def parse_image(text: str) -> Image:
 def parse_images(values: Sequence[str]) -> tuple[Image, ...]:
     """Return the images that `--image` names, in order, each once, or () if there are none.
 
-    Each value is a list of references separated by commas, blanks or newlines, or a JSON list of strings. Raises
-    `Malformed` for the first reference that does not parse.
+    Each value is a list of references separated by commas, blanks or newlines, or a JSON list of
+    strings. Raises `Malformed` for the first reference that does not parse.
     """
     texts: list[str] = []
     for value in map(str.strip, values):
-        if not value.startswith("[") or _HOST_AND_PORT.match(
-            value
-        ):  # `[::1]:5000/app` is not a JSON list
+        # `[::1]:5000/app` is not a JSON list
+        if not value.startswith("[") or _HOST_AND_PORT.match(value):
             texts += value.replace(",", " ").split()
             continue
         try:
@@ -94,10 +96,11 @@ def parse_images(values: Sequence[str]) -> tuple[Image, ...]:
 
 @lru_cache(maxsize=65536)
 def live_image(text: str) -> Image | None:
-    """Return the image of a `status.summary.images` string or of a Kustomize image (`name=image:tag`).
+    """Return the image of a `status.summary.images` string
+    or of a Kustomize image (`name=image:tag`).
 
-    Upper case and shortened digests are allowed, because the text comes from clusters and files. Returns None if the
-    text has no valid name.
+    Upper case and shortened digests are allowed, because the text comes from clusters and files.
+    Returns None if the text has no valid name.
     """
     text = text.strip()
     name, tag, digest = _split(text.partition("=")[2] if "=" in text else text)
@@ -121,7 +124,9 @@ def split_registry(name: str) -> tuple[str, str]:
 
 
 def split_image_list(text: str) -> tuple[str, ...]:
-    """Return the entries of an `image-list`, trimmed, without empty ones: one for each result of `parse_image_list`."""
+    """Return the entries of an `image-list`, trimmed, without empty ones:
+    one for each result of `parse_image_list`.
+    """
     return tuple(entry for part in text.split(",") if (entry := part.strip()))
 
 
@@ -137,9 +142,11 @@ def parse_image_list(text: str) -> tuple[Entry | Malformed, ...]:
 
 
 def cut_ranges(text: str) -> dict[int, int]:
-    """Return the pieces of an `image-list` that a comma cut off a range of versions, each with its entry.
+    """Return the pieces of an `image-list` that a comma cut off a range of versions,
+    each with its entry.
 
-    Both are numbers in `split_image_list`. In `web=acme/web:>=1.0,<2`, `<2` would be an image, and the entry would take
+    Both are numbers in `split_image_list`. In `web=acme/web:>=1.0,<2`, `<2` would be an image, and
+    the entry would take
     2.5.0.
     """
     found: dict[int, int] = {}
@@ -156,19 +163,22 @@ def cut_ranges(text: str) -> dict[int, int]:
 def parse_entry(text: str) -> Entry:
     """Parse one entry of `image-list`, `[alias=]name[:constraint][@digest]`.
 
-    The constraint is trimmed but not checked, because its grammar depends on the strategy. Raises `Malformed`, with the
-    fix in its hint, if the entry has no valid image.
+    The constraint is trimmed but not checked, because its grammar depends on the strategy. Raises
+    `Malformed`, with the fix in its hint, if the entry has no valid image.
     """
     text = text.strip()
-    alias, reference = "", text
+    alias = ""
+    reference = text
     if "=" in text:  # AIU splits at the first `=`
         alias, _, reference = text.partition("=")
-        # The `=` in `nginx:>=1.0` belongs to the constraint: an alias has no colon, except that of a host's port.
+        # The `=` in `nginx:>=1.0` belongs to the constraint: an alias has no colon, except that of
+        # a host's port.
         if _split(alias)[1] is not None:
             short = _split(text)[0].rpartition("/")[2].strip()
             why = ": without an alias, the '=' of the constraint is taken for the end of the alias"
             raise _wrong(text, why, f"write {short}={text}")
-        alias, reference = alias.strip(), reference.strip()
+        alias = alias.strip()
+        reference = reference.strip()
     _refuse_scheme(reference, text)
     name, constraint, digest = _split(reference)
     image = _image(name.strip(), text, any_case=True)
@@ -182,7 +192,10 @@ def parse_entry(text: str) -> Entry:
 
 
 def _split(text: str) -> tuple[str, str | None, str | None]:
-    """Return name, tag (or constraint) and digest as written. Without a `:` or an `@`, that part is None."""
+    """Return name, tag (or constraint) and digest as written.
+
+    Without a `:` or an `@`, that part is None.
+    """
     front, at, digest = text.partition("@")
     first, slash, _ = front.partition("/")
     host = _HOST_AND_PORT.match(front) if slash and set(first) & {":", "["} else None
@@ -192,18 +205,18 @@ def _split(text: str) -> tuple[str, str | None, str | None]:
 
 
 def _image(name: str, text: str, *, any_case: bool = False) -> Image:
-    """Parse a bare name. `any_case` allows upper case. Raises `Malformed`, which quotes the whole `text`."""
+    """Parse a bare name.
+
+    `any_case` allows upper case. Raises `Malformed`, which quotes the whole `text`.
+    """
     if not name:
         raise _wrong(text, " does not name an image", "write [registry/]name:tag")
     registry, repository = split_registry(name)
-    registry = (
-        registry.lower() or "docker.io"
-    )  # case matters in repositories, but not in host names
+    # case matters in repositories, but not in host names
+    registry = registry.lower() or "docker.io"
     if registry in _HUB:
-        registry, repository = (
-            "docker.io",
-            repository if "/" in repository else f"library/{repository}",
-        )
+        registry = "docker.io"
+        repository = repository if "/" in repository else f"library/{repository}"
     elif not _REGISTRY.fullmatch(registry):
         raise _wrong(
             text,

@@ -49,7 +49,10 @@ class Image(Versioned):
 
     @property
     def identity(self) -> str:
-        """The repository in normal form. It is the same for the spellings `nginx` and `docker.io/library/nginx`."""
+        """The repository in normal form.
+
+        It is the same for the spellings `nginx` and `docker.io/library/nginx`.
+        """
         return f"{self.registry}/{self.repository}"
 
     @property
@@ -102,7 +105,9 @@ class Source:
 
 @dataclass(frozen=True)
 class KeySecret:
-    """A field of a Kubernetes Secret, with the public key that has to verify an image's signature."""
+    """A field of a Kubernetes Secret, with the public key
+    that has to verify an image's signature.
+    """
 
     namespace: str
     name: str
@@ -123,13 +128,14 @@ class Destination:
 
 @dataclass(frozen=True)
 class Tracker:
-    """What tracks images, and is deployed from Git: an Argo CD Application, or a HelmRelease of Flux v1."""
+    """What tracks images, and is deployed from Git: an Argo CD Application,
+    or a HelmRelease of Flux v1.
+    """
 
     namespace: str
     name: str
-    annotations: Mapping[str, str] = field(
-        default_factory=dict
-    )  # Image Updater's, without the annotation prefix
+    # Image Updater's, without the annotation prefix
+    annotations: Mapping[str, str] = field(default_factory=dict)
     sources: tuple[Source, ...] = ()
     live: tuple[str, ...] = ()  # the images that run, as written
     labels: Mapping[str, str] = field(default_factory=dict)
@@ -180,7 +186,9 @@ class Policy:
 
 @dataclass(frozen=True)
 class Keys:
-    """Where an image is in a target, from the per-image annotations; "" if there is no such annotation."""
+    """Where an image is in a target, from the per-image annotations;
+    "" if there is no such annotation.
+    """
 
     name: str = ""  # helm.image-name / plugin.image-name
     tag: str = ""  # helm.image-tag / plugin.image-tag
@@ -192,7 +200,9 @@ class Keys:
 
 @dataclass(frozen=True)
 class Claim:
-    """One image-list entry, and the names of its image in a target; "" if there is no such annotation."""
+    """One image-list entry, and the names of its image in a target;
+    "" if there is no such annotation.
+    """
 
     alias: str
     identity: str  # of its image
@@ -203,7 +213,9 @@ class Claim:
 
 @dataclass(frozen=True)
 class Target:
-    """One place to write: a file (or, for `kustomization` and `manifests`, a folder) and the keys in it."""
+    """One place to write: a file (or, for `kustomization` and `manifests`,
+    a folder) and the keys in it.
+    """
 
     kind: TargetKind
     path: str  # from the repository's root, "/"-separated, no leading "/", no ".."; "" is the root
@@ -214,7 +226,8 @@ class Target:
     alias: str = ""
     recurse: bool = False  # for manifests: include sub-folders
     fallbacks: tuple[str, ...] = ()  # other spellings of `path`, used if only they exist
-    # whether the spec's parameters, images and env are carried along; None: into lists of ours, and new ones
+    # whether the spec's parameters, images and env are carried along; None: into lists of ours, and
+    # new ones
     carry: bool | None = None
     managed: tuple[
         str, ...
@@ -231,9 +244,8 @@ class File:
 
     text: str  # "" for anything but a regular file that was requested
     mode: str = "100644"  # Git's: 100644, 100755, 120000 symlink, 160000 submodule, 040000 folder
-    problem: str = (
-        ""  # the reason why it cannot be edited: "not UTF-8 text", "larger than 10 MB", …
-    )
+    # the reason why it cannot be edited: "not UTF-8 text", "larger than 10 MB", …
+    problem: str = ""
 
 
 Files = Mapping[str, File]
@@ -241,9 +253,11 @@ Files = Mapping[str, File]
 
 @dataclass(frozen=True)
 class Place:
-    """A path that a snapshot must have: a file's text, whether it exists, or all manifests of a folder.
+    """A path that a snapshot must have: a file's text, whether it exists,
+    or all manifests of a folder.
 
-    `names` means all files in a folder and below it, without their texts. `files` adds their texts, and links.
+    `names` means all files in a folder and below it, without their texts. `files` adds their texts,
+    and links.
     """
 
     path: str
@@ -261,11 +275,11 @@ class Snapshot:
     message: str = ""  # of that commit
     memory: Files = field(default_factory=dict)  # on the memory branch: states and lists
     memory_tip: str = ""  # "" if there is no such branch
-    # the memory branch and its tip that `memory` comes from, if its base is gone and this one has none
+    # the memory branch and its tip that `memory` comes from, if its base is gone and this one has
+    # none
     inherited: tuple[str, str] | None = None
-    default: Files = field(
-        default_factory=dict
-    )  # of the default branch's tip, if that is another commit
+    # of the default branch's tip, if that is another commit
+    default: Files = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -287,7 +301,8 @@ class Reading(Versioned):
     name: str = ""
     tag: str = ""
     digest: str = ""
-    sound: bool = True  # False if the target must be rewritten although its text is right, such as the number 1.10
+    # False if the target must be rewritten although its text is right, such as the number 1.10
+    sound: bool = True
     file: str = ""  # the file that is written
     # tags of the image's other entries, which an update replaces as well
     also: tuple[str, ...] = ()
@@ -322,12 +337,10 @@ class Changeset:
     files: Files  # only changed ones, with their new text and mode
     message: str
     author: Person
-    head_commit: str | None = (
-        None  # the tip of the head branch, "" if it is absent, None if it was not read
-    )
-    on_top: bool = (
-        False  # the head branch is somebody else's: the commit goes on its own tip, `tip`
-    )
+    # the tip of the head branch, "" if it is absent, None if it was not read
+    head_commit: str | None = None
+    # the head branch is somebody else's: the commit goes on its own tip, `tip`
+    on_top: bool = False
     push_options: tuple[str, ...] = ()  # for the server
 
 
@@ -344,7 +357,9 @@ class Landing:
 
 @dataclass(frozen=True)
 class FileVersion:
-    """One text of a file on a branch, and the commit that wrote it; these fields are "" if that is too far back."""
+    """One text of a file on a branch, and the commit that wrote it;
+    these fields are "" if that is too far back.
+    """
 
     text: str | None  # None if there was no file, or it is not text
     commit: str = ""
@@ -358,7 +373,10 @@ Fact = Literal["exists", "digest", "created", "platforms", "labels", "tags"]
 
 @dataclass(frozen=True)
 class Question:
-    """Facts about one image that a rule needs and that neither the event nor Git has. A registry answers."""
+    """Facts about one image that a rule needs and that neither the event nor Git has.
+
+    A registry answers.
+    """
 
     image: Image  # with the tag, the digest, or both
     facts: tuple[Fact, ...]
@@ -406,17 +424,15 @@ class Proposed:
 
     url: str  # the page for people
     number: str
-    state: Literal[
-        "open", "merged", "closed", "gone"
-    ]  # "gone": closed by the forge, since its branch was deleted
+    # "gone": closed by the forge, since its branch was deleted
+    state: Literal["open", "merged", "closed", "gone"]
     title: str = ""
     body: str = ""
     head_commit: str = ""
     merge_commit: str = ""  # if it is merged
     conflicts: bool = False  # with its base, according to the forge
-    auto_merge: bool | None = (
-        None  # whether the forge will merge it by itself; None if it does not say
-    )
+    # whether the forge will merge it by itself; None if it does not say
+    auto_merge: bool | None = None
     thrown_out: str = ""  # why its merge queue threw it out; "" if it did not, or a person did
     note: str = ""  # a harmless failure, such as "GitHub cannot merge by itself here: …"
 
@@ -473,7 +489,8 @@ class Build:
     """Where a build is in the order of one image's builds; "" and None mean unknown."""
 
     sequence: int | None = None
-    counter: str = ""  # what counts `sequence`, because numbers of two counters cannot be compared; "" for --sequence
+    # what counts `sequence`, because numbers of two counters cannot be compared; "" for --sequence
+    counter: str = ""
     commit: str = ""
     repository: str = ""  # of that commit, without userinfo
     created: str = ""  # RFC 3339, UTC
@@ -520,7 +537,9 @@ class Hold:
 
 @dataclass(frozen=True)
 class Meant(Versioned):
-    """The last rollback: what it asked for, the version that this was at that time, and the one that was left."""
+    """The last rollback: what it asked for, the version that this was at that time,
+    and the one that was left.
+    """
 
     to: str  # "previous", "3-back"; "" for a tag
     tag: str = ""
@@ -538,14 +557,17 @@ class Memory:
     hold: Hold | None = None
     deferred: Written | None = None  # the newest event while held
     rollback: Meant | None = None
-    # On the memory branch: since when the base's hold, and the build behind it, no longer count. The base may still
-    # have both.
+    # On the memory branch: since when the base's hold, and the build behind it, no longer count.
+    # The base may still have both.
     released: str = ""
 
 
 @dataclass(frozen=True)
 class State:
-    """The memory of one Application in one write-back file. A state file has one for each such file."""
+    """The memory of one Application in one write-back file.
+
+    A state file has one for each such file.
+    """
 
     hold: Hold | None = None  # on all images
     # By alias. An entry without an alias has its image's name, as `image-list` spells it.
@@ -555,7 +577,9 @@ class State:
 
 @dataclass(frozen=True)
 class Writes:
-    """The files and branches that the repository's own config lets Applications write, as globs; None is any."""
+    """The files and branches that the repository's own config lets Applications write, as globs;
+    None is any.
+    """
 
     paths: tuple[str, ...] | None = None
     branches: tuple[str, ...] | None = None
@@ -573,7 +597,10 @@ class Identity:
 
 @dataclass(frozen=True)
 class Demand:
-    """What must be proved about an image, by one signature or statement. Of what is asked for, "" is anything."""
+    """What must be proved about an image, by one signature or statement.
+
+    Of what is asked for, "" is anything.
+    """
 
     rule: Literal["signature", "provenance"]
     keys: tuple[str, ...] = ()  # paths in the repository
@@ -588,7 +615,9 @@ class Demand:
 
 @dataclass(frozen=True)
 class Proof:
-    """What was proved about an image: by whom it was signed, and where it was built as far as that is known."""
+    """What was proved about an image: by whom it was signed,
+    and where it was built as far as that is known.
+    """
 
     kind: Literal["signature", "certificate", "slsa-v0.2", "slsa-v1"]
     signer: str
@@ -599,7 +628,9 @@ class Proof:
 
     def __str__(self) -> str:
         known = (
-            f"{one.name}={value}" for one in fields(self)[1:] if (value := getattr(self, one.name))
+            f"{item.name}={value}"
+            for item in fields(self)[1:]
+            if (value := getattr(self, item.name))
         )
         return "; ".join((self.kind, *known))
 
@@ -610,9 +641,8 @@ class Wishes:
 
     author_name: str | None = None
     author_email: str | None = None
-    template: str | None = (
-        None  # the path of the commit message's template, from the repository's root
-    )
+    # the path of the commit message's template, from the repository's root
+    template: str | None = None
     trailers: tuple[tuple[str, str], ...] | None = None
     sign_off: bool | None = None
     pull_request: bool | None = None
@@ -633,7 +663,10 @@ class Wishes:
 
 @dataclass(frozen=True)
 class Tracked:
-    """One image that an Application or HelmRelease tracks. This much is known even if its annotations are wrong."""
+    """One image that an Application or HelmRelease tracks.
+
+    This much is known even if its annotations are wrong.
+    """
 
     application: Tracker
     entry: Entry
@@ -641,7 +674,9 @@ class Tracked:
 
 @dataclass(frozen=True)
 class Subscription(Tracked):
-    """One write-back target of one image-list entry: which Application takes which tags, and where they go."""
+    """One write-back target of one image-list entry: which Application takes which tags,
+    and where they go.
+    """
 
     policy: Policy
     keys: Keys
@@ -657,7 +692,8 @@ class Subscription(Tracked):
     managed: tuple[str, ...] = ()
     claims: tuple[Claim, ...] = ()  # of all entries of the Application, including this one
     pull_request: bool = False
-    # the folder of the Application's first write-back file in this repository; determines the state's path
+    # the folder of the Application's first write-back file in this repository; determines the
+    # state's path
     home: str = ""
     suspended: str = ""  # the reason why Flux's own annotations stop updates, or ""
     # the key that must have signed the image, in addition to what the command line requires
@@ -684,7 +720,9 @@ class Subscription(Tracked):
 
 @dataclass(frozen=True, kw_only=True)
 class Problem:
-    """One line of `errors[]`: an error of this run, or a warning that never changes the exit code."""
+    """One line of `errors[]`: an error of this run,
+    or a warning that never changes the exit code.
+    """
 
     application: str = ""  # namespace/name; "" if it is not about an Application
     rule: str
@@ -694,9 +732,8 @@ class Problem:
     key: str = ""  # the annotation, without prefix
     value: str = ""
     exit: int = 0  # the exit code of an error; 0 means that of a wrong annotation
-    advice: bool = (
-        False  # whether it is not a mistake, but says what is not read, and how to read it
-    )
+    # whether it is not a mistake, but says what is not read, and how to read it
+    advice: bool = False
     field: tuple[
         str | int, ...
     ] = ()  # of the manifest that the message names: ("spec", "applicationRefs", 0)
@@ -720,7 +757,9 @@ class Flaw:
 
 @dataclass(frozen=True)
 class Subscribed:
-    """The Subscriptions that the annotations of one Application ask for, and the flaws in these annotations."""
+    """The Subscriptions that the annotations of one Application ask for,
+    and the flaws in these annotations.
+    """
 
     application: Tracker
     subscriptions: tuple[Subscription, ...]
@@ -793,13 +832,11 @@ class Decision(Judged):
     """The decision about one subscription and the offered image, with the reason."""
 
     subscription: Subscription
-    unchecked: Unchecked | None = (
-        None  # facts that the rules needed and that no registry could give
-    )
+    # facts that the rules needed and that no registry could give
+    unchecked: Unchecked | None = None
     created: str = ""  # the values file that did not exist
-    misspelt: tuple[str, str] | None = (
-        None  # a key that is added to the file, and one there that is almost the same
-    )
+    # a key that is added to the file, and one there that is almost the same
+    misspelt: tuple[str, str] | None = None
     shared: tuple[str, ...] = ()  # other keys of the file that change as well, because of an anchor
     event: str = ""  # where the build came from: "registry event, harbor"; "" is the CI job
     built: str = ""  # the build's digest, even if only its tag is written; "" if unknown
@@ -859,9 +896,8 @@ class Report:
     commits: tuple[Commit, ...]
     problems: tuple[Problem, ...]
     exit: int
-    timings: Timings | None = (
-        None  # None for a run that failed before it began, such as for a usage error
-    )
+    # None for a run that failed before it began, such as for a usage error
+    timings: Timings | None = None
     dry: bool = False  # whether it only says what would happen
     undone: tuple[
         Decision, ...
@@ -876,7 +912,9 @@ class Report:
     def updates(self) -> tuple[Decision, ...]:
         """The decisions that wrote an image."""
         return tuple(
-            one for one in self.decisions if isinstance(one, Decision) and one.verdict == "update"
+            unusable
+            for unusable in self.decisions
+            if isinstance(unusable, Decision) and unusable.verdict == "update"
         )
 
 
@@ -907,7 +945,9 @@ class OpenRequest:
 
 @dataclass(frozen=True)
 class ImageStatus:
-    """One write-back target of one image-list entry: what is in Git now, what runs, and what waits."""
+    """One write-back target of one image-list entry: what is in Git now, what runs,
+    and what waits.
+    """
 
     subscription: Subscription
     branch: str = ""  # the base branch's name; "" if Git was not asked
@@ -916,9 +956,8 @@ class ImageStatus:
     # what the Application's own sources say, if neither the target nor a status says it
     in_sources: Reading = Reading()
     live: tuple[Image, ...] = ()
-    newest: Image | None = (
-        None  # in the registry, of those that the rules admit; None if it was not asked, or has none
-    )
+    # in the registry, of those that the rules admit; None if it was not asked, or has none
+    newest: Image | None = None
     newest_at: str = ""  # RFC 3339, UTC; when the newest was made, if that was asked
     read: bool = True  # whether Git or the live Application could be read
     too_young_until: str = ""  # RFC 3339, UTC; when the newest tag is old enough for `minimumAge`
@@ -946,15 +985,17 @@ class Status:
 
 @dataclass(frozen=True)
 class Found:
-    """One manifest that a source of Applications found, and its origin. With `problem`, it is something unreadable."""
+    """One manifest that a source of Applications found, and its origin.
+
+    With `problem`, it is something unreadable.
+    """
 
     item: Mapping[str, Any]
     origin: str = ""  # "apps/web.yaml:12"
     problem: str = ""
     hint: str = ""
-    place: tuple[str, str, str] | None = (
-        None  # (repository, branch, path in it) of a manifest from Git
-    )
+    # (repository, branch, path in it) of a manifest from Git
+    place: tuple[str, str, str] | None = None
     generated_by: str = ""  # "namespace/name" of the ApplicationSet that generates this Application
     owner: Mapping[str, Any] | None = None  # that ApplicationSet
     # the template of an ApplicationSet that could not be rendered; placeholders are unknown text
@@ -963,9 +1004,8 @@ class Found:
     subject: str = ""  # "namespace/name" that the problem is about
     exit: int = 0  # the exit code of an error; 0 is that of a wrong annotation
     text: str = ""  # of the file from Git, in which `lint` looks for lines
-    advice: bool = (
-        False  # the problem is not a mistake: it says what is not read, and how to read it
-    )
+    # the problem is not a mistake: it says what is not read, and how to read it
+    advice: bool = False
 
     @property
     def concerns_us(self) -> bool:

@@ -1,11 +1,12 @@
 """What an option of the command line is, and how its value is read.
 
-The options themselves are the fields of the records in `task/settings.py`, each once. `task/cli/command.py` makes
-Typer's options of them. The functions below are called with what was given, and hold what the reference promises
-beyond Typer:
+The options themselves are the fields of the records in `task/settings.py`, each once.
+`task/cli/command.py` makes Typer's options of them. The functions below are called with what was
+given, and hold what the reference promises beyond Typer:
 
 - White space around a value is stripped, and a blank value counts as not given.
-- A variable that holds several values has them on lines of their own. Typer would split it at every blank.
+- A variable that holds several values has them on lines of their own. Typer would split it at every
+  blank.
 """
 
 from __future__ import annotations
@@ -23,13 +24,12 @@ from task.text import is_address, is_name
 T = TypeVar("T")
 OPTION = "option"  # the key of a field's metadata that has it
 ENV_PREFIX = "IMAGE_UPDATE_"
-PARAMETER_PREFIX = (
-    "IMAGE_UPDATE_PARAMETER_"  # prefix of the variables in which a host passes parameters
-)
-RESULTS_PREFIX = (
-    "IMAGE_UPDATE_RESULT_"  # prefix of the lines in a dotenv file that one job passes to the next
-)
-# Placeholders that Tekton, Argo Workflows, GitHub Actions and GitLab leave as they are if a name in them is unknown.
+# prefix of the variables in which a host passes parameters
+PARAMETER_PREFIX = "IMAGE_UPDATE_PARAMETER_"
+# prefix of the lines in a dotenv file that one job passes to the next
+RESULTS_PREFIX = "IMAGE_UPDATE_RESULT_"
+# Placeholders that Tekton, Argo Workflows, GitHub Actions and GitLab leave as they are if a name in
+# them is unknown.
 PLACEHOLDER = re.compile(
     r"\$\((?:tasks|params|context|workspaces|steps|results)\.[^()]*\)|\$?\{\{[^{}]*\}\}|\$\[\[[^\[\]]*\]\]"
 )
@@ -62,7 +62,10 @@ class Given:
     def without_placeholders(self, text: str) -> str:
         """Return the text. Raises an error if it still has a placeholder of the CI system."""
         if found := PLACEHOLDER.search(text):
-            hint = "check the names in it, and that the step which makes the value runs before this one"
+            hint = (
+                "check the names in it, and that the step which makes the value runs before"
+                " this one"
+            )
             raise UsageError(
                 f"{self.name}: the pipeline did not replace {found.group()[:200]}", hint=hint
             )
@@ -87,7 +90,8 @@ def prefix(given: Given) -> str:
 
 def one_of(given: Given) -> str:
     """Return one of the words in the option's metavar."""
-    text, choices = one_text(given), given.metavar.split("|")
+    text = one_text(given)
+    choices = given.metavar.split("|")
     if text not in choices and text != given.default:
         raise given.wrong(text, "one of its values", f"choose from {', '.join(choices)}")
     return text
@@ -117,9 +121,8 @@ def count(given: Given) -> int:
 def commit_id(given: Given) -> str:
     """Return a full or abbreviated commit id, because later steps cannot look up anything else."""
     text = one_text(given).lower()
-    if text and not (
-        set(text) <= set("0123456789abcdef") and 7 <= len(text) <= 64
-    ):  # as git prints them
+    # as git prints them
+    if text and not (set(text) <= set("0123456789abcdef") and 7 <= len(text) <= 64):
         raise given.wrong(
             text,
             "the id of a commit",
@@ -129,7 +132,9 @@ def commit_id(given: Given) -> str:
 
 
 def author_name(given: Given) -> str:
-    """Return a name that git accepts; "" if none is given, since the repository's config may have one."""
+    """Return a name that git accepts; "" if none is given,
+    since the repository's config may have one.
+    """
     text = one_text(given)
     if text and not is_name(text):
         hint = "leave out < > and control characters; --git-author-email takes the address"
@@ -149,7 +154,7 @@ def author_email(given: Given) -> str:
 
 def every_text(given: Given) -> tuple[str, ...]:
     """Return the values unchanged. The variable is one value, which the caller parses."""
-    return tuple(given.without_placeholders(text) for one in given.texts if (text := one.strip()))
+    return tuple(given.without_placeholders(text) for item in given.texts if (text := item.strip()))
 
 
 def every_line(given: Given) -> tuple[str, ...]:
@@ -161,13 +166,16 @@ def every_line(given: Given) -> tuple[str, ...]:
 
 
 def every_word(given: Given) -> tuple[str, ...]:
-    """Split all values into words, at white space and commas, both in options and in the variable."""
+    """Split all values into words, at white space and commas,
+    both in options and in the variable.
+    """
     return tuple(word for text in every_text(given) for word in text.replace(",", " ").split())
 
 
 def every_choice(given: Given) -> tuple[str, ...]:
     """Return the words, which must be in the option's metavar and are separated by commas."""
-    words, choices = every_word(given), given.metavar.split(",")
+    words = every_word(given)
+    choices = given.metavar.split(",")
     for word in words:
         if word not in choices:
             raise given.wrong(word, "one of its values", f"choose from {', '.join(choices)}")
@@ -199,10 +207,10 @@ class Option:
     read: Callable[[Given], Any] = one_text  # not called for flags
     flag: str = ""  # the option's name if it is not the field's
     argument: bool = False  # whether it comes without a name
-    shown: str = ""  # the default that the help shows, if the field's default only says that nothing is given
-    common: bool | tuple[str, ...] = (
-        False  # whether --help shows it, or of which commands; --help-all shows all
-    )
+    # the default that the help shows, if the field's default only says that nothing is given
+    shown: str = ""
+    # whether --help shows it, or of which commands; --help-all shows all
+    common: bool | tuple[str, ...] = False
     brief: tuple[str, str] = ("", "")  # its values and its text in --help, if --help-all says more
     old_name: bool = False  # whether no help names it, and no variable gives it
 

@@ -97,7 +97,7 @@ def mapping(value: object, *keys: str) -> Mapping[str, Any]:
 
 def mappings(value: object, *keys: str) -> list[Mapping[str, Any]]:
     """Return the mappings in a list, without its other elements."""
-    return [one for one in elements(value, *keys) if isinstance(one, dict)]
+    return [element for element in elements(value, *keys) if isinstance(element, dict)]
 
 
 def elements(value: object, *keys: str) -> list[Any]:
@@ -118,7 +118,9 @@ def texts(value: object, *keys: str) -> dict[str, str]:
 
 
 def dig(value: Any, *names: str | int) -> str:
-    """Return the text or number under these names and positions, or "" if it is missing or of another type."""
+    """Return the text or number under these names and positions,
+    or "" if it is missing or of another type.
+    """
     for name in names:
         try:
             value = value[name]

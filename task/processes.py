@@ -1,4 +1,5 @@
-"""The programs that we start: their environment, what they may cost, and a watch that stops them in time.
+"""The programs that we start: their environment, what they may cost,
+and a watch that stops them in time.
 
 Git, and what it starts on this machine alone, gets a short list of variables. Programs that know a
 login (credential helpers, `ext:` scripts, exec plugins, ssh and what its configuration starts) read
@@ -6,7 +7,8 @@ variables of their own, which no list has. They get everything but secrets, whic
 their names. Of these they get those of clouds (AWS_*, AZURE_*, GOOGLE_*), because their helpers log
 in with them, and those that their own configuration or script names.
 
-What a Git server may cost a run, in bytes and in time, is limited: a hostile one could otherwise send for hours.
+What a Git server may cost a run, in bytes and in time, is limited: a hostile one could otherwise
+send for hours.
 """
 
 from __future__ import annotations
@@ -135,27 +137,32 @@ def _script(word: str, path: str) -> str:
         return ""
 
 
-MEMORY, _LEAST = 1 << 30, 64 << 20  # bytes; with less, git cannot read an ordinary repository
-SPARE = 600.0  # seconds for one repository, besides the time in which others may keep pushing to its branches
+MEMORY = 1 << 30
+_LEAST = 64 << 20  # bytes; with less, git cannot read an ordinary repository
+# seconds for one repository, besides the time in which others may keep pushing to its branches
+SPARE = 600.0
 _AGAIN = "run it again; a longer --deadline gives the repository more time"
 
 
 @dataclass(frozen=True)
 class Bounds:
-    """The limits for one repository. They are far above the needs of any update, and tests lower them."""
+    """The limits for one repository.
+
+    They are far above the needs of any update, and tests lower them.
+    """
 
     messages: int = 64_000_000  # bytes of refs and messages that one command prints
     pack: int = 2 << 30  # bytes of packs of one repository
-    memory: int = (
-        MEMORY  # bytes of each git process: it collects refs and error pages before it prints them
-    )
+    # bytes of each git process: it collects refs and error pages before it prints them
+    memory: int = MEMORY
     seconds: float = 120.0 + SPARE  # for all commands about one repository
 
     def limits(self) -> Callable[[], None]:
-        """Return a function that a new git process calls first, so that the kernel enforces these limits.
+        """Return a function that a new git process calls first,
+        so that the kernel enforces these limits.
 
-        A stricter limit of our own process (`ulimit -f`) stays. The limit on file size works for packs only because
-        `fetch.unpackLimit=1` keeps each pack in one file.
+        A stricter limit of our own process (`ulimit -f`) stays. The limit on file size works for
+        packs only because `fetch.unpackLimit=1` keeps each pack in one file.
         """
         wanted = ((resource.RLIMIT_FSIZE, self.pack), (resource.RLIMIT_DATA, self.memory))
         lower = []
@@ -172,7 +179,10 @@ class Bounds:
         return limit
 
     def passed(self, messages: str) -> str:
-        """Return which limit git has hit according to its own messages, or "". The server's begin with `remote:`."""
+        """Return which limit git has hit according to its own messages, or "".
+
+        The server's begin with `remote:`.
+        """
         ours = [line for line in messages.splitlines() if not line.startswith("remote:")]
         if any("Out of memory" in line for line in ours):
             return f"git would need more than {_amount(self.memory)} of memory for it"
@@ -199,7 +209,8 @@ def memory_of_step(
 ) -> int:
     """Return the memory for each git process: 1 GiB, or half of the step's limit if that is less.
 
-    Git can say that it ran out of memory. If the step reaches its own limit first, the kernel kills git without a word.
+    Git can say that it ran out of memory. If the step reaches its own limit first, the kernel kills
+    git without a word.
     """
     limits = [2 * MEMORY]
     with suppress(OSError, ValueError):  # not on Linux
@@ -212,9 +223,8 @@ def memory_of_step(
             )
             here = PurePosixPath(place)
             for group in (here, *here.parents):  # every group above limits it, too
-                with suppress(
-                    OSError, ValueError
-                ):  # not visible in a container; "max" if there is no limit
+                # not visible in a container; "max" if there is no limit
+                with suppress(OSError, ValueError):
                     limits.append(
                         int(
                             (cgroups / folder / group.relative_to("/") / name).read_text(
@@ -273,14 +283,17 @@ def start(
     limit: Callable[[], None] | None = None,
     folder: str | None = None,
 ) -> Any:
-    """Start a program for a `Watch`. `files` are its stdin, stdout and stderr; `limit` is called in the new process.
+    """Start a program for a `Watch`.
+
+    `files` are its stdin, stdout and stderr; `limit` is called in the new process.
 
     Raises `ValueError` if the process was killed before it could begin.
     """
+    # it warns of a fork while threads run, but sh executes another program at once
     if sys.version_info >= (
         3,
         12,
-    ):  # it warns of a fork while threads run, but sh executes another program at once
+    ):
         warnings.filterwarnings(
             "ignore", r"This process .* is multi-threaded, use of fork", DeprecationWarning
         )
@@ -291,9 +304,9 @@ def start(
             limit()
 
     into, out, err = files
-    # `_bg` so that a signal finds the process in our hands; the files and the missing `_timeout` so that sh's threads
-    # have nothing to do; a session of its own so that nothing can ask on a terminal, and so that all its children end
-    # with it.
+    # `_bg` so that a signal finds the process in our hands; the files and the missing `_timeout` so
+    # that sh's threads have nothing to do; a session of its own so that nothing can ask on a
+    # terminal, and so that all its children end with it.
     with _ONE_AT_A_TIME, shutdown.unheard():
         return program(
             *argv, _env=env, _cwd=folder, _in=into, _out=out, _err=err, _bg=True, _bg_exc=False, _return_cmd=True,
@@ -311,7 +324,10 @@ def exit_code(running: Any) -> int:
 
 
 class CapturedOutput:
-    """One output stream of a command. It keeps the last `most` bytes, or everything if that is 0."""
+    """One output stream of a command.
+
+    It keeps the last `most` bytes, or everything if that is 0.
+    """
 
     def __init__(self, most: int = 0) -> None:
         self.source, sink = os.pipe()
@@ -351,10 +367,10 @@ class CapturedOutput:
 class Watch:
     """Watches one command, and stops it when it exceeds a limit.
 
-    `limits` are: the seconds that it may take, the reason to give when they are over, and the seconds that it may be
-    silent (0 is no limit). Its `outputs` are read. They and the packs in the folder `git_dir` must stay within
-    `bounds`. `stop` gets the text of the last output, and returns a reason to stop the command, or "". This needs no
-    thread, because the caller waits anyway.
+    `limits` are: the seconds that it may take, the reason to give when they are over, and the
+    seconds that it may be silent (0 is no limit). Its `outputs` are read. They and the packs in the
+    folder `git_dir` must stay within `bounds`. `stop` gets the text of the last output, and returns
+    a reason to stop the command, or "". This needs no thread, because the caller waits anyway.
     """
 
     def __init__(
@@ -388,7 +404,8 @@ class Watch:
         handle: int | None = None  # a pidfd, which can be polled: since Linux 5.3, not on macOS
         with suppress(AttributeError, OSError):
             handle = os.pidfd_open(self._running.pid)
-        poll, slice_ = select.poll(), min(_SLICE if handle is not None else 0.001, self._timeout)
+        poll = select.poll()
+        slice_ = min(_SLICE if handle is not None else 0.001, self._timeout)
         if handle is not None:
             poll.register(handle, select.POLLIN)
         for output in self._outputs:
@@ -409,7 +426,10 @@ class Watch:
         self._rest()
 
     def _rest(self) -> None:
-        """Read the rest of the output. Do not wait for the stream's end, because a child may still hold the pipe."""
+        """Read the rest of the output.
+
+        Do not wait for the stream's end, because a child may still hold the pipe.
+        """
         for output in self._outputs:
             before = -1
             while before < output.count <= self._bounds.messages:
@@ -423,7 +443,9 @@ class Watch:
                 send(self._running, "SIGKILL")
             return
         if self._stall and now - self._looked >= self._stall / _LOOKS:
-            before, self._moved, self._looked = self._moved, bytes_moved(self._running.pid), now
+            before = self._moved
+            self._moved = bytes_moved(self._running.pid)
+            self._looked = now
             if self._moved is None or self._moved != before:
                 self._moved_at = now
         if now - self._began >= self._timeout:
@@ -438,7 +460,10 @@ class Watch:
             self.end()
 
     def _too_much(self, now: float) -> str:
-        """Return which bound the command has exceeded, or "". While it runs, weigh the packs once a second."""
+        """Return which bound the command has exceeded, or "".
+
+        While it runs, weigh the packs once a second.
+        """
         if sum(output.count for output in self._outputs) > self._bounds.messages:
             return self._bounds.too_many_messages
         if self._git_dir and now - self._weighed >= 1:
@@ -446,7 +471,8 @@ class Watch:
             packs = weight(self._git_dir)
             if packs > self._bounds.pack:
                 return self._bounds.too_much_pack
-            # Before the pack begins, git collects all refs and prints none. Each byte counts twice: written and read.
+            # Before the pack begins, git collects all refs and prints none. Each byte counts twice:
+            # written and read.
             if (
                 packs == self._before
                 and (bytes_moved(self._running.pid) or 0) > 2 * self._bounds.messages
@@ -456,7 +482,9 @@ class Watch:
 
 
 def weight(git_dir: str) -> int:
-    """Return the size in bytes of the packs in a repository, including one that is still being received."""
+    """Return the size in bytes of the packs in a repository,
+    including one that is still being received.
+    """
     total = 0
     with suppress(OSError):
         for entry in os.scandir(f"{git_dir}/objects/pack"):
@@ -479,11 +507,13 @@ def send(running: Any, name: str) -> None:
 
 
 def bytes_moved(session: int) -> int | None:
-    """Return how many bytes the processes of a session have read and written, or None if the system does not say.
+    """Return how many bytes the processes of a session have read and written,
+    or None if the system does not say.
 
     ssh is left out, because its keep-alives move bytes on a connection that carries nothing.
     """
-    total, known = 0, False
+    total = 0
+    known = False
     with suppress(OSError):
         for pid in filter(str.isdigit, os.listdir("/proc")):
             with suppress(OSError, ValueError, IndexError):
@@ -491,7 +521,8 @@ def bytes_moved(session: int) -> int | None:
                 if int(rest.split()[3]) != session or name.endswith("(ssh"):
                     continue
                 read, written = _read(f"/proc/{pid}/io").split("\n")[:2]
-                total, known = total + int(read.split()[1]) + int(written.split()[1]), True
+                total = total + int(read.split()[1]) + int(written.split()[1])
+                known = True
     return total if known else None
 
 

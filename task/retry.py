@@ -1,6 +1,9 @@
-"""Repeats calls, with pauses between them, until one succeeds or its answer is good. A signal ends every pause.
+"""Repeats calls, with pauses between them, until one succeeds or its answer is good.
 
-`land_once` is for a server that may carry out a change and then fail to say so: the change lands once, and is reported.
+A signal ends every pause.
+
+`land_once` is for a server that may carry out a change and then fail to say so: the change lands
+once, and is reported.
 """
 
 from __future__ import annotations
@@ -25,9 +28,12 @@ def again(
     may_pass: Callable[[E], bool] = lambda _error: True,
     deadline: float = inf,
 ) -> T:
-    """Call `ask`, again after each error that may pass, and return its result. Raises the last error.
+    """Call `ask`, again after each error that may pass, and return its result.
 
-    `pauses` are the seconds before each repetition. A pause that would end after the deadline is not begun.
+    Raises the last error.
+
+    `pauses` are the seconds before each repetition. A pause that would end after the deadline is
+    not begun.
     """
     for pause in pauses:
         try:
@@ -46,7 +52,9 @@ def until(
     pauses: Iterable[float],
     deadline: float = inf,
 ) -> T:
-    """Call `ask` until its answer is good, and return this answer. The first one to check is `answer`.
+    """Call `ask` until its answer is good, and return this answer.
+
+    The first one to check is `answer`.
 
     Returns the last answer if the pauses are used up, the time is over, or a signal has come.
     """
@@ -64,11 +72,13 @@ class NotDoneError(UnreachableError):
 
 
 def land_once(send: Callable[[], T], landed: Callable[[], T], unknown: str) -> T:
-    """Return what `send` returns. If its answer was lost, look for the change, and send again only if it is not there.
+    """Return what `send` returns.
 
-    `send` raises an `UnreachableError` if the answer was lost. What `landed` returns is true if the change is there.
-    `unknown` is the question that stays open if the server cannot be asked, such as "whether the push arrived".
-    Raises what `send` raises.
+    If its answer was lost, look for the change, and send again only if it is not there.
+
+    `send` raises an `UnreachableError` if the answer was lost. What `landed` returns is true if the
+    change is there. `unknown` is the question that stays open if the server cannot be asked, such
+    as "whether the push arrived". Raises what `send` raises.
     """
     lost: UnreachableError | None = None
     for pause in (*_PAUSES, 0.0):
@@ -77,7 +87,8 @@ def land_once(send: Callable[[], T], landed: Callable[[], T], unknown: str) -> T
         except NotDoneError:
             raise
         except (Outpaced, RepositoryError):
-            # What was in the way may be our own first request, which was still on its way when we looked.
+            # What was in the way may be our own first request, which was still on its way when we
+            # looked.
             if lost and (found := _looked(landed, unknown, lost)):
                 return found
             raise

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 
 class Secret:
-    """Holds a password, token or key, and prints as `***`. Only code that sends it somewhere calls `reveal`."""
+    """Holds a password, token or key, and prints as `***`.
+
+    Only code that sends it somewhere calls `reveal`.
+    """
 
     __slots__ = ("_value",)
 

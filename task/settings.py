@@ -1,7 +1,8 @@
-"""Every option of the command line, once: its name, default, group, help and reader are a field of a frozen record.
+"""Every option of the command line, once: its name, default, group,
+help and reader are a field of a frozen record.
 
-`TAKEN` names the records and the fields of `Settings` that each command takes. It gets `Settings` with what was given.
-What it does not take has its default.
+`TAKEN` names the records and the fields of `Settings` that each command takes. It gets `Settings`
+with what was given. What it does not take has its default.
 """
 
 from collections.abc import Mapping
@@ -73,8 +74,8 @@ class EventOptions:
 
     image: tuple[str, ...] = EVENT.option(
         (),
-        "Image that was just built, with its tag or digest. One value may hold several images, separated by "
-        "commas, blanks or newlines, or a JSON list.",
+        "Image that was just built, with its tag or digest. One value may hold several images,"
+        " separated by commas, blanks or newlines, or a JSON list.",
         "REF",
         read=every_text,
         common=True,
@@ -102,7 +103,8 @@ class EventOptions:
         "HOST[/PATH]",
     )
     sequence: str = EVENT.text(
-        f"Number of this build, by which builds are ordered: the higher number is the newer build. {FROM_CI}",
+        "Number of this build, by which builds are ordered: the higher number is the newer build."
+        f" {FROM_CI}",
         "N",
         common=BUILDS,
     )
@@ -119,21 +121,25 @@ class SourceOptions:
     """Where Applications are read: files, Git repositories, a cluster, or Argo CD."""
 
     applications: tuple[str, ...] = FIND.lines(
-        "Read Applications from cluster, argocd, a file or folder of manifests, - (stdin), or REPO//PATH?ref=REF.",
+        "Read Applications from cluster, argocd, a file or folder of manifests, - (stdin), or"
+        " REPO//PATH?ref=REF.",
         "SOURCE",
         common=True,
     )
     clusters: str = FIND.text(
-        "YAML list of {name, server, labels, annotations}, for the clusters generator of ApplicationSets.",
+        "YAML list of {name, server, labels, annotations}, for the clusters generator of"
+        " ApplicationSets.",
         "FILE",
     )
     render: tuple[str, ...] = FIND.choices(
-        "Render a source that is a Helm chart or a kustomization of Applications. The programs must be installed.",
+        "Render a source that is a Helm chart or a kustomization of Applications. The programs must"
+        " be installed.",
         "helm,kustomize",
     )
     follow_apps: int = FIND.option(
         0,
-        "Also read the Applications that Applications deploy from Git (app of apps), up to N levels deep.",
+        "Also read the Applications that Applications deploy from Git (app of apps), up to N levels"
+        " deep.",
         "N",
         read=count,
     )
@@ -143,17 +149,20 @@ class SourceOptions:
         "NAME",
     )
     kubeconfig: str = ARGO.text(
-        "Kubeconfig file of the cluster. By default KUBECONFIG, ~/.kube/config, or the pod's service account.",
+        "Kubeconfig file of the cluster. By default KUBECONFIG, ~/.kube/config, or the pod's"
+        " service account.",
         "FILE",
     )
     kube_context: str = ARGO.text("Context of the kubeconfig to use.", "NAME")
     argocd_server: str = ARGO.text(
-        "Address of Argo CD's API server, as HOST or HOST:PORT. By default ARGOCD_SERVER or ARGOCD_OPTS.",
+        "Address of Argo CD's API server, as HOST or HOST:PORT. By default ARGOCD_SERVER or"
+        " ARGOCD_OPTS.",
         "HOST",
         common=True,
     )
     argocd_auth_token_file: str = ARGO.text(
-        "File with the token for Argo CD's API. IMAGE_UPDATE_ARGOCD_AUTH_TOKEN may hold it instead.",
+        "File with the token for Argo CD's API. IMAGE_UPDATE_ARGOCD_AUTH_TOKEN may hold it"
+        " instead.",
         "FILE",
     )
     argocd_plaintext: bool = ARGO.flag("Connect to Argo CD's API over plain http.")
@@ -214,7 +223,8 @@ class TransportOptions:
     """How Git servers are reached."""
 
     allow_protocol: tuple[str, ...] = GIT.choices(
-        "Allow one more Git transport besides https, ssh and http: file, which also means local paths, or git.",
+        "Allow one more Git transport besides https, ssh and http: file, which also means local"
+        " paths, or git.",
         "file,git,http,https,ssh",
     )
     rewrite_url: tuple[tuple[str, str], ...] = GIT.pairs(
@@ -222,8 +232,8 @@ class TransportOptions:
         "PREFIX=REPLACEMENT",
     )
     git_config: bool = GIT.flag_on(
-        "Use what the Git configuration of the user and the system says about servers: logins, URLs, proxies, "
-        "certificates."
+        "Use what the Git configuration of the user and the system says about servers: logins,"
+        " URLs, proxies, certificates."
     )
 
 
@@ -233,7 +243,8 @@ class AccessOptions:
 
     git_username: str = GIT.text("User name for Git over https.", "NAME", common=LOGGED_IN)
     git_password_file: str = GIT.text(
-        "File with the password or token for Git over https. IMAGE_UPDATE_GIT_TOKEN may hold it instead.",
+        "File with the password or token for Git over https. IMAGE_UPDATE_GIT_TOKEN may hold it"
+        " instead.",
         "FILE",
         common=LOGGED_IN,
     )
@@ -249,11 +260,13 @@ class AccessOptions:
     github_app_id: str = GIT.text("Id of the GitHub App that pushes.", "ID")
     github_app_installation_id: str = GIT.text("Id of the GitHub App's installation.", "ID")
     github_app_key_file: str = GIT.text(
-        "File with the GitHub App's private key. IMAGE_UPDATE_GITHUB_APP_KEY may hold the key itself.",
+        "File with the GitHub App's private key. IMAGE_UPDATE_GITHUB_APP_KEY may hold the key"
+        " itself.",
         "FILE",
     )
     ssh_key_file: str = GIT.text(
-        "File with a private SSH key without a passphrase. IMAGE_UPDATE_SSH_KEY may hold the key itself.",
+        "File with a private SSH key without a passphrase. IMAGE_UPDATE_SSH_KEY may hold the key"
+        " itself.",
         "FILE",
     )
     ssh_directory: str = GIT.text(
@@ -276,8 +289,8 @@ class GitOptions:
 
     carry_parameters: bool | None = RULES.option(
         None,
-        "Copy the Application's own parameters into every override file. By default only into lists that Image "
-        "Update makes.",
+        "Copy the Application's own parameters into every override file. By default only into lists"
+        " that Image Update makes.",
     )
     deadline: float = GIT.option(
         120, "How long to try again when others push to the same branch.", "SECONDS", read=seconds
@@ -302,12 +315,13 @@ class ForgeOptions:
     """The API of the Git host, and its login."""
 
     forge: str = REQUEST.text(
-        "Kind of Git host, if its URL does not show it: github, gitlab, gitea, bitbucket, bitbucket-server or "
-        "azure. =URL adds its address.",
+        "Kind of Git host, if its URL does not show it: github, gitlab, gitea, bitbucket,"
+        " bitbucket-server or azure. =URL adds its address.",
         "NAME[=URL]",
     )
     forge_token_file: str = REQUEST.text(
-        "File with the token for the Git host's API. IMAGE_UPDATE_FORGE_TOKEN may hold the token itself.",
+        "File with the token for the Git host's API. IMAGE_UPDATE_FORGE_TOKEN may hold the token"
+        " itself.",
         "FILE",
         common=True,
     )
@@ -347,8 +361,8 @@ class CommitOptions:
     )
     signing_key: Secret = COMMIT.option(
         Secret(""),
-        "Sign commits with this private key: a file, or the id of a key in the GnuPG keyring. The variable may hold "
-        "the key itself.",
+        "Sign commits with this private key: a file, or the id of a key in the GnuPG keyring. The"
+        " variable may hold the key itself.",
         "KEY",
         read=secret,
     )
@@ -361,7 +375,8 @@ class CommitOptions:
         "git|github",
     )
     push_option: tuple[str, ...] = COMMIT.lines(
-        "Send this text with each push of changes (git push --push-option), such as ci.skip for GitLab.",
+        "Send this text with each push of changes (git push --push-option), such as ci.skip for"
+        " GitLab.",
         "TEXT",
     )
     pipeline_run: str = COMMIT.text(
@@ -389,12 +404,14 @@ class RegistryOptions:
         "User name for the registry. Docker's config files are read too.", "NAME", common=("scan",)
     )
     registry_password_file: str = REGISTRY.text(
-        "File with the password or token for the registry. IMAGE_UPDATE_REGISTRY_PASSWORD may hold it instead.",
+        "File with the password or token for the registry. IMAGE_UPDATE_REGISTRY_PASSWORD may hold"
+        " it instead.",
         "FILE",
         common=("scan",),
     )
     registry_credentials_for: tuple[str, ...] = REGISTRY.words(
-        "Registry or repository that the user name and password are for, such as ghcr.io or ghcr.io/acme.",
+        "Registry or repository that the user name and password are for, such as ghcr.io or"
+        " ghcr.io/acme.",
         "PREFIX",
     )
     registry_cache_dir: str = REGISTRY.text(
@@ -410,26 +427,31 @@ class RegistryOptions:
 
 @dataclass(frozen=True)
 class VerifyOptions:
-    """What must be proved about an image: a signature by a key, or by an identity that an issuer confirmed."""
+    """What must be proved about an image: a signature by a key,
+    or by an identity that an issuer confirmed.
+    """
 
     verify: str = REGISTRY.text(
-        "Write only images with a cosign signature by one of the public keys in this file, and pin their digests.",
+        "Write only images with a cosign signature by one of the public keys in this file, and pin"
+        " their digests.",
         "FILE",
     )
     verify_identity: str = REGISTRY.text(
-        "Write only images with a keyless cosign signature of this identity. Needs --verify-issuer and the extra "
-        "sigstore.",
+        "Write only images with a keyless cosign signature of this identity. Needs --verify-issuer"
+        " and the extra sigstore.",
         "IDENTITY",
     )
     verify_issuer: str = REGISTRY.text("OIDC issuer of the identity in --verify-identity.", "URL")
     verify_timeout: float = REGISTRY.option(
         0,
-        "How long to wait for a signature or provenance that is made after the push, as Tekton Chains does.",
+        "How long to wait for a signature or provenance that is made after the push, as Tekton"
+        " Chains does.",
         "SECONDS",
         read=seconds,
     )
     trust_root: str = REGISTRY.text(
-        "Check signatures without keys against the Sigstore in this trusted root, and not against the public one.",
+        "Check signatures without keys against the Sigstore in this trusted root, and not against"
+        " the public one.",
         "FILE",
     )
 
@@ -457,7 +479,8 @@ class ResultOptions(HandedOptions):
 
     output: str = RESULTS.choice(
         "text",
-        "What to print on stdout. repositories is a JSON list of the repositories that are written to.",
+        "What to print on stdout. repositories is a JSON list of the repositories that are"
+        " written to.",
         "text|json|repositories",
         common=True,
         brief=("text|json", "What to print on stdout."),
@@ -476,7 +499,8 @@ class SendOptions:
         "Write Prometheus metrics to this file. Counters in it are carried on.", "FILE"
     )
     cloudevent_url: str = RESULTS.text(
-        "Send a CloudEvent to this URL for each commit. IMAGE_UPDATE_CLOUDEVENT_TOKEN may hold a token for it.",
+        "Send a CloudEvent to this URL for each commit. IMAGE_UPDATE_CLOUDEVENT_TOKEN may hold a"
+        " token for it.",
         "URL",
     )
 
@@ -492,7 +516,8 @@ class RolloutOptions:
         "Also refresh the parent Applications of those that were written."
     )
     wait: bool = ARGO.flag(
-        "Wait until Argo CD has synced what was written and it is healthy. Exit with 6 if that fails.",
+        "Wait until Argo CD has synced what was written and it is healthy. Exit with 6 if that"
+        " fails.",
         common=ROLLED_OUT,
     )
     wait_timeout: float = WAIT_TIMEOUT()
@@ -500,7 +525,8 @@ class RolloutOptions:
         "With --wait, exit with 6 if the Application runs the image, but only with other tags."
     )
     kubernetes_events: bool = ARGO.flag(
-        "Write a Kubernetes Event (ImagesUpdated) for each Application, as Image Updater does. Needs cluster."
+        "Write a Kubernetes Event (ImagesUpdated) for each Application, as Image Updater does."
+        " Needs cluster."
     )
 
 
@@ -509,7 +535,8 @@ class AliasOptions:
     """Which images of the named Applications are meant."""
 
     alias: tuple[str, ...] = FIND.words(
-        "Act on this image only, named by its alias in image-list. By default all images of the Applications.",
+        "Act on this image only, named by its alias in image-list. By default all images of the"
+        " Applications.",
         "ALIAS",
         common=True,
     )
@@ -561,7 +588,8 @@ class PromoteOptions:
     """From which Applications versions are promoted, and to which."""
 
     promote_from: tuple[str, ...] = FIND.words(
-        "Applications whose versions are promoted, each as NAME or NAMESPACE/NAME; globs are allowed.",
+        "Applications whose versions are promoted, each as NAME or NAMESPACE/NAME; globs are"
+        " allowed.",
         "PATTERN",
         flag="--from",
         common=True,
@@ -660,7 +688,8 @@ class LintOptions:
         common=True,
     )
     from_image_updater: bool = FIND.flag(
-        "Also compare both: what Argo CD Image Updater does with each Application, and what Image Update will do.",
+        "Also compare both: what Argo CD Image Updater does with each Application, and what Image"
+        " Update will do.",
         common=True,
     )
     output: str = RESULTS.choice(
@@ -704,7 +733,8 @@ class Settings:
         f"Repository that holds the source commit. {FROM_CI}", "URL"
     )
     application: tuple[str, ...] = FIND.words(
-        "Consider only Applications with this name, given as NAME or NAMESPACE/NAME; globs are allowed.",
+        "Consider only Applications with this name, given as NAME or NAMESPACE/NAME; globs are"
+        " allowed.",
         "NAME",
         common=NARROWED,
     )
@@ -714,19 +744,23 @@ class Settings:
     )
     registry_check: str = REGISTRY.choice(
         "auto",
-        "When to ask the registry about an image: only if a rule needs it (auto), always, or never.",
+        "When to ask the registry about an image: only if a rule needs it (auto), always, or"
+        " never.",
         "auto|always|never",
     )
     comment: bool = REQUEST.flag(
-        "Write the plan as a comment to the pull request that the CI job runs for. Needs plan or --dry-run.",
+        "Write the plan as a comment to the pull request that the CI job runs for. Needs plan or"
+        " --dry-run.",
         common=("plan",),
     )
     deployments: bool = REQUEST.flag(
-        "Show each update as a deployment of the source commit, on GitHub or GitLab. With --wait also how it ended."
+        "Show each update as a deployment of the source commit, on GitHub or GitLab. With --wait"
+        " also how it ended."
     )
     on_failure: str = ARGO.choice(
         "none",
-        "With --wait, what to do if the rollout fails or times out: nothing, or put back what was there and hold it.",
+        "With --wait, what to do if the rollout fails or times out: nothing, or put back what was"
+        " there and hold it.",
         "none|rollback",
         common=("run", "scan", "promote"),
     )
@@ -758,7 +792,8 @@ class Settings:
         argument=True,
     )
     html: str = RESULTS.text(
-        "Write the report as one self-contained HTML page to this file, or to stdout if no file is given.",
+        "Write the report as one self-contained HTML page to this file, or to stdout if no file is"
+        " given.",
         "[OUT]",
         common=True,
     )
@@ -779,7 +814,8 @@ class Settings:
         return self.alias.alias or self.alias.image
 
 
-# What each command takes: records, and names of fields of `Settings`. What only real writers take is in `SendOptions`.
+# What each command takes: records, and names of fields of `Settings`. What only real writers take
+# is in `SendOptions`.
 Taken = type | str
 REACHING: tuple[Taken, ...] = (
     SourceOptions,
@@ -789,6 +825,7 @@ REACHING: tuple[Taken, ...] = (
     AccessOptions,
 )
 READING = (*REACHING, ScopeOptions)  # Applications
+# status, plan and all that write
 DECIDING = (
     *READING,
     "registry_check",
@@ -796,13 +833,15 @@ DECIDING = (
     ForgeOptions,
     RegistryOptions,
     VerifyOptions,
-)  # status, plan and all that write
+)
+# what a commit or its plan needs
 WRITING = (
     *DECIDING,
     CommitOptions,
     ResultOptions,
     RolloutOptions,
-)  # what a commit or its plan needs
+)
+# run to promote
 UPDATING = (
     "application",
     RulesOptions,
@@ -810,7 +849,7 @@ UPDATING = (
     "require_match",
     *WRITING,
     "on_failure",
-)  # run to promote
+)
 BUILT = (EventOptions, "source_repository", *UPDATING, "comment", "deployments")  # run and plan
 TAKEN: Mapping[str, tuple[Taken, ...]] = {
     "run": (*BUILT, SendOptions),
@@ -898,9 +937,9 @@ def check(settings: Settings) -> None:
                 "--on-failure=rollback does not go with a pull request that a person merges",
                 hint=hint,
             )
-    for one in settings.commit.push_option:
-        if not one.isprintable():
-            raise UsageError(f"--push-option: {one!r} has a control character", hint="remove it")
+    for text in settings.commit.push_option:
+        if not text.isprintable():
+            raise UsageError(f"--push-option: {text!r} has a control character", hint="remove it")
     if settings.commit.commit_through == "github":
         _check_api(settings.commit)
     if settings.command == "promote":
@@ -917,7 +956,10 @@ def check(settings: Settings) -> None:
 
 def _check_verify(given: VerifyOptions) -> None:
     if bool(given.verify_identity) != bool(given.verify_issuer):
-        hint = "give --verify-identity and --verify-issuer together: who signed, and which OIDC issuer says so"
+        hint = (
+            "give --verify-identity and --verify-issuer together: who signed, and which OIDC issuer"
+            " says so"
+        )
         message = (
             f"{'--verify-identity' if given.verify_identity else '--verify-issuer'} is given alone"
         )
@@ -928,7 +970,9 @@ def _check_verify(given: VerifyOptions) -> None:
 
 
 def _check_api(given: CommitOptions) -> None:
-    """Raise `UsageError` for what a commit through GitHub's API cannot have: an author, or our signature."""
+    """Raise `UsageError` for what a commit through GitHub's API cannot have: an author,
+    or our signature.
+    """
     fields = (
         "signing_key",
         "signing_format",
@@ -939,7 +983,10 @@ def _check_api(given: CommitOptions) -> None:
     )
     if named := [flag_of(field) for field in fields if getattr(given, field)]:
         raise UsageError(
-            f"{', '.join(named)} and --commit-through github are {'all' if named[1:] else 'both'} given",
-            hint=f"leave out --commit-through, or {'the others' if named[1:] else named[0]}: "
-            "the author is whom the token belongs to, and GitHub signs the commit",
+            f"{', '.join(named)} and --commit-through github are {'all' if named[1:] else 'both'}"
+            " given",
+            hint=(
+                f"leave out --commit-through, or {'the others' if named[1:] else named[0]}: "
+                "the author is whom the token belongs to, and GitHub signs the commit"
+            ),
         )

@@ -1,8 +1,10 @@
-"""Handles SIGTERM and SIGINT: children are stopped, results are written, and nothing is left behind.
+"""Handles SIGTERM and SIGINT: children are stopped, results are written,
+and nothing is left behind.
 
-Kubernetes sends SIGTERM to a pod that is evicted, and SIGKILL some seconds later. GitHub sends SIGINT to a job that is
-cancelled. A signal stops every child at once. It also raises `Stopped` in the main thread, except inside `shield`: code
-that delivers a change ends by itself, because its waits are over and nothing new is started (`check`).
+Kubernetes sends SIGTERM to a pod that is evicted, and SIGKILL some seconds later. GitHub sends
+SIGINT to a job that is cancelled. A signal stops every child at once. It also raises `Stopped` in
+the main thread, except inside `shield`: code that delivers a change ends by itself, because its
+waits are over and nothing new is started (`check`).
 
 The state belongs to the process, as signals do.
 """
@@ -35,8 +37,9 @@ class _State:
         self.number = 0  # of the signal that came
         self.shields = 0  # how many `shield` blocks the main thread is in
         self.ends: set[Callable[[], None]] = set()  # functions that end children and requests
-        # These are plain locks because a signal handler may interrupt the main thread anywhere, even in a wait.
-        # `threading.Event.set` would then wait for a lock that the same thread holds.
+        # These are plain locks because a signal handler may interrupt the main thread anywhere,
+        # even in a wait. `threading.Event.set` would then wait for a lock that the same thread
+        # holds.
         self.first = threading.Lock()  # taken by the first signal; later signals change nothing
         self.gate = threading.Lock()  # released once a signal has come
         self.gate.acquire()
@@ -62,8 +65,9 @@ def _on_signal(number: int, frame: FrameType | None) -> None:
     _STATE.gate.release()
     for end in tuple(_STATE.ends):
         end()
-    # The import system calls back into Python (weakref callbacks of its locks), and an exception there is printed and
-    # then ignored. During an import, `check` stops the program instead, before anything new is started.
+    # The import system calls back into Python (weakref callbacks of its locks), and an exception
+    # there is printed and then ignored. During an import, `check` stops the program instead, before
+    # anything new is started.
     importing = frame is not None and frame.f_code.co_filename.startswith("<frozen importlib")
     if not _STATE.shields and not importing:
         raise Stopped
@@ -102,7 +106,9 @@ def shield() -> Iterator[None]:
 
 @contextmanager
 def unheard() -> Iterator[None]:
-    """Block signals, so that threads started inside leave them to the main thread. Otherwise they would not wake it.
+    """Block signals, so that threads started inside leave them to the main thread.
+
+    Otherwise they would not wake it.
 
     Processes started inside inherit the blocked signals, and have to call `hear`.
     """
@@ -114,7 +120,10 @@ def unheard() -> Iterator[None]:
 
 
 def hear() -> None:
-    """Unblock signals, and receive those that came meanwhile. A process started inside `unheard` calls this as well."""
+    """Unblock signals, and receive those that came meanwhile.
+
+    A process started inside `unheard` calls this as well.
+    """
     signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
 
 

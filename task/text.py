@@ -1,8 +1,9 @@
-"""Makes untrusted text safe to print: no terminal, log or CI system obeys it, and a person can still read it.
+"""Makes untrusted text safe to print: no terminal, log or CI system obeys it,
+and a person can still read it.
 
-GitHub's runner takes a line of output for a command if it begins with `::` after any white space, or has `##[` anywhere
-(the older form; Azure Pipelines does the same with `##vso[`). The runner compares as .NET does by default, so it
-ignores some invisible characters.
+GitHub's runner takes a line of output for a command if it begins with `::` after any white space,
+or has `##[` anywhere (the older form; Azure Pipelines does the same with `##vso[`). The runner
+compares as .NET does by default, so it ignores some invisible characters.
 """
 
 from __future__ import annotations
@@ -47,12 +48,17 @@ def is_name(text: str) -> bool:
 
 
 def is_address(text: str) -> bool:
-    """Tell whether the text is only an e-mail address. Git accepts any text, but hosts find no person for it."""
+    """Tell whether the text is only an e-mail address.
+
+    Git accepts any text, but hosts find no person for it.
+    """
     return text.isprintable() and _ADDRESS.fullmatch(text) is not None
 
 
 def printable(text: str) -> str:
-    """Make an untrusted text safe for one line: escape invisible characters, and hide commands from a runner."""
+    """Make an untrusted text safe for one line: escape invisible characters,
+    and hide commands from a runner.
+    """
     return harmless(visible(text))
 
 
@@ -62,7 +68,10 @@ def shortened(text: str, longest: int = 200) -> str:
 
 
 def both_ends(text: str, longest: int) -> str:
-    """Return the beginning and the end of a long text. In the error of a tool, the reason often comes last."""
+    """Return the beginning and the end of a long text.
+
+    In the error of a tool, the reason often comes last.
+    """
     if len(text) <= longest:
         return text
     head = longest // 3
@@ -70,17 +79,24 @@ def both_ends(text: str, longest: int) -> str:
 
 
 def blanked(text: str) -> str:
-    """Replace each unprintable character by a blank, line endings included, so that no terminal obeys the text."""
+    """Replace each unprintable character by a blank, line endings included,
+    so that no terminal obeys the text.
+    """
     return "".join(char if char.isprintable() else " " for char in text)
 
 
 def one_line(text: str) -> str:
-    """Return the words of a text on one line, with one blank between them, for a message that quotes a server."""
+    """Return the words of a text on one line, with one blank between them,
+    for a message that quotes a server.
+    """
     return " ".join(blanked(text).split())
 
 
 def without_logins(text: str) -> str:
-    """Remove users and passwords from the URLs in a text. The user of an ssh URL belongs to its address and stays."""
+    """Remove users and passwords from the URLs in a text.
+
+    The user of an ssh URL belongs to its address and stays.
+    """
     return _LOGIN.sub(r"\1\2", text) if "://" in text else text
 
 
@@ -96,7 +112,10 @@ def and_more(texts: Sequence[str], most: int = FEW, separator: str = ", ") -> st
 
 
 def fits_glob(glob: str, text: str) -> bool:
-    """Tell whether a glob matches the whole text: `*` does not match a `/`, and `**` does. No glob is slow."""
+    """Tell whether a glob matches the whole text: `*` does not match a `/`, and `**` does.
+
+    No glob is slow.
+    """
     try:
         return _compiled_glob(glob).fullmatch(text) is not None
     except UnicodeEncodeError:  # no glob has such characters
@@ -117,7 +136,8 @@ def printable_lines(text: str) -> str:
 def visible(text: str) -> str:
     """Make invisible characters visible: `^[` for an escape, `<U+202E>` for one that reverses text.
 
-    Logins in URLs are removed, because messages quote annotations, and a `git-repository` may hold a password.
+    Logins in URLs are removed, because messages quote annotations, and a `git-repository` may hold
+    a password.
     """
     text = without_logins(text)
     if text.isprintable():
@@ -126,14 +146,18 @@ def visible(text: str) -> str:
 
 
 def harmless(text: str) -> str:
-    """Put a backslash into every line that a runner would obey: before a leading `::`, and into `##[`."""
+    """Put a backslash into every line that a runner would obey: before a leading `::`,
+    and into `##[`.
+    """
     if text.isascii() and "::" not in text and "##" not in text:
         return text
     return "\n".join(map(_disobeyed, text.split("\n")))
 
 
 def exact_json(text: str) -> str:
-    """Return JSON text with the same meaning, but without anything that a terminal or a runner would obey."""
+    """Return JSON text with the same meaning,
+    but without anything that a terminal or a runner would obey.
+    """
     if "#" in text:
         text = _JSON_HASH.sub("\\\\u0023", text)
     if text.isascii() and "\x7f" not in text:
@@ -168,7 +192,9 @@ def _json(char: str) -> str:
 
 
 def go_float(number: float) -> str:
-    """Return the shortest text that reads back as this number, as Go's %v prints it. The number must not be negative.
+    """Return the shortest text that reads back as this number, as Go's %v prints it.
+
+    The number must not be negative.
 
     From a million on, it has an exponent (`1e+06`). Python's `repr` has one only from 1e16 on.
     """
@@ -191,14 +217,19 @@ def go_float(number: float) -> str:
 
 
 def nearest(word: str, known: Iterable[str], most: int = 2) -> str:
-    """Return the known word that equals a word or differs from it in at most `most` letters, or ""."""
-    normal, words = normal_spelling(word), _words(word)
-    best, least = "", most + 1
+    """Return the known word that equals a word or differs from it in at most `most` letters,
+    or "".
+    """
+    normal = normal_spelling(word)
+    words = _words(word)
+    best = ""
+    least = most + 1
     for key in known:
         if normal == normal_spelling(key) or words == _words(key):
             return key
         if (letters := differ(normal, normal_spelling(key), least)) < least:
-            best, least = key, letters
+            best = key
+            least = letters
     return best
 
 
@@ -214,9 +245,11 @@ def _words(key: str) -> Sequence[str]:
 
 
 def differ(one: str, other: str, limit: int) -> int:
-    """Return in how many letters two words differ (inserted, dropped, replaced or swapped), but at most `limit`.
+    """Return in how many letters two words differ (inserted, dropped, replaced or swapped),
+    but at most `limit`.
 
-    This is the Damerau-Levenshtein distance. It stops early, because a manifest may have many long keys.
+    This is the Damerau-Levenshtein distance. It stops early, because a manifest may have many long
+    keys.
     """
     if abs(len(one) - len(other)) >= limit:
         return limit
@@ -225,7 +258,8 @@ def differ(one: str, other: str, limit: int) -> int:
     )
     if start is None:
         return min(limit, abs(len(one) - len(other)))
-    one, other = one[start:], other[start:]
+    one = one[start:]
+    other = other[start:]
     before: list[int] = []
     row = list(range(len(other) + 1))
     for i, letter in enumerate(one, 1):
@@ -237,5 +271,6 @@ def differ(one: str, other: str, limit: int) -> int:
             new.append(cost)
         if min(new) >= limit and min(row) >= limit:
             return limit
-        before, row = row, new
+        before = row
+        row = new
     return min(row[-1], limit)

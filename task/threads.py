@@ -1,7 +1,8 @@
 """Starts threads, and makes values once for all of them.
 
-Threads never keep the process alive, and leave signals to the main thread. A signal must end the process within two
-seconds, even if a server does not answer. An executor joins its threads at exit, so these are daemon threads.
+Threads never keep the process alive, and leave signals to the main thread. A signal must end the
+process within two seconds, even if a server does not answer. An executor joins its threads at exit,
+so these are daemon threads.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ from typing import TypeVar
 
 from task import shutdown
 
-_TIDYING = 1.2  # seconds for threads after a signal: git gets SIGKILL after 0.8, and then its files are removed
+# seconds for threads after a signal: git gets SIGKILL after 0.8, and then its files are removed
+_TIDYING = 1.2
 T = TypeVar("T")
 R = TypeVar("R")
 
@@ -25,15 +27,19 @@ def start(work: Callable[[], object]) -> None:
 
 
 def in_threads(work: Callable[[T], R], items: Sequence[T], at_once: int) -> list[R]:
-    """Return what `work` returns for each item, in order. After all have ended, raise the first item's error.
+    """Return what `work` returns for each item, in order.
 
-    `Stopped` begins no more work, and gives the rest a moment to tidy up. Inside `shutdown.shield`, all work is done.
+    After all have ended, raise the first item's error.
+
+    `Stopped` begins no more work, and gives the rest a moment to tidy up. Inside `shutdown.shield`,
+    all work is done.
     """
     if len(items) < 2:  # no need for threads
         return list(map(work, items))
     results: dict[int, R] = {}
     errors: dict[int, BaseException] = {}
-    todo, lock = list(enumerate(items))[::-1], Lock()
+    todo = list(enumerate(items))[::-1]
+    lock = Lock()
 
     def worker() -> None:
         while True:
@@ -66,7 +72,8 @@ def in_threads(work: Callable[[T], R], items: Sequence[T], at_once: int) -> list
 
 
 def once(make: Callable[[], T]) -> Callable[[], T]:
-    """Return a function that calls `make` only once, in the first thread that needs the value, and keeps the value.
+    """Return a function that calls `make` only once, in the first thread that needs the value,
+    and keeps the value.
 
     `functools.cache` alone would let two threads make the value at the same time: two clients with
     two logins. Each value has a lock of its own, because making one may wait for a server.

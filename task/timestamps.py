@@ -8,7 +8,8 @@ from datetime import UTC, datetime, timedelta
 from task.errors import Malformed
 
 _TIME = re.compile(
-    r"(\d{4}-\d\d-\d\d)(?:[Tt ](\d\d:\d\d)(?::(\d\d)(?:[.,](\d{1,12}))?)?\s?([Zz]|[+-]\d\d:?\d\d)?)?",
+    r"(\d{4}-\d\d-\d\d)(?:[Tt"
+    r" ](\d\d:\d\d)(?::(\d\d)(?:[.,](\d{1,12}))?)?\s?([Zz]|[+-]\d\d:?\d\d)?)?",
     re.ASCII,
 )
 _HINT = "write it as 2026-11-21T06:00:00Z"
@@ -17,8 +18,9 @@ _HINT = "write it as 2026-11-21T06:00:00Z"
 def utc(text: str) -> str:
     """Rewrite an RFC 3339 time as `YYYY-MM-DDTHH:MM:SS[.fff]Z`. Raises `Malformed` for other texts.
 
-    A date alone means its first moment, and a time without an offset is UTC. `datetime.fromisoformat` alone would also
-    take weeks (`2026-W01-1`) and `20261121`, which are typos here, and it would refuse a leap second.
+    A date alone means its first moment, and a time without an offset is UTC.
+    `datetime.fromisoformat` alone would also take weeks (`2026-W01-1`) and `20261121`, which are
+    typos here, and it would refuse a leap second.
     """
     match = _TIME.fullmatch(text.strip())
     if match is None:
@@ -36,7 +38,10 @@ def utc(text: str) -> str:
 
 
 def of_unix(seconds: int, milliseconds: int = 0) -> str:
-    """Return the time for seconds since 1970, spelled as by `utc`. Raises `Malformed` beyond the year 9999."""
+    """Return the time for seconds since 1970, spelled as by `utc`.
+
+    Raises `Malformed` beyond the year 9999.
+    """
     try:
         return _spelled(
             datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=seconds, milliseconds=milliseconds)

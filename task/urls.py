@@ -1,9 +1,9 @@
 r"""Parses URLs. No other file does. Pure.
 
-URLs come from Applications and from servers, so they are untrusted, and programs disagree about odd ones: in
-`https://evil.example\@good/`, urllib3 sees the host evil.example, and curl sees good. `split` reads a URL as urllib3
-does, and decides where a login is sent. The login is removed from a URL before git gets it (`without_login`). Then all
-programs agree.
+URLs come from Applications and from servers, so they are untrusted, and programs disagree about odd
+ones: in `https://evil.example\@good/`, urllib3 sees the host evil.example, and curl sees good.
+`split` reads a URL as urllib3 does, and decides where a login is sent. The login is removed from a
+URL before git gets it (`without_login`). Then all programs agree.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from urllib.parse import quote, unquote, urlsplit
 
 _PORTS = {"https": "443", "http": "80", "ssh": "22"}
 _SCHEMES = {"git+ssh": "ssh", "ssh+git": "ssh"}
-# Up to the last @ before the path: a password may hold an @, a # or a ?. One with a slash that is not escaped ends what
-# programs take for the host, but behind its colon there is no port then.
+# Up to the last @ before the path: a password may hold an @, a # or a ?. One with a slash that is
+# not escaped ends what programs take for the host, but behind its colon there is no port then.
 _LOGIN = re.compile(r"(?<=://)([^/]*|[^/@:\[]*:(?!\d*(?:[/?#]|$)).*)@", re.DOTALL)
 _BRACKETS = re.compile(r"\[([^/@\[\]]*@)?([^/:@\[\]]+:[0-9]+)\]:")  # git's `[user@host:port]:path`
 _IPV6 = re.compile(r"((?:[^/@\[\]]*@)?\[[0-9A-Fa-f:.]+\]):")
@@ -47,7 +47,10 @@ class Url:
 
 
 def split(url: str) -> Url:
-    """Return the parts of a URL. If no program could contact it, the host is "". A text without `://` is all path."""
+    """Return the parts of a URL.
+
+    If no program could contact it, the host is "". A text without `://` is all path.
+    """
     try:
         parts = urlsplit(url.replace("\\", "/"))
     except ValueError:  # unbalanced brackets, or characters that NFKC turns into a slash (`℀`)
@@ -55,7 +58,8 @@ def split(url: str) -> Url:
     login, _, place = parts.netloc.rpartition("@")
     host, colon, port = place.rpartition(":")
     if not colon or "]" in port:
-        host, port = place, ""
+        host = place
+        port = ""
     tail = (f"?{parts.query}" if parts.query else "") + (
         f"#{parts.fragment}" if parts.fragment else ""
     )
@@ -63,7 +67,9 @@ def split(url: str) -> Url:
 
 
 def origin(url: str) -> str:
-    """Return `scheme://host[:port]` in lower case, without a login and without the default port of the scheme."""
+    """Return `scheme://host[:port]` in lower case,
+    without a login and without the default port of the scheme.
+    """
     parts = split(url)
     return f"{parts.scheme}://{parts.server}"
 
@@ -74,7 +80,10 @@ def without_query(url: str) -> str:
 
 
 def without_login(url: str) -> str:
-    """Return the URL without user and password, to show it. The user of an ssh URL belongs to its address and stays."""
+    """Return the URL without user and password, to show it.
+
+    The user of an ssh URL belongs to its address and stays.
+    """
     match = _LOGIN.search(url)
     if match is None or "://" in url[: match.start() - 3]:
         return url
@@ -90,14 +99,19 @@ def login_of(url: str) -> tuple[str, str]:
 
 
 def as_ssh_url(url: str) -> str:
-    """Turn git's `user@host:path` and `[user@host:port]:path` into an ssh URL. Any other text stays as it is."""
+    """Turn git's `user@host:path` and `[user@host:port]:path` into an ssh URL.
+
+    Any other text stays as it is.
+    """
     before, colon, path = url.partition(":")
     if "://" in url or not colon or "/" in before:
         return url
     if match := _BRACKETS.match(url):
-        before, path = (match[1] or "") + match[2], url[match.end() :]
+        before = (match[1] or "") + match[2]
+        path = url[match.end() :]
     elif match := _IPV6.match(url):
-        before, path = match[1], url[match.end() :]
+        before = match[1]
+        path = url[match.end() :]
     elif path.startswith(":"):  # `ext::…` starts a program, and has no host
         return url
     return f"ssh://{before}/{path.lstrip('/')}"
@@ -107,9 +121,10 @@ def as_ssh_url(url: str) -> str:
 def normal_url(url: str) -> str:
     """Return a key that is equal for all spellings of one repository's URL.
 
-    Argo CD's NormalizeGitURL treats most of them as equal. This also ignores the default port of the scheme,
-    `git+ssh:`, and, over ssh, extra slashes before the path and git's `[user@host:port]:`. With two keys for one
-    repository, a run would write to it in two threads, and open two pull requests.
+    Argo CD's NormalizeGitURL treats most of them as equal. This also ignores the default port of
+    the scheme, `git+ssh:`, and, over ssh, extra slashes before the path and git's
+    `[user@host:port]:`. With two keys for one repository, a run would write to it in two threads,
+    and open two pull requests.
     """
     text = url.strip().rstrip("/").removesuffix(".git")
     text = as_ssh_url(text) if "@" in text else text
@@ -129,7 +144,9 @@ def is_ssh_for_argo_cd(url: str) -> bool:
 
 
 def argo_cd_url(url: str) -> str:
-    """Return the result of Argo CD's NormalizeGitURL, by which it finds a repository's secret; "" if this is no URL."""
+    """Return the result of Argo CD's NormalizeGitURL, by which it finds a repository's secret;
+    "" if this is no URL.
+    """
     text = url.strip().lower()
     if _ARGO_CD_SSH.fullmatch(text) and not text.startswith("ssh://"):
         text = f"ssh://{text.replace(':', '/', 1)}"
@@ -139,20 +156,23 @@ def argo_cd_url(url: str) -> str:
     scheme, marker, rest = text.partition("://")
     host = rest.partition("/")[0].rpartition("@")[2]
     port = host.rpartition("]")[2].partition(":")[2] if marker else ""
-    if (
-        scheme == "ssh" and port and not port.isdigit()
-    ):  # Go's URL parser refuses `ssh://git@host:path`
+    # Go's URL parser refuses `ssh://git@host:path`
+    if scheme == "ssh" and port and not port.isdigit():
         return ""
     return rest if scheme == "ssh" else text
 
 
 def login_and_host(url: str) -> str:
-    """Return login, host and port as text, to compare the beginning of an `argo_cd_url` with whole URLs."""
+    """Return login, host and port as text,
+    to compare the beginning of an `argo_cd_url` with whole URLs.
+    """
     return (url.partition("://")[2] if "://" in url else url).partition("/")[0]
 
 
 def host_and_path(url: str) -> str:
-    """Return host and path, equal for `https://user@host/a/b.git`, `ssh://git@host:22/a/b/` and `git@host:a/b`."""
+    """Return host and path, equal for `https://user@host/a/b.git`,
+    `ssh://git@host:22/a/b/` and `git@host:a/b`.
+    """
     text = as_ssh_url(url)
     parts = split(text if "://" in text else f"//{text}")
     return f"{parts.host}{parts.path.rstrip('/').removesuffix('.git').lower()}"
@@ -177,7 +197,9 @@ def is_loopback(host: str) -> bool:
 
 
 def web_page(url: str | None, longest: int = 2000) -> str:
-    """Return a page's URL as a server sent it, or "" if it cannot be one, or is longer than `longest` bytes."""
+    """Return a page's URL as a server sent it, or "" if it cannot be one,
+    or is longer than `longest` bytes.
+    """
     known = (
         url is not None
         and url.startswith(("https://", "http://"))

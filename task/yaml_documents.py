@@ -1,12 +1,15 @@
-"""Parses YAML text into events, with the best available parser, and reads manifest files of any size into plain data.
+"""Parses YAML text into events, with the best available parser,
+and reads manifest files of any size into plain data.
 
-Go's YAML, and so Helm, Argo CD and kustomize, descends from libyaml 0.2, which PyYAML's wheels contain. It is ten times
-faster than ruamel.yaml's parser in Python. That one comes second, where libyaml refuses a text (`%YAML 1.2`, `[a:1]`)
-or is missing. ruamel.yaml's own C extension is libyaml 0.1, which refuses `{url: https://example.com}`.
+Go's YAML, and so Helm, Argo CD and kustomize, descends from libyaml 0.2, which PyYAML's wheels
+contain. It is ten times faster than ruamel.yaml's parser in Python. That one comes second, where
+libyaml refuses a text (`%YAML 1.2`, `[a:1]`) or is missing. ruamel.yaml's own C extension is
+libyaml 0.1, which refuses `{url: https://example.com}`.
 
-In manifests, scalars stay texts: the tag `1.10` is not a number. Aliases are shared and never copied, and the depth is
-limited, so an alias bomb does no harm. Merge keys (`<<`) are followed as kubectl and Argo CD do. Otherwise a rule that
-they bring, such as `allow-tags`, would not count here. A broken document does not hide the others.
+In manifests, scalars stay texts: the tag `1.10` is not a number. Aliases are shared and never
+copied, and the depth is limited, so an alias bomb does no harm. Merge keys (`<<`) are followed as
+kubectl and Argo CD do. Otherwise a rule that they bring, such as `allow-tags`, would not count
+here. A broken document does not hide the others.
 """
 
 from __future__ import annotations
@@ -22,14 +25,15 @@ import yaml
 from task.errors import Malformed
 from task.plain_data import parsed_json
 
-# Go's readers skip a byte order mark before the first word of each document, and two files may have been put together.
+# Go's readers skip a byte order mark before the first word of each document, and two files may have
+# been put together.
 _BOM = re.compile(r"((?:\A|^---[^\n]*\n)(?:[ \t]*(?:#[^\n]*)?\r?\n)*)\ufeff", re.MULTILINE)
-_LARGE = (
-    1_000_000  # characters; there is no second try, because the parser in Python would take minutes
-)
+# characters; there is no second try, because the parser in Python would take minutes
+_LARGE = 1_000_000
 NULL = frozenset(("", "~", "null", "Null", "NULL"))
 _MERGE = object()  # the key `<<`
-# A document without any of these cannot concern us, and is not parsed, because parsing takes most of the time.
+# A document without any of these cannot concern us, and is not parsed, because parsing takes most
+# of the time.
 OURS = re.compile(r"argoproj\.io|fluxcd\.io|weave\.works|argocd-image-updater-config")
 _START = re.compile(r"^---(?=[ \t\r\n]|\Z)", re.MULTILINE)
 _PLAIN = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
@@ -54,7 +58,8 @@ def parsed(text: str, build: Callable[[Iterator[Any]], Any]) -> Any:
             if len(text) > _LARGE:
                 raise NotYaml(problem) from error
 
-    # Imported here because few runs need it, and it is a thirtieth of the time that every other run takes to start.
+    # Imported here because few runs need it, and it is a thirtieth of the time that every other run
+    # takes to start.
     from ruamel.yaml import YAML  # noqa: PLC0415
     from ruamel.yaml.error import YAMLError  # noqa: PLC0415
 
@@ -86,9 +91,8 @@ class Dialect:
     value: Callable[[Any], Any] = lambda value: value  # of what is no key
     deepest: int = 200
     merged: int = 0  # keys that `<<` may add to all mappings; if 0, `<<` is a key like any other
-    most: int = (
-        0  # values after aliases are expanded: seven lines can expand to ten million. 0 is no limit
-    )
+    # values after aliases are expanded: seven lines can expand to ten million. 0 is no limit
+    most: int = 0
     tags: bool = True  # whether explicit tags are allowed
 
 
@@ -102,7 +106,8 @@ class _Builder:
     """Builds data from events, with a stack and without recursion. Aliases share their values."""
 
     def __init__(self, dialect: Dialect) -> None:
-        self._how, self._left = dialect, dialect.merged
+        self._how = dialect
+        self._left = dialect.merged
         self._stack: list[
             tuple[Any, list[Any], str | None]
         ] = []  # container, [pending key] or [], and its anchor
@@ -140,7 +145,8 @@ class _Builder:
                     )
                 self._put(*self._anchors[event.anchor], None)
             elif kind == "DocumentEndEvent":
-                self._anchors, self._sizes = {}, [0]
+                self._anchors = {}
+                self._sizes = [0]
         return self._done
 
     def _merges(self, event: Any) -> bool:
@@ -154,15 +160,16 @@ class _Builder:
     def _merge(self, into: dict[Any, Any], value: Any) -> None:
         """Add the keys of a mapping, or of a list of mappings, of which the first one wins.
 
-        For Go, the order of lines counts: a key that comes before `<<` is replaced, and one after it wins.
+        For Go, the order of lines counts: a key that comes before `<<` is replaced, and one after
+        it wins.
         """
-        for one in reversed(value) if isinstance(value, list) else (value,):
-            if not isinstance(one, dict):
+        for item in reversed(value) if isinstance(value, list) else (value,):
+            if not isinstance(item, dict):
                 raise Malformed("a merge key (<<) takes a mapping or a list of mappings")
-            self._left -= len(one)
+            self._left -= len(item)
             if self._left < 0:
                 raise Malformed("merge keys (<<) add more keys than the text has letters")
-            into.update(one)
+            into.update(item)
 
     def _put(self, value: Any, size: int, anchor: str | None) -> None:
         self._sizes[-1] += size
@@ -212,14 +219,20 @@ def documents(text: str) -> Iterator[ManifestDocument]:
 
 
 def broken(text: str) -> Iterator[ManifestDocument]:
-    """Yield the documents that `documents` leaves out, and that are not YAML. This parses all of them."""
+    """Yield the documents that `documents` leaves out, and that are not YAML.
+
+    This parses all of them.
+    """
     for chunk, line in _chunks(text.removeprefix("\ufeff")):
         if not OURS.search(chunk):
             yield from (document for document in _read(chunk, line) if document.problem)
 
 
 def _chunks(text: str) -> Iterator[tuple[str, int]]:
-    """Split a YAML text at the lines that begin a document. Yields each part with its first line, from 1."""
+    """Split a YAML text at the lines that begin a document.
+
+    Yields each part with its first line, from 1.
+    """
     starts = [match.start() for match in _START.finditer(text)]
     if re.search(r"^%", text, re.MULTILINE):  # directives belong to the document that follows
         starts = []
@@ -234,8 +247,8 @@ def _chunks(text: str) -> Iterator[tuple[str, int]]:
 def plain(text: str, *, exact: bool = False) -> Any:
     """Return the first document of any YAML text, or None for an empty text. Raises `Malformed`.
 
-    A merge key is a key like any other. `exact` refuses what readers understand in different ways: explicit tags, and
-    keys that are there twice.
+    A merge key is a key like any other. `exact` refuses what readers understand in different ways:
+    explicit tags, and keys that are there twice.
     """
     data = loaded(text, Dialect(_scalar, _unique if exact else _key, tags=not exact))
     return data[0] if data else None

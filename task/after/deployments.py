@@ -1,4 +1,5 @@
-"""`--deployments`: the forge of the source repository shows where its build is deployed, and how the rollout ended.
+"""`--deployments`: the forge of the source repository shows where its build is deployed,
+and how the rollout ended.
 
 A failure here is only a warning, because the image is in Git and Argo CD deploys it anyway.
 """
@@ -30,24 +31,27 @@ class ShownDeployments:
         self, source: DeployedSource, job: Job, world: World, everyone: Iterable[Tracker]
     ) -> None:
         """`everyone`: the Applications among which an environment's name must be unique."""
-        self._source, self._run, self._world = source, job.requests.run, world
+        self._source = source
+        self._run = job.requests.run
+        self._world = world
         self._names = Counter(
-            name for _namespace, name in {(one.namespace, one.name) for one in everyone}
+            name for _namespace, name in {(tracker.namespace, tracker.name) for tracker in everyone}
         )
         self._begun: dict[str, Deployment] = {}
         self._ended: dict[str, Deployment] = {}
         self._problems: list[Problem] = []
         self._forge: Deployments | None = None
-        self._over = (
-            False  # true once the forge refuses or does not answer: it gets no more requests
-        )
+        # true once the forge refuses or does not answer: it gets no more requests
+        self._over = False
 
     def begin(self, landed: Sequence[Landed]) -> None:
-        """Show what has landed as in progress, or as queued if the run does not wait for the end."""
+        """Show what has landed as in progress,
+        or as queued if the run does not wait for the end.
+        """
         state: DeploymentState = "in_progress" if self._source.waits else "queued"
         said = "Argo CD deploys it" if self._source.waits else "written to Git for Argo CD"
         there = by_application(
-            one for one in landed if one.written and one.arrives and not one.request
+            item for item in landed if item.written and item.arrives and not item.request
         )
         for key, of in list(there.items())[:MOST]:
             wanted = self._deployment(of, state, said)
@@ -65,7 +69,9 @@ class ShownDeployments:
             self.begin(landed)
         elif not shutdown.code():  # a later run may end the deployments
             self._over = False  # the wait took minutes, so the forge may answer again
-            self._end(landed, {one.application: one for one in followed.ends})
+            self._end(
+                landed, {rollout_end.application: rollout_end for rollout_end in followed.ends}
+            )
         if shown := tuple({**self._begun, **self._ended}.values()):
             said = summary(shown, self._source.commit, self._run).description
             self._world.log("info", f"deployments are shown at {self._source.repository}: {said}")
@@ -78,7 +84,7 @@ class ShownDeployments:
             wanted = self._deployment(
                 of, "success" if ends[key].state == "healthy" else "failure", ends[key].because
             )
-            if self._ends(key, wanted, written=any(one.written for one in of)):
+            if self._ends(key, wanted, written=any(item.written for item in of)):
                 self._ended[key] = wanted
         self._sum_up()
 
@@ -86,12 +92,14 @@ class ShownDeployments:
         return self._tried(lambda forge: forge.begin(wanted))
 
     def _ends(self, key: str, wanted: Deployment, *, written: bool) -> bool:
-        """Show an end, and tell whether that worked. What is not `written` needs an earlier run that began it."""
+        """Show an end, and tell whether that worked.
+
+        What is not `written` needs an earlier run that began it.
+        """
         if key in self._begun:
             return self._tried(lambda forge: forge.end(wanted, begun=True))
-        if (
-            written and len(self._begun) < MOST
-        ):  # the request was merged meanwhile, or the forge was down before
+        # the request was merged meanwhile, or the forge was down before
+        if written and len(self._begun) < MOST:
             return self._begins(wanted)
         found = list[bool]()
         self._tried(lambda forge: found.append(forge.end(wanted, begun=False)))
@@ -100,22 +108,30 @@ class ShownDeployments:
     def _deployment(
         self, of: Sequence[Landed], state: DeploymentState, description: str
     ) -> Deployment:
-        app, source = of[0].application, self._source
+        app = of[0].application
+        source = self._source
         name = app.name if self._names[app.name] < 2 else app.key
-        said, page = without_logins(description), self._world.page(app)
+        said = without_logins(description)
+        page = self._world.page(app)
         return Deployment(
             name, source.commit, state, said, source.ref, source.is_tag, page, self._run
         )
 
     def _sum_up(self) -> None:
-        """Set one status for the commit. A run that does not wait sets none, because it would be pending for ever."""
+        """Set one status for the commit.
+
+        A run that does not wait sets none, because it would be pending for ever.
+        """
         shown = {**self._begun, **self._ended}
         if shown and self._source.waits:
             status = summary(tuple(shown.values()), self._source.commit, self._run)
             self._tried(lambda forge: forge.sum_up(status))
 
     def _tried(self, work: Callable[[Deployments], object]) -> bool:
-        """Do the work, and tell whether it succeeded. A refusal of one deployment does not stop the others."""
+        """Do the work, and tell whether it succeeded.
+
+        A refusal of one deployment does not stop the others.
+        """
         if self._over:
             return False
         try:
@@ -133,9 +149,9 @@ class ShownDeployments:
 
 def summary(shown: Sequence[Deployment], commit: str, run: str) -> CommitStatus:
     """Return the commit's status: failed if one deployment failed, a success if all succeeded."""
-    names = sorted(one.environment for one in shown)
+    names = sorted(deployment.environment for deployment in shown)
     context = f"{CONTEXT}/{names[0]}" + (f" and {len(names) - 1} more" if len(names) > 1 else "")
-    states = Counter(one.state for one in shown)
+    states = Counter(deployment.state for deployment in shown)
     said = ", ".join(f"{states[state]} {word}" for state, word in WORDS.items() if states[state])
     if states["failure"]:
         return CommitStatus(commit, context, "failure", said, run)
@@ -147,6 +163,6 @@ def summary(shown: Sequence[Deployment], commit: str, run: str) -> CommitStatus:
 def by_application(landed: Iterable[Landed]) -> Mapping[str, list[Landed]]:
     """Return what landed for each Application, in order."""
     found: dict[str, list[Landed]] = {}
-    for one in landed:
-        found.setdefault(one.application.key, []).append(one)
+    for item in landed:
+        found.setdefault(item.application.key, []).append(item)
     return found

@@ -1,7 +1,8 @@
-"""Checks whether the written images run once their Application is synced and healthy, and says where to look if not.
+"""Checks whether the written images run once their Application is synced and healthy,
+and says where to look if not.
 
-Synced and healthy means that Argo CD applied what is in Git, but not that the image runs. If no template reads a Helm
-key, or Kustomize misreads an entry, the old image stays, and is healthy.
+Synced and healthy means that Argo CD applied what is in Git, but not that the image runs. If no
+template reads a Helm key, or Kustomize misreads an entry, the old image stays, and is healthy.
 """
 
 from __future__ import annotations
@@ -47,9 +48,10 @@ class Expected:
 def expected(landed: Sequence[Landed], repository: Repositories) -> list[Expected]:
     """Return the images of one Application that were written, or were there before."""
     found = []
-    for one in landed:
-        for decision in one.decisions:
-            sub, image = decision.subscription, decision.candidate
+    for item in landed:
+        for decision in item.decisions:
+            sub = decision.subscription
+            image = decision.candidate
             if not (image.tag or image.digest) or decision.verdict not in ("update", "unchanged"):
                 continue
             key, hint = _place(decision)
@@ -59,19 +61,23 @@ def expected(landed: Sequence[Landed], repository: Repositories) -> list[Expecte
                     image=image,
                     key=key,
                     hint=hint,
-                    revision=one.commit,
+                    revision=item.commit,
                     digest=decision.built,
                     replaced=replaced.identity if replaced else "",
-                    now=_at_the_tip(decision, repository)
-                    if one.commit
-                    else partial(_live, decision),
+                    now=(
+                        _at_the_tip(decision, repository)
+                        if item.commit
+                        else partial(_live, decision)
+                    ),
                 )
             )
     return found
 
 
 def _place(decision: Decision) -> tuple[str, str]:
-    """Return where to look if the image does not run, and what for: the annotation with its key, or the file."""
+    """Return where to look if the image does not run, and what for: the annotation with its key,
+    or the file.
+    """
     sub = decision.subscription
     alias = f"{sub.entry.alias}." if sub.entry.alias else ""
     match _tool(decision):
@@ -126,18 +132,24 @@ def _live_reading(decision: Decision, item: Mapping[str, Any]) -> Reading | None
 def reverted(decisions: Sequence[Decision], item: Mapping[str, Any]) -> Rollout | None:
     """Return a failure if a live Application has again what it had before the patch of this run.
 
-    Its pods still run the new image for a while, so they say nothing. Another version is no failure, because a later
-    run wrote it.
+    Its pods still run the new image for a while, so they say nothing. Another version is no
+    failure, because a later run wrote it.
     """
-    for one in decisions:
-        now = _live_reading(one, item) if one.verdict == "update" else None
-        if now and (now.tag, now.digest) in (("", ""), (one.current.tag, one.current.digest)):
+    for decision in decisions:
+        now = _live_reading(decision, item) if decision.verdict == "update" else None
+        if now and (now.tag, now.digest) in (
+            ("", ""),
+            (decision.current.tag, decision.current.digest),
+        ):
             owner = (
                 f"ApplicationSet {set_of(item)}"
                 if set_of(item)
                 else "the owner of the Application, such as a parent"
             )
-            because = f"the live Application no longer has {one.candidate.reference}: {owner} took the patch back"
+            because = (
+                f"the live Application no longer has {decision.candidate.reference}: {owner} took"
+                " the patch back"
+            )
             compared = text(item, "status", "reconciledAt")
             return Rollout("failed", because, _KEEP, sure=False, compared=compared)
     return None
@@ -146,7 +158,10 @@ def reverted(decisions: Sequence[Decision], item: Mapping[str, Any]) -> Rollout 
 def _at_the_tip(
     decision: Decision, repository: Repositories
 ) -> Callable[[Mapping[str, Any]], Image | None]:
-    """Return what the branch has by now. It is read once, because a later commit is the reason for the question."""
+    """Return what the branch has by now.
+
+    It is read once, because a later commit is the reason for the question.
+    """
 
     @once
     def said() -> Image | None:
@@ -175,8 +190,9 @@ def _image(decision: Decision, now: Reading) -> Image | None:
 def expecting(found: Rollout, item: Mapping[str, Any], expected: Sequence[Expected]) -> Rollout:
     """Return a successful rollout again, as failed if an image runs only in other versions.
 
-    That must last for a minute, because an operator whose resource has no health in Argo CD may just be replacing the
-    pods. An image that does not run at all is a warning: there may be no replicas, or no job that is due.
+    That must last for a minute, because an operator whose resource has no health in Argo CD may
+    just be replacing the pods. An image that does not run at all is a warning: there may be no
+    replicas, or no job that is due.
     """
     if found.state != "synced-and-healthy":
         return found

@@ -1,4 +1,6 @@
-"""After the push: Events on the Applications, a refresh, and waiting for the merge and the rollout."""
+"""After the push: Events on the Applications, a refresh,
+and waiting for the merge and the rollout.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,8 @@ from task.templates.change import Change
 from task.urls import normal_url, without_login
 
 Severity = Literal["error", "warning"]
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 10.0  # seconds between two looks at a pull request
+_FIRST_PAUSE = 0.5
+_LONGEST_PAUSE = 10.0  # seconds between two looks at a pull request
 _LEAST = 1.0  # seconds that have to be left for another wait
 COMPONENT = "ArgocdImageUpdater"
 REASON = "ImagesUpdated"
@@ -44,9 +47,8 @@ class ReachedArgo(Protocol):
     log: Log
     kind: str  # where Applications were read: "cluster", "argocd", or "" for elsewhere
     api: Callable[[], ApplicationApi]  # reads, patches and refreshes single Applications
-    patient: Callable[
-        [], ApplicationApi
-    ]  # the same for a wait, in which each request is repeated anyway
+    # the same for a wait, in which each request is repeated anyway
+    patient: Callable[[], ApplicationApi]
     kubernetes: Callable[[], Kubernetes]
 
 
@@ -61,7 +63,10 @@ class Follow:
         descends: Descends,
         repository: Repositories,
     ) -> None:
-        self._settings, self._argo, self._forge, self._descends = settings, argo, forge, descends
+        self._settings = settings
+        self._argo = argo
+        self._forge = forge
+        self._descends = descends
         self._repository = repository
         self._given = settings.rollout
         self._problems: list[Problem] = []
@@ -71,9 +76,11 @@ class Follow:
 
     def __call__(self, landed: Sequence[Landed]) -> Followed:
         """Refresh and wait. Every failure is a separate problem, because what has landed stays."""
-        self._problems, self._failures, self._ends = [], [], {}
-        there = [one for one in landed if not one.request and one.arrives]
-        written = [one for one in there if one.written]
+        self._problems = []
+        self._failures = []
+        self._ends = {}
+        there = [item for item in landed if not item.request and item.arrives]
+        written = [item for item in there if item.written]
         if self._given.kubernetes_events and self._argo.kind == "cluster":
             self._guarded(lambda: self._events(written), "warning")
         if self._given.wait:
@@ -83,12 +90,13 @@ class Follow:
         return Followed(tuple(self._problems), tuple(self._failures), tuple(self._ends.values()))
 
     def back(self, landed: Sequence[Landed]) -> Followed:
-        """Refresh what was rolled back, and see within the time that is left whether it is healthy again.
+        """Refresh what was rolled back, and see within the time
+        that is left whether it is healthy again.
 
         Nothing here is an error: the exit code says how the update ended.
         """
         self._problems = []
-        there = [one for one in landed if one.arrives and self._follows(one)]
+        there = [item for item in landed if item.arrives and self._follows(item)]
         left = self._late - time.monotonic()
         # the wait itself refreshes the Applications that it waits for
         if self._given.refresh and (left < _LEAST or self._given.refresh_parents):
@@ -98,7 +106,8 @@ class Follow:
 
     def _recoveries(self, there: Sequence[Landed], left: float) -> tuple[RolloutEnd, ...]:
         applications = _by_application(there)
-        # An Application may have sources of several repositories, and the command waits for one commit.
+        # An Application may have sources of several repositories, and the command waits for one
+        # commit.
         waits = {
             key: f"image-update wait {key} --revision {of[0].commit}"
             for key, of in applications.items()
@@ -147,33 +156,35 @@ class Follow:
             item = kubernetes.get(APPLICATIONS, app.namespace, app.name)
             if item is not None:
                 updates = [
-                    two for one in members for two in one.decisions if two.verdict == "update"
+                    two for landed in members for two in landed.decisions if two.verdict == "update"
                 ]
                 changes = [change_of(two) for two in updates]
                 kubernetes.post(updated_event(item["metadata"], changes, time.time()))
 
     def _refresh(self, landed: Sequence[Landed]) -> None:
-        keys = [(one.application.namespace, one.application.name) for one in landed]
+        keys = [(item.application.namespace, item.application.name) for item in landed]
         refresh(self._argo.api(), keys, self._argo.log)
         refresh(self._argo.api(), self._parents(landed), self._argo.log)
 
     def _parents(self, landed: Sequence[Landed]) -> list[tuple[str, str]]:
-        """Return the parents of the Applications that were written (app of apps), if they are to be refreshed."""
+        """Return the parents of the Applications that were written (app of apps),
+        if they are to be refreshed.
+        """
         if not self._given.refresh_parents:
             return []
         api = self._argo.api()
-        keys = dict.fromkeys((one.application.namespace, one.application.name) for one in landed)
+        keys = dict.fromkeys((item.application.namespace, item.application.name) for item in landed)
         parents = (
             parent_of(api.get_application(*key), self._settings.sources.argocd_namespace)
             for key in keys
         )
-        return [one for one in parents if one is not None]
+        return [parent for parent in parents if parent is not None]
 
     def _wait_for(
         self, landed: Sequence[Landed], there: Sequence[Landed], written: Sequence[Landed]
     ) -> None:
         """Wait for pull requests to be merged, and then for all rollouts."""
-        requested = [one for one in landed if one.request]
+        requested = [item for item in landed if item.request]
         # the wait itself refreshes the Applications that it waits for
         if self._given.refresh and (requested or self._given.refresh_parents):
             self._guarded(lambda: self._refresh(written), "warning")
@@ -181,15 +192,15 @@ class Follow:
         merged, unmerged = _merged(requested, self._forge, end, self._argo.log)
         for error in unmerged:
             self._tell(error, "error")
-        awaited = [one for one in (*there, *merged) if self._follows(one)]
-        for one in landed:
-            if one not in there and not one.request:
-                head = next(two.head for two in one.decisions if two.head)
-                self._untold(one, f"nothing is rolled out before {head} is merged")
+        awaited = [item for item in (*there, *merged) if self._follows(item)]
+        for item in landed:
+            if item not in there and not item.request:
+                head = next(two.head for two in item.decisions if two.head)
+                self._untold(item, f"nothing is rolled out before {head} is merged")
         if awaited:
             self._guarded(lambda: self._wait(awaited), "error")
-        there_now = {(one.application.key, one.repo) for one in merged}
-        for key, repo in ((one.application.key, one.repo) for one in requested):
+        there_now = {(entry.application.key, entry.repo) for entry in merged}
+        for key, repo in ((entry.application.key, entry.repo) for entry in requested):
             if key in self._ends and (key, repo) not in there_now:  # only a part of it has landed
                 self._ends[key] = RolloutEnd(key, "failed", "a pull request of it is not merged")
 
@@ -213,7 +224,7 @@ class Follow:
         """Wait for the rollouts of these Applications, as `watch` does."""
         awaited = []
         for of in applications.values():
-            judge = all_of([self._judge(one) for one in of])
+            judge = all_of([self._judge(landed) for landed in of])
             if self._given.expect_image:
                 judge = _running(judge, expected(of, self._repository))
             awaited.append(Awaited(of[0].application.namespace, of[0].application.name, judge))
@@ -240,9 +251,8 @@ class Follow:
                     )
                 )
             elif row.state in ROLLED_OUT:
-                if (
-                    row.state != "paused"
-                ):  # nobody knows yet how that ends, so a deployment stays in progress
+                # nobody knows yet how that ends, so a deployment stays in progress
+                if row.state != "paused":
                     self._ends[key] = RolloutEnd(key, "healthy", row.because)
                 if row.warning:
                     self._problems.append(warning(key, row.warning, row.hint))
@@ -266,7 +276,9 @@ class Follow:
             self._argo.log("error", f"{bad} of {len(rows)} Applications are not rolled out")
 
     def _judge(self, one: Landed) -> Judge:
-        """Accept an Application that is synced with the commit or a later one, or with the patched spec without Git."""
+        """Accept an Application that is synced with the commit or a later one,
+        or with the patched spec without Git.
+        """
         if not one.commit:
             patched = judge_of(lambda _any: True, spec=True)
             return lambda item, since, details: (
@@ -292,12 +304,15 @@ def _running(judge: Judge, images: Sequence[Expected]) -> Judge:
 
 
 def _by_application(landed: Sequence[Landed]) -> dict[str, list[Landed]]:
-    """Return each Application once. If something was written in a repository, only that counts there."""
+    """Return each Application once.
+
+    If something was written in a repository, only that counts there.
+    """
     return {
         key: [
-            one
-            for one in of
-            if one.written or not any(two.written for two in of if two.repo == one.repo)
+            item
+            for item in of
+            if item.written or not any(two.written for two in of if two.repo == item.repo)
         ]
         for key, of in by_application(landed).items()
     }
@@ -306,28 +321,30 @@ def _by_application(landed: Sequence[Landed]) -> dict[str, list[Landed]]:
 def _merged(
     landed: Sequence[Landed], forge: Callable[[str], Host], end: float, log: Log
 ) -> tuple[list[Landed], list[TaskError]]:
-    """Return what landed once its pull requests are merged, and the reasons why others were not merged.
+    """Return what landed once its pull requests are merged,
+    and the reasons why others were not merged.
 
     Argo CD then sees the merge commit.
     """
     ends: dict[tuple[str, str], Proposed | TaskError] = {}
     found: list[Landed] = []
-    for one in landed:
-        key = one.repo, one.request
+    for item in landed:
+        key = item.repo, item.request
         if key not in ends:
             try:
-                ends[key] = _merged_request(forge(one.repo), one.request, end, log)
+                ends[key] = _merged_request(forge(item.repo), item.request, end, log)
             except TaskError as error:
                 ends[key] = error
         request = ends[key]
         if not isinstance(request, TaskError):
-            found.append(replace(one, commit=request.merge_commit or one.commit, request=""))
-    return found, [one for one in ends.values() if isinstance(one, TaskError)]
+            found.append(replace(item, commit=request.merge_commit or item.commit, request=""))
+    return found, [task_error for task_error in ends.values() if isinstance(task_error, TaskError)]
 
 
 def _merged_request(forge: Host, number: str, end: float, log: Log) -> Proposed:
     """Return the merged request. Raises `RolloutError` if it is closed, or not merged in time."""
-    pause, told = _FIRST_PAUSE, False
+    pause = _FIRST_PAUSE
+    told = False
     while True:
         try:
             request = forge.state(number)
@@ -356,14 +373,15 @@ def updated_event(
 ) -> dict[str, Any]:
     """Return the Event that lists an Application's changed images. `now` is in seconds since 1970.
 
-    Reason, type and annotations are AIU's, with the images counted from 0. The Event is in the Application's namespace,
-    because its owner looks there and Kubernetes allows no other.
+    Reason, type and annotations are AIU's, with the images counted from 0. The Event is in the
+    Application's namespace, because its owner looks there and Kubernetes allows no other.
     """
-    name, namespace = str(metadata.get("name", "")), str(metadata.get("namespace", ""))
-    time = datetime.fromtimestamp(now, UTC).strftime(
-        "%Y-%m-%dT%H:%M:%SZ"
-    )  # whole seconds, like `metav1.Time`
-    tail = f".{round(now * 1e9):x}"  # unique by time, like the names that Kubernetes' own components use
+    name = str(metadata.get("name", ""))
+    namespace = str(metadata.get("namespace", ""))
+    # whole seconds, like `metav1.Time`
+    time = datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    # unique by time, like the names that Kubernetes' own components use
+    tail = f".{round(now * 1e9):x}"
     annotations: dict[str, str] = {}
     for number, change in enumerate(changes):
         said = {

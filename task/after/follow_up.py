@@ -1,4 +1,5 @@
-"""What follows when something has landed: deployments are shown, rollouts are waited for, failed ones are undone.
+"""What follows when something has landed: deployments are shown, rollouts are waited for,
+failed ones are undone.
 
 A plan lands nothing; with `--comment`, it is written on the pull request.
 """
@@ -37,9 +38,14 @@ MARK = "image-update-plan"
 
 
 def follow_up(delivered: Delivered, world: World) -> Ended:
-    """Show deployments, refresh Argo CD and wait. Restore what was there before failed rollouts, if the job says so."""
-    job, landed = delivered.job, delivered.outcome.landed
-    seen, source = delivered.seen, delivered.job.deployed
+    """Show deployments, refresh Argo CD and wait.
+
+    Restore what was there before failed rollouts, if the job says so.
+    """
+    job = delivered.job
+    landed = delivered.outcome.landed
+    seen = delivered.seen
+    source = delivered.job.deployed
     shown = (
         ShownDeployments(source, job, world, (*seen.everyone, *seen.outside)) if source else None
     )
@@ -58,7 +64,8 @@ def follow_up(delivered: Delivered, world: World) -> Ended:
 def undo(
     failures: tuple[Failure, ...], delivered: Delivered, world: World
 ) -> tuple[Outcome, tuple[Problem, ...]]:
-    """Restore what was there before these failed rollouts, unless Git has changed since this run wrote it.
+    """Restore what was there before these failed rollouts,
+    unless Git has changed since this run wrote it.
 
     The problems also say whether the Applications are healthy again.
     """
@@ -68,8 +75,8 @@ def undo(
     done = Outcome()
     if again:
         done = deliver_all(Matched(tuple(again)), job_to_undo(job, again), world)
-    followed = world.follow_back([one for one in done.landed if not one.request])
-    commits = tuple(replace(one, rollback=True) for one in done.commits)
+    followed = world.follow_back([landed for landed in done.landed if not landed.request])
+    commits = tuple(replace(commit, rollback=True) for commit in done.commits)
     return replace(done, commits=commits), (
         *problems,
         *told_of(done, followed.recoveries),
@@ -80,36 +87,41 @@ def undo(
 def asks_to_undo(
     failures: Iterable[Failure], asks: Iterable[Ask], now: str
 ) -> tuple[list[Ask], list[Problem]]:
-    """Return an ask for each failed update that can be undone, and a warning with the reason for each that cannot.
+    """Return an ask for each failed update that can be undone,
+    and a warning with the reason for each that cannot.
 
-    `asks` are those of the run. `by_hand` decides about each on what Git says by then, as for any rollback.
+    `asks` are those of the run. `by_hand` decides about each on what Git says by then, as for any
+    rollback.
     """
-    # A decision holds the subscription as the repository's config wants it, the ask has the one before.
+    # A decision holds the subscription as the repository's config wants it, the ask has the one
+    # before.
     siblings = {ask.subscription.identity: ask.siblings for ask in asks}
-    found, problems = [], []
+    found = []
+    problems = []
     for failure in failures:
         updates = [
-            two for one in failure.landed for two in one.decisions if two.verdict == "update"
+            two for landed in failure.landed for two in landed.decisions if two.verdict == "update"
         ]
         if not updates:
             problems.append(
                 not_undone(failure.landed[0].application.key, "this run wrote nothing there")
             )
-        for one in updates:
-            sub = one.subscription
-            if why := _never(one):
+        for decision in updates:
+            sub = decision.subscription
+            if why := _never(decision):
                 problems.append(not_undone(sub.application.key, f"{sub.entry.image.name}: {why}"))
                 continue
             cause = shortened(without_logins(one_line(failure.cause)), LONGEST_CAUSE)
-            hold = Hold(f"the rollout of {one.candidate.version} failed: {cause}", BY, now)
-            intent = Intent("undo", hold, whole=False, undone=one)
+            hold = Hold(f"the rollout of {decision.candidate.version} failed: {cause}", BY, now)
+            intent = Intent("undo", hold, whole=False, undone=decision)
             found.append(Ask(sub, (), intent, siblings.get(sub.identity, ())))
     return found, problems
 
 
 def _never(one: Decision) -> str:
     """Return why an update can never be undone, whatever Git says by now; "" if it can."""
-    sub, before = one.subscription, one.current
+    sub = one.subscription
+    before = one.current
     if sub.method == "argocd":
         return "it was not written to Git (write-back-method argocd): use argocd app rollback"
     if one.head != one.branch and not sub.pull_request:
@@ -125,9 +137,9 @@ def _never(one: Decision) -> str:
 def job_to_undo(job: Job, asks: Sequence[Ask]) -> Job:
     """Return the job for these asks: a rollback, which does not name the build's source commit."""
     kept = [
-        one
-        for one in job.wording.trailers
-        if one[0] != "Source-Commit" and not one[0].startswith(REFERENCE)
+        trailer
+        for trailer in job.wording.trailers
+        if trailer[0] != "Source-Commit" and not trailer[0].startswith(REFERENCE)
     ]
     wording = replace(job.wording, command="rollback", trailers=tuple(kept))
     return replace(job, command="rollback", wording=wording, atomic=False, intent=asks[0].intent)
@@ -138,25 +150,24 @@ def told_of(undone: Outcome, recoveries: Iterable[RolloutEnd] = ()) -> list[Prob
 
     Its exit code is that of the failed rollout, which made the rollback necessary.
     """
-    ends = {one.application: one for one in recoveries}
+    ends = {rollout_end.application: rollout_end for rollout_end in recoveries}
     proposed = {
-        app: one.pull_request
-        for one in undone.commits
-        if one.head != one.branch
-        for app in one.applications
+        app: commit.pull_request
+        for commit in undone.commits
+        if commit.head != commit.branch
+        for app in commit.applications
     }
     found = []
-    for one in undone.decisions:
-        app, name, verdict = (
-            one.subscription.application.key,
-            one.subscription.entry.image.name,
-            one.judged,
-        )
-        if one.unchecked:
-            message = f"{one.candidate.reference}: {one.unchecked.message}"
-            found.append(replace(warning(app, message, one.unchecked.hint), rule="registry"))
+    for decision in undone.decisions:
+        app = decision.subscription.application.key
+        name = decision.subscription.entry.image.name
+        verdict = decision.judged
+        if decision.unchecked:
+            message = f"{decision.candidate.reference}: {decision.unchecked.message}"
+            found.append(replace(warning(app, message, decision.unchecked.hint), rule="registry"))
         if verdict.verdict == "update":
-            request, version = proposed.get(app), one.candidate.version
+            request = proposed.get(app)
+            version = decision.candidate.version
             back = f"rolled back: {name} is held at {version}"
             because = f"{request} rolls {name} back to {version}" if request else back
             hint = f"once the cause is repaired: image-update release {app}"
@@ -202,9 +213,12 @@ def warning(app: str, message: str, hint: str) -> Problem:
 
 
 def commented(report: Report, job: Job, world: World) -> Report:
-    """Write the plan as a comment. Return the report, with a warning if the comment could not be written.
+    """Write the plan as a comment.
 
-    It is no error, because the plan itself is right, and the pipeline of a fork must not write comments.
+    Return the report, with a warning if the comment could not be written.
+
+    It is no error, because the plan itself is right, and the pipeline of a fork must not write
+    comments.
     """
     if job.comment is None:
         return report

@@ -56,7 +56,9 @@ def watch(
     *,
     refresh: bool = True,
 ) -> tuple[tuple[RolloutState, ...], Mapping[str, TaskError]]:
-    """Wait for all of them with progress, and return how each ended, and the errors about unknown ends."""
+    """Wait for all of them with progress, and return how each ended,
+    and the errors about unknown ends.
+    """
     rollouts = Rollouts(api, awaited, Pace(limit), log=log, refreshes=refresh)
     with display(log, environ, limit) as show:
         for sight in rollouts.sights():
@@ -65,7 +67,9 @@ def watch(
 
 
 def judge_of(accepts: Callable[[str], bool], repository: str = "", *, spec: bool = False) -> Judge:
-    """Return a judge that accepts these revisions in the sources of one repository ("" means any)."""
+    """Return a judge that accepts these revisions in the sources
+    of one repository ("" means any).
+    """
     ours = partial(same, repository)
     return lambda item, since, details: judge(item, Wanted(accepts, since, ours, spec), details)
 
@@ -79,11 +83,12 @@ def repositories(item: Mapping[str, Any]) -> list[str]:
     """Return the repositories of the Application's sources."""
     spec = mapping(item, "spec")
     several = (*mappings(spec, "sources"), mapping(spec, "source"))
-    return [str(one["repoURL"]) for one in several if one.get("repoURL")]
+    return [str(text["repoURL"]) for text in several if text.get("repoURL")]
 
 
 def holding(asked: Callable[[str], str], commit: str) -> Callable[[str], bool]:
-    """Tell whether a revision contains a commit: it is that commit, or a later one ("newer") as `asked` says.
+    """Tell whether a revision contains a commit: it is that commit,
+    or a later one ("newer") as `asked` says.
 
     If the answer is unknown now, the question is repeated after a while.
     """
@@ -106,7 +111,9 @@ def holding(asked: Callable[[str], str], commit: str) -> Callable[[str], bool]:
 
 
 def all_of(judges: Sequence[Judge]) -> Judge:
-    """Combine judges: return the first result that is not rolled out, else one that is not sure or paused."""
+    """Combine judges: return the first result that is not rolled out,
+    else one that is not sure or paused.
+    """
     if len(judges) == 1:
         return judges[0]
 
@@ -128,7 +135,10 @@ def accepts(revision: str, found: str) -> bool:
 def rollout_error(
     rows: Iterable[RolloutState], errors: Mapping[str, TaskError] = {}
 ) -> TaskError | None:
-    """Return the error for rollouts that did not succeed, or None. An error of the API comes first."""
+    """Return the error for rollouts that did not succeed, or None.
+
+    An error of the API comes first.
+    """
     if errors:
         return min(errors.values(), key=lambda one: PRECEDENCE.index(one.exit))
     every = list(rows)
@@ -145,7 +155,8 @@ def display(
 ) -> Iterator[Callable[[Sight], None]]:
     """Show the sights as they come. The log of a CI job gets a line for each change.
 
-    A failure is not logged as an error here, because the command's own error repeats it at the end, with what to do.
+    A failure is not logged as an error here, because the command's own error repeats it at the end,
+    with what to do.
     """
 
     def tell(sight: Sight) -> None:
@@ -170,7 +181,8 @@ def display(
 def picture(
     rows: Sequence[RolloutState], seconds: float, limit: float, size: ConsoleDimensions
 ) -> RenderableType:
-    """Draw all Applications at `seconds` of at most `limit`, one line each, cut at the terminal's width.
+    """Draw all Applications at `seconds` of at most `limit`, one line each,
+    cut at the terminal's width.
 
     If they need more than the height, failed ones come first, then open ones.
     """
@@ -201,7 +213,10 @@ def picture(
 def line(row: RolloutState) -> str:
     """Return one change as a line for the log."""
     hint = f"; {printable(row.hint)}" if row.hint and row.ended else ""
-    return f"{printable(row.application)}: {row.state} after {_time(row.seconds)}: {printable(row.because)}{hint}"
+    return (
+        f"{printable(row.application)}: {row.state} after {_time(row.seconds)}:"
+        f" {printable(row.because)}{hint}"
+    )
 
 
 def told(row: RolloutState) -> str:
@@ -213,7 +228,10 @@ def told(row: RolloutState) -> str:
 
 
 def summary(rows: Sequence[RolloutState]) -> str:
-    """Return what is wrong in one sentence. If several are not rolled out, it has only their names."""
+    """Return what is wrong in one sentence.
+
+    If several are not rolled out, it has only their names.
+    """
     bad = [row for row in rows if row.state not in ROLLED_OUT]
     if len(rows) == 1:
         return f"{printable(bad[0].application)}: {told(bad[0])}"

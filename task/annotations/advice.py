@@ -1,6 +1,8 @@
-"""Advice for values that belong to another key, such as a range in `allow-tags`, or a tag in `helm.image-tag`.
+"""Advice for values that belong to another key, such as a range in `allow-tags`,
+or a tag in `helm.image-tag`.
 
-People reported each of these mistakes in issues of Argo CD Image Updater (AIU). The numbers name some of them.
+People reported each of these mistakes in issues of Argo CD Image Updater (AIU). The numbers name
+some of them.
 """
 
 from __future__ import annotations
@@ -17,14 +19,16 @@ TAG_LETTERS = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz012
 _WILD_PART = re.compile(r"(?:^|\.)[xX*](?:\.|$|-)")
 _SHA = re.compile(r"(?:sha-?)?(?=[0-9]*[a-f])(?=[a-f]*[0-9])[0-9a-f]{7,40}")
 _TOKENS = r"\.[*+]|\\[._-]|\[\^?[A-Za-z0-9_-]+\]|[A-Za-z0-9_.-]"
-_TOKEN, _SIMPLE = re.compile(_TOKENS), re.compile(rf"(?:{_TOKENS})+")
+_TOKEN = re.compile(_TOKENS)
+_SIMPLE = re.compile(rf"(?:{_TOKENS})+")
 _AS_GLOB = {".*": "*", ".+": "?*"}  # by a lone ".", people mean a dot: ^0.28.*
 _TAG_WORDS = ("tag", "version")
 _NAME_WORDS = ("repository", "repo", "registry", "name")
 
 
 def range_of(text: str) -> str:
-    """Return the text as a range of versions, with blanks instead of commas, or "" if it may mean something else.
+    """Return the text as a range of versions, with blanks instead of commas,
+    or "" if it may mean something else.
 
     `1.2.3` and `*` are ranges as well, but people write them for a tag and for any tag.
     """
@@ -48,9 +52,12 @@ def range_of(text: str) -> str:
 
 
 def listed_as(entry: Entry, constraint: str) -> str:
-    """Return the entry of `image-list` with this constraint. It gets an alias if the constraint has a `=`.
+    """Return the entry of `image-list` with this constraint.
 
-    AIU takes everything before the first `=` for the alias: `nginx:>=1.0` is the image `1.0` with the alias `nginx:>`.
+    It gets an alias if the constraint has a `=`.
+
+    AIU takes everything before the first `=` for the alias: `nginx:>=1.0` is the image `1.0` with
+    the alias `nginx:>`.
     """
     alias = entry.alias or (entry.image.name.rpartition("/")[2] if "=" in constraint else "")
     text = f"{entry.image.name}:{constraint}" if constraint else entry.image.name
@@ -63,16 +70,20 @@ def key_of(entry: Entry, key: str) -> str:
 
 
 def on_allow_tags(entry: Entry, key: str, value: str) -> str:
-    """Return what to write instead of an `allow-tags` that is a range of versions, or "" for any other value."""
+    """Return what to write instead of an `allow-tags` that is a range of versions,
+    or "" for any other value.
+    """
     wanted = range_of(value)
     if not wanted:
         return ""
     move = f"write {listed_as(entry, wanted)} in image-list and remove {key}"
     if entry.constraint and entry.constraint != wanted:
-        move = f"remove {key}: image-list has the constraint {entry.constraint!r}, and can have {wanted!r} instead"
-    if wanted.startswith("^") and not value.lower().startswith(
-        "semver"
-    ):  # `^1.2` is a range and a regular expression
+        move = (
+            f"remove {key}: image-list has the constraint {entry.constraint!r}, and can have"
+            f" {wanted!r} instead"
+        )
+    # `^1.2` is a range and a regular expression
+    if wanted.startswith("^") and not value.lower().startswith("semver"):
         return (
             f"write regexp:{wanted} if you mean tags that begin so; for the range {wanted}, {move}"
         )
@@ -92,23 +103,37 @@ def on_strategy(entry: Entry, key: str, value: str) -> str:
 
 
 def on_constraint(entry: Entry) -> str:
-    """Return what to write instead of a constraint that is a tag to follow, or a pattern, or "" without advice."""
+    """Return what to write instead of a constraint that is a tag to follow, or a pattern,
+    or "" without advice.
+    """
     word, colon, rest = (part.strip() for part in entry.constraint.partition(":"))
     if wanted := range_of(entry.constraint) if colon else "":
         return f"write {listed_as(entry, wanted)}"
     if colon and word.lower().startswith("reg"):
-        return f"write {listed_as(entry, '')} in image-list, and {key_of(entry, 'allow-tags')}: regexp:{rest}"
+        return (
+            f"write {listed_as(entry, '')} in image-list, and {key_of(entry, 'allow-tags')}:"
+            f" regexp:{rest}"
+        )
     if set(entry.constraint) <= TAG_LETTERS and not parse_version(entry.constraint):
-        return f"to follow the tag {entry.constraint!r}, write {key_of(entry, 'update-strategy')}: digest"
+        return (
+            f"to follow the tag {entry.constraint!r}, write {key_of(entry, 'update-strategy')}:"
+            " digest"
+        )
     if regexp := regexp_of_glob(entry.constraint):
-        return f"write {listed_as(entry, '')} in image-list, and {key_of(entry, 'allow-tags')}: {regexp}"
+        return (
+            f"write {listed_as(entry, '')} in image-list, and {key_of(entry, 'allow-tags')}:"
+            f" {regexp}"
+        )
     return ""
 
 
 def on_ignored_constraint(entry: Entry) -> str:
     """Return what to write if the strategy ignores the constraint."""
     if wanted := range_of(entry.constraint):
-        return f"write {key_of(entry, 'update-strategy')}: semver to take {wanted} only, or leave {wanted!r} out"
+        return (
+            f"write {key_of(entry, 'update-strategy')}: semver to take {wanted} only, or leave"
+            f" {wanted!r} out"
+        )
     hint = on_constraint(entry)
     if hint.startswith("to follow"):
         return f"{hint}; for every tag, write {listed_as(entry, '')}"
@@ -142,19 +167,28 @@ def blind_glob(glob: str) -> str:
 
 
 def on_blind_glob(glob: str) -> str:
-    """Return what to write instead of a glob that ignores nothing. Most are regular expressions (AIU issue 1108)."""
+    """Return what to write instead of a glob that ignores nothing.
+
+    Most are regular expressions (AIU issue 1108).
+    """
     if meant := glob_of_regexp(glob):
         return f"ignore-tags takes globs: write {meant}"
     if (words := glob.strip("{}").split()) and len(words) > 1:
         return f"commas stand between globs: write {', '.join(words)}"
-    return "ignore-tags takes globs (* ? [a-z]) with commas between them; regular expressions are for allow-tags"
+    return (
+        "ignore-tags takes globs (* ? [a-z]) with commas between them; regular expressions are for"
+        " allow-tags"
+    )
 
 
 def glob_of_regexp(text: str) -> str:
-    """Return the glob for a simple regular expression, with or without `regexp:`, or "" if no glob means the same."""
+    """Return the glob for a simple regular expression, with or without `regexp:`,
+    or "" if no glob means the same.
+    """
     word, colon, rest = text.partition(":")
     whole = rest.strip() if colon and word.strip().lower().startswith("reg") else text
-    begins, ends = whole.startswith("^"), whole.endswith("$")
+    begins = whole.startswith("^")
+    ends = whole.endswith("$")
     inner = whole.removeprefix("^").removesuffix("$")
     if not inner or not _SIMPLE.fullmatch(inner):
         return ""
@@ -165,7 +199,8 @@ def glob_of_regexp(text: str) -> str:
 def is_image(value: str, entry: Entry) -> bool | None:
     """Tell whether the value of a Helm key is an image.
 
-    Returns True for the entry's own image or one with a tag, False for a key, and None if it may be either.
+    Returns True for the entry's own image or one with a tag, False for a key, and None if it may be
+    either.
     """
     if not set(value) & set("/:@") or set(value) & set("\\[{"):
         return False

@@ -1,7 +1,8 @@
-"""Parses an Argo CD Application, as JSON, and selects those that `--application`, `--selector` and so on ask for.
+"""Parses an Argo CD Application, as JSON, and selects those that `--application`,
+`--selector` and so on ask for.
 
-The data is untrusted, because it comes from files, servers and other teams. A value of the wrong shape is left out, or
-is an error.
+The data is untrusted, because it comes from files, servers and other teams. A value of the wrong
+shape is left out, or is an error.
 """
 
 from __future__ import annotations
@@ -45,8 +46,8 @@ def parse_application(
 ) -> Application:
     """Return the Application in a manifest or API object.
 
-    `namespace` is for a manifest without one. Raises `Malformed` for a manifest without a name, and for a section that
-    is not a mapping.
+    `namespace` is for a manifest without one. Raises `Malformed` for a manifest without a name, and
+    for a section that is not a mapping.
     """
     metadata, spec, status = (_mapping(item, key) for key in ("metadata", "spec", "status"))
     name = metadata.get("name")
@@ -64,7 +65,8 @@ def parse_application(
         )
     sources, multi = _sources(spec, status)
     live = tuple(_strings(_mapping(status, "summary").get("images")))
-    # Blanks as in AIU v1; v0 keeps those of some values. Thousands of Applications say the same words.
+    # Blanks as in AIU v1; v0 keeps those of some values. Thousands of Applications say the same
+    # words.
     found = {
         intern(key.removeprefix(prefix)): intern(value.strip())
         for key, value in _mapping(metadata, "annotations").items()
@@ -75,9 +77,11 @@ def parse_application(
         name=name,
         annotations=found,
         # What runs says more than the values do, and they may be long. They may hide a values file.
-        sources=sources
-        if not live or "write-back-target" in found or "image-list" not in found
-        else tuple(replace(one, values="") for one in sources),
+        sources=(
+            sources
+            if not live or "write-back-target" in found or "image-list" not in found
+            else tuple(replace(source, values="") for source in sources)
+        ),
         multi=multi,
         live=live,
         sync=intern(_text(_mapping(status, "sync").get("status"))),
@@ -97,7 +101,9 @@ def _deployed_to(raw: Mapping[str, Any]) -> Destination:
 
 
 def annotated(item: Mapping[str, Any], prefix: str, origin: str = "") -> Application | None:
-    """Return an Application from its metadata alone, or None if it has no name, or no annotation with the prefix."""
+    """Return an Application from its metadata alone, or None if it has no name,
+    or no annotation with the prefix.
+    """
     try:
         app = parse_application({"metadata": item.get("metadata")}, prefix, origin)
     except Malformed:
@@ -107,17 +113,18 @@ def annotated(item: Mapping[str, Any], prefix: str, origin: str = "") -> Applica
 
 def _sources(spec: Mapping[str, Any], status: Mapping[str, Any]) -> tuple[tuple[Source, ...], bool]:
     hydrator = spec.get("sourceHydrator")
-    if isinstance(
-        hydrator, dict
-    ):  # Argo CD generates the hydrated branch from the dry source; AIU reads it since v1.3
+    # Argo CD generates the hydrated branch from the dry source; AIU reads it since v1.3
+    if isinstance(hydrator, dict):
         return (_source(_mapping(hydrator, "drySource"), status.get("sourceType")),), False
     several = spec.get("sources")
     if isinstance(several, list) and several:
-        # `status.sourceTypes` has the order of `spec.sources`. It is shorter or absent until Argo CD has compared.
+        # `status.sourceTypes` has the order of `spec.sources`. It is shorter or absent until Argo
+        # CD has compared.
         types = elements(status, "sourceTypes")
-        return tuple(
-            _source(raw, kind) for raw, kind in zip_longest(several, types[: len(several)])
-        ), True
+        return (
+            tuple(_source(raw, kind) for raw, kind in zip_longest(several, types[: len(several)])),
+            True,
+        )
     single = _mapping(spec, "source")
     return ((_source(single, status.get("sourceType")),) if single else ()), False
 
@@ -169,7 +176,8 @@ def _values(helm: Mapping[str, Any]) -> str:
         return _text(helm.get("values"))
     written = io.StringIO()
     try:
-        # Aliases in a manifest make an object that contains itself, or one that is endless when it is written out.
+        # Aliases in a manifest make an object that contains itself, or one that is endless when it
+        # is written out.
         for piece in json.JSONEncoder(default=str).iterencode(given):
             written.write(piece)
             if written.tell() > _LONGEST_VALUES:
@@ -258,18 +266,22 @@ class Requirement:
     values: tuple[str, ...] = ()
 
     def met(self, labels: Mapping[str, str]) -> bool:
-        """Tell whether the labels meet the requirement. As in Kubernetes, a missing label meets `NotIn`."""
+        """Tell whether the labels meet the requirement.
+
+        As in Kubernetes, a missing label meets `NotIn`.
+        """
         if self.operator in ("Exists", "DoesNotExist"):
             return (self.key in labels) == (self.operator == "Exists")
         return (labels.get(self.key) in self.values) == (self.operator == "In")
 
 
+# the names in `matchExpressions` of a Kubernetes selector
 OPERATORS = (
     "In",
     "NotIn",
     "Exists",
     "DoesNotExist",
-)  # the names in `matchExpressions` of a Kubernetes selector
+)
 _SET = re.compile(r"(?P<key>[^\s!=,()]+)\s+(?P<not>notin|in)\s*\((?P<values>[^()]*)\)")
 _EQUAL = re.compile(r"(?P<key>[^\s!=,()]+)\s*(?P<not>!?)={1,2}\s*(?P<values>[^\s!=,()]*)")
 _EXISTS = re.compile(r"(?P<not>!?)\s*(?P<key>[^\s!=,()]+)")

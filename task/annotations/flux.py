@@ -1,8 +1,10 @@
-"""Turns a Flux v1 `HelmRelease` (Helm Operator) into the Subscriptions that its annotations ask for.
+"""Turns a Flux v1 `HelmRelease` (Helm Operator) into the Subscriptions
+that its annotations ask for.
 
-Flux v1.21 reads policies under `fluxcd.io/` and `flux.weave.works/`, and tag filters also under `filter.fluxcd.io/`.
-Images are those that its `FindHelmReleaseContainers` finds: one at the top level of the values, one below each
-top-level key, and those whose keys are in annotations. A broken filter is an error here, while Flux took any tag.
+Flux v1.21 reads policies under `fluxcd.io/` and `flux.weave.works/`, and tag filters also under
+`filter.fluxcd.io/`. Images are those that its `FindHelmReleaseContainers` finds: one at the top
+level of the values, one below each top-level key, and those whose keys are in annotations. A broken
+filter is an error here, while Flux took any tag.
 """
 
 from __future__ import annotations
@@ -26,18 +28,22 @@ FILTER = "filter.fluxcd.io/"
 
 
 def is_helm_release(item: object) -> bool:
-    """Tell whether a manifest is a HelmRelease of Flux v1. Those of Flux v2 have the group `helm.toolkit.fluxcd.io`."""
+    """Tell whether a manifest is a HelmRelease of Flux v1.
+
+    Those of Flux v2 have the group `helm.toolkit.fluxcd.io`.
+    """
     return text(item, "kind") == "HelmRelease" and text(item, "apiVersion").startswith(GROUPS)
 
 
 def subscribe_helm_release(
     item: Mapping[str, Any], origin: str, repo: str, branch: str, path: str
 ) -> Subscribed:
-    """Return one Subscription for each image in `spec.values` that Flux would update, and the release's flaws.
+    """Return one Subscription for each image in `spec.values` that Flux would update,
+    and the release's flaws.
 
-    `repo`, `branch` ("" is the default branch) and `path` say where the manifest is in Git. Without a `repo`, every
-    image gets a `source` flaw. A release that is not `automated`, or that Flux has to `ignore`, has no Subscriptions.
-    Those of a `locked` release are `suspended`.
+    `repo`, `branch` ("" is the default branch) and `path` say where the manifest is in Git. Without
+    a `repo`, every image gets a `source` flaw. A release that is not `automated`, or that Flux has
+    to `ignore`, has no Subscriptions. Those of a `locked` release are `suspended`.
     """
     annotations = _annotations(item)
     source = Source(repo, posixpath.dirname(path), branch, kind="Helm")
@@ -111,7 +117,9 @@ def _release(item: Mapping[str, Any], source: Source, origin: str) -> Tracker:
 
 
 def _switch_flaws(annotations: Mapping[str, str]) -> list[Flaw]:
-    """Return a warning for each switch with another word than true and false: for Flux, it is off."""
+    """Return a warning for each switch with another word than true and false: for Flux,
+    it is off.
+    """
     flaws = []
     for name in ("automated", "locked"):
         key, value = _policy(annotations, name)
@@ -122,7 +130,9 @@ def _switch_flaws(annotations: Mapping[str, str]) -> list[Flaw]:
 
 
 def _filter_of(entry: Entry, annotations: Mapping[str, str]) -> tuple[Policy, Flaw | None]:
-    """Return the rules for an image's tags, or the default ones with what is wrong with the annotation."""
+    """Return the rules for an image's tags,
+    or the default ones with what is wrong with the annotation.
+    """
     key, value = _policy(annotations, f"tag.{entry.alias}")
     try:
         return filter_policy(value if key else "glob:*"), None
@@ -156,7 +166,9 @@ def _policy(annotations: Mapping[str, str], name: str) -> tuple[str, str]:
 
 
 def _held(annotations: Mapping[str, str]) -> str:
-    """Return why a locked release does not change, although it is automated, or "" if it is not locked."""
+    """Return why a locked release does not change, although it is automated,
+    or "" if it is not locked.
+    """
     key, value = _policy(annotations, "locked")
     if value != "true":
         return ""
@@ -181,7 +193,8 @@ def _warned(key: str, value: str, message: str, hint: str) -> Flaw:
 
 
 def filter_policy(text: str) -> Policy:
-    """Return the Policy for `semver:<range>`, `glob:<glob>` (or a glob alone), `regex:<RE2>` or `regexp:<RE2>`.
+    """Return the Policy for `semver:<range>`, `glob:<glob>` (or a glob alone),
+    `regex:<RE2>` or `regexp:<RE2>`.
 
     Without a range of versions, Flux orders tags by build time. Raises `Malformed`.
     """
@@ -240,7 +253,11 @@ def containers(
         _container(TOP, values, ""),
         *(_container(key, value, key.replace(".", "\\.")) for key, value in named),
     )
-    return tuple({one.name: one for one in (*usual, *mapped.values()) if one}.values())
+    return tuple(
+        {
+            container.name: container for container in (*usual, *mapped.values()) if container
+        }.values()
+    )
 
 
 def _container(name: str, holder: Mapping[str, Any], path: str) -> Container | None:
@@ -260,11 +277,14 @@ def _container(name: str, holder: Mapping[str, Any], path: str) -> Container | N
 
 
 def _image(text: object, beside: Mapping[str, Any]) -> Image | None:
-    """Return the image in a text, with the registry and tag of its sibling keys, or None if it is not a reference."""
+    """Return the image in a text, with the registry and tag of its sibling keys,
+    or None if it is not a reference.
+    """
     image = live_image(text) if isinstance(text, str) else None
     if image is None:
         return None
-    registry, tag = beside.get("registry"), beside.get("tag")
+    registry = beside.get("registry")
+    tag = beside.get("tag")
     if isinstance(registry, str) and registry.strip("/ "):
         whole = live_image(f"{registry.strip('/ ')}/{split_registry(image.name)[1]}")
         image = whole and replace(whole, tag=image.tag, digest=image.digest)
@@ -274,7 +294,9 @@ def _image(text: object, beside: Mapping[str, Any]) -> Image | None:
 def _mapped(
     name: str, values: Mapping[str, Any], annotations: Mapping[str, str]
 ) -> Container | None:
-    """Return the image at the keys in `repository.fluxcd.io/<name>: path`, `tag…` and `registry…`, or None."""
+    """Return the image at the keys in `repository.fluxcd.io/<name>: path`, `tag…` and `registry…`,
+    or None.
+    """
     where, tag, registry = (annotations.get(prefix + name, "") for prefix in MAPPED)
     beside = {"tag": _at(values, tag), "registry": _at(values, registry)}
     image = _image(_at(values, where), beside)

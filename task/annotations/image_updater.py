@@ -1,8 +1,9 @@
-"""Turns AIU's own resources into ours: an `ImageUpdater` into annotations on the Applications that it references.
+"""Turns AIU's own resources into ours:
+an `ImageUpdater` into annotations on the Applications that it references.
 
-Selection, specificity and merge order (global < applicationRef < image) are those of AIU v1.3
-(its docs/configuration/applications.md). Every setting becomes a per-image annotation, so that no Application-wide
-annotation applies by accident.
+Selection, specificity and merge order (global < applicationRef < image) are those of AIU v1.3 (its
+docs/configuration/applications.md). Every setting becomes a per-image annotation, so that no
+Application-wide annotation applies by accident.
 """
 
 import re
@@ -28,7 +29,8 @@ from task.model import Application, Problem
 from task.policy.tag_filter import check_glob, glob_match
 from task.text import nearest, shortened
 
-# AIU ignores these keys. They stay on an Application that a resource configures, because no resource can set the same.
+# AIU ignores these keys. They stay on an Application that a resource configures, because no
+# resource can set the same.
 OURS = (
     "write-back-source",
     "pull-request",
@@ -44,7 +46,10 @@ _SET = re.compile(r"\[.*?]")
 
 @dataclass(frozen=True, eq=False)
 class Reference:
-    """One `applicationRef` of one resource. An Application belongs to the fitting reference with the least `order`."""
+    """One `applicationRef` of one resource.
+
+    An Application belongs to the fitting reference with the least `order`.
+    """
 
     order: tuple[int, int, int]  # the resource's number, the negative score, the place in its list
     updater: str  # namespace/name
@@ -76,8 +81,8 @@ class Reference:
         )
 
 
-# The references by namespace and name; those whose pattern may fit several names have none. So each Application is
-# compared only with those that may select it.
+# The references by namespace and name; those whose pattern may fit several names have none. So each
+# Application is compared only with those that may select it.
 References = dict[tuple[str, str], list[Reference]]
 
 
@@ -97,12 +102,15 @@ def configure(
     *,
     complete: bool = True,
 ) -> tuple[tuple[Application, ...], tuple[Problem, ...]]:
-    """Return the Applications. If a resource references one, its settings replace the AIU annotations.
+    """Return the Applications.
 
-    With `useAnnotations`, the Application's annotations count. If it has no `image-list`, the next reference counts, as
-    in AIU. An Application that no resource references does not change. `namespace` is for a resource without one, and
-    `origins` are the places of the resources. `complete` says whether all Applications that they may reference are
-    there. Problems are warnings: the invalid parts of a resource are left out, with their images.
+    If a resource references one, its settings replace the AIU annotations.
+
+    With `useAnnotations`, the Application's annotations count. If it has no `image-list`, the next
+    reference counts, as in AIU. An Application that no resource references does not change.
+    `namespace` is for a resource without one, and `origins` are the places of the resources.
+    `complete` says whether all Applications that they may reference are there. Problems are
+    warnings: the invalid parts of a resource are left out, with their images.
     """
     if not updaters:
         return tuple(apps), ()
@@ -146,7 +154,9 @@ def _matching(
 
 
 def _rivals(app: Application, winner: Reference, others: Sequence[Reference]) -> list[Problem]:
-    """Return a warning if several resources reference an Application: in AIU, they overwrite each other forever."""
+    """Return a warning if several resources reference an Application: in AIU,
+    they overwrite each other forever.
+    """
     rivals = dict.fromkeys(other.updater for other in others if other.updater != winner.updater)
     if not rivals:
         return []
@@ -162,7 +172,10 @@ def _idle(reference: Reference) -> Problem:
     """Return the warning for a reference that selects nothing."""
     message = f"{reference.place}: no Application in namespace {reference.namespace!r} fits"
     labels = ", or its labelSelectors" if reference.labels else ""
-    hint = f"correct namePattern: {reference.pattern!r}{labels}, or put the ImageUpdater into their namespace"
+    hint = (
+        f"correct namePattern: {reference.pattern!r}{labels}, or put the ImageUpdater into their"
+        " namespace"
+    )
     return _warning(reference.origin, message, hint, reference.field)
 
 
@@ -206,8 +219,11 @@ def _warning(origin: str, message: str, hint: str = "", field: Path = ()) -> Pro
 def _references(
     updaters: Sequence[tuple[Mapping[str, Any], str]], namespace: str
 ) -> tuple[References, list[Problem]]:
-    """Return the references of all resources in the order of their names, and the problems in them."""
-    references, problems = References(), list[Problem]()
+    """Return the references of all resources in the order of their names,
+    and the problems in them.
+    """
+    references = References()
+    problems = list[Problem]()
     named = []
     for item, origin in updaters:
         metadata = plain_data.mapping(item, "metadata")
@@ -234,7 +250,10 @@ def _references(
             spec = mapping(item, "spec")
             # AIU up to v1.1 read the Applications' namespace from here.
             if spec.get("namespace") not in (None, "", name[0]):
-                message = f"spec.namespace is not read any more; only Applications in {name[0]!r} are referenced"
+                message = (
+                    f"spec.namespace is not read any more; only Applications in {name[0]!r} are"
+                    " referenced"
+                )
                 hint = "put the ImageUpdater into the namespace of its Applications"
                 problems.append(
                     _warning(origin, f"{called}: {message}", hint, ("spec", "namespace"))
@@ -252,7 +271,8 @@ def _references(
 def _of_resource(
     index: int, name: tuple[str, str], spec: Mapping[str, Any], origin: str, problems: list[Problem]
 ) -> list[Reference]:
-    """Return the references of one resource, and none if AIU rejects the whole resource for one of them.
+    """Return the references of one resource,
+    and none if AIU rejects the whole resource for one of them.
 
     Adds what is wrong to the problems. Raises `Malformed` if nothing can be read.
     """
@@ -261,7 +281,8 @@ def _of_resource(
         raise Malformed(
             "spec.applicationRefs is empty", "reference an Application with namePattern"
         )
-    references, rejected = [], False
+    references = []
+    rejected = False
     called = f"ImageUpdater {'/'.join(name)}"
     for at, ref in enumerate(refs):
         where = ("spec", "applicationRefs", at)
@@ -294,7 +315,10 @@ def _of_resource(
 
 
 def _pattern(ref: Mapping[str, Any], at: int) -> str:
-    """Return the glob of names of a reference. Raises `Malformed` if there is none that can be read."""
+    """Return the glob of names of a reference.
+
+    Raises `Malformed` if there is none that can be read.
+    """
     try:
         pattern = text(ref, "namePattern")
         if pattern:
@@ -311,14 +335,13 @@ def _labels(ref: Mapping[str, Any]) -> Iterator[Requirement]:
     for key in labels:
         yield Requirement(str(key), "In", (text(labels, key),))
     for raw in mappings(selector, "matchExpressions"):
-        key, operator, values = (
-            text(raw, "key"),
-            text(raw, "operator"),
-            tuple(strings(raw, "values")),
-        )
+        key = text(raw, "key")
+        operator = text(raw, "operator")
+        values = tuple(strings(raw, "values"))
         if not key or operator not in OPERATORS or bool(values) != operator.endswith("In"):
             raise Malformed(
-                f"matchExpressions: {key!r} {operator!r} {list(values)} is not a valid selector requirement"
+                f"matchExpressions: {key!r} {operator!r} {list(values)} is not a valid selector"
+                " requirement"
             )
         yield Requirement(key, operator, values)
 

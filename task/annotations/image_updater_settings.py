@@ -1,7 +1,8 @@
 """Turns the settings of one `applicationRef` of an `ImageUpdater` into equivalent annotations.
 
-An API server checks a resource against the CRD's schema, but nobody has checked a manifest in Git. An image with
-invalid settings is left out with a warning, so that a broken rule never lets a tag through.
+An API server checks a resource against the CRD's schema, but nobody has checked a manifest in Git.
+An image with invalid settings is left out with a warning, so that a broken rule never lets a tag
+through.
 """
 
 from __future__ import annotations
@@ -44,13 +45,18 @@ FIELDS: Mapping[str, str] = {
     **{name: field for field, name in (*UPDATE.items(), *GIT.items())},
     **{name: field for names in TARGETS.values() for field, name in names.items()},
 }
-MOST_LABELS, LONGEST_LABEL = 100, 255  # the limits of the CRD
+MOST_LABELS = 100
+LONGEST_LABEL = 255  # the limits of the CRD
 # Kubernetes reads manifests as YAML 1.1, in which `yes` and `on` are booleans.
-_TRUE, _FALSE = frozenset(("true", "yes", "on", "y")), frozenset(("false", "no", "off", "n"))
+_TRUE = frozenset(("true", "yes", "on", "y"))
+_FALSE = frozenset(("false", "no", "off", "n"))
 
 
 class UnknownFieldError(Malformed):
-    """A field that decides whether an image is written is not known. `unknown_fields` reports it with its place."""
+    """A field that decides whether an image is written is not known.
+
+    `unknown_fields` reports it with its place.
+    """
 
 
 @dataclass(frozen=True)
@@ -76,15 +82,17 @@ class _Images:
 def reference_settings(
     spec: Mapping[str, Any], ref: Mapping[str, Any], namespace: str
 ) -> ReferenceSettings:
-    """Return the settings of one reference, merged from `spec`, `ref` and each image. A later level wins.
+    """Return the settings of one reference, merged from `spec`, `ref` and each image.
+
+    A later level wins.
 
     The annotations are empty if no image can be used. Never raises.
     """
     images = _Images({}, [], [])
     try:
         if flag(ref, "useAnnotations"):
-            # Then AIU ignores the other settings of the reference. Its documentation does not say whether this includes
-            # signatures. Here, a required signature is always checked.
+            # Then AIU ignores the other settings of the reference. Its documentation does not say
+            # whether this includes signatures. Here, a required signature is always checked.
             key = _verification((ref, spec), namespace)
             return ReferenceSettings(None, keys={"": key} if key else {})
         places, labels = _write_back(spec, ref, images.warnings)
@@ -117,7 +125,10 @@ def reference_settings(
 def _write_back(
     spec: Mapping[str, Any], ref: Mapping[str, Any], warnings: list[str]
 ) -> tuple[dict[str, str], tuple[str, ...]]:
-    """Return the annotations that say where changes go, and the labels of requests. Raises Malformed."""
+    """Return the annotations that say where changes go, and the labels of requests.
+
+    Raises Malformed.
+    """
     levels = [mapping(level, "writeBackConfig") for level in (spec, ref)]
     method = text(_merged(levels), "method")
     git = _merged([mapping(level, "gitConfig") for level in levels])
@@ -132,8 +143,12 @@ def _write_back(
 def _add_image(
     raw: Mapping[str, Any], levels: Sequence[Mapping[str, Any]], namespace: str, images: _Images
 ) -> None:
-    """Read one image and add it to `images`. `levels` are the resource and the reference. Raises `Malformed`."""
-    # A comma in a constraint means the same as a blank, but in `image-list` a comma would end the entry.
+    """Read one image and add it to `images`.
+
+    `levels` are the resource and the reference. Raises `Malformed`.
+    """
+    # A comma in a constraint means the same as a blank, but in `image-list` a comma would end the
+    # entry.
     image = " ".join(text(raw, "imageName").replace(",", " ").split())
     if not image:
         raise Malformed("it has no imageName")
@@ -154,7 +169,8 @@ def _add_image(
     if images.known.get(alias) == (image, keys, signed_by):
         return
     # Two images with one alias would read each other's annotations.
-    number, free = 1, alias
+    number = 1
+    free = alias
     while free in images.known:
         number += 1
         free = f"{alias}-{number}"
@@ -166,8 +182,12 @@ def _add_image(
 def _stored_default(
     levels: Iterable[Mapping[str, Any]], common: Iterable[Mapping[str, Any]], advice: list[str]
 ) -> None:
-    """Tell of a block without a strategy. AIU's CRD (1.3) stores semver there, which hides that of an outer level."""
-    outer, names = "", ("spec", "the reference", "the image")
+    """Tell of a block without a strategy.
+
+    AIU's CRD (1.3) stores semver there, which hides that of an outer level.
+    """
+    outer = ""
+    names = ("spec", "the reference", "the image")
     for name, level, settings in zip(names, levels, common, strict=True):
         strategy = text(settings, "updateStrategy")
         if (
@@ -176,21 +196,25 @@ def _stored_default(
             and level.get("commonUpdateSettings") is not None
         ):
             advice.append(
-                f"commonUpdateSettings of {name} has no updateStrategy: here the outer {outer} counts, but in a "
-                "cluster Image Updater's CRD stores semver"
+                f"commonUpdateSettings of {name} has no updateStrategy: here the outer {outer}"
+                " counts, but in a cluster Image Updater's CRD stores semver"
             )
         outer = strategy or outer
 
 
 def _update(levels: Iterable[Mapping[str, Any]]) -> dict[str, str]:
-    """Return the annotations for `commonUpdateSettings`. A later level wins, and its empty value hides earlier ones."""
+    """Return the annotations for `commonUpdateSettings`.
+
+    A later level wins, and its empty value hides earlier ones.
+    """
     merged = _merged(levels)
     values = {}
     for key, name in UPDATE.items():
         if key == "forceUpdate":
             values[name] = "true" if flag(merged, key) else ""
         elif key in ("ignoreTags", "platforms"):
-            # A comma would split the glob in the annotation. No tag has a comma or a `+`, so both match nothing.
+            # A comma would split the glob in the annotation. No tag has a comma or a `+`, so both
+            # match nothing.
             values[name] = ",".join(glob.replace(",", "+") for glob in strings(merged, key))
         else:
             values[name] = text(merged, key)
@@ -198,7 +222,9 @@ def _update(levels: Iterable[Mapping[str, Any]]) -> dict[str, str]:
 
 
 def _targets(targets: Mapping[str, Any]) -> dict[str, str]:
-    """Return the annotations for `manifestTargets`. Raises `Malformed` if it has several kinds, or an unknown field.
+    """Return the annotations for `manifestTargets`.
+
+    Raises `Malformed` if it has several kinds, or an unknown field.
 
     With a `spec`, `name` and `tag` are ignored.
     """
@@ -226,17 +252,20 @@ def _request_labels(git: Mapping[str, Any], warnings: list[str]) -> tuple[str, .
     labels = [label for label in given if 0 < len(label) <= LONGEST_LABEL and label.isprintable()]
     if len(labels) != len(given) or len(labels) > MOST_LABELS:
         warnings.append(
-            f"gitConfig.pullRequest.labels: {MOST_LABELS} labels of 1 to {LONGEST_LABEL} letters are "
-            "allowed; the others are left out"
+            f"gitConfig.pullRequest.labels: {MOST_LABELS} labels of 1 to {LONGEST_LABEL} letters"
+            " are allowed; the others are left out"
         )
     return tuple(labels[:MOST_LABELS])
 
 
 def _verification(levels: Iterable[Mapping[str, Any]], namespace: str) -> KeySecret | None:
-    """Return the key that must have signed an image, or None if none is required. AIU verifies since v1.3.
+    """Return the key that must have signed an image, or None if none is required.
 
-    The first of the levels is the innermost one, and its fields win. A block without `enabled` is on, as AIU's CRD
-    stores it. Raises `Malformed` for anything that cannot be verified here, so that the image is left out.
+    AIU verifies since v1.3.
+
+    The first of the levels is the innermost one, and its fields win. A block without `enabled` is
+    on, as AIU's CRD stores it. Raises `Malformed` for anything that cannot be verified here, so
+    that the image is left out.
     """
     given = [
         level for level in reversed(tuple(levels)) if level.get("imagesVerification") is not None
@@ -280,22 +309,34 @@ def _merged(levels: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def mapping(raw: Mapping[str, Any], key: str) -> Mapping[str, Any]:
-    """Return the mapping at a key, or {} if the key is absent or null. Raises `Malformed` for anything else."""
+    """Return the mapping at a key, or {} if the key is absent or null.
+
+    Raises `Malformed` for anything else.
+    """
     return _value(raw, key, "a mapping", lambda value: isinstance(value, Mapping)) or {}
 
 
 def mappings(raw: Mapping[str, Any], key: str) -> list[Mapping[str, Any]]:
-    """Return the mappings in the list at a key, or [] if it is absent or null. Raises `Malformed` for anything else."""
+    """Return the mappings in the list at a key, or [] if it is absent or null.
+
+    Raises `Malformed` for anything else.
+    """
     return _value(raw, key, "a list of mappings", lambda value: _is_list_of(Mapping, value)) or []
 
 
 def strings(raw: Mapping[str, Any], key: str) -> list[str]:
-    """Return the list of texts at a key, or [] if the key is absent or null. Raises `Malformed` for anything else."""
+    """Return the list of texts at a key, or [] if the key is absent or null.
+
+    Raises `Malformed` for anything else.
+    """
     return _value(raw, key, "a list of strings", lambda value: _is_list_of(str, value)) or []
 
 
 def text(raw: Mapping[str, Any], key: str) -> str:
-    """Return the trimmed text at a key, or "" if the key is absent or null. Raises `Malformed` for anything else."""
+    """Return the trimmed text at a key, or "" if the key is absent or null.
+
+    Raises `Malformed` for anything else.
+    """
     return str(_value(raw, key, "a string", lambda value: isinstance(value, str)) or "").strip()
 
 
@@ -307,11 +348,14 @@ def _value(raw: Mapping[str, Any], key: str, what: str, fits: Callable[[Any], bo
 
 
 def _is_list_of(kind: type, value: object) -> bool:
-    return isinstance(value, list) and all(isinstance(one, kind) for one in value)
+    return isinstance(value, list) and all(isinstance(item, kind) for item in value)
 
 
 def flag(raw: Mapping[str, Any], key: str) -> bool:
-    """Return the boolean at a key, or False if the key is absent or null. Raises `Malformed` for anything else."""
+    """Return the boolean at a key, or False if the key is absent or null.
+
+    Raises `Malformed` for anything else.
+    """
     value = raw.get(key)
     if value is None or _word(value) in _FALSE:
         return False
@@ -324,9 +368,8 @@ def _word(value: object) -> str:
     return str(value).lower() if isinstance(value, (str, bool)) else ""
 
 
-Fields = Mapping[
-    str, Any
-]  # the name of a field → the fields in it, or in each item of its list; {} for a value
+# the name of a field → the fields in it, or in each item of its list; {} for a value
+Fields = Mapping[str, Any]
 Path = tuple[str | int, ...]
 MOST = 50  # unknown fields that are reported for one resource
 LONGEST = 100  # characters of a field in a message
@@ -377,7 +420,8 @@ def shown(path: Iterable[str | int]) -> str:
 
 
 def unknown_fields(item: Mapping[str, Any]) -> Iterator[tuple[str, str, Path]]:
-    """Yield the message, the hint and the place of each field that nothing reads, in the order of the text.
+    """Yield the message, the hint and the place of each field that nothing reads,
+    in the order of the text.
 
     There are at most `MOST`. Values of a wrong shape are skipped.
     """

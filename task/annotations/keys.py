@@ -1,12 +1,14 @@
-"""The annotation keys: their legal values, which of several spellings and levels wins, and which have no effect.
+"""The annotation keys: their legal values, which of several spellings and levels wins,
+and which have no effect.
 
-A key without effect gets a `Doubt`: what people probably meant, and what to write instead. A misspelt rule never lets a
-tag through, so a misspelling is exactly defined. A *near miss* equals a known key in lower case with `-` for `_` and
-`.`, or differs from one in at most two letters, or in the order of its words. Keys of older versions and of forks are
-not near misses. `FORMER` has advice for each.
+A key without effect gets a `Doubt`: what people probably meant, and what to write instead. A
+misspelt rule never lets a tag through, so a misspelling is exactly defined. A *near miss* equals a
+known key in lower case with `-` for `_` and `.`, or differs from one in at most two letters, or in
+the order of its words. Keys of older versions and of forks are not near misses. `FORMER` has advice
+for each.
 
-docs/annotations.md says what each key means. Comments about Argo CD Image Updater (AIU) are about v0.18 (v0), the last
-version that reads annotations by default, and v1.3 (v1).
+docs/annotations.md says what each key means. Comments about Argo CD Image Updater (AIU) are about
+v0.18 (v0), the last version that reads annotations by default, and v1.3 (v1).
 """
 
 from __future__ import annotations
@@ -21,10 +23,11 @@ from task.image import cut_ranges, parse_image_list, split_image_list, split_reg
 from task.model import Entry, Strategy
 from task.text import nearest, normal_spelling, shortened
 
+# renamed in AIU v0.13
 DEPRECATED: Mapping[str, Strategy] = {
     "latest": "newest-build",
     "name": "alphabetical",
-}  # renamed in AIU v0.13
+}
 
 APPLICATION_KEYS = (
     "image-list", "write-back-method", "write-back-target", "git-branch", "git-repository", "write-back-source",
@@ -63,11 +66,14 @@ class Faulty(Malformed):
 
 
 def prefixes(entry: Entry, taken: frozenset[str] = frozenset()) -> tuple[str, ...]:
-    """Return the names under which the per-image keys of an entry are searched. The first one with a value wins.
+    """Return the names under which the per-image keys of an entry are searched.
 
-    With an alias, they are the alias with "/" as "_" (AIU v0), and the alias as written (v1). Without one, they are the
-    whole name and its path, both with "/" as "_", then its last part, unless an alias has that name (`taken`). AIU
-    reads no per-image key without an alias, but people expect it to.
+    The first one with a value wins.
+
+    With an alias, they are the alias with "/" as "_" (AIU v0), and the alias as written (v1).
+    Without one, they are the whole name and its path, both with "/" as "_", then its last part,
+    unless an alias has that name (`taken`). AIU reads no per-image key without an alias, but people
+    expect it to.
     """
     if entry.alias:
         return tuple(dict.fromkeys((entry.alias.replace("/", "_"), entry.alias)))
@@ -90,14 +96,18 @@ class ImageList:
     shown: tuple[str, ...]  # one name for each entry, in its usual spelling
 
     def prefixes(self, entry: Entry) -> tuple[str, ...]:
-        """Return the names under which the per-image keys of an entry are searched. The first one with a value wins."""
+        """Return the names under which the per-image keys of an entry are searched.
+
+        The first one with a value wins.
+        """
         return prefixes(entry, self.aliases)
 
 
 @lru_cache(maxsize=4096)
 def read_image_list(text: str) -> ImageList:
     """Return what an `image-list` says. An unreadable entry keeps its alias."""
-    pieces, cut = split_image_list(text), cut_ranges(text)
+    pieces = split_image_list(text)
+    cut = cut_ranges(text)
     listed = [
         one
         for number, one in enumerate(zip(pieces, parse_image_list(text), strict=True))
@@ -116,7 +126,7 @@ def read_image_list(text: str) -> ImageList:
         if not entry.alias and (names := prefixes(entry, aliases))
     ]
     shown = (
-        *(prefixes(one)[0] for one in entries if one.alias),
+        *(prefixes(item)[0] for item in entries if item.alias),
         *malformed,
         *(names[-1] for _, names in bare),
     )
@@ -137,10 +147,12 @@ Index = Mapping[str, Mapping[str, str]]
 
 
 def index(annotations: Mapping[str, str]) -> Index:
-    """Return the per-image settings of an Application. Empty values are left out, except a per-image `ignore-tags`.
+    """Return the per-image settings of an Application.
 
-    In AIU v0, an empty per-image value hides the Application-wide one. In v1, this is so only for `ignore-tags`, and
-    any other empty value counts as absent.
+    Empty values are left out, except a per-image `ignore-tags`.
+
+    In AIU v0, an empty per-image value hides the Application-wide one. In v1, this is so only for
+    `ignore-tags`, and any other empty value counts as absent.
     """
     values: dict[str, dict[str, str]] = {}
     for full, value in annotations.items():
@@ -151,7 +163,10 @@ def index(annotations: Mapping[str, str]) -> Index:
 
 
 def split_key(full: str) -> tuple[str, str]:
-    """Split `web.helm.image-tag` into (`web`, `helm.image-tag`). Returns ("", "") for any other key."""
+    """Split `web.helm.image-tag` into (`web`, `helm.image-tag`).
+
+    Returns ("", "") for any other key.
+    """
     for key in IMAGE_KEYS:
         if full == key:
             return "", key
@@ -161,7 +176,9 @@ def split_key(full: str) -> tuple[str, str]:
 
 
 def settings(annotated: Index, names: Iterable[str]) -> dict[str, Setting]:
-    """Return the settings of one entry by image key: those under its own names win over the Application-wide ones."""
+    """Return the settings of one entry by image key:
+    those under its own names win over the Application-wide ones.
+    """
     chosen = {}
     for key, values in annotated.items():
         for name in (*names, ""):
@@ -194,12 +211,14 @@ def platforms(setting: Setting) -> tuple[str, ...]:
 
 
 def write_back_method(value: str) -> tuple[str, str]:
-    """Return the method (`git` or `argocd`) and the credentials ("" or `secret:<namespace>/<name>`).
+    """Return the method (`git` or `argocd`) and the credentials (""
+    or `secret:<namespace>/<name>`).
 
     The default method is `git`, but AIU's is `argocd`. Raises `Faulty`.
     """
     method, colon, credentials = value.partition(":")
-    method, credentials = method.strip(), credentials.strip()
+    method = method.strip()
+    credentials = credentials.strip()
     if (
         method not in ("", "git", "argocd")
         or (method != "git" and colon)
@@ -220,9 +239,12 @@ def write_back_method(value: str) -> tuple[str, str]:
 def git_branch(value: str) -> tuple[str, str]:
     """Return the base branch and the head's template. Each is "" if the value does not have it.
 
-    A `:` inside `{{ }}` does not split. AIU splits at every `:`, so its templates cannot have one. Raises `Faulty`.
+    A `:` inside `{{ }}` does not split. AIU splits at every `:`, so its templates cannot have one.
+    Raises `Faulty`.
     """
-    parts, depth, start = [], 0, 0
+    parts = []
+    depth = 0
+    start = 0
     for i, char in enumerate(value):
         two = value[i : i + 2]
         depth += (two == "{{") - (two == "}}" and depth > 0)
@@ -237,9 +259,9 @@ def git_branch(value: str) -> tuple[str, str]:
     return parts[0], parts[1] if len(parts) > 1 else ""
 
 
-# Keys from older manifests, guides and forks of AIU, in their `normal_spelling`. `{}` is the alias with its dot.
-# Deckhouse's fork updates charts (`chart-version`). The `git-…` keys are settings of AIU's ConfigMap or command line,
-# but guides show them as annotations.
+# Keys from older manifests, guides and forks of AIU, in their `normal_spelling`. `{}` is the alias
+# with its dot. Deckhouse's fork updates charts (`chart-version`). The `git-…` keys are settings of
+# AIU's ConfigMap or command line, but guides show them as annotations.
 FORMER: Mapping[str, str] = {
     "credentials": "write {}pull-secret",
     "git-credentials": "write write-back-method: git:secret:<namespace>/<name>",
@@ -262,15 +284,17 @@ FORMER: Mapping[str, str] = {
     "chart-version": "write the range as targetRevision of the chart's source: Argo CD follows it",
 }
 SHOWN = 10  # aliases that a hint lists
-LONGEST = 253  # characters; Kubernetes allows 63 after the prefix, but nobody has checked a manifest in Git
+# characters; Kubernetes allows 63 after the prefix, but nobody has checked a manifest in Git
+LONGEST = 253
 
 
 @dataclass(frozen=True)
 class Doubt:
     """A key without effect, the reason, and what to write instead of it."""
 
-    # near: a near miss of a known key. former: a key of older versions or forks. level: an Application-wide key under
-    # an alias. orphan: a per-image key whose prefix is not that of an entry. unknown: none of these.
+    # near: a near miss of a known key. former: a key of older versions or forks. level: an
+    # Application-wide key under an alias. orphan: a per-image key whose prefix is not that of an
+    # entry. unknown: none of these.
     kind: Literal["near", "former", "level", "orphan", "unknown"]
     message: str
     hint: str
@@ -279,7 +303,9 @@ class Doubt:
 
     @property
     def governs(self) -> bool:
-        """Whether the key is a misspelt rule or place, so that the entries that it governs must not be updated."""
+        """Whether the key is a misspelt rule or place,
+        so that the entries that it governs must not be updated.
+        """
         return self.kind == "near" and self.meant != "image-list"
 
 
@@ -291,8 +317,11 @@ def doubts(annotations: Mapping[str, str]) -> tuple[tuple[str, Doubt], ...]:
 
 @lru_cache(maxsize=4096)
 def doubt(key: str, image_list: str) -> Doubt | None:
-    """Return the doubt about a key without effect on these entries, or None for a key that has an effect."""
-    listed, (name, known) = read_image_list(image_list), split_key(key)
+    """Return the doubt about a key without effect on these entries,
+    or None for a key that has an effect.
+    """
+    listed = read_image_list(image_list)
+    name, known = split_key(key)
     if key in APPLICATION_KEYS or (known and (not name or name in listed.names)):
         return None
     if len(key) > LONGEST:
@@ -301,8 +330,12 @@ def doubt(key: str, image_list: str) -> Doubt | None:
 
 
 def _doubts(key: str, listed: ImageList, *, known: bool) -> Iterator[Doubt]:
-    """Yield what may be meant by a key, the most probable first. `known`: it is spelt right, except for its prefix."""
-    # An alias may have dots, so a key may be split in several places. The longest alias comes first.
+    """Yield what may be meant by a key, the most probable first.
+
+    `known`: it is spelt right, except for its prefix.
+    """
+    # An alias may have dots, so a key may be split in several places. The longest alias comes
+    # first.
     splits = _splits(key)
     for name, rest in splits:
         if name in listed.names:
@@ -384,13 +417,18 @@ def _orphan(key: str, prefix: str, known: str, listed: ImageList) -> Doubt:
 
 
 DOCKER_CONFIG = ".dockerconfigjson"
-_LOGIN_HINT = "write pullsecret:<namespace>/<name>, secret:<namespace>/<name>#<field>, env:<VARIABLE> or ext:</path/of/script>"
+_LOGIN_HINT = (
+    "write pullsecret:<namespace>/<name>, secret:<namespace>/<name>#<field>, env:<VARIABLE> or"
+    " ext:</path/of/script>"
+)
 CredentialKind = Literal["pullsecret", "secret", "env", "ext"]
 
 
 @dataclass(frozen=True)
 class CredentialSource:
-    """The place of a registry's login: `pull-secret`, and `credentials` in registries.conf. It contains no secret.
+    """The place of a registry's login: `pull-secret`, and `credentials` in registries.conf.
+
+    It contains no secret.
 
     Fields that do not belong to the kind are "".
     """
@@ -411,7 +449,8 @@ def parse_credential_source(spec: str) -> CredentialSource:
     """
     registry, _, rest = spec.partition("=")
     if not (registry and rest):
-        registry, rest = "", spec
+        registry = ""
+        rest = spec
     word, colon, place = rest.partition(":")
     if not colon or not place or ":" in place:
         raise Malformed(f"{shortened(spec)!r} is not a credential source", _LOGIN_HINT)

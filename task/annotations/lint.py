@@ -1,7 +1,7 @@
 """Finds every problem in an Application's annotations, and says what to write instead. Pure.
 
-An annotation that would stop `run` is an error in `lint`, too. Typical mistakes from the issues of Argo CD Image
-Updater (AIU) have their own messages.
+An annotation that would stop `run` is an error in `lint`, too. Typical mistakes from the issues of
+Argo CD Image Updater (AIU) have their own messages.
 """
 
 from __future__ import annotations
@@ -48,9 +48,8 @@ from task.templates.branch_name import check_branch_template
 from task.text import and_more, counted
 
 Severity = Literal["error", "warning", "info"]
-Remark = tuple[
-    str, Severity, str, str
-]  # an annotation, how bad it is, what is wrong, and what to write instead
+# an annotation, how bad it is, what is wrong, and what to write instead
+Remark = tuple[str, Severity, str, str]
 OURS = (
     "pull-request",
     "write-back-source",
@@ -59,8 +58,8 @@ OURS = (
     "helm.image-digest",
     "tag-order",
 )
-# AIU reads these only per image, but users expect more (AIU issues 1122, 1142). Here, their Application-wide form
-# counts for every image.
+# AIU reads these only per image, but users expect more (AIU issues 1122, 1142). Here, their
+# Application-wide form counts for every image.
 PER_IMAGE_IN_AIU = (*(key for key in IMAGE_KEYS if "." in key), "platforms")
 # People copy examples, or write a template that nobody fills in (AIU issues 660 and 877).
 PLACEHOLDER = re.compile(
@@ -68,7 +67,8 @@ PLACEHOLDER = re.compile(
 )
 PATTERN = re.compile(r"(?:[^=:]*=)?(?:(?:regexp?|glob|semver):|[^:@]*[*?\\^$()|])", re.IGNORECASE)
 _QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"")
-# Names of annotations that Kubernetes accepts: the alias before the dot, and the whole key after the prefix.
+# Names of annotations that Kubernetes accepts: the alias before the dot, and the whole key after
+# the prefix.
 ALIAS = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?")
 
@@ -112,10 +112,11 @@ def findings(app: Application, defaults: Defaults = Defaults()) -> tuple[Finding
 
 
 def _without_effect(app: Application) -> Iterator[Remark]:
-    """Yield a warning if no image is named, and for what `write-back-method: argocd` does not read."""
-    misspelt = any(
-        one.meant == "image-list" for _, one in doubts(app.annotations)
-    )  # `_key` reports it
+    """Yield a warning if no image is named, and for what `write-back-method:
+    argocd` does not read.
+    """
+    # `_key` reports it
+    misspelt = any(one.meant == "image-list" for _, one in doubts(app.annotations))
     if (
         app.annotations
         and not misspelt
@@ -133,7 +134,9 @@ def _without_effect(app: Application) -> Iterator[Remark]:
 
 
 def without_method(apps: Iterable[Application]) -> tuple[Finding, ...]:
-    """Return one remark about all Applications for which the tools have different methods, because none is written."""
+    """Return one remark about all Applications for which the tools have different methods,
+    because none is written.
+    """
     silent = [
         app
         for app in apps
@@ -145,7 +148,10 @@ def without_method(apps: Iterable[Application]) -> tuple[Finding, ...]:
     if not silent:
         return ()
     names = and_more([app.key for app in silent], 3)
-    message = f"no write-back-method: Image Updater patches the live Application, Image Update commits to Git ({names})"
+    message = (
+        "no write-back-method: Image Updater patches the live Application, Image Update commits to"
+        f" Git ({names})"
+    )
     found = _finding(
         silent[0],
         "write-back-method",
@@ -159,9 +165,9 @@ def without_method(apps: Iterable[Application]) -> tuple[Finding, ...]:
 def told_once(apps: Iterable[Application], defaults: Defaults = Defaults()) -> tuple[Finding, ...]:
     """Return the problems of all Applications.
 
-    A problem that comes from an ApplicationSet or ImageUpdater is one finding. A template's own mistake is in every
-    Application that it makes, with other values at its placeholders. Any other mistake comes with a parameter, so such
-    findings are one only if their words are the same.
+    A problem that comes from an ApplicationSet or ImageUpdater is one finding. A template's own
+    mistake is in every Application that it makes, with other values at its placeholders. Any other
+    mistake comes with a parameter, so such findings are one only if their words are the same.
     """
     made = Counter[tuple[str, str]]()
     kin: dict[tuple[object, ...], list[_Member]] = {}
@@ -169,16 +175,18 @@ def told_once(apps: Iterable[Application], defaults: Defaults = Defaults()) -> t
     for app in apps:
         made[app.generated_by, app.origin] += 1
         alike = Counter[tuple[object, ...]]()
-        for one in findings(app, defaults):
+        for finding in findings(app, defaults):
             count += 1
-            maker = _maker(app, one)
+            maker = _maker(app, finding)
             shape = (
-                one.message if one.field else _without_name(app, one, _QUOTED.sub("", one.message))
+                finding.message
+                if finding.field
+                else _without_name(app, finding, _QUOTED.sub("", finding.message))
             )
-            what = (maker, one.origin, one.key, one.severity, shape)
+            what = (maker, finding.origin, finding.key, finding.severity, shape)
             alike[what] += 1
             kin.setdefault((*what, alike[what]) if maker else (count,), []).append(
-                (count, app, one)
+                (count, app, finding)
             )
     told: dict[int, Finding] = {}
     for members in kin.values():
@@ -196,7 +204,9 @@ _Member = tuple[int, Application, Finding]  # the first one is the place in the 
 
 
 def _of_the_same_words(members: Iterable[_Member]) -> list[list[_Member]]:
-    """Return groups of findings whose messages are the same, or differ only in the Application's name."""
+    """Return groups of findings whose messages are the same,
+    or differ only in the Application's name.
+    """
     groups: dict[str, list[_Member]] = {}
     for member in members:
         _, app, one = member
@@ -253,7 +263,8 @@ def _place(app: Tracker, key: str) -> tuple[str, str]:
 
 def _misplaced(text: str) -> Iterator[tuple[str, tuple[str, str]]]:
     """Yield the pieces of an `image-list` that cannot be images, each with a message and a hint."""
-    pieces, cut = split_image_list(text), cut_ranges(text)
+    pieces = split_image_list(text)
+    cut = cut_ranges(text)
     for number, piece in enumerate(pieces):
         before = pieces[number - 1] if number else ""
         if placeholder := PLACEHOLDER.search(piece):
@@ -267,7 +278,10 @@ def _misplaced(text: str) -> Iterator[tuple[str, tuple[str, str]]]:
         elif number in cut:  # a flaw of its entry
             continue
         elif any(before.count(open_) > before.count(close) for open_, close in ("{}", "[]", "()")):
-            hint = "write the image alone in image-list, and the pattern in <alias>.allow-tags: regexp:…"
+            hint = (
+                "write the image alone in image-list, and the pattern in <alias>.allow-tags:"
+                " regexp:…"
+            )
             yield (
                 piece,
                 (f"{piece!r} follows a comma, which cut a pattern: a comma ends an entry", hint),
@@ -281,7 +295,10 @@ def _misplaced(text: str) -> Iterator[tuple[str, tuple[str, str]]]:
                 ),
             )
         elif PATTERN.match(piece):
-            hint = "name each image by itself: <alias>=<image>; to choose tags, write <alias>.allow-tags: regexp:…"
+            hint = (
+                "name each image by itself: <alias>=<image>; to choose tags, write"
+                " <alias>.allow-tags: regexp:…"
+            )
             yield piece, (f"{piece!r} is a pattern, which image-list does not take", hint)
 
 
@@ -305,7 +322,10 @@ def _key(app: Application, key: str) -> Iterator[Remark]:
         yield key, "error" if wrong else "warning", doubtful.message, doubtful.hint
     elif key not in app.from_resource and not NAME.fullmatch(key):
         fixed = key.replace("/", "_")
-        message = f"Kubernetes refuses the annotation {key!r}: after the prefix, a name has up to 63 letters, digits, "
+        message = (
+            f"Kubernetes refuses the annotation {key!r}: after the prefix, a name has up to 63"
+            " letters, digits, "
+        )
         hint = (
             f"write {fixed}"
             if NAME.fullmatch(fixed)
@@ -323,7 +343,10 @@ def _value(key: str, value: str) -> Iterator[Remark]:
     if not value:
         return
     if "{{" in value and key not in ("git-branch", "image-list"):
-        message = f"{key}: {value!r} is a template that nothing fills in: annotations of an Application are plain text"
+        message = (
+            f"{key}: {value!r} is a template that nothing fills in: annotations of an Application"
+            " are plain text"
+        )
         yield (
             key,
             "error",
@@ -342,7 +365,10 @@ def _value(key: str, value: str) -> Iterator[Remark]:
                     if source.kind == "ext"
                     else ("variable", "--allow-env")
                 )
-                message = f"{key}: the {what} {source.script or source.env} is not used unless the run has {option}"
+                message = (
+                    f"{key}: the {what} {source.script or source.env} is not used unless the run"
+                    f" has {option}"
+                )
                 more = (
                     f" {source.env}"
                     if source.env
@@ -350,7 +376,10 @@ def _value(key: str, value: str) -> Iterator[Remark]:
                 )
                 yield key, "info", message, f"give {option}{more}"
             if source.kind == "secret" and source.field in (DOCKER_CONFIG, ".dockercfg"):
-                message = f"{key}: the field {source.field} does not hold user:password, which secret:…#<field> needs"
+                message = (
+                    f"{key}: the field {source.field} does not hold user:password, which"
+                    " secret:…#<field> needs"
+                )
                 yield key, "error", message, f"write pullsecret:{source.namespace}/{source.name}"
 
 
@@ -358,7 +387,7 @@ def _entries(app: Application, misplaced: Collection[str]) -> Iterator[Remark]:
     """Yield mistakes that show only when all settings of an entry are compared."""
     listed = read_image_list(app.annotations.get("image-list", ""))
     annotated = index(app.annotations)
-    for entry in (one for one in listed.entries if one.text not in misplaced):
+    for entry in (item for item in listed.entries if item.text not in misplaced):
         if entry.image.repository != entry.image.repository.lower():
             why = (
                 "the repository has upper-case letters, which no registry accepts: no build fits it"
@@ -392,12 +421,18 @@ def _entries(app: Application, misplaced: Collection[str]) -> Iterator[Remark]:
         keyword, colon, expression = allow.value.partition(":")
         # The blank after `regexp:` belongs to the pattern (AIU issue 1018).
         if colon and keyword.lower() == "regexp" and (bare := blind_pattern(expression)):
-            message = f"the pattern {expression!r} matches no tag: blanks, quotes and slashes are part of it"
+            message = (
+                f"the pattern {expression!r} matches no tag: blanks, quotes and slashes are part"
+                " of it"
+            )
             yield allow.key, "error", f"{allow.key}: {message}", f"write {bare}"
         named = own["kustomize.image-name"]
         image = live_image(named.value) if named else None
         if image and (image.tag or image.digest):
-            message = f"{named.key}: {named.value!r} is a name with a version, which is taken for a part of the name"
+            message = (
+                f"{named.key}: {named.value!r} is a name with a version, which is taken for a part"
+                " of the name"
+            )
             yield named.key, "error", message, f"write {image.name}"
 
 
@@ -415,7 +450,10 @@ def _alias(alias: str) -> Remark:
             message,
             f"write {plain}=<image>, and its keys as {plain}.<key>",
         )
-    message = f"the alias {alias!r} has characters that no annotation's name has there: no per-image key is found"
+    message = (
+        f"the alias {alias!r} has characters that no annotation's name has there: no per-image key"
+        " is found"
+    )
     hint = "use letters, digits, '-', '_' and '.' only, and begin with a letter or digit"
     return "image-list", "warning", message, hint
 
@@ -435,7 +473,8 @@ def _helm_keys(entry: Entry, own: Mapping[str, Setting]) -> Iterator[Remark]:
         (digest, "image.digest"),
     )
     for setting, sample in samples:
-        key, value = setting.key, setting.value
+        key = setting.key
+        value = setting.value
         wanted = "the key takes the name of the Helm parameter that holds it"
         bare = value.removeprefix("$").lstrip(".")
         if bare.startswith("Values."):
@@ -461,7 +500,10 @@ def _helm_keys(entry: Entry, own: Mapping[str, Setting]) -> Iterator[Remark]:
             places = re.sub(r"\.([0-9]+)(?=\.|$)", r"[\1]", value)
             yield key, "warning", message, f"write {places} for an index of a list"
     if spec and is_tag_key(spec.value):
-        message = f"{spec.key} takes the whole reference (name:tag), and {spec.value!r} looks like a key of the tag"
+        message = (
+            f"{spec.key} takes the whole reference (name:tag), and {spec.value!r} looks like a key"
+            " of the tag"
+        )
         yield spec.key, "warning", message, f"write {key_of(entry, 'helm.image-tag')}: {spec.value}"
     elif not spec and tag and is_name_key(tag.value):
         message = f"{tag.key} takes the tag, and {tag.value!r} looks like a key of the name"
@@ -491,7 +533,10 @@ def _kinds(app: Application, entry: Entry, own: Mapping[str, Setting]) -> Iterat
     kinds = {source.kind.lower() for source in app.sources} & set(first)
     kept = next(iter(kinds)) if len(kinds) == 1 else ""
     names = " and ".join(setting.key for setting in first.values())
-    message = f"{entry.text!r} has keys of several types: {names}; only those of the Application's type count"
+    message = (
+        f"{entry.text!r} has keys of several types: {names}; only those of the Application's type"
+        " count"
+    )
     hint = (
         f"keep the {kept}.… keys" if kept else "keep those of the Application's type (spec.source)"
     )
@@ -500,19 +545,25 @@ def _kinds(app: Application, entry: Entry, own: Mapping[str, Setting]) -> Iterat
 
 
 def _readings(app: Application, readings: Iterable[EntryReading]) -> Iterator[Remark]:
-    """Yield mistakes that show only when the settings of an entry are combined with the defaults."""
-    for one in readings:
-        yield from _order(app, one)
-        if one.keys.name and one.keys.name == one.keys.tag and not one.keys.spec:
+    """Yield mistakes that show only when the settings
+    of an entry are combined with the defaults.
+    """
+    for entry_reading in readings:
+        yield from _order(app, entry_reading)
+        if (
+            entry_reading.keys.name
+            and entry_reading.keys.name == entry_reading.keys.tag
+            and not entry_reading.keys.spec
+        ):
             message = (
-                f"helm.image-name and helm.image-tag of {one.entry.text!r} are both "
-                f"{one.keys.name!r}"
+                f"helm.image-name and helm.image-tag of {entry_reading.entry.text!r} are both "
+                f"{entry_reading.keys.name!r}"
             )
             yield (
                 "image-list",
                 "error",
                 message,
-                f"write {_alias_of(one)}.helm.image-spec: {one.keys.name}",
+                f"write {_alias_of(entry_reading)}.helm.image-spec: {entry_reading.keys.name}",
             )
 
 
@@ -537,7 +588,10 @@ def _order(app: Application, one: EntryReading) -> Iterator[Remark]:
     for tag in dict.fromkeys(filter(None, tags)):
         rule, why = rules.objection(tag, one.policy)
         if rule == "tag-order":
-            hint = "correct the pattern; a current tag that it does not match is replaced by any that it does"
+            hint = (
+                "correct the pattern; a current tag that it does not match is replaced by any that"
+                " it does"
+            )
             yield key, "warning", f"{key}: {why}, which is the current tag", hint
         elif commit := commit_in(parse_tag_order(one.policy.tag_order), tag):
             message = (
@@ -549,7 +603,9 @@ def _order(app: Application, one: EntryReading) -> Iterator[Remark]:
 
 
 def _shared(asked: Iterable[Subscription]) -> Iterator[Remark]:
-    """Yield a mistake for two images that are written to one Helm value: each event would undo the other's."""
+    """Yield a mistake for two images that are written to one Helm value:
+    each event would undo the other's.
+    """
     taken: dict[tuple[str, str], str] = {}
     for sub in asked:
         if not (key := _helm_value(sub)):
@@ -615,7 +671,8 @@ def _helm_value(sub: Subscription) -> str:
 
 
 def shared_places(written: Iterable[Subscription]) -> tuple[Finding, ...]:
-    """Return a problem for each place in Git into which two Applications write other images, or by other rules.
+    """Return a problem for each place in Git into which two Applications write other images,
+    or by other rules.
 
     What one of them writes, the other one deploys, whatever its own rules say.
     """
@@ -631,15 +688,23 @@ def shared_places(written: Iterable[Subscription]) -> tuple[Finding, ...]:
         other = first.setdefault(place, sub)
         if other.application.key == sub.application.key or place in found:
             continue
-        where, neighbour = f"{key} in {sub.path or '/'}", other.application.key
+        where = f"{key} in {sub.path or '/'}"
+        neighbour = other.application.key
         severity: Severity = "error"
-        message = f"{sub.entry.text!r} is written to {where}, and so is {other.entry.text!r} of {neighbour}"
+        message = (
+            f"{sub.entry.text!r} is written to {where}, and so is {other.entry.text!r} of"
+            f" {neighbour}"
+        )
         hint = "give each a key or file of its own"
         if other.entry.image.identity == sub.entry.image.identity:
             if _rules(other) == _rules(sub):
                 continue
-            severity, hint = "warning", "give both the same rules, or each a file of its own"
-            message = f"{neighbour} writes {where} too, by other rules: what one of them takes, both deploy"
+            severity = "warning"
+            hint = "give both the same rules, or each a file of its own"
+            message = (
+                f"{neighbour} writes {where} too, by other rules: what one of them takes, both"
+                " deploy"
+            )
         found[place] = _finding(sub.application, "image-list", severity, message, hint)
     return tuple(found.values())
 
@@ -661,18 +726,30 @@ def _targets(asked: Iterable[Subscription]) -> Iterator[Remark]:
     for sub in asked:
         alias = _alias_of(sub)
         if sub.target == "helmvalues" and sub.keys.name and not (sub.keys.tag or sub.keys.spec):
-            message = f"helmvalues with only helm.image-name for {sub.entry.text!r}: the tag would go nowhere"
+            message = (
+                f"helmvalues with only helm.image-name for {sub.entry.text!r}: the tag would go"
+                " nowhere"
+            )
             yield "write-back-target", "error", message, f"write {alias}.helm.image-tag"
         if sub.target == "helmvalues" and (root := _meant_from_the_root(sub)):
-            message = f"{sub.path!r} is not one of the source's valueFiles: paths are relative to the source's path"
+            message = (
+                f"{sub.path!r} is not one of the source's valueFiles: paths are relative to the"
+                " source's path"
+            )
             yield "write-back-target", "error", message, f"write helmvalues:/{root}"
         if (
             sub.source.kind == "Plugin"
             and sub.target in ("override", "file")
             and not (sub.keys.tag or sub.keys.spec)
         ):
-            message = f"no annotation names the plugin's variable for {sub.entry.text!r}: the tag would go nowhere"
-            hint = f"write {alias}.plugin.image-tag or {alias}.plugin.image-spec with the variable's name"
+            message = (
+                f"no annotation names the plugin's variable for {sub.entry.text!r}: the tag would"
+                " go nowhere"
+            )
+            hint = (
+                f"write {alias}.plugin.image-tag or {alias}.plugin.image-spec with the variable's"
+                " name"
+            )
             yield "image-list", "error", message, hint
         if sub.target == "override" and sub.source.kind == "Directory" and sub.method == "git":
             message = "the source is a plain directory, which has no override file"

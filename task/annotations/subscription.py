@@ -1,7 +1,9 @@
-"""Turns an Application into the Subscriptions that its annotations ask for, and finds flaws in these annotations.
+"""Turns an Application into the Subscriptions that its annotations ask for,
+and finds flaws in these annotations.
 
-An entry with an error gets no Subscription, so that a broken rule never lets a tag through. AIU logs a warning and
-continues with another meaning: for example, it uses semver for an unknown strategy.
+An entry with an error gets no Subscription, so that a broken rule never lets a tag through. AIU
+logs a warning and continues with another meaning: for example, it uses semver for an unknown
+strategy.
 """
 
 from __future__ import annotations
@@ -63,8 +65,8 @@ def subscribe(
 ) -> Subscribed:
     """Return all Subscriptions of an Application, and every flaw in its annotations.
 
-    There is one Subscription for each entry and write-back target. With `wanted`, there are Subscriptions only for
-    images with these identities.
+    There is one Subscription for each entry and write-back target. With `wanted`, there are
+    Subscriptions only for images with these identities.
     """
     asked = _asked(tuple(app.annotations.items()), defaults)
     wheres, errors = write_backs(app, defaults.argocd_namespace)
@@ -79,14 +81,17 @@ def subscribe(
         *(flaw for error in errors for flaw in _of_every_entry(app, asked.readings, error)),
     ]
     chosen = [
-        one
-        for one in asked.usable
-        if not one.broken and (wanted is None or one.entry.image.identity in wanted)
+        entry_reading
+        for entry_reading in asked.usable
+        if not entry_reading.broken
+        and (wanted is None or entry_reading.entry.image.identity in wanted)
     ]
     subscriptions = (
         () if errors else _subscriptions(app, asked, chosen, wheres, pull_request=pull_request)
     )
-    strategies = {one.entry.text: one.strategy for one in asked.readings}
+    strategies = {
+        entry_reading.entry.text: entry_reading.strategy for entry_reading in asked.readings
+    }
     return Subscribed(
         app,
         subscriptions,
@@ -99,8 +104,8 @@ def attempted(
 ) -> tuple[tuple[EntryReading, ...], tuple[Subscription, ...]]:
     """Return what the entries of an Application ask for, and where, as if it had no mistakes.
 
-    Only `lint` needs this, so that one mistake hides no other. Entries with a misspelt key are left out, because they
-    lack the setting of that key.
+    Only `lint` needs this, so that one mistake hides no other. Entries with a misspelt key are left
+    out, because they lack the setting of that key.
     """
     asked = _asked(tuple(app.annotations.items()), defaults)
     wheres, _ = write_backs(app, defaults.argocd_namespace)
@@ -152,10 +157,16 @@ def _of_every_entry(
     """
     if isinstance(error, Faulty):
         flaw = Flaw("", None, error.key, error.value, str(error), error.hint)
-        return [replace(flaw, text=one.entry.text, entry=one.entry) for one in readings] or [flaw]
+        return [
+            replace(flaw, text=entry_reading.entry.text, entry=entry_reading.entry)
+            for entry_reading in readings
+        ] or [flaw]
     target = app.annotations.get(TARGET, "")
     flaw = Flaw("", None, TARGET if target else "", target, error.message, error.hint, error.rule)
-    return [replace(flaw, text=one.entry.text, entry=one.entry) for one in readings]
+    return [
+        replace(flaw, text=entry_reading.entry.text, entry=entry_reading.entry)
+        for entry_reading in readings
+    ]
 
 
 @dataclass(frozen=True)
@@ -186,7 +197,8 @@ class _Asked:
 @lru_cache(maxsize=4096)  # the Applications of one generator have the same annotations
 def _asked(annotations: tuple[tuple[str, str], ...], defaults: Defaults) -> _Asked:
     by_key = dict(annotations)
-    listed, index = read_image_list(by_key.get("image-list", "")), keys.index(by_key)
+    listed = read_image_list(by_key.get("image-list", ""))
+    index = keys.index(by_key)
     misspelt = _misspelt(by_key, index)
     stopped = {flaw.text for flaw in misspelt}
     flaws = [
@@ -195,7 +207,8 @@ def _asked(annotations: tuple[tuple[str, str], ...], defaults: Defaults) -> _Ask
     ]
     readings = []
     for entry in listed.entries:
-        settings, rest = keys.settings(index, listed.prefixes(entry)), listed.cut.get(entry.text)
+        settings = keys.settings(index, listed.prefixes(entry))
+        rest = listed.cut.get(entry.text)
         reading = EntryReader(entry, settings, defaults).read()
         readings.append(replace(reading, broken=reading.broken or bool(rest)))
         if rest:
@@ -204,38 +217,48 @@ def _asked(annotations: tuple[tuple[str, str], ...], defaults: Defaults) -> _Ask
             flaws.append(Flaw(entry.text, entry, "image-list", by_key["image-list"], message, hint))
     return _Asked(
         readings=tuple(readings),
-        usable=tuple(one for one in readings if one.entry.text not in stopped),
-        managed=tuple(dict.fromkeys(name for one in readings for name in one.managed)),
+        usable=tuple(
+            entry_reading for entry_reading in readings if entry_reading.entry.text not in stopped
+        ),
+        managed=tuple(
+            dict.fromkeys(name for entry_reading in readings for name in entry_reading.managed)
+        ),
         claims=tuple(
             Claim(
-                alias=one.entry.alias,
-                identity=one.entry.image.identity,
-                tag=one.keys.tag,
-                kustomize_name=one.keys.kustomize_name,
-                manifests_name=one.keys.manifests_name,
+                alias=entry_reading.entry.alias,
+                identity=entry_reading.entry.image.identity,
+                tag=entry_reading.keys.tag,
+                kustomize_name=entry_reading.keys.kustomize_name,
+                manifests_name=entry_reading.keys.manifests_name,
             )
-            for one in readings
+            for entry_reading in readings
             if len(readings) > 1  # claims decide which of several entries owns a place
         ),
-        flaws=(*flaws, *misspelt, *(flaw for one in readings for flaw in one.flaws)),
+        flaws=(
+            *flaws,
+            *misspelt,
+            *(flaw for entry_reading in readings for flaw in entry_reading.flaws),
+        ),
     )
 
 
 def _misspelt(annotations: Mapping[str, str], index: Index) -> list[Flaw]:
-    """Return the flaws for misspelt rules and places. Each one stops every entry that it would govern.
+    """Return the flaws for misspelt rules and places.
+
+    Each one stops every entry that it would govern.
 
     AIU ignores a misspelt `allow-tags`, and lets every tag through.
     """
-    listed, flaws = read_image_list(annotations.get("image-list", "")), []
+    listed = read_image_list(annotations.get("image-list", ""))
+    flaws = []
     for key, doubt in doubts(annotations):
         value = annotations[key]
         if not doubt.governs or not value:
             continue
         for entry in listed.entries:
             names = listed.prefixes(entry)
-            own = any(
-                name in index.get(doubt.meant, ()) for name in names
-            )  # hides the Application-wide form
+            # hides the Application-wide form
+            own = any(name in index.get(doubt.meant, ()) for name in names)
             if doubt.name in names or (not doubt.name and not own):
                 flaws.append(
                     Flaw(entry.text, entry, key, value, doubt.message, doubt.hint, misspelt=True)
@@ -257,10 +280,8 @@ class EntryReader:
         nothing: tuple[Strategy, str] = ("semver", "")
         strategy, extra = self._try(self._strategy, nothing)
         known = None if any(flaw.severity == "error" for flaw in self.flaws) else strategy
-        pin, values = (
-            self.settings["pin-digest"],
-            {key: setting.value for key, setting in self.settings.items()},
-        )
+        pin = self.settings["pin-digest"]
+        values = {key: setting.value for key, setting in self.settings.items()}
         policy = Policy(
             strategy=strategy,
             constraints=self._try(lambda: self._constraints(strategy, extra), ()),
@@ -273,8 +294,8 @@ class EntryReader:
             ),
             pull_secret=values["pull-secret"],
         )
-        # A strange value causes only a warning, because `force-update` has no effect here. In AIU v1, the whole
-        # Application fails.
+        # A strange value causes only a warning, because `force-update` has no effect here. In AIU
+        # v1, the whole Application fails.
         try:
             keys.boolean(self.settings["force-update"])
         except Faulty as error:
@@ -291,7 +312,8 @@ class EntryReader:
             digest=values["helm.image-digest"],
         )
         self._check_helm_keys(names)
-        # If no annotation names the parameters, AIU's override files have `image.name` and `image.tag`.
+        # If no annotation names the parameters, AIU's override files have `image.name` and
+        # `image.tag`.
         helm = (
             (names.spec,) if names.spec else (names.name or "image.name", names.tag or "image.tag")
         )
@@ -312,7 +334,8 @@ class EntryReader:
         for key in ("helm.image-name", "helm.image-tag", "helm.image-spec", "helm.image-digest"):
             setting = self.settings[key]
             if BLANK_INDEX.search(setting.value):
-                # AIU and Helm refuse an index with blanks. Here, it would become a key that no file has.
+                # AIU and Helm refuse an index with blanks. Here, it would become a key that no file
+                # has.
                 fixed = BLANK_INDEX.sub(lambda match: "".join(match[0].split()), setting.value)
                 message = f"{setting.key}: {setting.value!r} has a blank inside an index"
                 self._fault(setting, message, f"write {fixed}")
@@ -354,10 +377,11 @@ class EntryReader:
         if not setting:
             return self.defaults.strategy, ""
         (name, _, constraint), whole = setting.value.partition(":"), setting.value.lower()
-        named = next((one for one in STRATEGIES if one == name.strip().lower()), None)
-        if (
-            named and STRATEGIES[named].constraint == "range"
-        ):  # guides show `semver:1.6.x`; AIU reads plain semver
+        named = next(
+            (strategy for strategy in STRATEGIES if strategy == name.strip().lower()), None
+        )
+        # guides show `semver:1.6.x`; AIU reads plain semver
+        if named and STRATEGIES[named].constraint == "range":
             return named, constraint.strip()
         known = DEPRECATED.get(whole) or (named if named == whole else None)
         if known is None:
@@ -380,15 +404,16 @@ class EntryReader:
                 f"the {strategy} strategy needs the tag to follow",
                 fix,
             )
-        for text in constraints if meaning == "range" else ():
-            if text == self.entry.constraint:
-                _checked(
-                    Setting("image-list", text),
-                    parse_range,
-                    lambda: advice.on_constraint(self.entry),
-                )
-            else:
-                _checked(Setting(self.settings["update-strategy"].key, text), parse_range)
+        if meaning == "range":
+            for text in constraints:
+                if text == self.entry.constraint:
+                    _checked(
+                        Setting("image-list", text),
+                        parse_range,
+                        lambda: advice.on_constraint(self.entry),
+                    )
+                else:
+                    _checked(Setting(self.settings["update-strategy"].key, text), parse_range)
         if self.entry.constraint and not meaning:
             self._warn_of_constraint(strategy)
         return constraints
@@ -461,8 +486,8 @@ class EntryReader:
                 _check_glob(glob)
             except Malformed as error:
                 broken.append(setting.wrong(error.message, error.hint))
-        for one in broken:
-            self._fault(one, str(one), one.hint)
+        for faulty in broken:
+            self._fault(faulty, str(faulty), faulty.hint)
         return () if broken else globs
 
 

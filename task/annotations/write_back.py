@@ -1,10 +1,12 @@
-"""Finds out where an update of an Application goes, from its annotations, and which files they may name at all.
+"""Finds out where an update of an Application goes, from its annotations,
+and which files they may name at all.
 
-For a multi-source Application, AIU uses a source of the type that the target needs, and so does `choose_source`. A
-`chart:` source is a Helm repository, and is never cloned with Git.
+For a multi-source Application, AIU uses a source of the type that the target needs, and so does
+`choose_source`. A `chart:` source is a Helm repository, and is never cloned with Git.
 
-Whoever may annotate an Application need not be somebody who may push. Without limits, a `write-back-target` could end
-another team's hold, change the repository's rules, or run a program in its CI.
+Whoever may annotate an Application need not be somebody who may push. Without limits, a
+`write-back-target` could end another team's hold, change the repository's rules, or run a program
+in its CI.
 """
 
 from __future__ import annotations
@@ -29,7 +31,8 @@ FORCED: Mapping[str, Kind] = {"kustomization": "Kustomize", "helmvalues": "Helm"
 TARGETS = ("kustomization", "helmvalues", "manifests")
 MANIFESTS = (".yaml", ".yml", ".json")
 KUSTOMIZATIONS = ("kustomization.yaml", "kustomization.yml", "Kustomization")
-# AIU takes these words for file names, and writes files that nobody reads (AIU issues 867, 934). What people mean:
+# AIU takes these words for file names, and writes files that nobody reads (AIU issues 867, 934).
+# What people mean:
 MEANT: Mapping[str, str] = {
     "helm": "helmvalues",
     "values": "helmvalues",
@@ -57,9 +60,8 @@ class Where:
     head_template: str = ""  # "" is the base branch
     method: str = "git"
     credentials: str = ""
-    home: str = (
-        ""  # the folder of the first target that goes to the same branch, for the state file's path
-    )
+    # the folder of the first target that goes to the same branch, for the state file's path
+    home: str = ""
 
     @property
     def of_plugin(self) -> bool:
@@ -70,7 +72,8 @@ class Where:
 def write_backs(
     app: Application, argocd_namespace: str
 ) -> tuple[tuple[Where, ...], list[Faulty | TaskError]]:
-    """Return all write-back targets that can be parsed, and all errors that keep the Application from being updated.
+    """Return all write-back targets that can be parsed,
+    and all errors that keep the Application from being updated.
 
     With an error, only `lint` needs the targets: as if the other annotations had no mistakes.
     """
@@ -87,9 +90,8 @@ def write_backs(
         lambda: write_back_method(app.annotations.get("write-back-method", "")), ("git", "")
     )
     base, head = tried(lambda: git_branch(app.annotations.get("git-branch", "")), ("", ""))
-    tried(
-        lambda: choose_source(app, ""), None
-    )  # `_where` does not get there if the target is broken
+    # `_where` does not get there if the target is broken
+    tried(lambda: choose_source(app, ""), None)
     # In AIU, there is only one target. Several, separated by commas, are our addition.
     texts = [
         text.strip() for text in app.annotations.get(TARGET, "").split(",") if text.strip()
@@ -99,7 +101,8 @@ def write_backs(
     wheres = []
     for place in dict.fromkeys(filter(None, places)):  # a duplicate target is written once
         branch = base or place.base
-        # For Argo CD, an empty `targetRevision` is HEAD, the default branch, and `refs/heads/main` is `main`.
+        # For Argo CD, an empty `targetRevision` is HEAD, the default branch, and `refs/heads/main`
+        # is `main`.
         branch = "" if branch == "HEAD" else branch.removeprefix("refs/heads/")
         is_folder = place.target in ("kustomization", "manifests") and not place.path.endswith(
             MANIFESTS
@@ -119,7 +122,8 @@ def _where(app: Application, text: str, argocd_namespace: str) -> Where:
 
 def _resolved(app: Application, target: str, path: str, argocd_namespace: str) -> Where:
     source = choose_source(app, FORCED.get(target, ""))
-    # As in a chart's `valueFiles`, `$ref` is the root of the repository of the source with this `ref`.
+    # As in a chart's `valueFiles`, `$ref` is the root of the repository of the source with this
+    # `ref`.
     if target == "helmvalues" and path.startswith("$"):
         ref, _, rest = path[1:].partition("/")
         named = next((other for other in app.sources if other.ref == ref), None)
@@ -129,7 +133,8 @@ def _resolved(app: Application, target: str, path: str, argocd_namespace: str) -
             raise Faulty(TARGET, f"helmvalues:{path}", f"no source has the ref {ref!r}", hint)
         return Where("helmvalues", inside("", rest), source, named.repo, named.revision)
     if source.chart and (target == "override" or not app.annotations.get("git-repository")):
-        # Argo CD never reads override files for a chart from a Helm repository (argo-cd issue 14672).
+        # Argo CD never reads override files for a chart from a Helm repository (argo-cd issue
+        # 14672).
         what = f"the Helm chart {source.chart!r}"
         raise SourceError(f"the source is {what}, not a Git repository", hint=WAY_OUT_OF_CHARTS)
     repo, base = _repository(app, source)
@@ -153,7 +158,8 @@ def _resolved(app: Application, target: str, path: str, argocd_namespace: str) -
 def _target(text: str) -> tuple[str, str]:
     """Return the kind and the path, as written, of a `write-back-target`. Raises `Faulty`."""
     word, colon, path = text.partition(":")
-    word, path = word.strip(), path.strip()
+    word = word.strip()
+    path = path.strip()
     if word == "kustomization" and posixpath.basename(path) in KUSTOMIZATIONS:
         folder = posixpath.dirname(path) or ("/" if "/" in path else ".")
         message = f"{text!r} names a file, and kustomization takes the folder that contains it"
@@ -171,7 +177,8 @@ def _target(text: str) -> tuple[str, str]:
         raise Faulty(
             TARGET, text, f"unknown target {text!r}", f"write {meant}{f':{path}' if path else ''}"
         )
-    # AIU compares only the beginning, so it takes `kustomizationX` and `helmvalues.yaml` for these targets.
+    # AIU compares only the beginning, so it takes `kustomizationX` and `helmvalues.yaml` for these
+    # targets.
     for known in FORCED:
         if text.startswith(known):
             if posixpath.basename(text) in KUSTOMIZATIONS:
@@ -216,7 +223,9 @@ class Neighbours:
 
 
 def choose_source(app: Application, forced: Kind) -> Source:
-    """Return the source that an update is written for: by `write-back-source`, else by type, as in AIU."""
+    """Return the source that an update is written for: by `write-back-source`, else by type,
+    as in AIU.
+    """
     if not app.sources:
         raise SourceError(
             "the Application has no source", hint="give it spec.source or spec.sources"
@@ -251,8 +260,8 @@ def choose_source(app: Application, forced: Kind) -> Source:
 def _repository(app: Application, source: Source) -> tuple[str, str]:
     """Return the repository to write to, and its revision.
 
-    With `git-repository`, that is the revision of the source with that URL. Since v0.16, AIU compares the two URLs
-    literally.
+    With `git-repository`, that is the revision of the source with that URL. Since v0.16, AIU
+    compares the two URLs literally.
     """
     other = app.annotations.get("git-repository", "")
     if not other:
@@ -266,30 +275,30 @@ def _repository(app: Application, source: Source) -> tuple[str, str]:
     ]
     if same:
         return other, same[0].revision
+    # a chart's revision is a version, not a branch
     return (
         other,
         "" if source.chart else source.revision,
-    )  # a chart's revision is a version, not a branch
+    )
 
 
 def override_names(app: Application, argocd_namespace: str) -> tuple[str, str]:
     """Return the override file's name by Argo CD's rule, and the other spelling.
 
-    Argo CD adds the namespace as a prefix if the Application is outside the control plane's namespace (argo-cd
-    util/argo, AppInstanceName). AIU compares with its own namespace, so if it runs elsewhere, it writes files that
-    nobody reads (AIU issues 963, 1343).
+    Argo CD adds the namespace as a prefix if the Application is outside the control plane's
+    namespace (argo-cd util/argo, AppInstanceName). AIU compares with its own namespace, so if it
+    runs elsewhere, it writes files that nobody reads (AIU issues 963, 1343).
     """
-    plain, prefixed = (
-        f".argocd-source-{app.name}.yaml",
-        f".argocd-source-{app.namespace}_{app.name}.yaml",
-    )
+    plain = f".argocd-source-{app.name}.yaml"
+    prefixed = f".argocd-source-{app.namespace}_{app.name}.yaml"
     return (plain, prefixed) if app.namespace in ("", argocd_namespace) else (prefixed, plain)
 
 
 def inside(folder: str, path: str, what: str = "target") -> str:
     """Return `path` in normal form, relative to `folder`, or to the root if it begins with "/".
 
-    Raises `SourceError` or `TargetError` for a path outside the repository. AIU does not restrict `..`.
+    Raises `SourceError` or `TargetError` for a path outside the repository. AIU does not restrict
+    `..`.
     """
     error = SourceError if what == "source" else TargetError
     joined = path if path.startswith("/") else f"{folder}/{path}"
@@ -317,8 +326,8 @@ _GITS = "Git's own files"
 _CI = "a definition of the repository's CI"
 _REVIEWERS = "a definition of the repository's reviewers"
 _NEVER_AT_ALL = (_OURS, _GITS)
-# Names of files and folders, without the ending of YAML files. Case does not matter, because for some checkouts it
-# does not, nor does the depth, because hosts can be told to look elsewhere.
+# Names of files and folders, without the ending of YAML files. Case does not matter, because for
+# some checkouts it does not, nor does the depth, because hosts can be told to look elsewhere.
 _NEVER: Mapping[str, str] = {
     name: what
     for what, names in (
@@ -326,7 +335,10 @@ _NEVER: Mapping[str, str] = {
         (_GITS, ".git git~1 .gitmodules .gitattributes .gitignore"),  # Windows calls .git git~1
         (
             _CI,
-            ".github .gitlab .gitlab-ci .gitea .forgejo .circleci .buildkite .tekton .woodpecker .drone .travis",
+            (
+                ".github .gitlab .gitlab-ci .gitea .forgejo .circleci .buildkite .tekton"
+                " .woodpecker .drone .travis"
+            ),
         ),
         (_CI, "azure-pipelines .azure-pipelines bitbucket-pipelines jenkinsfile"),
         (_REVIEWERS, "codeowners"),
@@ -334,57 +346,69 @@ _NEVER: Mapping[str, str] = {
     for name in names.split()
 }
 _YAML = re.compile(r"\.ya?ml\Z")
-LONGEST_NAME, LONGEST_PATH = 255, 4096  # bytes that file systems accept
+LONGEST_NAME = 255
+LONGEST_PATH = 4096  # bytes that file systems accept
 
 
 def refuse_files(sub: Subscription, paths: Collection[str], branch: str) -> None:
-    """Raise `NotPermittedError` for changes that an Application may not make, by the repository's own config as well.
+    """Raise `NotPermittedError` for changes that an Application may not make,
+    by the repository's own config as well.
 
-    A folder of manifests, too, may have files that annotations may not write. Without changes, nothing is refused.
+    A folder of manifests, too, may have files that annotations may not write. Without changes,
+    nothing is refused.
     """
     for path in paths:
         refuse_unwritable(path)
         owned = {part: what for part, what in _guarded(path).items() if what not in _NEVER_AT_ALL}
         named = (
             glob
-            for one in sub.writes
-            for glob in one.paths or ()
+            for writes in sub.writes
+            for glob in writes.paths or ()
             if owned.keys() <= set(glob.split("/"))
         )
         if owned and not any(fits_glob(glob, path) for glob in named):
             raise _not_written(
                 next(iter(owned.values())), path, f", or name it in `writes` of {PATH}"
             )
-    for one in sub.writes:
-        concerned = [path for path in paths if one.only in ("", path)]
+    for writes in sub.writes:
+        concerned = [path for path in paths if writes.only in ("", path)]
         if not concerned:
             continue
-        rule = f"by {PATH}, line {one.line}, {sub.application.key}"
+        rule = f"by {PATH}, line {writes.line}, {sub.application.key}"
         hint = f"let the repository's owner add it to `writes` in {PATH}"
         for path in concerned:
-            if one.paths is not None and not any(fits_glob(glob, path) for glob in one.paths):
+            if writes.paths is not None and not any(fits_glob(glob, path) for glob in writes.paths):
                 raise NotPermittedError(f"{rule} may not write {shortened(path)!r}", hint=hint)
-        if one.branches is not None and not any(fits_glob(glob, branch) for glob in one.branches):
+        if writes.branches is not None and not any(
+            fits_glob(glob, branch) for glob in writes.branches
+        ):
             raise NotPermittedError(
                 f"{rule} may not write the branch {shortened(branch)!r}", hint=hint
             )
 
 
 def refuse_unwritable(path: str) -> None:
-    """Raise `NotPermittedError` for a file that no annotation may write, and `TargetError` for one without a place.
+    """Raise `NotPermittedError` for a file that no annotation may write,
+    and `TargetError` for one without a place.
 
-    `path` is in normal form, from the repository's root. A definition of the repository's CI or reviewers may still be
-    permitted by its config.
+    `path` is in normal form, from the repository's root. A definition of the repository's CI or
+    reviewers may still be permitted by its config.
     """
     parts = path.split("/")
     if what := next((what for what in _guarded(path).values() if what in _NEVER_AT_ALL), ""):
         raise _not_written(what, path)
     if (longest := max(parts, key=size)) and size(longest) > LONGEST_NAME:
-        message = f"{shortened(longest)!r} has {size(longest)} bytes, and file systems accept names of {LONGEST_NAME}"
+        message = (
+            f"{shortened(longest)!r} has {size(longest)} bytes, and file systems accept names of"
+            f" {LONGEST_NAME}"
+        )
         hint = "name another file in write-back-target, or give the Application a shorter name"
         raise TargetError(message, hint=hint)
     if size(path) > LONGEST_PATH:
-        message = f"{shortened(path)!r} has {size(path):,} bytes, and file systems accept paths of {LONGEST_PATH:,}"
+        message = (
+            f"{shortened(path)!r} has {size(path):,} bytes, and file systems accept paths of"
+            f" {LONGEST_PATH:,}"
+        )
         raise TargetError(message, hint="name a file in fewer folders in write-back-target")
 
 

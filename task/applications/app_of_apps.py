@@ -1,4 +1,6 @@
-"""Finds the folders that an Application deploys, and the Applications in them (app of apps), for `--follow-apps`."""
+"""Finds the folders that an Application deploys, and the Applications in them (app of apps),
+for `--follow-apps`.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,10 @@ _BRANCH = f"name a branch in targetRevision, or {_CLUSTER}"
 _URL = f"write a URL that this step can reach into repoURL, give --rewrite-url, or {_CLUSTER}"
 _NO_URL = f"write repoURL into its source, or {_CLUSTER}"
 _PATH = f"correct the path in its source, or {_CLUSTER}"
-_IF_ANY = "if they deploy Applications, read these with --applications cluster; otherwise, nothing is missing"
+_IF_ANY = (
+    "if they deploy Applications, read these with --applications cluster; otherwise, nothing is"
+    " missing"
+)
 _LONGEST = 200  # characters of a path in a message
 _NO_FOLDERS = {
     "chart": "charts from Helm repositories",
@@ -61,9 +66,8 @@ class Deployed:
     exclude: str = ""
     release: Release = Release()
     optional_values: bool = False  # ignoreMissingValueFiles
-    strange: str = (
-        ""  # the key of the manifest that is not supported here, so the folder is not rendered
-    )
+    # the key of the manifest that is not supported here, so the folder is not rendered
+    strange: str = ""
     parent: str = "?"  # "namespace/name" of the Application
 
     def holds(self, path: str) -> bool:
@@ -86,7 +90,9 @@ class NoFolder:
 
 
 def deployed(item: Mapping[str, Any]) -> Iterator[Deployed | NoFolder]:
-    """Yield the sources of an Application: folders, charts from Helm repositories, and what a plugin makes."""
+    """Yield the sources of an Application: folders, charts from Helm repositories,
+    and what a plugin makes.
+    """
     spec = mapping(item.get("spec"))
     metadata = mapping(item.get("metadata"))
     several = spec.get("sources")
@@ -106,7 +112,9 @@ def deployed(item: Mapping[str, Any]) -> Iterator[Deployed | NoFolder]:
 def _deployed_by(
     source: Mapping[str, Any], parent: str, name: str, namespace: str
 ) -> Iterator[Deployed | NoFolder]:
-    """Yield what one source deploys, or why that is no folder; nothing if it only has values for another one."""
+    """Yield what one source deploys, or why that is no folder;
+    nothing if it only has values for another one.
+    """
     repo = _scalar(source.get("repoURL"))
     path = _scalar(source.get("path"))
     without = _without_folder(source, repo)
@@ -166,9 +174,11 @@ def _release(helm: Mapping[str, Any], path: str, name: str, namespace: str) -> t
         name=_scalar(helm.get("releaseName")) or name,
         namespace=_scalar(helm.get("namespace")) or namespace,
         value_files=tuple(files),
-        values=json.dumps(values)
-        if isinstance(values, dict) and values
-        else _scalar(helm.get("values")),
+        values=(
+            json.dumps(values)
+            if isinstance(values, dict) and values
+            else _scalar(helm.get("values"))
+        ),
         parameters=tuple(_set_options(helm)),
     )
     return release, strange
@@ -196,8 +206,11 @@ def _escaped(value: str) -> str:
 
 
 def _fits(path: str, pattern: str) -> bool:
-    """Tell whether a path fits one of Argo CD's globs: `*` is any text, even with slashes, and {a,b} is a or b."""
-    waiting, patterns = [pattern[:_LONGEST_PATTERN]], list[str]()
+    """Tell whether a path fits one of Argo CD's globs: `*` is any text, even with slashes,
+    and {a,b} is a or b.
+    """
+    waiting = [pattern[:_LONGEST_PATTERN]]
+    patterns = list[str]()
     while waiting and len(waiting) + len(patterns) < _MOST_PATTERNS:
         one = waiting.pop()
         if found := _BRACES.search(one):
@@ -206,7 +219,7 @@ def _fits(path: str, pattern: str) -> bool:
             ]
         else:
             patterns.append(one)
-    return any(fnmatchcase(path, one) for one in patterns)
+    return any(fnmatchcase(path, text) for text in patterns)
 
 
 def _scalar(value: Any) -> str:
@@ -226,9 +239,14 @@ class FollowedApplications:
         rendered_sets: Callable[[Found], Iterator[Found]] = lambda found: iter((found,)),
         most: int = MOST,
     ) -> None:
-        """`rendered_sets` returns the Applications of an ApplicationSet, and any other manifest unchanged."""
-        self._repositories, self._rendering, self._depth = repositories, rendering, depth
-        self._rendered_sets, self._most = rendered_sets, most
+        """`rendered_sets` returns the Applications of an ApplicationSet,
+        and any other manifest unchanged.
+        """
+        self._repositories = repositories
+        self._rendering = rendering
+        self._depth = depth
+        self._rendered_sets = rendered_sets
+        self._most = most
         self._waiting: list[Deployed] = []
         self._no_folders: dict[NoFolder, None] = {}
         self._seen: set[tuple[Deployed, str]] = set()
@@ -239,14 +257,17 @@ class FollowedApplications:
         """Remember what an Application deploys. `below` will read it."""
         if not self._depth or found.template or not is_application(found.item):
             return
-        for one in deployed(found.item):
-            if isinstance(one, Deployed):
-                self._waiting.append(one)
+        for no_folder in deployed(found.item):
+            if isinstance(no_folder, Deployed):
+                self._waiting.append(no_folder)
             else:
-                self._no_folders[one] = None
+                self._no_folders[no_folder] = None
 
     def below(self) -> Iterator[Found]:
-        """Yield the Applications below those that were noted, level by level. What cannot be read is a problem."""
+        """Yield the Applications below those that were noted, level by level.
+
+        What cannot be read is a problem.
+        """
         count = 0
         refused: dict[NoFolder, None] = {}
         for _ in range(self._depth):
@@ -260,7 +281,10 @@ class FollowedApplications:
                 for found in self._children(folders):
                     count += is_application(found.item)
                     if count > self._most:
-                        message = f"--follow-apps: there are more than {self._most:,} Applications to follow to"
+                        message = (
+                            f"--follow-apps: there are more than {self._most:,} Applications to"
+                            " follow to"
+                        )
                         yield Found({}, "", message, _TOO_MANY, severity="error")
                         return
                     self.note(found)
@@ -307,7 +331,9 @@ class FollowedApplications:
     def _look(
         self, kept: KeptRepository, folders: Sequence[Deployed]
     ) -> tuple[_Branch, list[tuple[Deployed, Kind | None]]]:
-        """Read what the new ones of these folders need, and return the branch, and each of them with its kind."""
+        """Read what the new ones of these folders need, and return the branch,
+        and each of them with its kind.
+        """
         names = [Place(folder.path, "names") for folder in folders]
         branch = _Branch(kept, kept.snapshot(folders[0].revision, names))
         looks = []
@@ -362,7 +388,10 @@ class FollowedApplications:
         return new
 
     def _problem(self, folders: Sequence[Deployed], error: TaskError) -> Found:
-        """Return one problem for all Applications of a branch. It is an error if another run may help."""
+        """Return one problem for all Applications of a branch.
+
+        It is an error if another run may help.
+        """
         if not isinstance(error, SourceError):
             self._unreadable.add(folders[0].repo)
         others = f" and {len(folders) - 1} more" if len(folders) > 1 else ""
@@ -378,9 +407,12 @@ class _Branch:
     """One branch of a repository, and what was read from it."""
 
     def __init__(self, kept: KeptRepository, names: Snapshot) -> None:
-        self._kept, self._snapshot = kept, names
-        self.repo, self.name = names.repo, names.branch
-        self._names, self._known = sorted(names.files), names.files
+        self._kept = kept
+        self._snapshot = names
+        self.repo = names.repo
+        self.name = names.branch
+        self._names = sorted(names.files)
+        self._known = names.files
         self._files: dict[str, File] = {}
         self._links = set[str]()
 
@@ -395,7 +427,7 @@ class _Branch:
     def missing(self, path: str) -> str:
         """Return why there is nothing in a folder."""
         shown = repr(path[:_LONGEST])
-        if any(one in self._known for one in accumulate(path.split("/"), posixpath.join)):
+        if any(text in self._known for text in accumulate(path.split("/"), posixpath.join)):
             return f"{shown} is not a folder on {self.name} of {self.repo}"
         return f"{self.name} of {self.repo} has no files in {shown}"
 
@@ -403,7 +435,9 @@ class _Branch:
         """Return what makes the manifests of a folder, or None for a directory of manifests."""
         at = posixpath.join(folder.path, "")
         return (
-            None if folder.plain else kind_of([one[len(at) :] for one in self.inside(folder.path)])
+            None
+            if folder.plain
+            else kind_of([text[len(at) :] for text in self.inside(folder.path)])
         )
 
     def wanted(self, folder: Deployed, kind: Kind | None) -> list[str]:
@@ -437,7 +471,7 @@ class _Branch:
         except Malformed:  # reported later
             return []
         found = [path_at(folder, entry) for entry in entries]
-        return [one for one in found if not one.startswith(("..", "/"))]
+        return [text for text in found if not text.startswith(("..", "/"))]
 
     def below(self, path: str) -> Mapping[str, File]:
         """Return all files in a folder and below it, or the file at that path."""
@@ -450,7 +484,8 @@ class _Branch:
     def applications_of(self, kind: Kind, folder: Deployed) -> list[str] | None:
         """Return the files to read if the program is not needed, or None if it makes Applications.
 
-        Most charts and kustomizations make no Applications, and it would take minutes to start the program for each.
+        Most charts and kustomizations make no Applications, and it would take minutes to start the
+        program for each.
         """
         if kind == "helm":
             return (
@@ -488,18 +523,24 @@ def _refusals(found: Iterable[NoFolder]) -> Iterator[Found]:
 
     There is one for all charts and one for all plugins, because there are usually many.
     """
-    for one in found:
-        if one.why == "outside":
+    for no_folder in found:
+        if no_folder.why == "outside":
             yield _not_followed(
-                one.parent, f"the path {one.path[:_LONGEST]!r} leads out of the repository"
+                no_folder.parent,
+                f"the path {no_folder.path[:_LONGEST]!r} leads out of the repository",
             )
-        if one.why == "no repoURL":
-            yield replace(_not_followed(one.parent, "its source has no repoURL"), hint=_NO_URL)
+        if no_folder.why == "no repoURL":
+            yield replace(
+                _not_followed(no_folder.parent, "its source has no repoURL"), hint=_NO_URL
+            )
     for why, what in _NO_FOLDERS.items():
-        parents = [one.parent for one in found if one.why == why]
+        parents = [item.parent for item in found if item.why == why]
         if parents:
             names = and_more(parents)
-            message = f"--follow-apps does not follow {what}; Applications with such a source: {len(parents)} ({names})"
+            message = (
+                f"--follow-apps does not follow {what}; Applications with such a source:"
+                f" {len(parents)} ({names})"
+            )
             yield Found({}, "", message, _IF_ANY, advice=True)
 
 

@@ -16,7 +16,10 @@ from task.model import Found, Image
 from task.plain_data import mapping
 from task.text import without_logins
 
-_FAILED = "correct the ApplicationSet: until then neither Argo CD nor this step generates anything from it"
+_FAILED = (
+    "correct the ApplicationSet: until then neither Argo CD nor this step generates anything"
+    " from it"
+)
 _OTHERS = "the other Applications of this ApplicationSet are used"
 _CLUSTERS = "write a list of {name: prod, server: https://…, labels: {…}, annotations: {…}}"
 _KEYS = {"name", "server", "project", "labels", "annotations"}
@@ -40,8 +43,12 @@ class RenderedSets:
 
         Without any, `strict` makes a broken ApplicationSet an error, not a warning.
         """
-        self._repositories, self._clusters, self._namespace = repositories, clusters, namespace
-        self._prefix, self._images, self._strict = prefix, images, strict
+        self._repositories = repositories
+        self._clusters = clusters
+        self._namespace = namespace
+        self._prefix = prefix
+        self._images = images
+        self._strict = strict
         self._budget = budget or Budget()
 
     def of(self, found: Found) -> Iterator[Found]:
@@ -80,9 +87,8 @@ class RenderedSets:
         concerned = (
             may_name(found.item, self._images, self._prefix) if self._images else self._strict
         )
-        where = without_logins(
-            f"{found.origin}: ApplicationSet {key}: {message}"
-        )  # Argo CD quotes whole templates
+        # Argo CD quotes whole templates
+        where = without_logins(f"{found.origin}: ApplicationSet {key}: {message}")
         return Found(
             {}, found.origin, where, hint, severity="error" if concerned else "warning", exit=code
         )
@@ -93,7 +99,10 @@ class RenderedSets:
 
 
 def clusters_of(path: str) -> tuple[NamedCluster, ...]:
-    """Read the file for `--clusters`, a YAML list of clusters. Raises UsageError, which names the entry."""
+    """Read the file for `--clusters`, a YAML list of clusters.
+
+    Raises UsageError, which names the entry.
+    """
     try:
         listed = load(read_text(path))
     except OSError as error:

@@ -1,8 +1,9 @@
-"""Reads the Applications of a cluster, for `--applications cluster`, and those of Argo CD's API, for `argocd`.
+"""Reads the Applications of a cluster, for `--applications cluster`, and those of Argo CD's API,
+for `argocd`.
 
-Only those are read whole that may take the images. First their metadata is listed, which is an eighth of the bytes of a
-full list, and with gzip a fiftieth (2,000 Applications, Kubernetes 1.36). The annotations in it show which whole
-objects are needed.
+Only those are read whole that may take the images. First their metadata is listed, which is an
+eighth of the bytes of a full list, and with gzip a fiftieth (2,000 Applications, Kubernetes 1.36).
+The annotations in it show which whole objects are needed.
 """
 
 from __future__ import annotations
@@ -23,22 +24,25 @@ from task.threads import in_threads
 
 ORIGIN = "cluster"
 AT_ONCE = 8  # requests for single objects
-# To get one object costs about as much as four in a full list (measured: 2 ms, and 0.3 to 0.5 ms in a list, or up to
-# 1 ms with a real API server). So the list is cheaper above this share, unless only a handful is needed.
+# To get one object costs about as much as four in a full list (measured: 2 ms, and 0.3 to 0.5 ms in
+# a list, or up to 1 ms with a real API server). So the list is cheaper above this share, unless
+# only a handful is needed.
 _SHARE = 0.25
 _HANDFUL = 50
 _WILD = re.compile(r"[*?\[\]]")
 Item = Mapping[str, Any]
 Wanted = Callable[[Item], bool]
-# The namespace and glob of names that one `applicationRef` of an ImageUpdater selects. Labels are not looked at here.
+# The namespace and glob of names that one `applicationRef` of an ImageUpdater selects. Labels are
+# not looked at here.
 _Reference = tuple[str, str]
 
 
 class ClusterManifests:
     """The Applications that have annotations with the prefix, or that an ImageUpdater references.
 
-    `wanted` decides whether an object may concern this run, and only then whole objects are read. It gets the metadata
-    of an Application (`item["metadata"]["annotations"]`) or a whole ImageUpdater resource (`item["kind"]`).
+    `wanted` decides whether an object may concern this run, and only then whole objects are read.
+    It gets the metadata of an Application (`item["metadata"]["annotations"]`) or a whole
+    ImageUpdater resource (`item["kind"]`).
     """
 
     def __init__(
@@ -51,13 +55,20 @@ class ClusterManifests:
         wanted: Wanted = lambda _item: True,
         log: Callable[[str, str], None] = lambda *_: None,
     ) -> None:
-        self._kubernetes, self._prefix, self._narrow = kubernetes, prefix, narrow
-        self._home, self._wanted, self._log = argocd_namespace, wanted, log
+        self._kubernetes = kubernetes
+        self._prefix = prefix
+        self._narrow = narrow
+        self._home = argocd_namespace
+        self._wanted = wanted
+        self._log = log
         self.listed = 0  # Applications whose metadata was read
         self.passed_over: list[Application] = []  # those with annotations that were not read whole
 
     def all(self) -> Iterable[Found]:
-        """Yield the ImageUpdaters and the Applications, in the form of manifests. Raises the errors of `Kubernetes`."""
+        """Yield the ImageUpdaters and the Applications, in the form of manifests.
+
+        Raises the errors of `Kubernetes`.
+        """
         scopes = self._scopes()
         updaters = [item for scope in scopes for item in self._updaters(scope)]
         yield from (
@@ -74,7 +85,8 @@ class ClusterManifests:
             try:
                 chosen = self._chosen(scope, references)
             except ForbiddenError as error:
-                # If we only have a Role in Argo CD's namespace, use its Applications, unless the options exclude them.
+                # If we only have a Role in Argo CD's namespace, use its Applications, unless the
+                # options exclude them.
                 home = Application(self._home, "", {}, ())
                 if scope or not considered(home, Narrow(namespaces=self._narrow.namespaces)):
                     raise
@@ -87,7 +99,9 @@ class ClusterManifests:
                 yield Found(_typed(item, "argoproj.io/v1alpha1", "Application"), ORIGIN)
 
     def _scopes(self) -> list[str]:
-        """Return the namespaces that the command line names if none has a wildcard, else "" for all namespaces."""
+        """Return the namespaces that the command line names if none has a wildcard,
+        else "" for all namespaces.
+        """
         named = self._narrow.namespaces or tuple(
             name.partition("/")[0] if "/" in name else "*" for name in self._narrow.names
         )
@@ -96,7 +110,9 @@ class ClusterManifests:
         return [""]
 
     def _updaters(self, scope: str) -> list[Item]:
-        """Return all ImageUpdaters, or [] if their CRD is not installed, or we may not list them."""
+        """Return all ImageUpdaters, or [] if their CRD is not installed,
+        or we may not list them.
+        """
         try:
             return list(self._kubernetes.list(UPDATERS, scope, full=True))
         except ForbiddenError as error:
@@ -142,7 +158,10 @@ class ClusterManifests:
         return _within(item, self._narrow)
 
     def _whole(self, scope: str, chosen: Sequence[Item]) -> Iterator[Item]:
-        """Yield the whole objects, read in the cheaper way. Objects that were deleted meanwhile are left out."""
+        """Yield the whole objects, read in the cheaper way.
+
+        Objects that were deleted meanwhile are left out.
+        """
         needed = [item for item in chosen if "spec" not in item]
         # A server that cannot list metadata alone answers with whole objects (`Accept` falls back).
         yield from (item for item in chosen if "spec" in item)
@@ -165,7 +184,10 @@ class ClusterManifests:
 
 
 class ArgoCDManifests:
-    """The Applications that Argo CD's API shows. `wanted` decides from its metadata whether one is read whole."""
+    """The Applications that Argo CD's API shows.
+
+    `wanted` decides from its metadata whether one is read whole.
+    """
 
     def __init__(
         self, api: ArgoCDApi, wanted: Wanted, *, prefix: str = "", narrow: Narrow = Narrow()
@@ -174,7 +196,10 @@ class ArgoCDManifests:
 
         The server understands only plain names, so then it lists more than needed.
         """
-        self._api, self._wanted, self._prefix, self._narrow = api, wanted, prefix, narrow
+        self._api = api
+        self._wanted = wanted
+        self._prefix = prefix
+        self._narrow = narrow
         self._projects = narrow.projects if not any(map(is_glob, narrow.projects)) else ()
         plain = narrow.namespaces and not any(map(is_glob, narrow.namespaces))
         self._namespaces = narrow.namespaces if plain else ("",)
@@ -189,9 +214,8 @@ class ArgoCDManifests:
         keys = list(
             dict.fromkeys(key for namespace in self._namespaces for key in self._keys(namespace))
         )
-        if (
-            not self._listed
-        ):  # without any right, Argo CD answers 200 and an empty list (`items` is null)
+        # without any right, Argo CD answers 200 and an empty list (`items` is null)
+        if not self._listed:
             narrowed = self._projects or self._narrow.selector or self._namespaces != ("",)
             options = " that fits --project, --selector and --namespace" if narrowed else ""
             why = (
@@ -226,7 +250,8 @@ class ArgoCDManifests:
             return Found(self._api.get_application(*key), "argocd")
         except SourceDownError:
             raise
-        except SourceError as error:  # it may have been deleted meanwhile: Argo CD answers 403, as for a forbidden one
+        # it may have been deleted meanwhile: Argo CD answers 403, as for a forbidden one
+        except SourceError as error:
             return Found({}, "argocd", str(error), error.hint)
 
 
@@ -240,7 +265,10 @@ def _typed(item: Item, version: str, kind: str) -> Item:
 
 
 def _references(updater: Item) -> Iterator[_Reference]:
-    """Yield the patterns of an ImageUpdater. None for a malformed resource, which `configure` reports."""
+    """Yield the patterns of an ImageUpdater.
+
+    None for a malformed resource, which `configure` reports.
+    """
     for ref in mappings(mapping(updater.get("spec")).get("applicationRefs")):
         pattern = ref.get("namePattern")
         if isinstance(pattern, str) and 0 < len(pattern) <= LONGEST:
@@ -248,13 +276,19 @@ def _references(updater: Item) -> Iterator[_Reference]:
 
 
 def _key(item: Item) -> tuple[str, str]:
-    """Return the namespace and name. Older servers of Argo CD leave out the control plane's namespace."""
+    """Return the namespace and name.
+
+    Older servers of Argo CD leave out the control plane's namespace.
+    """
     metadata = mapping(item.get("metadata"))
     return text(metadata.get("namespace")), text(metadata.get("name"))
 
 
 def _within(item: Item, narrow: Narrow) -> bool:
-    """Tell whether an Application's metadata passes the narrowing. The project is not in the metadata."""
+    """Tell whether an Application's metadata passes the narrowing.
+
+    The project is not in the metadata.
+    """
     known = replace(narrow, projects=())
     if known == Narrow():
         return True

@@ -34,7 +34,10 @@ class TooManyRepositoriesError(SourceError):
 
 
 class KeptRepository:
-    """A repository that stays open until `Repositories.close`. Later places of a branch come from the same commit."""
+    """A repository that stays open until `Repositories.close`.
+
+    Later places of a branch come from the same commit.
+    """
 
     def __init__(self, reader: SnapshotReader) -> None:
         self._reader = reader
@@ -47,7 +50,10 @@ class KeptRepository:
         return self._default
 
     def snapshot(self, branch: str, places: Collection[Place]) -> Snapshot:
-        """Return these places at the branch's tip. The first call decides which commit that is for all later calls."""
+        """Return these places at the branch's tip.
+
+        The first call decides which commit that is for all later calls.
+        """
         name = self.default_branch() if branch in ("", "HEAD") else branch
         if name not in self._snapshots:
             self._snapshots[name] = self._reader.snapshot(name, places)
@@ -101,7 +107,10 @@ class Repositories:
         return self._paths[repo, revision]
 
     def texts(self, repo: str, revision: str, paths: Sequence[str]) -> Mapping[str, str]:
-        """Return the texts of these files. Raises Malformed for anything but text, and the errors of Git."""
+        """Return the texts of these files.
+
+        Raises Malformed for anything but text, and the errors of Git.
+        """
         known = self._texts.setdefault((repo, revision), {})
         if missing := [path for path in paths if path not in known]:
             found = self.of(repo).snapshot(revision, [Place(path) for path in missing])
@@ -136,15 +145,19 @@ class SnapshotReader(Protocol):
 
 
 def git_manifests(store: KeptRepository, path: str, rendering: Rendering) -> Iterator[Found]:
-    """Yield all manifests in `PATH?ref=REF` of a repository, a file or a folder, including sub-folders.
+    """Yield all manifests in `PATH?ref=REF` of a repository, a file or a folder,
+    including sub-folders.
 
-    Raises the store's errors, and `SourceError` for a missing path. Raises `UsageError` for a query with any key but
-    `ref`: a misspelt `ref` would read the Applications of another branch, and nobody would notice.
+    Raises the store's errors, and `SourceError` for a missing path. Raises `UsageError` for a query
+    with any key but `ref`: a misspelt `ref` would read the Applications of another branch, and
+    nobody would notice.
     """
     path, _, query = path.partition("?")
-    path, ref = path.strip("/"), _ref(query)
+    path = path.strip("/")
+    ref = _ref(query)
     branch = ref if ref not in ("", "HEAD") else store.default_branch()
-    # Of the names that Kustomize knows, only the last one has no suffix of manifests, so "tree" leaves it out.
+    # Of the names that Kustomize knows, only the last one has no suffix of manifests, so "tree"
+    # leaves it out.
     folder = [Place(path, "tree"), Place(posixpath.join(path, KUSTOMIZATIONS[-1]))]
     snapshot = store.snapshot(branch, [Place(path, "text")] if path.endswith(SUFFIXES) else folder)
     files = {name: file for name, file in snapshot.files.items() if file.text or file.problem}
@@ -167,7 +180,7 @@ def git_manifests(store: KeptRepository, path: str, rendering: Rendering) -> Ite
     kind = kind_of([posixpath.basename(name) for name in files if posixpath.dirname(name) == path])
     if kind and not rendering.way_out(kind):
         made = rendering.rendered(kind, f"{snapshot.repo}//{path}".rstrip("/"), path, below)
-        found = (replace(one, place=(snapshot.repo, snapshot.branch, path)) for one in made)
+        found = (replace(item, place=(snapshot.repo, snapshot.branch, path)) for item in made)
     yield from or_broken(found, inside.contents())
 
 

@@ -1,7 +1,7 @@
 """Finds out what a kustomization reads: only folders of the same repository are allowed. Pure.
 
-Kustomize itself would fetch anything that looks like a URL. So before it is started, every place in a kustomization
-that names a file or folder is checked.
+Kustomize itself would fetch anything that looks like a URL. So before it is started, every place in
+a kustomization that names a file or folder is checked.
 """
 
 from __future__ import annotations
@@ -18,11 +18,12 @@ from task.yaml_documents import plain
 
 NAMES = ("kustomization.yaml", "kustomization.yml", "Kustomization")  # in Kustomize's order
 MOST_FOLDERS = 500
+# these may be elsewhere; everything else is in the folder itself
 FOLDERS = (
     "resources",
     "bases",
     "components",
-)  # these may be elsewhere; everything else is in the folder itself
+)
 _CLUSTER = "or read what it makes with --applications cluster"
 _CHARTS = ("it would fetch a Helm chart", f"commit the manifests that the chart makes, {_CLUSTER}")
 _PLUGINS = ("it may start a program", f"use patches instead, {_CLUSTER}")
@@ -31,13 +32,15 @@ _REFUSED = {
     **dict.fromkeys(("generators", "transformers", "validators"), _PLUGINS),
     **dict.fromkeys(("helmCharts", "helmChartInflationGenerator"), _CHARTS),
 }
-# Kustomize reads keys in upper and lower case alike, and of `resources` and `Resources` only one counts.
+# Kustomize reads keys in upper and lower case alike, and of `resources` and `Resources` only one
+# counts.
 _KEYS = frozenset((
     *_REFUSED, *FOLDERS, "apiVersion", "buildMetadata", "commonAnnotations", "commonLabels", "configMapGenerator",
     "configurations", "crds", "generatorOptions", "helmGlobals", "imageTags", "images", "kind", "labels", "metadata",
     "namePrefix", "nameSuffix", "namespace", "openapi", "patches", "patchesJson6902", "patchesStrategicMerge",
     "replacements", "replicas", "secretGenerator", "sortOptions", "vars",
 ))  # fmt: skip
+# change nothing
 _FIRST = {
     "apiversion",
     "kind",
@@ -46,7 +49,7 @@ _FIRST = {
     "bases",
     "sortoptions",
     "buildmetadata",
-}  # change nothing
+}
 _URL = re.compile(r"\s*(?:[\w.-]+=)?\s*(?:https?:|[a-z][a-z0-9+.-]*:+//|git::|git@)", re.IGNORECASE)
 # Kustomize never opens the values of these keys, so they may be URLs.
 _TEXTS = frozenset((
@@ -66,7 +69,10 @@ def kustomization_in(files: Collection[str], folder: str) -> str:
 
 
 def path_at(folder: str, entry: str) -> str:
-    """Return what an entry of a folder's kustomization names, as a path from the top. "" is the top itself."""
+    """Return what an entry of a folder's kustomization names, as a path from the top.
+
+    "" is the top itself.
+    """
     path = posixpath.normpath(posixpath.join(folder, entry))
     return "" if path == "." else path
 
@@ -76,9 +82,9 @@ def needed(
 ) -> dict[str, str]:
     """Return all files that a kustomization needs, by path from the top.
 
-    `read` returns the files in a folder and below it, except symbolic links. `links` are the links that were found so
-    far, and `read` may add to them. Raises Malformed, which names the kustomization, for anything that would be fetched
-    or is outside the repository.
+    `read` returns the files in a folder and below it, except symbolic links. `links` are the links
+    that were found so far, and `read` may add to them. Raises Malformed, which names the
+    kustomization, for anything that would be fetched or is outside the repository.
     """
     files = dict(read(folder))
     whole = [folder]
@@ -112,7 +118,10 @@ def needed(
 
 
 def _inside(here: str, entry: str, path: str) -> str:
-    """Return the place that an entry of a kustomization means. Raises Malformed if it is outside."""
+    """Return the place that an entry of a kustomization means.
+
+    Raises Malformed if it is outside.
+    """
     there = path_at(here, entry)
     if there.startswith("../") or there == ".." or entry.startswith("/"):
         raise Malformed(
@@ -137,16 +146,16 @@ def _absent(entry: str, there: str, path: str, links: Collection[str]) -> Malfor
 def places(text: str, path: str) -> Iterator[str]:
     """Yield the files and folders that a kustomization names.
 
-    Raises Malformed for anything that would be fetched, or start a program, and for anything that Kustomize may read in
-    another way than this check.
+    Raises Malformed for anything that would be fetched, or start a program, and for anything that
+    Kustomize may read in another way than this check.
     """
     kustomization = _parsed(text, path, exact=True)
     for key, (why, hint) in _REFUSED.items():
         if kustomization.get(key):
             raise Malformed(f"{path}: {key} is not rendered: {why}", hint)
-    for one in _strings(kustomization):
-        if _URL.match(one):
-            raise Malformed(f"{path}: {one.strip()[:200]!r} is not in the repository", _NOT_HERE)
+    for string in _strings(kustomization):
+        if _URL.match(string):
+            raise Malformed(f"{path}: {string.strip()[:200]!r} is not in the repository", _NOT_HERE)
     if strange := [key for key in kustomization if key not in _KEYS]:
         raise Malformed(
             f"{path}: {str(strange[0])[:200]!r} is not a key of a kustomization", _SPELLING
@@ -157,11 +166,14 @@ def places(text: str, path: str) -> Iterator[str]:
 def entries(kustomization: Mapping[str, Any]) -> Iterator[str]:
     """Yield what a parsed kustomization takes from files and folders, as it is written there."""
     for key in FOLDERS:
-        yield from (one for one in elements(kustomization.get(key)) if isinstance(one, str))
+        yield from (
+            element for element in elements(kustomization.get(key)) if isinstance(element, str)
+        )
 
 
 def changes(text: str, namespace: str = "") -> bool:
-    """Tell whether a kustomization changes the manifests in its files, or takes some from elsewhere.
+    """Tell whether a kustomization changes the manifests in its files,
+    or takes some from elsewhere.
 
     `namespace` is that of manifests without one: to set it changes nothing.
     """
@@ -187,8 +199,8 @@ def reaches_out(text: str) -> bool:
     except Malformed:
         return False
     return any(
-        posixpath.normpath(one).startswith("..") or _URL.match(one)
-        for one in entries(kustomization)
+        posixpath.normpath(entry).startswith("..") or _URL.match(entry)
+        for entry in entries(kustomization)
     )
 
 
@@ -197,7 +209,9 @@ def listed(folder: str, files: Mapping[str, str]) -> list[str] | None:
 
     `files` are the result of `needed`.
     """
-    found, waiting, done = list[str](), [folder], set[str]()
+    found = list[str]()
+    waiting = [folder]
+    done = set[str]()
     while waiting:
         here = waiting.pop(0)
         if here in done:
@@ -238,7 +252,8 @@ def _strings(value: Any) -> Iterator[str]:
 
     Raises Malformed for a merge key, because what it adds is not checked here.
     """
-    waiting, seen = [value], set[int]()  # an alias shares its value, and may contain itself
+    waiting = [value]
+    seen = set[int]()  # an alias shares its value, and may contain itself
     while waiting:
         one = waiting.pop()
         if isinstance(one, str):

@@ -1,6 +1,7 @@
 """Reads Applications from files, folders and standard input, without a cluster.
 
-Other manifests among them are skipped. An unreadable file is one problem, and does not affect the other files.
+Other manifests among them are skipped. An unreadable file is one problem, and does not affect the
+other files.
 """
 
 from __future__ import annotations
@@ -41,7 +42,9 @@ _PATCHES = ("patches", "patchesstrategicmerge", "patchesjson6902")
 
 
 class Folder:
-    """The manifests of a folder and below it, and what its charts and kustomizations say about them."""
+    """The manifests of a folder and below it,
+    and what its charts and kustomizations say about them.
+    """
 
     def __init__(
         self,
@@ -52,12 +55,19 @@ class Folder:
         rendering: Rendering,
         snapshot: Snapshot | None = None,
     ) -> None:
-        """`paths` are those of all files, and `manifests` those to be read. `snapshot` is where they are in Git.
+        """`paths` are those of all files, and `manifests` those to be read.
 
-        `read` returns the content of a file. It raises Malformed, with the reason, if it cannot be read.
+        `snapshot` is where they are in Git.
+
+        `read` returns the content of a file. It raises Malformed, with the reason, if it cannot be
+        read.
         """
-        self._root, self._manifests, self._read, self._rendering = root, manifests, read, rendering
-        self._snapshot, self._before = snapshot, f"{snapshot.repo}//" if snapshot else ""
+        self._root = root
+        self._manifests = manifests
+        self._read = read
+        self._rendering = rendering
+        self._snapshot = snapshot
+        self._before = f"{snapshot.repo}//" if snapshot else ""
         self._charts = {
             posixpath.dirname(path) for path in paths if posixpath.basename(path) == CHART
         }
@@ -73,7 +83,9 @@ class Folder:
         self._applications: set[str] = set()  # files that have Applications
 
     def found(self) -> Iterator[Found]:
-        """Yield what is in the manifests, a problem for each file that cannot be read, and the warnings."""
+        """Yield what is in the manifests, a problem for each file that cannot be read,
+        and the warnings.
+        """
         for path in self._manifests:
             where = f"{self._before}{path}"
             try:
@@ -96,7 +108,10 @@ class Folder:
         yield from self._rendering.unrendered(self._root, self._unrendered(), self._before)
 
     def contents(self) -> Iterator[tuple[str, bytes]]:
-        """Yield the manifests with their origins. One that cannot be read, which is told already, is empty."""
+        """Yield the manifests with their origins.
+
+        One that cannot be read, which is told already, is empty.
+        """
         for path in self._manifests:
             content = b""
             with suppress(Malformed):
@@ -105,7 +120,9 @@ class Folder:
                 yield f"{self._before}{path}", content
 
     def _is_template(self, path: str, content: bytes) -> bool:
-        """Tell whether a file becomes a manifest only when Helm fills it in. Notes its chart if it makes Applications.
+        """Tell whether a file becomes a manifest only when Helm fills it in.
+
+        Notes its chart if it makes Applications.
 
         Of charts in charts, the outermost one counts.
         """
@@ -132,10 +149,12 @@ class Folder:
     def _named_patches(self, folder: str) -> frozenset[str]:
         listed = [self._kustomization(folder).get(key) for key in _PATCHES]
         patches = [one for part in listed for one in elements(part)]
-        texts = [one.get("path") if isinstance(one, dict) else one for one in patches]
+        texts = [patch.get("path") if isinstance(patch, dict) else patch for patch in patches]
         # An inline patch has several lines, and names no file.
         return frozenset(
-            posixpath.normpath(posixpath.join(folder, one)) for one in texts if isinstance(one, str)
+            posixpath.normpath(posixpath.join(folder, text))
+            for text in texts
+            if isinstance(text, str)
         )
 
     def _unrendered(self) -> Iterator[tuple[Kind, str]]:
@@ -149,7 +168,9 @@ class Folder:
         yield from (("kustomize", folder) for folder in self._changing())
 
     def _changing(self) -> list[str]:
-        """Return the folders whose kustomization changes Applications, without those that another one of them uses."""
+        """Return the folders whose kustomization changes Applications,
+        without those that another one of them uses.
+        """
         if not self._applications:
             return []
         users: dict[
@@ -160,9 +181,11 @@ class Folder:
                 users.setdefault(path_at(folder, entry), set()).add(folder)
         making = _above(self._applications, users)
         namespace = self._rendering.namespace
-        changing = {one for one in making if changes_manifests(self._kustomization(one), namespace)}
+        changing = {
+            text for text in making if changes_manifests(self._kustomization(text), namespace)
+        }
         told = changing | (_above(changing, users) & making)
-        return sorted(one for one in told if not users.get(one, set()) & making - {one})
+        return sorted(text for text in told if not users.get(text, set()) & making - {text})
 
     def _parsed(self, folder: str) -> Mapping[str, Any]:
         """Return the folder's kustomization, or {} for a broken one."""
@@ -172,7 +195,9 @@ class Folder:
             return {}
 
     def _text(self, folder: str) -> str:
-        """Return the text of the folder's kustomization, or "" if there is none, or it cannot be read."""
+        """Return the text of the folder's kustomization, or "" if there is none,
+        or it cannot be read.
+        """
         try:
             content = self._read(self._kustomizations[folder])
         except (KeyError, Malformed):
@@ -186,17 +211,21 @@ def _folder_of(path: str) -> str:
 
 def _above(start: Iterable[str], users: Mapping[str, set[str]]) -> set[str]:
     """Return all folders whose kustomization uses one of these, directly or through others."""
-    found, waiting = set[str](), list(start)
+    found = set[str]()
+    waiting = list(start)
     while waiting:
-        for one in users.get(waiting.pop(), ()):
-            if one not in found:
-                found.add(one)
-                waiting.append(one)
+        for user in users.get(waiting.pop(), ()):
+            if user not in found:
+                found.add(user)
+                waiting.append(user)
     return found
 
 
 def local_manifests(path: str, rendering: Rendering) -> Iterator[Found]:
-    """Yield every manifest in a file, a folder, or `-` for stdin. Raises `UsageError` if that itself is unusable."""
+    """Yield every manifest in a file, a folder, or `-` for stdin.
+
+    Raises `UsageError` if that itself is unusable.
+    """
     if path == "-":
         content = sys.stdin.buffer.read(LARGEST + 1)  # one more byte shows that it is too large
         if len(content) > LARGEST:
@@ -262,7 +291,9 @@ def _in_folder(root: str, rendering: Rendering) -> Iterator[Found]:
 
 
 def _shown(folder: str) -> str:
-    """Return a folder's path as CI systems write it: they show a finding of `lint .` at its line only without `./`."""
+    """Return a folder's path as CI systems write it:
+    they show a finding of `lint .` at its line only without `./`.
+    """
     if folder == ".":
         return ""
     if folder and not folder.strip("/"):

@@ -19,7 +19,8 @@ _APPLICATION = re.compile(
 )
 SUFFIXES = (".yaml", ".yml", ".json")
 MOST = 4 * 1024 * 1024  # bytes in which they are looked for, because parsing takes long
-# The kinds of Argo CD and of AIU that are read where a program or a parent may also yield many others.
+# The kinds of Argo CD and of AIU that are read where a program or a parent may also yield many
+# others.
 KINDS = frozenset(("Application", "ApplicationSet", "AppProject", "ImageUpdater"))
 
 
@@ -40,7 +41,9 @@ def is_project(item: Mapping[str, Any]) -> bool:
 
 
 def makes_applications(text: str) -> bool:
-    """Tell whether a file has an Application or ApplicationSet, or a template that Helm makes one of."""
+    """Tell whether a file has an Application or ApplicationSet,
+    or a template that Helm makes one of.
+    """
     return bool(_APPLICATION.search(text))
 
 
@@ -69,22 +72,26 @@ def found_in(content: bytes, origin: str) -> Iterator[Found]:
 
 
 def or_broken(found: Iterable[Found], others: Iterable[tuple[str, bytes]]) -> Iterator[Found]:
-    """Yield what was found. If none of it concerns us, also yield the first few files that are no YAML.
+    """Yield what was found.
 
-    One of these may be the reason. `others` are the files with their origins, which are read only then. Most of them
-    are not manifests but templates of other programs, so a message about them is only advice. If there is no other
-    file, they are the manifests that the user means, and the message is more than advice.
+    If none of it concerns us, also yield the first few files that are no YAML.
+
+    One of these may be the reason. `others` are the files with their origins, which are read only
+    then. Most of them are not manifests but templates of other programs, so a message about them is
+    only advice. If there is no other file, they are the manifests that the user means, and the
+    message is more than advice.
     """
     any_of_ours = False
-    for one in found:
-        any_of_ours = any_of_ours or one.concerns_us
-        yield one
+    for item in found:
+        any_of_ours = any_of_ours or item.concerns_us
+        yield item
     if any_of_ours:
         return
     told: list[Found] = []
     size = files = 0
     for origin, content in others:
-        size, files = size + len(content), files + 1
+        size = size + len(content)
+        files = files + 1
         if size > MOST or len(told) == FEW:
             break
         if document := next(broken(content.decode("utf-8", "replace")), None):
@@ -92,13 +99,15 @@ def or_broken(found: Iterable[Found], others: Iterable[tuple[str, bytes]]) -> It
             what = f"{where}: not YAML: {document.problem}"
             hint = "fix the file if it has Applications, because none was found"
             told.append(Found({}, where, what, hint, exit=_BROKEN))
-    yield from (replace(one, advice=len(told) < files) for one in told)
+    yield from (replace(entry, advice=len(told) < files) for entry in told)
 
 
 def _with_types(items: list[Found], document: ManifestDocument, where: str) -> list[Found]:
-    """Return the same manifests, but with the numbers and booleans in ApplicationSets as kubectl reads them.
+    """Return the same manifests, but with the numbers and booleans
+    in ApplicationSets as kubectl reads them.
 
-    In an Application, every scalar is a text. In an ApplicationSet, what a template makes of 1.10 depends on its type.
+    In an Application, every scalar is a text. In an ApplicationSet, what a template makes of 1.10
+    depends on its type.
     """
     try:
         typed = list(_items(load_all(document.text)[document.number], where))
@@ -121,7 +130,8 @@ def _items(data: dict[str, Any] | list[Any], where: str) -> Iterator[Found]:
     if not kind.endswith("List") or not isinstance(items, list):
         yield Found(data if isinstance(data, dict) else {}, where)
         return
-    # `kubectl get -o json` prints a List of whole items, but the API's own ApplicationList leaves out their kind.
+    # `kubectl get -o json` prints a List of whole items, but the API's own ApplicationList leaves
+    # out their kind.
     typed = (
         {"apiVersion": data.get("apiVersion"), "kind": kind[:-4]}
         if kind != "List" and not isinstance(data, list)

@@ -1,6 +1,7 @@
 """Renders folders in which Helm or Kustomize makes the Applications, for `--render`.
 
-`helm template` and `kustomize build` run on a copy of some files, without network, home folder or login.
+`helm template` and `kustomize build` run on a copy of some files, without network, home folder or
+login.
 """
 
 from __future__ import annotations
@@ -41,21 +42,27 @@ _OTHERWISE = "or read what it makes: --applications cluster"
 NOTHING: Mapping[str, str] = {}
 _VALUES = ".image-update-values.yaml"
 _LONGEST_RELEASE = 53  # characters of a release's name
-# Helm follows `$ref` in it to any file and server that the step can reach, so that it never gets one.
+# Helm follows `$ref` in it to any file and server that the step can reach, so that it never gets
+# one.
 _SCHEMA = "values.schema.json"
-BUDGET = 300.0  # seconds for all rendering of a run: thousands of charts may be followed, of many authors
+# seconds for all rendering of a run: thousands of charts may be followed, of many authors
+BUDGET = 300.0
 SECONDS = 60.0  # for one program
 _BOUNDS = Bounds(messages=LARGEST, pack=LARGEST)
 _TAIL = 16_000  # bytes of stderr that are kept
 _LAST = 3  # of these lines, an error quotes so many
 _LONGEST = 600  # characters of it in a message
 _ADVICE = "Use --debug flag"  # Helm's own advice, about a flag that this step does not have
-_NOWHERE = "http://127.0.0.1:9"  # the proxy for any fetch that is tried nevertheless: nothing listens on this port
+# the proxy for any fetch that is tried nevertheless: nothing listens on this port
+_NOWHERE = "http://127.0.0.1:9"
 _ENDED = "the templates or patches make too much, or never end"
 
 
 def kind_of(names: Collection[str]) -> Kind | None:
-    """Return what makes the manifests of a folder with these files. Like Argo CD, prefer Kustomize to Helm."""
+    """Return what makes the manifests of a folder with these files.
+
+    Like Argo CD, prefer Kustomize to Helm.
+    """
     if any(name in names for name in KUSTOMIZATIONS):
         return "kustomize"
     return "helm" if CHART in names else None
@@ -115,9 +122,13 @@ class Rendering:
         sources: Collection[str] = (),
         seconds: float = BUDGET,
     ) -> None:
-        """`namespace` is the release's: Argo CD's own. `sources` are all values of `--applications`."""
+        """`namespace` is the release's: Argo CD's own.
+
+        `sources` are all values of `--applications`.
+        """
         self._seconds = self._left = seconds
-        self._environ, self.namespace = environ, namespace
+        self._environ = environ
+        self.namespace = namespace
         self._sources = {
             source.partition("?")[0].removeprefix("./").rstrip("/") for source in sources
         }
@@ -138,7 +149,8 @@ class Rendering:
     ) -> Iterator[Found]:
         """Yield a warning about each of these folders, which are the source's root or below it.
 
-        In each, a chart makes Applications, or a kustomization changes some. `before` is put before each path.
+        In each, a chart makes Applications, or a kustomization changes some. `before` is put before
+        each path.
         """
         for kind, folder in dict.fromkeys(folders):
             where = f"{before}{folder}".rstrip("/") or "."
@@ -158,8 +170,8 @@ class Rendering:
     ) -> Iterator[Found]:
         """Yield the Applications of a folder, all of them with the origin `where`.
 
-        `folder` is its path from the top. `read` returns the files in such a path. Raises RenderingError with the
-        program's message.
+        `folder` is its path from the top. `read` returns the files in such a path. Raises
+        RenderingError with the program's message.
         """
         sources = _Sources(kind, read)
         try:
@@ -193,7 +205,10 @@ class Rendering:
                 yield replace(found, origin=where)
 
     def _run(self, argv: list[str], files: Mapping[str, str]) -> str:
-        """Run a program within what is left of the budget, and return what it prints. Raises Malformed."""
+        """Run a program within what is left of the budget, and return what it prints.
+
+        Raises Malformed.
+        """
         if self._left <= 0:
             message = f"the rendering of this run has taken {self._seconds:.0f} seconds already"
             raise Malformed(message, f"render less in one run, {_OTHERWISE}")
@@ -233,7 +248,7 @@ def _helm(release: Release, folder: str, namespace: str) -> list[str]:
     values += [
         word for option, name, value in release.parameters for word in (option, f"{name}={value}")
     ]
-    values += [word for one in _API_VERSIONS for word in ("--api-versions", one)]
+    values += [word for api_version in _API_VERSIONS for word in ("--api-versions", api_version)]
     name = release.name or _release(folder)
     return ["template", "--namespace", release.namespace or namespace, *values, "--", name]
 
@@ -314,7 +329,9 @@ def _write(files: Mapping[str, str], tree: str) -> None:
 
 
 def _environment(room: str) -> dict[str, str]:
-    """Return the whole environment: it has no token, no configuration, no other program, and no way to a server."""
+    """Return the whole environment: it has no token, no configuration, no other program,
+    and no way to a server.
+    """
     home = os.path.join(room, "home")
     os.makedirs(home)
     proxies = dict.fromkeys(("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"), _NOWHERE)
@@ -344,7 +361,8 @@ def _run(
         try:
             files = (nothing, out.sink, err.sink)
             running = start(sh.Command(argv[0]), argv[1:], env, files, bounds.limits(), folder)
-        # Such as a program for another architecture; a ValueError if the process was killed before it could begin.
+        # Such as a program for another architecture; a ValueError if the process was killed before
+        # it could begin.
         except (sh.ForkException, sh.CommandNotFound, OSError, ValueError) as error:
             raise Malformed(
                 f"{argv[0]} cannot be started", "install the one for this machine"

@@ -31,7 +31,8 @@ class Located:
 
 
 def locate(path: str, git: Git) -> Located | None:
-    """Return the origin, branch and path of a file, or None if it has no work tree, or that has no origin or commit.
+    """Return the origin, branch and path of a file, or None if it has no work tree,
+    or that has no origin or commit.
 
     Git is asked once for each work tree.
     """
@@ -42,7 +43,10 @@ def locate(path: str, git: Git) -> Located | None:
 
 
 def top_of(folder: str) -> str:
-    """Return the nearest folder with a `.git`, or "". In submodules and linked work trees, `.git` is a file."""
+    """Return the nearest folder with a `.git`, or "".
+
+    In submodules and linked work trees, `.git` is a file.
+    """
     while not os.path.exists(os.path.join(folder, ".git")):
         above = os.path.dirname(folder)
         if above == folder:
@@ -53,10 +57,12 @@ def top_of(folder: str) -> str:
 
 @lru_cache(maxsize=256)
 def _origin(top: str, git: Git) -> tuple[str, str] | None:
-    """Return the URL and branch, or None if there is no origin or commit. Warns about a broken configuration.
+    """Return the URL and branch, or None if there is no origin or commit.
 
-    A work tree of another user, which is usual in containers, is no risk: only these two commands are run, and they
-    only read. (An explicit `--git-dir` also turns off Git's check of the owner.)
+    Warns about a broken configuration.
+
+    A work tree of another user, which is usual in containers, is no risk: only these two commands
+    are run, and they only read. (An explicit `--git-dir` also turns off Git's check of the owner.)
     """
     git_dir = f"{top}/.git"
     try:
@@ -81,13 +87,16 @@ def _origin(top: str, git: Git) -> tuple[str, str] | None:
 
 
 class LocalFiles:
-    """Reads what Helm or Kustomize needs for a folder: that folder, and others of the same work tree.
+    """Reads what Helm or Kustomize needs for a folder: that folder,
+    and others of the same work tree.
 
-    Without a work tree, the top is the working folder if it contains the folder, else the folder itself.
+    Without a work tree, the top is the working folder if it contains the folder, else the folder
+    itself.
     """
 
     def __init__(self, folder: str) -> None:
-        real, here = os.path.realpath(folder), os.path.realpath(".")
+        real = os.path.realpath(folder)
+        here = os.path.realpath(".")
         self._top = top_of(real) or (here if f"{real}/".startswith(f"{here}/") else real)
         path = os.path.relpath(real, self._top).replace(os.sep, "/")
         self.folder = "" if path == "." else path  # from the top

@@ -1,4 +1,7 @@
-"""An ApplicationSet → its Applications, as Argo CD makes them. This is the door: nobody imports the rooms behind it."""
+"""An ApplicationSet → its Applications, as Argo CD makes them.
+
+This is the door: nobody imports the rooms behind it.
+"""
 
 from task.applicationsets.fill import Budget
 from task.applicationsets.generators import NamedCluster

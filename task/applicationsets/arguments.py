@@ -25,7 +25,10 @@ def text(value: Any) -> str:
 
 
 def number(value: Any) -> int:
-    """Check an argument that Go declares as int, and return it. A float, such as any number in JSON, is refused."""
+    """Check an argument that Go declares as int, and return it.
+
+    A float, such as any number in JSON, is refused.
+    """
     if not isinstance(value, int) or isinstance(value, bool):
         raise FailedTemplate(f"wrong type for value; expected int; got {named(value)}")
     return value
@@ -46,7 +49,10 @@ def items(value: Any) -> Sequence[Any]:
 
 
 def mapping(value: Any) -> AnyMap:
-    """Check an argument that Go declares as map[string]interface{}, and return it. A missing one is an empty map."""
+    """Check an argument that Go declares as map[string]interface{}, and return it.
+
+    A missing one is an empty map.
+    """
     if value is None:
         return AnyMap()
     if not isinstance(value, AnyMap):
@@ -58,9 +64,12 @@ def mapping(value: Any) -> AnyMap:
 
 
 def texts(value: Any) -> list[str]:
-    """Return the items of a list as texts, without those that are nil. Anything else is the only item."""
+    """Return the items of a list as texts, without those that are nil.
+
+    Anything else is the only item.
+    """
     return (
-        [shown(one) for one in value if one is not None]
+        [shown(item) for item in value if item is not None]
         if named(value) == "list"
         else [shown(value)]
     )
@@ -85,7 +94,8 @@ def bounded(size: int) -> None:
 
 
 def go_value(value: Any) -> Any:
-    """Return data as Go's templates see it after JSON: every number is a float, and every mapping a map.
+    """Return data as Go's templates see it after JSON: every number is a float,
+    and every mapping a map.
 
     Raises Malformed for a number that JSON cannot express.
     """

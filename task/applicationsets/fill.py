@@ -1,4 +1,6 @@
-"""Fills templates with the parameters of one Application, in both of Argo CD's ways, within limits."""
+"""Fills templates with the parameters of one Application, in both of Argo CD's ways,
+within limits.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,10 @@ _LINE = re.compile(r"template, line ([0-9]+): ")
 
 
 class Budget:
-    """What all ApplicationSets of a run may cost together. They have many authors, and some may be hostile."""
+    """What all ApplicationSets of a run may cost together.
+
+    They have many authors, and some may be hostile.
+    """
 
     def __init__(
         self,
@@ -71,18 +76,24 @@ class Filler:
 
         Raises Malformed for an option that Go does not know.
         """
-        self.budget, self.go = budget, go
+        self.budget = budget
+        self.go = go
         self.missing_key = "default"
-        for option in options if go else ():
-            name, _, value = option.partition("=")
-            if name != "missingkey" or value not in MISSING_KEYS:
-                raise Malformed(
-                    f"unrecognized option: {option}", "write missingkey=error in goTemplateOptions"
-                )
-            self.missing_key = MISSING_KEYS[value]
+        if go:
+            for option in options:
+                name, _, value = option.partition("=")
+                if name != "missingkey" or value not in MISSING_KEYS:
+                    raise Malformed(
+                        f"unrecognized option: {option}",
+                        "write missingkey=error in goTemplateOptions",
+                    )
+                self.missing_key = MISSING_KEYS[value]
 
     def text(self, template: str, params: Mapping[str, Any], missing_key: str = "") -> str:
-        """Return the filled template. `missing_key` replaces Go's option. Raises Malformed, in Argo CD's words."""
+        """Return the filled template.
+
+        `missing_key` replaces Go's option. Raises Malformed, in Argo CD's words.
+        """
         self.budget.read(len(template) + 1)
         if "{{" not in template:
             return template
@@ -113,7 +124,10 @@ class Filler:
         return filled
 
     def deep(self, value: Any, params: Mapping[str, Any], *, nulls: bool = True) -> Any:
-        """Return any data with its texts and keys filled. Without `nulls`, nulls in mappings are left out."""
+        """Return any data with its texts and keys filled.
+
+        Without `nulls`, nulls in mappings are left out.
+        """
         if isinstance(value, str):
             return self.text(value, params)
         self.budget.read(1)
@@ -130,14 +144,17 @@ class Filler:
 
 
 def _fast(template: str, params: Mapping[str, Any]) -> str:
-    """Fill a template like valyala/fasttemplate with `{{` and `}}`. An unknown name stays, together with its braces."""
+    """Fill a template like valyala/fasttemplate with `{{` and `}}`.
+
+    An unknown name stays, together with its braces.
+    """
     if not _TEMPLATED.search(template):
         return template
     if "{{" in _TAG.sub("\0", template):
         at = template.rfind("{{")
         raise Malformed(
-            f'invalid template: Cannot find end tag="}}}}" in the template="{template}" starting from '
-            f'"{template[at + 2 :]}"'
+            f'invalid template: Cannot find end tag="}}}}" in the template="{template}" starting'
+            f' from "{template[at + 2 :]}"'
         )
 
     def value(tag: re.Match[str]) -> str:

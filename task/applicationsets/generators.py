@@ -19,7 +19,8 @@ from task.applicationsets.sprig_text import normalize
 from task.errors import Malformed
 from task.templates.go_template.values import AnyMap, GoMap
 
-LOCAL_NAME, LOCAL_SERVER = "in-cluster", "https://kubernetes.default.svc"
+LOCAL_NAME = "in-cluster"
+LOCAL_SERVER = "https://kubernetes.default.svc"
 TYPE_LABEL = "argocd.argoproj.io/secret-type"
 DEEPEST = 4  # levels of nested generators; Argo CD's schema allows two
 # Generators that need something that is in no manifest, and what that is.
@@ -71,8 +72,8 @@ class Generators:
     def params(self, generator: Any, outer: Params | None = None, depth: int = 0) -> list[Params]:
         """Return the sets of parameters of one generator that its selector selects.
 
-        `outer` fills the generator's texts. Raises Malformed for a mistake, UnknowableError if a server is needed, and
-        the errors of Git.
+        `outer` fills the generator's texts. Raises Malformed for a mistake, UnknowableError if a
+        server is needed, and the errors of Git.
         """
         if not isinstance(generator, dict):
             raise Malformed("a generator is not a mapping")
@@ -132,7 +133,8 @@ class Generators:
         return filled
 
     def _own_value(self, name: str, value: Any, outer: Params) -> str:
-        """Return one of the generator's `values`, filled if another generator knows all of its keys.
+        """Return one of the generator's `values`,
+        filled if another generator knows all of its keys.
 
         Otherwise it waits for the generator's own row (Argo CD 3.4 and newer).
         """
@@ -254,7 +256,10 @@ class Generators:
             try:
                 rows += self._of_file(path, text, prefix)
             except Malformed as error:
-                message = f"error generating params from git: unable to process file '{path}': {error.message}"
+                message = (
+                    f"error generating params from git: unable to process file '{path}':"
+                    f" {error.message}"
+                )
                 raise Malformed(message, error.hint) from None
         return rows
 
@@ -267,23 +272,29 @@ class Generators:
                 raise Malformed(f"unable to parse file: {error.message}") from None
         data = self._read[text]
         objects = [{}] if data is None else data if isinstance(data, list) else [data]
-        if not all(isinstance(one, dict) for one in objects):
+        if not all(isinstance(item, dict) for item in objects):
             raise Malformed(
                 "unable to parse file: it holds neither a mapping nor a list of mappings"
             )
         folder, _, file = path.rpartition("/")
         paths = path_params(posixpath.normpath(folder or "."), prefix, go=self.filler.go, file=file)
         if self.filler.go:
-            return [AnyMap({**go_value(one), **paths}) for one in objects]
-        return [{**flat(one), **paths} for one in objects]
+            return [AnyMap({**go_value(item), **paths}) for item in objects]
+        return [{**flat(item), **paths} for item in objects]
 
     def _with_values(self, body: Mapping[str, Any], row: Params) -> Params:
-        """Return the row with the generator's `values`. They may use the row, but not one another."""
+        """Return the row with the generator's `values`.
+
+        They may use the row, but not one another.
+        """
         values = _mapped(body, "values")
         try:
             filled = {str(key): self.filler.text(str(value), row) for key, value in values.items()}
         except Malformed as error:
-            message = f"failed to append templated values: failed to replace templated string: {error.message}"
+            message = (
+                "failed to append templated values: failed to replace templated string:"
+                f" {error.message}"
+            )
             raise Malformed(message, error.hint) from None
         if not filled:
             return row
@@ -302,31 +313,36 @@ class Generators:
             raise Malformed(f"found {number} than two generators, Matrix support only two")
         rows: list[Params] = []
         failed = "failed to get params for {} generator in the matrix generator"
-        for one in self._inner(members[0], None, depth, failed.format("first")):
-            for other in self._inner(members[1], one, depth, failed.format("second")):
+        for text in self._inner(members[0], None, depth, failed.format("first")):
+            for other in self._inner(members[1], text, depth, failed.format("second")):
                 self.filler.budget.row()
-                rows.append(merged(other, one) if self.filler.go else _combined(one, other))
+                rows.append(merged(other, text) if self.filler.go else _combined(text, other))
         return rows
 
     def _inner(self, member: Any, outer: Params | None, depth: int, failed: str) -> list[Params]:
-        """Return the rows of a generator inside another one. `failed` begins the message of its errors."""
+        """Return the rows of a generator inside another one.
+
+        `failed` begins the message of its errors.
+        """
         try:
             return self.params(member, outer, depth + 1)
         except UnknowableError:
             raise
         except Malformed as error:
-            message = f"{failed}: child generator returned an error on parameter generation: {error.message}"
+            message = (
+                f"{failed}: child generator returned an error on parameter generation:"
+                f" {error.message}"
+            )
             raise Malformed(message, error.hint) from None
 
     def merge(self, body: Mapping[str, Any], depth: int) -> list[Params]:
         """Return the parameters of the generator `merge`.
 
-        They are the rows of the first generator, with what rows of the others with the same keys add.
+        They are the rows of the first generator, with what rows of the others with the same keys
+        add.
         """
-        members, keys = (
-            _listed(body, "generators"),
-            [str(key) for key in _listed(body, "mergeKeys")],
-        )
+        members = _listed(body, "generators")
+        keys = [str(key) for key in _listed(body, "mergeKeys")]
         if len(members) < 2:
             raise Malformed("found less than two generators, Merge requires two or more")
         failed = "error getting param sets from generators: error getting params from generator"
@@ -375,7 +391,7 @@ def _listed(body: Mapping[str, Any], key: str) -> list[Any]:
     found = body.get(key)
     if found is not None and not isinstance(found, list):
         raise Malformed(f"{key} is not a list")
-    if key in ("directories", "files") and not all(isinstance(one, dict) for one in found or ()):
+    if key in ("directories", "files") and not all(isinstance(item, dict) for item in found or ()):
         raise Malformed(f"an entry of {key} is not a mapping")
     return found or []
 
@@ -388,7 +404,9 @@ def _size(value: Any) -> int:
 
 
 def _texts(element: Mapping[str, Any], number: int) -> Params:
-    """Return the parameters of a list element without goTemplate: texts, and `values`, a mapping of texts."""
+    """Return the parameters of a list element without goTemplate: texts, and `values`,
+    a mapping of texts.
+    """
     row: Params = {}
     for key, value in element.items():
         if key == "values" and not isinstance(value, dict):
@@ -431,7 +449,10 @@ def _cluster(cluster: NamedCluster, labels: Mapping[str, str], *, go: bool) -> P
 
 
 def merged(onto: Any, other: Any) -> Any:
-    """Merge two rows. If both have a key, the value of `other` wins, and mappings are merged by their members."""
+    """Merge two rows.
+
+    If both have a key, the value of `other` wins, and mappings are merged by their members.
+    """
     result = type(onto)(onto)
     for key, value in other.items():
         both = isinstance(value, dict) and isinstance(result.get(key), dict)
@@ -447,13 +468,19 @@ def _combined(one: Params, other: Params) -> Params:
     result = _as_texts(one)
     for key, value in _as_texts(other).items():
         if result.setdefault(key, value) != value:
-            message = "failed to combine string maps with merging params for the matrix generator: found duplicate key "
+            message = (
+                "failed to combine string maps with merging params for the matrix generator: found"
+                " duplicate key "
+            )
             raise Malformed(f"{message}{key} with different value, a: {result[key]} ,b: {value}")
     return result
 
 
 def _by_keys(rows: Sequence[Params], keys: Sequence[str]) -> dict[str, Params]:
-    """Return the rows by the values of the merge keys. Raises Malformed if two rows have the same values."""
+    """Return the rows by the values of the merge keys.
+
+    Raises Malformed if two rows have the same values.
+    """
     failed = "error getting param sets by merge key"
     if not keys:
         raise Malformed(f"{failed}: no merge keys were specified, Merge requires at least one")
@@ -466,15 +493,18 @@ def _by_keys(rows: Sequence[Params], keys: Sequence[str]) -> dict[str, Params]:
         )
         if key in found:
             raise Malformed(
-                f"{failed}: the parameters from a generator were not unique by the given mergeKeys, Merge requires all "
-                f"param sets to be unique. Duplicate key was {key}"
+                f"{failed}: the parameters from a generator were not unique by the given mergeKeys,"
+                f" Merge requires all param sets to be unique. Duplicate key was {key}"
             )
         found[key] = row
     return found
 
 
 def selects(selector: Any, labels: Mapping[str, str]) -> bool:
-    """Tell whether a `LabelSelector` selects these labels. None selects everything. Raises Malformed."""
+    """Tell whether a `LabelSelector` selects these labels.
+
+    None selects everything. Raises Malformed.
+    """
     if selector is None:
         return True
     if not isinstance(selector, dict):
@@ -483,7 +513,8 @@ def selects(selector: Any, labels: Mapping[str, str]) -> bool:
     expressions = selector.get("matchExpressions") or []
     if not isinstance(wanted, dict) or not isinstance(expressions, list):
         raise Malformed(
-            "error parsing label selector: matchLabels is not a mapping, or matchExpressions is not a list"
+            "error parsing label selector: matchLabels is not a mapping, or matchExpressions is not"
+            " a list"
         )
     if any(labels.get(key) != value for key, value in wanted.items()):
         return False
@@ -495,14 +526,16 @@ def _is_met(expression: Any, labels: Mapping[str, str]) -> bool:
     values = expression.get("values") or [] if isinstance(expression, dict) else None
     if not isinstance(values, list):
         raise Malformed(
-            "error parsing label selector: an expression is not a mapping, or its values are not a list"
+            "error parsing label selector: an expression is not a mapping, or its values are not a"
+            " list"
         )
     key = str(expression.get("key"))
     operator = expression.get("operator")
     if operator in ("In", "NotIn"):
         if not values:
             raise Malformed(
-                "error parsing label selector: for 'in', 'notin' operators, values set can't be empty"
+                "error parsing label selector: for 'in', 'notin' operators, values set can't be"
+                " empty"
             )
         found = key in labels and labels[key] in values
         return found is (operator == "In")
@@ -514,7 +547,10 @@ def _is_met(expression: Any, labels: Mapping[str, str]) -> bool:
 
 
 def flat(value: Any, room: int = 100_000) -> dict[str, str]:
-    """Return nested parameters as texts under dotted keys. Empty lists and mappings disappear. Raises Malformed."""
+    """Return nested parameters as texts under dotted keys.
+
+    Empty lists and mappings disappear. Raises Malformed.
+    """
     found: dict[str, str] = {}
     waiting: list[tuple[str, Any]] = [("", value)]
     while waiting:

@@ -20,7 +20,9 @@ _POSIX = {
 
 
 def folders_of(files: Iterable[str]) -> list[str]:
-    """Return every folder of these files, sorted, except a folder whose name begins with a dot, and those below it."""
+    """Return every folder of these files, sorted, except a folder whose name begins with a dot,
+    and those below it.
+    """
     found: set[str] = set()
     for path in files:
         folder = path.rpartition("/")[0]
@@ -33,7 +35,9 @@ def folders_of(files: Iterable[str]) -> list[str]:
 
 
 def chosen_folders(entries: Sequence[tuple[str, bool]], files: Iterable[str]) -> list[str]:
-    """Return the folders of these files that the entries of `directories`, (path, exclude), select."""
+    """Return the folders of these files that the entries of `directories`, (path, exclude),
+    select.
+    """
     return _chosen(
         [(partial(glob_match, path), exclude) for path, exclude in entries], folders_of(files)
     )
@@ -76,9 +80,10 @@ def _pathspec(spec: str) -> re.Pattern[str]:
     plain = spec.removeprefix("./").removeprefix("/")
     if not set(plain) & set("*?[\\"):
         return re.compile(re.escape(plain.rstrip("/")) + "(?:/.*)?" if plain else ".*", re.DOTALL)
-    # Atomic groups make the text between two stars match only at the first fitting place. The result is the same, and
-    # no pattern is slow.
-    runs, at = [""], 0
+    # Atomic groups make the text between two stars match only at the first fitting place. The
+    # result is the same, and no pattern is slow.
+    runs = [""]
+    at = 0
     while at < len(plain):
         sign = plain[at]
         if sign == "*":

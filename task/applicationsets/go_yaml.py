@@ -1,6 +1,7 @@
 """Reads and writes YAML like Go's sigs.k8s.io/yaml, which kubectl and Argo CD use.
 
-Its rules are those of YAML 1.1: `yes` and `y` are true, `1_000` is a number, and `017` is 15. A date stays a text.
+Its rules are those of YAML 1.1: `yes` and `y` are true, `1_000` is a number, and `017` is 15. A
+date stays a text.
 """
 
 from __future__ import annotations
@@ -69,7 +70,10 @@ def _number(value: str) -> Any:
 
 
 def _in_json(value: Any) -> Any:
-    """Return a value that is not a key. Raises Malformed for infinity and NaN, because Go reads YAML by way of JSON."""
+    """Return a value that is not a key.
+
+    Raises Malformed for infinity and NaN, because Go reads YAML by way of JSON.
+    """
     if isinstance(value, float) and not math.isfinite(value):
         raise Malformed(f"json: unsupported value: {sprint((value,))}", "put it in quotes")
     return value
@@ -94,7 +98,10 @@ _DIALECT = Dialect(_scalar, _key, _in_json, merged=MOST, most=MOST)
 
 
 def dump(value: Any, most: int) -> str:
-    """Return the value as YAML, without a trailing line ending. Raises `Malformed` beyond `most` characters."""
+    """Return the value as YAML, without a trailing line ending.
+
+    Raises `Malformed` beyond `most` characters.
+    """
     lines = []
     for line in (
         _block(value, "", "") if isinstance(value, (dict, list)) and value else (_flow(value, ""),)
@@ -136,9 +143,8 @@ def _flow(value: Any, indent: str) -> str:
     if isinstance(value, int):
         return str(value)
     if isinstance(value, float):
-        whole = (
-            value == int(value) and abs(value) < 1e21
-        )  # Go converts by way of JSON, which writes 1000000 as digits
+        # Go converts by way of JSON, which writes 1000000 as digits
+        whole = value == int(value) and abs(value) < 1e21
         return str(int(value)) if whole else ("-" if value < 0 else "") + go_float(abs(value))
     if isinstance(value, (dict, list)):
         return "{}" if isinstance(value, dict) else "[]"

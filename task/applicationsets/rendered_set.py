@@ -19,15 +19,17 @@ from task.model import Image
 from task.plain_data import mapping
 
 # The reasons of Argo CD's status conditions.
-PARAMS, TEMPLATE = "ApplicationGenerationFromParamsError", "RenderTemplateParamsError"
-DUPLICATE, REFUSED = "ApplicationValidationError", "UpdateApplicationError"
+PARAMS = "ApplicationGenerationFromParamsError"
+TEMPLATE = "RenderTemplateParamsError"
+DUPLICATE = "ApplicationValidationError"
+REFUSED = "UpdateApplicationError"
 
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _LONGEST_NAME = 253
 _RULE = (
-    "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and "
-    "end with an alphanumeric character (e.g. 'example.com', regex used for validation is "
-    "'[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')"
+    "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.',"
+    " and must start and end with an alphanumeric character (e.g. 'example.com', regex used for"
+    " validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')"
 )
 _TAG = re.compile(r"\{\{.*?\}\}", re.DOTALL)
 _CONTROL = re.compile(r"\{\{-?\s*(?:if|else|end|range|with|template|define|block|\$)")
@@ -55,7 +57,7 @@ class Rendered:
     @property
     def failed(self) -> bool:
         """Whether a generator or template failed, so that Argo CD makes nothing."""
-        return any(one.reason in (PARAMS, TEMPLATE) for one in self.troubles)
+        return any(trouble.reason in (PARAMS, TEMPLATE) for trouble in self.troubles)
 
 
 def render(
@@ -72,7 +74,8 @@ def render(
     """
     unknown: list[UnknowableError] = []
     try:
-        metadata, spec = _mapping(manifest, "metadata"), _mapping(manifest, "spec")
+        metadata = _mapping(manifest, "metadata")
+        spec = _mapping(manifest, "spec")
         given = spec.get("goTemplateOptions") or []
         options = tuple(map(str, given if isinstance(given, list) else [given]))
         filler = Filler(budget, go=spec.get("goTemplate") is True, options=options)
@@ -99,7 +102,10 @@ def render(
 def _rows(
     spec: Mapping[str, Any], generators: Generators, unknown: list[UnknowableError]
 ) -> Iterator[tuple[Mapping[str, Any], Params]]:
-    """Yield each set of parameters with its template. Generators that need a server are added to `unknown`."""
+    """Yield each set of parameters with its template.
+
+    Generators that need a server are added to `unknown`.
+    """
     common = _mapping(spec, "template")
     listed = spec.get("generators")
     if not isinstance(listed, list):
@@ -124,7 +130,9 @@ def _rows(
 
 
 def _overridden(own: Any, common: Any) -> Any:
-    """Return a generator's template, completed by the common one, as dario.cat/mergo merges Go structs."""
+    """Return a generator's template, completed by the common one,
+    as dario.cat/mergo merges Go structs.
+    """
     if isinstance(own, dict) and isinstance(common, dict):
         return {key: _overridden(own.get(key), common.get(key)) for key in {**common, **own}}
     return own or common
@@ -138,7 +146,8 @@ def _application(
     namespace: str,
     owner: Mapping[str, str],
 ) -> Mapping[str, Any]:
-    metadata, spec = _mapping(template, "metadata"), _mapping(template, "spec")
+    metadata = _mapping(template, "metadata")
+    spec = _mapping(template, "spec")
     parts = {
         "metadata": {
             key: metadata[key] for key in ("name", "labels", "annotations") if metadata.get(key)
@@ -216,7 +225,9 @@ def _merge_patch(onto: Any, patch: Any) -> Any:
 def _checked(
     applications: Sequence[Mapping[str, Any]], name: str
 ) -> tuple[list[Mapping[str, Any]], list[Trouble]]:
-    """Return the Applications that Argo CD would make, without duplicate and invalid names, and the troubles."""
+    """Return the Applications that Argo CD would make, without duplicate and invalid names,
+    and the troubles.
+    """
     count = Counter(app["metadata"]["name"] for app in applications)
     troubles = [
         Trouble(
@@ -248,7 +259,10 @@ def _mapping(raw: Mapping[str, Any], key: str) -> Mapping[str, Any]:
 
 
 def may_name(manifest: Mapping[str, Any], images: Collection[Image], prefix: str) -> bool:
-    """Tell whether an `image-list` in a template may name one of the images. A placeholder may become any text."""
+    """Tell whether an `image-list` in a template may name one of the images.
+
+    A placeholder may become any text.
+    """
     names = [image.repository.rpartition("/")[2].lower() for image in images]
     return any(
         "{{" in text or any(name in text.lower() for name in names)
@@ -257,7 +271,9 @@ def may_name(manifest: Mapping[str, Any], images: Collection[Image], prefix: str
 
 
 def _image_lists(value: Any, key: str) -> Iterator[str]:
-    """Yield the values of a key at any depth, and each text that contains the key, such as a `templatePatch`."""
+    """Yield the values of a key at any depth, and each text that contains the key,
+    such as a `templatePatch`.
+    """
     waiting = [value]
     for _ in range(_MOST):
         if not waiting:
@@ -274,9 +290,11 @@ def _image_lists(value: Any, key: str) -> Iterator[str]:
 
 
 def template_of(manifest: Mapping[str, Any], prefix: str) -> Mapping[str, Any] | None:
-    """Return the template as an Application whose placeholders are unknown texts, or None if nothing is known about it.
+    """Return the template as an Application whose placeholders are unknown texts,
+    or None if nothing is known about it.
 
-    A value with a placeholder may become anything, and is left out, except `image-list`: its aliases are known.
+    A value with a placeholder may become anything, and is left out, except `image-list`: its
+    aliases are known.
     """
     metadata = manifest.get("metadata")
     template = mapping(mapping(manifest.get("spec")).get("template"))
@@ -303,8 +321,9 @@ def template_of(manifest: Mapping[str, Any], prefix: str) -> Mapping[str, Any] |
             "namespace": metadata.get("namespace"),
             "annotations": known,
         },
-        "spec": sources
-        or {"source": {"repoURL": "x", "path": "x"}},  # the generators' templates may have it
+        "spec": (
+            sources or {"source": {"repoURL": "x", "path": "x"}}
+        ),  # the generators' templates may have it
     }
 
 

@@ -1,4 +1,6 @@
-"""The functions of Masterminds/sprig v3 that work on lists, maps and numbers, and Argo CD's own for YAML."""
+"""The functions of Masterminds/sprig v3 that work on lists, maps and numbers,
+and Argo CD's own for YAML.
+"""
 
 from __future__ import annotations
 
@@ -118,7 +120,8 @@ def _dig(*arguments: Any) -> Any:
     for key in keys:
         if not isinstance(value, AnyMap):
             raise FailedTemplate(
-                f"interface conversion: interface {{}} is {_type(value)}, not map[string]interface {{}}"
+                f"interface conversion: interface {{}} is {_type(value)}, not map[string]interface"
+                " {}"
             )
         if text(key) not in value:
             return fallback
@@ -164,7 +167,10 @@ def _omit(given: Any, *keys: Any) -> AnyMap:
 
 
 def _identity(value: Any) -> str:
-    """Return the same text for values that `deepEqual` calls equal. It distinguishes an int from a float."""
+    """Return the same text for values that `deepEqual` calls equal.
+
+    It distinguishes an int from a float.
+    """
     return json.dumps(_json(value), sort_keys=True)
 
 
@@ -202,7 +208,9 @@ class NotJson(FailedTemplate):
 
 
 def _json(value: Any, room: list[int] | None = None, depth: int = 0) -> Any:
-    """Return the value as plain data, of limited size: a map may contain another one twice, or itself."""
+    """Return the value as plain data, of limited size: a map may contain another one twice,
+    or itself.
+    """
     room = [LONGEST_TEXT] if room is None else room
     room[0] -= len(value) + 2 if isinstance(value, str) else 2
     if room[0] < 0 or depth > DEEPEST:
@@ -220,7 +228,10 @@ def _json(value: Any, room: list[int] | None = None, depth: int = 0) -> Any:
 
 
 def _json_text(value: Any, end: str) -> str:
-    """Return plain data as JSON, as Go writes it. `end` is "" or what ends a line of indented JSON."""
+    """Return plain data as JSON, as Go writes it.
+
+    `end` is "" or what ends a line of indented JSON.
+    """
     if isinstance(value, float):
         number = (
             repr(value) if abs(value) < 1e-6 or abs(value) >= 1e21 else f"{Decimal(repr(value)):f}"
@@ -230,7 +241,7 @@ def _json_text(value: Any, end: str) -> str:
         return json.dumps(value, ensure_ascii=False)
     inner = f"{end}  " if end else ""
     if isinstance(value, list):
-        return f"[{inner}{f',{inner}'.join(_json_text(one, inner) for one in value)}{end}]"
+        return f"[{inner}{f',{inner}'.join(_json_text(item, inner) for item in value)}{end}]"
     pairs = (
         f"{json.dumps(key, ensure_ascii=False)}:{' ' if end else ''}{_json_text(one, inner)}"
         for key, one in sorted(value.items())
@@ -239,7 +250,10 @@ def _json_text(value: Any, end: str) -> str:
 
 
 def _to_json(value: Any, *, pretty: bool = False, escape: bool = True, must: bool = True) -> str:
-    """Run `toJson` and its like. Those without `must` make "" of a value that JSON has no text for."""
+    """Run `toJson` and its like.
+
+    Those without `must` make "" of a value that JSON has no text for.
+    """
     try:
         written = _json_text(_json(value), "\n" if pretty else "")
     except NotJson:
@@ -295,14 +309,13 @@ def _seq(*bounds: Any) -> str:
     if not 1 <= len(numbers) <= 3:
         return ""
     first, last = (1, numbers[0]) if len(numbers) == 1 else (numbers[0], numbers[-1])
-    step = (
-        numbers[1] if len(numbers) == 3 else (1 if last >= first else -1)
-    )  # sprig: seq [first [step]] last
+    # sprig: seq [first [step]] last
+    step = numbers[1] if len(numbers) == 3 else (1 if last >= first else -1)
     return joined(map(str, _until(first, last + (1 if step > 0 else -1), step)), " ")
 
 
 def _pluck(key: Any, *given: Any) -> list[Any]:
-    return [one[text(key)] for one in map(mapping, given) if key in one]
+    return [any_map[text(key)] for any_map in map(mapping, given) if key in any_map]
 
 
 DATA_FUNCTIONS: dict[str, Builtin] = {
@@ -312,7 +325,7 @@ DATA_FUNCTIONS: dict[str, Builtin] = {
     "fromJson": Builtin(_from_json, 1, 1),
     "default": Builtin(_default, 1, 2),
     "empty": Builtin(lambda value: not truth(value), 1, 1),
-    "coalesce": Builtin(lambda *values: next((one for one in values if truth(one)), None), 0),
+    "coalesce": Builtin(lambda *values: next((value for value in values if truth(value)), None), 0),
     "all": Builtin(lambda *values: all(map(truth, values)), 0),
     "any": Builtin(lambda *values: any(map(truth, values)), 0),
     "ternary": Builtin(_ternary, 3, 3),
@@ -330,7 +343,7 @@ DATA_FUNCTIONS: dict[str, Builtin] = {
     "uniq": Builtin(_unique, 1, 1),
     "without": Builtin(_without, 1),
     "has": Builtin(_has, 2, 2),
-    "compact": Builtin(lambda values: [one for one in items(values) if truth(one)], 1, 1),
+    "compact": Builtin(lambda values: [item for item in items(values) if truth(item)], 1, 1),
     "slice": Builtin(_slice, 1),
     "chunk": Builtin(_chunk, 2, 2),
     "until": Builtin(lambda count: _until(0, number(count), 1 if count >= 0 else -1), 1, 1),
@@ -342,7 +355,7 @@ DATA_FUNCTIONS: dict[str, Builtin] = {
     "unset": Builtin(_unset, 2, 2),
     "hasKey": Builtin(lambda given, key: text(key) in mapping(given), 2, 2),
     "pluck": Builtin(_pluck, 1),
-    "keys": Builtin(lambda *given: sorted(key for one in given for key in mapping(one)), 0),
+    "keys": Builtin(lambda *given: sorted(key for item in given for key in mapping(item)), 0),
     "values": Builtin(lambda given: [value for _, value in sorted(mapping(given).items())], 1, 1),
     "pick": Builtin(_pick, 1),
     "omit": Builtin(_omit, 1),
@@ -403,10 +416,11 @@ for _name in (
 ):  # fmt: skip
     DATA_FUNCTIONS[f"must{_name[0].upper()}{_name[1:]}"] = DATA_FUNCTIONS[_name]
 _CHANCE = (
-    "now date dateInZone date_in_zone dateModify date_modify mustDateModify ago htmlDate htmlDateInZone toDate "
-    "mustToDate unixEpoch durationRound randAlpha randAlphaNum randAscii randNumeric randBytes randInt "
-    "shuffle uuidv4 genPrivateKey genCA genCAWithKey genSelfSignedCert genSelfSignedCertWithKey genSignedCert "
-    "genSignedCertWithKey buildCustomCert derivePassword htpasswd bcrypt encryptAES decryptAES"
+    "now date dateInZone date_in_zone dateModify date_modify mustDateModify ago htmlDate"
+    " htmlDateInZone toDate mustToDate unixEpoch durationRound randAlpha randAlphaNum randAscii"
+    " randNumeric randBytes randInt shuffle uuidv4 genPrivateKey genCA genCAWithKey"
+    " genSelfSignedCert genSelfSignedCertWithKey genSignedCert genSignedCertWithKey buildCustomCert"
+    " derivePassword htpasswd bcrypt encryptAES decryptAES"
 )
 # Functions of Argo CD that are missing here, and what to do about it.
 ELSEWHERE = dict.fromkeys(

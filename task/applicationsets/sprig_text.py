@@ -1,6 +1,7 @@
 """The functions of Masterminds/sprig v3 that work on texts, in the order of its documentation.
 
-Argo CD adds `normalize` and `slugify`, which turn a text into a name. URLs are read and written like Go's `net/url`.
+Argo CD adds `normalize` and `slugify`, which turn a text into a name. URLs are read and written
+like Go's `net/url`.
 """
 
 from __future__ import annotations
@@ -50,12 +51,10 @@ _LONGEST_DURATION = (2**63 - 1) // 10**9  # seconds
 _SECONDS = re.compile(r"[-+]?[0-9]{1,1000}", re.ASCII)
 _OCTAL = re.compile(r"[-+]?0*[0-7]{1,22}", re.ASCII)
 # Punctuation that Go leaves as it is, besides - . _ ~
-_IN_PATH, _IN_USER, _IN_FRAGMENT, _IN_HOST = (
-    "$&+,/:;=@",
-    "$&+,;=",
-    "!$&()*+,/:;=?@",
-    "!$&'()*+,;=:[]<>\"",
-)
+_IN_PATH = "$&+,/:;=@"
+_IN_USER = "$&+,;="
+_IN_FRAGMENT = "!$&()*+,/:;=?@"
+_IN_HOST = "!$&'()*+,;=:[]<>\""
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _ESCAPE = re.compile(r"%(?![0-9a-fA-F]{2}).{0,2}", re.DOTALL)
@@ -66,7 +65,11 @@ _PORT = re.compile(r"(?::[0-9]*)?")
 
 
 def normalize(value: Any) -> str:
-    """Turn a text into a DNS name: lower case, with `-` for each character that such a name may not have. Dots stay."""
+    """Turn a text into a DNS name: lower case,
+    with `-` for each character that such a name may not have.
+
+    Dots stay.
+    """
     return _NOT_IN_NAMES.sub("-", text(value).lower())[:_LONGEST_NAME].strip("-.")
 
 
@@ -94,22 +97,29 @@ def slugify(*arguments: Any) -> str:
 
 
 def _trunc(length: Any, value: Any) -> str:
-    raw, size = go_bytes(text(value)), number(length)
+    raw = go_bytes(text(value))
+    size = number(length)
     if size < 0:
         return go_text(raw[size:]) if len(raw) + size > 0 else text(value)
     return go_text(raw[:size])
 
 
 def _substr(start: Any, end: Any, value: Any) -> str:
-    raw, first, last = go_bytes(text(value)), number(start), number(end)
+    raw = go_bytes(text(value))
+    first = number(start)
+    last = number(end)
     if first < 0:
         return go_text(raw[: max(last, 0)])
     return go_text(raw[first:] if last < 0 or last > len(raw) else raw[first:last])
 
 
 def _abbrev(left: int, width: Any, value: Any) -> str:
-    """Run `abbrev` and `abbrevboth`, which count bytes. `left` is where the part begins that is kept."""
-    raw, size = go_bytes(text(value)), number(width)
+    """Run `abbrev` and `abbrevboth`, which count bytes.
+
+    `left` is where the part begins that is kept.
+    """
+    raw = go_bytes(text(value))
+    size = number(width)
     if size < 4 or (left > 0 and size < 7) or len(raw) <= size:
         return value  # type: ignore[no-any-return]
     left = min(left, len(raw) - (size - 3))
@@ -122,7 +132,9 @@ def _abbrev(left: int, width: Any, value: Any) -> str:
 
 def _wrap(width: Any, value: Any, end: Any = "\n", *, cut: bool = False) -> str:
     """Run `wrap` and `wrapWith`, which count bytes. With `cut`, a word that is too long is cut."""
-    raw, most, at = go_bytes(text(value)), max(number(width), 1), 0
+    raw = go_bytes(text(value))
+    most = max(number(width), 1)
+    at = 0
     lines: list[bytes] = []
     while len(raw) - at > most:
         if raw[at] == ord(" "):
@@ -171,13 +183,16 @@ def _replace(old: Any, new: Any, value: Any) -> str:
 
 
 def _indent(width: Any, value: Any) -> str:
-    pad, lines = max(number(width), 0), text(value).count("\n") + 1
+    pad = max(number(width), 0)
+    lines = text(value).count("\n") + 1
     bounded(len(value) + pad * lines)
     return " " * pad + value.replace("\n", "\n" + " " * pad)  # type: ignore[no-any-return]
 
 
 def _parted(value: Any, mark: str) -> str:
-    """Separate words where the case changes, and at a blank, `_` or `-`, but not at a dot (huandu/xstrings)."""
+    """Separate words where the case changes, and at a blank, `_` or `-`,
+    but not at a dot (huandu/xstrings).
+    """
     spaced = re.sub(r"[\s_-]+", mark, re.sub(r"(?<=[a-z0-9])(?=[A-Z])", mark, text(value)))
     return spaced.lower()
 
@@ -187,13 +202,16 @@ def _camel(value: Any) -> str:
 
 
 def _title(value: Any) -> str:
-    """Capitalise each word. A letter begins a word unless a letter, a digit, `_` or `'` comes before it."""
+    """Capitalise each word.
+
+    A letter begins a word unless a letter, a digit, `_` or `'` comes before it.
+    """
     return re.sub(r"(?<![\w'])\w", lambda match: match.group().upper(), text(value))
 
 
 def _join(between: Any, values: Any) -> str:
     listed = values if isinstance(values, list | tuple) else [values]
-    return joined((shown(one) for one in listed if one is not None), text(between))
+    return joined((shown(item) for item in listed if item is not None), text(between))
 
 
 def _split(mark: Any, value: Any, most: int = -1) -> list[str]:
@@ -205,11 +223,11 @@ def _split_map(mark: Any, value: Any, most: int = -1) -> Mapping[str, str]:
 
 
 def _quote(*values: Any) -> str:
-    return joined((go_quote(shown(one), '"') for one in values if one is not None), " ")
+    return joined((go_quote(shown(value), '"') for value in values if value is not None), " ")
 
 
 def _squote(*values: Any) -> str:
-    return joined((f"'{shown(one)}'" for one in values if one is not None), " ")
+    return joined((f"'{shown(value)}'" for value in values if value is not None), " ")
 
 
 def _decoded(decode: Callable[[bytes], bytes], value: Any) -> str:
@@ -240,7 +258,8 @@ def _find_all(pattern: Any, value: Any, most: Any) -> list[str]:
 
 
 def _replace_all(pattern: Any, value: Any, new: Any, *, literal: bool = False) -> str:
-    parts, end = [], 0
+    parts = []
+    end = 0
     size = 0
     for match in _regex(text(pattern)).finditer(text(value)):
         filled = text(new) if literal else _expanded(text(new), match)
@@ -293,7 +312,8 @@ def _semver(value: Any) -> Printable:
 
 
 def _semver_compare(constraint: Any, value: Any) -> bool:
-    version, wanted = parse_version(text(value)), parse_range(text(constraint))
+    version = parse_version(text(value))
+    wanted = parse_range(text(constraint))
     if version is None:
         raise FailedTemplate("Invalid Semantic Version")
     return wanted.admits(version)
@@ -316,13 +336,15 @@ def url_parse(value: Any) -> AnyMap:
     rest, _, query = whole[found.end() if found else 0 :].partition("?")
     user = host = opaque = ""
     if scheme and not rest.startswith("/"):
-        rest, opaque = "", rest
+        opaque = rest
+        rest = ""
     elif not rest.startswith("/") and ":" in rest.partition("/")[0]:
         raise _bad("first path segment in URL cannot contain colon")
     elif rest.startswith("//") and (scheme or not rest.startswith("///")):
         authority, slash, rest = rest[2:].partition("/")
         before, _, host = authority.rpartition("@")
-        host, rest = _host(scheme, host), slash + rest
+        host = _host(scheme, host)
+        rest = slash + rest
         user = _user(before)
     port = host.rfind(":")
     name = host[:port] if port >= 0 and _PORT.fullmatch(host[port:]) else host
@@ -448,7 +470,7 @@ TEXT_FUNCTIONS: dict[str, Builtin] = {
     "quote": Builtin(_quote, 0),
     "squote": Builtin(_squote, 0),
     "cat": Builtin(
-        lambda *values: joined((shown(one) for one in values if one is not None), " "), 0
+        lambda *values: joined((shown(value) for value in values if value is not None), " "), 0
     ),
     "indent": Builtin(_indent, 2, 2),
     "nindent": Builtin(lambda width, value: "\n" + _indent(width, value), 2, 2),

@@ -1,7 +1,8 @@
-"""Argo CD's REST API: lists, reads, refreshes and patches Applications, and asks why a rollout fails.
+"""Argo CD's REST API: lists, reads, refreshes and patches Applications,
+and asks why a rollout fails.
 
-The API is a gateway to gRPC: errors are JSON with `error`, `code` (gRPC's) and `message`. To hide what exists, it
-answers 403 "permission denied" also for an Application that does not exist.
+The API is a gateway to gRPC: errors are JSON with `error`, `code` (gRPC's) and `message`. To hide
+what exists, it answers 403 "permission denied" also for an Application that does not exist.
 """
 
 from __future__ import annotations
@@ -35,7 +36,8 @@ from task.urls import origin, path_part, web_page
 
 _IN_CLUSTER = re.compile(r"\.svc(\.|$)|\.local$")
 KIND = {"apiVersion": "argoproj.io/v1alpha1", "kind": "Application"}
-# The gateway understands only these whole names (argo-cd server/application/forwarder_overwrite.go).
+# The gateway understands only these whole names (argo-cd
+# server/application/forwarder_overwrite.go).
 METADATA = ("metadata.name", "metadata.namespace", "metadata.annotations", "metadata.labels")
 CRASHED = 3  # pods that are read to learn how their containers ended
 REFRESH_PATIENCE = 15.0  # seconds; a refresh that takes longer happens nevertheless
@@ -51,7 +53,10 @@ _DENIED = re.compile(r"permission denied: (?P<right>[^,]+, [^,]+, [^,]+)(?:, sub
 
 
 class ArgoCDApi:
-    """One Argo CD server. Safe to use from several threads. Errors are `SourceError`s: no access, down, not found."""
+    """One Argo CD server.
+
+    Safe to use from several threads. Errors are `SourceError`s: no access, down, not found.
+    """
 
     def __init__(
         self,
@@ -62,7 +67,10 @@ class ArgoCDApi:
         limits: Limits = Limits(),
         log: Callable[[str], None] = lambda _line: None,
     ) -> None:
-        """`given` comes from options; variables fill the gaps. Raises `UsageError` if they contradict each other."""
+        """`given` comes from options; variables fill the gaps.
+
+        Raises `UsageError` if they contradict each other.
+        """
         try:
             self._to = connection(given, environ)
         except Malformed as error:
@@ -96,7 +104,10 @@ class ArgoCDApi:
         )
 
     def _login(self) -> dict[str, str]:
-        """Return the token and the given headers. Both go only to this origin, as headers may be a proxy's login."""
+        """Return the token and the given headers.
+
+        Both go only to this origin, as headers may be a proxy's login.
+        """
         headers = {name: value.reveal() for name, value in self._to.headers}
         if token := self._token():
             headers["Authorization"] = f"Bearer {token}"
@@ -116,7 +127,8 @@ class ArgoCDApi:
                 ) from None
         if not (token.isascii() and token.isprintable()) or " " in token:
             raise SourceAccessError(
-                "Argo CD's token is not valid: it contains blanks or other characters that no token has",
+                "Argo CD's token is not valid: it contains blanks or other characters that no"
+                " token has",
                 hint="copy it again, as argocd account generate-token prints it",
             )
         return token
@@ -129,11 +141,15 @@ class ArgoCDApi:
         selector: str = "",
         namespace: str = "",
     ) -> list[dict[str, Any]]:
-        """Return the Applications that the token may get, with only these `fields`, or whole if there are none."""
+        """Return the Applications that the token may get, with only these `fields`,
+        or whole if there are none.
+        """
         params: dict[str, Any] = {
-            "fields": ",".join(("metadata.resourceVersion", *(f"items.{one}" for one in fields)))
-            if fields
-            else None,
+            "fields": (
+                ",".join(("metadata.resourceVersion", *(f"items.{field}" for field in fields)))
+                if fields
+                else None
+            ),
             "projects": list(projects) or None,
             "selector": selector or None,
             "appNamespace": namespace or None,
@@ -152,7 +168,10 @@ class ArgoCDApi:
         return [{**KIND, **item} for item in mappings(found, "items")]
 
     def get_application(self, namespace: str, name: str, project: str = "") -> dict[str, Any]:
-        """Return the Application. With its project, a missing one raises `AbsentError`; without, it looks forbidden."""
+        """Return the Application.
+
+        With its project, a missing one raises `AbsentError`; without, it looks forbidden.
+        """
         params = {**self._where(namespace), "project": project or None}
         return {
             **KIND,
@@ -160,7 +179,10 @@ class ArgoCDApi:
         }
 
     def refresh_application(self, namespace: str, name: str) -> None:
-        """Make Argo CD compare with Git now. Return when it has, or after a while if that takes long."""
+        """Make Argo CD compare with Git now.
+
+        Return when it has, or after a while if that takes long.
+        """
         params = {"refresh": "normal", **self._where(namespace)}
         right, subject = self._right("get", namespace, name)
         try:
@@ -174,7 +196,10 @@ class ArgoCDApi:
     def patch_application(
         self, namespace: str, name: str, operations: Sequence[Mapping[str, Any]]
     ) -> dict[str, Any]:
-        """Apply a JSON patch, and return the changed Application. Raises `Outpaced` if it changed meanwhile."""
+        """Apply a JSON patch, and return the changed Application.
+
+        Raises `Outpaced` if it changed meanwhile.
+        """
         body = {
             "name": name,
             "patch": json.dumps(list(operations)),
@@ -189,9 +214,11 @@ class ArgoCDApi:
     def resource_tree(self, namespace: str, name: str) -> dict[str, Any]:
         """Return the live resources of the Application, down to its pods, each with its health.
 
-        The tree does not have how a container ended, so the first few pods that crash are read, too.
+        The tree does not have how a container ended, so the first few pods that crash are read,
+        too.
         """
-        right, where = self._right("get", namespace, name), self._where(namespace)
+        right = self._right("get", namespace, name)
+        where = self._where(namespace)
         tree = self._ask("GET", f"{_path(name)}/resource-tree", *right, where)
         for node in crashing(tree)[:CRASHED]:
             pod = {
@@ -213,10 +240,8 @@ class ArgoCDApi:
 
     def application_set(self, namespace: str, name: str) -> dict[str, Any]:
         """Return an ApplicationSet."""
-        path, right = (
-            f"/api/v1/applicationsets/{path_part(name)}",
-            f"applicationsets, get, <project>/{name}",
-        )
+        path = f"/api/v1/applicationsets/{path_part(name)}"
+        right = f"applicationsets, get, <project>/{name}"
         return self._ask(
             "GET", path, right, f"ApplicationSet {name}", {"appsetNamespace": namespace or None}
         )
@@ -231,7 +256,8 @@ class ArgoCDApi:
         )
 
     def web(self) -> str:
-        """Return the URL of the user interface, from Argo CD's settings, else the API's if people can reach it.
+        """Return the URL of the user interface, from Argo CD's settings,
+        else the API's if people can reach it.
 
         It is "" if only the cluster knows the address. The settings can be read without a token.
         """
@@ -265,9 +291,8 @@ class ArgoCDApi:
         self, answer: Response, right: str, subject: str, *, patched: bool = False
     ) -> dict[str, Any]:
         """Return the JSON object of a successful answer. Raises our error for any other one."""
-        if answer.status == 200 and origin(answer.url) == origin(
-            self._to.base
-        ):  # the gateway sends no other success
+        # the gateway sends no other success
+        if answer.status == 200 and origin(answer.url) == origin(self._to.base):
             try:
                 found = answer.json()
             except ValueError:
@@ -276,9 +301,9 @@ class ArgoCDApi:
                 return found
         # No message may contain these, even if the server sends them.
         secrets = tuple(
-            one
-            for one in (self._token(), *(value.reveal() for _, value in self._to.headers))
-            if one
+            header
+            for header in (self._token(), *(value.reveal() for _, value in self._to.headers))
+            if header
         )
         raise explained(answer, self._to, right, subject, secrets, patched=patched)
 
@@ -307,7 +332,10 @@ def unreachable(error: NoAnswerError, to: Connection) -> TaskError:
     """Return the error for a request without an answer."""
     where = f"Argo CD: {error.message}"
     if error.kind == "tls":
-        hint = "name its authority with --argocd-ca-file; for a server without TLS, give --argocd-plaintext"
+        hint = (
+            "name its authority with --argocd-ca-file; for a server without TLS, give"
+            " --argocd-plaintext"
+        )
         return SourceAccessError(where, hint=hint)
     if error.kind == "redirect":
         return SourceAccessError(
@@ -369,12 +397,16 @@ def explained(
         )
     said = f"{subject}: Argo CD says: {message or 'nothing'} ({answer.status})"
     if "unable to generate manifests" in low or "repository not accessible" in low:
-        # Argo CD accepts a patch only after its repository server has rendered the manifests with it.
+        # Argo CD accepts a patch only after its repository server has rendered the manifests with
+        # it.
         if passing(message):
             return SourceDownError(
                 said, hint="Argo CD's repository server could not make the manifests: run it again"
             )
-        hint = "the manifests cannot be made with this change: correct the Application's source, or what it sets"
+        hint = (
+            "the manifests cannot be made with this change: correct the Application's source, or"
+            " what it sets"
+        )
         return SourceError(said, hint=hint)
     if any(sign in low for sign in _MALFORMED):
         return SourceError(
@@ -392,14 +424,18 @@ def explained(
 
 
 def _forbidden(message: str, right: str, subject: str) -> SourceAccessError:
-    """Return the error for a 403. Argo CD sends one for a missing Application as well, unless the caller may get it."""
+    """Return the error for a 403.
+
+    Argo CD sends one for a missing Application as well, unless the caller may get it.
+    """
     said = _DENIED.search(message)
     if not said:
         hint = f"check the name, or grant it in argocd-rbac-cm: p, <subject>, {right}, allow"
         return SourceAccessError(
             f"{subject}: does not exist, or the token may not ({right})", hint=hint
         )
-    missing, who = said["right"].strip(), said["who"] or "<subject>"
+    missing = said["right"].strip()
+    who = said["who"] or "<subject>"
     return SourceAccessError(
         f"{subject}: {who if said['who'] else 'the token'} may not ({missing})",
         hint=f"grant it in argocd-rbac-cm: p, {who}, {missing}, allow",
@@ -418,7 +454,9 @@ def _message(answer: Response, secrets: tuple[str, ...]) -> tuple[int | None, st
 
 
 def _page(answer: Response, to: Connection) -> TaskError | None:
-    """Return the error for an answer that is not from the API, such as a web page or another service."""
+    """Return the error for an answer that is not from the API,
+    such as a web page or another service.
+    """
     kind = str(answer.headers.get("Content-Type", "")).partition(";")[0].strip().lower()
     html = kind == "text/html" or answer.body.lstrip()[:1] == b"<"
     # With a root path, the server answers "404 page not found" as plain text on all other paths.
@@ -426,7 +464,9 @@ def _page(answer: Response, to: Connection) -> TaskError | None:
         what = "a web page" if html else f"{kind or 'something'} that is not its JSON"
         return SourceAccessError(
             f"{origin(to.base)} answers with {what} ({answer.status}), not with Argo CD's API",
-            hint="if a login page is in front of it, send what it wants with --argocd-header; "
-            "if the API is at another path, give --argocd-root-path",
+            hint=(
+                "if a login page is in front of it, send what it wants with --argocd-header; "
+                "if the API is at another path, give --argocd-root-path"
+            ),
         )
     return None

@@ -1,7 +1,7 @@
 """Reads and patches live Applications. A patch for an outdated resourceVersion raises `Outpaced`.
 
-It uses Argo CD's API or Kubernetes. `ClusterApplications` gives Kubernetes the methods of Argo CD's API, and finds
-an Application's pods by their owners.
+It uses Argo CD's API or Kubernetes. `ClusterApplications` gives Kubernetes the methods of Argo CD's
+API, and finds an Application's pods by their owners.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ _PODS_HINT = {"hint": "the step may not list pods, which say more: apply rbac/po
 _MOST_PODS = 2_000  # pods of one namespace that are examined
 _TRIES = 4  # attempts to request a refresh while others change the object
 REFRESH = "argocd.argoproj.io/refresh"
-# Since 3.6, Argo CD removes a refresh request only if it has the same timestamp as when the refresh began (argo-cd
-# 28392). Without it, a request during a refresh is lost. Older versions ignore it.
+# Since 3.6, Argo CD removes a refresh request only if it has the same timestamp as when the refresh
+# began (argo-cd 28392). Without it, a request during a refresh is lost. Older versions ignore it.
 STAMP = "argocd.argoproj.io/refresh-timestamp"
 # Argo CD 3.3 and 3.4 look at the dry source of a hydrated Application only if this is asked for,
 # too; later versions do it every few minutes. Argo CD's API sets both.
@@ -46,7 +46,8 @@ WORKLOADS = {
     ("argoproj.io", "Rollout"),
 }
 HERE = ("https://kubernetes.default.svc", "https://kubernetes.default.svc.cluster.local")
-# These have an owner between them and the pod: a ReplicaSet <deployment>-<hash>, or a Job <cronjob>-<minute>.
+# These have an owner between them and the pod: a ReplicaSet <deployment>-<hash>, or a Job
+# <cronjob>-<minute>.
 _BETWEEN = {"ReplicaSet": ("Deployment", "Rollout"), "Job": ("CronJob",)}
 _STARTING = ("ContainerCreating", "PodInitializing")
 
@@ -55,12 +56,18 @@ class ApplicationApi(Protocol):
     """Argo CD's API (`ArgoCDApi`), or Kubernetes with the same methods (`ClusterApplications`)."""
 
     def get_application(self, namespace: str, name: str, project: str = "") -> Mapping[str, Any]:
-        """Return the Application. Raises `AbsentError` if it is gone, which Argo CD admits only with the project."""
+        """Return the Application.
+
+        Raises `AbsentError` if it is gone, which Argo CD admits only with the project.
+        """
 
     def patch_application(
         self, namespace: str, name: str, operations: Sequence[Operation]
     ) -> Mapping[str, Any]:
-        """Apply a JSON patch, and return the changed Application. Raises `Outpaced` if a test in it fails."""
+        """Apply a JSON patch, and return the changed Application.
+
+        Raises `Outpaced` if a test in it fails.
+        """
 
     def refresh_application(self, namespace: str, name: str) -> None:
         """Make Argo CD compare with Git now."""
@@ -82,8 +89,12 @@ class ApplicationStore:
     """Reads and patches one Application at a time."""
 
     def __init__(self, api: ApplicationApi, *, atomic: bool) -> None:
-        """`atomic`: a patch changes only the tested version. Kubernetes guarantees that; Argo CD's API does not."""
-        self._api, self._atomic = api, atomic
+        """`atomic`: a patch changes only the tested version.
+
+        Kubernetes guarantees that; Argo CD's API does not.
+        """
+        self._api = api
+        self._atomic = atomic
 
     def read(self, namespace: str, name: str) -> tuple[Mapping[str, Any], str]:
         """Return the Application and its resourceVersion. Raises `SourceError`."""
@@ -97,7 +108,8 @@ class ApplicationStore:
     def patch(
         self, namespace: str, name: str, version: str, operations: Sequence[Operation]
     ) -> bool:
-        """Patch the Application at that resourceVersion, and tell whether nobody can have overwritten the patch.
+        """Patch the Application at that resourceVersion,
+        and tell whether nobody can have overwritten the patch.
 
         Raises `Outpaced` if it has another version: read it and decide again.
         """
@@ -109,8 +121,8 @@ class ApplicationStore:
 class PreferredStore:
     """Applications from Argo CD's API, patched through Kubernetes if it has the very same objects.
 
-    A kubeconfig may be for another cluster that has an Application of the same name, so the uids are compared. What
-    Kubernetes does not show or allow goes through Argo CD's API.
+    A kubeconfig may be for another cluster that has an Application of the same name, so the uids
+    are compared. What Kubernetes does not show or allow goes through Argo CD's API.
     """
 
     def __init__(
@@ -119,7 +131,9 @@ class PreferredStore:
         kubernetes: Callable[[], ApplicationStore],
         log: Callable[[str, str], None],
     ) -> None:
-        self._argocd, self._kubernetes, self._log = argocd, kubernetes, log
+        self._argocd = argocd
+        self._kubernetes = kubernetes
+        self._log = log
         self._why = ""  # why Kubernetes is no longer used
         self._read_by: dict[tuple[str, str], ApplicationStore] = {}
 
@@ -161,7 +175,10 @@ class PreferredStore:
 
 
 class ClusterApplications:
-    """Applications through Kubernetes, with the methods of Argo CD's API. What only Argo CD knows stays unknown."""
+    """Applications through Kubernetes, with the methods of Argo CD's API.
+
+    What only Argo CD knows stays unknown.
+    """
 
     def __init__(
         self,
@@ -170,7 +187,9 @@ class ClusterApplications:
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         """`home`: the control plane's namespace, which has the AppProjects."""
-        self._cluster, self._home, self._now = cluster, home, now
+        self._cluster = cluster
+        self._home = home
+        self._now = now
         self._blind = False  # set once listing pods is forbidden
 
     def get_application(self, namespace: str, name: str, project: str = "") -> Mapping[str, Any]:  # noqa: ARG002
@@ -185,7 +204,10 @@ class ClusterApplications:
     def patch_application(
         self, namespace: str, name: str, operations: Sequence[Operation]
     ) -> Mapping[str, Any]:
-        """Apply a JSON patch, and return the changed Application. Raises `Outpaced` if a test in it fails."""
+        """Apply a JSON patch, and return the changed Application.
+
+        Raises `Outpaced` if a test in it fails.
+        """
         return self._cluster.patch(APPLICATIONS, namespace, name, operations)
 
     def refresh_application(self, namespace: str, name: str) -> None:
@@ -211,7 +233,10 @@ class ClusterApplications:
         raise SourceDownError(f"others keep changing {namespace}/{name}", hint="run it again")
 
     def resource_tree(self, namespace: str, name: str) -> Mapping[str, Any]:
-        """Return the unhealthy pods, or a hint if they may not be listed. Only Argo CD has the whole resource tree."""
+        """Return the unhealthy pods, or a hint if they may not be listed.
+
+        Only Argo CD has the whole resource tree.
+        """
         if self._blind:
             return _PODS_HINT
         application = self.get_application(namespace, name)
@@ -245,24 +270,31 @@ class ClusterApplications:
 
 
 def workloads(application: Mapping[str, Any]) -> dict[str, set[tuple[str, str]]]:
-    """Return namespace → (kind, name) of what makes pods, or {} if the Application is deployed to another cluster."""
+    """Return namespace → (kind, name) of what makes pods,
+    or {} if the Application is deployed to another cluster.
+    """
     destination = mapping(application, "spec", "destination")
     if destination.get("server") not in HERE and destination.get("name") != "in-cluster":
         return {}
     found: dict[str, set[tuple[str, str]]] = {}
-    for one in mappings(application, "status", "resources"):
-        kind, name, namespace = text(one, "kind"), text(one, "name"), text(one, "namespace")
-        if (one.get("group"), kind) in WORKLOADS and namespace:
+    for item in mappings(application, "status", "resources"):
+        kind = text(item, "kind")
+        name = text(item, "name")
+        namespace = text(item, "namespace")
+        if (item.get("group"), kind) in WORKLOADS and namespace:
             found.setdefault(namespace, set()).add((kind, name))
     return found
 
 
 def nodes(pods: Iterable[Mapping[str, Any]], owners: set[tuple[str, str]]) -> list[dict[str, Any]]:
-    """Return a node for each unhealthy pod of these owners, with the reason why it waits or how it ended."""
+    """Return a node for each unhealthy pod of these owners,
+    with the reason why it waits or how it ended.
+    """
     found = []
     for pod in pods:
-        metadata, status = mapping(pod, "metadata"), mapping(pod, "status")
-        if not any(_owned(one, owners) for one in mappings(metadata, "ownerReferences")):
+        metadata = mapping(pod, "metadata")
+        status = mapping(pod, "status")
+        if not any(_owned(item, owners) for item in mappings(metadata, "ownerReferences")):
             continue
         reason, message = trouble(status)
         if reason:
@@ -279,9 +311,10 @@ def nodes(pods: Iterable[Mapping[str, Any]], owners: set[tuple[str, str]]) -> li
 
 
 def _owned(owner: Mapping[str, Any], owners: set[tuple[str, str]]) -> bool:
-    kind, name = text(owner, "kind"), text(owner, "name")
+    kind = text(owner, "kind")
+    name = text(owner, "name")
     above = name.rpartition("-")[0]
-    return (kind, name) in owners or any((one, above) in owners for one in _BETWEEN.get(kind, ()))
+    return (kind, name) in owners or any((item, above) in owners for item in _BETWEEN.get(kind, ()))
 
 
 def trouble(status: Mapping[str, Any]) -> tuple[str, str]:
@@ -290,11 +323,11 @@ def trouble(status: Mapping[str, Any]) -> tuple[str, str]:
     A container that crashed is unhealthy until it is ready, although it runs again in between.
     """
     for name in ("initContainerStatuses", "containerStatuses"):
-        for one in mappings(status.get(name)):
-            waits = mapping(one, "state", "waiting")
+        for item in mappings(status.get(name)):
+            waits = mapping(item, "state", "waiting")
             reason = text(waits, "reason")
             told = "" if reason in ("", *_STARTING) else text(waits, "message") or reason
-            crash = "" if one.get("ready") is True else _crash(one)
+            crash = "" if item.get("ready") is True else _crash(item)
             if told or crash:
                 return reason if told else "Error", "; ".join(filter(None, (told, crash)))
     if status.get("phase") == "Failed":
@@ -303,11 +336,14 @@ def trouble(status: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def _crash(container: Mapping[str, Any]) -> str:
-    """Return how the container ended the last time, if that was a failure: "container web ended with exit code 1"."""
+    """Return how the container ended the last time, if that was a failure:
+    "container web ended with exit code 1".
+    """
     for state in ("state", "lastState"):
         ended = mapping(container, state, "terminated")
         if code := ended.get("exitCode"):
-            reason, message = text(ended, "reason"), text(ended, "message")
+            reason = text(ended, "reason")
+            message = text(ended, "message")
             why = "" if reason in ("", "Error") else f" ({reason})"
             said = f": {message}" if message else ""
             return f"container {container.get('name')} ended with exit code {code}{why}{said}"

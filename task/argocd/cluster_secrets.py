@@ -1,8 +1,8 @@
 """Credentials in a cluster: Argo CD's repository secrets, and secrets that annotations name.
 
-The owner of an Application is not trusted. Only secrets in the Application's own namespace and in the control plane's
-are read, and Argo CD's own secrets serve only their own purpose. Servers are checked with Argo CD's known hosts and
-certificates.
+The owner of an Application is not trusted. Only secrets in the Application's own namespace and in
+the control plane's are read, and Argo CD's own secrets serve only their own purpose. Servers are
+checked with Argo CD's known hosts and certificates.
 """
 
 from __future__ import annotations
@@ -32,11 +32,15 @@ from task.model import KeySecret
 from task.plain_data import mapping, text
 from task.urls import split
 
-KNOWN_HOSTS, AUTHORITIES = "argocd-ssh-known-hosts-cm", "argocd-tls-certs-cm"
+KNOWN_HOSTS = "argocd-ssh-known-hosts-cm"
+AUTHORITIES = "argocd-tls-certs-cm"
 
 
 class ClusterSecrets:
-    """Reads secrets when they are first needed, once in a run. Thread-safe. Raises what `Kubernetes` raises."""
+    """Reads secrets when they are first needed, once in a run.
+
+    Thread-safe. Raises what `Kubernetes` raises.
+    """
 
     def __init__(
         self,
@@ -44,13 +48,17 @@ class ClusterSecrets:
         argocd_namespace: str = "argocd",
         log: Callable[[str, str], None] = lambda *_: None,
     ) -> None:
-        self._kubernetes, self._home, self._log = kubernetes, argocd_namespace, log
+        self._kubernetes = kubernetes
+        self._home = argocd_namespace
+        self._log = log
         self._lock = Lock()
         self._secrets: tuple[RepoSecret, ...] | None = None
         self._maps: dict[str, Mapping[str, str]] = {}
 
     def repository(self, url: str, project: str = "") -> RepoCredentials | None:
-        """Return what Argo CD uses for this repository, or None if there is nothing, or we may not read it."""
+        """Return what Argo CD uses for this repository, or None if there is nothing,
+        or we may not read it.
+        """
         with self._lock:
             if self._secrets is None:
                 self._secrets = self._listed()
@@ -60,8 +68,9 @@ class ClusterSecrets:
     def named(self, place: str, url: str, namespace: str, project: str = "") -> RepoCredentials:
         """Return the login that `git:secret:…` names: `secret:[<namespace>/]<name>`.
 
-        Raises `AnnotationError` if an Application of this namespace and project may not name the secret for this URL,
-        and `CredentialsError` if the secret is missing or does not fit the URL.
+        Raises `AnnotationError` if an Application of this namespace and project may not name the
+        secret for this URL, and `CredentialsError` if the secret is missing or does not fit the
+        URL.
         """
         home, name = secret_place(place, namespace)
         secret = f"{home}/{name}"
@@ -75,11 +84,16 @@ class ClusterSecrets:
             raise CredentialsError(
                 f"there is no secret {secret}", hint="create it, or name another one"
             )
-        kind, data = argo_cds_kind(item), _texts(item)
+        kind = argo_cds_kind(item)
+        data = _texts(item)
         if not kind and home != namespace:
             raise AnnotationError(
-                f"secret {secret} is for Applications of the namespace {home}, and this one is in {namespace}",
-                hint="name a secret of the Application's own namespace, or have one made for Argo CD (repository)",
+                f"secret {secret} is for Applications of the namespace {home}, and this one is in"
+                f" {namespace}",
+                hint=(
+                    "name a secret of the Application's own namespace, or have one made for Argo CD"
+                    " (repository)"
+                ),
             )
         if kind:
             may_log_in(secret, kind, data, url, project)
@@ -96,21 +110,28 @@ class ClusterSecrets:
         if item is None:
             raise LookupError(name)
         if argo_cds_kind(item):
-            # `secret:argocd/cluster-prod#config` is JSON with a colon, so a cluster's token could go to any registry.
+            # `secret:argocd/cluster-prod#config` is JSON with a colon, so a cluster's token could
+            # go to any registry.
             raise Malformed(
-                f"secret {namespace}/{name} belongs to Argo CD itself and is not a login for a registry",
+                f"secret {namespace}/{name} belongs to Argo CD itself and is not a login for a"
+                " registry",
                 "name a secret that was made for this registry",
             )
         return _bytes(item)
 
     def public_key(self, key: KeySecret) -> str:
-        """Return an ImageUpdater's key. Raises `CredentialsError`, `AnnotationError`, and what `Kubernetes` raises.
+        """Return an ImageUpdater's key.
+
+        Raises `CredentialsError`, `AnnotationError`, and what `Kubernetes` raises.
 
         No message shows the Secret's content, because the author of the resource chooses its name.
         """
         item = self._kubernetes.get(SECRETS, key.namespace, key.name)
         if item is None:
-            hint = f"kubectl -n {key.namespace} create secret generic {key.name} --from-file={key.key}=cosign.pub"
+            hint = (
+                f"kubectl -n {key.namespace} create secret generic {key.name}"
+                f" --from-file={key.key}=cosign.pub"
+            )
             raise CredentialsError(
                 f"imagesVerification: there is no secret {key.namespace}/{key.name}", hint=hint
             )

@@ -1,7 +1,8 @@
-"""How to reach Argo CD's API: options, `ARGOCD_OPTS`, `ARGOCD_SERVER` and `ARGOCD_AUTH_TOKEN` → Connection.
+"""How to reach Argo CD's API: options, `ARGOCD_OPTS`,
+`ARGOCD_SERVER` and `ARGOCD_AUTH_TOKEN` → Connection.
 
-Users of the `argocd` command have these variables already, so they mean the same here. No message quotes a value,
-because some are tokens.
+Users of the `argocd` command have these variables already, so they mean the same here. No message
+quotes a value, because some are tokens.
 """
 
 from __future__ import annotations
@@ -14,11 +15,12 @@ from dataclasses import dataclass, replace
 from task.errors import Malformed
 from task.secret import Secret
 
+# the argocd command's other ways to connect
 _ELSEWHERE = (
     "core",
     "port-forward",
     "port-forward-namespace",
-)  # the argocd command's other ways to connect
+)
 
 
 @dataclass(frozen=True)
@@ -45,7 +47,8 @@ class Connection:
 
 
 def connection(given: Connection, environ: Mapping[str, str]) -> Connection:
-    """Fill the gaps in the options as the `argocd` command does: from ARGOCD_OPTS, then from the variables.
+    """Fill the gaps in the options as the `argocd` command does: from ARGOCD_OPTS,
+    then from the variables.
 
     Raises `Malformed` if there is no server, or if two values contradict each other.
     """
@@ -101,7 +104,10 @@ def _at_server(found: Connection) -> Connection:
 
 
 def parse_options(words: str) -> Connection:
-    """Return what `ARGOCD_OPTS` says, split as by a shell. Raises `Malformed` for what the command refuses as well."""
+    """Return what `ARGOCD_OPTS` says, split as by a shell.
+
+    Raises `Malformed` for what the command refuses as well.
+    """
     found: dict[str, list[str]] = {}
     try:
         split = shlex.split(words)
@@ -167,11 +173,15 @@ _VALUED = (
 
 
 def parse_headers(texts: Sequence[str]) -> tuple[tuple[str, Secret], ...]:
-    """Parse `Name: value` lines. Raises `Malformed`, which never shows the value, because it may be a login."""
+    """Parse `Name: value` lines.
+
+    Raises `Malformed`, which never shows the value, because it may be a login.
+    """
     found = []
     for text in texts:
         name, colon, value = text.partition(":")
-        name, value = name.strip(), value.strip()
+        name = name.strip()
+        value = value.strip()
         if (
             not colon
             or not name

@@ -1,4 +1,8 @@
-"""Finds what an Application obeys: its ApplicationSet, a parent that heals itself, and its AppProject. Pure."""
+"""Finds what an Application obeys: its ApplicationSet, a parent that heals itself,
+and its AppProject.
+
+Pure.
+"""
 
 from __future__ import annotations
 
@@ -14,13 +18,19 @@ _ID = 16  # hexadecimal digits at the end of a fingerprint
 
 
 def set_of(item: Mapping[str, Any]) -> str:
-    """Return the name of the ApplicationSet that owns the Application, or "". Both are in the same namespace."""
+    """Return the name of the ApplicationSet that owns the Application, or "".
+
+    Both are in the same namespace.
+    """
     owners = mappings(item, "metadata", "ownerReferences")
-    return next((text(one, "name") for one in owners if text(one, "kind") == "ApplicationSet"), "")
+    return next(
+        (text(owner, "name") for owner in owners if text(owner, "kind") == "ApplicationSet"), ""
+    )
 
 
 def parent_of(item: Mapping[str, Any], namespace: str) -> tuple[str, str] | None:
-    """Return (namespace, name) of the Application that deployed this one (app of apps), or None if unknown.
+    """Return (namespace, name) of the Application that deployed this one (app of apps),
+    or None if unknown.
 
     `namespace` is the control plane's. Elsewhere, an instance is called `<namespace>_<name>`.
     """
@@ -40,35 +50,45 @@ def parent_of(item: Mapping[str, Any], namespace: str) -> tuple[str, str] | None
 
 
 def step_of(owner: Mapping[str, Any], item: Mapping[str, Any]) -> str:
-    """Return the step of a RollingSync that an Application waits for, as far as it is known, or "" without one.
+    """Return the step of a RollingSync that an Application waits for, as far as it is known,
+    or "" without one.
 
-    Such an ApplicationSet turns auto-sync off in its Applications, and syncs them itself, one step after the other.
+    Such an ApplicationSet turns auto-sync off in its Applications, and syncs them itself, one step
+    after the other.
     """
     if text(owner, "spec", "strategy", "type") != "RollingSync":
         return ""
     name = text(item, "metadata", "name")
     states = mappings(owner, "status", "applicationStatus")
-    state = next((one for one in states if text(one, "application") == name), {})
+    state = next((entry for entry in states if text(entry, "application") == name), {})
     words = ("step", text(state, "step")), ("status", text(state, "status"))
     known = [f"{word} {value}" for word, value in words if value]
     known += [said(text(state, "message"))] if text(state, "message") else []
-    return f"it waits for its step in the RollingSync of ApplicationSet {set_of(item)}: {', '.join(known) or 'not known'}"
+    return (
+        f"it waits for its step in the RollingSync of ApplicationSet {set_of(item)}:"
+        f" {', '.join(known) or 'not known'}"
+    )
 
 
 def set_takes_back(owner: Mapping[str, Any], name: str, field: str) -> bool:
-    """Tell whether an ApplicationSet writes this field of its Application again: `spec.source.helm.parameters`."""
+    """Tell whether an ApplicationSet writes this field of its Application again:
+    `spec.source.helm.parameters`.
+    """
     spec = mapping(owner, "spec")
     if text(spec, "syncPolicy", "applicationsSync") in ("create-only", "create-delete"):
         return False
     ignored = mappings(spec, "ignoreApplicationDifferences")
     return bool(spec) and not _ignores(
-        (one for one in ignored if text(one, "name") in ("", name)), field
+        (item for item in ignored if text(item, "name") in ("", name)), field
     )
 
 
 def parent_takes_back(parent: Mapping[str, Any], item: Mapping[str, Any], field: str) -> bool:
-    """Tell whether a parent (app of apps) heals this field: what is in Git counts, and no rule leaves it alone."""
-    spec, metadata = mapping(parent, "spec"), mapping(item, "metadata")
+    """Tell whether a parent (app of apps) heals this field: what is in Git counts,
+    and no rule leaves it alone.
+    """
+    spec = mapping(parent, "spec")
+    metadata = mapping(item, "metadata")
     automated = mapping(spec, "syncPolicy", "automated")
     if automated.get("selfHeal") is not True or automated.get("enabled") is False:
         return False
@@ -80,36 +100,42 @@ def parent_takes_back(parent: Mapping[str, Any], item: Mapping[str, Any], field:
     }
     rules = mappings(spec, "ignoreDifferences")
     ignored = (
-        one
-        for one in rules
-        if all(text(one, key) in ("", "*", value) for key, value in wanted.items())
+        rule
+        for rule in rules
+        if all(text(rule, key) in ("", "*", value) for key, value in wanted.items())
     )
     return not _ignores(ignored, field) and _applied(item, field)
 
 
 def _ignores(rules: Iterable[Mapping[str, Any]], field: str) -> bool:
-    """Tell whether one of the rules may leave the field alone. What a jq expression selects is not computed."""
+    """Tell whether one of the rules may leave the field alone.
+
+    What a jq expression selects is not computed.
+    """
     pointer = f"/{field.replace('.', '/')}/"
-    for one in rules:
+    for rule in rules:
         pointers = [
             f"{path.rstrip('/')}/"
-            for path in elements(one, "jsonPointers")
+            for path in elements(rule, "jsonPointers")
             if isinstance(path, str)
         ]
-        if one.get("managedFieldsManagers") or any(
+        if rule.get("managedFieldsManagers") or any(
             pointer.startswith(each) or each.startswith(pointer) for each in pointers
         ):
             return True
         if any(
             "source" in str(path) or str(path) == ".spec"
-            for path in elements(one, "jqPathExpressions")
+            for path in elements(rule, "jqPathExpressions")
         ):
             return True
     return False
 
 
 def _applied(item: Mapping[str, Any], field: str) -> bool:
-    """Tell whether the manifest in Git has the field. If not, Argo CD sees no difference there, and heals nothing."""
+    """Tell whether the manifest in Git has the field.
+
+    If not, Argo CD sees no difference there, and heals nothing.
+    """
     try:
         value: Any = parsed_json(text(mapping(item, "metadata", "annotations"), LAST_APPLIED))
     except ValueError:
@@ -123,23 +149,24 @@ def _applied(item: Mapping[str, Any], field: str) -> bool:
 
 
 def keys_wanted(project: Mapping[str, Any], repo: str) -> tuple[str, ...]:
-    """Return the ids of the keys one of which must have signed, or () if the project does not ask for signatures.
+    """Return the ids of the keys one of which must have signed,
+    or () if the project does not ask for signatures.
 
-    `repo` is the URL as the Application's source has it. Argo CD syncs no Application of the project at a commit
-    without such a signature. `sourceIntegrity` (since 3.5) says so for each repository, and `signatureKeys` for all of
-    them. Signatures with SSH keys never count.
+    `repo` is the URL as the Application's source has it. Argo CD syncs no Application of the
+    project at a commit without such a signature. `sourceIntegrity` (since 3.5) says so for each
+    repository, and `signatureKeys` for all of them. Signatures with SSH keys never count.
     """
     spec = mapping(project, "spec")
     if spec.get("sourceIntegrity") is None:
-        return _ids([one.get("keyID") for one in mappings(spec, "signatureKeys")])
+        return _ids([item.get("keyID") for item in mappings(spec, "signatureKeys")])
     for policy in mappings(spec, "sourceIntegrity", "git", "policies"):
         repos = policy.get("repos")
         globs = (
-            [text(one, "url") if isinstance(one, dict) else one for one in repos]
+            [text(item, "url") if isinstance(item, dict) else item for item in repos]
             if isinstance(repos, list)
             else []
         )
-        if _matches([one for one in globs if isinstance(one, str)], repo):
+        if _matches([glob for glob in globs if isinstance(glob, str)], repo):
             gpg = mapping(policy, "gpg")
             keys = gpg.get("keys")
             return () if text(gpg, "mode") == "none" or not isinstance(keys, list) else _ids(keys)
@@ -148,16 +175,21 @@ def keys_wanted(project: Mapping[str, Any], repo: str) -> tuple[str, ...]:
 
 def accepted(wanted: Sequence[str], keys: Sequence[str]) -> bool:
     """Tell whether one of these keys is wanted. Each is an id or a fingerprint."""
-    return bool({one[-_ID:].upper() for one in wanted} & {one[-_ID:].upper() for one in keys})
+    return bool({item[-_ID:].upper() for item in wanted} & {key[-_ID:].upper() for key in keys})
 
 
 def _ids(keys: Sequence[Any]) -> tuple[str, ...]:
     return tuple(
-        key for one in keys if isinstance(one, str) and (key := one.removeprefix("0x").strip())
+        key for item in keys if isinstance(item, str) and (key := item.removeprefix("0x").strip())
     )
 
 
 def _matches(globs: Sequence[str], repo: str) -> bool:
-    """Tell whether a glob names the repository, and none with `!` excludes it. A `*` also counts across slashes."""
-    excluded = any(fnmatchcase(repo, one[1:]) for one in globs if one.startswith("!"))
-    return not excluded and any(fnmatchcase(repo, one) for one in globs if not one.startswith("!"))
+    """Tell whether a glob names the repository, and none with `!` excludes it.
+
+    A `*` also counts across slashes.
+    """
+    excluded = any(fnmatchcase(repo, glob[1:]) for glob in globs if glob.startswith("!"))
+    return not excluded and any(
+        fnmatchcase(repo, glob) for glob in globs if not glob.startswith("!")
+    )

@@ -26,26 +26,26 @@ def sync_windows(
 ) -> dict[str, Any]:
     """Return what Argo CD's API says about an Application's sync windows.
 
-    Beside that, `because` says why they block it now, if they do. {} if that is unknown: the AppProject could not be read, or has a schedule that is not a cron of
-    five fields.
+    Beside that, `because` says why they block it now, if they do. {} if that is unknown: the
+    AppProject could not be read, or has a schedule that is not a cron of five fields.
     """
     if not mapping(project, "spec"):
         return {}
     assigned = [
-        one for one in mappings(project, "spec", "syncWindows") if _is_for(one, application, to)
+        item for item in mappings(project, "spec", "syncWindows") if _is_for(item, application, to)
     ]
     active: list[Mapping[str, Any]] = []
     ends: dict[str, list[str]] = {"deny": [], "allow": []}
     openings: list[str] = []
     try:
-        for one in assigned:
-            kind = text(one, "kind")
-            times = _open_from_to(one, now)
+        for item in assigned:
+            kind = text(item, "kind")
+            times = _open_from_to(item, now)
             if times:
-                active.append(one)
+                active.append(item)
                 ends.setdefault(kind, []).append(times[1])
             elif kind == "allow":
-                openings.append(_next_opening(one, now))
+                openings.append(_next_opening(item, now))
     except Malformed:
         return {}
     found = {"assignedWindows": assigned, "activeWindows": active}
@@ -63,8 +63,8 @@ def blocks(windows: Mapping[str, Any]) -> bool:
 
     As in Argo CD, a deny wins, and with allows, one must be open.
     """
-    active = {text(one, "kind") for one in mappings(windows, "activeWindows")}
-    assigned = {text(one, "kind") for one in mappings(windows, "assignedWindows")}
+    active = {text(item, "kind") for item in mappings(windows, "activeWindows")}
+    assigned = {text(item, "kind") for item in mappings(windows, "assignedWindows")}
     return "deny" in active or ("allow" in assigned and "allow" not in active)
 
 
@@ -76,12 +76,15 @@ def _because(
         return ""
     name = said(text(project, "metadata", "name"))
     if until:
-        denies = (one for one in windows["activeWindows"] if text(one, "kind") == "deny")
+        denies = (item for item in windows["activeWindows"] if text(item, "kind") == "deny")
         return f"{_words_of(next(denies), name)} keeps Argo CD from syncing until {readable(until)}"
     opens = min(filter(None, openings), default="")
     when = f" before {readable(opens)}" if opens else ""
-    allows = (one for one in windows["assignedWindows"] if text(one, "kind") == "allow")
-    return f"{_words_of(next(allows), name)} is not open{when}, and Argo CD does not sync outside of it"
+    allows = (item for item in windows["assignedWindows"] if text(item, "kind") == "allow")
+    return (
+        f"{_words_of(next(allows), name)} is not open{when}, and Argo CD does not sync outside"
+        " of it"
+    )
 
 
 def _words_of(one: Mapping[str, Any], project: str) -> str:
@@ -151,8 +154,8 @@ def refuses_destination(project: Mapping[str, Any], to: Destination) -> bool:
     name = IN_CLUSTER if here else to.name
     permitted = False
     denied = False
-    for one in mappings(project, "spec", "destinations"):
-        patterns = {key: text(one, key) for key in ("server", "name", "namespace")}
+    for item in mappings(project, "spec", "destinations"):
+        patterns = {key: text(item, key) for key in ("server", "name", "namespace")}
         fits = {
             "server": _of_cluster(patterns["server"], server),
             "name": _of_cluster(patterns["name"], name),

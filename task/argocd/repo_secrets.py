@@ -1,9 +1,12 @@
-"""Finds a Git repository's credentials in Argo CD's repository secrets, by Argo CD's rules, and hands them to git.
+"""Finds a Git repository's credentials in Argo CD's repository secrets, by Argo CD's rules,
+and hands them to git.
 
-A `repository` secret is for one URL, and a `repo-creds` secret for all URLs that begin with its own. A secret with a
-project is only for that project's Applications. Values are wrapped at once, so nothing here shows them.
+A `repository` secret is for one URL, and a `repo-creds` secret for all URLs that begin with its
+own. A secret with a project is only for that project's Applications. Values are wrapped at once, so
+nothing here shows them.
 
-An annotation may name such a secret, too. Its author may not be trustworthy, so `may_log_in` is stricter than Argo CD.
+An annotation may name such a secret, too. Its author may not be trustworthy, so `may_log_in` is
+stricter than Argo CD.
 """
 
 from __future__ import annotations
@@ -24,7 +27,8 @@ from task.secret import Secret
 from task.urls import argo_cd_url, is_ssh_for_argo_cd, login_and_host, origin, without_login
 
 LABEL = "argocd.argoproj.io/secret-type"
-REPOSITORY, TEMPLATE = "repository", "repo-creds"  # values of the label
+REPOSITORY = "repository"
+TEMPLATE = "repo-creds"  # values of the label
 # the secrets with which Argo CD's source hydrator pushes
 _WRITING = {"repository-write": REPOSITORY, "repo-write-creds": TEMPLATE}
 # These have no such label, and they give access to Argo CD itself.
@@ -35,23 +39,26 @@ _UNLABELLED = (
     "argocd-redis",
 )
 _NOTHING = Secret("")
-_TRUE, _FALSE = (
-    ("1", "t", "true"),
-    ("", "0", "f", "false"),
-)  # as Go's ParseBool accepts them, in any case
+_TRUE = ("1", "t", "true")
+_FALSE = ("", "0", "f", "false")  # as Go's ParseBool accepts them, in any case
 _NAME = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?")
 _GITHUB_API = "https://api.github.com"
-_NAME_ANOTHER = "name a secret of the Application's own namespace, or write git alone: Argo CD's secret for the repository is used"
-_KEY = "image-update-key"
-_UNCHECKED = (
-    "StrictHostKeyChecking no\nUserKnownHostsFile /dev/null\n"  # if the secret says `insecure`
+_NAME_ANOTHER = (
+    "name a secret of the Application's own namespace, or write git alone: Argo CD's secret for the"
+    " repository is used"
 )
+_KEY = "image-update-key"
+# if the secret says `insecure`
+_UNCHECKED = "StrictHostKeyChecking no\nUserKnownHostsFile /dev/null\n"
 _TOKEN_USER = "x-access-token"  # noqa: S105 - a user name
 
 
 @dataclass(frozen=True)
 class RepoCredentials:
-    """A login for one Git server, and how to reach the server. Fields that the secret lacks are empty."""
+    """A login for one Git server, and how to reach the server.
+
+    Fields that the secret lacks are empty.
+    """
 
     secret: str = ""  # namespace/name, for messages
     username: str = ""
@@ -66,7 +73,8 @@ class RepoCredentials:
     no_proxy: str = ""
     known_hosts: str = ""  # the server's entries in Argo CD's ConfigMaps
     authorities: str = ""
-    owners: bool = False  # a secret of the Application's owner, not one that the platform team made for Argo CD
+    # a secret of the Application's owner, not one that the platform team made for Argo CD
+    owners: bool = False
 
     @property
     def anything(self) -> bool:
@@ -92,23 +100,28 @@ class RepoSecret:
 
 
 def repo_secret(kind: str, name: str, data: Mapping[str, str]) -> RepoSecret | None:
-    """Read one secret; return None if it is not about Git. `name` is for messages. Raises `CredentialsError`."""
+    """Read one secret; return None if it is not about Git.
+
+    `name` is for messages. Raises `CredentialsError`.
+    """
     if data.get("type", "").lower() not in ("", "git"):
         return None
     return RepoSecret(kind, data.get("url", ""), data.get("project", ""), _credentials(name, data))
 
 
 def choose(secrets: Sequence[RepoSecret], url: str, project: str = "") -> RepoCredentials | None:
-    """Return a repository's credentials: its own secret's, else those of the longest template that fits its URL.
+    """Return a repository's credentials: its own secret's,
+    else those of the longest template that fits its URL.
 
-    A secret of the Application's project is preferred to one without a project, and one of another project never
-    counts. If a repository's own secret has no login, the login comes from a template, as in Argo CD.
+    A secret of the Application's project is preferred to one without a project, and one of another
+    project never counts. If a repository's own secret has no login, the login comes from a
+    template, as in Argo CD.
     """
     wanted = argo_cd_url(url)
     same = [
-        one
-        for one in secrets
-        if one.kind == REPOSITORY and wanted and argo_cd_url(one.url) == wanted
+        secret
+        for secret in secrets
+        if secret.kind == REPOSITORY and wanted and argo_cd_url(secret.url) == wanted
     ]
     scoped = (
         one.credentials
@@ -118,8 +131,8 @@ def choose(secrets: Sequence[RepoSecret], url: str, project: str = "") -> RepoCr
     )
     own = next(scoped, None)
     fitting = [
-        one for one in secrets
-        if one.kind == TEMPLATE and one.project in ("", project) and _begins(wanted, argo_cd_url(one.url))
+        secret for secret in secrets
+        if secret.kind == TEMPLATE and secret.project in ("", project) and _begins(wanted, argo_cd_url(secret.url))
     ]  # fmt: skip
     longest = max(fitting, key=lambda one: len(argo_cd_url(one.url)), default=None)
     template = longest.credentials if longest else None
@@ -131,18 +144,23 @@ def choose(secrets: Sequence[RepoSecret], url: str, project: str = "") -> RepoCr
 
 
 def argo_cds_kind(secret: Mapping[str, Any]) -> str:
-    """Return a secret's role in Argo CD from its label (`repository`, `cluster`, …), or "" if it is not Argo CD's."""
-    name, labels = text(secret, "metadata", "name"), mapping(secret, "metadata", "labels")
+    """Return a secret's role in Argo CD from its label (`repository`, `cluster`, …),
+    or "" if it is not Argo CD's.
+    """
+    name = text(secret, "metadata", "name")
+    labels = mapping(secret, "metadata", "labels")
     if LABEL in labels:
         return labels[LABEL] or "unknown"
     return name if name in _UNLABELLED else ""
 
 
 def may_log_in(secret: str, kind: str, data: Mapping[str, str], url: str, project: str) -> None:
-    """Check that an Application may name this secret of Argo CD as its login for Git. Raises `AnnotationError` if not.
+    """Check that an Application may name this secret of Argo CD as its login for Git.
 
-    Without this check, `git:secret:argocd/…` sent another team's password to any URL that an Application's author
-    chose. The message reveals nothing about the secret but its name.
+    Raises `AnnotationError` if not.
+
+    Without this check, `git:secret:argocd/…` sent another team's password to any URL that an
+    Application's author chose. The message reveals nothing about the secret but its name.
     """
     kind = _WRITING.get(kind, kind)
     if kind not in (REPOSITORY, TEMPLATE) or data.get("type", "").lower() not in ("", "git"):
@@ -150,15 +168,15 @@ def may_log_in(secret: str, kind: str, data: Mapping[str, str], url: str, projec
             f"secret {secret} belongs to Argo CD itself and is not a login for Git",
             hint=_NAME_ANOTHER,
         )
-    wanted, ours = argo_cd_url(url), argo_cd_url(data.get("url", ""))
+    wanted = argo_cd_url(url)
+    ours = argo_cd_url(data.get("url", ""))
     fits = wanted == ours if kind == REPOSITORY else wanted.startswith(f"{ours.rstrip('/')}/")
     # For /acme/../evil/x in a URL, curl requests /evil/x.
     climbs = any(
         part.lower().replace("%2e", ".") in (".", "..") for part in re.split(r"[/\\:]", url)
     )
-    if (
-        not fits or not login_and_host(ours) or climbs
-    ):  # a template for `https://` alone would fit every server
+    # a template for `https://` alone would fit every server
+    if not fits or not login_and_host(ours) or climbs:
         raise AnnotationError(
             f"secret {secret} is Argo CD's login for another repository", hint=_NAME_ANOTHER
         )
@@ -169,7 +187,10 @@ def may_log_in(secret: str, kind: str, data: Mapping[str, str], url: str, projec
 
 
 def named_credentials(name: str, url: str, data: Mapping[str, str]) -> RepoCredentials:
-    """Return the login from a secret that `git:secret:…` names, if it fits the URL. Raises `CredentialsError`."""
+    """Return the login from a secret that `git:secret:…` names, if it fits the URL.
+
+    Raises `CredentialsError`.
+    """
     found = _credentials(name, data)
     if is_ssh_for_argo_cd(url):
         if not found.ssh_key:
@@ -182,8 +203,12 @@ def named_credentials(name: str, url: str, data: Mapping[str, str]) -> RepoCrede
         )
     elif not found.app and not found.bearer and not (found.username and found.password):
         raise CredentialsError(
-            f"secret {name} has neither username and password nor a bearerToken nor a GitHub App's fields",
-            hint="add username and password, or githubAppID, githubAppInstallationID and githubAppPrivateKey",
+            f"secret {name} has neither username and password nor a bearerToken nor a GitHub App's"
+            " fields",
+            hint=(
+                "add username and password, or githubAppID, githubAppInstallationID and"
+                " githubAppPrivateKey"
+            ),
         )
     return found
 
@@ -204,14 +229,18 @@ def secret_place(words: str, namespace: str) -> tuple[str, str]:
 
 
 def credentials_of(found: RepoCredentials, url: str) -> Credentials:
-    """Return the login, key, known hosts and certificates for this repository. Raises `CredentialsError` for a bad key.
+    """Return the login, key, known hosts and certificates for this repository.
 
-    Git gets the server without the repository's path, because a renamed repository is redirected on its server. The
-    result is used only for this repository.
+    Raises `CredentialsError` for a bad key.
+
+    Git gets the server without the repository's path, because a renamed repository is redirected on
+    its server. The result is used only for this repository.
     """
     if not url.lower().startswith(("https://", "http://")):
         return Credentials(ssh=_ssh(found))
-    app, server, proxied = found.app, origin(url), ("no_proxy", "NO_PROXY") if found.proxy else ()
+    app = found.app
+    server = origin(url)
+    proxied = ("no_proxy", "NO_PROXY") if found.proxy else ()
     made = Credentials(
         certificates=found.authorities,
         variables=tuple(
@@ -219,7 +248,8 @@ def credentials_of(found: RepoCredentials, url: str) -> Credentials:
         ),  # like Argo CD, use these instead of the pod's own
         only=without_login(url).rstrip("/").removesuffix(".git"),
         pairs=lambda folder: _settings(found, server, folder),
-        # An owner who names a proxy and turns off checks can read along, so only the owner's own login goes there.
+        # An owner who names a proxy and turns off checks can read along, so only the owner's own
+        # login goes there.
         alone=found.owners and found.insecure,
     )
     if app is None:
@@ -240,7 +270,8 @@ def _settings(found: RepoCredentials, server: str, folder: str) -> list[tuple[st
 
     A client certificate is written into `folder`, which must be private.
     """
-    prefix, pairs = f"http.{server}", []
+    prefix = f"http.{server}"
+    pairs = []
     if found.insecure:
         pairs.append((f"{prefix}.sslVerify", "false"))
     if found.proxy:
@@ -257,7 +288,9 @@ def _settings(found: RepoCredentials, server: str, folder: str) -> list[tuple[st
 
 
 def _begins(url: str, prefix: str) -> bool:
-    """Tell whether a template fits a URL. Unlike Argo CD, compare whole hosts, since others choose the URL.
+    """Tell whether a template fits a URL.
+
+    Unlike Argo CD, compare whole hosts, since others choose the URL.
 
     `https://git.example.com` does not fit `https://git.example.com.evil.org`.
     """
@@ -268,7 +301,8 @@ def _begins(url: str, prefix: str) -> bool:
 
 
 def _credentials(name: str, data: Mapping[str, str]) -> RepoCredentials:
-    certificate, key = data.get("tlsClientCertData", ""), data.get("tlsClientCertKey", "")
+    certificate = data.get("tlsClientCertData", "")
+    key = data.get("tlsClientCertKey", "")
     if bool(certificate) != bool(key):
         raise CredentialsError(
             f"secret {name} has only one of tlsClientCertData and tlsClientCertKey",

@@ -1,9 +1,10 @@
 """Decides from an Argo CD Application whether a revision is rolled out.
 
-The Application changes in this order. A refresh compares it with the new revision (OutOfSync, with the health of the
-old one). Auto-sync requests an operation, which runs and succeeds. A later comparison says Synced, with the health of
-what was applied (Progressing, then Healthy or Degraded). So neither Synced nor Healthy is enough: the comparison must
-be with the wanted revision, and later than the operation that applied it.
+The Application changes in this order. A refresh compares it with the new revision (OutOfSync, with
+the health of the old one). Auto-sync requests an operation, which runs and succeeds. A later
+comparison says Synced, with the health of what was applied (Progressing, then Healthy or Degraded).
+So neither Synced nor Healthy is enough: the comparison must be with the wanted revision, and later
+than the operation that applied it.
 """
 
 from __future__ import annotations
@@ -45,20 +46,20 @@ class Wanted:
 
     accepts: Callable[[str], bool]  # accepts the wanted revision, and any that contains it
     since: str = ""  # RFC 3339, by Argo CD's clock: only later comparisons count
-    ours: Callable[[str], bool] = lambda _url: (
-        True
-    )  # whether a source with this repoURL must have the wanted revision
-    spec: bool = False  # the comparison must be with the present spec, because a live Application was patched
-    tentative: bool = (
-        False  # Argo CD may still find that it has work to do: a later comparison must agree
-    )
+    # whether a source with this repoURL must have the wanted revision
+    ours: Callable[[str], bool] = lambda _url: True
+    # the comparison must be with the present spec, because a live Application was patched
+    spec: bool = False
+    # Argo CD may still find that it has work to do: a later comparison must agree
+    tentative: bool = False
 
 
 @dataclass(frozen=True)
 class Rollout:
     """The state of a rollout. Three states end the wait, because it will not continue without help.
 
-    They are `failed`, `needs-sync`, and `paused`: the image is there, and a person or a timer resumes the rollout.
+    They are `failed`, `needs-sync`, and `paused`: the image is there, and a person or a timer
+    resumes the rollout.
     """
 
     state: State
@@ -71,9 +72,8 @@ class Rollout:
     compared: str = ""  # status.reconciledAt: the time of Argo CD's last comparison with Git
     warning: str = ""  # what a person should know about a rollout that is no failure
     begun: bool = False  # whether Argo CD has begun to sync the wanted revision
-    looked: bool = (
-        False  # whether it has looked since that sync began (ended, if it has): it is not only slow
-    )
+    # whether it has looked since that sync began (ended, if it has): it is not only slow
+    looked: bool = False
     pods: str = ""  # what is wrong with pods that were created since then
 
 
@@ -127,7 +127,8 @@ class View:
 def view_of(item: Mapping[str, Any], wanted: Wanted, tree: Mapping[str, Any]) -> View:
     """Return the view of an Application for the wanted revision."""
     status = mapping(item, "status")
-    sync, operation = mapping(status, "sync"), mapping(status, "operationState")
+    sync = mapping(status, "sync")
+    operation = mapping(status, "operationState")
     compared = text(status, "reconciledAt")
     result = _result(operation)
     dry_run = value_at(operation, "operation", "sync", "dryRun") is True
@@ -149,11 +150,14 @@ def view_of(item: Mapping[str, Any], wanted: Wanted, tree: Mapping[str, Any]) ->
 def judge(
     item: Mapping[str, Any], wanted: Wanted, details: Mapping[Wants, Mapping[str, Any]] = {}
 ) -> Rollout:
-    """Return the state of the rollout. The tree (resources), windows (sync) and owner (ApplicationSet) help.
+    """Return the state of the rollout.
+
+    The tree (resources), windows (sync) and owner (ApplicationSet) help.
 
     Anything older than the wanted revision never counts, neither as a success nor as a failure.
     """
-    tree, metadata = mapping(details, "tree"), mapping(item, "metadata")
+    tree = mapping(details, "tree")
+    metadata = mapping(item, "metadata")
     if metadata.get("deletionTimestamp"):
         return Rollout(
             "failed",
@@ -202,8 +206,10 @@ def _hydrated(item: Mapping[str, Any], wanted: Wanted) -> Wanted | Rollout:
     if not mapping(item, "spec", "sourceHydrator"):
         return wanted
     status = mapping(item, "status", "sourceHydrator")
-    last, now = mapping(status, "lastSuccessfulOperation"), mapping(status, "currentOperation")
-    dry, wet = text(last, "drySHA"), text(last, "hydratedSHA")
+    last = mapping(status, "lastSuccessfulOperation")
+    now = mapping(status, "currentOperation")
+    dry = text(last, "drySHA")
+    wet = text(last, "hydratedSHA")
     if dry and wet and wanted.accepts(dry):
         # In any repository, because the hydrator may write to another one.
         return Wanted(lambda revision: revision == wet, wanted.since)
@@ -239,12 +245,14 @@ def _refused(view: View) -> Rollout | None:
         return None
     if not view.fresh:
         return Rollout("waiting", "Argo CD has not compared again yet", stale=True)
-    if all(passing(one) for one in problems) or not conditions(view.status, "ComparisonError"):
+    if all(passing(problem) for problem in problems) or not conditions(
+        view.status, "ComparisonError"
+    ):
         return Rollout(
             "progressing", f"Argo CD cannot compare just now: {listed(problems)}", stale=True
         )
     hint = "the manifests of this revision cannot be made: correct them in Git"
-    if any(WEBHOOK in one for one in problems):  # of a server-side diff
+    if any(WEBHOOK in problem for problem in problems):  # of a server-side diff
         hint = "an admission webhook of the cluster refuses what is in Git: correct it in Git"
     return Rollout("failed", f"Argo CD cannot compare: {listed(problems)}", hint, sure=False)
 
@@ -269,13 +277,11 @@ def _operating(view: View, windows: Mapping[str, Any]) -> Rollout | None:
         state: State = "progressing" if view.at else "waiting"
         what = "a sync of another revision is running"
         return Rollout(state, f"{what}: {said(message)}" if message else what)
-    count, limit = (
-        view.operation.get("retryCount"),
-        value_at(view.operation, "operation", "retry", "limit"),
-    )
+    count = view.operation.get("retryCount")
+    limit = value_at(view.operation, "operation", "retry", "limit")
     if isinstance(count, int) and count > 0:
-        # The phase stays Running until the last attempt has failed. An Application without a `retry` has five more
-        # attempts, which take five minutes.
+        # The phase stays Running until the last attempt has failed. An Application without a
+        # `retry` has five more attempts, which take five minutes.
         tries = f"{count} of {limit}" if isinstance(limit, int) and limit else str(count)
         why = listed(failures(view.operation))
         hint = "Argo CD goes on trying by itself; give a longer --wait-timeout to see how it ends"
@@ -301,7 +307,9 @@ def _broken(view: View) -> Rollout | None:
 
 
 def _elsewhere(view: View, wanted: Wanted) -> Rollout | None:
-    """Return the state if there was no comparison with the wanted revision since the request for one."""
+    """Return the state if there was no comparison
+    with the wanted revision since the request for one.
+    """
     if view.at and view.fresh:
         return None
     if view.at:
@@ -312,7 +320,7 @@ def _elsewhere(view: View, wanted: Wanted) -> Rollout | None:
         )
     if _looking(view):  # it says nothing else for three minutes while manifests cannot be rendered
         return Rollout("waiting", "Argo CD has not finished looking at Git since it was asked to")
-    there = ", ".join(one[:12] for one in revisions_of(view.sync))
+    there = ", ".join(item[:12] for item in revisions_of(view.sync))
     if not there:
         return Rollout("waiting", "Argo CD has not compared yet", stale=True)
     return Rollout(
@@ -329,9 +337,8 @@ def _looking(view: View) -> bool:
 
 def _synced(view: View) -> Rollout:
     ended = text(view.operation, "finishedAt")
-    changed = text(
-        view.status, "health", "lastTransitionTime"
-    )  # which does not change `reconciledAt`
+    # which does not change `reconciledAt`
+    changed = text(view.status, "health", "lastTransitionTime")
     if not (later(view.compared, ended) or later(changed, ended)):
         # The health may still be the old one. These times are in whole seconds.
         return Rollout("progressing", "synced; its health since then is not known yet", stale=True)
@@ -362,7 +369,10 @@ def _synced(view: View) -> Rollout:
 
 
 def _suspended(view: View, since: str) -> bool:
-    """Tell whether the Application has become suspended after a time. Some always are: a CronJob may be suspended."""
+    """Tell whether the Application has become suspended after a time.
+
+    Some always are: a CronJob may be suspended.
+    """
     health = mapping(view.status, "health")
     return text(health, "status") == "Suspended" and later(
         text(health, "lastTransitionTime"), since
@@ -400,7 +410,10 @@ def _out_of_sync(view: View, windows: Mapping[str, Any], owner: Mapping[str, Any
             )
         hint = "argocd app sync, or Sync in the UI"
         if unread := set_of(view.item) if not owner else "":
-            hint += f"; if ApplicationSet {unread} has a RollingSync, let the step get applicationsets.argoproj.io"
+            hint += (
+                f"; if ApplicationSet {unread} has a RollingSync, let the step get"
+                " applicationsets.argoproj.io"
+            )
         wants: Wants = "owner" if unread else ""
         return Rollout(
             "needs-sync",
@@ -410,13 +423,13 @@ def _out_of_sync(view: View, windows: Mapping[str, Any], owner: Mapping[str, Any
             wants=wants,
         )
     resources = [
-        one for one in mappings(view.status, "resources") if text(one, "status") == "OutOfSync"
+        item for item in mappings(view.status, "resources") if text(item, "status") == "OutOfSync"
     ]
-    names = listed([f"{text(one, 'kind')} {text(one, 'name')}" for one in resources])
+    names = listed([f"{text(resource, 'kind')} {text(resource, 'name')}" for resource in resources])
     if (
         resources
         and not automated.get("prune")
-        and all(one.get("requiresPruning") is True for one in resources)
+        and all(resource.get("requiresPruning") is True for resource in resources)
     ):
         because = f"only what is to be pruned is left, and auto-prune is off: {names}"
         return Rollout(
@@ -441,9 +454,9 @@ def _out_of_sync(view: View, windows: Mapping[str, Any], owner: Mapping[str, Any
         )
     revisions = revisions_of(view.sync)
     if refused := [
-        one
-        for one in conditions(view.status, "SyncError")
-        if any(each in one for each in revisions)
+        condition
+        for condition in conditions(view.status, "SyncError")
+        if any(each in condition for each in revisions)
     ]:
         return Rollout(
             "failed", f"Argo CD does not sync: {listed(refused)}", "someone must sync it"
@@ -458,7 +471,9 @@ def _out_of_sync(view: View, windows: Mapping[str, Any], owner: Mapping[str, Any
 
 
 def _result(operation: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the part of an operation that has its revision: the result, or the request if there is no result yet."""
+    """Return the part of an operation that has its revision: the result,
+    or the request if there is no result yet.
+    """
     result = mapping(operation, "syncResult")
     return result if revisions_of(result) else mapping(operation, "operation", "sync")
 
@@ -467,7 +482,7 @@ def revisions_of(where: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the revisions in a sync status or a sync result, one for each source."""
     several = where.get("revisions")
     if isinstance(several, list) and several:
-        return tuple(one if isinstance(one, str) else "" for one in several)
+        return tuple(item if isinstance(item, str) else "" for item in several)
     one = text(where, "revision")
     return (one,) if one else ()
 
@@ -486,17 +501,22 @@ def synced_revisions(item: Mapping[str, Any], ours: Callable[[str], bool]) -> tu
 
 
 def _sources(item: Mapping[str, Any], compared: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return (repository, target revision) of each source, from the last comparison, or else from the spec."""
+    """Return (repository, target revision) of each source, from the last comparison,
+    or else from the spec.
+    """
     spec = mapping(item, "spec")
     several = mappings(compared, "sources") or mappings(spec, "sources")
     if several:
-        return [(text(one, "repoURL"), text(one, "targetRevision")) for one in several]
+        return [(text(entry, "repoURL"), text(entry, "targetRevision")) for entry in several]
     one = mapping(compared, "source") or mapping(spec, "source")
     return [(text(one, "repoURL"), text(one, "targetRevision"))]
 
 
 def _accepted(sources: list[tuple[str, str]], revisions: tuple[str, ...], wanted: Wanted) -> bool:
-    """Tell whether every source on the written branch is at a wanted revision. Other sources do not matter."""
+    """Tell whether every source on the written branch is at a wanted revision.
+
+    Other sources do not matter.
+    """
     pairs = [
         (target, one)
         for (url, target), one in zip(sources, revisions, strict=False)
@@ -520,7 +540,7 @@ def _full(value: object) -> object:
             key: full for key, one in value.items() if (full := _full(one)) not in (None, "", False)
         } or None
     if isinstance(value, list):
-        return [_full(one) for one in value] or None
+        return [_full(item) for item in value] or None
     return value
 
 

@@ -41,26 +41,30 @@ def passing(message: str) -> bool:
 
 
 def failures(operation: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return why an operation failed: Argo CD's own message, then each hook and object, without repetitions."""
+    """Return why an operation failed: Argo CD's own message, then each hook and object,
+    without repetitions.
+    """
     message = _cleaned(text(operation, "message"))
     found = [said(message)] if message else []
-    for one in mappings(operation, "syncResult", "resources"):
-        if text(one, "status") in ("SyncFailed", "PruneFailed") or text(one, "hookPhase") in (
+    for mapping in mappings(operation, "syncResult", "resources"):
+        if text(mapping, "status") in ("SyncFailed", "PruneFailed") or text(
+            mapping, "hookPhase"
+        ) in (
             "Failed",
             "Error",
         ):
-            why = _cleaned(text(one, "message"))
+            why = _cleaned(text(mapping, "message"))
             # Argo CD's message may already have the API's reason for a refused object
             if not why or why not in message:
-                found.append(said(_named(one, why, text(one, "hookType"))))
+                found.append(said(_named(mapping, why, text(mapping, "hookType"))))
     return tuple(dict.fromkeys(found))
 
 
 def unwell(status: Mapping[str, Any], tree: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the unhealthy resources and pods, only the worst, without repetitions.
 
-    If none of them has a message, the Application's own health names the object. Since Argo CD 3.0, resources in
-    Kubernetes have no health, but Argo CD's API still adds it.
+    If none of them has a message, the Application's own health names the object. Since Argo CD 3.0,
+    resources in Kubernetes have no health, but Argo CD's API still adds it.
     """
     resources = [*mappings(status, "resources"), *mappings(tree, "nodes")]
     found: list[str] = []
@@ -68,7 +72,8 @@ def unwell(status: Mapping[str, Any], tree: Mapping[str, Any]) -> tuple[str, ...
     worst = "Degraded", "Missing"
     for states in (worst, ("Progressing", "Suspended")):
         for state, one in product(states, resources):
-            known, message = (text(one, "kind"), text(one, "name")), text(one, "health", "message")
+            known = (text(one, "kind"), text(one, "name"))
+            message = text(one, "health", "message")
             if text(one, "health", "status") == state and (
                 message or (state in worst and known not in objects)
             ):
@@ -99,16 +104,16 @@ def _cleaned(message: str) -> str:
 
 def sick_pods(tree: Mapping[str, Any], since: str) -> tuple[str, ...]:
     """Return the unhealthy pods younger than `since`, each with the reason."""
-    sick = [(one, text(one, "health", "message")) for one in _pods(tree, since) if _degraded(one)]
+    sick = [(pod, text(pod, "health", "message")) for pod in _pods(tree, since) if _degraded(pod)]
     return tuple(said(_named(one, message)) for one, message in sick if message)
 
 
 def crashing(tree: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """Return the nodes of unhealthy pods whose image is no problem, the newest first."""
     sick = [
-        one
-        for one in _pods(tree)
-        if _degraded(one) and not _PULL.search(text(one, "health", "message"))
+        pod
+        for pod in _pods(tree)
+        if _degraded(pod) and not _PULL.search(text(pod, "health", "message"))
     ]
     return sorted(sick, key=lambda one: text(one, "createdAt"), reverse=True)
 
@@ -119,16 +124,18 @@ def pulling(tree: Mapping[str, Any], since: str) -> tuple[str, ...]:
     for pod in _pods(tree, since):
         words = (
             text(pod, "health", "message"),
-            *(text(one, "value") for one in mappings(pod, "info")),
+            *(text(mapping, "value") for mapping in mappings(pod, "info")),
         )
-        if reason := next((one for one in words if _PULL.search(one)), ""):
+        if reason := next((word for word in words if _PULL.search(word)), ""):
             found.append(said(_named(pod, reason)))
     return tuple(found)
 
 
 def _pods(tree: Mapping[str, Any], since: str = "") -> list[Mapping[str, Any]]:
     nodes = mappings(tree, "nodes")
-    return [one for one in nodes if text(one, "kind") == "Pod" and text(one, "createdAt") >= since]
+    return [
+        node for node in nodes if text(node, "kind") == "Pod" and text(node, "createdAt") >= since
+    ]
 
 
 def _degraded(node: Mapping[str, Any]) -> bool:
@@ -137,8 +144,10 @@ def _degraded(node: Mapping[str, Any]) -> bool:
 
 def conditions(status: Mapping[str, Any], *types: str) -> tuple[str, ...]:
     """Return the messages of the Application's conditions of these types."""
-    found = (one for one in mappings(status, "conditions") if text(one, "type") in types)
-    return tuple(said(text(one, "message")) or text(one, "type") for one in found)
+    found = (
+        mapping for mapping in mappings(status, "conditions") if text(mapping, "type") in types
+    )
+    return tuple(said(text(mapping, "message")) or text(mapping, "type") for mapping in found)
 
 
 def _named(resource: Mapping[str, Any], message: str, hook: str = "") -> str:
@@ -160,5 +169,8 @@ def listed(texts: Sequence[str]) -> str:
 
 
 def said(message: str) -> str:
-    """Return a message as one short printable line without logins. A tool's error is cut at its beginning."""
+    """Return a message as one short printable line without logins.
+
+    A tool's error is cut at its beginning.
+    """
     return both_ends(one_line(without_logins(message)).removesuffix(ADVICE).strip(), LONGEST)

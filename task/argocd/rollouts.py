@@ -1,7 +1,9 @@
-"""Waits until Argo CD has rolled out a revision: requests refreshes, looks repeatedly, and reports changes.
+"""Waits until Argo CD has rolled out a revision: requests refreshes, looks repeatedly,
+and reports changes.
 
-The caller judges each look, with `task.argocd.rollout`; this file decides when to look. A result that is not sure
-counts once a later comparison agrees, and a failure must also last for some seconds.
+The caller judges each look, with `task.argocd.rollout`; this file decides when to look. A result
+that is not sure counts once a later comparison agrees, and a failure must also last for some
+seconds.
 """
 
 from __future__ import annotations
@@ -23,9 +25,8 @@ from task.plain_data import text
 from task.threads import in_threads
 
 AT_ONCE = 8  # requests
-LIMITS = Limits(
-    connect=5.0, silence=15.0, total=30.0, tries=1
-)  # short, because the API is asked again anyway
+# short, because the API is asked again anyway
+LIMITS = Limits(connect=5.0, silence=15.0, total=30.0, tries=1)
 _GRACE = 5.0  # seconds after the limit in which a look still begins
 _SLOWER = 3  # how much longer to wait for what is slow to pass
 Log = Callable[[str, str], object]
@@ -100,12 +101,12 @@ class _Watch:
         self.told: tuple[str, str] = ("", "")
         # None until the first look; "" if Argo CD compares with Git in its own time
         self.since: str | None = None if refreshes else ""
-        self.refresh_at, self.gap = 0.0, 0.0
+        self.refresh_at = 0.0
+        self.gap = 0.0
         self.refreshes = refreshes  # False as well if it is not allowed
         self.stale = False
-        self.suspected: tuple[Rollout, float] | None = (
-            None  # what a later look must confirm, and since when
-        )
+        # what a later look must confirm, and since when
+        self.suspected: tuple[Rollout, float] | None = None
         self.details: dict[Wants, Mapping[str, Any]] = {}
         self.explain_at = 0.0
         self.project = ""  # known after the first look
@@ -117,7 +118,10 @@ class _Watch:
 
 
 class Rollouts:
-    """One wait. `sights` goes on until all have ended or time is over; then `rows` and `errors` have the result."""
+    """One wait.
+
+    `sights` goes on until all have ended or time is over; then `rows` and `errors` have the result.
+    """
 
     def __init__(
         self,
@@ -131,9 +135,13 @@ class Rollouts:
         sleep: Callable[[float], None] = shutdown.sleep,
         jitter: Callable[[], float] = lambda: int.from_bytes(os.urandom(2)) / 0xFFFF,
     ) -> None:
-        self._api, self._pace, self._log = api, pace, log
-        self._now, self._sleep, self._jitter = now, sleep, jitter
-        self._watches = [_Watch(one, refreshes=refreshes) for one in awaited]
+        self._api = api
+        self._pace = pace
+        self._log = log
+        self._now = now
+        self._sleep = sleep
+        self._jitter = jitter
+        self._watches = [_Watch(item, refreshes=refreshes) for item in awaited]
         self._began = now()
 
     @property
@@ -184,15 +192,16 @@ class Rollouts:
         try:
             item = self._read(watch)
             due = watch.stale and watch.refreshes and self._now() >= watch.refresh_at
-            if (
-                watch.since is None
-            ):  # always true at the first look: earlier comparisons do not count
-                watch.since, due = text(item, "status", "reconciledAt"), True
+            # always true at the first look: earlier comparisons do not count
+            if watch.since is None:
+                watch.since = text(item, "status", "reconciledAt")
+                due = True
             if due and not self._over():
                 self._refresh(watch)
                 item = item if self._over() else self._read(watch)
             self._settle(watch, self._judged(watch, item))
-            watch.error, watch.refused = None, 0
+            watch.error = None
+            watch.refused = 0
         except SourceDownError as error:
             watch.error = error
             self._show(
@@ -219,7 +228,9 @@ class Rollouts:
             watch.error = error if watch.refused > 1 else None
 
     def _read(self, watch: _Watch) -> Mapping[str, Any]:
-        """Return the Application, with its project, because Argo CD otherwise reports a missing one as forbidden."""
+        """Return the Application, with its project,
+        because Argo CD otherwise reports a missing one as forbidden.
+        """
         where = watch.awaited.namespace, watch.awaited.name
         try:
             item = self._api.get_application(*where, watch.project)
@@ -243,12 +254,17 @@ class Rollouts:
         except SourceDownError:
             return  # the next look requests it again
         except SourceError as error:
-            watch.refreshes, watch.since = False, ""
-            why = f"cannot ask for a refresh, Argo CD looks at Git by itself: {bare(error, watch.awaited.key)}"
+            watch.refreshes = False
+            watch.since = ""
+            why = (
+                "cannot ask for a refresh, Argo CD looks at Git by itself:"
+                f" {bare(error, watch.awaited.key)}"
+            )
             self._log("warning", f"{watch.awaited.key}: {why}")
 
     def _judged(self, watch: _Watch, item: Mapping[str, Any]) -> Rollout:
-        judge, since = watch.awaited.judge, watch.since or ""
+        judge = watch.awaited.judge
+        since = watch.since or ""
         found = judge(item, since, {})
         if not found.wants:
             return found
@@ -268,7 +284,8 @@ class Rollouts:
     def _settle(self, watch: _Watch, found: Rollout) -> None:
         """Show a state, or first let a later look confirm it."""
         watch.stale = found.stale or not found.sure
-        watch.begun, watch.looked = found.begun, found.looked
+        watch.begun = found.begun
+        watch.looked = found.looked
         watch.pods = found.pods or watch.pods
         confirmed = False
         if watch.suspected:
@@ -307,7 +324,8 @@ class Rollouts:
                     watch.row.hint
                     or "look at the Application in Argo CD, or give a longer --wait-timeout"
                 )
-                # A container that crashes again and again runs in between, and then nothing else names the cause.
+                # A container that crashes again and again runs in between, and then nothing else
+                # names the cause.
                 earlier = watch.pods if watch.pods not in watch.row.because else ""
                 because = (
                     f"{watch.row.because}; earlier: {earlier}" if earlier else watch.row.because
@@ -316,7 +334,9 @@ class Rollouts:
 
 
 def bare(error: TaskError, application: str) -> str:
-    """Return the message without the Application's name, because what shows it begins with the name."""
+    """Return the message without the Application's name,
+    because what shows it begins with the name.
+    """
     return error.message.removeprefix(f"{application}: ")
 
 
@@ -327,8 +347,12 @@ def refresh(api: ApplicationApi, keys: Sequence[tuple[str, str]], log: Log) -> N
         try:
             api.refresh_application(*key)
         except TaskError as error:
-            name, hint = "/".join(key), f"; {error.hint}" if error.hint else ""
-            why = f"cannot ask for a refresh, Argo CD looks at Git by itself: {bare(error, name)}{hint}"
+            name = "/".join(key)
+            hint = f"; {error.hint}" if error.hint else ""
+            why = (
+                "cannot ask for a refresh, Argo CD looks at Git by itself:"
+                f" {bare(error, name)}{hint}"
+            )
             log("warning", f"{name}: {why}")
 
     in_threads(one, list(dict.fromkeys(keys)), AT_ONCE)

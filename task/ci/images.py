@@ -1,8 +1,9 @@
-"""The images that were just built: those of `--image`, `--image-digest` and `--tag`, and those in builders' files.
+"""The images that were just built: those of `--image`, `--image-digest` and `--tag`,
+and those in builders' files.
 
-The content of a file alone determines its format. Supported are the metadata of BuildKit and buildx (also of `bake`),
-kaniko's digest and image-name files, ko's image refs, Jib's jib-image.json, Skaffold's build output, goreleaser's
-artifacts.json, and Tekton's `IMAGES`.
+The content of a file alone determines its format. Supported are the metadata of BuildKit and buildx
+(also of `bake`), kaniko's digest and image-name files, ko's image refs, Jib's jib-image.json,
+Skaffold's build output, goreleaser's artifacts.json, and Tekton's `IMAGES`.
 """
 
 from __future__ import annotations
@@ -64,7 +65,8 @@ def event_images(references: Sequence[str], digest: str = "", tag: str = "") -> 
                 f"--image and --tag differ in the tag ({other}, {tag})", hint="give one of them"
             )
         images = tuple(replace(image, tag=tag) for image in images)
-    # One image for each repository and tag. A digest that is given once counts for all spellings of the repository.
+    # One image for each repository and tag. A digest that is given once counts for all spellings of
+    # the repository.
     distinct: dict[tuple[str, str], Image] = {}
     for image in images:
         if not image.tag and not image.digest:
@@ -90,11 +92,13 @@ def without_login(sentence: str) -> str:
 
 
 KNOWN = (
-    "the known formats are BuildKit and buildx metadata, kaniko's digest and image-name files, ko --image-refs, "
-    "jib-image.json, skaffold --file-output, goreleaser's artifacts.json and Tekton's IMAGES"
+    "the known formats are BuildKit and buildx metadata, kaniko's digest and image-name files, ko"
+    " --image-refs, jib-image.json, skaffold --file-output, goreleaser's artifacts.json and"
+    " Tekton's IMAGES"
 )
 MOST = 1000  # images in one file; no build makes more
-# An error quotes only words that look like this, because somebody may give a file of passwords by mistake.
+# An error quotes only words that look like this, because somebody may give a file of passwords by
+# mistake.
 _LIKE_A_REFERENCE = re.compile(r"[\w.-]+(?::\d+)?(?:/[\w.-]+)+(?::[\w.-]+)?(?:@[\w:]+)?")
 _SHOWN = 6
 
@@ -104,7 +108,8 @@ class Built:
     """The images in one file."""
 
     references: tuple[str, ...] = ()  # each with a tag or a digest
-    digest: str = ""  # of an image whose name the pipeline gives, because kaniko's --digest-file has nothing else
+    # of an image whose name the pipeline gives, because kaniko's --digest-file has nothing else
+    digest: str = ""
 
 
 def built(text: str) -> Built:
@@ -136,10 +141,11 @@ def built(text: str) -> Built:
 def with_built(
     given: Sequence[str], digest: str, files: Iterable[Built]
 ) -> tuple[tuple[str, ...], str]:
-    """Return the references and the digest for `event_images`: those of the options and those of the files.
+    """Return the references and the digest for `event_images`:
+    those of the options and those of the files.
 
-    If a builder names a digest without a tag, tags of the same repository without a digest get it, because they are one
-    build. Raises `UsageError` for two digests of one image.
+    If a builder names a digest without a tag, tags of the same repository without a digest get it,
+    because they are one build. Raises `UsageError` for two digests of one image.
     """
     files = tuple(files)
     digests = {text: None for text in (digest, *(file.digest for file in files)) if text}
@@ -320,7 +326,8 @@ def _of_words(text: str) -> Built:
         quotable = _LIKE_A_REFERENCE.fullmatch(word)
         if not quotable and "@" not in word:
             raise Malformed(
-                f"no known builder writes this: a text whose line {number} is not an image reference",
+                f"no known builder writes this: a text whose line {number} is not an image"
+                " reference",
                 KNOWN,
             )
         try:
@@ -335,7 +342,10 @@ def _of_words(text: str) -> Built:
 
 
 def _reference(text: str) -> str:
-    """Return the text itself. Raises `Malformed` unless it is a reference with a tag or a digest."""
+    """Return the text itself.
+
+    Raises `Malformed` unless it is a reference with a tag or a digest.
+    """
     try:
         image = parse_image(text)
     except Malformed as problem:
@@ -349,7 +359,10 @@ def _reference(text: str) -> str:
 
 
 def _with_digest(name: str, digest: str) -> str:
-    """Return the name with the digest, unless it has one already. Raises `Malformed` for two different digests."""
+    """Return the name with the digest, unless it has one already.
+
+    Raises `Malformed` for two different digests.
+    """
     before = name.partition("@")[2]
     if before and digest and before != digest:
         raise Malformed(

@@ -1,8 +1,9 @@
-"""What a host gets: the report, the few short results for the next step, and the secrets to hide in its log.
+"""What a host gets: the report, the few short results for the next step,
+and the secrets to hide in its log.
 
-The results stay below 2 KiB together: all steps share Tekton's limit of 4096 bytes, and a step above it fails after its
-push. Tekton Chains takes results named `*IMAGE_URL`, `*IMAGE_DIGEST`, `IMAGES` or `*ARTIFACT_OUTPUTS` for images that
-the step has built, so none of ours has such a name.
+The results stay below 2 KiB together: all steps share Tekton's limit of 4096 bytes, and a step
+above it fails after its push. Tekton Chains takes results named `*IMAGE_URL`, `*IMAGE_DIGEST`,
+`IMAGES` or `*ARTIFACT_OUTPUTS` for images that the step has built, so none of ours has such a name.
 """
 
 from __future__ import annotations
@@ -29,10 +30,8 @@ from task.text import exact_json, one_line, printable
 from task.urls import web_page, without_login
 
 LIMIT = 2048
-LONGEST_MESSAGE, _SHORT_MESSAGE = (
-    300,
-    30,
-)  # bytes; the short one where all other values are as long as can be
+LONGEST_MESSAGE = 300
+_SHORT_MESSAGE = 30  # bytes; the short one where all other values are as long as can be
 _OF_APPLICATIONS = 100  # bytes that the message leaves for the names of Applications
 NAMES = (
     "status", "updated", "commit", "pull-request", "repository", "branch", "tag", "digest", "applications",
@@ -43,11 +42,16 @@ NAMES = (
 def results(report: Report) -> Mapping[str, str]:
     """Return all results.
 
-    Those without a value are "", because a pipeline fails if it reads a result that was not written. A name that is too
-    long is left out, because a cut name would mean something else. The report has the whole name.
+    Those without a value are "", because a pipeline fails if it reads a result that was not
+    written. A name that is too long is left out, because a cut name would mean something else. The
+    report has the whole name.
     """
-    written = {(one.subscription.repo, one.subscription.application.key) for one in report.updates}
-    # Take the first commit that was written. One with an image comes before one that only remembers an event.
+    written = {
+        (decision.subscription.repo, decision.subscription.application.key)
+        for decision in report.updates
+    }
+    # Take the first commit that was written. One with an image comes before one that only remembers
+    # an event.
     commit = min(
         report.commits or report.earlier,
         key=lambda commit: (
@@ -57,17 +61,18 @@ def results(report: Report) -> Mapping[str, str]:
         default=None,
     )
     image = report.images[0] if report.images else None
-    updated = sorted({one.subscription.application.key for one in report.updates})
+    updated = sorted({decision.subscription.application.key for decision in report.updates})
     uri = image.name + (f":{image.tag}" if image.tag else "") if image else ""
     inputs = {"uri": (uri, 400), "digest": (image.digest if image else "", 135)}
     values = dict.fromkeys(NAMES, "") | {
         "status": status(report),
-        "updated": "true"
-        if updated and not report.dry
-        else "false",  # a hold's memory alone changes no image
+        "updated": (
+            "true" if updated and not report.dry else "false"
+        ),  # a hold's memory alone changes no image
         "applications-count": str(len(updated)),
-        "rolled-back": "true" if any(one.rollback for one in report.commits) else "false",
-        # For Chains, this is a material of this run. A Tekton step fails if its object result lacks a declared member.
+        "rolled-back": "true" if any(item.rollback for item in report.commits) else "false",
+        # For Chains, this is a material of this run. A Tekton step fails if its object result lacks
+        # a declared member.
         "image_ARTIFACT_INPUTS": json.dumps(
             {
                 name: text if len(json.dumps(text)) <= most + 2 else ""
@@ -105,14 +110,20 @@ def results(report: Report) -> Mapping[str, str]:
 
 def _message(report: Report) -> str:
     """Return the first error, or else how many decisions there are of each kind."""
-    for one in report.problems:
-        if one.severity == "error":
-            return f"{one.application}: {one.message}" if one.application else one.message
+    for problem in report.problems:
+        if problem.severity == "error":
+            return (
+                f"{problem.application}: {problem.message}"
+                if problem.application
+                else problem.message
+            )
     return outcome(as_json(report))
 
 
 def cut(text: str, size: int) -> str:
-    """Return the beginning of the text that fits into `size` bytes, on one line that no terminal or runner obeys."""
+    """Return the beginning of the text that fits into `size` bytes,
+    on one line that no terminal or runner obeys.
+    """
     line = printable(one_line(text)).encode(errors="replace")
     return (line if len(line) <= size else line[: size - len("…".encode())] + "…".encode()).decode(
         errors="ignore"
@@ -139,12 +150,15 @@ def repositories(report: Report) -> str:
 
 
 def dotenv(values: Mapping[str, str]) -> str:
-    """Return the results as GitLab's dotenv report: one line each, with letters, digits and `_` in the keys.
+    """Return the results as GitLab's dotenv report: one line each, with letters,
+    digits and `_` in the keys.
 
-    Later jobs get these lines as variables, and variables win over a component's inputs. So no key may be an option's
-    variable: `IMAGE_UPDATE_PULL_REQUEST=` made the second update of a pipeline push to the branch.
+    Later jobs get these lines as variables, and variables win over a component's inputs. So no key
+    may be an option's variable: `IMAGE_UPDATE_PULL_REQUEST=` made the second update of a pipeline
+    push to the branch.
     """
-    # The runner expands variables in these values, and "$$" becomes "$". An error may quote "$CI_JOB_TOKEN".
+    # The runner expands variables in these values, and "$$" becomes "$". An error may quote
+    # "$CI_JOB_TOKEN".
     lines = {
         f"{RESULTS_PREFIX}{name.upper().replace('-', '_')}": _one_line(value)
         for name, value in values.items()
@@ -155,7 +169,8 @@ def dotenv(values: Mapping[str, str]) -> str:
 def github_output(values: Mapping[str, str]) -> str:
     """Return the results as `name=value` lines for $GITHUB_OUTPUT.
 
-    A value with a line break would need a delimiter, so that it could not set another output. Ours have none.
+    A value with a line break would need a delimiter, so that it could not set another output. Ours
+    have none.
     """
     return "".join(f"{name}={_one_line(value)}\n" for name, value in values.items())
 
@@ -181,9 +196,8 @@ def check_places(output: ResultOptions, environ: Mapping[str, str]) -> None:
             continue
         is_folder = option == "--results-dir"
         parent = path if is_folder else os.path.dirname(path) or "."
-        if option == "--report" and not os.path.isdir(
-            parent
-        ):  # the name is misspelt, or the volume is not mounted
+        # the name is misspelt, or the volume is not mounted
+        if option == "--report" and not os.path.isdir(parent):
             raise _unwritable(option, path, f"there is no folder {parent!r}")
         try:
             os.makedirs(parent, exist_ok=True)
@@ -196,7 +210,9 @@ def check_places(output: ResultOptions, environ: Mapping[str, str]) -> None:
 
 
 def publish(report: Report, output: ResultOptions, environ: Mapping[str, str]) -> list[UsageError]:
-    """Write the report to all places, and return an error for each place that could not be written."""
+    """Write the report to all places, and return an error
+    for each place that could not be written.
+    """
     failed = _write(
         [("--report", _report(output), json_text(report), "w")] if output.report else []
     )
@@ -218,9 +234,8 @@ def publish(report: Report, output: ResultOptions, environ: Mapping[str, str]) -
         refused = write_stdout(
             json_text(report) if output.output == "json" else shown(report, environ)
         )
-    if refused and not (
-        report.dry and isinstance(refused, BrokenPipeError)
-    ):  # `plan | head`: nothing is lost
+    # `plan | head`: nothing is lost
+    if refused and not (report.dry and isinstance(refused, BrokenPipeError)):
         failed.append(unwritable(refused))
     return failed
 
@@ -235,7 +250,9 @@ def tell(
     problems: tuple[Problem, ...] = (),
     code: int = 0,
 ) -> None:
-    """Hand over the results of a command that writes nothing to Git. After an error, the error is the message.
+    """Hand over the results of a command that writes nothing to Git.
+
+    After an error, the error is the message.
 
     Raises `UsageError` if a place cannot be written.
     """
@@ -248,7 +265,10 @@ def tell(
 def hand_over(
     named: Mapping[str, str], output: HandedOptions, environ: Mapping[str, str]
 ) -> list[UsageError]:
-    """Write the results to where the next step reads them. Return an error for each place that could not be written."""
+    """Write the results to where the next step reads them.
+
+    Return an error for each place that could not be written.
+    """
     writes = []
     if output.results_dir:
         writes += [
@@ -286,7 +306,9 @@ def write_page(text: str, path: str) -> None:
 
 
 def shown(report: Report, environ: Mapping[str, str]) -> str:
-    """Return the report for people: a table with colours on a terminal, plain text for pipes and logs."""
+    """Return the report for people: a table with colours on a terminal,
+    plain text for pipes and logs.
+    """
     if console := stdout_console(environ):
         return table(as_json(report), console)
     return plain(as_json(report))
@@ -295,13 +317,17 @@ def shown(report: Report, environ: Mapping[str, str]) -> str:
 def _folder(output: HandedOptions) -> str:
     """Return the folder of the results, without `FILE/..`.
 
-    A Tekton StepAction knows the path of each result, but not their folder: it passes `<path of a result>/..`.
+    A Tekton StepAction knows the path of each result, but not their folder: it passes `<path of a
+    result>/..`.
     """
     return os.path.normpath(output.results_dir)
 
 
 def _report(output: ResultOptions) -> str:
-    """Return the path of the report. In a folder, such as Tekton's workspace `report`, it is report.json."""
+    """Return the path of the report.
+
+    In a folder, such as Tekton's workspace `report`, it is report.json.
+    """
     return (
         os.path.join(output.report, "report.json")
         if os.path.isdir(output.report)
@@ -320,10 +346,12 @@ _FRAMES = ("-----BEGIN ", "-----END ")
 
 
 def mask(names: Iterable[str], environ: Mapping[str, str], stream: TextIO | None = None) -> None:
-    """Tell GitHub's runner to hide the values of these variables, line by line, also as in URLs and Basic headers.
+    """Tell GitHub's runner to hide the values of these variables, line by line,
+    also as in URLs and Basic headers.
 
-    The runner hides values that a workflow takes from `secrets`. It does not know a token from another step, or one in
-    a variable of a self-hosted runner. We print no secret, but git, ssh or a server may do so in their messages.
+    The runner hides values that a workflow takes from `secrets`. It does not know a token from
+    another step, or one in a variable of a self-hosted runner. We print no secret, but git, ssh or
+    a server may do so in their messages.
     """
     values: dict[str, None] = {}
     for line in (line for name in names for line in environ.get(name, "").splitlines()):

@@ -1,6 +1,8 @@
-"""What a CI system's variables say about the job: its source and run, which build it is, and its pull request.
+"""What a CI system's variables say about the job: its source and run, which build it is,
+and its pull request.
 
-The names come from the systems' own references. Only the event file of a pull request on GitHub is read from the disk.
+The names come from the systems' own references. Only the event file of a pull request on GitHub is
+read from the disk.
 """
 
 from __future__ import annotations
@@ -74,9 +76,12 @@ SYSTEMS = (
 
 
 def origin_of(environ: Mapping[str, str]) -> Origin:
-    """Return the origin from the system that knows most: the commit, else the repository, else the run."""
+    """Return the origin from the system that knows most: the commit, else the repository,
+    else the run.
+    """
     known = {name: text.strip() for name, text in environ.items() if text.strip()}
-    # Several systems may seem to be present: Gitea's runner sets GitHub's names, and people set some by hand.
+    # Several systems may seem to be present: Gitea's runner sets GitHub's names, and people set
+    # some by hand.
     origins = [Origin(*(filled(text, known) for text in system)) for system in SYSTEMS]
     return max(
         origins, key=lambda origin: (bool(origin.commit), bool(origin.repository), bool(origin.run))
@@ -92,15 +97,17 @@ def filled(template: str, known: Mapping[str, str]) -> str:
 
 
 _NUMBER = re.compile(r"[0-9]{1,20}")
-# Seconds since 1973 or of the first day, milliseconds since 2001. Other numbers may mean 20261121 or 202611210600.
+# Seconds since 1973 or of the first day, milliseconds since 2001. Other numbers may mean 20261121
+# or 202611210600.
 _SECONDS = re.compile(r"([0-9]{1,5}|[0-9]{9,10})(?:\.([0-9]{1,9}))?")
 _MILLISECONDS = re.compile(r"[0-9]{13}")
 COMMIT = re.compile(r"[0-9a-fA-F]{7,64}")
-# For "no date", reproducible builds use these days: the epoch (Jib adds one second), ZIP's and Go's first day.
+# For "no date", reproducible builds use these days: the epoch (Jib adds one second), ZIP's and Go's
+# first day.
 _NO_DATES = ("1970-01-01", "1980-01-01", "0001-01-01")
 
-# The number of the run, and the counters that it may belong to, as templates with variables. The first system whose
-# variables are set is used. Numbers of two counters are never compared.
+# The number of the run, and the counters that it may belong to, as templates with variables. The
+# first system whose variables are set is used. Numbers of two counters are never compared.
 _COUNTERS = (
     (  # GitHub, Gitea and Forgejo Actions: counted per workflow; running again keeps the number
         "{GITHUB_RUN_NUMBER}",
@@ -133,17 +140,21 @@ def build_of(environ: Mapping[str, str], given: EventOptions, repository: str) -
 
     `repository` is what `--source-repository` says.
 
-    The variables complete the options if the job itself is the build. If `--source-commit` or `--source-repository`
-    name another source than the job's own, the job only deploys, and its number says nothing about the age of the
-    build. Tekton and Argo Workflows have no variables of their own, so their manifests pass on `IMAGE_UPDATE_SEQUENCE`
-    and others. CircleCI's configuration has to do the same (`<< pipeline.number >>`): its jobs know only
+    The variables complete the options if the job itself is the build. If `--source-commit` or
+    `--source-repository` name another source than the job's own, the job only deploys, and its
+    number says nothing about the age of the build. Tekton and Argo Workflows have no variables of
+    their own, so their manifests pass on `IMAGE_UPDATE_SEQUENCE` and others. CircleCI's
+    configuration has to do the same (`<< pipeline.number >>`): its jobs know only
     `CIRCLE_BUILD_NUM`, which counts jobs, and grows when an old workflow is run again.
 
-    The repository is without a login. The time is RFC 3339 in UTC, or "" if it only means "no date". Raises
-    `UsageError` for an invalid option.
+    The repository is without a login. The time is RFC 3339 in UTC, or "" if it only means "no
+    date". Raises `UsageError` for an invalid option.
     """
-    number, counter, time = sequence_of(given.sequence), "", created_of(given.created)
-    commit, job = given.source_commit, origin_of(environ)
+    number = sequence_of(given.sequence)
+    counter = ""
+    time = created_of(given.created)
+    commit = given.source_commit
+    job = origin_of(environ)
     if _is_the_build(job, commit, repository):
         if number is None:
             number, counter = _counted(environ)
@@ -160,7 +171,10 @@ def build_of(environ: Mapping[str, str], given: EventOptions, repository: str) -
 
 
 def sequence_of(text: str) -> int | None:
-    """Return the number in `--sequence`, or None for "". Raises `UsageError` for anything but 1 to 20 digits."""
+    """Return the number in `--sequence`, or None for "".
+
+    Raises `UsageError` for anything but 1 to 20 digits.
+    """
     text = text.strip()
     if text and not _NUMBER.fullmatch(text):
         hint = "write a number that grows with every build, up to 20 digits"
@@ -208,7 +222,8 @@ def _counted(environ: Mapping[str, str]) -> tuple[int | None, str]:
     known |= {"WORKFLOW_FILE": workflow[2]} if len(workflow) > 2 else {}
     for number, counters in _COUNTERS:
         for counter in counters:
-            text, name = filled(number, known), filled(counter, known)
+            text = filled(number, known)
+            name = filled(counter, known)
             if name and _NUMBER.fullmatch(text):
                 # `gitlab:https://user@host/a/` → `gitlab:host/a`
                 system, _, url = name.partition(":")
@@ -240,7 +255,8 @@ REQUESTS = (
         "GITLAB_CI",
         ("CI_MERGE_REQUEST_IID",),
         ("{CI_MERGE_REQUEST_PROJECT_URL}", "{CI_PROJECT_URL}"),
-        "run it in a merge request pipeline: rules: [{if: $CI_PIPELINE_SOURCE == 'merge_request_event'}]",
+        "run it in a merge request pipeline: rules: [{if: $CI_PIPELINE_SOURCE =="
+        " 'merge_request_event'}]",
     ),
     RequestVariables(
         "BITBUCKET_BUILD_NUMBER",
@@ -269,26 +285,26 @@ def request_event(environ: Mapping[str, str]) -> tuple[str, str]:
     known = {name: text.strip() for name, text in environ.items() if text.strip()}
     if "GITHUB_REPOSITORY" in known:  # Gitea's and Forgejo's runners set GitHub's names
         return _of_actions(known)
-    for one in REQUESTS:
-        if one.system not in known:
+    for request in REQUESTS:
+        if request.system not in known:
             continue
-        number = next((known[name] for name in one.numbers if name in known), "")
+        number = next((known[name] for name in request.numbers if name in known), "")
         if match := _PAGE.fullmatch(number):  # CircleCI has the page
             number = match[1]
         if not _REQUEST.fullmatch(number):
             said = f"is {number[:100]!r}" if number else "is not set"
             raise UsageError(
-                f"--comment: this job runs for no pull request: {one.numbers[-1]} {said}",
-                hint=one.hint,
+                f"--comment: this job runs for no pull request: {request.numbers[-1]} {said}",
+                hint=request.hint,
             )
-        repository = next(filter(None, (filled(text, known) for text in one.repositories)), "")
+        repository = next(filter(None, (filled(text, known) for text in request.repositories)), "")
         if not repository:
-            names = " or ".join(text.strip("{}") for text in one.repositories)
+            names = " or ".join(text.strip("{}") for text in request.repositories)
             raise UsageError(
                 "--comment: the pull request's repository is not known", hint=f"set {names}"
             )
         return repository, number
-    names = ", ".join(("GITHUB_REF", *(one.numbers[-1] for one in REQUESTS)))
+    names = ", ".join(("GITHUB_REF", *(item.numbers[-1] for item in REQUESTS)))
     hint = f"run it in a job of a pull request, or set one of {names}"
     raise UsageError("--comment: no variable of a CI system names a pull request", hint=hint)
 
@@ -303,7 +319,8 @@ def _of_actions(known: Mapping[str, str]) -> tuple[str, str]:
         raise UsageError(
             "--comment: the pull request's repository is not known", hint="set GITHUB_SERVER_URL"
         )
-    reference, path = known.get("GITHUB_REF", ""), known.get("GITHUB_EVENT_PATH", "")
+    reference = known.get("GITHUB_REF", "")
+    path = known.get("GITHUB_EVENT_PATH", "")
     if match := _REF.fullmatch(reference):
         return repository, match[1]
     if number := _in_the_event(path):
@@ -313,7 +330,10 @@ def _of_actions(known: Mapping[str, str]) -> tuple[str, str]:
         if path
         else "GITHUB_EVENT_PATH is not set"
     )
-    message = f"--comment: this job runs for no pull request: GITHUB_REF is {reference[:200]!r}, and {event}"
+    message = (
+        f"--comment: this job runs for no pull request: GITHUB_REF is {reference[:200]!r}, and"
+        f" {event}"
+    )
     raise UsageError(message, hint="run it in a workflow that is started on: pull_request")
 
 

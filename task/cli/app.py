@@ -1,9 +1,10 @@
 """The command line as one Typer app. It turns every error into a line on stderr and an exit code.
 
-A command's file in this folder is imported when the command is called, which Click calls lazy loading of subcommands.
-`run` does not import what only `wait`, `lint` and the others need, and does not create their options. `task.wiring`
-imports only the clients that a run uses. Together, this saves almost half of the processor time at the start, which
-matters when many pods start on one node.
+A command's file in this folder is imported when the command is called, which Click calls lazy
+loading of subcommands. `run` does not import what only `wait`, `lint` and the others need, and does
+not create their options. `task.wiring` imports only the clients that a run uses. Together, this
+saves almost half of the processor time at the start, which matters when many pods start on one
+node.
 """
 
 from __future__ import annotations
@@ -54,8 +55,8 @@ class About(NamedTuple):
 
 
 GITOPS = "https://github.com/acme/gitops.git//applications?ref=main"
-# The groups in the help, in their order. Each command has its sentence, examples, and the page about
-# it. The sentence is here, so that `--help` need not import what all commands use.
+# The groups in the help, in their order. Each command has its sentence, examples, and the page
+# about it. The sentence is here, so that `--help` need not import what all commands use.
 GROUPS = {
     "Update": {
         "run": About(
@@ -68,7 +69,8 @@ GROUPS = {
             "reference.md",
         ),
         "scan": About(
-            "Ask the registries for the newest allowed tag of every tracked image, then go on as run does.",
+            "Ask the registries for the newest allowed tag of every tracked image, then go on as"
+            " run does.",
             (
                 "--applications cluster --dry-run",
                 "--applications cluster --application 'team-a/*' --minimum-age 3d",
@@ -76,7 +78,8 @@ GROUPS = {
             "registry.md#scan",
         ),
         "promote": About(
-            "Bring the versions of some Applications to others, if the rules of the others allow it.",
+            "Bring the versions of some Applications to others, if the rules of the others"
+            " allow it.",
             (
                 "--from web-staging --to web-production --applications argocd",
                 "--from 'staging/*' --to 'production/{name}' --healthy --applications cluster",
@@ -118,7 +121,8 @@ GROUPS = {
             "deployments.md",
         ),
         "status": About(
-            "Show each image: its version in Git and in the cluster, its holds and its last builds.",
+            "Show each image: its version in Git and in the cluster, its holds and its last"
+            " builds.",
             (
                 "web --applications argocd",
                 "--applications cluster --newest --html status.html",
@@ -127,7 +131,8 @@ GROUPS = {
             "status.md",
         ),
         "lint": About(
-            "Check the annotations of all Applications, and the repository's config, and list every problem with its fix.",
+            "Check the annotations of all Applications, and the repository's config, and list every"
+            " problem with its fix.",
             ("apps/", ". -o sarif", "apps/ config.yaml --from-image-updater"),
             "lint.md",
         ),
@@ -171,7 +176,10 @@ class GroupedCommands(TyperGroup):
 
 
 class CommandFiles(Mapping[str, TyperCommand]):
-    """Maps each command to the function with its name. `update.py` has those that write, and others have own files."""
+    """Maps each command to the function with its name.
+
+    `update.py` has those that write, and others have own files.
+    """
 
     def __getitem__(self, name: str) -> TyperCommand:
         if name not in COMMANDS:
@@ -190,7 +198,8 @@ class CommandFiles(Mapping[str, TyperCommand]):
 
 @cache
 def _command(name: str) -> TyperCommand:
-    # A signal in the middle would leave modules half imported, and the results of a stopped run need this one again.
+    # A signal in the middle would leave modules half imported, and the results of a stopped run
+    # need this one again.
     with shutdown.shield():
         module = import_module(f"task.cli.{'update' if name in (*WRITERS, 'plan') else name}")
     function = function_of(name, getattr(module, name))
@@ -202,7 +211,8 @@ def _command(name: str) -> TyperCommand:
         cls=GroupedHelp,
         # After \b, Click keeps the lines as they are.
         help=f"{first}\n\n\b\nExamples:\n{shown}\n\n\b\nDocumentation: {DOCS}/{page}",
-        short_help=first,  # Typer shortens the help in the list of commands, unless it is given as this
+        # Typer shortens the help in the list of commands, unless it is given as this
+        short_help=first,
         context_settings={
             "help_option_names": ["-h", "--help"]
         },  # Click keeps those of a command's first context
@@ -281,9 +291,9 @@ def main(argv: Sequence[str]) -> int:
         options = {
             name: [
                 flag
-                for one in found.params
-                if not getattr(one, "hidden", False)
-                for flag in one.opts
+                for param in found.params
+                if not getattr(param, "hidden", False)
+                for flag in param.opts
             ]
             for name, found in group.commands.items()
         }
@@ -318,7 +328,9 @@ def _defect(error: Exception, call: Call) -> int:
 
 
 def _end(error: TaskError, call: Call) -> int:
-    """Print the error once, and write the results of a failed run, because a CI host waits for them."""
+    """Print the error once, and write the results of a failed run,
+    because a CI host waits for them.
+    """
     code = int(shutdown.code() or error.exit)
     message = call.in_words_of_the_form(str(error))
     hint = call.in_words_of_the_form(error.hint)

@@ -1,4 +1,6 @@
-"""One call of the command: its variables and words, before its options are read, or if they cannot be read."""
+"""One call of the command: its variables and words, before its options are read,
+or if they cannot be read.
+"""
 
 from __future__ import annotations
 
@@ -97,7 +99,7 @@ def _parameters_not_taken(
     refused: Sequence[str], command: str, commands: Mapping[str, Any]
 ) -> UsageError:
     it, they = ("them", "they are") if refused[1:] else ("it", "it is")
-    others = [one for one in HOSTED if set(refused) <= variables(commands[one].params).keys()]
+    others = [text for text in HOSTED if set(refused) <= variables(commands[text].params).keys()]
     hint = (
         f"; {they} for {' or '.join(filter(None, (', '.join(others[:-1]), others[-1])))}"
         if others
@@ -109,7 +111,9 @@ def _parameters_not_taken(
 
 def variables(params: Collection[Any]) -> dict[str, str]:
     """Return the variables of a command's options, by the names of the hosts' parameters."""
-    return {parameter_of(one): str(one.envvar) for one in params if getattr(one, "envvar", None)}
+    return {
+        parameter_of(param): str(param.envvar) for param in params if getattr(param, "envvar", None)
+    }
 
 
 def parameter_of(one: Any) -> str:
@@ -135,7 +139,8 @@ def _text(default: Any) -> str:
     return str(default).lower() if isinstance(default, bool) else str(default)
 
 
-# Kubernetes sets these in every container for each Service of its namespace, even for one named image-update-….
+# Kubernetes sets these in every container for each Service of its namespace, even for one named
+# image-update-….
 OF_A_SERVICE = re.compile(
     r".*_(SERVICE_HOST|SERVICE_PORT(_.*)?|PORT(_[0-9]+_(TCP|UDP|SCTP)(_.*)?)?)"
 )
@@ -189,7 +194,9 @@ class Call:
 
     @cached_property
     def _read(self) -> Any:
-        """Return what can be read from a line that may have a mistake, or None if it names no command."""
+        """Return what can be read from a line that may have a mistake,
+        or None if it names no command.
+        """
         return self.command and self._group.commands[self.command].make_context(
             self.command,
             list(self._words),
@@ -200,7 +207,10 @@ class Call:
 
     @property
     def given(self) -> Mapping[str, Any]:
-        """Return the readable options by name. A line with a mistake still says where the results go."""
+        """Return the readable options by name.
+
+        A line with a mistake still says where the results go.
+        """
         return (
             {name: value for name, value in self._read.params.items() if value is not None}
             if self._read
@@ -215,15 +225,15 @@ class Call:
         """
         if not self._read:
             return {}
-        params = [one for one in self._group.commands[self.command].params if one.envvar]
+        params = [param for param in self._group.commands[self.command].params if param.envvar]
         return {
-            one.opts[0] if one.opts[0].startswith("--") else str(one.metavar): self._called.get(
-                str(one.envvar), str(one.envvar)
-            )
-            for one in params
-            if one.envvar in self._called
+            (
+                param.opts[0] if param.opts[0].startswith("--") else str(param.metavar)
+            ): self._called.get(str(param.envvar), str(param.envvar))
+            for param in params
+            if param.envvar in self._called
             or (
-                (source := self._read.get_parameter_source(one.name)) is not None
+                (source := self._read.get_parameter_source(param.name)) is not None
                 and source.name == "ENVIRONMENT"
             )
         }
@@ -238,11 +248,14 @@ class Call:
 
     @cached_property
     def log(self) -> Log:
-        """Return the log. It begins with warnings about unknown variables, which may explain later errors."""
+        """Return the log.
+
+        It begins with warnings about unknown variables, which may explain later errors.
+        """
         form = self.given.get("log_format", "auto")
         if form == "auto":
             form = "github" if self.environ.get("GITHUB_ACTIONS") == "true" else "text"
         log = Log(self.given.get("log_level", "info"), form, console=stderr_console(self.environ))
-        for one in strange_variables(self.environ):
-            log.problem(one.severity, "", one.message, one.hint)
+        for problem in strange_variables(self.environ):
+            log.problem(problem.severity, "", problem.message, problem.hint)
         return log

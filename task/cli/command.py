@@ -1,7 +1,8 @@
 """Makes a Typer command from a function and the fields that are its options, with its help.
 
-Typer's own help draws boxes and, at 80 columns, cuts our longer names and variables. Click's plain help cuts nothing.
-`--help` shows the options that most users of the command need. `--help-all` shows all, each with its variable.
+Typer's own help draws boxes and, at 80 columns, cuts our longer names and variables. Click's plain
+help cuts nothing. `--help` shows the options that most users of the command need. `--help-all`
+shows all, each with its variable.
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ SOURCES: Mapping[str, Origin] = {"COMMANDLINE": "command line", "ENVIRONMENT": "
 def function_of(command: str, body: Callable[..., int]) -> Callable[..., int]:
     """Return the function from whose signature Typer makes the options of a command.
 
-    `body` gets the settings and the call. The demo, which takes no settings, gets the option that it declares itself.
+    `body` gets the settings and the call. The demo, which takes no settings, gets the option that
+    it declares itself.
     """
 
     def called(
@@ -42,19 +44,24 @@ def function_of(command: str, body: Callable[..., int]) -> Callable[..., int]:
         return body(**context.params)
 
     required = REQUIRED.get(command, ())
-    params = [_parameter(*one, needed=one[0].name in required) for one in options_of(command)]
+    params = [_parameter(*item, needed=item[0].name in required) for item in options_of(command)]
     params = params or list(inspect.signature(body).parameters.values())
     context = inspect.Parameter(
         "context", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context
     )
     called.__signature__ = inspect.Signature([context, *params, _help_all()])  # type: ignore[attr-defined]
-    called.__annotations__, called.__doc__ = {}, body.__doc__
+    called.__annotations__ = {}
+    called.__doc__ = body.__doc__
     return called
 
 
 def settings_of(command: str, given: Mapping[str, Any]) -> Settings:
-    """Return the settings of a call. `given` is what Typer has read. Raises `UsageError` if they do not fit."""
-    taken, kinds = TAKEN[command], get_type_hints(Settings)
+    """Return the settings of a call.
+
+    `given` is what Typer has read. Raises `UsageError` if they do not fit.
+    """
+    taken = TAKEN[command]
+    kinds = get_type_hints(Settings)
     records = {place: record_of(kind, given) for place, kind in kinds.items() if kind in taken}
     settings = Settings(
         command, **records, **{name: given[name] for name in given if name in taken}
@@ -71,8 +78,12 @@ def record_of(record: type, given: Mapping[str, Any]) -> Any:
 
 
 def _parameter(field: Field[Any], kind: Any, option: Option, *, needed: bool) -> inspect.Parameter:
-    """Return the parameter from which Typer makes the option of this field. For a bool, it is `--x/--no-x`."""
-    flag, many = kind is bool or bool in get_args(kind), get_origin(kind) is tuple
+    """Return the parameter from which Typer makes the option of this field.
+
+    For a bool, it is `--x/--no-x`.
+    """
+    flag = kind is bool or bool in get_args(kind)
+    many = get_origin(kind) is tuple
     default = "" if many or isinstance(field.default, Secret) else field.default
 
     def read(context: typer.Context, param: typer.CallbackParam, value: Any) -> Any:
@@ -101,7 +112,8 @@ def _parameter(field: Field[Any], kind: Any, option: Option, *, needed: bool) ->
     typed: Any = bool if flag else list[str] | None if many else str
     shown: Any = bool(default) if flag else None if many else option.shown or default
     if needed:
-        typed, shown = list[str] if many else str, inspect.Parameter.empty
+        typed = list[str] if many else str
+        shown = inspect.Parameter.empty
     return inspect.Parameter(
         field.name, inspect.Parameter.KEYWORD_ONLY, default=shown, annotation=Annotated[typed, info]
     )
@@ -118,29 +130,35 @@ def _given(
     return Given(param.opts[0], tuple(map(str, values)), source, option.metavar, default)
 
 
-_PAGE = re.compile(
-    r"-|.*\.html?|\.{0,2}/.*"
-)  # what cannot be NAME or NAMESPACE/NAME, or will not be
+# what cannot be NAME or NAMESPACE/NAME, or will not be
+_PAGE = re.compile(r"-|.*\.html?|\.{0,2}/.*")
 
 
 class GroupedHelp(TyperCommand):
     """A command whose help has a section for each `rich_help_panel` of its options."""
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
-        """Return the words after the command's name. Typer would put braces around a required argument."""
+        """Return the words after the command's name.
+
+        Typer would put braces around a required argument.
+        """
         arguments = [
-            str(one.metavar) for one in self.get_params(ctx) if isinstance(one, TyperArgument)
+            str(get_param.metavar)
+            for get_param in self.get_params(ctx)
+            if isinstance(get_param, TyperArgument)
         ]
         return ["[OPTIONS]", *arguments]
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Insert the value of `--html` if it is missing, because Typer has no options with an optional value.
+        """Insert the value of `--html` if it is missing,
+        because Typer has no options with an optional value.
 
-        After `report --html`, the only other word is the report to read, and not the page to write. Raises `UsageError`
-        if the word may be a name.
+        After `report --html`, the only other word is the report to read, and not the page to write.
+        Raises `UsageError` if the word may be a name.
         """
-        if "--html" in args and any(one.name == "html" for one in self.params):
-            at, shows_a_report = args.index("--html"), self.name == "report"
+        if "--html" in args and any(param.name == "html" for param in self.params):
+            at = args.index("--html")
+            shows_a_report = self.name == "report"
             following = args[at + 1] if at + 1 < len(args) else "--"
             plain = [word for word in args if not word.startswith("-") or word == "-"]
             if (following.startswith("-") and following != "-") or (
@@ -148,17 +166,18 @@ class GroupedHelp(TyperCommand):
             ):
                 args = [*args[:at], "--html=-", *args[at + 1 :]]
             elif not (shows_a_report or ctx.resilient_parsing or _PAGE.fullmatch(following)):
-                hint = f"for a file, write --html={following}; for an Application, write {following} --html"
+                hint = (
+                    f"for a file, write --html={following}; for an Application, write {following}"
+                    " --html"
+                )
                 raise UsageError(f"--html: is {following!r} a file or an Application?", hint=hint)
         return super().parse_args(ctx, args)
 
     def format_options(self, ctx: Any, formatter: Any, *, everything: bool = False) -> None:
         """Write the sections in their order."""
         sections: dict[str, list[tuple[str, str]]] = {name: [] for name in GROUPS}
-        left_out, declared = (
-            0,
-            {field.name: option for field, _, option in options_of(str(self.name))},
-        )
+        left_out = 0
+        declared = {field.name: option for field, _, option in options_of(str(self.name))}
         for param in self.get_params(ctx):
             option = declared.get(str(param.name))
             common = option is None or (
@@ -213,13 +232,15 @@ def _row(
     param: TyperOption | TyperArgument, shown: str, option: Option, *, everything: bool
 ) -> tuple[str, str]:
     """Return the option's name and value, and its description with the default."""
-    notes, text = [], option.help
+    notes = []
+    text = option.help
     if everything:
         notes.append(f"env var: {param.envvar}")
     elif isinstance(param.default, bool) and not param.default:
         shown = param.opts[0]  # `--no-x` is useful only if a variable or the default switches it on
     elif any(option.brief):
-        shown, text = shown.replace(option.metavar, option.brief[0]), option.brief[1]
+        shown = shown.replace(option.metavar, option.brief[0])
+        text = option.brief[1]
     if getattr(param, "multiple", False):
         notes.append("repeatable")
     if param.required:

@@ -41,12 +41,13 @@ metadata:
 FILES = {
     "apps/shop/Chart.yaml": "apiVersion: v2\nname: shop\nversion: 0.1.0\n",
     "apps/shop/.argocd-source-shop.yaml": (
-        "helm:\n  parameters:\n  - name: web.image\n    value: ghcr.io/acme/web\n    forcestring: true\n"
-        "  - name: web.tag  # the web front end\n    value: 1.4.2\n    forcestring: true\n"
+        "helm:\n  parameters:\n  - name: web.image\n    value: ghcr.io/acme/web\n    forcestring:"
+        " true\n  - name: web.tag  # the web front end\n    value: 1.4.2\n    forcestring: true\n"
     ),
     "apps/worker/kustomization.yaml": (
-        "resources:\n- deployment.yaml\nimages:\n# two images on one registry with a port\n"
-        "- name: localhost:5000/acme/worker\n  newTag: 1.4.2\n- name: localhost:5000/acme/sidecar\n  newTag: 0.9.0\n"
+        "resources:\n- deployment.yaml\nimages:\n# two images on one registry with a port\n- name:"
+        " localhost:5000/acme/worker\n  newTag: 1.4.2\n- name: localhost:5000/acme/sidecar\n "
+        " newTag: 0.9.0\n"
     ),
     "apps/worker/deployment.yaml": "apiVersion: v1\nkind: List\nitems: []\n",
     "apps/legacy/Chart.yaml": "apiVersion: v2\nname: legacy\nversion: 0.1.0\n",
@@ -74,19 +75,19 @@ def demo(
 
 
 def _play(folder: str) -> int:
-    repo, applications = (
-        os.path.join(folder, "gitops.git"),
-        os.path.join(folder, "applications.yaml"),
-    )
+    repo = os.path.join(folder, "gitops.git")
+    applications = os.path.join(folder, "applications.yaml")
     git = Git(dict(os.environ), protocols=frozenset({"file"}))
     _make_repository(git, repo)
     with open(applications, "w", encoding="utf-8") as file:
         file.write(_applications(repo))
     say(f"A CI pipeline has just built {' and '.join(IMAGES)}\n")
     say(
-        "Three Applications track them: shop (Helm), worker (Kustomize), legacy (limited to ~1.4)\n\n"
+        "Three Applications track them: shop (Helm), worker (Kustomize), legacy (limited to"
+        " ~1.4)\n\n"
     )
-    event, sources = EventOptions(image=IMAGES), SourceOptions(applications=(applications,))
+    event = EventOptions(image=IMAGES)
+    sources = SourceOptions(applications=(applications,))
     settings = Settings(
         "run", event, sources=sources, transport=TransportOptions(allow_protocol=("file",))
     )
@@ -96,13 +97,13 @@ def _play(folder: str) -> int:
     environ = dict(os.environ)
     say(shown(report, environ))
     console = stdout_console(environ)
-    say("\nThe diff:\n" + "\n".join(diff_text(one.diff or "", console) for one in plan.commits))
+    say("\nThe diff:\n" + "\n".join(diff_text(item.diff or "", console) for item in plan.commits))
     commit = (
         git.run("--git-dir", repo, "log", "-1", "--format=%h %an: %B", "main").out.decode().rstrip()
     )
     say("\nThe commit:\n" + textwrap.indent(commit, "    ", lambda _line: True) + "\n")
-    verdicts = sorted(one.verdict for one in report.decisions)
-    same = [one.tree for one in plan.commits] == [one.tree for one in report.commits]
+    verdicts = sorted(unusable.verdict for unusable in report.decisions)
+    same = [item.tree for item in plan.commits] == [item.tree for item in report.commits]
     if verdicts != ["refuse", "update", "update"] or not same:
         sys.stderr.write("the demo did not do what it shows; please report this\n")
         return int(Exit.DEFECT)

@@ -42,7 +42,7 @@ def arguments(
     form's other parameters. Raises `UsageError` for an entry that is no option, or that the form or
     the manifest gives.
     """
-    known = {name: one for one in flags[command] for name in (*one.opts, *one.secondary_opts)}
+    known = {name: flag for flag in flags[command] for name in (*flag.opts, *flag.secondary_opts)}
     texts = (entry.strip() for entry in entries)
     found = (
         _as_argument(text, command, known, flags, parameters, environ) for text in texts if text
@@ -63,7 +63,8 @@ def _as_argument(
     if entry is None:
         hint = "write one option per line, as --name value or --name=value; names begin with --"
         raise UsageError(f"options: {text[:200]!r} is not an option with its value", hint=hint)
-    name, value = entry[1], entry[2].strip()
+    name = entry[1]
+    value = entry[2].strip()
     _refuse_what_is_given(name, known.get(name), parameters, environ)
     if name not in known or known[name].hidden:
         names = {one: _flags_of(params) for one, params in flags.items()}
@@ -103,4 +104,4 @@ def _refuse_what_is_given(
 
 
 def _flags_of(params: Collection[Any]) -> list[str]:
-    return [flag for one in params if not getattr(one, "hidden", False) for flag in one.opts]
+    return [flag for param in params if not getattr(param, "hidden", False) for flag in param.opts]

@@ -96,18 +96,19 @@ def job_of(
 ) -> Job:
     """Return the pipeline's job. Raises `UsageError` for an impossible value."""
     named = _named_for_requests(settings.commit, environ)
-    origin, now = origin_of(environ), time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    origin = origin_of(environ)
+    now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     own = without_login(settings.source_repository or origin.repository)
     # The CI job has built nothing.
     if events is not None or settings.command in ("scan", "promote"):
-        origin, environ = Origin(run=origin.run), {}
-    given, commits = settings.event, settings.commit
+        origin = Origin(run=origin.run)
+        environ = {}
+    given = settings.event
+    commits = settings.commit
     build = Build() if events else build_of(environ, given, settings.source_repository)
     repository = without_login(settings.source_repository or origin.repository).removesuffix(".git")
-    commit, run = (
-        given.source_commit or origin.commit,
-        commits.pipeline_run or without_login(origin.run),
-    )
+    commit = given.source_commit or origin.commit
+    run = commits.pipeline_run or without_login(origin.run)
     page = (
         f"{repository}/commit/{commit}"
         if repository.startswith(("https://", "http://")) and commit
@@ -174,7 +175,9 @@ def duration_of(option: str, text: str) -> int:
 
 
 def _named_for_requests(asked: CommitOptions, environ: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the options about pull requests, except `--pull-request`, that the command line has and no variable."""
+    """Return the options about pull requests, except `--pull-request`,
+    that the command line has and no variable.
+    """
     fields = (
         "pull_request_label",
         "pull_request_reviewer",
@@ -189,14 +192,17 @@ def _named_for_requests(asked: CommitOptions, environ: Mapping[str, str]) -> tup
 def _comment(
     settings: Settings, images: tuple[Image, ...], environ: Mapping[str, str]
 ) -> PlanComment:
-    """Return the pull request for the plan's comment. Plans of other images or Applications have their own comments."""
+    """Return the pull request for the plan's comment.
+
+    Plans of other images or Applications have their own comments.
+    """
     if not settings.dry:
         raise UsageError(
             "--comment is for a plan only", hint="run image-update plan --comment, or add --dry-run"
         )
     (repository, number), argo, scope = request_event(environ), settings.sources, settings.scope
     narrowed = (settings.application, scope.project, scope.namespace, scope.selector)
-    sources = tuple(without_login(one) for one in settings.sources.applications)
+    sources = tuple(without_login(application) for application in settings.sources.applications)
     plan = (
         sorted({image.identity for image in images}),
         sources,
@@ -210,9 +216,12 @@ def _comment(
 def _deployed(
     settings: Settings, repository: str, commit: str, environ: Mapping[str, str]
 ) -> DeployedSource | None:
-    """Return what was built, if its deployments are to be shown. Raises `UsageError` if that is not known.
+    """Return what was built, if its deployments are to be shown.
 
-    The commit of what is promoted is known later. The branch is the CI job's, if that job built the commit.
+    Raises `UsageError` if that is not known.
+
+    The commit of what is promoted is known later. The branch is the CI job's, if that job built the
+    commit.
     """
     if settings.dry or not settings.deployments:
         return None
@@ -221,13 +230,19 @@ def _deployed(
         ("commit", "--source-commit", commit, "GITHUB_SHA, CI_COMMIT_SHA"),
     ):
         if not value and (name, settings.command) != ("commit", "promote"):
-            hint = f"give {option}; without it, the CI system's variables tell ({variables} and others)"
+            hint = (
+                f"give {option}; without it, the CI system's variables tell ({variables} and"
+                " others)"
+            )
             raise UsageError(f"--deployments: the {name} that was built is not known", hint=hint)
     if not (
         _is_remote(repository) or _is_remote(rewritten(repository, settings.transport.rewrite_url))
     ):
         hint = "write it as https://host/owner/repository: it is the repository of the source code"
-        message = f"--source-repository: no deployment is shown for {repository!r}: it is not an https or ssh URL"
+        message = (
+            f"--source-repository: no deployment is shown for {repository!r}: it is not an https or"
+            " ssh URL"
+        )
         raise UsageError(message, hint=hint)
     of_the_job = bool(commit) and environ.get("CI_COMMIT_SHA", "").strip() == commit
     ref = environ.get("CI_COMMIT_REF_NAME", "").strip() if of_the_job else ""
@@ -244,8 +259,11 @@ def _is_remote(url: str) -> bool:
 
 
 def scope_of(settings: Settings) -> Scope:
-    """Return which Applications are considered, and the defaults for settings without an annotation."""
-    given, names = settings.scope, settings.application
+    """Return which Applications are considered,
+    and the defaults for settings without an annotation.
+    """
+    given = settings.scope
+    names = settings.application
     apps = settings.app or settings.status.app
     return Scope(
         given.annotation_prefix,
@@ -267,7 +285,10 @@ def scope_of(settings: Settings) -> Scope:
 
 
 def _promotion(settings: Settings, repository: str) -> Promotion | None:
-    """Return who gets what runs where. `repository` is that of the CI job, or the one that is named."""
+    """Return who gets what runs where.
+
+    `repository` is that of the CI job, or the one that is named.
+    """
     if settings.command != "promote":
         return None
     given = settings.promote
@@ -286,11 +307,14 @@ def _promotion(settings: Settings, repository: str) -> Promotion | None:
 
 def _intent(settings: Settings, now: str, environ: Mapping[str, str]) -> Intent | None:
     """Return what a person wants to hold, release or roll back, or None for an event."""
-    given, back, hold = settings.hold, settings.rollback, None
+    given = settings.hold
+    back = settings.rollback
+    hold = None
     if settings.command not in BY_HAND:
         return None
     for name in SECRETS:
-        # A CI system puts the value of a variable into what a person types: GitLab does that for $NAME.
+        # A CI system puts the value of a variable into what a person types: GitLab does that for
+        # $NAME.
         if (value := environ.get(name, "").strip()) and value in f"{given.reason} {given.by}":
             hint = (
                 f"write it without the value of {name}: everybody who sees the commit would see it"
@@ -325,7 +349,8 @@ def _failed_image(text: str) -> Image:
 
 def _trailers(settings: Settings, origin: Origin) -> tuple[Trailer, ...]:
     """Return what is known about the build. The CI system's facts count only for its own commit."""
-    git, given = settings.commit, settings.event.source_commit
+    git = settings.commit
+    given = settings.event.source_commit
     for key, _ in git.trailer:
         if not TRAILER_KEY.fullmatch(key):
             hint = "use letters, digits and dashes only: Ticket=ABC-1"
@@ -376,7 +401,9 @@ LONGEST = 500  # characters of a reason or a name
 
 
 def until_of(text: str, now: str) -> str:
-    """Return the end of a hold as RFC 3339 in UTC. `text` is a time, a date (from its start) or a duration from `now`.
+    """Return the end of a hold as RFC 3339 in UTC.
+
+    `text` is a time, a date (from its start) or a duration from `now`.
 
     Raises `UsageError` for anything else, and for a time in the past.
     """
@@ -398,7 +425,10 @@ def until_of(text: str, now: str) -> str:
 
 
 def destination_of(text: str) -> str:
-    """Return what to go back to. Raises `UsageError` unless it is a tag, a digest, `previous` or `N-back`."""
+    """Return what to go back to.
+
+    Raises `UsageError` unless it is a tag, a digest, `previous` or `N-back`.
+    """
     tag, at, digest = text.partition("@")
     if text == "previous" or BACK.fullmatch(text) or DIGEST.fullmatch(text):
         return text
@@ -418,5 +448,7 @@ def actor_of(environ: Mapping[str, str]) -> str:
 
 
 def words_of(text: str) -> str:
-    """Return a reason or a name on one line, without characters that control a terminal or a log."""
+    """Return a reason or a name on one line,
+    without characters that control a terminal or a log.
+    """
     return one_line(text)[:LONGEST]

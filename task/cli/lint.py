@@ -46,8 +46,12 @@ from task.wiring.world import RealWorld
 
 
 def lint(settings: Settings, call: Call) -> int:
-    """Check the annotations of all Applications, and the repository's config, and list every problem with its fix."""
-    settings, environ, log = _with_sources(settings, call), call.environ, call.log
+    """Check the annotations of all Applications, and the repository's config,
+    and list every problem with its fix.
+    """
+    settings = _with_sources(settings, call)
+    environ = call.environ
+    log = call.log
     if not sources(settings, environ):
         hint = "name their folder or file, as in image-update lint apps/, or . for the files here"
         raise UsageError("nothing says where to read Applications from", hint=hint)
@@ -56,7 +60,8 @@ def lint(settings: Settings, call: Call) -> int:
         found, read, moved = _collect(settings, environ, log)
     except TaskError as error:
         if isinstance(error, UsageError) and settings.lint.source:
-            # The source is an argument here, and the variable of --applications may say something else.
+            # The source is an argument here, and the variable of --applications may say something
+            # else.
             error = UsageError(error.message.removeprefix("--applications: "), hint=error.hint)
         if report := lint_views.REPORTS.get(form):
             say(report([(Finding("", "", "", "error", str(error), error.hint, ""), "", 0)]))
@@ -67,14 +72,19 @@ def lint(settings: Settings, call: Call) -> int:
         say(report(found))
     elif log.form == "github":
         say("".join(f"{printable(line)}\n" for line in lines(moved)) if moved else "")
-        say("".join(lint_views.as_annotation(*one) for one in found), commands=True)
+        say("".join(lint_views.as_annotation(*text) for text in found), commands=True)
     else:
         say(lint_views.as_text(found, read, lines(moved) if moved else ()))
     wrong = [one for one, _, _ in found if one.severity == "error"]
     code = int(Exit.CONFIGURATION if wrong else Exit.OK)
     problems = tuple(
-        Problem(application=one.application, rule="annotation", message=one.message, hint=one.hint)
-        for one in wrong
+        Problem(
+            application=finding.application,
+            rule="annotation",
+            message=finding.message,
+            hint=finding.hint,
+        )
+        for finding in wrong
     )
     told = f"nothing wrong in {counted(read, 'Application')}"
     tell("lint", told, settings.handed, environ, problems=problems, code=code)
@@ -82,8 +92,12 @@ def lint(settings: Settings, call: Call) -> int:
 
 
 def _with_sources(settings: Settings, call: Call) -> Settings:
-    """Return the settings with each SOURCE as one of the `--applications`. Its variable counts if neither is given."""
-    given, named = settings.lint.source, settings.sources.applications
+    """Return the settings with each SOURCE as one of the `--applications`.
+
+    Its variable counts if neither is given.
+    """
+    given = settings.lint.source
+    named = settings.sources.applications
     if not given:
         return settings
     named = () if "--applications" in call.variables else named
@@ -100,7 +114,10 @@ def _collect(
         texts: dict[str, str] = {}
         sets: dict[str, Mapping[str, Any]] = {}
         found = discovered(_with_texts(world.applications(), texts, sets), scope, world.locate)
-        apps = [*found.applications, *(one.application for one in found.helm_releases)]
+        apps = [
+            *found.applications,
+            *(subscribed.application for subscribed in found.helm_releases),
+        ]
         now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
         on_hold = list(held(found.applications, settings, world, now))
         taken = [
@@ -126,20 +143,18 @@ def _collect(
                 "", "", "", "warning", "no Application was found, so nothing was checked", hint, ""
             )
         )
-    placed: list[Placed] = [(one, *_origin(one.origin)) for one in first]
+    placed: list[Placed] = [(item, *_origin(item.origin)) for item in first]
     placed += [_of_problem(problem) for problem in found.problems]
     unknown = unknown_names(scope.narrow.names, apps, (*found.outside, *world.passed_over()))
     placed += [
-        (Finding("", "", "", one.severity, one.message, one.hint, ""), "", 0) for one in unknown
+        (Finding("", "", "", item.severity, item.message, item.hint, ""), "", 0) for item in unknown
     ]
     told = told_once((*found.applications, *found.templates), scope.defaults)
     if settings.lint.from_image_updater or found.updaters or found.updater_config:
         told += without_method(found.applications)
     if found.updater_config and not settings.lint.from_image_updater:
-        origin, hint = (
-            found.updater_config.origin,
-            "image-update lint --from-image-updater shows its keys as options",
-        )
+        origin = found.updater_config.origin
+        hint = "image-update lint --from-image-updater shows its keys as options"
         told += (
             Finding(
                 "", "", "", "info", "Image Updater's ConfigMap is not read by a run", hint, origin
@@ -148,30 +163,35 @@ def _collect(
     outside = {app.key for app in found.outside}
     told += shared_places(sub for sub in written if sub.application.key not in outside)
     placed += [
-        (one, *_place(one, settings.scope.annotation_prefix, texts)) for one in (*told, *taken)
+        (item, *_place(item, settings.scope.annotation_prefix, texts)) for item in (*told, *taken)
     ]
     for release in found.helm_releases:
         for flaw in release.flaws:
             finding = of_flaw(release.application, flaw)
-            if (
-                not flaw.key
-            ):  # it is about the place of the release, which may be elsewhere in the repository
+            # it is about the place of the release, which may be elsewhere in the repository
+            if not flaw.key:
                 finding = replace(finding, severity="warning")
             placed.append((finding, *_place(finding, "", texts)))
-    return placed + [(one, *_place(one, "", texts)) for one in on_hold], read, moved
+    return placed + [(item, *_place(item, "", texts)) for item in on_hold], read, moved
 
 
 def _of_problem(problem: Problem) -> Placed:
-    """Return what could not be read as a finding. Its message begins with its place, if it has one."""
+    """Return what could not be read as a finding.
+
+    Its message begins with its place, if it has one.
+    """
     place, _, message = problem.message.partition(": ")
     path, line = _origin(place)
     if not os.path.exists(path):
-        path, line, message = "", 0, problem.message
+        path = ""
+        line = 0
+        message = problem.message
     if problem.field and line:
         line = line_of_field(path, line, problem.field)
     # A problem of one Application, or advice about what was not read, is only a warning.
     severity: Severity = "warning" if problem.application or problem.advice else "error"
-    key, value = problem.key, problem.value
+    key = problem.key
+    value = problem.value
     finding = Finding(problem.application, key, value, severity, message, problem.hint, origin="")
     return finding, path, line
 
@@ -179,7 +199,9 @@ def _of_problem(problem: Problem) -> Placed:
 def _taken_back(
     apps: Iterable[Application], sets: Mapping[str, Mapping[str, Any]], scope: Scope, world: World
 ) -> Iterator[Finding]:
-    """Yield a warning for each live Application, or for its ApplicationSet, whose owner would take a patch back."""
+    """Yield a warning for each live Application, or for its ApplicationSet,
+    whose owner would take a patch back.
+    """
     told: set[str] = set()
     for app in apps:
         live = [
@@ -203,7 +225,10 @@ def _taken_back(
 
 
 def _only_signed(apps: Iterable[Application], scope: Scope, world: World) -> Iterator[Finding]:
-    """Yield a remark for each project that wants signed commits. Whether a run signs them, its own options say."""
+    """Yield a remark for each project that wants signed commits.
+
+    Whether a run signs them, its own options say.
+    """
     told: set[tuple[str, str]] = set()
     for app in apps:
         for sub in subscribe(app, scope.defaults).subscriptions:
@@ -219,7 +244,11 @@ def _only_signed(apps: Iterable[Application], scope: Scope, world: World) -> Ite
 def _all_that_writes(found: Discovered, scope: Scope) -> list[Subscription]:
     """Return all that writes to a repository, what the narrowing options exclude included."""
     subscribed = [subscribe(app, scope.defaults) for app in (*found.applications, *found.outside)]
-    every = (sub for one in (*subscribed, *found.helm_releases) for sub in one.subscriptions)
+    every = (
+        sub
+        for helm_release in (*subscribed, *found.helm_releases)
+        for sub in helm_release.subscriptions
+    )
     return [sub for sub in every if sub.method == "git"]
 
 
@@ -232,16 +261,18 @@ def _origin(origin: str) -> tuple[str, int]:
 def _with_texts(
     manifests: Iterable[Found], texts: dict[str, str], sets: dict[str, Mapping[str, Any]]
 ) -> Iterator[Found]:
-    """Yield the manifests. The texts of those from Git are put into `texts`, by the path in their origin.
+    """Yield the manifests.
+
+    The texts of those from Git are put into `texts`, by the path in their origin.
 
     The ApplicationSets that generate them are put into `sets`, by `namespace/name`.
     """
-    for one in manifests:
-        if one.owner is not None:
-            sets[one.generated_by] = one.owner
-        if one.text:
-            texts[_origin(one.origin)[0]] = one.text
-        yield one
+    for found in manifests:
+        if found.owner is not None:
+            sets[found.generated_by] = found.owner
+        if found.text:
+            texts[_origin(found.origin)[0]] = found.text
+        yield found
 
 
 def _place(one: Finding, prefix: str, texts: Mapping[str, str]) -> tuple[str, int]:
@@ -257,17 +288,20 @@ def _place(one: Finding, prefix: str, texts: Mapping[str, str]) -> tuple[str, in
 
 
 LARGEST_DOCUMENT = 1_000_000  # characters of a document in which a field is looked for
-MOST = 500  # lines examined for one annotation, because a List may have thousands of Applications with the same keys
+# lines examined for one annotation, because a List may have thousands of Applications with the same
+# keys
+MOST = 500
 
 
 def line_of(
     path: str, start: int, key: str, value: str, *, sure: bool = False, text: str | None = None
 ) -> int:
-    """Return the line of `key` (with its prefix) in the document that begins at `start`, or `start` if there is none.
+    """Return the line of `key` (with its prefix) in the document that begins at `start`,
+    or `start` if there is none.
 
-    A List is one document with all its Applications. If several lines have the key, the first one with the value wins;
-    if none of them has it, the first one, or `start` if the line has to be `sure`. `text` is that of a file that is not
-    on this machine.
+    A List is one document with all its Applications. If several lines have the key, the first one
+    with the value wins; if none of them has it, the first one, or `start` if the line has to be
+    `sure`. `text` is that of a file that is not on this machine.
     """
     lines, begin, end = _document(path, start, text)
     numbers = _numbers(path, key, text)
@@ -306,7 +340,9 @@ def line_of_field(path: str, start: int, field: Sequence[str | int]) -> int:
 
 
 def _document(path: str, start: int, text: str | None) -> tuple[list[str], int, int]:
-    """Return all lines, and of the document that begins at a line the first one, from 0, and the one after its end."""
+    """Return all lines, and of the document that begins at a line the first one, from 0,
+    and the one after its end.
+    """
     lines, ends = _read(path, text)
     begin = max(start, 1) - 1
     last = bisect_left(ends, begin + 1)
@@ -315,7 +351,9 @@ def _document(path: str, start: int, text: str | None) -> tuple[list[str], int, 
 
 @lru_cache(maxsize=8)
 def _read(path: str, text: str | None) -> tuple[list[str], list[int]]:
-    """Return the lines of a file, and the line numbers (from 0) of its document separators; empty if unreadable."""
+    """Return the lines of a file, and the line numbers (from 0) of its document separators;
+    empty if unreadable.
+    """
     try:
         lines = (read_text(path, LARGEST) if text is None else text).split("\n")
     except (OSError, ValueError):

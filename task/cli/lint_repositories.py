@@ -1,4 +1,6 @@
-"""Reads repositories for `lint`: the configs that lie here, the holds, and what the written files say."""
+"""Reads repositories for `lint`: the configs that lie here, the holds,
+and what the written files say.
+"""
 
 from __future__ import annotations
 
@@ -65,10 +67,12 @@ _LINE = re.compile(r"\bline (\d+)")
 def config_findings(
     sources: Iterable[str], subs: Sequence[Subscription], locate: Locate
 ) -> Iterator[Finding]:
-    """Yield an error for each mistake in a config, and a warning for each rule that matches no Application.
+    """Yield an error for each mistake in a config,
+    and a warning for each rule that matches no Application.
 
-    Rules are compared with the subscriptions that write to the config's repository. If none does, nothing is said about
-    them. A config is looked for at the root of the work tree that a file or folder of Applications lies in.
+    Rules are compared with the subscriptions that write to the config's repository. If none does,
+    nothing is said about them. A config is looked for at the root of the work tree that a file or
+    folder of Applications lies in.
     """
     for path in dict.fromkeys(_config_of(source) for source in sources if os.path.exists(source)):
         yield from _misplaced(path)
@@ -80,7 +84,9 @@ def config_findings(
             yield _placed(path, f"cannot be read: {error}", "write a file in UTF-8")
         else:
             in_order = sorted(mistakes, key=lambda one: _line_in(one.message))
-            yield from (_placed(path, one.message, one.hint) for one in in_order)
+            yield from (
+                _placed(path, target_error.message, target_error.hint) for target_error in in_order
+            )
             yield from _of_templates(path, config.templates)
             yield from _of_keys(path, config)
             found = locate(f"{path}:0") if config.rules or config.freezes else None
@@ -89,12 +95,19 @@ def config_findings(
             if unmatched(config, ours):  # a target may be a folder, and a rule for a part of it
                 top = os.path.dirname(os.path.dirname(path))
                 ours += [replace(sub, path=file) for sub in ours for file in _changed_in(top, sub)]
-            for what, line in unmatched(config, ours) if ours else ():
-                message = f"{what} matches none of the {number} Applications read that write to this repository"
-                if number == 1:
-                    message = f"{what} does not match the one Application read that writes to this repository"
-                hint = "correct the names and globs of its match, or remove it"
-                yield Finding("", "", "", "warning", message, hint, f"{path}:{line}")
+            if ours:
+                for what, line in unmatched(config, ours):
+                    message = (
+                        f"{what} matches none of the {number} Applications read that write to this"
+                        " repository"
+                    )
+                    if number == 1:
+                        message = (
+                            f"{what} does not match the one Application read that writes to this"
+                            " repository"
+                        )
+                    hint = "correct the names and globs of its match, or remove it"
+                    yield Finding("", "", "", "warning", message, hint, f"{path}:{line}")
 
 
 def _misplaced(config: str) -> Iterator[Finding]:
@@ -127,7 +140,7 @@ def _of_keys(config: str, read: RepositoryConfig) -> Iterator[Finding]:
     top = os.path.dirname(os.path.dirname(config))
     wishes = (read.wishes, *(rule.wishes for rule in read.rules))
     for demand in (
-        demand for one in wishes for demand in (one.signatures, one.provenance) if demand
+        demand for wish in wishes for demand in (wish.signatures, wish.provenance) if demand
     ):
         try:
             files = {
@@ -178,7 +191,9 @@ def _placed(path: str, message: str, hint: str) -> Finding:
 
 
 def _config_of(source: str) -> str:
-    """Return where the config of a source would be: at the root of its work tree, or else in its folder."""
+    """Return where the config of a source would be: at the root of its work tree,
+    or else in its folder.
+    """
     folder = source if os.path.isdir(source) else os.path.dirname(source) or "."
     top = os.path.realpath(folder)
     while not os.path.exists(os.path.join(top, ".git")):
@@ -195,10 +210,11 @@ LOCAL = ("/", ".", "file://")  # these URLs need no login
 def held(
     apps: Iterable[Application], settings: Settings, world: World, now: str
 ) -> Iterator[Finding]:
-    """Return an info for each hold, an error for each unreadable state file and unusable target, and `target_findings`.
+    """Return an info for each hold, an error for each unreadable state file and unusable target,
+    and `target_findings`.
 
-    Repositories that need a login are read only with `--holds`. If one cannot be reached, the log has a warning. Files
-    that lie here are read here.
+    Repositories that need a login are read only with `--holds`. If one cannot be reached, the log
+    has a warning. Files that lie here are read here.
     """
     places: dict[tuple[str, str], list[Subscription]] = {}
     here: list[Subscription] = []
@@ -240,7 +256,9 @@ def _of_repository(
     yield from target_findings(snapshot, subs)
     seen: set[tuple[str, str]] = set()
     for sub in subs:
-        key, origin, path = sub.application.key, sub.application.origin, state_path(sub)
+        key = sub.application.key
+        origin = sub.application.origin
+        path = state_path(sub)
         try:
             states = states_of(snapshot, sub)
         except TaskError as error:
@@ -270,7 +288,7 @@ def _of_repository(
 
 def _unusable(snapshot: Snapshot, subs: Sequence[Subscription]) -> Iterator[Finding]:
     """Yield an error for each target that cannot be edited as it is now."""
-    for sub in (one for one in subs if one.method == "git"):
+    for sub in (subscription for subscription in subs if subscription.method == "git"):
         try:
             kind = resolve(sub, snapshot)
             EDITORS[kind].read(snapshot.files, target_of(sub, kind))
@@ -295,9 +313,13 @@ def _frozen(snapshot: Snapshot, subs: Sequence[Subscription], now: str) -> Itera
     hint = "wait for its end: the first run, release or scan after it writes what waits"
     seen = governed(subs, config, now, lambda sub: changed_files(snapshot, sub, Terms()))
     frozen = {
-        (one.application.key, one.application.origin, hold_text(one.freeze)): None
-        for one in seen
-        if one.freeze
+        (
+            subscription.application.key,
+            subscription.application.origin,
+            hold_text(subscription.freeze),
+        ): None
+        for subscription in seen
+        if subscription.freeze
     }
     for key, origin, told in frozen:
         yield Finding(key, "", "", "info", f"images are {told}", hint, origin)
@@ -307,7 +329,8 @@ LARGEST_FILE = 10 * 1024 * 1024  # bytes of one file: what a run edits, too
 
 
 def target_findings(snapshot: Snapshot, subs: Iterable[Subscription]) -> Iterator[Finding]:
-    """Return the warnings of a run about these files, and an error for each that may not be written.
+    """Return the warnings of a run about these files,
+    and an error for each that may not be written.
 
     What cannot be read is for a run to say.
     """
@@ -319,18 +342,29 @@ def target_findings(snapshot: Snapshot, subs: Iterable[Subscription]) -> Iterato
             found.update(dict.fromkeys(_not_permitted(snapshot, sub)))
             found.update(dict.fromkeys(_under_other_rules(snapshot, sub)))
         with suppress(TaskError):
-            kind, now = resolve(sub, snapshot), reading(snapshot, sub, Terms())
+            kind = resolve(sub, snapshot)
+            now = reading(snapshot, sub, Terms())
             image = sub.image_at(now)
-            for one in file_cautions(snapshot.files, sub, kind, image, Terms()):
+            for problem in file_cautions(snapshot.files, sub, kind, image, Terms()):
                 origin = sub.application.origin
                 found[
-                    Finding(one.application, "", "", "warning", one.message, one.hint, origin)
+                    Finding(
+                        problem.application,
+                        "",
+                        "",
+                        "warning",
+                        problem.message,
+                        problem.hint,
+                        origin,
+                    )
                 ] = None
     return iter(found)
 
 
 def _not_permitted(snapshot: Snapshot, sub: Subscription) -> Iterator[Finding]:
-    """Yield an error if the repository's config does not let the Application write what an update would change."""
+    """Yield an error if the repository's config does not let the Application write what an update
+    would change.
+    """
     config = replace(config_in(snapshot.files), freezes=())
     files = changed_files(snapshot, sub, Terms())
     (sub,) = governed([sub], config, "", lambda _: files)
@@ -339,7 +373,7 @@ def _not_permitted(snapshot: Snapshot, sub: Subscription) -> Iterator[Finding]:
         request_head(sub, snapshot.branch) if sub.pull_request else snapshot.branch
     )
     if "{{" in head or not head:  # only a run knows its name
-        sub = replace(sub, writes=tuple(replace(one, branches=None) for one in sub.writes))
+        sub = replace(sub, writes=tuple(replace(writes, branches=None) for writes in sub.writes))
     try:
         refuse_files(sub, files, head)
     except NotPermittedError as error:
@@ -367,7 +401,9 @@ def _under_other_rules(snapshot: Snapshot, sub: Subscription) -> Iterator[Findin
 
 
 def local_findings(subs: Iterable[Subscription], locate: Locate) -> Iterator[Finding]:
-    """Return the same from the work tree in which an Application lies, if it writes to that repository."""
+    """Return the same from the work tree in which an Application lies,
+    if it writes to that repository.
+    """
     for sub in subs:
         path = sub.application.origin.rpartition(":")[0]
         located = locate(sub.application.origin) if os.path.exists(path) else None

@@ -54,7 +54,10 @@ def as_annotation(one: Finding, path: str, line: int) -> str:
 
 def as_report(found: Iterable[Placed], moved: Migration | None = None) -> str:
     """Return the findings as JSON, in the form that docs/report.md shows."""
-    listed: dict[str, object] = {"schema": SCHEMA, "findings": [_as_finding(*one) for one in found]}
+    listed: dict[str, object] = {
+        "schema": SCHEMA,
+        "findings": [_as_finding(*text) for text in found],
+    }
     listed |= {"from_image_updater": as_json(moved)} if moved else {}
     return _dumped(listed)
 

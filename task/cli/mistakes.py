@@ -1,4 +1,6 @@
-"""Pure code that says what is wrong with a command line that Typer cannot read, and what to write instead."""
+"""Pure code that says what is wrong with a command line that Typer cannot read,
+and what to write instead.
+"""
 
 from __future__ import annotations
 
@@ -41,10 +43,14 @@ def explained(
     environ: Mapping[str, str],
     argv: Collection[str] = (),
 ) -> UsageError:
-    """Return Typer's error in our words. `options`: each command's flags. `command` is "" if it is unknown."""
+    """Return Typer's error in our words.
+
+    `options`: each command's flags. `command` is "" if it is unknown.
+    """
     message = " ".join(error.format_message().split()).rstrip(".")
     called = f"image-update {command}" if command else "image-update"
-    kind, param = type(error).__name__, getattr(error, "param", None)
+    kind = type(error).__name__
+    param = getattr(error, "param", None)
     if kind == "NoSuchOption":
         return unknown_option(_as_typed(error.option_name, argv), command, options)
     if kind == "MissingParameter" and param is not None:
@@ -108,7 +114,10 @@ def unknown_option(name: str, command: str, options: Mapping[str, Collection[str
         )
     called = f"image-update {command}" if command else "image-update"
     if command and (others := [other for other, flags in options.items() if name in flags]):
-        hint = f"{' and '.join((', '.join(others[:-1]), others[-1])) if len(others) > 1 else others[0]} have it"
+        hint = (
+            f"{' and '.join((', '.join(others[:-1]), others[-1])) if len(others) > 1 else others[0]}"
+            " have it"
+        )
         hint = f"{hint}; {called} --help-all shows the options of {command}"
         return UsageError(
             f"{command} has no {name}",
@@ -177,7 +186,9 @@ def _missing(param: Any, what: str = "is missing") -> UsageError:
 
 
 def as_given(error: UsageError, called: Mapping[str, str]) -> UsageError:
-    """Return the error with what `called` says for a flag: the variable of its value, or the parameter of a host."""
+    """Return the error with what `called` says for a flag: the variable of its value,
+    or the parameter of a host.
+    """
     flags = re.match(r"(--[a-z-]+|APP\.\.\.)(, --[a-z-]+)*( and --[a-z-]+)?", error.message)
     if flags is None:
         return error

@@ -1,4 +1,6 @@
-"""`report`: shows the report of a run again, or makes an HTML page of it for a pipeline's artifacts."""
+"""`report`: shows the report of a run again,
+or makes an HTML page of it for a pipeline's artifacts.
+"""
 
 import os
 import sys
@@ -23,7 +25,9 @@ LARGEST = 64 * 1024 * 1024  # bytes; the diffs of `plan` are in the report
 
 def report(settings: Settings, call: Call) -> int:
     """Show the report of a run again, or turn it into an HTML page."""
-    path, html, log = settings.report_file, settings.html, call.log
+    path = settings.report_file
+    html = settings.html
+    log = call.log
     log("debug", f"reading {path}")
     try:
         found = report_of(_read(path))
@@ -36,22 +40,24 @@ def report(settings: Settings, call: Call) -> int:
     else:
         say(text)
         in_table = {
-            (one["application"], one["because"])
-            for one in found["decisions"]
-            if one["verdict"] == "error"
+            (item["application"], item["because"])
+            for item in found["decisions"]
+            if item["verdict"] == "error"
         }
-        for one in found[
-            "errors"
-        ]:  # those of an Application are in the table, the others on stderr, as in the run
-            if (one["application"], one["message"]) not in in_table:
+        # those of an Application are in the table, the others on stderr, as in the run
+        for item in found["errors"]:
+            if (item["application"], item["message"]) not in in_table:
                 log.problem(
-                    one["severity"], one["application"] or "", one["message"], one["hint"] or ""
+                    item["severity"], item["application"] or "", item["message"], item["hint"] or ""
                 )
     return int(Exit.OK)
 
 
 def shown(report: Mapping[str, Any], view: Callable[[Mapping[str, Any]], str]) -> str:
-    """Return what a view makes of a report. Raises `Malformed` if a member is missing, or is of another type."""
+    """Return what a view makes of a report.
+
+    Raises `Malformed` if a member is missing, or is of another type.
+    """
     try:
         return view(report)
     except (AttributeError, KeyError, TypeError, ValueError, TemplateError) as error:

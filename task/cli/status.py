@@ -1,4 +1,6 @@
-"""`status`: shows each image in Git, in the cluster and in the registry, its holds and its last builds."""
+"""`status`: shows each image in Git, in the cluster and in the registry,
+its holds and its last builds.
+"""
 
 from collections.abc import Mapping
 
@@ -20,7 +22,9 @@ from task.wiring.world import RealWorld
 
 def status(settings: Settings, call: Call) -> int:
     """Show each image: its version in Git and in the cluster, its holds and its last builds."""
-    given, environ, log = settings.status, call.environ, call.log
+    given = settings.status
+    environ = call.environ
+    log = call.log
     if given.older_than and not given.fail_on:
         raise UsageError(
             "--older-than is given without --fail-on", hint="say what to look for: --fail-on behind"

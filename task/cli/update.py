@@ -48,7 +48,9 @@ def run(settings: Settings, call: Call) -> int:
 
 
 def scan(settings: Settings, call: Call) -> int:
-    """Ask the registries for the newest allowed tag of every tracked image, then go on as run does."""
+    """Ask the registries for the newest allowed tag of every tracked image,
+    then go on as run does.
+    """
     if settings.require_match:
         hint = "leave it out; it is for run and plan"
         raise UsageError("--require-match: scan is given no image to look for", hint=hint)
@@ -85,10 +87,12 @@ def plan(settings: Settings, call: Call) -> int:
 
 def update(settings: Settings, call: Call) -> int:
     """Run the pipeline, publish its report, and return the exit code."""
-    environ, log = call.environ, call.log
+    environ = call.environ
+    log = call.log
     if environ.get("GITHUB_ACTIONS") == "true":
         mask(SECRETS, environ)
-    output, send = settings.results, settings.send
+    output = settings.results
+    send = settings.send
     check_places(output, environ)
     if send.cloudevent_url:
         check_url(send.cloudevent_url, environ)
@@ -97,14 +101,16 @@ def update(settings: Settings, call: Call) -> int:
         report = carry_out(settings, environ, log, shielded)
         # The table of decisions shows these errors to a person already.
         on_screen = {
-            (one.subscription.application.key, one.because)
-            for one in report.decisions
-            if one.verdict == "error"
+            (unusable.subscription.application.key, unusable.because)
+            for unusable in report.decisions
+            if unusable.verdict == "error"
             and log.console
             and sys.stdout.isatty()
             and output.output == "text"
         }
-        untold = [one for one in report.problems if (one.application, one.message) not in on_screen]
+        untold = [
+            item for item in report.problems if (item.application, item.message) not in on_screen
+        ]
         places = places_here(report) if log.form == "github" else {}
         for where, problem in told_together(untold):
             place = places.get(problem.application, "")
@@ -114,7 +120,8 @@ def update(settings: Settings, call: Call) -> int:
         failed = publish(report, output, environ)
         for error in failed:
             log.problem("error", "", error.message, error.hint)
-        # The results say what landed and are kept. The exit code says that something could not be written.
+        # The results say what landed and are kept. The exit code says that something could not be
+        # written.
         code = shutdown.code() or int(first_of((report.exit, *(error.exit for error in failed))))
         if send.metrics_file:
             count_run(replace(report, exit=code), send.metrics_file, time.monotonic() - began, log)
@@ -128,8 +135,8 @@ def update(settings: Settings, call: Call) -> int:
 def places_here(report: Report) -> Mapping[str, str]:
     """Return the `file:line` of each Application whose manifest is below the present folder."""
     found = {}
-    for one in report.decisions:
-        app = one.subscription.application
+    for unusable in report.decisions:
+        app = unusable.subscription.application
         path, _, line = app.origin.rpartition(":")
         is_below = path and not os.path.relpath(path).startswith("..")
         if is_below and line.isdigit() and os.path.isfile(path):
@@ -138,12 +145,13 @@ def places_here(report: Report) -> Mapping[str, str]:
 
 
 def told_together(problems: Iterable[Problem]) -> Iterator[tuple[str, Problem]]:
-    """Yield the problems in order, each with the Applications that it is about, as the log names them.
+    """Yield the problems in order, each with the Applications that it is about,
+    as the log names them.
 
-    If a server is down, hundreds of Applications may have the same problem. More than a few share one line, which names
-    the first of them. The report has one element for each.
+    If a server is down, hundreds of Applications may have the same problem. More than a few share
+    one line, which names the first of them. The report has one element for each.
     """
-    alike = [(replace(one, application=""), one) for one in problems]
+    alike = [(replace(problem, application=""), problem) for problem in problems]
     same: dict[Problem, list[str]] = {}
     for what, one in alike:
         same.setdefault(what, []).append(one.application)
@@ -183,7 +191,10 @@ def nothing_to_do(job: Job) -> Report:
 def carry_out(
     settings: Settings, environ: Mapping[str, str], log: Log, shielded: ExitStack
 ) -> Report:
-    """Run the pipeline with the clients that these settings need, and return its report. `shielded`: see `run`."""
+    """Run the pipeline with the clients that these settings need, and return its report.
+
+    `shielded`: see `run`.
+    """
     given = settings.command in ("run", "plan")
     sources = settings.sources.applications
     found = given_images(settings.event, sources) if given else GivenImages()

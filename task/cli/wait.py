@@ -36,7 +36,8 @@ _NAME = re.compile(r"[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?")
 
 def wait(settings: Settings, call: Call) -> int:
     """Wait until Argo CD has synced a revision and its Applications are healthy."""
-    environ, log = call.environ, call.log
+    environ = call.environ
+    log = call.log
     with ExitStack() as opened:
         argo = Argo(settings, environ, log, opened)
         if not argo.where:
@@ -70,13 +71,14 @@ def wait_for(
 
     A later revision counts as well if `descends` knows that it contains the wanted one.
 
-    Raises `RolloutError` if an Application is not rolled out, `SourceError` if Argo CD cannot tell, and `UsageError`.
+    Raises `RolloutError` if an Application is not rolled out, `SourceError` if Argo CD cannot tell,
+    and `UsageError`.
     """
     revision = asked.revision.strip().lower()
     if not _REVISION.fullmatch(revision):
         hint = "give the id of the commit that was pushed, 40 hexadecimal digits"
         raise UsageError(f"--revision: {asked.revision!r} is not the id of a commit", hint=hint)
-    keys = [key_of(one, namespace) for one in asked.app]
+    keys = [key_of(text, namespace) for text in asked.app]
     awaited = [
         Awaited(*key, _judge(revision, asked.repository, descends)) for key in dict.fromkeys(keys)
     ]
@@ -91,8 +93,11 @@ def wait_for(
 
 
 def _judge(revision: str, repository: str, descends: Descends) -> Judge:
-    """Return a judge for the wanted revision, or for a later one in any repository of the Application."""
-    itself, later = judge_of(lambda found: accepts(revision, found), repository), dict[str, Judge]()
+    """Return a judge for the wanted revision,
+    or for a later one in any repository of the Application.
+    """
+    itself = judge_of(lambda found: accepts(revision, found), repository)
+    later = dict[str, Judge]()
 
     def of(repo: str) -> Judge:
         if repo not in later:
@@ -107,13 +112,16 @@ def _judge(revision: str, repository: str, descends: Descends) -> Judge:
             return found
         repos = dict.fromkeys(repo for repo in repositories(item) if same(repository, repo))
         others = (of(repo)(item, since, details) for repo in repos)
-        return next((one for one in others if one.state != "waiting"), found)
+        return next((rollout for rollout in others if rollout.state != "waiting"), found)
 
     return judge
 
 
 def key_of(text: str, namespace: str) -> tuple[str, str]:
-    """Split `name` or `namespace/name` into (namespace, name). Raises `UsageError` for an impossible name."""
+    """Split `name` or `namespace/name` into (namespace, name).
+
+    Raises `UsageError` for an impossible name.
+    """
     first, slash, rest = text.strip().partition("/")
     key = (first, rest) if slash else (namespace, first)
     if not all(_NAME.fullmatch(part) for part in key):

@@ -1,4 +1,6 @@
-"""Reads what Git says on each branch that Applications write to, in several repositories at the same time."""
+"""Reads what Git says on each branch that Applications write to,
+in several repositories at the same time.
+"""
 
 from __future__ import annotations
 

@@ -75,11 +75,15 @@ def match_events(seen: Seen, job: Job, world: World) -> tuple[Job, Matched]:
         if ask.key not in open_ones:
             asks.append(ask)
             continue
-        checked = [_checked(ask.subscription, one, answers, job) for one in open_ones[ask.key]]
-        good = [one for one in checked if one.good]
+        checked = [
+            _checked(ask.subscription, open_one, answers, job) for open_one in open_ones[ask.key]
+        ]
+        good = [item for item in checked if item.good]
         if good:
             asks.append(_with(ask, good))
-            problems += [_not_checked(ask, one.event, one.error) for one in checked if one.error]
+            problems += [
+                _not_checked(ask, item.event, item.error) for item in checked if item.error
+            ]
         else:
             decisions.append(_refused(ask, checked))
     _warn_of_times(asks, job, world)
@@ -173,8 +177,8 @@ def _build(event: Event, answer: Answer | None, job: Job) -> Build:
 def _with(ask: Ask, checked: Sequence[Checked]) -> Ask:
     """Return the ask for these events, each with its build. The same event twice is one."""
     distinct: dict[tuple[Image, Build], Event] = {}
-    for one in checked:
-        event = replace(one.event, build=one.build)
+    for item in checked:
+        event = replace(item.event, build=item.build)
         distinct.setdefault((event.image, event.build), event)
     images = tuple(image for image, _ in distinct)
     return replace(ask, candidates=images, events=tuple(distinct.values()))
@@ -182,7 +186,7 @@ def _with(ask: Ask, checked: Sequence[Checked]) -> Ask:
 
 def _refused(ask: Ask, checked: Sequence[Checked]) -> Decision:
     """Return the decision about an entry none of whose events the registry confirms."""
-    one = next((one for one in checked if one.error), checked[0])
+    one = next((item for item in checked if item.error), checked[0])
     verdict = one.refusal or _UNKNOWN
     decision = Decision(ask.subscription, one.event.image, verdict, event=one.event.origin)
     return registry_error(decision, one.error) if one.error else decision

@@ -1,6 +1,8 @@
-"""`lint --from-image-updater`: what Argo CD Image Updater (AIU) does with an Application, and what we do.
+"""`lint --from-image-updater`: what Argo CD Image Updater (AIU) does with an Application,
+and what we do.
 
-AIU 1.x touches only what an ImageUpdater selects. Older versions have no such resource, and read the annotations.
+AIU 1.x touches only what an ImageUpdater selects. Older versions have no such resource, and read
+the annotations.
 """
 
 from __future__ import annotations
@@ -79,7 +81,10 @@ class Comparison:
     def changes(self) -> bool:
         """Whether something else is written, or another tag may be taken."""
         same = (self.now.how, self.now.files) == (self.here.how, self.here.files)
-        return not same or any(one.strategy not in ("", one.strategy_now) for one in self.images)
+        return not same or any(
+            tracked_image.strategy not in ("", tracked_image.strategy_now)
+            for tracked_image in self.images
+        )
 
 
 def row_of(
@@ -94,8 +99,8 @@ def row_of(
 ) -> Comparison:
     """Return one Application before and after. `status` is what was read about its images.
 
-    `meant` are its subscriptions as if there were no mistakes, because AIU overlooks most of them. `updaters`: whether
-    there are ImageUpdaters. `in_cluster`: whether secrets can be read there.
+    `meant` are its subscriptions as if there were no mistakes, because AIU overlooks most of them.
+    `updaters`: whether there are ImageUpdaters. `in_cluster`: whether secrets can be read there.
     """
     selected = app.reference or ("no ImageUpdater" if updaters else BY_ANNOTATIONS)
     if app.reference and not app.from_resource:
@@ -106,13 +111,17 @@ def row_of(
         if isinstance(entry, Entry)
     ]
     read = {row.subscription.entry.text: row for row in status}
-    now, here = _now(app, meant, skipped=updaters and not app.reference), _here(one)
+    now = _now(app, meant, skipped=updaters and not app.reference)
+    here = _here(one)
     broken = [
-        one for one in problems if one.severity == "error" and one.rule in ("target", "source")
+        problem
+        for problem in problems
+        if problem.severity == "error" and problem.rule in ("target", "source")
     ]
     if broken:
         here = Side("nothing", because=_told(broken[0]))
-        # Without a status, only Git tells the type of the source. A plain directory is updated by neither.
+        # Without a status, only Git tells the type of the source. A plain directory is updated by
+        # neither.
         if (
             now.how == "git"
             and broken[0].rule == "target"
@@ -190,15 +199,19 @@ def _image(
 ) -> TrackedImage:
     """Return one entry by both tools. A hidden file does not say what runs."""
     strategy = next((sub.policy.strategy for sub in subs if sub.entry.text == entry.text), "")
-    version, source = "", ""
+    version = ""
+    source = ""
     if row and row.in_git.version and not (hidden and row.live):
-        version, source = row.in_git.version, row.in_git.file or "the live Application"
+        version = row.in_git.version
+        source = row.in_git.file or "the live Application"
     elif row and row.live:
-        version, source = row.live[0].version, "status"
+        version = row.live[0].version
+        source = "status"
     elif row and row.kind and (version := own_reading({}, row.subscription, row.kind).version):
         source = "spec"
     elif row and row.in_sources.version:
-        version, source = row.in_sources.version, "sources"
+        version = row.in_sources.version
+        source = "sources"
     now = _strategy_of_aiu(app.annotations, entry)
     known = row is None or row.read
     return TrackedImage(
@@ -207,7 +220,9 @@ def _image(
 
 
 def _strategy_of_aiu(annotations: Mapping[str, str], entry: Entry) -> str:
-    """Return the strategy that AIU uses: it reads keys of an image only under an alias, and falls back to semver."""
+    """Return the strategy that AIU uses: it reads keys of an image only under an alias,
+    and falls back to semver.
+    """
     own = annotations.get(f"{entry.alias}.update-strategy", "") if entry.alias else ""
     word = (own or annotations.get("update-strategy", "")).strip().lower().partition(":")[0]
     word = DEPRECATED.get(word, word)
@@ -240,7 +255,10 @@ def _logins(subs: Sequence[Subscription], *, in_cluster: bool) -> Iterable[str]:
             else " (only for scan: no rule of this image asks the registry)"
         )
         if login.kind == "ext":
-            yield f"registry: the script {login.script} in the image of the step, and --allow-exec{asked}"
+            yield (
+                f"registry: the script {login.script} in the image of the step, and"
+                f" --allow-exec{asked}"
+            )
         elif login.kind == "env":
             yield f"registry: the variable {login.env}, and --allow-env {login.env}{asked}"
         else:
@@ -273,15 +291,15 @@ def migration(found: Discovered, job: Job, world: World, *, in_cluster: bool) ->
         unread.setdefault(problem.application, []).append(problem)
     rows = []
     for app, one in subscribed:
-        doubtful = {
-            key for key, _ in doubts(app.annotations)
-        }  # AIU does not know these keys, and passes over them
+        # AIU does not know these keys, and passes over them
+        doubtful = {key for key, _ in doubts(app.annotations)}
         known = replace(
             app,
             annotations={key: text for key, text in app.annotations.items() if key not in doubtful},
         )
         meant = attempted(known, job.scope.defaults)[1]
-        said, wrong = status.get(app.key, ()), unread.get(app.key, ())
+        said = status.get(app.key, ())
+        wrong = unread.get(app.key, ())
         rows.append(
             row_of(app, one, meant, said, wrong, updaters=found.updaters > 0, in_cluster=in_cluster)
         )
@@ -304,7 +322,10 @@ def lines(migration: Migration) -> Iterator[str]:
         yield from _summary(migration.rows)
     if not migration.config_origin:
         command = f"kubectl get configmap {NAME} --namespace argocd --output yaml"
-        yield f"Image Updater's ConfigMap was not read. {command} prints it: give it as one more file, or - for stdin"
+        yield (
+            f"Image Updater's ConfigMap was not read. {command} prints it: give it as one more"
+            " file, or - for stdin"
+        )
         return
     yield f"Image Updater's ConfigMap ({migration.config_origin}) as options:"
     for option in migration.config:
@@ -347,7 +368,10 @@ def _side(side: Side) -> str:
     told = HOWS[side.how]
     if side.how == "git":
         head = f", by the head branch {side.head}" if side.head else ""
-        told += f" {', '.join(side.files)} to {side.branch or 'the default branch'} of {side.repo}{head}"
+        told += (
+            f" {', '.join(side.files)} to {side.branch or 'the default branch'} of"
+            f" {side.repo}{head}"
+        )
     return f"{told}: {side.because}" if side.because else told
 
 

@@ -1,4 +1,5 @@
-"""`promote`: pairs sources with targets, reads the versions of sources from Git, and offers them to the targets.
+"""`promote`: pairs sources with targets, reads the versions of sources from Git,
+and offers them to the targets.
 
 Each target decides by its own rules.
 """
@@ -59,9 +60,8 @@ class SourceVersion:
     build: Build = Build()
     newest: Written = Written()  # that was ever written there
     pinned: bool = False  # whether the digest is in the file
-    since: Callable[[], str] = field(
-        default=str, compare=False
-    )  # asks Git since when it is there; "" if unknown
+    # asks Git since when it is there; "" if unknown
+    since: Callable[[], str] = field(default=str, compare=False)
     went_back: Callable[[], bool] = field(default=bool, compare=False)  # asks Git; as in `Promoted`
     error: TaskError | None = None
 
@@ -119,23 +119,23 @@ def pairs_of(
 
     No Application is its own source. Raises `UsageError` if a name fits several namespaces.
     """
-    apps = [one.application for one in subscribed]
+    apps = [item.application for item in subscribed]
     wanted = Narrow(promotion.sources, selector=promotion.source_selector)
-    sources = [one for one in subscribed if considered(one.application, wanted)]
-    refuse_ambiguous(promotion.sources, [one.application for one in sources])
+    sources = [item for item in subscribed if considered(item.application, wanted)]
+    refuse_ambiguous(promotion.sources, [source.application for source in sources])
     problems = list(unknown_names(promotion.sources, apps, strict=not sources))
     if not sources:
         return [], problems or [_nobody("--from-selector", promotion.source_selector)]
-    giving = _giving([one.application for one in sources], apps, promotion)
+    giving = _giving([source.application for source in sources], apps, promotion)
     fed = _fed(giving)
-    givers = _Givers([sub for one in sources for sub in one.subscriptions], giving, promotion)
-    pairs = [givers.pair(one) for one in subscribed if one.application.key in fed]
+    givers = _Givers([sub for source in sources for sub in source.subscriptions], giving, promotion)
+    pairs = [givers.pair(item) for item in subscribed if item.application.key in fed]
     plain = [pattern for pattern in promotion.targets if not _PLACEHOLDER.search(pattern)]
     problems += unknown_names(plain, apps, strict=not pairs)
     if not (pairs or problems):
         problems.append(_no_target(promotion, apps, giving))
     for name in promotion.images:
-        if not any(_named(sub, (name,)) for one in sources for sub in one.subscriptions):
+        if not any(_named(sub, (name,)) for source in sources for sub in source.subscriptions):
             hint = "name an alias of the annotation image-list, or the image as it is written there"
             problems.append(
                 Problem(rule="annotation", message=f"--alias {name}: no source has it", hint=hint)
@@ -178,9 +178,12 @@ def _filled(pattern: str, source: Tracker, spelled: Callable[[str], str] = str) 
 def _fitting(
     pattern: str, source: Tracker, apps: Sequence[Tracker], called: Mapping[str, Sequence[Tracker]]
 ) -> set[str]:
-    """Return the Applications that match a pattern of `--to`. A source's name is never taken for a glob.
+    """Return the Applications that match a pattern of `--to`.
 
-    A name that is no glob is looked up in `called`, because there may be thousands of sources with their own patterns.
+    A source's name is never taken for a glob.
+
+    A name that is no glob is looked up in `called`, because there may be thousands of sources with
+    their own patterns.
     """
     name = pattern.rpartition("/")[2]
     among = apps if is_glob(name) else called.get(_filled(name, source), ())
@@ -211,11 +214,13 @@ class _Givers:
         self._giving = giving
         self._by_image: dict[str, list[Subscription]] = {}
         self._by_alias: dict[str, list[Subscription]] = {}
-        for one in entries:
-            if _named(one, promotion.images):
-                self._by_image.setdefault(one.entry.image.identity, []).append(one)
-            if one.entry.alias in promotion.images:
-                self._by_alias.setdefault(one.entry.alias, []).append(one)
+        for subscription in entries:
+            if _named(subscription, promotion.images):
+                self._by_image.setdefault(subscription.entry.image.identity, []).append(
+                    subscription
+                )
+            if subscription.entry.alias in promotion.images:
+                self._by_alias.setdefault(subscription.entry.alias, []).append(subscription)
 
     def pair(self, target: Subscribed) -> Pair:
         """Return a target with the entries of sources for it."""
@@ -229,26 +234,33 @@ class _Givers:
         )
 
     def _of(self, target: Subscribed, sub: Subscription) -> list[Subscription]:
-        """Return the entries with the same image (and alias, if there are several), else those with the named alias."""
+        """Return the entries with the same image (and alias, if there are several),
+        else those with the named alias.
+        """
         same = self._to(target, self._by_image.get(sub.entry.image.identity, ()))
         if not same:
             return self._to(target, self._by_alias.get(sub.entry.alias, ()))
-        return [one for one in same if one.entry.alias == sub.entry.alias] or same
+        return [
+            subscription for subscription in same if subscription.entry.alias == sub.entry.alias
+        ] or same
 
     def _to(self, target: Subscribed, entries: Iterable[Subscription]) -> list[Subscription]:
         key = target.application.key
         return [
-            one
-            for one in entries
-            if (source := one.application.key) != key and key in self._giving[source]
+            subscription
+            for subscription in entries
+            if (source := subscription.application.key) != key and key in self._giving[source]
         ]
 
 
 def _no_target(
     promotion: Promotion, apps: Iterable[Tracker], giving: Mapping[str, frozenset[str]]
 ) -> Problem:
-    """Return the error that no Application gets a version: by which option, or because it would be its own source."""
-    selector, patterns = promotion.target_selector, " ".join(promotion.targets)
+    """Return the error that no Application gets a version: by which option,
+    or because it would be its own source.
+    """
+    selector = promotion.target_selector
+    patterns = " ".join(promotion.targets)
     if selector and not any(considered(app, Narrow(selector=selector)) for app in apps):
         return _nobody("--to-selector", selector)
     flag, text = ("--to", patterns) if patterns else ("--to-selector", selector)
@@ -282,7 +294,7 @@ def _named(sub: Subscription, names: Sequence[str]) -> bool:
 def wanted(pairs: Iterable[Pair]) -> list[Subscription]:
     """Return the entries of sources whose version matters to a target, each once."""
     every = (one for pair in pairs for one in (*chain.from_iterable(pair.givers), *pair.of_broken))
-    return list({one.identity: one for one in every}.values())
+    return list({subscription.identity: subscription for subscription in every}.values())
 
 
 def asks_to_promote(
@@ -292,7 +304,7 @@ def asks_to_promote(
 
     Raises `UsageError` if sources have different versions for one target.
     """
-    by_entry = {one.subscription.identity: one for one in known}
+    by_entry = {source_version.subscription.identity: source_version for source_version in known}
     asks: list[Ask] = []
     decisions: list[Decision] = []
     problems: list[Problem] = []
@@ -301,14 +313,14 @@ def asks_to_promote(
         target = pair.target
         for sub, giving in zip(target.subscriptions, pair.givers, strict=True):
             if giving:
-                givers = [by_entry[one.identity] for one in giving]
+                givers = [by_entry[subscription.identity] for subscription in giving]
                 found = _ask(sub, _one_of(sub, givers), target, promotion)
                 refusal = _refusal(found, givers, promotion)
                 decisions += [refusal] if refusal else []
                 asks += [] if refusal else [found]
         images = [
-            by_entry[one.identity].image
-            for one in (*chain.from_iterable(pair.givers), *pair.of_broken)
+            by_entry[subscription.identity].image
+            for subscription in (*chain.from_iterable(pair.givers), *pair.of_broken)
         ]
         flawed = asks_for_images([replace(target, subscriptions=())], images)
         unusable += flawed.unusable
@@ -318,7 +330,8 @@ def asks_to_promote(
 
 def _ask(sub: Subscription, given: SourceVersion, target: Subscribed, promotion: Promotion) -> Ask:
     image = sub.image_at(given.image)
-    # The build comes from a state file, which other people can write: its URL must not be contacted, nor shown.
+    # The build comes from a state file, which other people can write: its URL must not be
+    # contacted, nor shown.
     ours = promotion.repository
     same = bool(ours) and host_and_path(given.build.repository) == host_and_path(ours)
     build = replace(given.build, repository=ours if same else "")
@@ -327,31 +340,46 @@ def _ask(sub: Subscription, given: SourceVersion, target: Subscribed, promotion:
 
 
 def _one_of(sub: Subscription, givers: Sequence[SourceVersion]) -> SourceVersion:
-    """Return the version that all have, with the most details. Raises `UsageError` if they differ."""
-    known = [one for one in givers if one.error is None] or givers
+    """Return the version that all have, with the most details.
+
+    Raises `UsageError` if they differ.
+    """
+    known = [source_version for source_version in givers if source_version.error is None] or givers
     best = max(known, key=lambda one: (one.pinned, bool(one.image.digest), one.build != Build()))
-    for one in known:
-        if not alike(one.image, best.image):
-            first, second = sorted((one, best), key=lambda given: given.source)
+    for source_version in known:
+        if not alike(source_version.image, best.image):
+            first, second = sorted((source_version, best), key=lambda given: given.source)
             raise UsageError(
-                f"{sub.application.key} would get two versions of {sub.entry.image.name}: {first.image.version} of "
-                f"{first.source} and {second.image.version} of {second.source}",
-                hint="let --from name one of them, or tell them apart by {namespace}, {name} or {project} in --to",
+                f"{sub.application.key} would get two versions of {sub.entry.image.name}:"
+                f" {first.image.version} of {first.source} and {second.image.version} of"
+                f" {second.source}",
+                hint=(
+                    "let --from name one of them, or tell them apart by {namespace}, {name} or"
+                    " {project} in --to"
+                ),
             )
     return best
 
 
 def _refusal(ask: Ask, givers: Sequence[SourceVersion], promotion: Promotion) -> Decision | None:
-    """Return the decision about a target if its source cannot or may not give its version, else None."""
+    """Return the decision about a target if its source cannot or may not give its version,
+    else None.
+    """
     current = live_reading(ask.subscription)
     source = ask.promoted.source if ask.promoted else ""
-    for one in givers:
-        if one.error:
-            because = f"{one.source}: {one.error.message}"
-            verdict = Verdict("error", one.error.rule, because, one.error.hint, int(one.error.exit))
+    for source_version in givers:
+        if source_version.error:
+            because = f"{source_version.source}: {source_version.error.message}"
+            verdict = Verdict(
+                "error",
+                source_version.error.rule,
+                because,
+                source_version.error.hint,
+                int(source_version.error.exit),
+            )
             return Decision(ask.subscription, ask.offered, verdict, current, source=source)
-        if promotion.healthy and (why := unhealthy(one)):
-            verdict = Verdict("refuse", "not-healthy", f"{one.source} {why}")
+        if promotion.healthy and (why := unhealthy(source_version)):
+            verdict = Verdict("refuse", "not-healthy", f"{source_version.source} {why}")
             return Decision(ask.subscription, ask.offered, verdict, current, source=source)
     return None
 
@@ -382,7 +410,10 @@ _VERSIONS = 100  # of the source's file that are read to find when it got its ve
 
 
 def source_versions(subs: Sequence[Subscription], job: Job, world: World) -> list[SourceVersion]:
-    """Return the version of each entry, reading several repositories at the same time. A failure concerns one entry."""
+    """Return the version of each entry, reading several repositories at the same time.
+
+    A failure concerns one entry.
+    """
     found = [_known(sub, live_reading(sub)) for sub in subs if sub.method != "git"]
     asks = tuple(Ask(sub, (sub.entry.image,)) for sub in subs if sub.method == "git")
     job = replace(job, only=())
@@ -436,7 +467,8 @@ def _past(
     of_file = versions.get(now.file, ())
     target = target_of(sub, kind)
     said = (
-        (one, earlier_reading(snapshot.files, target, now.file, one.text or "")) for one in of_file
+        (file_version, earlier_reading(snapshot.files, target, now.file, file_version.text or ""))
+        for file_version in of_file
     )
     return past_builds(said, most, cut=len(of_file) == _VERSIONS)
 
@@ -454,7 +486,7 @@ def _was_before(now: Reading, newest: Written, past: Sequence[PastBuild]) -> boo
     at = next((place for place, one in enumerate(past) if alike(_version_of(one), newest)), None)
     if at is None:
         return True
-    return any(alike(_version_of(one), now) for one in past[at + 1 :])
+    return any(alike(_version_of(past_build), now) for past_build in past[at + 1 :])
 
 
 def _version_of(one: PastBuild) -> Written:
@@ -481,12 +513,15 @@ def _unknown(sub: Subscription, error: TaskError) -> SourceVersion:
 
 
 def match_promotion(seen: Seen, job: Job, world: World) -> tuple[Job, Matched]:
-    """Return the asks of `promote`: versions of sources, for their targets. Raises `UsageError` if they conflict."""
+    """Return the asks of `promote`: versions of sources, for their targets.
+
+    Raises `UsageError` if they conflict.
+    """
     promotion = job.promotion or Promotion()
     pairs, problems = pairs_of(seen.subscribed, promotion)
     known = source_versions(wanted(pairs), job, world)
     matched = asks_to_promote(pairs, known, promotion)
-    wrong = any(one.severity == "error" for one in problems)
+    wrong = any(problem.severity == "error" for problem in problems)
     if pairs and not (wrong or matched.asks or matched.decisions or matched.unusable):
         hint = "let both sides track the same image, or name an alias that both have: --alias ALIAS"
         message = "no target tracks an image of its source"
@@ -496,9 +531,11 @@ def match_promotion(seen: Seen, job: Job, world: World) -> tuple[Job, Matched]:
 
 
 def with_promoted(job: Job, matched: Matched, world: World) -> Job:
-    """Return the job with the promoted images, and with their source commit if all have the same."""
+    """Return the job with the promoted images,
+    and with their source commit if all have the same.
+    """
     settled = (*matched.decisions, *matched.unusable)
-    offered = [*(ask.offered for ask in matched.asks), *(one.candidate for one in settled)]
+    offered = [*(ask.offered for ask in matched.asks), *(judged.candidate for judged in settled)]
     images = tuple(dict.fromkeys(image for image in offered if image.version))
     builds = {(ask.build.commit, ask.build.repository) for ask in matched.asks if ask.build}
     commit, repository = builds.pop() if len(builds) == 1 else ("", "")
@@ -508,6 +545,9 @@ def with_promoted(job: Job, matched: Matched, world: World) -> Job:
         replace(job.deployed, commit=commit) if job.deployed and commit and repository else None
     )
     if job.deployed and not deployed and matched.asks:
-        why = f"the sources' state does not say which one commit of {job.deployed.repository} was built"
+        why = (
+            f"the sources' state does not say which one commit of {job.deployed.repository} was"
+            " built"
+        )
         world.log("warning", f"deployments are not shown: {why}")
     return replace(job, images=images, wording=wording, deployed=deployed)

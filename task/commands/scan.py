@@ -1,7 +1,9 @@
-"""`scan`: finds the newest tag for each entry in the registries, and continues as if it had just been built.
+"""`scan`: finds the newest tag for each entry in the registries,
+and continues as if it had just been built.
 
-It needs few requests. Each repository is listed once. Creation times are asked only if they decide, and platforms only
-from the newest tag down to the first that fits. All other questions are asked as for the other commands.
+It needs few requests. Each repository is listed once. Creation times are asked only if they decide,
+and platforms only from the newest tag down to the first that fits. All other questions are asked as
+for the other commands.
 """
 
 from __future__ import annotations
@@ -103,7 +105,7 @@ def _as_configs_want(matched: Matched, job: Job, world: World) -> Matched:
     for asks, lost in read_branches(open_ones, job, world, read, failed):
         wanted |= {ask.key: ask for ask in asks}
         decisions += lost
-    gone = {one.subscription.identity for one in decisions}
+    gone = {decision.subscription.identity for decision in decisions}
     left = tuple(wanted.get(ask.key, ask) for ask in matched.asks if ask.key not in gone)
     return replace(matched, asks=left, decisions=(*matched.decisions, *decisions))
 
@@ -117,7 +119,7 @@ def chosen(matched: Matched, terms: Terms, registry: Registry) -> tuple[Matched,
     choices = _dated(
         _listed([ask for ask in matched.asks if ask.key not in ready], registry), registry
     )
-    fitting, young = _fitting([one for one in choices if one.error is None], terms, registry)
+    fitting, young = _fitting([item for item in choices if item.error is None], terms, registry)
     decisions: list[Decision] = []
     for choice in choices:
         tag, error = fitting.get(choice.key, ("", choice.error))
@@ -126,7 +128,9 @@ def chosen(matched: Matched, terms: Terms, registry: Registry) -> tuple[Matched,
         else:
             decisions += _without_a_tag(choice, error, young.get(choice.key))
     asks = tuple(ready[ask.key] for ask in matched.asks if ask.key in ready)
-    until = {ask.key: young[one.key][1] for one in choices if one.key in young for ask in one.asks}
+    until = {
+        ask.key: young[item.key][1] for item in choices if item.key in young for ask in item.asks
+    }
     return replace(matched, asks=asks, decisions=(*matched.decisions, *decisions)), until
 
 
@@ -136,7 +140,10 @@ def _settled(ask: Ask, terms: Terms) -> bool:
 
 
 def _without_asking(ask: Ask, terms: Terms) -> Ask | None:
-    """Return the ask if no list of tags can change its decision, else None. With `digest`, the tag is known."""
+    """Return the ask if no list of tags can change its decision, else None.
+
+    With `digest`, the tag is known.
+    """
     if _settled(ask, terms):
         return ask
     sub = ask.subscription
@@ -175,25 +182,31 @@ def _listed(asks: Iterable[Ask], registry: Registry) -> list[Choice]:
 
 
 def _dated(choices: Sequence[Choice], registry: Registry) -> list[Choice]:
-    """Add the creation times if they decide. A tag that was deleted since it was listed is left out."""
-    needed = {one.key: dates_needed(one.tags, one.policy) for one in choices}
+    """Add the creation times if they decide.
+
+    A tag that was deleted since it was listed is left out.
+    """
+    needed = {choice.key: dates_needed(choice.tags, choice.policy) for choice in choices}
     about: dict[tuple[Key, str], Question] = {}
-    for one in choices:
+    for choice in choices:
+        # of one manifest
         facts: tuple[Fact, ...] = (
-            ("created", "platforms") if one.policy.platforms else ("created",)
-        )  # of one manifest
-        about |= {(one.key, tag): replace(one.about(tag), facts=facts) for tag in needed[one.key]}
+            ("created", "platforms") if choice.policy.platforms else ("created",)
+        )
+        about |= {
+            (choice.key, tag): replace(choice.about(tag), facts=facts) for tag in needed[choice.key]
+        }
     answers = registry(tuple(dict.fromkeys(about.values()))) if about else {}
     found = []
-    for one in choices:
-        of_tags = {tag: answers[about[one.key, tag]] for tag in needed[one.key]}
-        error = one.error or next(
+    for item in choices:
+        of_tags = {tag: answers[about[item.key, tag]] for tag in needed[item.key]}
+        error = item.error or next(
             (answer.error for answer in of_tags.values() if answer.error), None
         )
         gone = {tag for tag, answer in of_tags.items() if not answer.exists}
         dates = {tag: answer.created for tag, answer in of_tags.items()}
-        left = tuple(tag for tag in one.tags if tag not in gone)
-        found.append(replace(one, tags=left, dates=dates, error=error))
+        left = tuple(tag for tag in item.tags if tag not in gone)
+        found.append(replace(item, tags=left, dates=dates, error=error))
     return found
 
 
@@ -203,54 +216,57 @@ _Fitting = dict[Key, tuple[str, TaskError | None]]
 def _fitting(
     choices: Sequence[Choice], terms: Terms, registry: Registry
 ) -> tuple[_Fitting, dict[Key, tuple[str, str]]]:
-    """Return the tag of each choice, or an error: the newest that is for one of its platforms, and old enough.
+    """Return the tag of each choice, or an error: the newest that is for one of its platforms,
+    and old enough.
 
     And of each choice whose newest such tag is too young: that tag, and until when, "" if none has
     a date.
     """
-    orders = {one.key: ranked(one.tags, one.policy, one.dates) for one in choices}
+    orders = {choice.key: ranked(choice.tags, choice.policy, choice.dates) for choice in choices}
     settled: _Fitting = {key: (next(iter(tags), ""), None) for key, tags in orders.items()}
     young: dict[Key, tuple[str, str]] = {}
-    aged = {one.key for one in choices if _age(one.policy, terms)}
-    for one in choices:
-        if one.key in aged:
-            orders[one.key] = orders[one.key][:MOST_YOUNG]
-    left, start, size = (
-        [one for one in choices if (one.policy.platforms or one.key in aged) and orders[one.key]],
-        0,
-        1,
-    )
+    aged = {choice.key for choice in choices if _age(choice.policy, terms)}
+    for choice in choices:
+        if choice.key in aged:
+            orders[choice.key] = orders[choice.key][:MOST_YOUNG]
+    left = [
+        item for item in choices if (item.policy.platforms or item.key in aged) and orders[item.key]
+    ]
+    start = 0
+    size = 1
     while left:
-        parts = {one.key: orders[one.key][start : start + size] for one in left}
+        parts = {item.key: orders[item.key][start : start + size] for item in left}
         about: dict[tuple[Key, str], Question] = {}
-        for one in left:
-            facts: tuple[Fact, ...] = ("platforms",) if one.policy.platforms else ()
-            facts += ("created",) if one.key in aged else ()
+        for item in left:
+            facts: tuple[Fact, ...] = ("platforms",) if item.policy.platforms else ()
+            facts += ("created",) if item.key in aged else ()
             about |= {
-                (one.key, tag): replace(one.about(tag), facts=facts) for tag in parts[one.key]
+                (item.key, tag): replace(item.about(tag), facts=facts) for tag in parts[item.key]
             }
         answers = registry(tuple(dict.fromkeys(about.values())))
-        for one in left:
-            for tag in parts[one.key]:
-                answer, wanted = answers[about[one.key, tag]], one.policy.platforms
+        for entry in left:
+            for tag in parts[entry.key]:
+                answer = answers[about[entry.key, tag]]
+                wanted = entry.policy.platforms
                 if not answer.error and not (
                     answer.exists and (not wanted or suits(wanted, answer.platforms))
                 ):
                     continue
-                if not answer.error and one.key in aged:
+                if not answer.error and entry.key in aged:
                     until = answer.created and young_until(
-                        answer.created, _age(one.policy, terms), terms.now
+                        answer.created, _age(entry.policy, terms), terms.now
                     )
                     if until or not answer.created:
-                        told = young.get(one.key, ("", ""))[1]
+                        told = young.get(entry.key, ("", ""))[1]
                         if not told:  # a tag without a date hides no tag that has one
-                            known = young.get(one.key, (tag, ""))[0]
-                            young[one.key] = (tag, until) if until else (known, "")
+                            known = young.get(entry.key, (tag, ""))[0]
+                            young[entry.key] = (tag, until) if until else (known, "")
                         continue
-                settled[one.key] = (tag, answer.error)
-                orders[one.key] = ()
+                settled[entry.key] = (tag, answer.error)
+                orders[entry.key] = ()
                 break
-        start, size = start + size, _TAGS_AT_ONCE
+        start = start + size
+        size = _TAGS_AT_ONCE
         left = [one for one in left if orders[one.key][start:]]
     return {**settled, **{key: ("", None) for key in young if orders[key]}}, young
 
@@ -260,9 +276,11 @@ def _without_a_tag(
 ) -> list[Decision]:
     """Return the refusals or errors of asks for which no tag was found, or only a young one."""
     if error:
-        example, verdict = "", Verdict("error", "registry", "")
+        example = ""
+        verdict = Verdict("error", "registry", "")
     elif young:
-        example, verdict = young[0], too_young(*young)
+        example = young[0]
+        verdict = too_young(*young)
     else:
         example, verdict = _none(choice)
     found = []
@@ -276,7 +294,9 @@ def _without_a_tag(
 
 
 def _none(choice: Choice) -> tuple[str, Verdict]:
-    """Return why no tag is admitted: the rule that refuses most of them, with one of those tags as an example."""
+    """Return why no tag is admitted: the rule that refuses most of them,
+    with one of those tags as an example.
+    """
     sub = choice.asks[0].subscription
     if not choice.tags:
         return "", Verdict(

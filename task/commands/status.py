@@ -1,4 +1,7 @@
-"""`status`: shows each image in Git, running, in the registry, held, proposed, and written before. It only reads."""
+"""`status`: shows each image in Git, running, in the registry, held, proposed, and written before.
+
+It only reads.
+"""
 
 from __future__ import annotations
 
@@ -72,7 +75,8 @@ def image_status(
     snapshot: Snapshot, sub: Subscription, terms: Terms
 ) -> tuple[ImageStatus, tuple[Problem, ...]]:
     """Return what the snapshot says about one image, and the problems with reading it."""
-    one, problems = replace(without_git(sub), branch=snapshot.branch), list[Problem]()
+    one = replace(without_git(sub), branch=snapshot.branch)
+    problems = list[Problem]()
     try:
         kind = resolve(sub, snapshot)
         one = replace(one, kind=kind, read=True, in_git=reading(snapshot, sub, terms))
@@ -104,7 +108,8 @@ def unread(sub: Subscription, error: TaskError) -> Problem:
 
 
 def _problem(decision: Judged) -> Problem:
-    key, verdict = decision.subscription.application.key, decision.judged
+    key = decision.subscription.application.key
+    verdict = decision.judged
     return Problem(
         application=key,
         rule=verdict.rule,
@@ -121,19 +126,23 @@ def paths_of(one: ImageStatus) -> tuple[str, ...]:
 
 
 def versions_to_read(builds: int) -> int:
-    """Return how many versions of a file to read if so many builds are to be shown: people edit other lines, too."""
+    """Return how many versions of a file to read if so many builds are to be shown:
+    people edit other lines, too.
+    """
     return 3 * builds + 1
 
 
 def with_history(
     one: ImageStatus, snapshot: Snapshot, versions: Mapping[str, Versions], most: int, terms: Terms
 ) -> ImageStatus:
-    """Add the last builds to an image, at most `most`, and the time at which its event was deferred.
+    """Add the last builds to an image, at most `most`,
+    and the time at which its event was deferred.
 
     `versions` are those of `paths_of`, newest first, at most `versions_to_read(most)` of each file.
     """
     builds: tuple[PastBuild, ...] = ()
-    sub, path = one.subscription, one.in_git.file
+    sub = one.subscription
+    path = one.in_git.file
     if path and one.kind:
         target = target_of(sub, one.kind, carry=terms.carry)
         of_file = versions.get(path, ())
@@ -157,8 +166,8 @@ def past_builds(
 ) -> tuple[PastBuild, ...]:
     """Return the last builds, newest first: each different value, with the commit that wrote it.
 
-    `said` has the values of a file's versions, newest first; None is a broken version. `cut`: there are older versions
-    that were not read.
+    `said` has the values of a file's versions, newest first; None is a broken version. `cut`: there
+    are older versions that were not read.
     """
     found: list[tuple[Reading, FileVersion]] = []  # a value, and the oldest version that has it
     for version, now in said:
@@ -190,8 +199,12 @@ def past_builds(
 
 
 def _deferred_since(one: ImageStatus, snapshot: Snapshot, versions: Versions) -> str:
-    """Return the time of the oldest version that has the deferred event, if all newer ones do; "" if unknown."""
-    sub, deferred, since = one.subscription, one.deferred, ""
+    """Return the time of the oldest version that has the deferred event, if all newer ones do;
+    "" if unknown.
+    """
+    sub = one.subscription
+    deferred = one.deferred
+    since = ""
     if deferred is None:
         return ""
     for version in versions:
@@ -212,12 +225,21 @@ MOST = 50  # head branches of one repository that are looked up at the forge
 
 
 def with_listed(rows: Sequence[ImageStatus], snapshot: Snapshot) -> list[ImageStatus]:
-    """Return the rows with what waits on head branches, as their lists say. Of several versions, the last one."""
+    """Return the rows with what waits on head branches, as their lists say.
+
+    Of several versions, the last one.
+    """
     waits: dict[BuildKey, OpenRequest] = {}
-    for one in lists_in(snapshot.memory):
-        url, number = (one.request.url, one.request.number) if one.request else ("", "")
-        for build in one.builds:
-            waits[build.key] = OpenRequest(url, number, one.head, build.tag or build.version)
+    for waiting_list in lists_in(snapshot.memory):
+        url, number = (
+            (waiting_list.request.url, waiting_list.request.number)
+            if waiting_list.request
+            else ("", "")
+        )
+        for build in waiting_list.builds:
+            waits[build.key] = OpenRequest(
+                url, number, waiting_list.head, build.tag or build.version
+            )
     return [replace(row, request=waits.get(key_of_entry(row.subscription))) for row in rows]
 
 
@@ -248,7 +270,7 @@ def with_requests(
             "warning",
             f"{without_login(repo)}: only {MOST} of {len(heads)} head branches were looked at",
         )
-    return [_with_request(one, asked) for one in rows], ()
+    return [_with_request(row_image_status, asked) for row_image_status in rows], ()
 
 
 def _with_request(one: ImageStatus, asked: Mapping[str, Proposed | None]) -> ImageStatus:
@@ -276,20 +298,22 @@ class Look:
     dates: bool = False  # when the newest tags were made
 
 
-Rows = tuple[
-    Sequence[ImageStatus], Sequence[Problem]
-]  # what is known about some images, and the problems
+# what is known about some images, and the problems
+Rows = tuple[Sequence[ImageStatus], Sequence[Problem]]
 
 
 def status(job: Job, world: World, look: Look) -> Status:
-    """Return the status of the images of these Applications, or only of `job.images`. `job` must be dry."""
+    """Return the status of the images of these Applications, or only of `job.images`.
+
+    `job` must be dry.
+    """
     seen, problems = discover(job, world)
     matched = (
         asks_for_images(seen.subscribed, job.images)
         if job.images
         else asks_for_all(seen.subscribed)
     )
-    problems += matched.problems + tuple(_problem(one) for one in matched.unusable)
+    problems += matched.problems + tuple(_problem(unusable) for unusable in matched.unusable)
     problems += left_out(matched, job)
     rows, unread_ones = rows_of(matched, job, world, look)
     problems += unread_ones
@@ -312,7 +336,9 @@ def status(job: Job, world: World, look: Look) -> Status:
 def rows_of(
     matched: Matched, job: Job, world: World, look: Look
 ) -> tuple[list[ImageStatus], tuple[Problem, ...]]:
-    """Return what Git and the live Applications say about what was matched, and the problems with reading it."""
+    """Return what Git and the live Applications say about what was matched,
+    and the problems with reading it.
+    """
     found = read_branches(
         matched,
         job,
@@ -331,7 +357,10 @@ def _with_pages(row: ImageStatus, world: World) -> ImageStatus:
     repo = row.subscription.repo
     return replace(
         row,
-        builds=tuple(replace(one, url=world.commit_page(repo, one.commit)) for one in row.builds),
+        builds=tuple(
+            replace(past_build, url=world.commit_page(repo, past_build.commit))
+            for past_build in row.builds
+        ),
     )
 
 
@@ -375,7 +404,7 @@ def _of_branch(batch: Batch, job: Job, world: World, look: Look) -> Rows:
                 *plan.settled,
                 *(one for prepared in plan.commits for one in prepared.decisions),
             )
-        known = {one.subscription.identity: one for one in decisions}
+        known = {decision.subscription.identity: decision for decision in decisions}
         rows = [_with_verdict(row, known.get(row.subscription.identity)) for row in rows]
 
     if look.requests or any(ask.subscription.pull_request for ask in batch.asks):
@@ -448,17 +477,22 @@ def _with_newest(
             pinned[identity] = replace(about, facts=asked)
     answers = world.registry(tuple(dict.fromkeys(pinned.values()))) if pinned else {}
     # Either the registry did not answer, or the rules admit none of its tags, which is no error.
-    told = [(one, _problem(one)) for one in found.decisions]
+    told = [(decision, _problem(decision)) for decision in found.decisions]
     problems = [
         why if one.verdict == "error" else replace(why, severity="warning") for one, why in told
     ]
-    unanswered = {one.subscription.identity for one in found.decisions if one.verdict == "error"}
+    unanswered = {
+        decision.subscription.identity
+        for decision in found.decisions
+        if decision.verdict == "error"
+    }
     made = []
     for row in rows:
         image = newest.get(row.subscription.identity)
         made_at = ""
         if image and (question := pinned.get(row.subscription.identity)):
-            answer, app = answers[question], row.subscription.application.key
+            answer = answers[question]
+            app = row.subscription.application.key
             if answer.error:
                 problems.append(unread(row.subscription, answer.error))
                 unanswered.add(row.subscription.identity)

@@ -1,7 +1,8 @@
-"""Pure code for `hold`, `release` and `rollback`: what becomes of one image, and what its state file remembers.
+"""Pure code for `hold`, `release` and `rollback`: what becomes of one image,
+and what its state file remembers.
 
-`--on-failure rollback` uses it too, when a run rolls back by itself. Whether a hold keeps an image as it is, is decided
-in `weigh`.
+`--on-failure rollback` uses it too, when a run rolls back by itself. Whether a hold keeps an image
+as it is, is decided in `weigh`.
 """
 
 from __future__ import annotations
@@ -41,7 +42,10 @@ SURE = "check that the image exists: nothing else has checked it"
 
 
 def fulfil(intent: Intent, situation: Situation, snapshot: Snapshot) -> Move:
-    """Return the move for one image of a person's intent. A `TaskError` becomes an error decision."""
+    """Return the move for one image of a person's intent.
+
+    A `TaskError` becomes an error decision.
+    """
     try:
         if intent.verb == "hold":
             return _hold(intent, situation)
@@ -60,7 +64,8 @@ def fulfil(intent: Intent, situation: Situation, snapshot: Snapshot) -> Move:
 
 
 def _hold(intent: Intent, situation: Situation) -> Move:
-    new, image = intent.hold, situation.subscription.image_at(situation.current)
+    new = intent.hold
+    image = situation.subscription.image_at(situation.current)
     known = situation.state.hold if intent.whole else situation.memory.hold
     if new is None or _equal(active(known, situation.terms.now), new):
         because = hold_text(known) if known else "nothing is held"
@@ -72,7 +77,10 @@ def _hold(intent: Intent, situation: Situation) -> Move:
 
 
 def _held_until_released(hold: Hold, situation: Situation) -> str:
-    return f"{hold_text(hold)}; image-update release {situation.subscription.application.key} ends the hold"
+    return (
+        f"{hold_text(hold)}; image-update release {situation.subscription.application.key} ends the"
+        " hold"
+    )
 
 
 def _equal(known: Hold | None, new: Hold) -> bool:
@@ -87,12 +95,17 @@ def _held(intent: Intent, memory: Memory, hold: Hold) -> Remember:
 
 
 def _release(intent: Intent, situation: Situation) -> Move:
-    memory, now = situation.memory, situation.terms.now
+    memory = situation.memory
+    now = situation.terms.now
     image = situation.subscription.image_at(situation.current)
     if not intent.whole and (all_held := active(situation.state.hold, now)):
-        hint = "release the Application without --alias; to hold only some images, name them with hold --alias"
+        hint = (
+            "release the Application without --alias; to hold only some images, name them with hold"
+            " --alias"
+        )
         raise TargetError(f"the whole Application is {hold_text(all_held)}", hint=hint)
-    was, event = situation.hold, memory.deferred
+    was = situation.hold
+    event = memory.deferred
     if not (memory.hold or event or (intent.whole and situation.state.hold)):
         return Move(
             situation.decision(
@@ -117,7 +130,8 @@ def _release(intent: Intent, situation: Situation) -> Move:
 
 
 def _rollback(intent: Intent, situation: Situation, snapshot: Snapshot) -> Move:
-    sub, now = situation.subscription, situation.in_git
+    sub = situation.subscription
+    now = situation.in_git
     if intent.failed and not _in_git(intent.failed, situation):
         because = f"nothing to undo: Git has {now.version or 'no version'} by now"
         verdict = Verdict("unchanged", "same", because)
@@ -155,7 +169,8 @@ def _rollback(intent: Intent, situation: Situation, snapshot: Snapshot) -> Move:
 
 def _in_git(image: Image, situation: Situation) -> bool:
     """Tell whether Git still has this version. If both have a digest, it decides."""
-    now, written = situation.in_git, situation.memory.written
+    now = situation.in_git
+    written = situation.memory.written
     digest = now.digest
     if not digest and written and written.tag == now.tag:
         digest = written.digest or written.image_digest
@@ -224,7 +239,8 @@ def _last_good(situation: Situation, snapshot: Snapshot) -> tuple[Reading, tuple
     It is the last one that nobody went back from, and that Argo CD has synced with success, where
     its history says so. Raises `TargetError` if there is none.
     """
-    sub, file = situation.subscription, situation.in_git.file
+    sub = situation.subscription
+    file = situation.in_git.file
     bad = (situation.in_git.version, *situation.memory.replaced)
     synced = situation.facts.synced(sub)
     unsynced: tuple[Reading, tuple[str, ...]] | None = None
@@ -248,11 +264,13 @@ def _meant_value(
 ) -> tuple[Reading, tuple[str, ...], Unchecked | None]:
     """Return the value to go back to, the versions in between, and the doubt whether it exists.
 
-    Raises `TargetError` if Git's history is too short, and `UsageError` if neither Git nor the registry knows the tag.
+    Raises `TargetError` if Git's history is too short, and `UsageError` if neither Git nor the
+    registry knows the tag.
     """
     to, name, back = intent.to, situation.subscription.entry.image.name, _steps(intent.to)
     meant = situation.memory.rollback
-    # A job that runs a second time must not go back once more: its value is the one that Git has now.
+    # A job that runs a second time must not go back once more: its value is the one that Git has
+    # now.
     again = meant and meant.to == to and meant.version == situation.in_git.version
     if again or (not back and to in (situation.in_git.version, situation.in_git.tag)):
         return situation.in_git, (), None
@@ -263,7 +281,8 @@ def _meant_value(
         passed.append(earlier.version)
     if back:
         known = f"only {counted(len(passed), 'earlier value')}" if passed else "no earlier value"
-        message, file = f"Git's history has {known} of {name}", situation.in_git.file
+        message = f"Git's history has {known} of {name}"
+        file = situation.in_git.file
         raise TargetError(message, hint="name the tag: --to TAG", subject=file)
     tag, _, digest = ("", "", to) if to.startswith("sha256:") else to.partition("@")
     if intent.unknown:
@@ -294,8 +313,10 @@ def _meant_value(
         raise UsageError(
             f"the registry has no {wanted.reference}, and the last {TEXTS_FOR_A_TAG} versions of "
             f"{situation.in_git.file} do not have it either",
-            hint=f"{meant_tag}name one image with --alias ALIAS, "
-            "or go back to the tag all the same with --unknown-tag",
+            hint=(
+                f"{meant_tag}name one image with --alias ALIAS, "
+                "or go back to the tag all the same with --unknown-tag"
+            ),
         )
     return Reading(tag=tag, digest=digest or (answer.digest if pinned else "")), (), None
 
@@ -321,7 +342,8 @@ def _earlier_readings(
     situation: Situation, snapshot: Snapshot, most: int, marked: Collection[str]
 ) -> Iterator[tuple[str, Reading]]:
     """Yield (commit, what the target said) for each version of its file, newest first."""
-    sub, path = situation.subscription, situation.in_git.file
+    sub = situation.subscription
+    path = situation.in_git.file
     target = target_of(sub, situation.kind, carry=situation.terms.carry)
     for commit, text in situation.facts.earlier(path, most, marked):
         found = earlier_reading(snapshot.files, target, path, text)

@@ -1,4 +1,6 @@
-"""Pure code for warnings of a run that succeeded: what was not checked, and which files Argo CD will ignore."""
+"""Pure code for warnings of a run that succeeded: what was not checked,
+and which files Argo CD will ignore.
+"""
 
 from __future__ import annotations
 
@@ -36,26 +38,34 @@ def _warning(sub: Subscription, message: str, hint: str, rule: str = "target") -
 
 
 def first_tags(decisions: Iterable[Decision]) -> tuple[Problem, ...]:
-    """Return a warning for each update that nothing is compared with, so that it may be an older version."""
+    """Return a warning for each update that nothing is compared with,
+    so that it may be an older version.
+    """
     why = "neither the target nor the Application's own sources name a version"
-    hint = "if an older version must not go in, write the present one into the target, or use --applications cluster"
+    hint = (
+        "if an older version must not go in, write the present one into the target, or use"
+        " --applications cluster"
+    )
     return tuple(
         _warning(
-            one.subscription,
-            f"{one.candidate.name}: {why}, so {one.candidate.version} is a first tag, compared with nothing",
+            decision.subscription,
+            f"{decision.candidate.name}: {why}, so {decision.candidate.version} is a first tag,"
+            " compared with nothing",
             hint,
         )
-        for one in decisions
-        if one.verdict == "update" and one.kind and not one.current.version
+        for decision in decisions
+        if decision.verdict == "update" and decision.kind and not decision.current.version
     )
 
 
 def without_request(decisions: Sequence[Decision], job: Job) -> tuple[Problem, ...]:
-    """Return a warning if the command line says something about pull requests, and nothing asks for any.
+    """Return a warning if the command line says something about pull requests,
+    and nothing asks for any.
 
-    What asks is known only of Applications whose repository was read, because its config may ask as well.
+    What asks is known only of Applications whose repository was read, because its config may ask as
+    well.
     """
-    read = [one.subscription for one in decisions if one.kind is not None]
+    read = [decision.subscription for decision in decisions if decision.kind is not None]
     asked = job.scope.defaults.pull_request or any(sub.pull_request for sub in read)
     if not (job.requests.named and read) or asked:
         return ()
@@ -71,25 +81,30 @@ def without_request(decisions: Sequence[Decision], job: Job) -> tuple[Problem, .
 def not_merged(
     decisions: Iterable[Decision], commits: Iterable[Commit], job: Job
 ) -> tuple[Problem, ...]:
-    """Return a warning for each commit of `hold`, `release` or `rollback` that only waits on a head branch.
+    """Return a warning for each commit of `hold`,
+    `release` or `rollback` that only waits on a head branch.
 
     A pull request says so by itself.
     """
     if job.intent is None:
         return ()
     alone = {
-        one.head
-        for one in decisions
-        if one.subscription.head_template and not one.subscription.pull_request
+        decision.head
+        for decision in decisions
+        if decision.subscription.head_template and not decision.subscription.pull_request
     }
     found = []
-    for one in commits:
-        if one.head != one.branch and one.head in alone:
+    for commit in commits:
+        if commit.head != commit.branch and commit.head in alone:
             message = (
-                f"this {job.command} of {', '.join(one.applications[:FEW])} goes to {one.head}, as git-branch says: "
-                f"on {one.branch}, nothing is different before it is merged"
+                f"this {job.command} of {', '.join(commit.applications[:FEW])} goes to"
+                f" {commit.head}, as git-branch says: on {commit.branch}, nothing is different"
+                " before it is merged"
             )
-            hint = f"merge {one.head} into {one.branch}; until then, a build for another branch does not see it"
+            hint = (
+                f"merge {commit.head} into {commit.branch}; until then, a build for another branch"
+                " does not see it"
+            )
             found.append(Problem(rule="target", message=message, hint=hint, severity="warning"))
     return tuple(found)
 
@@ -97,9 +112,11 @@ def not_merged(
 def file_cautions(
     files: Files, sub: Subscription, kind: TargetKind, image: Image, terms: Terms
 ) -> tuple[Problem, ...]:
-    """Return a warning for each thing in a target's files that keeps this image, or something of the spec, from use.
+    """Return a warning for each thing in a target's files that keeps this image,
+    or something of the spec, from use.
 
-    `files` are those in Git, or those of a commit to come, and `image` is what they say of the subscription.
+    `files` are those in Git, or those of a commit to come, and `image` is what they say of the
+    subscription.
     """
     target = target_of(sub, kind, carry=terms.carry)
     found: list[Problem] = []
@@ -110,14 +127,25 @@ def file_cautions(
         others = also_at(kind, files, target, image) if image.version else ()
         if kind == "helmvalues":
             found += _of_registry(files, sub, target)
-    for mark, hidden in dict.fromkeys((one.origin, one.hidden) for one in listed):
-        names = [one.name[:100] for one in listed if (one.origin, one.hidden) == (mark, hidden)]
-        told, origin, file = and_more(names), mark.removeprefix("# from "), chosen(files, target)
+    for mark, hidden in dict.fromkeys((text.origin, text.hidden) for text in listed):
+        names = [text.name[:100] for text in listed if (text.origin, text.hidden) == (mark, hidden)]
+        told = and_more(names)
+        origin = mark.removeprefix("# from ")
+        file = chosen(files, target)
         message = f"{file} differs from {origin} in {told}; Argo CD uses the file"
-        hint = f"if it should follow {origin}, end its first line in the file with the comment `{mark}`"
+        hint = (
+            f"if it should follow {origin}, end its first line in the file with the comment"
+            f" `{mark}`"
+        )
         if hidden:
-            message = f"{file} hides {told} of {origin}: it has a list of its own, and Argo CD uses only that"
-            hint = "--carry-parameters copies them into the file; if nothing needs them, remove them where they are"
+            message = (
+                f"{file} hides {told} of {origin}: it has a list of its own, and Argo CD uses only"
+                " that"
+            )
+            hint = (
+                "--carry-parameters copies them into the file; if nothing needs them, remove them"
+                " where they are"
+            )
         found.append(_warning(sub, message, hint))
     if kind == "kustomization":
         found += _matches_nothing(files, sub, target)
@@ -130,7 +158,10 @@ def file_cautions(
         found.append(_warning(sub, message, hint))
     if others:
         told = and_more([f"{path}:{line}" for path, line in others])
-        hint = "if it should have the new version, change it by hand, or let another write-back-target write it"
+        hint = (
+            "if it should have the new version, change it by hand, or let another write-back-target"
+            " write it"
+        )
         found.append(_warning(sub, f"{image.name} is also at {told}, not changed", hint))
     return tuple(found)
 
@@ -140,7 +171,8 @@ def _of_registry(files: Files, sub: Subscription, target: Target) -> list[Proble
     key, registry = helm_values.other_registry(files, target)
     if not key:
         return []
-    name, file = sub.entry.image.name, chosen(files, target)
+    name = sub.entry.image.name
+    file = chosen(files, target)
     message = (
         f"{file}: {key} is {registry}, and the image is {name}: "
         "a chart that joins them runs another image"
@@ -153,8 +185,8 @@ def cut_loose(files: Files, sub: Subscription, target: Target) -> list[Problem]:
     """Return a warning for each alias that an update replaces by the new version itself."""
     hint = "if the anchor's other places should have the new version, change them by hand"
     return [
-        _warning(sub, f"{sub.path or '/'}: {one} is written out", hint)
-        for one in aliased(files, target)
+        _warning(sub, f"{sub.path or '/'}: {text} is written out", hint)
+        for text in aliased(files, target)
     ]
 
 
@@ -163,7 +195,11 @@ def _matches_nothing(files: Files, sub: Subscription, target: Target) -> list[Pr
     if is_component(files, sub.path):
         return []
     there = names_in_tree(files, sub.path)
-    mine = [one.name for one in every_entry(files, target, sub.path) if leads(one, target)]
+    mine = [
+        replacement.name
+        for replacement in every_entry(files, target, sub.path)
+        if leads(replacement, target)
+    ]
     if not there or not mine or there & set(mine):
         return []
     message = (
@@ -176,29 +212,35 @@ def _matches_nothing(files: Files, sub: Subscription, target: Target) -> list[Pr
 
 
 def cautions(decisions: Sequence[Decision]) -> tuple[Problem, ...]:
-    """Return a warning for each unchecked image, doubtful key or file, and override file with the wrong name."""
+    """Return a warning for each unchecked image, doubtful key or file,
+    and override file with the wrong name.
+    """
     found: list[Problem] = []
-    for one in decisions:
-        if one.unchecked:
-            message = f"{one.candidate.reference}: {one.unchecked.message}"
-            found.append(_warning(one.subscription, message, one.unchecked.hint, "registry"))
-    for one in decisions:
-        if one.overridden_by:
-            file, app = one.current.file or one.subscription.path, one.subscription.application.key
+    for decision in decisions:
+        if decision.unchecked:
+            message = f"{decision.candidate.reference}: {decision.unchecked.message}"
+            found.append(
+                _warning(decision.subscription, message, decision.unchecked.hint, "registry")
+            )
+    for item in decisions:
+        if item.overridden_by:
+            file = item.current.file or item.subscription.path
+            app = item.subscription.application.key
             message = (
-                f"{app} refuses {one.candidate.version}, but {one.overridden_by} writes it to the "
-                f"same entry of {file or '/'}: both run it"
+                f"{app} refuses {item.candidate.version}, but {item.overridden_by} writes it to the"
+                f" same entry of {file or '/'}: both run it"
             )
             hint = "give both the same rules, or each an entry or file of its own"
-            found.append(_warning(one.subscription, message, hint))
-    for one in decisions:
-        if one.misspelt:
-            (key, near), file = one.misspelt, one.current.file or one.subscription.path
+            found.append(_warning(item.subscription, message, hint))
+    for entry in decisions:
+        if entry.misspelt:
+            file = entry.current.file or entry.subscription.path
+            key, near = entry.misspelt
             message = f"{key} is not in {file}, and is added to it; the file has {near}"
             hint = (
                 f"if the chart reads {near}, correct the annotation, and remove {key} from the file"
             )
-            found.append(_warning(one.subscription, message, hint))
+            found.append(_warning(entry.subscription, message, hint))
     found += [_warning(one.subscription, *taken_back(one.owner)) for one in decisions if one.owner]
     for one in decisions:
         if one.shared:
@@ -209,18 +251,25 @@ def cautions(decisions: Sequence[Decision]) -> tuple[Problem, ...]:
             )
     for one in decisions:
         if one.created and not _named(one.created, one.subscription.application.sources):
-            why = "does not exist, and is created; no source of the Application names it in valueFiles"
+            why = (
+                "does not exist, and is created; no source of the Application names it in"
+                " valueFiles"
+            )
             hint = "if the name is wrong, correct write-back-target, and delete the file; "
             hint += "otherwise, add it to valueFiles"
             found.append(_warning(one.subscription, f"{one.created} {why}", hint))
     for one in decisions:
-        # Argo CD reads the override file under one name only. Which one depends on the control plane's namespace.
+        # Argo CD reads the override file under one name only. Which one depends on the control
+        # plane's namespace.
         if one.current.file and one.current.file in one.subscription.fallbacks:
             message = (
-                f"{one.current.file} is used because only this spelling exists in Git; "
-                f"by Argo CD's rule it should be {one.subscription.path}, and Argo CD reads no other"
+                f"{one.current.file} is used because only this spelling exists in Git; by Argo CD's"
+                f" rule it should be {one.subscription.path}, and Argo CD reads no other"
             )
-            hint = "rename it with git mv, or give the control plane's namespace with --argocd-namespace"
+            hint = (
+                "rename it with git mv, or give the control plane's namespace with"
+                " --argocd-namespace"
+            )
             found.append(_warning(one.subscription, message, hint))
     return tuple(found)
 

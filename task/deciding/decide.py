@@ -1,6 +1,8 @@
-"""Pure code that turns asks into moves: it applies the rules to what Git says and to what is remembered.
+"""Pure code that turns asks into moves:
+it applies the rules to what Git says and to what is remembered.
 
-If a push race is lost, everything is decided again on the new tip. So nothing here remembers, logs, or asks anybody.
+If a push race is lost, everything is decided again on the new tip. So nothing here remembers, logs,
+or asks anybody.
 """
 
 from __future__ import annotations
@@ -78,21 +80,22 @@ def places(ask: Ask) -> tuple[Place, ...]:
     """Return what a snapshot must contain to decide about `ask`."""
     sub = ask.subscription
     subs = (sub, *ask.siblings) if sub.head_template or sub.pull_request else (sub,)
-    found = (place for one in subs for place in target_places(one))
+    found = (place for subscription in subs for place in target_places(subscription))
     return (*dict.fromkeys(found), Place(state_path(sub)))
 
 
 def state_path(sub: Subscription) -> str:
     """Return the path of the Application's state file, from the repository's root.
 
-    The name contains the folder that is written: if two Argo CDs share a repository and an Application's name, each has
-    a state file of its own.
+    The name contains the folder that is written: if two Argo CDs share a repository and an
+    Application's name, each has a state file of its own.
     """
     name = f"{sub.application.namespace}_{sub.application.name}".replace("/", "_")
     if size(f"{name}.state") > LONGEST_NAME:
         name = f"{name[:50]}-{_digest(name)}"
     first, slash, rest = sub.home.partition("/")
-    # `.image-update/config` is the repository's config, and `waiting` has the lists of head branches.
+    # `.image-update/config` is the repository's config, and `waiting` has the lists of head
+    # branches.
     if first.casefold() in ("config", "waiting"):
         first = f"{first}-folder"
     path = "/".join(part for part in (_STATES, first + slash + rest, f"{name}.state") if part)
@@ -120,7 +123,10 @@ def states_of(snapshot: Snapshot, sub: Subscription) -> Mapping[str, State]:
 
 
 def own_states(files: Files, path: str) -> Mapping[str, State]:
-    """Return the states in a state file, by write-back file. Raises `TargetError` if it is unreadable."""
+    """Return the states in a state file, by write-back file.
+
+    Raises `TargetError` if it is unreadable.
+    """
     text = text_of(files, path) if path in files else None
     if not text:
         return {}
@@ -131,15 +137,20 @@ def own_states(files: Files, path: str) -> Mapping[str, State]:
 
 
 def state_of(snapshot: Snapshot, sub: Subscription) -> State:
-    """Return what is remembered for the file that the subscription writes. Raises what `states_of` raises."""
+    """Return what is remembered for the file that the subscription writes.
+
+    Raises what `states_of` raises.
+    """
     states = states_of(snapshot, sub)
     return states.get(file_of(snapshot, sub, states), NOTHING) if states else NOTHING
 
 
 def file_of(snapshot: Snapshot, sub: Subscription, states: Mapping[str, State]) -> str:
-    """Return the key in the state file for the subscription's target: an existing one if it fits, else the file's path.
+    """Return the key in the state file for the subscription's target: an existing one if it fits,
+    else the file's path.
 
-    The key is the path of the kustomization file, for which its folder is understood as well, or a folder of manifests.
+    The key is the path of the kustomization file, for which its folder is understood as well, or a
+    folder of manifests.
     """
     names: tuple[str, ...] = (sub.path, *sub.fallbacks)
     if sub.target == "kustomization":
@@ -159,7 +170,9 @@ def file_of(snapshot: Snapshot, sub: Subscription, states: Mapping[str, State]) 
 def questions(
     snapshot: Snapshot, asks: Iterable[Ask], given: Terms
 ) -> tuple[list[Commits], tuple[Question, ...]]:
-    """Return what to ask before deciding: how source commits descend, and which facts the rules need."""
+    """Return what to ask before deciding: how source commits descend,
+    and which facts the rules need.
+    """
     ancestry: dict[Commits, None] = {}
     needed: list[tuple[Question, Fact]] = []
     for ask in asks:
@@ -176,7 +189,7 @@ def questions(
             current = reading(snapshot, ask.subscription, terms)
         except TaskError:
             continue
-        known = [one.build for one in (memory.written, memory.deferred) if one]
+        known = [written.build for written in (memory.written, memory.deferred) if written]
         ancestry |= dict.fromkeys(_pairs(builds or (terms.build,), known))
         if may_ask(ask.subscription, terms.check):
             held = ask.subscription.freeze or holding(state, memory, terms.now)
@@ -202,23 +215,29 @@ def _pairs(builds: Sequence[Build], known: Sequence[Build]) -> Iterator[Commits]
 def facts_needed(
     ask: Ask, current: Reading, memory: Memory, terms: Terms
 ) -> list[tuple[Question, Fact]]:
-    """Return the facts needed about an ask's images and a held build, unless the rules refuse them anyway."""
+    """Return the facts needed about an ask's images and a held build,
+    unless the rules refuse them anyway.
+    """
     sub = ask.subscription
     builds = ask.builds_of(terms)
-    offered = [Offer(*one) for one in zip(ask.candidates, builds, strict=True)]
+    offered = [Offer(*item) for item in zip(ask.candidates, builds, strict=True)]
     offered += [deferred(sub, memory.deferred)] if memory.deferred else []
-    admitted = [one for one in offered if objection(one.image.tag, sub.policy) is None]
-    return [fact for one in admitted for fact in facts_of(sub, one, current, memory, terms.check)]
+    admitted = [offer for offer in offered if objection(offer.image.tag, sub.policy) is None]
+    return [
+        fact for offer in admitted for fact in facts_of(sub, offer, current, memory, terms.check)
+    ]
 
 
 def settled_without_git(ask: Ask, terms: Terms, *, config_read: bool = True) -> Decision | None:
     """Return the decision about an ask, if it does not depend on Git; otherwise None.
 
-    Before the repository's config is read, a `tagOrder` there may still admit a tag that is no version.
+    Before the repository's config is read, a `tagOrder` there may still admit a tag that is no
+    version.
     """
     if ask.intent:
         return None
-    sub, first = ask.subscription, ask.candidates[0]
+    sub = ask.subscription
+    first = ask.candidates[0]
     if terms.require_live and not all_live(sub):
         because = f"no live image of the Application is {sub.entry.image.name} (--require-live)"
         return Decision(sub, first, Verdict("refuse", "not-live", because))
@@ -230,7 +249,7 @@ def settled_without_git(ask: Ask, terms: Terms, *, config_read: bool = True) -> 
     if (
         not config_read
         and not sub.policy.tag_order
-        and any(one and one.rule in OF_VERSIONS for one in refusals)
+        and any(verdict and verdict.rule in OF_VERSIONS for verdict in refusals)
     ):
         return None
     return Decision(sub, first, refusals[0], live_reading(sub))
@@ -239,7 +258,10 @@ def settled_without_git(ask: Ask, terms: Terms, *, config_read: bool = True) -> 
 def failed_asks(
     asks: Iterable[Ask], error: TaskError, terms: Terms, *, config_read: bool = True
 ) -> Outcome:
-    """Return an error decision for each ask. An ask that the rules refuse without Git stays refused."""
+    """Return an error decision for each ask.
+
+    An ask that the rules refuse without Git stays refused.
+    """
     settled = ((ask, settled_without_git(ask, terms, config_read=config_read)) for ask in asks)
     return Outcome(
         tuple(done or error_decision(ask.subscription, ask.offered, error) for ask, done in settled)
@@ -262,16 +284,22 @@ def reading(snapshot: Snapshot, sub: Subscription, terms: Terms) -> Reading:
 def situation_of(
     snapshot: Snapshot, sub: Subscription, terms: Terms, facts: Facts = Facts()
 ) -> Situation:
-    """Return all that decisions about a subscription depend on. Raises `TaskError` if something cannot be read."""
-    kind, state = resolve(sub, snapshot), state_of(snapshot, sub)
-    in_git, memory = reading(snapshot, sub, terms), state.images.get(key_of(sub), Memory())
+    """Return all that decisions about a subscription depend on.
+
+    Raises `TaskError` if something cannot be read.
+    """
+    kind = resolve(sub, snapshot)
+    state = state_of(snapshot, sub)
+    in_git = reading(snapshot, sub, terms)
+    memory = state.images.get(key_of(sub), Memory())
     current = current_reading(snapshot, sub, kind, in_git)
     return Situation(sub, snapshot.branch, kind, current, in_git, state, memory, terms, facts)
 
 
 def decide_one(snapshot: Snapshot, ask: Ask, terms: Terms, facts: Facts = Facts()) -> Move:
     """Return the move for one ask."""
-    sub, terms = ask.subscription, ask.terms(terms)
+    sub = ask.subscription
+    terms = ask.terms(terms)
     if refused := settled_without_git(ask, terms):
         return Move(_with_git(refused, snapshot, terms))
     kind: TargetKind | None = None
@@ -344,7 +372,8 @@ def missing_places(
 
 
 def choose(situation: Situation, ask: Ask) -> Move:
-    """Of several tags of one build, return the move for the newest that is admitted, else the first refusal.
+    """Of several tags of one build, return the move for the newest that is admitted,
+    else the first refusal.
 
     Several events compete in the same way, each with its own build. An event that was deferred
     competes as well once its hold has ended.
@@ -369,13 +398,13 @@ RANK = {"update": 4, "defer": 3, "unchanged": 2, "error": 1}
 
 
 def _better(new: Move, old: Move, situation: Situation) -> bool:
-    ranks = [RANK.get(one.decision.verdict, 0) for one in (new, old)]
+    ranks = [RANK.get(move.decision.verdict, 0) for move in (new, old)]
     if ranks[0] != ranks[1] or ranks[0] == 0:
         return ranks[0] > ranks[1]
     policy = situation.subscription.policy
     ours, theirs = (
-        Written(one.decision.candidate.tag, one.decision.candidate.digest, one.build)
-        for one in (new, old)
+        Written(move.decision.candidate.tag, move.decision.candidate.digest, move.build)
+        for move in (new, old)
     )
     if rules_of(policy).older(ours.tag, theirs.tag):
         return False
@@ -388,7 +417,9 @@ Identity = tuple[str, str, str, str, str]  # of a subscription
 def holds_of_others(
     snapshot: Snapshot, subs: Iterable[Subscription], terms: Terms
 ) -> Mapping[Identity, Hold]:
-    """Return the hold of another Application for each of these that writes the same key of the same file."""
+    """Return the hold of another Application for each of these
+    that writes the same key of the same file.
+    """
     groups: dict[tuple[str, str], dict[Identity, Subscription]] = {}
     for sub in subs:
         groups.setdefault((sub.target, sub.path), {})[sub.identity] = sub
@@ -398,14 +429,16 @@ def holds_of_others(
             continue
         holds = [(sub, hold) for sub in group.values() if (hold := _hold(snapshot, sub, terms))]
         held = [(sub, hold, edited_places(snapshot, sub, terms)) for sub, hold in holds]
-        for identity, sub in group.items() if held else ():
-            app, own = sub.application.key, edited_places(snapshot, sub, terms)
-            for other, hold, places in held:
-                if other.application.key != app and own & places:
-                    because = replace(
-                        hold, reason=f"{hold.reason} (a hold of {other.application.key})"
-                    )
-                    found[identity] = stricter(found.get(identity), because) or because
+        if held:
+            for identity, sub in group.items():
+                app = sub.application.key
+                own = edited_places(snapshot, sub, terms)
+                for other, hold, places in held:
+                    if other.application.key != app and own & places:
+                        because = replace(
+                            hold, reason=f"{hold.reason} (a hold of {other.application.key})"
+                        )
+                        found[identity] = stricter(found.get(identity), because) or because
     return found
 
 

@@ -29,7 +29,8 @@ from task.plain_data import elements, mapping, mappings, text
 from task.urls import normal_url
 from task.yaml_documents import plain
 
-_VALUES, _CHART = "values.yaml", "Chart.yaml"
+_VALUES = "values.yaml"
+_CHART = "Chart.yaml"
 _MOST_FILES = 100  # values files of one source
 _UNKNOWN = re.compile(r"[*?\[]|\$")  # only Argo CD knows what a glob or a variable stands for
 
@@ -57,7 +58,7 @@ class _Way:
 
     def later(self, path: str) -> tuple[_Layer, ...]:
         """Return the layers after the written file."""
-        paths = [one.path for one in self.files]
+        paths = [layer.path for layer in self.files]
         after = self.files
         if path in paths:
             after = self.files[len(paths) - paths[::-1].index(path) :]
@@ -100,10 +101,10 @@ def read_by_nobody(files: Files, sub: Subscription, kind: TargetKind) -> bool:
         return False
     if sub.application.annotations.get("git-repository"):
         return False  # such as the values of the parent's chart, or the Application's own manifest
-    sources = [one for one in sub.application.sources if _is_helm(files, one)]
-    if not sources or any(_may_read(files, sub, one) for one in sub.application.sources):
+    sources = [source for source in sub.application.sources if _is_helm(files, source)]
+    if not sources or any(_may_read(files, sub, source) for source in sub.application.sources):
         return False
-    return not any(_ways(files, sub, one) for one in sources)
+    return not any(_ways(files, sub, source) for source in sources)
 
 
 def _refuse_hidden_values(files: Files, sub: Subscription, target: Target) -> None:
@@ -111,7 +112,7 @@ def _refuse_hidden_values(files: Files, sub: Subscription, target: Target) -> No
         if sub.neighbour:  # it is a warning
             return
         name = posixpath.relpath(sub.path, sub.source.path or ".")
-        ref = next((one.ref for one in sub.application.sources if one.ref), "")
+        ref = next((item.ref for item in sub.application.sources if item.ref), "")
         own = sub.source.path and _in_repository(sub.source, sub) and not sub.source.chart
         entry = name if own else f"${ref or '<ref>'}/{sub.path}"
         raise TargetError(
@@ -140,7 +141,9 @@ def _hidden_by(files: Files, way: _Way, target: Target) -> TargetError | None:
         if _visible(way, target.path, steps):
             continue
         there = (*map(Segment, way.below), *steps)
-        layer = next((one for one in reversed(way.later(target.path)) if _sets(one, there)), None)
+        layer = next(
+            (item for item in reversed(way.later(target.path)) if _sets(item, there)), None
+        )
         if layer is None:
             layer = _Layer("another value", "helm template shows what the chart gets")
         if key == target.keys.name and _both_ours(own, steps, layer, there, target):
@@ -156,19 +159,21 @@ def _visible(way: _Way, path: str, steps: Sequence[Segment]) -> bool:
     """Tell whether Helm uses the value at these steps of the written file: merge as it does."""
     there = (*map(Segment, way.below), *steps)
     names = _names_to(there)
-    in_list = path in {one.path for one in way.files}
-    for one in way.parameters:
-        if any(_sets_too(parse_path(each.name), there, in_list=in_list) for each in one.parameters):
+    in_list = path in {layer.path for layer in way.files}
+    for layer in way.parameters:
+        if any(
+            _sets_too(parse_path(each.name), there, in_list=in_list) for each in layer.parameters
+        ):
             return False
     given: Any = {}
-    for one in (*way.files, *way.values):
-        said = _probe_below(names) if one.path == path else _narrow(one.values, names)
+    for file in (*way.files, *way.values):
+        said = _probe_below(names) if file.path == path else _narrow(file.values, names)
         given = _over(given, said)
-    for one in way.charts:
+    for chart in way.charts:
         said = (
             _probe_below(names)
-            if one.path == path and not way.below
-            else _narrow(one.values, names)
+            if chart.path == path and not way.below
+            else _narrow(chart.values, names)
         )
         given = _under(given, said)
     for name in way.below:
@@ -259,7 +264,11 @@ def _both_ours(
 ) -> bool:
     """Tell whether file and layer both name the target's image: either may count."""
     wanted = path_text(there)
-    given = [one.value for one in layer.parameters if path_text(parse_path(one.name)) == wanted]
+    given = [
+        parameter.value
+        for parameter in layer.parameters
+        if path_text(parse_path(parameter.name)) == wanted
+    ]
     theirs = given[-1] if given else _text_at(layer.values, there)
     return _names_it(_text_at(own, steps), target) and _names_it(theirs, target)
 
@@ -300,12 +309,12 @@ def _chart_keys(files: Files, sub: Subscription, source: Source) -> Iterator[tup
     chart = _plain_of(files, posixpath.join(source.path, _CHART))
     charts = nested[1].strip("/").split("/")[1::2] if nested else []
     aliases = []
-    for one in mappings(chart, "dependencies"):
-        where = text(one, "repository")
+    for item in mappings(chart, "dependencies"):
+        where = text(item, "repository")
         local = where.removeprefix("file://") if where.startswith("file://") else None
         there = None if local is None else posixpath.normpath(posixpath.join(source.path, local))
-        if there == folder or (charts and text(one, "name") == charts[0]):
-            aliases.append(text(one, "alias") or text(one, "name"))
+        if there == folder or (charts and text(item, "name") == charts[0]):
+            aliases.append(text(item, "alias") or text(item, "name"))
     if charts:
         yield from ((first, *charts[1:]) for first in aliases or charts[:1])
     else:
@@ -324,7 +333,8 @@ class _Helm:
 
 def _helm_section(files: Files, sub: Subscription, source: Source) -> _Helm:
     """Return the Helm section as Argo CD uses it, after the override files: merge patches."""
-    value_files, files_from = source.value_files, None
+    value_files = source.value_files
+    files_from = None
     field = source.values_field or "values"
     values = [_spec_layer(f"helm.{field}", values=_values_in(source.values))]
     parameters = _spec_layer("helm.parameters", parameters=source.parameters)
@@ -335,7 +345,8 @@ def _helm_section(files: Files, sub: Subscription, source: Source) -> _Helm:
         helm = mapping(_plain_of(files, path), "helm")
         way_out = f"remove it from {path}"
         if isinstance(helm.get("valueFiles"), list):
-            value_files, files_from = tuple(map(str, elements(helm, "valueFiles"))), path
+            value_files = tuple(map(str, elements(helm, "valueFiles")))
+            files_from = path
         if "valuesObject" in helm and isinstance(helm["valuesObject"], dict):
             kept = values if field == "valuesObject" else []
             said = helm["valuesObject"]
@@ -350,7 +361,8 @@ def _helm_section(files: Files, sub: Subscription, source: Source) -> _Helm:
                 f"helm.{name} of {path}",
                 way_out,
                 parameters=tuple(
-                    Parameter(text(one, "name"), text(one, "value")) for one in mappings(helm, name)
+                    Parameter(text(item, "name"), text(item, "value"))
+                    for item in mappings(helm, name)
                 ),
             )
             if name == "parameters":
@@ -370,7 +382,10 @@ def _spec_layer(
 
 def _sets(layer: _Layer, steps: Sequence[Segment]) -> bool:
     """Tell whether a layer gives the value at these steps, or replaces something above it."""
-    if any(_sets_too(parse_path(one.name), steps, in_list=False) for one in layer.parameters):
+    if any(
+        _sets_too(parse_path(parameter.name), steps, in_list=False)
+        for parameter in layer.parameters
+    ):
         return True
     return _in_values(layer.values, steps) if isinstance(layer.values, dict) else False
 
@@ -410,8 +425,8 @@ def _with_merge_keys(value: Mapping[str, Any]) -> Mapping[str, Any]:
         return value
     brought = above if isinstance(above, list) else [above]
     found: dict[str, Any] = {}
-    for one in reversed(brought):
-        found |= _with_merge_keys(one) if isinstance(one, dict) else {}
+    for item in reversed(brought):
+        found |= _with_merge_keys(item) if isinstance(item, dict) else {}
     return {**found, **value}
 
 
@@ -461,7 +476,7 @@ def _refuse_hidden_images(files: Files, sub: Subscription, target: Target) -> No
     own = sub.path == source.path
     given = override_kustomize.given_replacements(images)
     mine = every_entry(files, target, sub.path)
-    names = [one.name for one in mine if leads(one, target)] or [
+    names = [replacement.name for replacement in mine if leads(replacement, target)] or [
         target.keys.kustomize_name or target.image.name
     ]
     after = [] if own else lists_after(files, source.path, sub.path)
@@ -478,10 +493,8 @@ def _refuse_hidden_images(files: Files, sub: Subscription, target: Target) -> No
                 error = _image_error(where, way_out, name, sub)
         for folder in after:
             entries = every_entry(files, target, folder)
-            place, way = (
-                folder or "/",
-                f"name that folder: write-back-target: kustomization:/{folder}",
-            )
+            place = folder or "/"
+            way = f"name that folder: write-back-target: kustomization:/{folder}"
             if folder == source.path and given:
                 entries = override_kustomize.edited([*entries, *given])
             if made_of(made, [entries]).tag != _PROBE:
@@ -497,7 +510,10 @@ def _refuse_hidden_images(files: Files, sub: Subscription, target: Target) -> No
 
 def _probed(entries: Sequence[Replacement], name: str) -> list[Replacement]:
     """Return the entries after an update: those of this name have the new tag."""
-    return [replace(one, tag=_PROBE, digest="") if one.name == name else one for one in entries]
+    return [
+        replace(replacement, tag=_PROBE, digest="") if replacement.name == name else replacement
+        for replacement in entries
+    ]
 
 
 def leads(entry: Replacement, target: Target) -> bool:
@@ -516,12 +532,13 @@ def _image_error(where: str, way_out: str, name: str, sub: Subscription) -> Targ
 def _images(files: Files, sub: Subscription) -> tuple[tuple[str, ...], str, str]:
     """Return `kustomize.images` as Argo CD uses it, where it is, and the way out."""
     field = "spec.source.kustomize.images"
-    images, where = sub.source.images, f"{field} of the Application"
+    images = sub.source.images
+    where = f"{field} of the Application"
     way_out = f"remove the image from {field}, in Git and in the live Application"
     for path in _override_files(sub, sub.source):
         listed = mapping(_plain_of(files, path), "kustomize").get("images")
         if isinstance(listed, list):
-            images = tuple(one for one in listed if isinstance(one, str))
+            images = tuple(item for item in listed if isinstance(item, str))
             where = f"kustomize.images of {path}"
             way_out = f"remove the image from {path}"
     return images, where, way_out
@@ -567,7 +584,7 @@ def _may_read(files: Files, sub: Subscription, source: Source) -> bool:
 def _may_stand_for(sub: Subscription, source: Source, name: str) -> bool:
     """Tell whether a name with variables or globs may stand for the written file."""
     start, _, rest = name.partition("/")
-    if name.startswith("$") and any(one.ref == start[1:] for one in sub.application.sources):
+    if name.startswith("$") and any(item.ref == start[1:] for item in sub.application.sources):
         name = f"/{rest}"
     folder = "" if name.startswith("/") else source.path
     path = posixpath.normpath(posixpath.join("/", folder, name.lstrip("/"))).lstrip("/")
@@ -596,7 +613,7 @@ def _path_of(sub: Subscription, source: Source, name: str) -> str | None:
     try:
         if name.startswith("$"):
             ref, _, rest = name[1:].partition("/")
-            where = next((one for one in sub.application.sources if one.ref == ref), None)
+            where = next((item for item in sub.application.sources if item.ref == ref), None)
             if where is None or normal_url(where.repo) != normal_url(sub.repo):
                 return None
             return inside("", rest)

@@ -32,9 +32,8 @@ from task.urls import normal_url
 if TYPE_CHECKING:
     from task.annotations.subscription import Scope
 
-AUTHOR = Person(
-    "image-update", "image-update@noreply.invalid"
-)  # of commits, if nobody says who else
+# of commits, if nobody says who else
+AUTHOR = Person("image-update", "image-update@noreply.invalid")
 
 
 @dataclass(frozen=True)
@@ -42,11 +41,11 @@ class Promoted:
     """What the source of a promoted version says about it."""
 
     source: str  # namespace/name of its Application
-    newest: Written = (
-        Written()
-    )  # the newest build that was ever written there; after a rollback it is another one
+    # the newest build that was ever written there; after a rollback it is another one
+    newest: Written = Written()
     pinned: bool = False  # whether its file has the digest
-    # Asks Git since when it has had this version, "" if that is unknown. Only a minimum age needs it.
+    # Asks Git since when it has had this version, "" if that is unknown. Only a minimum age needs
+    # it.
     since: Callable[[], str] = field(default=str, compare=False)
     # Asks Git whether it had this version before `newest`, too. A later build without a number is
     # no way back.
@@ -62,9 +61,8 @@ class Terms:
     require_live: bool = False
     build: Build = Build()
     check: str = "auto"  # --registry-check: auto, always, never
-    now: str = (
-        "1970-01-01T00:00:00Z"  # to find out which holds have ended, because pure code has no clock
-    )
+    # to find out which holds have ended, because pure code has no clock
+    now: str = "1970-01-01T00:00:00Z"
     through: Through = "git"  # which API commits, because GitHub's does not keep the executable bit
     promoted: Promoted | None = None  # of `promote`
     minimum_age: int = 0  # seconds; a config may ask for more
@@ -73,13 +71,14 @@ class Terms:
 
 @dataclass(frozen=True)
 class Intent:
-    """What is asked for instead of an event: by a person, or ("undo") by a run whose rollout failed."""
+    """What is asked for instead of an event: by a person,
+    or ("undo") by a run whose rollout failed.
+    """
 
     verb: str  # "hold", "release", "rollback", "undo"
     hold: Hold | None = None  # None ends a hold or makes none (`release`, `rollback --no-hold`)
-    whole: bool = (
-        True  # all images of the Application, including future ones; False means single images
-    )
+    # all images of the Application, including future ones; False means single images
+    whole: bool = True
     to: str = ""  # for a rollback: a tag, tag@digest, "previous" or "3-back"
     discard: bool = False  # for a release: drop what was deferred
     unknown: bool = False  # for a rollback: allow a tag that neither Git nor the registry knows
@@ -89,7 +88,9 @@ class Intent:
 
 @dataclass(frozen=True)
 class Wording:
-    """What the command line says about commits; the repository's config decides what it leaves open."""
+    """What the command line says about commits;
+    the repository's config decides what it leaves open.
+    """
 
     author: Person  # a part that is not given is empty
     template: str | None = None
@@ -98,9 +99,8 @@ class Wording:
     sign_off: bool | None = None
     push_options: tuple[str, ...] = ()
     common: Wishes = Wishes()  # of the config, where the Applications of one commit differ
-    templates: Mapping[str, str] = field(
-        default_factory=dict
-    )  # those that the config names, by path
+    # those that the config names, by path
+    templates: Mapping[str, str] = field(default_factory=dict)
     config: RepositoryConfig = NO_CONFIG  # of the base
 
 
@@ -119,7 +119,10 @@ class Promotion:
 
 @dataclass(frozen=True)
 class PullRequestOptions:
-    """What the command line says about pull requests. What it leaves open, the repository's config decides."""
+    """What the command line says about pull requests.
+
+    What it leaves open, the repository's config decides.
+    """
 
     labels: tuple[str, ...] = ()
     reviewers: tuple[str, ...] = ()
@@ -165,8 +168,14 @@ class Landed:
 
     @property
     def arrives(self) -> bool:
-        """Whether Argo CD will see this very commit: it is on a branch that the Application follows."""
-        heads = {one.head for one in self.decisions if one.head not in ("", one.branch)}
+        """Whether Argo CD will see this very commit:
+        it is on a branch that the Application follows.
+        """
+        heads = {
+            decision.head
+            for decision in self.decisions
+            if decision.head not in ("", decision.branch)
+        }
         if not heads:
             return True
         url = normal_url(self.repo)
@@ -178,7 +187,7 @@ class Landed:
     @property
     def written(self) -> bool:
         """Whether an image was written now, and was not there before."""
-        return any(one.verdict == "update" for one in self.decisions)
+        return any(decision.verdict == "update" for decision in self.decisions)
 
 
 @dataclass(frozen=True)
@@ -191,12 +200,13 @@ class Failure:
 
 @dataclass(frozen=True)
 class RolloutEnd:
-    """How the rollout of one Application ended: that of this run's commit, or that of a rollback."""
+    """How the rollout of one Application ended: that of this run's commit,
+    or that of a rollback.
+    """
 
     application: str  # namespace/name
-    state: Literal[
-        "healthy", "failed", "late", "unknown"
-    ]  # late: not healthy when the time was over
+    # late: not healthy when the time was over
+    state: Literal["healthy", "failed", "late", "unknown"]
     because: str = ""
     hint: str = ""
 
@@ -262,17 +272,21 @@ class Outcome:
 
 
 def landed_of(decisions: Iterable[Decision], repo: str, commit: str) -> tuple[Landed, ...]:
-    """Return the Applications whose image is in this commit, whether it was written now or was there before."""
+    """Return the Applications whose image is in this commit,
+    whether it was written now or was there before.
+    """
     return landed_at(
-        (one for one in decisions if one.verdict in ("update", "unchanged")), repo, commit
+        (decision for decision in decisions if decision.verdict in ("update", "unchanged")),
+        repo,
+        commit,
     )
 
 
 def landed_at(decisions: Iterable[Decision], repo: str, commit: str) -> tuple[Landed, ...]:
     """Group these decisions by Application, and return what the commit has for each."""
     apps: dict[str, list[Decision]] = {}
-    for one in decisions:
-        apps.setdefault(one.subscription.application.key, []).append(one)
+    for decision in decisions:
+        apps.setdefault(decision.subscription.application.key, []).append(decision)
     return tuple(
         Landed(of[0].subscription.application, repo, commit, tuple(of)) for of in apps.values()
     )
@@ -280,7 +294,9 @@ def landed_at(decisions: Iterable[Decision], repo: str, commit: str) -> tuple[La
 
 @dataclass(frozen=True)
 class Ask:
-    """A subscription, and the images of the event that are of its repository: one for each tag that was built."""
+    """A subscription, and the images of the event that are of its repository:
+    one for each tag that was built.
+    """
 
     subscription: Subscription
     candidates: tuple[Image, ...]
@@ -327,15 +343,18 @@ class Remember:
 
 @dataclass(frozen=True)
 class Move:
-    """One decision, and what a commit has to do about it. An update writes the decision's candidate."""
+    """One decision, and what a commit has to do about it.
+
+    An update writes the decision's candidate.
+    """
 
     decision: Decision
     build: Build = Build()  # of the candidate, if known
     remember: Remember | None = None  # None leaves the state file as it is
-    labels: Mapping[str, str] = field(
-        default_factory=dict
-    )  # of the image, if the commit's message names them
-    kept: bool = False  # waits on the head branch: the new commit writes it again, and the report leaves it out
+    # of the image, if the commit's message names them
+    labels: Mapping[str, str] = field(default_factory=dict)
+    # waits on the head branch: the new commit writes it again, and the report leaves it out
+    kept: bool = False
     rolled_back: bool = False  # a person wants the older version
     hold: Hold | None = None  # keeps the image back
 
@@ -369,14 +388,19 @@ class Move:
 
 
 def error_decision(sub: Subscription, image: Image, error: TaskError, branch: str = "") -> Decision:
-    """Return an error decision about a subscription that could not be read. `branch` is its base branch, if known."""
+    """Return an error decision about a subscription that could not be read.
+
+    `branch` is its base branch, if known.
+    """
     return failed(
         Decision(sub, image, Verdict("error", error.rule, ""), branch=branch, head=branch), error
     )
 
 
 def failed(decision: Decision, error: TaskError) -> Decision:
-    """Return the decision as that error, which names the file, or the repository and branch, that it is about."""
+    """Return the decision as that error, which names the file, or the repository and branch,
+    that it is about.
+    """
     current = decision.current
     if isinstance(error, TargetError) and error.subject and not current.file:
         current = replace(current, file=error.subject)
@@ -387,7 +411,9 @@ def failed(decision: Decision, error: TaskError) -> Decision:
 def change_of(
     one: Decision, build: Build = Build(), labels: Mapping[str, str] | None = None
 ) -> Change:
-    """Return what an update changes, as templates and messages need it, with what is known of its build and labels."""
+    """Return what an update changes, as templates and messages need it,
+    with what is known of its build and labels.
+    """
     return Change(
         image=one.subscription.entry.image,
         alias=one.subscription.entry.alias,

@@ -140,9 +140,9 @@ def names_in_tree(files: Files, root: str) -> set[str]:
                 if path not in files:
                     return set()
                 found |= {image.name for image in _images_in(files[path].text)}
-        if any("://" in str(one) for one in elements(data, "resources")):
+        if any("://" in str(element) for element in elements(data, "resources")):
             return set()
-        found |= {text(one, "newName") for one in mappings(data, "images")}
+        found |= {text(mapping, "newName") for mapping in mappings(data, "images")}
     return found - {""}
 
 

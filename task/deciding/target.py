@@ -1,8 +1,9 @@
-"""Pure code that finds the kind of a subscription's target, and what else says which image is current.
+"""Pure code that finds the kind of a subscription's target,
+and what else says which image is current.
 
-If the target does not name an image yet, what runs says it. For an Application without a status, from files or Git, its
-own sources do. Without this, its first update could go back to an older version: nothing would say that the spec, the
-chart or the kustomization has a newer one.
+If the target does not name an image yet, what runs says it. For an Application without a status,
+from files or Git, its own sources do. Without this, its first update could go back to an older
+version: nothing would say that the spec, the chart or the kustomization has a newer one.
 """
 
 from __future__ import annotations
@@ -33,16 +34,18 @@ from task.model import (
 )
 from task.urls import normal_url
 
+# of targets that say theirs
 OWN_KINDS: tuple[TargetKind, ...] = (
     "kustomization",
     "helmvalues",
     "manifests",
     "flux",
-)  # of targets that say theirs
+)
 OVERRIDES: Mapping[Kind, TargetKind] = {
     "Helm": "helm-override", "Kustomize": "kustomize-override", "Plugin": "plugin-override",
 }  # fmt: skip
-# A file in the source's path that tells its type. Argo CD looks for the same ones (util/app/discovery).
+# A file in the source's path that tells its type. Argo CD looks for the same ones
+# (util/app/discovery).
 SIGNS: Mapping[str, Kind] = {
     "Chart.yaml": "Helm",
     "kustomization.yaml": "Kustomize",
@@ -65,7 +68,10 @@ def target_places(sub: Subscription) -> tuple[Place, ...]:
 
 
 def resolve(sub: Subscription, snapshot: Snapshot) -> TargetKind:
-    """Return the kind of the target, from the files in Git. Raises `SourceError` if there is nothing to write."""
+    """Return the kind of the target, from the files in Git.
+
+    Raises `SourceError` if there is nothing to write.
+    """
     if _in_own_path(sub):
         _refuse_no_folder(sub.source.path, snapshot)
     kind = _kind(sub, snapshot.files)
@@ -76,7 +82,9 @@ def resolve(sub: Subscription, snapshot: Snapshot) -> TargetKind:
 
 
 def _refuse_no_folder(path: str, snapshot: Snapshot) -> None:
-    """Raise `SourceError` unless the source's path is a folder, without links and submodules on the way."""
+    """Raise `SourceError` unless the source's path is a folder,
+    without links and submodules on the way.
+    """
     for folder in accumulate(path.split("/"), posixpath.join):
         if (file := snapshot.files.get(folder)) and (what := NO_FOLDERS.get(file.mode)):
             message = f"the path {path!r}: {folder} is {what}, not a folder"
@@ -123,22 +131,22 @@ def target_of(sub: Subscription, kind: TargetKind, *, carry: bool | None = None)
         carry=carry,
         managed=sub.managed,
         others=tuple(
-            one
-            for one in sub.claims
-            if (one.alias, one.identity) != (sub.entry.alias, sub.entry.image.identity)
+            claim
+            for claim in sub.claims
+            if (claim.alias, claim.identity) != (sub.entry.alias, sub.entry.image.identity)
         ),
     )
 
 
 def _values_files(sub: Subscription) -> tuple[str, ...]:
     """Return the values files that Helm reads from the repository that is written, in its order."""
-    source, refs = sub.source, {one.ref: one.repo for one in sub.application.sources if one.ref}
+    source = sub.source
+    refs = {item.ref: item.repo for item in sub.application.sources if item.ref}
     names = source.value_files
     in_source = sub.repo == source.repo and not source.chart
     if in_source:
-        below = sub.keys.tag.partition(".")[
-            0
-        ]  # an umbrella chart may have the chart that it is for
+        # an umbrella chart may have the chart that it is for
+        below = sub.keys.tag.partition(".")[0]
         names = (f"charts/{below}/values.yaml", "values.yaml", *names)
     paths = []
     for name in names:
@@ -164,7 +172,9 @@ def _in_own_path(sub: Subscription) -> bool:
 
 
 def all_live(sub: Subscription) -> tuple[Image, ...]:
-    """Return the live images with the entry's `kustomize.image-name`, else those that belong to the entry."""
+    """Return the live images with the entry's `kustomize.image-name`,
+    else those that belong to the entry.
+    """
     live = [image for image in map(live_image, sub.application.live) if image is not None]
     names = [live_image(sub.keys.kustomize_name)] if sub.keys.kustomize_name else []
     for wanted in (*names, sub.entry.image):
@@ -177,7 +187,10 @@ def all_live(sub: Subscription) -> tuple[Image, ...]:
 
 
 def live_reading(sub: Subscription) -> Reading:
-    """Return the image that runs, from the Application's status. All fields are "" if the status does not say."""
+    """Return the image that runs, from the Application's status.
+
+    All fields are "" if the status does not say.
+    """
     return next(
         (Reading(image.name, image.tag, image.digest) for image in all_live(sub)), Reading()
     )
@@ -207,7 +220,10 @@ def overlay_places(files: Files, sub: Subscription, kind: TargetKind) -> tuple[P
 
 
 def own_reading(files: Files, sub: Subscription, kind: TargetKind) -> Reading:
-    """Return the image in the Application's own sources. All parts are "" if none of them has it."""
+    """Return the image in the Application's own sources.
+
+    All parts are "" if none of them has it.
+    """
     if sub.application.live:
         return Reading()
     target = target_of(sub, kind)
@@ -237,12 +253,12 @@ def _of_kustomize(files: Files, sub: Subscription, target: Target) -> Reading:
 def _of_helm(files: Files, sub: Subscription, target: Target) -> Reading:
     """Return what Helm gets: each part from the first layer that has it."""
     layers = [overrides.read_below(files, target), *_values(files, sub)]
-    name = next((one.name for one in layers if one.name), "")
+    name = next((reading.name for reading in layers if reading.name), "")
     image = live_image(name) if name else None
     # Charts may have the registry in a value of its own.
     if image and image.repository != sub.entry.image.repository:
         return Reading()
-    now = next((one for one in layers if one.version), Reading())
+    now = next((reading for reading in layers if reading.version), Reading())
     return Reading(tag=now.tag, digest=now.digest)
 
 
@@ -258,13 +274,17 @@ def _values(files: Files, sub: Subscription) -> Iterator[Reading]:
 
 
 def _value_files(sub: Subscription) -> list[str]:
-    """Return the paths of the values files that are in the written repository, the strongest one first."""
+    """Return the paths of the values files that are in the written repository,
+    the strongest one first.
+    """
     paths: list[str] = []
     for name in reversed((_VALUES, *sub.source.value_files)):
         with suppress(TaskError):
             if name.startswith("$"):
                 ref, _, rest = name[1:].partition("/")
-                where = next((one for one in sub.application.sources if one.ref == ref), None)
+                where = next(
+                    (source for source in sub.application.sources if source.ref == ref), None
+                )
                 if where and normal_url(where.repo) == normal_url(sub.repo):
                     paths.append(inside("", rest))
             elif "://" not in name and _here(sub):

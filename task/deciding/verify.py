@@ -1,4 +1,6 @@
-"""The last checks, for images that are about to be written: what must be proved, and the labels for the message."""
+"""The last checks, for images that are about to be written: what must be proved,
+and the labels for the message.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,8 @@ from task.repository_config.config import PATH as CONFIG
 from task.text import and_more
 
 T = TypeVar("T")
-# What was proved about an image, a refusal if that is not what is required, or an error if nobody could check it.
+# What was proved about an image, a refusal if that is not what is required, or an error if nobody
+# could check it.
 Prove = Callable[[Collection[Question]], Mapping[Question, Proof | Verdict | TaskError]]
 
 
@@ -30,7 +33,9 @@ class LastChecks:
 
 
 def verified(moves: Sequence[Move], last_checks: LastChecks) -> list[Move]:
-    """Return the moves. An update is refused without the required proof, and is an error if nobody can check it.
+    """Return the moves.
+
+    An update is refused without the required proof, and is an error if nobody can check it.
 
     What waits on a head branch was checked when it was written there.
     """
@@ -44,14 +49,17 @@ def signed_for_argo(
     wanted: Callable[[Subscription], Sequence[str]],
     keys: Callable[[], Sequence[str]],
 ) -> list[Move]:
-    """Return the moves. One whose commit Argo CD would not sync, because its project wants a signature, is an error.
+    """Return the moves.
 
-    Otherwise, the branch would have a tip that stops every Application of the project. The commit of a pull request is
-    not what Argo CD sees.
+    One whose commit Argo CD would not sync, because its project wants a signature, is an error.
+
+    Otherwise, the branch would have a tip that stops every Application of the project. The commit
+    of a pull request is not what Argo CD sees.
     """
     found = []
     for move in moves:
-        one, sources = move.decision, move.subscription.application.sources
+        one = move.decision
+        sources = move.subscription.application.sources
         follows = one.head == one.branch or any(source.revision == one.head for source in sources)
         asked = wanted(move.subscription) if move.changes and follows else ()
         if asked and not accepted(asked, mine := keys()):
@@ -66,10 +74,13 @@ def signed_for_argo(
 def hindered(
     moves: Sequence[Move], hindrance: Callable[[Subscription], tuple[str, str]]
 ) -> list[Problem]:
-    """Return a warning for each Application that is written, and that Argo CD will not deploy now."""
+    """Return a warning for each Application that is written,
+    and that Argo CD will not deploy now.
+    """
     found: dict[str, Problem] = {}
     for move in moves:
-        one, app = move.decision, move.subscription.application
+        one = move.decision
+        app = move.subscription.application
         if not move.updates or one.head != one.branch or app.key in found:
             continue
         message, hint = hindrance(move.subscription)
@@ -88,7 +99,10 @@ def only_signed(sub: Subscription, wanted: Sequence[str]) -> tuple[str, str]:
     )
     return (
         message,
-        "give one of these OpenPGP keys as --signing-key, or let a person merge and sign (--pull-request)",
+        (
+            "give one of these OpenPGP keys as --signing-key, or let a person merge and sign"
+            " (--pull-request)"
+        ),
     )
 
 
@@ -107,13 +121,15 @@ def _needs_proof(move: Move, last_checks: LastChecks) -> bool:
 
 
 def _doubted(move: Move, last_checks: LastChecks) -> Move:
-    """Return a rollback with what was proved about its image, or with a warning that says why nothing was.
+    """Return a rollback with what was proved about its image,
+    or with a warning that says why nothing was.
 
     What the config demands is only a warning then: an emergency does not wait for a registry.
     """
     if not (move.rolled_back and move.updates and not move.kept and move.subscription.demands):
         return move
-    one, about = move.decision, replace(_about(move), facts=("digest",))
+    one = move.decision
+    about = replace(_about(move), facts=("digest",))
     if not about.image.digest:
         answer = last_checks.registry((about,)).get(about, Answer())
         about = replace(about, image=replace(about.image, digest=answer.digest))
@@ -133,7 +149,10 @@ def _doubted(move: Move, last_checks: LastChecks) -> Move:
 
 
 def _pinned(moves: Sequence[Move], last_checks: LastChecks) -> list[Move]:
-    """Add the digest to images that need a proof. Exactly that digest is checked, and then written."""
+    """Add the digest to images that need a proof.
+
+    Exactly that digest is checked, and then written.
+    """
 
     def about(move: Move) -> Question | None:
         unknown = _needs_proof(move, last_checks) and not move.decision.candidate.digest
@@ -173,7 +192,10 @@ def _proved(moves: Sequence[Move], last_checks: LastChecks) -> list[Move]:
 
 
 def _labelled(moves: Sequence[Move], last_checks: LastChecks) -> list[Move]:
-    """Add the labels. They decide nothing, so without an answer they are empty, and a warning says so."""
+    """Add the labels.
+
+    They decide nothing, so without an answer they are empty, and a warning says so.
+    """
 
     def about(move: Move) -> Question | None:
         return replace(_about(move), facts=("labels",)) if move.updates and not move.kept else None
@@ -191,7 +213,10 @@ def _answered(
     ask: Callable[[Collection[Question]], Mapping[Question, T]],
     applied: Callable[[Move, T], Move],
 ) -> list[Move]:
-    """Return the moves, those with a question as its answer makes them. All questions are asked at once."""
+    """Return the moves, those with a question as its answer makes them.
+
+    All questions are asked at once.
+    """
     questions = [about(move) for move in moves]
     wanted = tuple(dict.fromkeys(filter(None, questions)))
     answers = ask(wanted) if wanted else {}

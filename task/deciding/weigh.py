@@ -1,4 +1,6 @@
-"""Pure code that decides about one image on offer: first the rules, then the order of builds, then the holds."""
+"""Pure code that decides about one image on offer: first the rules, then the order of builds,
+then the holds.
+"""
 
 from __future__ import annotations
 
@@ -75,7 +77,9 @@ def facts_of(
     sub: Subscription, offer: Offer, current: Reading, memory: Memory, check: str
 ) -> tuple[tuple[Question, Fact], ...]:
     """Return the facts needed to decide about an offer over `current`, one at a time."""
-    policy, image, build = sub.policy, offer.image, offer.build
+    policy = sub.policy
+    image = offer.image
+    build = offer.build
     about = question_about(sub, image)
     found: list[tuple[Question, Fact]] = []
     if not image.digest and needs(policy, "digest"):
@@ -97,14 +101,20 @@ def facts_of(
 
 
 def _counts(image: Image, current: Reading, policy: Policy) -> bool:
-    """Tell whether the tag in Git may be the newer one. It is not if the rules no longer admit it."""
+    """Tell whether the tag in Git may be the newer one.
+
+    It is not if the rules no longer admit it.
+    """
     if not current.version or (image.tag == current.tag and image.digest in ("", current.digest)):
         return False
     return not current.tag or objection(current.tag, policy) is None
 
 
 def _told_apart(new: Build, old: Build) -> bool:
-    """Tell whether the builds differ by more than the date, or may. Git's history is asked before the registry."""
+    """Tell whether the builds differ by more than the date, or may.
+
+    Git's history is asked before the registry.
+    """
     no_dates = (replace(new, created=""), replace(old, created=""))
     return compare(*no_dates, {})[0] != "" or commits(*no_dates) is not None
 
@@ -157,12 +167,16 @@ def memory_with_date(memory: Memory, current: Reading, answer: Answer | None) ->
 
 
 def unchecked(answer: Answer | None, needed: Iterable[Fact], sub: Subscription) -> Unchecked | None:
-    """Return which of the needed facts are unknown, what that means and why, or None if there was an answer."""
+    """Return which of the needed facts are unknown, what that means and why,
+    or None if there was an answer.
+    """
     if answer is None or answer.error is None:
         return None
     meanings = {
         "platforms": f"not checked whether the image is for {' or '.join(sub.policy.platforms)}",
-        "created": "it is not known which build is newer, so the one that arrives later counts as newer",
+        "created": (
+            "it is not known which build is newer, so the one that arrives later counts as newer"
+        ),
         "labels": "the commit message lacks the image's labels",
     }
     told = [fact for fact in dict.fromkeys(needed) if fact in meanings]
@@ -191,7 +205,8 @@ class Facts:
     synced: Callable[[Subscription], tuple[str, ...]] = lambda _subscription: ()
     # asks the registry; None if that is switched off
     exists: Callable[[Question], Answer | None] = lambda _question: None
-    # holds that other Applications have on the same key of the same file, by a subscription's identity
+    # holds that other Applications have on the same key of the same file, by a subscription's
+    # identity
     elsewhere: Mapping[tuple[str, str, str, str, str], Hold] = field(default_factory=dict)
 
 
@@ -219,7 +234,10 @@ class Situation:
 
     @property
     def hold(self) -> Hold | None:
-        """The hold that keeps the image back now: a person's hold, else a freeze of the repository. Or None."""
+        """The hold that keeps the image back now: a person's hold, else a freeze of the repository.
+
+        Or None.
+        """
         own = holding(self.state, self.memory, self.terms.now)
         return (
             own or self.facts.elsewhere.get(self.subscription.identity) or self.subscription.freeze
@@ -227,7 +245,9 @@ class Situation:
 
 
 def key_of(sub: Subscription) -> str:
-    """Return the key under which an image is remembered: its alias, else its name as written in `image-list`."""
+    """Return the key under which an image is remembered: its alias,
+    else its name as written in `image-list`.
+    """
     return sub.entry.alias or sub.entry.image.name
 
 
@@ -238,13 +258,16 @@ def deferred(sub: Subscription, event: Written) -> Offer:
 
 
 def weigh(situation: Situation, offer: Offer) -> Move:
-    """Return the move for one image on offer: first the rules, then the order of builds, then the holds."""
+    """Return the move for one image on offer: first the rules, then the order of builds,
+    then the holds.
+    """
     sub = situation.subscription
     answer = situation.facts.answers.get(question_about(sub, offer.image))
     decision = _by_the_rules(offer, answer, situation)
     source = offer.promoted.source if offer.promoted else ""
     decision = replace(decision, source=source, built=offer.image.digest, event=offer.event)
-    image, created = decision.candidate, offer.build.created or (answer.created if answer else "")
+    image = decision.candidate
+    created = offer.build.created or (answer.created if answer else "")
     of_event = "" if image.digest else offer.image.digest
     event = Written(image.tag, image.digest, replace(offer.build, created=created), of_event)
     if decision.verdict == "update" and offer.promoted:
@@ -260,7 +283,8 @@ def weigh(situation: Situation, offer: Offer) -> Move:
     if hold := situation.hold:
         return _deferred(decision, event, hold, situation)
 
-    now, state = situation.terms.now, situation.state
+    now = situation.terms.now
+    state = situation.state
     new = written(situation.memory, event, sub.policy)
     new = replace(new, hold=active(new.hold, now))
     over = state.hold is not None and active(state.hold, now) is None
@@ -269,8 +293,12 @@ def weigh(situation: Situation, offer: Offer) -> Move:
 
 
 def _by_the_rules(offer: Offer, answer: Answer | None, situation: Situation) -> Decision:
-    """Return what the rules say about an image on offer, with what the registry answered about it."""
-    sub, terms, image = situation.subscription, situation.terms, offer.image
+    """Return what the rules say about an image on offer,
+    with what the registry answered about it.
+    """
+    sub = situation.subscription
+    terms = situation.terms
+    image = offer.image
     if needs(sub.policy, "digest"):
         if not image.digest and answer and answer.exists:
             image = replace(image, digest=answer.digest)
@@ -304,7 +332,8 @@ def _takes_digest(offer: Offer, situation: Situation) -> bool:
     """Tell whether the digest on offer is written, although no rule needs one."""
     if situation.current.digest or offer.pinned:  # the target has one, or the source of a promotion
         return True
-    sub, kind = situation.subscription, situation.kind
+    sub = situation.subscription
+    kind = situation.kind
     # A proof is about one digest. What the registry says about the tag may be another build.
     if sub.demands or situation.terms.verify:
         return True
@@ -333,8 +362,11 @@ def _by_the_order(
     situation: Situation,
     promoted: Promoted | None,
 ) -> Decision:
-    """Return an update that the rules admit, or a refusal: an older build that finishes later must not win."""
-    sub, facts = situation.subscription, situation.facts
+    """Return an update that the rules admit, or a refusal:
+    an older build that finishes later must not win.
+    """
+    sub = situation.subscription
+    facts = situation.facts
     offer = Offer(sub.image_at(event), event.build)
     needed = facts_of(sub, offer, situation.in_git, situation.memory, situation.terms.check)
     of_git = question_about(sub, situation.in_git)
@@ -365,7 +397,10 @@ def _by_the_order(
 
 
 def _deferred(decision: Decision, event: Written, hold: Hold, situation: Situation) -> Move:
-    """Return a deferred move. The event is remembered if it is newer than the one remembered before."""
+    """Return a deferred move.
+
+    The event is remembered if it is newer than the one remembered before.
+    """
     known = situation.memory.deferred
     if known and known.version != event.version:
         why = why_older(event, known, decision.subscription.policy, situation.facts.ancestry)

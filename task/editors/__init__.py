@@ -32,8 +32,8 @@ class Editor(Protocol):
     def read(self, files: Files, target: Target) -> Reading:
         """Return the image that is in the target now. All parts are "" if the file is absent.
 
-        Raises TargetError if the file cannot be edited safely, and AnnotationError if the keys name no place for the
-        tag.
+        Raises TargetError if the file cannot be edited safely, and AnnotationError if the keys name
+        no place for the tag.
         """
 
     def write(self, files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit, ...]]:
@@ -47,7 +47,9 @@ class Override(Editor, Protocol):
     """An editor of override files. People edit these files as well."""
 
     def strays(self, files: Files, target: Target) -> tuple[Stray, ...]:
-        """Return each element that a person wrote otherwise than its origin, and each that somebody's list hides."""
+        """Return each element that a person wrote otherwise than its origin,
+        and each that somebody's list hides.
+        """
 
 
 OVERRIDES: Mapping[TargetKind, Override] = {
@@ -65,28 +67,30 @@ EDITORS: Mapping[TargetKind, Editor] = {
 
 
 def strays(kind: TargetKind, files: Files, target: Target) -> tuple[Stray, ...]:
-    """Return the result of `Override.strays` for an override file, or () for other kinds of targets."""
+    """Return the result of `Override.strays` for an override file,
+    or () for other kinds of targets.
+    """
     return OVERRIDES[kind].strays(files, target) if kind in OVERRIDES else ()
 
 
 def also_at(
     kind: TargetKind, files: Files, target: Target, image: Image
 ) -> tuple[tuple[str, int], ...]:
-    """Return path and line of each scalar in the target's files that is the image at another version.
+    """Return path and line of each scalar in the target's files
+    that is the image at another version.
 
-    `files` are those after an update, so nothing wrote these scalars. What belongs to another alias, or cannot be read,
-    is left out.
+    `files` are those after an update, so nothing wrote these scalars. What belongs to another
+    alias, or cannot be read, is left out.
     """
     if kind == "manifests":
         paths = list(manifests.manifests_in(files, target))
     else:
-        other_spellings = {target.path, *target.fallbacks} - {
-            chosen(files, target)
-        }  # Argo CD reads none of these
+        # Argo CD reads none of these
+        other_spellings = {target.path, *target.fallbacks} - {chosen(files, target)}
         texts = [
-            one.path
-            for one in EDITORS[kind].places(target)
-            if one.want == "text" and one.path in files
+            place.path
+            for place in EDITORS[kind].places(target)
+            if place.want == "text" and place.path in files
         ]
         paths = [path for path in texts if path not in other_spellings]
     last = re.escape(image.repository.rpartition("/")[2])
@@ -151,14 +155,15 @@ def _is_name_of(name: str, beside: Mapping[str, Node], image: Image) -> bool:
     """Tell whether a text is the image's name: whole, behind a registry key, or without one."""
     registries = [one.value for key, one in beside.items() if _REGISTRY.fullmatch(key)]
     full = [name, *(f"{registry}/{name}" for registry in registries)]
-    found = (live_image(one) for one in full)
-    if any(one is not None and one.identity == image.identity for one in found):
+    found = (live_image(text) for text in full)
+    if any(item is not None and item.identity == image.identity for item in found):
         return True
     return not registries and name == split_registry(image.name)[1] != image.name
 
 
 def _lines(tree: Tree, target: Target, image: Image) -> Iterator[int]:
-    at, line = 0, 1
+    at = 0
+    line = 1
     for root in tree.roots:
         for node in walk(root):
             if node.kind != "scalar" or not _differs(node.value, image):
@@ -181,8 +186,11 @@ def _differs(text: str, image: Image) -> bool:
 
 
 def _of_another(tree: Tree, node: Node, target: Target) -> bool:
-    """Tell whether another alias writes the scalar, or it is an annotation that says what to track."""
-    key, parent = tree.key_of(node), tree.parent(node)
+    """Tell whether another alias writes the scalar,
+    or it is an annotation that says what to track.
+    """
+    key = tree.key_of(node)
+    parent = tree.parent(node)
     if key is not None and key.value.endswith("image-list"):
         return True
     named = (

@@ -1,4 +1,6 @@
-"""What all editors need: which files they may edit, how images are spelled in them, and the result of `write`."""
+"""What all editors need: which files they may edit, how images are spelled in them,
+and the result of `write`.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,8 @@ _LFS = "version https://git-lfs.github.com/spec/"
 def chosen(files: Files, target: Target) -> str:
     """Return the path to write: the target's own, or another spelling of it if only that exists.
 
-    AIU may have written the other spelling, with or without the namespace (AIU issues 963 and 1343).
+    AIU may have written the other spelling, with or without the namespace (AIU issues 963 and
+    1343).
     """
     if target.path in files:
         return target.path
@@ -33,7 +36,10 @@ def chosen(files: Files, target: Target) -> str:
 
 
 def text_of(files: Files, path: str) -> str | None:
-    """Return the text of a file, or None if it is absent. Raises TargetError for anything that must not be edited."""
+    """Return the text of a file, or None if it is absent.
+
+    Raises TargetError for anything that must not be edited.
+    """
     # In Git, nothing can be below a link or a file. To write there would replace it by a folder.
     parent = path
     while parent := posixpath.dirname(parent):
@@ -57,7 +63,9 @@ def text_of(files: Files, path: str) -> str | None:
 
 
 def refuse_executable(files: Files) -> None:
-    """Raise `TargetError` for a file with the executable bit, because a commit through GitHub's API would remove it."""
+    """Raise `TargetError` for a file with the executable bit,
+    because a commit through GitHub's API would remove it.
+    """
     for path, file in files.items():
         if file.mode == "100755":
             hint = f"git update-index --chmod=-x {path}, or commit with git: --commit-through git"
@@ -67,7 +75,10 @@ def refuse_executable(files: Files) -> None:
 
 
 def tree_of(files: Files, path: str) -> Tree:
-    """Return the parsed file, or an empty tree if the file is absent. Raises TargetError, which names the file."""
+    """Return the parsed file, or an empty tree if the file is absent.
+
+    Raises TargetError, which names the file.
+    """
     text = text_of(files, path)
     try:
         return parse(text or "")
@@ -85,7 +96,10 @@ def single(tree: Tree) -> Node:
 
 
 def first(tree: Tree) -> Node:
-    """Return the root of the first document. Raises TargetError if it is neither a mapping nor null."""
+    """Return the root of the first document.
+
+    Raises TargetError if it is neither a mapping nor null.
+    """
     kind = tree.root.kind
     if kind != "mapping" and not tree.root.null:
         what = {"sequence": "a list", "scalar": "a single value"}.get(kind, "an alias")
@@ -96,9 +110,11 @@ def first(tree: Tree) -> Node:
 def result(
     files: Files, path: str, text: str, edits: Sequence[Edit]
 ) -> tuple[Files, tuple[Edit, ...]]:
-    """Return the result of an editor's `write`: the file with its new text and old mode, and the edits.
+    """Return the result of an editor's `write`: the file with its new text and old mode,
+    and the edits.
 
-    Both are empty if the text is equal. If only quotes or a comment changed, the first edit says where.
+    Both are empty if the text is equal. If only quotes or a comment changed, the first edit says
+    where.
     """
     old = files.get(path, File(""))
     if text == old.text:
@@ -108,8 +124,11 @@ def result(
 
 
 def spelled(image: Image, target: Target, *texts: str) -> str:
-    """Return the image's name as spelled in the first text that has it, else as in the annotation."""
-    # AIU writes a normal form: `docker.io/library/nginx` becomes `docker.io/nginx`, for kustomize another image.
+    """Return the image's name as spelled in the first text that has it,
+    else as in the annotation.
+    """
+    # AIU writes a normal form: `docker.io/library/nginx` becomes `docker.io/nginx`, for kustomize
+    # another image.
     for text in texts:
         written = live_image(text) if text else None
         if written and written.identity == image.identity:
@@ -118,7 +137,10 @@ def spelled(image: Image, target: Target, *texts: str) -> str:
 
 
 def identity_of(name: str) -> str:
-    """Return the normal form of an image's name. A text that is not an image's name stays as it is."""
+    """Return the normal form of an image's name.
+
+    A text that is not an image's name stays as it is.
+    """
     image = live_image(name) if name else None
     return image.identity if image else name
 
@@ -126,8 +148,8 @@ def identity_of(name: str) -> str:
 def belongs(name: str, target: Target, key: Literal["kustomize_name", "manifests_name"]) -> bool:
     """Tell whether the entry with this name (in normal form) may be the target's.
 
-    Several aliases may track one image, such as an app and its migration. An alias with an annotated name gets only the
-    entry with that name. An alias without one gets the others.
+    Several aliases may track one image, such as an app and its migration. An alias with an
+    annotated name gets only the entry with that name. An alias without one gets the others.
     """
     mine = identity_of(getattr(target.keys, key))
     if mine and name == mine:
@@ -138,7 +160,9 @@ def belongs(name: str, target: Target, key: Literal["kustomize_name", "manifests
 
 
 def refuse_taken(target: Target) -> None:
-    """Raise AnnotationError if another alias owns the target's entry by its `kustomize.image-name`."""
+    """Raise AnnotationError if another alias owns the target's entry
+    by its `kustomize.image-name`.
+    """
     name = identity_of(target.keys.kustomize_name) or target.image.identity
     if target.others and not belongs(name, target, "kustomize_name"):
         owner = next(
@@ -146,13 +170,16 @@ def refuse_taken(target: Target) -> None:
         )
         own = f"{target.alias or '<alias>'}.kustomize.image-name"
         raise AnnotationError(
-            f"the entry {name} belongs to {owner or 'another entry of image-list'}, by its kustomize.image-name",
+            f"the entry {name} belongs to {owner or 'another entry of image-list'}, by its"
+            " kustomize.image-name",
             hint=f"write {own}: the image as the base manifests name it",
         )
 
 
 def tag_value(image: Image) -> str:
-    """Return the text for a key that has the tag. A digest alone becomes `latest@sha256:…`, as AIU writes it.
+    """Return the text for a key that has the tag.
+
+    A digest alone becomes `latest@sha256:…`, as AIU writes it.
 
     Charts put a colon before the value, and `name:sha256:…` is not a valid reference.
     """

@@ -1,7 +1,8 @@
-"""Reads and writes the image in `spec.values` of a Flux HelmRelease, and scalars with a setter comment.
+"""Reads and writes the image in `spec.values` of a Flux HelmRelease,
+and scalars with a setter comment.
 
-`keys.tag` (or `keys.name`) names the container as in Flux v1: `chart-image` or "" is the image at the top level of the
-values. Anything else is a key path below them.
+`keys.tag` (or `keys.name`) names the container as in Flux v1: `chart-image` or "" is the image at
+the top level of the values. Anything else is a key path below them.
 """
 
 from __future__ import annotations
@@ -23,7 +24,9 @@ TOP = "chart-image"
 
 @dataclass(frozen=True)
 class ImageValue:
-    """Where the tag is written: into its own scalar, into a whole reference, or into a mapping that lacks `tag`."""
+    """Where the tag is written: into its own scalar, into a whole reference,
+    or into a mapping that lacks `tag`.
+    """
 
     node: Node
     kind: str  # "tag", "reference", "missing"
@@ -36,7 +39,10 @@ def places(target: Target) -> tuple[Place, ...]:
 
 
 def read(files: Files, target: Target) -> Reading:
-    """Return the tag in the values, or the images in marked scalars. Raises TargetError if there is neither."""
+    """Return the tag in the values, or the images in marked scalars.
+
+    Raises TargetError if there is neither.
+    """
     tree = tree_of(files, target.path)
     with about(target.path):
         spot = _spot(tree, target)
@@ -66,9 +72,11 @@ def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit
                 if spot.kind == "reference"
                 else tag_value(image)
             )
-            key, old = key_path(before, spot.node), resolved(spot.node).value
+            key = key_path(before, spot.node)
+            old = resolved(spot.node).value
             if spot.kind == "missing":
-                key, old = f"{key}.tag", ""
+                key = f"{key}.tag"
+                old = ""
                 tree = add(tree, alone(tree, spot.node), {"tag": text})
             else:
                 tree = with_texts(tree, [(spot.node, text)])
@@ -92,20 +100,25 @@ def _spot(tree: Tree, target: Target) -> ImageValue | None:
             continue
         if release and _at(tree, root, "metadata.name") != release:
             continue
+        # "": kustomize or kubectl adds it later
         if _at(tree, root, "metadata.namespace") not in {
             "",
             namespace,
-        }:  # "": kustomize or kubectl adds it later
+        }:
             continue
         if (values := find(tree, root, parse_path("spec.values"))) is None:
             continue
-        # The mapping with the image is the values themselves, or the one at the container's path below them.
+        # The mapping with the image is the values themselves, or the one at the container's path
+        # below them.
         for holder in find_all(tree, values, parse_path(name)) if name else (values,):
             if (spot := _tag(resolved(holder))) is not None:
                 return spot
     if next(marked(tree, target, None), None):
         return None
-    hint = "give it `image: {repository, tag}` or `image: name:tag`, or mark the scalar with a setter comment"
+    hint = (
+        "give it `image: {repository, tag}` or `image: name:tag`, or mark the scalar with a setter"
+        " comment"
+    )
     raise TargetError(
         f"no HelmRelease here has the image of {name or TOP} in spec.values", hint=hint
     )
@@ -138,7 +151,9 @@ def _tag(holder: Node) -> ImageValue | None:
 
 
 def _beside(mapping: Node, name: str) -> ImageValue | None:
-    """Return the `tag` of a mapping, or the mapping itself if it has a repository and no `tag` yet."""
+    """Return the `tag` of a mapping, or the mapping itself
+    if it has a repository and no `tag` yet.
+    """
     repository = resolved_value(mapping, "repository") or resolved_value(mapping, "name")
     known = name or (repository.value if repository else "")
     tag = value(mapping, "tag")

@@ -1,12 +1,13 @@
-"""Reads and writes a Helm values file: name, tag or whole reference at the key paths in the annotations.
+"""Reads and writes a Helm values file: name,
+tag or whole reference at the key paths in the annotations.
 
-Only the first document counts, because Helm reads no other. Only annotated keys are written, while AIU v1.3 writes an
-`image.name` that nobody requested. If no key is annotated, `image.tag` is written, and also `image.name` if the file
-already has it.
+Only the first document counts, because Helm reads no other. Only annotated keys are written, while
+AIU v1.3 writes an `image.name` that nobody requested. If no key is annotated, `image.tag` is
+written, and also `image.name` if the file already has it.
 
-A chart that has a digest beside its tag renders both, and then container runtimes ignore the tag. So a new tag beside
-an old digest changes nothing, although everything looks healthy. A digest is written only to the key that an annotation
-names, and one at any other key is refused.
+A chart that has a digest beside its tag renders both, and then container runtimes ignore the tag.
+So a new tag beside an old digest changes nothing, although everything looks healthy. A digest is
+written only to the key that an annotation names, and one at any other key is refused.
 """
 
 from __future__ import annotations
@@ -37,7 +38,8 @@ from task.errors import AnnotationError, TargetError
 from task.image import live_image, split_registry
 from task.model import Edit, Files, Image, Keys, Parameter, Place, Reading, Target
 
-_HEAD = "# written by image-update\n\n"  # of a new file; since v0.17, AIU also creates missing files, with a comment
+# of a new file; since v0.17, AIU also creates missing files, with a comment
+_HEAD = "# written by image-update\n\n"
 LOCKS = {"Chart.yaml": "Chart.lock", "requirements.yaml": "requirements.lock"}
 NAMES = ("repository", "name", "image")  # keys for an image's name beside its tag
 _HEX = re.compile(r"[0-9a-f]{64}")
@@ -52,7 +54,9 @@ MOST_BESIDE = 200  # keys of one mapping that may be named when an annotated key
 
 
 def places(target: Target) -> tuple[Place, ...]:
-    """Return the values file in all its spellings, the other files that Helm reads, and a chart's lock."""
+    """Return the values file in all its spellings, the other files that Helm reads,
+    and a chart's lock.
+    """
     paths = dict.fromkeys((target.path, *target.fallbacks, *target.values))
     lock = _lock(target.path)
     return (*map(Place, paths), *((Place(lock, "exists"),) if lock else ()))
@@ -108,7 +112,9 @@ def reading_of(texts: Mapping[str, str], keys: Keys, path: str, *, sound: bool) 
 
 
 def _keys(keys: Keys) -> Keys:
-    """Return the key paths to use: only the one for the whole reference, or those for tag and name."""
+    """Return the key paths to use: only the one for the whole reference,
+    or those for tag and name.
+    """
     if keys.spec:
         return Keys(spec=keys.spec)
     if keys.name and not keys.tag:
@@ -132,7 +138,8 @@ def _scalar_at(tree: Tree, key: str) -> Node | None:
 
     Raises TargetError if no scalar could be written there.
     """
-    root, path = first(tree), parse_path(key)
+    root = first(tree)
+    path = parse_path(key)
     if root.null:
         return None
     node = find(tree, root, path)
@@ -163,7 +170,9 @@ def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit
             node = _scalar_at(tree, key)
             old = node.value.strip() if node else ""
             if key == keys.name and not target.keys.name and not old:
-                continue  # no annotation names a key for the name, and the file has none, so only the tag is written
+                # no annotation names a key for the name, and the file has none, so only the tag is
+                # written
+                continue
             if key == keys.tag:
                 new = (image.tag or "latest") if keys.digest else tag_value(image)
             elif key == keys.digest:
@@ -179,18 +188,26 @@ def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit
     )
     if locked and (lock := _lock(path)) in files:
         folder = posixpath.dirname(path) or "."
-        message = f"{locked.key} is locked by {lock}: with another version here, `helm dependency build` fails"
-        hint = f"write {locked.new} by hand, run helm dependency update {folder}, and commit both files"
+        message = (
+            f"{locked.key} is locked by {lock}: with another version here, `helm dependency build`"
+            " fails"
+        )
+        hint = (
+            f"write {locked.new} by hand, run helm dependency update {folder}, and commit both"
+            " files"
+        )
         raise TargetError(message, hint=hint, subject=path)
     return result(files, path, tree.text, edits)
 
 
 def shared(files: Files, target: Target) -> tuple[str, ...]:
-    """Return the keys that an update changes although no annotation names them: an alias gives them the tag's value.
+    """Return the keys that an update changes although no annotation names them:
+    an alias gives them the tag's value.
 
     Raises the errors of `write`.
     """
-    path, keys = chosen(files, target), _keys(target.keys)
+    path = chosen(files, target)
+    keys = _keys(target.keys)
     tree = tree_of(files, path)
     with about(path):
         if first(tree).null:
@@ -200,11 +217,14 @@ def shared(files: Files, target: Target) -> tuple[str, ...]:
 
 
 def beside(files: Files, target: Target) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    """Return each annotated key that the file lacks, with the keys beside it that have single values.
+    """Return each annotated key that the file lacks,
+    with the keys beside it that have single values.
 
     Raises the errors of `read`.
     """
-    path, found, keys = chosen(files, target), [], _keys(target.keys)
+    path = chosen(files, target)
+    found = []
+    keys = _keys(target.keys)
     tree = tree_of(files, path)
     with about(path):
         root = first(tree)
@@ -215,13 +235,14 @@ def beside(files: Files, target: Target) -> tuple[tuple[str, tuple[str, ...]], .
             node, missing = locate(tree, root, steps)
             if not missing or node.kind != "mapping":
                 continue
-            at, texts = len(steps) - len(missing), [step.text for step in steps]
+            at = len(steps) - len(missing)
+            texts = [step.text for step in steps]
             names = [name.value for name, _ in pairs(node)][:MOST_BESIDE]
             paths = [
                 ".".join(step.replace(".", "\\.") for step in (*texts[:at], name, *texts[at + 1 :]))
                 for name in names
             ]
-            found.append((key, tuple(one for one in paths if _single_value_at(tree, root, one))))
+            found.append((key, tuple(text for text in paths if _single_value_at(tree, root, text))))
     return tuple(found)
 
 
@@ -234,7 +255,8 @@ def _single_value_at(tree: Tree, root: Node, key: str) -> bool:
 
 
 def _name(old: str, target: Target, image: Image) -> str:
-    """Return the image's name, without its registry if the file's value has none (as in AIU since v0.18).
+    """Return the image's name, without its registry
+    if the file's value has none (as in AIU since v0.18).
 
     Charts with a separate value for the registry (Bitnami's `image.registry`) would get it twice.
     """
@@ -262,13 +284,14 @@ def _shared(tree: Tree, key: str, target: Target) -> tuple[str, ...]:
     """
     steps = parse_path(key)
     node, missing = locate(tree, tree.root, steps)
-    if not any(one.anchor for one in tree.ancestors(node)):
+    if not any(ancestor.anchor for ancestor in tree.ancestors(node)):
         return ()
-    mine, others = key.replace("\\.", "."), []
+    mine = key.replace("\\.", ".")
+    others = []
     annotated = [
-        one.tag.replace("\\.", ".")
-        for one in target.others
-        if one.identity == target.image.identity
+        claim.tag.replace("\\.", ".")
+        for claim in target.others
+        if claim.identity == target.image.identity
     ]
     own = steps[-1].name.lower()
     for steps in uses(tree, tree.root, node, missing):
@@ -276,14 +299,16 @@ def _shared(tree: Tree, key: str, target: Target) -> tuple[str, ...]:
             continue
         last = steps[-1].name.lower()
         if key in (target.keys.spec, target.keys.name):
-            known = (
-                identity_of(node.value) == target.image.identity
-            )  # the value itself names the image
+            # the value itself names the image
+            known = identity_of(node.value) == target.image.identity
         else:
             of_an_image = (last == own or last.endswith("tag")) and text not in annotated
             known = not of_an_image or _names_image(tree, steps[:-1], target)
         if not known:
-            message = f"{mine} and {text} share this value by an anchor, and {text} may be another image's"
+            message = (
+                f"{mine} and {text} share this value by an anchor, and {text} may be another"
+                " image's"
+            )
             hint = f"write the value out in one of the two places, or name the image beside {text}"
             raise TargetError(f"line {tree.line(node)}: {message}", hint=hint)
         others.append(text)
@@ -316,7 +341,8 @@ def other_registry(files: Files, target: Target) -> tuple[str, str]:
 
     Else return ("", ""). Raises the errors of `read`.
     """
-    path, keys = chosen(files, target), _keys(target.keys)
+    path = chosen(files, target)
+    keys = _keys(target.keys)
     tree = tree_of(files, path)
     with about(path):
         if keys.spec or first(tree).null:
@@ -342,8 +368,8 @@ def _nested(names: Sequence[str], text: str) -> dict[str, Data]:
 def digest_value(image: Image, key: str, old: str) -> str:
     """Return the text for a key that gets the digest, or "" if the image has none.
 
-    Some charts add `sha256:` themselves. So the new value has none if the old one has none, or if the old one is empty
-    and the key is called `sha`.
+    Some charts add `sha256:` themselves. So the new value has none if the old one has none, or if
+    the old one is empty and the key is called `sha`.
     """
     bare = _HEX.fullmatch(old) if old else "sha" in parse_path(key)[-1].name.lower()
     return image.digest.removeprefix("sha256:") if bare else image.digest
@@ -352,22 +378,25 @@ def digest_value(image: Image, key: str, old: str) -> str:
 def known_digest(files: Files, target: Target, keys: Keys, parameters: Iterable[Parameter]) -> str:
     """Return what Helm gets at the key for the digest now.
 
-    Raises `TargetError` if Helm gets a digest beside the tag that no annotation names. What counts is the last value in
-    Argo CD's order: the chart's own, the values files, `helm.values`, and then the parameters. Unreadable files are
-    skipped.
+    Raises `TargetError` if Helm gets a digest beside the tag that no annotation names. What counts
+    is the last value in Argo CD's order: the chart's own, the values files, `helm.values`, and then
+    the parameters. Unreadable files are skipped.
     """
-    tag, annotated = keys.spec or keys.tag, keys.digest.replace("\\.", ".")
+    tag = keys.spec or keys.tag
+    annotated = keys.digest.replace("\\.", ".")
     steps = parse_path(tag)
     found: dict[str, _Digest] = {}  # by its whole key
     layers = tuple(_layers(files, target, steps))
-    for path, text, above in layers if any(_SET.search(text) for _, text, _ in layers) else ():
-        found |= _in_text(path, text, steps, above)
-    for one in parameters:
-        *parents, key = parse_path(one.name)
+    if any(_SET.search(text) for _, text, _ in layers):
+        for path, text, above in layers:
+            found |= _in_text(path, text, steps, above)
+    for parameter in parameters:
+        *parents, key = parse_path(parameter.name)
         if path_text(parents) == path_text(steps[: len(parents)]) and len(parents) < len(steps):
+            # `--set` removes it
             value = (
-                "" if one.value == "null" and not one.force_string else one.value
-            )  # `--set` removes it
+                "" if parameter.value == "null" and not parameter.force_string else parameter.value
+            )
             if _belongs(key.name, value, steps[len(parents) :], ()):
                 found[path_text((*parents, key))] = _Digest(
                     value, "", "the Application's parameters"
@@ -376,7 +405,10 @@ def known_digest(files: Files, target: Target, keys: Keys, parameters: Iterable[
         if digest.value and name != annotated:
             hint = f"set {name} to an empty text"
             if not (keys.digest or keys.spec):
-                hint = f"annotate {target.alias or '<alias>'}.helm.image-digest: {name}, which each update then writes"
+                hint = (
+                    f"annotate {target.alias or '<alias>'}.helm.image-digest: {name}, which each"
+                    " update then writes"
+                )
             message = (
                 f"{name} is {digest.value[:80]!r}, so a chart that reads it ignores a new {tag}"
             )
@@ -393,7 +425,8 @@ class _Digest(NamedTuple):
 def _layers(
     files: Files, target: Target, steps: Sequence[Segment]
 ) -> Iterator[tuple[str, str, int]]:
-    """Yield what Helm merges, in its order: the file ("" is `helm.values`), its text, and the steps that it lacks.
+    """Yield what Helm merges, in its order: the file ("" is `helm.values`), its text,
+    and the steps that it lacks.
 
     The file of a chart in `charts/` lacks the first step, which is the chart's name.
     """
@@ -411,7 +444,10 @@ def _layers(
 
 @lru_cache(maxsize=1024)  # a run reads a target several times
 def _in_text(path: str, text: str, steps: tuple[Segment, ...], above: int) -> Mapping[str, _Digest]:
-    """Return the digests of the tag at these steps in one text, by the whole key. `above` steps are not in the text."""
+    """Return the digests of the tag at these steps in one text, by the whole key.
+
+    `above` steps are not in the text.
+    """
     found: dict[str, _Digest] = {}
     try:
         tree = parse(text)
@@ -442,11 +478,13 @@ def _in_text(path: str, text: str, steps: tuple[Segment, ...], above: int) -> Ma
 def _belongs(name: str, value: str, steps: Sequence[Segment], beside: Iterable[str]) -> bool:
     """Tell whether a key beside the first of these steps has the digest of the tag at the last one.
 
-    Charts call it `digest` or `imageSha` beside `tag`, `webDigest` beside `webTag`, or `imageDigest` beside `image`.
-    Any other key that has a digest counts, too, unless it is beside a tag of its own. An empty text hides a digest.
+    Charts call it `digest` or `imageSha` beside `tag`, `webDigest` beside `webTag`, or
+    `imageDigest` beside `image`. Any other key that has a digest counts, too, unless it is beside a
+    tag of its own. An empty text hides a digest.
     """
     name, first = _plain(name), _plain(steps[0].name)
-    stem, is_tag = _DIGEST_WORDS.sub("", name), len(steps) == 1
+    stem = _DIGEST_WORDS.sub("", name)
+    is_tag = len(steps) == 1
     if stem == name:
         return False
     if stem in {first, *({"", "image", first.removesuffix("tag")} if is_tag else ())}:

@@ -1,8 +1,9 @@
-"""Edits `newTag`, `digest` and `newName` in the `images:` of a kustomization file or Component, in place.
+"""Edits `newTag`, `digest` and `newName` in the `images:` of a kustomization file or Component,
+in place.
 
-kustomize joins `newTag` and `digest` to `name:tag@digest`, and a digest without a tag replaces the tag. So a field that
-the new image lacks is removed from its entry. AIU replaces the whole entry, which loses its comments and `newName`, and
-silently writes nothing if `images:` is null.
+kustomize joins `newTag` and `digest` to `name:tag@digest`, and a digest without a tag replaces the
+tag. So a field that the new image lacks is removed from its entry. AIU replaces the whole entry,
+which loses its comments and `newName`, and silently writes nothing if `images:` is null.
 """
 
 from __future__ import annotations
@@ -46,7 +47,8 @@ class Replacement:
         return f"{self.tag}@{self.digest}" if self.tag and self.digest else self.tag or self.digest
 
 
-# kustomize refuses an empty file ("kustomization.yaml is empty"), so a file that we fill begins with these.
+# kustomize refuses an empty file ("kustomization.yaml is empty"), so a file that we fill begins
+# with these.
 _HEAD: Mapping[str, Data] = {
     "apiVersion": "kustomize.config.k8s.io/v1beta1",
     "kind": "Kustomization",
@@ -120,10 +122,11 @@ def made_of(image: Replacement, lists: Iterable[Iterable[Replacement]]) -> Repla
 def reading_of(
     mine: Sequence[Replacement], every: Sequence[Replacement], target: Target, path: str
 ) -> Reading:
-    """Return the version that the image's entries give it in kustomize's order, and all others in `every` entry.
+    """Return the version that the image's entries give it in kustomize's order,
+    and all others in `every` entry.
 
-    An image that has the name `kustomize.image-name` comes first. The reading is not sound if it leads to another
-    image, or if the entries differ.
+    An image that has the name `kustomize.image-name` comes first. The reading is not sound if it
+    leads to another image, or if the entries differ.
     """
     named = identity_of(target.keys.kustomize_name)
     names = sorted(
@@ -134,9 +137,12 @@ def reading_of(
     leads = not named or (
         identity_of(names[0]) == named and identity_of(results[0].name) == target.image.identity
     )
-    # An entry may have no effect, because a later one changes what it makes: AIU appends such entries.
+    # An entry may have no effect, because a later one changes what it makes: AIU appends such
+    # entries.
     about = [
-        one for one in results if identity_of(one.name) == target.image.identity and one.version
+        replacement
+        for replacement in results
+        if identity_of(replacement.name) == target.image.identity and replacement.version
     ]
     now = (about or results)[0]
     others = {entry.tag: None for entry in (*about, *every) if entry.tag and entry.tag != now.tag}
@@ -147,20 +153,26 @@ def reading_of(
 
 
 def _result(name: str, entries: Iterable[Replacement]) -> Replacement:
-    """Return what an image of this name becomes. kustomize applies the entries one after the other."""
+    """Return what an image of this name becomes.
+    kustomize applies the entries one after the other.
+    """
     tag = digest = ""
     for entry in entries:
         if entry.name == name:
             name = entry.new or name
             if entry.version:
-                tag, digest = entry.tag, entry.digest
+                tag = entry.tag
+                digest = entry.digest
     return Replacement(name, "", tag, digest)
 
 
 def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit, ...]]:
-    """Return the file with the new version in every entry of the image. A missing entry or list is added.
+    """Return the file with the new version in every entry of the image.
 
-    A file may have several entries with one name (AIU replaces all of them, too). kustomize applies them in order.
+    A missing entry or list is added.
+
+    A file may have several entries with one name (AIU replaces all of them, too). kustomize applies
+    them in order.
     """
     refuse_taken(target)
     path, tree = _load(files, target)
@@ -180,10 +192,15 @@ def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit
 def _load(files: Files, target: Target) -> tuple[str, Tree]:
     paths = [place.path for place in places(target) if text_of(files, place.path) is not None]
     if not paths:
-        hint = "name its folder: write-back-target: kustomization:<folder>; for plain manifests, write manifests"
+        hint = (
+            "name its folder: write-back-target: kustomization:<folder>; for plain manifests, write"
+            " manifests"
+        )
         raise TargetError("contains no kustomization file", hint=hint, subject=target.path or "/")
     path, *others = paths
-    if others:  # AIU uses the first one, but kustomize refuses the folder ("Found multiple kustomization files")
+    # AIU uses the first one, but kustomize refuses the folder ("Found multiple kustomization
+    # files")
+    if others:
         raise TargetError(
             f"is next to {others[0]}, and kustomize takes only one", hint="remove one", subject=path
         )
@@ -214,7 +231,9 @@ def _refuse_other_spelling(tree: Tree, mapping: Node, known: Sequence[str]) -> N
 
 
 def _mine(tree: Tree, target: Target) -> list[Node]:
-    """Return the entries for the image: by name, by `kustomize.image-name`, or because `newName` is the image."""
+    """Return the entries for the image: by name, by `kustomize.image-name`,
+    or because `newName` is the image.
+    """
     images = resolved_value(tree.root, "images")
     wanted = {target.image.identity, identity_of(target.keys.kustomize_name)} - {""}
     mine = []
@@ -268,7 +287,9 @@ def _renewed(tree: Tree, target: Target, image: Image) -> Tree:
 
 
 def _gap(tree: Tree, target: Target, image: Image) -> tuple[Node, str, str] | None:
-    """Return the first entry with a field to add or remove, the field, and its text ("" to remove it); None if none."""
+    """Return the first entry with a field to add or remove, the field,
+    and its text ("" to remove it); None if none.
+    """
     for entry in _mine(tree, target):
         for field, text in _fields(entry, target, image).items():
             if bool(values(entry, field)) != bool(text):
@@ -279,7 +300,8 @@ def _gap(tree: Tree, target: Target, image: Image) -> tuple[Node, str, str] | No
 def _fields(entry: Node, target: Target, image: Image) -> dict[str, str]:
     """Return the wanted fields of an entry. The text "" means that the field must not exist."""
     fields = {"newTag": image.tag, "digest": image.digest}
-    name, new = _text(entry, "name"), _text(entry, "newName")
+    name = _text(entry, "name")
+    new = _text(entry, "newName")
     named = identity_of(target.keys.kustomize_name)
     if named and identity_of(name) == named and identity_of(new or name) != image.identity:
         fields["newName"] = spelled(image, target, *target.source.images)

@@ -1,8 +1,9 @@
 """Edits the source of a live Application by JSON patch, for `write-back-method: argocd`.
 
-The source is turned into an equivalent override file, and this file is edited. So the rules of the override editors
-apply here too: images are compared by identity, not by the text up to a colon (AIU issue 516). Only changed elements
-become operations of the patch, each after a `test` of the old value.
+The source is turned into an equivalent override file, and this file is edited. So the rules of the
+override editors apply here too: images are compared by identity, not by the text up to a colon (AIU
+issue 516). Only changed elements become operations of the patch, each after a `test` of the old
+value.
 """
 
 from __future__ import annotations
@@ -35,8 +36,9 @@ _LISTS: Mapping[Kind, tuple[TargetKind, Section]] = {
 def read(manifest: Mapping[str, Any], index: int, target: Target) -> Reading:
     """Return the target's image as it is in the source now.
 
-    `index` is the source's place in spec.sources. It is ignored if the Application has `spec.source`. Raises
-    `SourceError` for a source that cannot have images, and the AnnotationErrors of the editors.
+    `index` is the source's place in spec.sources. It is ignored if the Application has
+    `spec.source`. Raises `SourceError` for a source that cannot have images, and the
+    AnnotationErrors of the editors.
     """
     kind, section = _list_of(target.source)
     files, _ = _as_file(_raw(_source(manifest, index), section), section)
@@ -46,7 +48,10 @@ def read(manifest: Mapping[str, Any], index: int, target: Target) -> Reading:
 def write(
     manifest: Mapping[str, Any], index: int, target: Target, image: Image
 ) -> tuple[tuple[Operation, ...], tuple[Edit, ...]]:
-    """Return the operations that set the image, and the edits. Both are empty if nothing changes. Raises as `read`."""
+    """Return the operations that set the image, and the edits.
+
+    Both are empty if nothing changes. Raises as `read`.
+    """
     kind, section = _list_of(target.source)
     source = _source(manifest, index)
     files, places = _as_file(_raw(source, section), section)
@@ -71,14 +76,21 @@ def _list_of(source: Source) -> tuple[TargetKind, Section]:
     found = _LISTS.get(source.kind or source.section)
     if found is None:
         raise SourceError(
-            f"the source's type is {source.kind or 'not known yet'}: the live Application has no place for an image",
-            hint="write write-back-method: git, with write-back-target: manifests for plain manifests",
+            f"the source's type is {source.kind or 'not known yet'}: the live Application has no"
+            " place for an image",
+            hint=(
+                "write write-back-method: git, with write-back-target: manifests for plain"
+                " manifests"
+            ),
         )
     return found
 
 
 def _plain(target: Target, kind: TargetKind) -> Target:
-    """Return the target without the parts about Git. Nothing is carried along, because a patch loses nothing."""
+    """Return the target without the parts about Git.
+
+    Nothing is carried along, because a patch loses nothing.
+    """
     source = replace(target.source, parameters=(), images=(), env=())
     return replace(target, kind=kind, path=_FILE, fallbacks=(), carry=False, source=source)
 
@@ -160,18 +172,24 @@ def _operations(
     wanted: Sequence[Any],
     places: Sequence[int],
 ) -> tuple[Operation, ...]:
-    """Return the operations that change elements in place and append new ones. A missing list is added."""
+    """Return the operations that change elements in place and append new ones.
+
+    A missing list is added.
+    """
     added = list(wanted[len(places) :])
     there = source.get(section.name)
-    # JSON patch adds no parents: if a section or list is missing, `add` below it fails ("doc is missing path").
+    # JSON patch adds no parents: if a section or list is missing, `add` below it fails ("doc is
+    # missing path").
     if not isinstance(there, dict):
         return ({"op": "add", "path": path, "value": {section.list: added}},)
-    path, raw = f"{path}/{section.list}", there.get(section.list)
+    path = f"{path}/{section.list}"
+    raw = there.get(section.list)
     if not isinstance(raw, list):
         return ({"op": "add", "path": path, "value": added},)
     operations: list[Operation] = []
     for place, new in zip(places, wanted, strict=False):
-        at, old = f"{path}/{place}", raw[place]
+        at = f"{path}/{place}"
+        old = raw[place]
         if isinstance(new, str):
             changes: list[Operation] = (
                 [{"op": "replace", "path": at, "value": new}] if new != old else []

@@ -1,12 +1,14 @@
 """Reads and writes plain manifests: the `image:` of whatever runs it, and marked scalars.
 
-Containers are found in any object that has them. What only Argo Workflows and Tekton call by their names is found in
-their objects, and in those that embed them.
+Containers are found in any object that has them. What only Argo Workflows and Tekton call by their
+names is found in their objects, and in those that embed them.
 
-Scalars are marked by Flux's setter comments: `{"$imagepolicy": "<namespace>:<name>[:tag|:name|:digest]"}`. Flux v2
-reads them in all YAML files of a path. Here, `<name>` is the entry's alias.
+Scalars are marked by Flux's setter comments: `{"$imagepolicy":
+"<namespace>:<name>[:tag|:name|:digest]"}`. Flux v2 reads them in all YAML files of a path. Here,
+`<name>` is the entry's alias.
 
-Files that are not YAML, such as the templates of a chart, are skipped, and so is YAML without a manifest.
+Files that are not YAML, such as the templates of a chart, are skipped, and so is YAML without a
+manifest.
 """
 
 from __future__ import annotations
@@ -33,12 +35,15 @@ _MARKER = re.compile(
 
 
 SUFFIXES = (".yaml", ".yml", ".json")
-# The lists of a pod's spec. Custom resources (Argo Rollouts, Knative, Tekton pod templates) use the same names.
+# The lists of a pod's spec. Custom resources (Argo Rollouts, Knative, Tekton pod templates) use the
+# same names.
 _LISTS = frozenset(("containers", "initContainers", "ephemeralContainers"))
 
 
 class _Host(NamedTuple):
-    """The names that a workflow engine has for what runs an image: in its objects of these kinds."""
+    """The names that a workflow engine has for what runs an image:
+    in its objects of these kinds.
+    """
 
     group: str
     kinds: frozenset[str]  # () is all
@@ -87,7 +92,9 @@ def places(target: Target) -> tuple[Place, ...]:
 
 
 def read(files: Files, target: Target) -> Reading:
-    """Return the first name, tag and digest in the manifests. The reading is not sound if others differ.
+    """Return the first name, tag and digest in the manifests.
+
+    The reading is not sound if others differ.
 
     Raises TargetError if no manifest has the image.
     """
@@ -99,7 +106,9 @@ def read(files: Files, target: Target) -> Reading:
     images = [hit.old for _, hit in hits]
     name, tag, digest = first_parts(images)
     alike = all(
-        (one.tag or tag, one.digest or digest) == (tag, digest) for one in images if one.version
+        (image.tag or tag, image.digest or digest) == (tag, digest)
+        for image in images
+        if image.version
     )
     strings = all(sound(resolved(hit.node)) for _, hit in hits)
     return Reading(name, tag, digest, sound=alike and strings, file=hits[0][0])
@@ -107,14 +116,20 @@ def read(files: Files, target: Target) -> Reading:
 
 def _no_such_image(target: Target) -> TargetError:
     name = target.keys.manifests_name or target.image.name
-    hint = "name the folder (manifests:<path>), or the image as it is written there (<alias>.manifests.image-name)"
+    hint = (
+        "name the folder (manifests:<path>), or the image as it is written there"
+        " (<alias>.manifests.image-name)"
+    )
     return TargetError(
         f"no container in the manifests has the image {name}", hint=hint, subject=target.path or "/"
     )
 
 
 def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit, ...]]:
-    """Return every changed manifest, and the edits. Raises TargetError if no manifest has the image."""
+    """Return every changed manifest, and the edits.
+
+    Raises TargetError if no manifest has the image.
+    """
     changed: dict[str, File] = {}
     edits: list[Edit] = []
     seen = False
@@ -167,7 +182,8 @@ def manifests_in(files: Files, target: Target) -> Iterator[str]:
 
 def _trees(files: Files, target: Target) -> Iterator[tuple[str, Tree]]:
     """Yield the readable YAML files that may have the image, by path."""
-    # Called only for its errors: the path, or a folder above it, may be a link, a submodule or a file.
+    # Called only for its errors: the path, or a folder above it, may be a link, a submodule or a
+    # file.
     if target.path in files and files[target.path].mode != "040000":
         text_of(files, target.path)
     elif target.path:
@@ -178,20 +194,23 @@ def _trees(files: Files, target: Target) -> Iterator[tuple[str, Tree]]:
     ]
     for path in manifests_in(files, target):
         text = files[path].text
-        # Parsing takes most of the time here, and a file without the name's last part cannot have the image.
+        # Parsing takes most of the time here, and a file without the name's last part cannot have
+        # the image.
         if SIGN not in text and not any(name and name in text for name in names):
             continue
         try:
             yield path, parse(text)
         except TargetError:
-            if (
-                path == target.path
-            ):  # the target names this file; others in the folder may be templates of a chart
+            # the target names this file; others in the folder may be templates of a chart
+            if path == target.path:
                 raise
 
 
 def _hits(tree: Tree, target: Target, image: Image | None) -> Iterator[Hit]:
-    """Yield the marked scalars, then the images of containers. Without an image, for reading, `new` is empty."""
+    """Yield the marked scalars, then the images of containers.
+
+    Without an image, for reading, `new` is empty.
+    """
     hits = list(marked(tree, target, image))
     yield from hits
     for other in target.others:  # a scalar with another alias's marker belongs to that alias
@@ -218,11 +237,13 @@ def marked(tree: Tree, target: Target, image: Image | None) -> Iterator[Hit]:
     namespace = target.application.partition("/")[0]
     alias = target.alias or target.image.repository.rpartition("/")[2]
     for match in _MARKER.finditer(tree.text):
-        # In annotation names, AIU up to v0.18 writes an alias `a/b` as `a_b`, so people write that here, too.
+        # In annotation names, AIU up to v0.18 writes an alias `a/b` as `a_b`, so people write that
+        # here, too.
         if match[1] != namespace or match[2] not in (alias, alias.replace("/", "_")):
             continue
         if node := _value_before(tree, match.start()):
-            text, part = resolved(node).value, match[3] or ""
+            text = resolved(node).value
+            part = match[3] or ""
             blank = Image("", "", "")
             old = (
                 replace(blank, **{part: text})
@@ -251,7 +272,9 @@ def _value_before(tree: Tree, at: int) -> Node | None:
 
 
 def _marked_text(part: str, old: str, target: Target, image: Image) -> str:
-    """Return the new text of a scalar with this part of the image: "tag", "digest", "name", or "" for all."""
+    """Return the new text of a scalar with this part of the image: "tag", "digest", "name",
+    or "" for all.
+    """
     if part == "tag":
         return image.tag or tag_value(image)
     if part == "digest":
@@ -264,19 +287,23 @@ def _marked_text(part: str, old: str, target: Target, image: Image) -> str:
 
 
 def _container_images(tree: Tree) -> Iterator[Node]:
-    """Yield the `image:` of each container in each manifest. A list that aliases repeat comes once."""
+    """Yield the `image:` of each container in each manifest.
+
+    A list that aliases repeat comes once.
+    """
     for root in tree.roots:
         if value(root, "apiVersion") is None or value(root, "kind") is None:
             continue
         names = _LISTS.union(*(host.names for host in _hosts(root)))
         for node in walk(root):
-            for key, found in pairs(node) if node.kind == "mapping" else ():
-                if key.value not in names or (key.value in _LISTS and found.kind != "sequence"):
-                    continue
-                for container in found.children if found.kind == "sequence" else (found,):
-                    image = value(container, "image")
-                    if image and resolved(image).kind == "scalar":
-                        yield image
+            if node.kind == "mapping":
+                for key, found in pairs(node):
+                    if key.value not in names or (key.value in _LISTS and found.kind != "sequence"):
+                        continue
+                    for container in found.children if found.kind == "sequence" else (found,):
+                        image = value(container, "image")
+                        if image and resolved(image).kind == "scalar":
+                            yield image
 
 
 def _hosts(root: Node) -> Iterator[_Host]:

@@ -1,8 +1,8 @@
 """Reads and writes `kustomize.images` of an override file: `[name=]image[:tag][@digest]`.
 
-Argo CD passes the entries to `kustomize edit set image`. Here, they are compared by the repository's normal form. Argo
-CD's own `KustomizeImage.Match` compares the text up to the first `=`, `:` or `@`, so one image of `registry:5000`
-overwrites another one (AIU issue 516).
+Argo CD passes the entries to `kustomize edit set image`. Here, they are compared by the
+repository's normal form. Argo CD's own `KustomizeImage.Match` compares the text up to the first
+`=`, `:` or `@`, so one image of `registry:5000` overwrites another one (AIU issue 516).
 """
 
 from __future__ import annotations
@@ -108,8 +108,10 @@ def given_replacements(images: Iterable[str]) -> list[Replacement]:
 
 
 def edited(entries: Iterable[Replacement]) -> list[Replacement]:
-    """Return what `kustomize edit set image` leaves of entries: the last one of each name, sorted by name."""
-    by_name = {one.name: one for one in entries}
+    """Return what `kustomize edit set image` leaves of entries: the last one of each name,
+    sorted by name.
+    """
+    by_name = {replacement.name: replacement for replacement in entries}
     return [by_name[name] for name in sorted(by_name)]
 
 
@@ -133,20 +135,25 @@ def _entries(nodes: Iterable[Node]) -> list[tuple[Node, KustomizeImage]]:
 
 
 def _mine(entry: KustomizeImage, target: Target) -> bool:
-    """Tell whether an entry is for the target's image: it leads to it, or has the name that the annotation gives."""
+    """Tell whether an entry is for the target's image: it leads to it,
+    or has the name that the annotation gives.
+    """
     name = target.keys.kustomize_name
     about = entry.identity == target.image.identity or bool(name and entry.key == identity_of(name))
     return about and belongs(entry.key, target, "kustomize_name")
 
 
 def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit, ...]]:
-    """Return the file with the new version in all entries of the image, and with the spec's others carried along.
+    """Return the file with the new version in all entries of the image,
+    and with the spec's others carried along.
 
-    An entry with an origin comment follows its origin, and is removed with it. Every other entry stays.
+    An entry with an origin comment follows its origin, and is removed with it. Every other entry
+    stays.
     """
     refuse_taken(target)
     path, tree = load(files, target, SECTION)
-    now, there = _entries(elements(tree, SECTION)), _below(files, target)
+    now = _entries(elements(tree, SECTION))
+    there = _below(files, target)
     spec = there.origins
     renewed: list[KustomizeImage] = []
     for node, entry in now:
@@ -160,9 +167,8 @@ def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit
     name = target.keys.kustomize_name
     first = next((place for place, (_, entry) in enumerate(now) if _mine(entry, target)), None)
     if name and first is not None and identity_of(name) not in {entry.key for entry in renewed}:
-        renewed[first] = KustomizeImage(
-            name, renewed[first].right
-        )  # replaces another name that led to the image
+        # replaces another name that led to the image
+        renewed[first] = KustomizeImage(name, renewed[first].right)
     changes = [
         (node, entry, fresh)
         for (node, entry), fresh in zip(now, renewed, strict=True)
@@ -190,12 +196,16 @@ def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit
 
 
 def strays(files: Files, target: Target) -> tuple[Stray, ...]:
-    """Return each entry that a person wrote otherwise than its origin, and each that somebody's list hides."""
+    """Return each entry that a person wrote otherwise than its origin,
+    and each that somebody's list hides.
+    """
     if target.carry is False:
         return ()
     _, tree = load(files, target, SECTION)
     there = _below(files, target)
-    spec, strays, names = there.origins, dict[str, Stray](), set[str]()
+    spec = there.origins
+    strays = dict[str, Stray]()
+    names = set[str]()
     for node, entry in _entries(elements(tree, SECTION)):
         names.add(entry.key)
         theirs, origin = spec.get(entry.key, (entry, ""))
@@ -217,9 +227,8 @@ def _key(entry: KustomizeImage) -> str:
     return f"kustomize.images[{entry.left or (image.name if image else entry.right)}]"
 
 
-Carried = Mapping[
-    str, tuple[KustomizeImage, str]
-]  # by key: the entry, and the comment that names its origin
+# by key: the entry, and the comment that names its origin
+Carried = Mapping[str, tuple[KustomizeImage, str]]
 
 
 def _below(files: Files, target: Target) -> Below[KustomizeImage]:
@@ -254,7 +263,9 @@ def _meaning(entry: KustomizeImage) -> tuple[str, ...]:
 def _missing(
     now: list[KustomizeImage], spec: Carried, target: Target, image: Image, *, carries: bool
 ) -> list[KustomizeImage]:
-    """Return the entries to append: those of the spec that the file lacks, and the image's own if there is none."""
+    """Return the entries to append: those of the spec that the file lacks,
+    and the image's own if there is none.
+    """
     keys = {entry.key for entry in now}
     lacking = [
         entry

@@ -1,18 +1,21 @@
-"""Reads and writes override files, `.argocd-source-<app>.yaml`: Helm's parameters, and the variables of plugins.
+"""Reads and writes override files, `.argocd-source-<app>.yaml`: Helm's parameters,
+and the variables of plugins.
 
-`override_kustomize` does the same for images. AIU writes the variables of plugins since v1.3, for the same annotations.
+`override_kustomize` does the same for images. AIU writes the variables of plugins since v1.3, for
+the same annotations.
 
 `annotations.write_back.override_names` makes the file's name.
 
-Argo CD's repo-server applies the file to the source as a JSON merge patch. The file's lists replace those of the spec
-(argo-cd issue 6665), and an element inherits missing fields from the spec's element at the same index. So the file must
-have everything that is needed: each element must be complete, and each value a string.
+Argo CD's repo-server applies the file to the source as a JSON merge patch. The file's lists replace
+those of the spec (argo-cd issue 6665), and an element inherits missing fields from the spec's
+element at the same index. So the file must have everything that is needed: each element must be
+complete, and each value a string.
 
-An element that we copied from the spec, or from the common file, has a comment that names its origin, and follows it.
-An element without the comment was written by a person, and stays as it is.
+An element that we copied from the spec, or from the common file, has a comment that names its
+origin, and follows it. An element without the comment was written by a person, and stays as it is.
 
-A list without any such comment was written by somebody else, such as AIU. It has hidden the spec's other elements from
-Argo CD since it was made, so nothing is copied into it.
+A list without any such comment was written by somebody else, such as AIU. It has hidden the spec's
+other elements from Argo CD since it was made, so nothing is copied into it.
 """
 
 from __future__ import annotations
@@ -42,7 +45,8 @@ from task.errors import AnnotationError, TargetError
 from task.model import Edit, Files, Image, Keys, Parameter, Place, Reading, Target
 
 COMMON = ".argocd-source.yaml"
-FROM_SPEC, FROM_COMMON = "# from the Application", f"# from {COMMON}"
+FROM_SPEC = "# from the Application"
+FROM_COMMON = f"# from {COMMON}"
 _ORIGIN = re.compile(r"[ \t]+(# from (?:the Application|\.argocd-source\.yaml))[ \t]*")
 
 
@@ -54,26 +58,27 @@ class Section(NamedTuple):
 
 
 T = TypeVar("T")  # an element of a list
-Common = Callable[
-    [Sequence[Node]], Mapping[str, T]
-]  # reads the elements of the common file's list, by key
+# reads the elements of the common file's list, by key
+Common = Callable[[Sequence[Node]], Mapping[str, T]]
 KeyOf = Callable[[Node], str | None]  # the key of an element, or None for one of the image
-HELM, PLUGIN = Section("helm", "parameters"), Section("plugin", "env")
+HELM = Section("helm", "parameters")
+PLUGIN = Section("plugin", "env")
 
 
 @dataclass(frozen=True)
 class Below(Generic[T]):
     """The elements that an override file's list hides: those of the spec, or of the common file."""
 
-    origins: Mapping[
-        str, tuple[T, str]
-    ]  # by key: each element, and the comment that names its origin
+    # by key: each element, and the comment that names its origin
+    origins: Mapping[str, tuple[T, str]]
     used: bool  # whether Argo CD uses these elements, because the override file has no list
     carries: bool  # whether the override file's list gets copies of the elements that it lacks
 
 
 class Stray(NamedTuple):
-    """An element of the spec or the common file that Argo CD does not use as it is, because of the override file."""
+    """An element of the spec or the common file that Argo CD does not use as it is,
+    because of the override file.
+    """
 
     name: str
     origin: str
@@ -81,7 +86,9 @@ class Stray(NamedTuple):
 
 
 def places(target: Target) -> tuple[Place, ...]:
-    """Return the override file in all its spellings, the file that a folder's Applications share, and Helm's values."""
+    """Return the override file in all its spellings, the file that a folder's Applications share,
+    and Helm's values.
+    """
     values = target.values if target.kind == "helm-override" else ()
     return tuple(
         map(Place, (*dict.fromkeys((target.path, *target.fallbacks, common_path(target))), *values))
@@ -90,14 +97,18 @@ def places(target: Target) -> tuple[Place, ...]:
 
 def common_path(target: Target) -> str:
     """Return the path of `.argocd-source.yaml` in the source's folder."""
-    # A `write-back-target` may name any file as the override file, and only the usual name says which folder it is for.
+    # A `write-back-target` may name any file as the override file, and only the usual name says
+    # which folder it is for.
     override = posixpath.basename(target.path).startswith(".argocd-source-")
     folder = posixpath.dirname(target.path) if override else target.source.path.strip("/")
     return posixpath.normpath(posixpath.join(folder, COMMON))
 
 
 def load(files: Files, target: Target, section: Section) -> tuple[str, Tree]:
-    """Return the override file's path and its tree. Raises TargetError if something else is in the list's place."""
+    """Return the override file's path and its tree.
+
+    Raises TargetError if something else is in the list's place.
+    """
     path = chosen(files, target)
     return path, _tree(files, path, section)
 
@@ -111,14 +122,17 @@ def _tree(files: Files, path: str, section: Section) -> Tree:
 
 
 def _list(tree: Tree, section: Section) -> Node | None:
-    """Return the section's list, or None if the list, the section or the document is missing or null."""
+    """Return the section's list, or None if the list,
+    the section or the document is missing or null.
+    """
     node: Node | None = tree.root
     for key in section:
         if node is None or node.null:
             return None
         if node.kind != "mapping":
             raise _shape(f"{section.name} is not a mapping")
-        # Argo CD ignores the case of keys, but its merge patch does not: it would have both `Helm:` and `helm:`.
+        # Argo CD ignores the case of keys, but its merge patch does not: it would have both `Helm:`
+        # and `helm:`.
         if other := next(
             (name.value for name, _ in pairs(node) if name.value.lower() == key != name.value), ""
         ):
@@ -145,7 +159,10 @@ def elements(tree: Tree, section: Section) -> Sequence[Node]:
 def below(
     files: Files, target: Target, section: Section, spec: Mapping[str, T], common: Common[T]
 ) -> Below[T]:
-    """Return what Argo CD would use if the override file had no list. `common` reads the list of the common file."""
+    """Return what Argo CD would use if the override file had no list.
+
+    `common` reads the list of the common file.
+    """
     path, tree = load(files, target, section)
     own = _list(tree, section)
     marks = {
@@ -164,11 +181,15 @@ def below(
 
 
 def grow(tree: Tree, section: Section, items: Sequence[Data]) -> Tree:
-    """Return the file with more elements at the end of the section's list. A missing list is added."""
+    """Return the file with more elements at the end of the section's list.
+
+    A missing list is added.
+    """
     if not items:
         return tree
     mapping = value(tree.root, section.name)
-    # Argo CD fails for an empty or comment-only file ("Invalid JSON Patch"), so such a file is filled.
+    # Argo CD fails for an empty or comment-only file ("Invalid JSON Patch"), so such a file is
+    # filled.
     if mapping is None:
         return add(tree, tree.root, {section.name: {section.list: items}})
     sequence = value(mapping, section.list)
@@ -183,7 +204,8 @@ def grow(tree: Tree, section: Section, items: Sequence[Data]) -> Tree:
 
 
 def origin_comment(tree: Tree, element: Node) -> re.Match[str] | None:
-    """Return the element's origin comment with the blanks before it, or None if it has none, or is in flow style.
+    """Return the element's origin comment with the blanks before it, or None if it has none,
+    or is in flow style.
 
     It may be on any of the element's lines.
     """
@@ -202,20 +224,23 @@ def _line_ends(tree: Tree, element: Node) -> Iterator[int]:
     ):
         return
     for node in (child for _, child in pairs(element)) if element.kind == "mapping" else (element,):
+        # in a block scalar, the comment would be text
         if node.kind == "scalar" and node.style not in {
             "|",
             ">",
-        }:  # in a block scalar, the comment would be text
+        }:
             yield content_end(tree.text, node)
 
 
 def follow(
     tree: Tree, section: Section, there: Below[T], key_of: KeyOf, added: Collection[str]
 ) -> Tree:
-    """Return the file without the copies whose origin is gone, and with a comment at each copy that names its origin.
+    """Return the file without the copies whose origin is gone,
+    and with a comment at each copy that names its origin.
 
-    Copies are the elements with a comment, and those with the keys in `added`. `key_of` returns the key of an element,
-    or None for one of the image, which gets no comment. A copy that shares its line with something else stays.
+    Copies are the elements with a comment, and those with the keys in `added`. `key_of` returns the
+    key of an element, or None for one of the image, which gets no comment. A copy that shares its
+    line with something else stays.
     """
     nodes = elements(tree, section)
     copies = [
@@ -230,7 +255,8 @@ def follow(
         tree = drop_items(tree, alone(tree, listed), gone)
     splices = []
     for node in elements(tree, section):
-        key, now = key_of(node), origin_comment(tree, node)
+        key = key_of(node)
+        now = origin_comment(tree, node)
         if key is None:
             want = ""
         elif there.carries and key in there.origins and (now or key in added):
@@ -251,13 +277,19 @@ def _section(target: Target) -> Section:
 
 
 def _names(target: Target) -> Keys:
-    """Return the names of the image's elements. Raises AnnotationError if there is none for the tag."""
+    """Return the names of the image's elements.
+
+    Raises AnnotationError if there is none for the tag.
+    """
     keys = target.keys
     if _section(target) == HELM:
         return names_of(keys)
     # Every plugin has its own variables, so no default could be right.
     if not (keys.spec or keys.tag):
-        hint = "annotate <alias>.plugin.image-tag or <alias>.plugin.image-spec with the variable's name"
+        hint = (
+            "annotate <alias>.plugin.image-tag or <alias>.plugin.image-spec with the variable's"
+            " name"
+        )
         raise AnnotationError(
             "no annotation names the plugin's variable for the tag: it would go nowhere", hint=hint
         )
@@ -265,10 +297,13 @@ def _names(target: Target) -> Keys:
 
 
 def names_of(keys: Keys) -> Keys:
-    """Return the Helm parameters to use: only the one for the whole reference, or those for name and tag."""
+    """Return the Helm parameters to use: only the one for the whole reference,
+    or those for name and tag.
+    """
     if keys.spec:
         return Keys(spec=keys.spec)  # as in AIU, it wins over name and tag
-    name, tag = keys.name or "image.name", keys.tag or "image.tag"  # AIU's defaults
+    name = keys.name or "image.name"
+    tag = keys.tag or "image.tag"  # AIU's defaults
     if name == tag:
         hint = f"write helm.image-spec: {name}"
         raise AnnotationError(f"helm.image-name and helm.image-tag are both {name!r}", hint=hint)
@@ -282,7 +317,10 @@ def _spec(target: Target) -> Sequence[Parameter]:
 
 
 def _field(element: Node, name: str) -> Node | None:
-    """Return the node of one field of an element, or None. Argo CD ignores the case of field names."""
+    """Return the node of one field of an element, or None.
+
+    Argo CD ignores the case of field names.
+    """
     element = resolved(element)
     if element.kind != "mapping":
         return None
@@ -312,24 +350,35 @@ def _parameter(element: Node, section: Section) -> Parameter:
 def read(files: Files, target: Target) -> Reading:
     """Return the values of the image's elements.
 
-    The reading is not sound if an element is there twice with different values, or if YAML or `helm --set` turns its
-    value into a number or a boolean.
+    The reading is not sound if an element is there twice with different values, or if YAML or `helm
+    --set` turns its value into a number or a boolean.
     """
-    section, names = _section(target), _names(target)
+    section = _section(target)
+    names = _names(target)
     path, tree = load(files, target, section)
     found = _parameters(tree, section)
-    unsound, values = set[str](), dict[str, str]()
+    unsound = set[str]()
+    values = dict[str, str]()
     for element in elements(tree, section):
-        name, text, node = _text(element, "name"), _text(element, "value"), _field(element, "value")
+        name = _text(element, "name")
+        text = _text(element, "value")
+        node = _field(element, "value")
         if (node and not sound(resolved(node))) or (name and values.setdefault(name, text) != text):
             unsound.add(name)
     if section == HELM:
         known_digest(files, target, names, found or target.source.parameters)
-        # Without forceString, Argo CD passes `--set`, and Helm turns such a value into a number or a boolean: 12345678
-        # becomes an integer (Helm 3.19 and 4.1). With forceString, Argo CD passes `--set-string`.
-        unsound |= {one.name for one in found if not one.force_string and looks_typed(one.value)}
+        # Without forceString, Argo CD passes `--set`, and Helm turns such a value into a number or
+        # a boolean: 12345678 becomes an integer (Helm 3.19 and 4.1). With forceString, Argo CD
+        # passes `--set-string`.
+        unsound |= {
+            parameter.name
+            for parameter in found
+            if not parameter.force_string and looks_typed(parameter.value)
+        }
     good = not {names.spec or names.name, names.spec or names.tag, names.digest} & unsound
-    return reading_of({one.name: one.value for one in found}, names, path, sound=good)
+    return reading_of(
+        {parameter.name: parameter.value for parameter in found}, names, path, sound=good
+    )
 
 
 def read_below(files: Files, target: Target) -> Reading:
@@ -338,11 +387,14 @@ def read_below(files: Files, target: Target) -> Reading:
     if target.kind.endswith("-override"):
         there = _below(files, replace(target, carry=None))
         used = [one for one, _ in there.origins.values()] if there.used else []
-    return reading_of({one.name: one.value for one in used}, _names(target), "", sound=True)
+    return reading_of(
+        {parameter.name: parameter.value for parameter in used}, _names(target), "", sound=True
+    )
 
 
 def _below(files: Files, target: Target) -> Below[Parameter]:
-    section, spec = _section(target), _spec(target)
+    section = _section(target)
+    spec = _spec(target)
 
     def common(nodes: Sequence[Node]) -> dict[str, Parameter]:
         found = []
@@ -354,21 +406,24 @@ def _below(files: Files, target: Target) -> Below[Parameter]:
             value = given.value if _field(node, "value") else under.value
             force = given.force_string if _field(node, "forcestring") else under.force_string
             found.append(Parameter(name, value, force))
-        return {one.name: one for one in found if one.name}
+        return {parameter.name: parameter for parameter in found if parameter.name}
 
-    return below(files, target, section, {one.name: one for one in spec}, common)
+    return below(files, target, section, {parameter.name: parameter for parameter in spec}, common)
 
 
 def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit, ...]]:
-    """Return the file with the image's elements, and with copies of the spec's and the common file's others.
+    """Return the file with the image's elements,
+    and with copies of the spec's and the common file's others.
 
-    An element with an origin comment follows its origin, and goes when its origin goes. All others stay as a person
-    wrote them.
+    An element with an origin comment follows its origin, and goes when its origin goes. All others
+    stay as a person wrote them.
     """
-    section, names, spec = _section(target), _names(target), _spec(target)
+    section = _section(target)
+    names = _names(target)
+    spec = _spec(target)
     path, tree = load(files, target, section)
     now = _parameters(tree, section)
-    before = {one.name: one.value for one in now}
+    before = {parameter.name: parameter.value for parameter in now}
     digest = (
         known_digest(files, target, names, now or target.source.parameters)
         if section == HELM
@@ -391,7 +446,8 @@ def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit
 
     with about(path):
         tree = _with_values(tree, section, wanted)
-        # Argo CD takes a missing field from the spec's element at the same index, even if that has another name.
+        # Argo CD takes a missing field from the spec's element at the same index, even if that has
+        # another name.
         while gap := _gap(tree, section, wanted):
             element, name, data = gap
             tree = add(tree, alone(tree, element), {name: data})
@@ -399,7 +455,7 @@ def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit
         missing = [name for name in whole if name not in before]
         tree = grow(tree, section, [_data(whole[name], section) for name in missing])
         tree = follow(tree, section, there, key_of, missing)
-    after = {one.name: one.value for one in _parameters(tree, section)}
+    after = {parameter.name: parameter.value for parameter in _parameters(tree, section)}
     edits = [
         Edit(path, name, before.get(name, ""), after.get(name, "")) for name in {**after, **before}
     ]
@@ -409,9 +465,14 @@ def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit
 def _wanted(
     target: Target, image: Image, keys: Keys, known: Sequence[Parameter], digest: str
 ) -> Mapping[str, Parameter]:
-    """Return the image's elements, by name. `known` ones may have a spelling of it; `digest` is the present one."""
+    """Return the image's elements, by name.
+
+    `known` ones may have a spelling of it; `digest` is the present one.
+    """
     full = spelled(
-        image, target, *(one.value for one in known if one.name == (keys.spec or keys.name))
+        image,
+        target,
+        *(parameter.value for parameter in known if parameter.name == (keys.spec or keys.name)),
     )
     if keys.spec:
         texts = {keys.spec: replace(image, name=full).reference}
@@ -449,8 +510,8 @@ def _with_values(
         if node := _field(element, "value"):
             now = resolved(node)
             text = want.value if want else now.value
-            # A value that is not a string (`1.10`, `true`) breaks the whole Application, even if a person wrote it:
-            # Argo CD cannot generate its manifests.
+            # A value that is not a string (`1.10`, `true`) breaks the whole Application, even if a
+            # person wrote it: Argo CD cannot generate its manifests.
             if now.kind == "scalar" and (
                 text != now.value or not (sound(now) or (now.null and want is None))
             ):
@@ -470,20 +531,25 @@ def _gap(
     """Return the first element that lacks a field, that field and its content, or None."""
     for element in elements(tree, section):
         want = wanted(tree, element)
-        for name, data in _data(want, section).items() if want else ():
-            if _field(element, name) is None:
-                return resolved(element), name, data
+        if want:
+            for name, data in _data(want, section).items():
+                if _field(element, name) is None:
+                    return resolved(element), name, data
     return None
 
 
 def strays(files: Files, target: Target) -> tuple[Stray, ...]:
-    """Return each element to which a person gave another value than its origin has, and each that the list hides."""
+    """Return each element to which a person gave another value than its origin has,
+    and each that the list hides.
+    """
     if target.carry is False:
         return ()
-    section, keys = _section(target), _names(target)
+    section = _section(target)
+    keys = _names(target)
     _, tree = load(files, target, section)
     there = _below(files, target)
-    origins, own = there.origins, {keys.name, keys.tag, keys.spec, keys.digest}
+    origins = there.origins
+    own = {keys.name, keys.tag, keys.spec, keys.digest}
     strays = {}
     for element in elements(tree, section):
         one = _parameter(element, section)
@@ -492,6 +558,6 @@ def strays(files: Files, target: Target) -> tuple[Stray, ...]:
         theirs, origin = origins[one.name]
         if one != theirs and not origin_comment(tree, element):
             strays[one.name] = Stray(one.name, origin, hidden=False)
-    names = {one.name for one in _parameters(tree, section)} | own
+    names = {parameter.name for parameter in _parameters(tree, section)} | own
     hidden = () if there.carries else [name for name in origins if name not in names]
     return (*strays.values(), *(Stray(name, origins[name][1], hidden=True) for name in hidden))

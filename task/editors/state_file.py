@@ -1,12 +1,14 @@
-"""Reads and writes the state file of one Application: what is remembered for each file and each alias.
+"""Reads and writes the state file of one Application:
+what is remembered for each file and each alias.
 
-Its path is `.image-update/<path>/<namespace>_<application>.state`. `<path>` is the folder of the first write-back file,
-so that two Argo CDs that share a repository and an Application's name do not share its memory.
+Its path is `.image-update/<path>/<namespace>_<application>.state`. `<path>` is the folder of the
+first write-back file, so that two Argo CDs that share a repository and an Application's name do not
+share its memory.
 
-People may read, edit and revert the file. Its text is YAML, but its name does not end in `.yaml`, because Argo CD's
-directory sources would apply it as a manifest. Values are read as texts: a plain `1.10` is that tag, not a number. What
-is written has a fixed form. The comments at the beginning stay. An unknown key belongs to a newer version: it is
-ignored, and stays, too.
+People may read, edit and revert the file. Its text is YAML, but its name does not end in `.yaml`,
+because Argo CD's directory sources would apply it as a manifest. Values are read as texts: a plain
+`1.10` is that tag, not a number. What is written has a fixed form. The comments at the beginning
+stay. An unknown key belongs to a newer version: it is ignored, and stays, too.
 """
 
 from __future__ import annotations
@@ -25,7 +27,10 @@ from task.timestamps import utc
 
 LARGEST = 1_000_000  # characters
 _CORRECT = "correct the file, or delete it, which also lifts its holds"
-_HEAD = "# What Image Update remembers of this Application: builds written, holds, what waits. People may edit this.\n"
+_HEAD = (
+    "# What Image Update remembers of this Application: builds written, holds, what waits. People"
+    " may edit this.\n"
+)
 _CONFLICT = ("<<<<<<< ", "=======", ">>>>>>> ")
 _CORE = "tag:yaml.org,2002:"
 _TYPED = set(",[]{}#:\n")  # a plain scalar with one of these may have another meaning in flow style
@@ -48,7 +53,10 @@ _STATE: _Shape = {"hold": _HOLD, "images": {ANY: _MEMORY}, "released": None}
 _FILE: _Shape = {"files": {ANY: _STATE}}
 # Singular and plural are treated alike here, because people write `image:` instead of `images:`.
 _STEMS = {word.rstrip("s") for word in (*_FILE, *_STATE, *_MEMORY)}
-_MISPLACED = "the keys there are {}; what is remembered is below files: <file>: images: <alias>, a hold below its file or alias"
+_MISPLACED = (
+    "the keys there are {}; what is remembered is below files: <file>: images: <alias>, a hold"
+    " below its file or alias"
+)
 _TIMES = ("at", "until", "created", "released")
 _SEQUENCE = re.compile(r"[0-9]{1,20}")  # a number of 64 bits
 _TAGS = ("", "!", "tag:yaml.org,2002:str")  # the YAML tags of a string
@@ -68,9 +76,8 @@ def states_of(tree: Tree) -> dict[str, State]:
     if tree.root.null:
         return {}
     for node in walk(tree.root):
-        if (
-            node.kind == "alias" or node.anchor
-        ):  # an anchor would connect lines that must change separately
+        # an anchor would connect lines that must change separately
+        if node.kind == "alias" or node.anchor:
             name = (
                 f"the alias *{node.value}" if node.kind == "alias" else f"the anchor &{node.anchor}"
             )
@@ -108,7 +115,10 @@ def _memory(tree: Tree, node: Node, alias: str) -> Memory:
 
 
 def _hold(tree: Tree, node: Node) -> Hold | None:
-    """Return the hold. An unreadable one is an error, not "no hold", because its images must not change."""
+    """Return the hold.
+
+    An unreadable one is an error, not "no hold", because its images must not change.
+    """
     if node is NOTHING:
         return None
     hint = "write `reason: …` on a line of its own below it, or remove the hold"
@@ -167,22 +177,26 @@ def _list(tree: Tree, node: Node, name: str) -> tuple[str, ...]:
 def _fields(tree: Tree, node: Node, what: str, known: _Shape) -> dict[str, Node]:
     """Return the values of all known keys, from a mapping.
 
-    A key that is nearly known, or known in another place, is an error, because a misspelt hold would have no effect.
+    A key that is nearly known, or known in another place, is an error, because a misspelt hold
+    would have no effect.
     """
     children = _children(tree, node, what)
-    for key, _ in pairs(node) if children else ():
-        shown = "".join(
-            letter for letter in key.value.lower() if letter.isprintable() and not letter.isspace()
-        )
-        if key.value not in known and shown.rstrip("s") in _STEMS | {
-            word.rstrip("s") for word in known
-        }:
-            raise _wrong(
-                tree,
-                key,
-                f"{what[:50]} has a key {key.value!r}",
-                _MISPLACED.format(", ".join(known)),
+    if children:
+        for key, _ in pairs(node):
+            shown = "".join(
+                letter
+                for letter in key.value.lower()
+                if letter.isprintable() and not letter.isspace()
             )
+            if key.value not in known and shown.rstrip("s") in _STEMS | {
+                word.rstrip("s") for word in known
+            }:
+                raise _wrong(
+                    tree,
+                    key,
+                    f"{what[:50]} has a key {key.value!r}",
+                    _MISPLACED.format(", ".join(known)),
+                )
     return {key: children.get(key, NOTHING) for key in known}
 
 
@@ -231,16 +245,18 @@ def with_unknown(tree: Tree, data: Wanted) -> Wanted:
 
 def _with_kept(node: Node, data: Wanted, shape: _Shape) -> Wanted:
     whole = dict(data)
-    for key, value in pairs(node) if node.kind == "mapping" else ():
-        name = key.value
-        if name not in shape and ANY not in shape:
-            whole[name] = value
-            continue
-        inner, known = shape.get(name, shape.get(ANY)), data.get(name)
-        if inner is None or (known is None and ANY not in inner and ANY not in shape):
-            continue
-        if below := _with_kept(value, known if isinstance(known, Mapping) else {}, inner):
-            whole[name] = below
+    if node.kind == "mapping":
+        for key, value in pairs(node):
+            name = key.value
+            if name not in shape and ANY not in shape:
+                whole[name] = value
+                continue
+            inner = shape.get(name, shape.get(ANY))
+            known = data.get(name)
+            if inner is None or (known is None and ANY not in inner and ANY not in shape):
+                continue
+            if below := _with_kept(value, known if isinstance(known, Mapping) else {}, inner):
+                whole[name] = below
     return whole
 
 
@@ -254,21 +270,29 @@ def _instant(name: str, text: str) -> str:
 def stripped(text: str) -> str:
     """Replace each surrogate by U+FFFD.
 
-    Python uses surrogates for bytes in an argument that are not UTF-8, and no file can contain them.
+    Python uses surrogates for bytes in an argument that are not UTF-8, and no file can contain
+    them.
     """
     return _SURROGATES.sub("\ufffd", text)
 
 
 def data_of(states: Mapping[str, State]) -> dict[str, object]:
-    """Return the states as nested mappings, lists and texts, in the file's order, and without empty values.
+    """Return the states as nested mappings, lists and texts, in the file's order,
+    and without empty values.
 
-    Times are in normal form. Raises TargetError if one is invalid, or a sequence has more than 20 digits.
+    Times are in normal form. Raises TargetError if one is invalid, or a sequence has more than 20
+    digits.
     """
     files = {}
     for path, state in sorted(states.items()):
         images = {
-            alias: asdict(memory)
-            | {"written": _written_data(memory.written), "deferred": _written_data(memory.deferred)}
+            alias: (
+                asdict(memory)
+                | {
+                    "written": _written_data(memory.written),
+                    "deferred": _written_data(memory.deferred),
+                }
+            )
             for alias, memory in sorted(state.images.items())
         }
         files[path] = {
@@ -301,7 +325,7 @@ def _stored(data: Wanted) -> dict[str, object]:
         if isinstance(value, Mapping):
             plain: object = _stored(value)
         elif isinstance(value, tuple):
-            plain = [stripped(one) for one in value]
+            plain = [stripped(item) for item in value]
         else:
             text = str(value or "")
             plain = _instant(key, text) if key in _TIMES else stripped(text)
@@ -312,7 +336,8 @@ def _stored(data: Wanted) -> dict[str, object]:
 
 def in_fixed_form(tree: Tree, data: Wanted) -> str:
     """Return the text with all lines written anew, below the comments at its beginning."""
-    head, end = [], eol(tree.text)
+    head = []
+    end = eol(tree.text)
     for line in tree.text.splitlines():
         if (
             line.strip("\ufeff \t")
@@ -325,7 +350,10 @@ def in_fixed_form(tree: Tree, data: Wanted) -> str:
 
 
 def in_flow(data: object) -> str:
-    """Return the data on one line. Values from a newer version keep their types: a plain scalar stays plain."""
+    """Return the data on one line.
+
+    Values from a newer version keep their types: a plain scalar stays plain.
+    """
     if isinstance(data, Node):
         tag = (
             f"{'!!' if data.tag.startswith(_CORE) else ''}{data.tag.removeprefix(_CORE)} "
@@ -372,13 +400,15 @@ def _lines(data: Wanted) -> list[str]:
 def read_state(text: str) -> dict[str, State]:
     """Return the states in a text, by write-back file, or {} for an empty or comment-only text.
 
-    Times are RFC 3339 in UTC. Raises TargetError, which says what is wrong, in which line, and how to correct it.
+    Times are RFC 3339 in UTC. Raises TargetError, which says what is wrong, in which line, and how
+    to correct it.
     """
     return states_of(_parsed(text))
 
 
 def write_state(text: str, states: Mapping[str, State]) -> str:
-    """Return the text with `states`, or "" if there is nothing to remember and the file has to be removed.
+    """Return the text with `states`, or "" if there is nothing
+    to remember and the file has to be removed.
 
     Nothing changes if `text` already has `states`, in any form. What a newer version wrote stays.
     Raises TargetError if `text` is not a state file, or a time in the states is invalid.

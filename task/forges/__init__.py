@@ -1,1 +1,3 @@
-"""Pull requests: one file for each forge, with the shared parts in `client` and a request's text in `proposal`."""
+"""Pull requests: one file for each forge,
+with the shared parts in `client` and a request's text in `proposal`.
+"""

@@ -1,7 +1,8 @@
-"""Azure DevOps, Services and Server (REST API 7.1): labels, reviewers, drafts and auto-complete; no assignees.
+"""Azure DevOps, Services and Server (REST API 7.1): labels, reviewers, drafts and auto-complete;
+no assignees.
 
-learn.microsoft.com/rest/api/azure/devops/git. A list cuts descriptions to 400 characters; a wrong token is answered
-with a page to sign in, under a status that looks like success.
+learn.microsoft.com/rest/api/azure/devops/git. A list cuts descriptions to 400 characters; a wrong
+token is answered with a page to sign in, under a status that looks like success.
 """
 
 from __future__ import annotations
@@ -21,8 +22,12 @@ from task.model import Proposal, Proposed
 from task.plain_data import dig, elements, mappings
 from task.urls import origin, path_part
 
-NEEDS = "give the token the scope Code (read & write), and its owner the permission to contribute to pull requests"
-_SERVICES, _IDENTITIES = "https://dev.azure.com/", "https://vssps.dev.azure.com/"
+NEEDS = (
+    "give the token the scope Code (read & write), and its owner the permission to contribute to"
+    " pull requests"
+)
+_SERVICES = "https://dev.azure.com/"
+_IDENTITIES = "https://vssps.dev.azure.com/"
 _STATES: dict[str, Any] = {"active": "open", "completed": "merged", "abandoned": "closed"}
 _MERGE_POLICY = "fa4e907d-c16b-4a4c-9dfa-4916e5d171ab"  # "Limit merge types"
 _STRATEGIES = {
@@ -33,11 +38,11 @@ _STRATEGIES = {
 }
 _GUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _HEADS = "refs/heads/"
-_REFUSED, _CONFLICT = 400, 409
-_TEXT, _CLOSED = (
-    1,
-    4,
-)  # of CommentType and CommentThreadStatus; a policy may require that all open threads are resolved
+_REFUSED = 400
+_CONFLICT = 409
+_TEXT = 1
+# of CommentType and CommentThreadStatus; a policy may require that all open threads are resolved
+_CLOSED = 4
 _NOT_NOW = (400, 403, 409)  # statuses for a request that is no longer open
 
 
@@ -53,7 +58,9 @@ class AzureClient(Client):
     version = "7.1"
 
     def login(self) -> Mapping[str, str]:
-        """As `Client.login`: for the job's own token (System.AccessToken, a JWT), or a personal access token."""
+        """As `Client.login`: for the job's own token (System.AccessToken, a JWT),
+        or a personal access token.
+        """
         token = self.reach.token
         secret = token.secret.reveal()
         if secret.startswith("eyJ") and secret.count(".") == 2:  # parts of a JWT, less one
@@ -61,7 +68,10 @@ class AzureClient(Client):
         return basic(token.user, token.secret)
 
     def ask(self, method: str, path: str, what: str, **more: Any) -> Response:
-        """As `Client.ask`. If a Server is older than the wanted version of the API, ask again with its own version."""
+        """As `Client.ask`.
+
+        If a Server is older than the wanted version of the API, ask again with its own version.
+        """
         answer = self._versioned(method, path, what, more)
         if answer.mapping().get("typeKey") == "VssVersionOutOfRangeException":
             self.version = next(
@@ -92,15 +102,18 @@ class AzureClient(Client):
         place = self.reach.place
         return CredentialsError(
             f"{place.host} answers with its page to sign in: could not {what}",
-            hint=f"{self.valid_token()}: a personal access token of this "
-            f"organization, or System.AccessToken; {self._needs}",
+            hint=(
+                f"{self.valid_token()}: a personal access token of this "
+                f"organization, or System.AccessToken; {self._needs}"
+            ),
         )
 
 
 class Azure(Host):
     """One repository on Azure DevOps."""
 
-    connect, needs = AzureClient, NEEDS
+    connect = AzureClient
+    needs = NEEDS
     without: ClassVar[Mapping[str, str]] = {
         "assignees": "Azure DevOps has no assignees on pull requests: name them as reviewers"
     }
@@ -113,8 +126,12 @@ class Azure(Host):
         )
 
     def newest(self, base: str, head: str) -> Proposed | None:
-        """As `Host.newest`: the open request, else the newest, read whole. Lists come newest first."""
-        path, what = f"{self._path}/pullrequests", f"look for the pull request of {head}"
+        """As `Host.newest`: the open request, else the newest, read whole.
+
+        Lists come newest first.
+        """
+        path = f"{self._path}/pullrequests"
+        what = f"look for the pull request of {head}"
         params = {
             "searchCriteria.sourceRefName": f"refs/heads/{head}",
             "searchCriteria.targetRefName": f"refs/heads/{base}",
@@ -123,13 +140,13 @@ class Azure(Host):
         }
         found = self._client.json("GET", path, what, params=params)
         ours = [
-            one
-            for one in mappings(found, "value")
-            if not one.get("forkSource") and self.branches(one) == (base, head)
+            mapping
+            for mapping in mappings(found, "value")
+            if not mapping.get("forkSource") and self.branches(mapping) == (base, head)
         ]
         if not ours:
             return None
-        newest = next((one for one in ours if dig(one, "status") == "active"), ours[0])
+        newest = next((our for our in ours if dig(our, "status") == "active"), ours[0])
         return self.checked(numbered(dig(newest, "pullRequestId"), self.place.host))
 
     def close(self) -> None:
@@ -162,7 +179,8 @@ class Azure(Host):
 
     def branches(self, said: Any) -> tuple[str, str]:
         """As `Host.branches`."""
-        base, head = dig(said, "targetRefName"), dig(said, "sourceRefName")
+        base = dig(said, "targetRefName")
+        head = dig(said, "sourceRefName")
         return base.removeprefix(_HEADS), head.removeprefix(_HEADS)
 
     def create(self, proposal: Proposal) -> Any:
@@ -190,10 +208,8 @@ class Azure(Host):
     def change(self, said: Any, title: str, body: str) -> Any:
         """As `Host.change`."""
         number = self.proposed(said).number
-        path, what = (
-            f"{self._path}/pullrequests/{path_part(number)}",
-            f"update pull request {number}",
-        )
+        path = f"{self._path}/pullrequests/{path_part(number)}"
+        what = f"update pull request {number}"
         text = {"title": title, "description": body}
         answer = self._client.ask("PATCH", path, what, json=text, fine=_NOT_NOW, again=True)
         if answer.status < _REFUSED:
@@ -207,17 +223,16 @@ class Azure(Host):
         """As `Host.complete`."""
         found = self.proposed(said)
         request = f"{self._path}/pullRequests/{path_part(found.number)}"
-        present = {dig(one, "id").lower() for one in elements(said, "reviewers")}
+        present = {dig(element, "id").lower() for element in elements(said, "reviewers")}
         for name in dict.fromkeys(proposal.reviewers):
             with notes.tried(f"reviewer {name}", "reviewer", name):
                 identity = name if _GUID.fullmatch(name) else self._identity(name)
-                if (
-                    identity.lower() not in present
-                ):  # to add somebody again would take the vote away
+                # to add somebody again would take the vote away
+                if identity.lower() not in present:
                     path = f"{request}/reviewers/{path_part(identity)}"
                     self._client.ask("PUT", path, f"add the reviewer {name}", json={"vote": 0})
         for label in missing(
-            proposal.labels, (dig(one, "name") for one in elements(said, "labels"))
+            proposal.labels, (dig(element, "name") for element in elements(said, "labels"))
         ):
             with notes.tried("labels", "label", label):
                 self._client.ask(
@@ -238,7 +253,8 @@ class Azure(Host):
         """As `Host.is_open` Azure has no pattern: the folder of a branch has rights."""
         what = "read the rights to branches"
         repository = self._client.json("GET", self._path, what)
-        project, number = dig(repository, "project", "id"), dig(repository, "id")
+        project = dig(repository, "project", "id")
+        number = dig(repository, "id")
         folder = name.rpartition("/")[0] or name
         path = f"/_apis/accesscontrollists/{AZURE_NAMESPACE}"
         query = {"token": azure_token(project, number, folder), "recurse": "false"}
@@ -252,9 +268,9 @@ class Azure(Host):
             "GET", f"{self._path}/refs", f"read the branch {head}", params=params
         )
         names = (
-            dig(one, "objectId")
-            for one in elements(found, "value")
-            if dig(one, "name") == f"refs/heads/{head}"
+            dig(element, "objectId")
+            for element in elements(found, "value")
+            if dig(element, "name") == f"refs/heads/{head}"
         )
         return next(names, "")
 
@@ -265,13 +281,13 @@ class Azure(Host):
             self._people.json("GET", "/_apis/identities", f"look up {name}", params=params), "value"
         )
         exact = [
-            one
-            for one in found
-            if name.casefold() in (dig(one, "providerDisplayName").casefold(),
-                                   dig(one, "properties", "Account", "$value").casefold(),
-                                   dig(one, "properties", "Mail", "$value").casefold())
+            item
+            for item in found
+            if name.casefold() in (dig(item, "providerDisplayName").casefold(),
+                                   dig(item, "properties", "Account", "$value").casefold(),
+                                   dig(item, "properties", "Mail", "$value").casefold())
         ]  # fmt: skip
-        ids = {identity for one in exact or found if (identity := dig(one, "id"))}
+        ids = {identity for item in exact or found if (identity := dig(item, "id"))}
         if len(ids) != 1:
             hint = "name the person by e-mail address or id"
             raise ForgeError(f"{self.place.host} knows nobody, or several, of that name", hint=hint)
@@ -285,8 +301,8 @@ class Azure(Host):
         """
         policies = self._policies(dig(item, "repository", "id"), proposal.base)
         options: dict[str, Any] = {"deleteSourceBranch": self.ours_to_delete(proposal.head)}
-        optional = [one.get("id") for one in policies if one.get("isBlocking") is False]
-        if numbers := [one for one in optional if type(one) is int]:
+        optional = [policy.get("id") for policy in policies if policy.get("isBlocking") is False]
+        if numbers := [entry for entry in optional if type(entry) is int]:
             options["autoCompleteIgnoreConfigIds"] = numbers
         if strategy := _strategy(policies):
             options["mergeStrategy"] = strategy
@@ -305,30 +321,36 @@ class Azure(Host):
             found = self._client.json("GET", path, "read policies", params=params)
         except (ForgeError, RepositoryError):
             return []
-        return [one for one in mappings(found, "value") if one.get("isEnabled")]
+        return [mapping for mapping in mappings(found, "value") if mapping.get("isEnabled")]
 
 
 def _strategy(policies: Iterable[Mapping[str, Any]]) -> str:
     """Return a merge type that the policies allow, or "" if none of them limits it."""
-    limit = next((one for one in policies if dig(one, "type", "id") == _MERGE_POLICY), None)
+    limit = next(
+        (policy for policy in policies if dig(policy, "type", "id") == _MERGE_POLICY), None
+    )
     allowed = (way for rule, way in _STRATEGIES.items() if dig(limit, "settings", rule) == "True")
     return next(allowed, "")
 
 
 class AzureComments(Comments):
-    """Comments on Azure DevOps' pull requests. Each begins a thread, and only its author may edit it."""
+    """Comments on Azure DevOps' pull requests.
 
-    connect, needs = AzureClient, NEEDS
+    Each begins a thread, and only its author may edit it.
+    """
+
+    connect = AzureClient
+    needs = NEEDS
 
     def marked(self, request: str, mark: str) -> Iterator[Comment]:
         """As `Comments.marked`. Azure returns all threads at once, oldest first."""
         said = self._client.json("GET", self._threads(request), "look for the comment")
         for thread in reversed(mappings(said, "value")):
-            for one in mappings(thread, "comments")[:1]:
-                if not one.get("isDeleted") and self.holds(dig(one, "content"), mark):
-                    number = f"{dig(thread, 'id')}/comments/{dig(one, 'id')}"
+            for mapping in mappings(thread, "comments")[:1]:
+                if not mapping.get("isDeleted") and self.holds(dig(mapping, "content"), mark):
+                    number = f"{dig(thread, 'id')}/comments/{dig(mapping, 'id')}"
                     yield Comment(
-                        number, dig(one, "content"), self._page(request, dig(thread, "id"))
+                        number, dig(mapping, "content"), self._page(request, dig(thread, "id"))
                     )
 
     def add(self, request: str, body: str) -> str:
@@ -342,7 +364,8 @@ class AzureComments(Comments):
 
     def change(self, request: str, comment: Comment, body: str) -> str | None:
         """As `Comments.change`."""
-        path, text = f"{self._threads(request)}/{comment.number}", {"content": body}
+        path = f"{self._threads(request)}/{comment.number}"
+        text = {"content": body}
         answer = self._client.ask(
             "PATCH", path, "edit the comment", json=text, fine=(403,), again=True
         )
@@ -357,12 +380,17 @@ class AzureComments(Comments):
 
 
 def identities_api(api: str) -> str:
-    """Return where to look up people: Services have a separate host for it, and a Server does it itself."""
+    """Return where to look up people: Services have a separate host for it,
+    and a Server does it itself.
+    """
     return _IDENTITIES + api.removeprefix(_SERVICES) if api.startswith(_SERVICES) else api
 
 
 def _place(remote: RemoteUrl, root: str) -> ForgeAddress:
-    """Services: ORGANIZATION/PROJECT/_git/REPOSITORY. Server: the collection's path comes before the project."""
+    """Services: ORGANIZATION/PROJECT/_git/REPOSITORY.
+
+    Server: the collection's path comes before the project.
+    """
     parts = remote.parts
     if remote.ssh and parts[:1] in {("v3",), ("V3",)} and len(parts) == 4:
         return _address(root, parts[1], parts[2], parts[3])
@@ -371,7 +399,8 @@ def _place(remote: RemoteUrl, root: str) -> ForgeAddress:
         raise names_none(
             "Azure DevOps", "https://dev.azure.com/organization/project/_git/repository"
         )
-    repository, before = parts[-1], parts[:at]
+    repository = parts[-1]
+    before = parts[:at]
     host = remote.host
     if host.endswith(".visualstudio.com"):
         before = (

@@ -1,7 +1,8 @@
 """Bitbucket Cloud (REST API 2.0): no labels, no assignees, and no way to have it merge by itself.
 
-developer.atlassian.com/cloud/bitbucket/rest/api-group-pullrequests. Two things are unlike other forges: a list shows
-no reviewers, and opening a second request for a branch is no error, but gives the open one the new title.
+developer.atlassian.com/cloud/bitbucket/rest/api-group-pullrequests. Two things are unlike other
+forges: a list shows no reviewers, and opening a second request for a branch is no error, but gives
+the open one the new title.
 """
 
 from __future__ import annotations
@@ -42,14 +43,16 @@ WITHOUT = {
 COMMENTS_NEED = (
     "give the token the permission to read the repository and to write to its pull requests"
 )
-COMMENT_PAGES, COMMENT_PAGE = 10, 50
+COMMENT_PAGES = 10
+COMMENT_PAGE = 50
 _STATES: dict[str, Any] = {
     "OPEN": "open",
     "MERGED": "merged",
     "DECLINED": "closed",
     "SUPERSEDED": "closed",
 }
-_PAGE, _PAGES = 20, 20
+_PAGE = 20
+_PAGES = 20
 _PAUSES = (0.3, 0.7, 1.0)
 _REFUSED = 400
 
@@ -75,8 +78,8 @@ class CloudClient(BitbucketClient):
         if answer.status != 401:
             return error
         hint = (
-            f"{error.hint}; an access token needs no user name; an API token (ATATT…) needs its account's e-mail "
-            "address as --forge-username"
+            f"{error.hint}; an access token needs no user name; an API token (ATATT…) needs its"
+            " account's e-mail address as --forge-username"
         )
         return type(error)(error.message, hint=hint, subject=error.subject)
 
@@ -85,9 +88,15 @@ class BitbucketCloud(Host):
     """One repository on bitbucket.org."""
 
     connect = CloudClient
-    needs = "give the token write access to pull requests (scopes read:pullrequest and write:pullrequest)"
+    needs = (
+        "give the token write access to pull requests (scopes read:pullrequest and"
+        " write:pullrequest)"
+    )
     without: ClassVar[Mapping[str, str]] = WITHOUT | {
-        "auto_merge": "Bitbucket Cloud's API cannot make a pull request merge by itself: a person has to choose that"
+        "auto_merge": (
+            "Bitbucket Cloud's API cannot make a pull request merge by itself: a person has to"
+            " choose that"
+        )
     }
 
     def __init__(self, reach: Reach) -> None:
@@ -95,13 +104,16 @@ class BitbucketCloud(Host):
         self._name = "/".join(reach.place.project).lower()
 
     def newest(self, base: str, head: str) -> Proposed | None:
-        """As `Host.newest`. The name is part of the question: under a new name, it is asked again."""
+        """As `Host.newest`.
+
+        The name is part of the question: under a new name, it is asked again.
+        """
         found = self._requests(base, head)
         moved = "/".join(self._client.moved_to.split("/")[-2:]).lower()
         if not found and moved and moved != self._name:
             self._name = moved
             found = self._requests(base, head)
-        is_open = (one for one in found if dig(one, "state") == "OPEN")
+        is_open = (item for item in found if dig(item, "state") == "OPEN")
         newest = next(is_open, found[0] if found else None)
         return self.proposed(newest) if newest else None
 
@@ -117,10 +129,10 @@ class BitbucketCloud(Host):
         what = f"look for the pull request of {head}"
         found = self._client.json("GET", f"{self._path}/pullrequests", what, params=query)
         return [
-            one
-            for one in elements(found, "values")
-            if dig(one, "source", "repository", "full_name").lower() == self._name
-            and self.branches(one) == (base, head)
+            element
+            for element in elements(found, "values")
+            if dig(element, "source", "repository", "full_name").lower() == self._name
+            and self.branches(element) == (base, head)
         ]
 
     def checked(self, number: str) -> Proposed:
@@ -141,9 +153,11 @@ class BitbucketCloud(Host):
 
     def proposed(self, said: Any) -> Proposed:
         """As `Host.proposed`."""
-        state, body = _STATES.get(dig(said, "state"), "closed"), dig(said, "description")
+        state = _STATES.get(dig(said, "state"), "closed")
+        body = dig(said, "description")
         # twelve digits of the commit, and all of them
-        head, ours = dig(said, "source", "commit", "hash"), described(body)
+        head = dig(said, "source", "commit", "hash")
+        ours = described(body)
         return Proposed(
             url=dig(said, "links", "html", "href"),
             number=numbered(dig(said, "id"), self.place.host),
@@ -182,13 +196,16 @@ class BitbucketCloud(Host):
         return self._put(said, {"title": title, "description": body})
 
     def complete(self, said: Any, proposal: Proposal, notes: Notes) -> tuple[Proposed, Any]:
-        """As `Host.complete`. Reviewers are added, but never removed. If Bitbucket refuses some, it takes none."""
-        present = [dig(one, "uuid") for one in elements(said, "reviewers")]
+        """As `Host.complete`.
+
+        Reviewers are added, but never removed. If Bitbucket refuses some, it takes none.
+        """
+        present = [dig(element, "uuid") for element in elements(said, "reviewers")]
         wanted = list(dict.fromkeys([*present, *self._people(proposal.reviewers, notes)]))
         found = self.proposed(said)
         if wanted != present:
             with notes.tried("no reviewers were added", "reviewer", *proposal.reviewers):
-                people = [{"uuid": one} for one in wanted]
+                people = [{"uuid": text} for text in wanted]
                 said = self._put(
                     said, {"title": found.title, "description": found.body, "reviewers": people}
                 )
@@ -202,7 +219,8 @@ class BitbucketCloud(Host):
 
     def is_open(self, name: str) -> bool:
         """As `Host.is_open`."""
-        path, query = f"{self._path}/branch-restrictions", {"kind": "push", "pagelen": 100}
+        path = f"{self._path}/branch-restrictions"
+        query = {"kind": "push", "pagelen": 100}
         found = self._client.json("GET", path, "read the branch restrictions", params=query)
         return open_on_bitbucket_cloud(listed(found, "values"), name)
 
@@ -214,7 +232,10 @@ class BitbucketCloud(Host):
         )
 
     def _opened_by_a_newer_build(self, proposal: Proposal) -> Proposed | None:
-        """Return the newer build's request if the branch has moved on. Ours would overwrite its text unnoticed."""
+        """Return the newer build's request if the branch has moved on.
+
+        Ours would overwrite its text unnoticed.
+        """
         ours = described(proposal.body)
         if not ours or (tip := self.tip(proposal.head)) in ("", ours):
             return None
@@ -227,11 +248,9 @@ class BitbucketCloud(Host):
     def _put(self, said: Any, body: dict[str, Any]) -> Any:
         """Change an open request. Raises `Overtaken` if it was merged or declined meanwhile."""
         number = self.proposed(said).number
-        path, what = (
-            f"{self._path}/pullrequests/{path_part(number)}",
-            f"update pull request {number}",
-        )
-        people = [{"uuid": dig(one, "uuid")} for one in elements(said, "reviewers")]
+        path = f"{self._path}/pullrequests/{path_part(number)}"
+        what = f"update pull request {number}"
+        people = [{"uuid": dig(element, "uuid")} for element in elements(said, "reviewers")]
         try:
             return self._sent("PUT", path, {"reviewers": people, **body}, what)
         except ForgeError:
@@ -248,7 +267,10 @@ class BitbucketCloud(Host):
         return self._client.parsed(answer, what)
 
     def _people(self, names: tuple[str, ...], notes: Notes) -> list[str]:
-        """Return the reviewers' UUIDs. A name may be a UUID, an account id or a nickname. Unknown ones become notes."""
+        """Return the reviewers' UUIDs.
+
+        A name may be a UUID, an account id or a nickname. Unknown ones become notes.
+        """
         found = []
         for name in dict.fromkeys(names):
             with notes.tried(f"reviewer {name}", "reviewer", name):
@@ -256,10 +278,8 @@ class BitbucketCloud(Host):
         return found
 
     def _uuid(self, name: str) -> str:
-        path, what = (
-            f"/workspaces/{path_part(self.place.project[0])}/members",
-            f"look up the reviewer {name}",
-        )
+        path = f"/workspaces/{path_part(self.place.project[0])}/members"
+        what = f"look up the reviewer {name}"
         for field in ("nickname", "account_id"):
             items = list(self._pages(path, {"q": f"user.{field} = {_literal(name)}"}, what))
             if len(items) == 1 and (uuid := dig(items[0], "user", "uuid")):
@@ -276,7 +296,8 @@ class BitbucketCloud(Host):
         for _page in range(_PAGES):
             answer = self._client.json("GET", path, what, params=params)
             yield from elements(answer, "values")
-            path, params = dig(answer, "next"), None
+            path = dig(answer, "next")
+            params = None
             if not path:
                 return
             if origin(path) != origin(self.place.api):
@@ -289,21 +310,23 @@ class BitbucketCloud(Host):
 class CloudComments(Comments):
     """Comments on Bitbucket Cloud's pull requests. Only its author may edit a comment."""
 
-    connect, needs = CloudClient, COMMENTS_NEED
+    connect = CloudClient
+    needs = COMMENTS_NEED
 
     def marked(self, request: str, mark: str) -> Iterator[Comment]:
         """As `Comments.marked`."""
-        what, params = "look for the comment", {"sort": "-created_on", "pagelen": COMMENT_PAGE}
+        what = "look for the comment"
+        params = {"sort": "-created_on", "pagelen": COMMENT_PAGE}
         for page in range(1, COMMENT_PAGES + 1):
             said = self._client.json(
                 "GET", self._comments(request), what, params={**params, "page": page}
             )
-            for one in mappings(said, "values"):
-                if not one.get("deleted") and self.holds(dig(one, "content", "raw"), mark):
+            for mapping in mappings(said, "values"):
+                if not mapping.get("deleted") and self.holds(dig(mapping, "content", "raw"), mark):
                     yield Comment(
-                        dig(one, "id"),
-                        dig(one, "content", "raw"),
-                        dig(one, "links", "html", "href"),
+                        dig(mapping, "id"),
+                        dig(mapping, "content", "raw"),
+                        dig(mapping, "links", "html", "href"),
                     )
             if not dig(said, "next"):
                 return
@@ -316,10 +339,8 @@ class CloudComments(Comments):
 
     def change(self, request: str, comment: Comment, body: str) -> str | None:
         """As `Comments.change`."""
-        path, text = (
-            f"{self._comments(request)}/{path_part(comment.number)}",
-            {"content": {"raw": body}},
-        )
+        path = f"{self._comments(request)}/{path_part(comment.number)}"
+        text = {"content": {"raw": body}}
         answer = self._client.ask(
             "PUT", path, "edit the comment", json=text, fine=(403,), again=True
         )

@@ -1,7 +1,8 @@
-"""Bitbucket Data Center 7 and newer (REST API 1.0): no labels, no assignees; auto-merge since 8.15, drafts since 8.18.
+"""Bitbucket Data Center 7 and newer (REST API 1.0): no labels, no assignees;
+auto-merge since 8.15, drafts since 8.18.
 
-developer.atlassian.com/server/bitbucket/rest. A change has to name the version that it changes; who gives no
-reviewers takes them all away.
+developer.atlassian.com/server/bitbucket/rest. A change has to name the version that it changes; who
+gives no reviewers takes them all away.
 """
 
 from __future__ import annotations
@@ -39,8 +40,10 @@ from task.urls import path_part
 
 _STATES: dict[str, Any] = {"OPEN": "open", "MERGED": "merged", "DECLINED": "closed"}
 _AUTO_MERGE_SINCE = (8, 15)
-_PAGE, _PAGES = 50, 5  # of the requests of one head branch
-_CONFLICT, _UNAUTHORIZED = 409, 401
+_PAGE = 50
+_PAGES = 5  # of the requests of one head branch
+_CONFLICT = 409
+_UNAUTHORIZED = 401
 _HEADS = "refs/heads/"
 _PAGE_OF_REPOSITORY = re.compile(r"/(projects|users)/([^/]+)/repos/([^/]+)")
 
@@ -116,7 +119,8 @@ class BitbucketDataCenter(Host):
 
     def branches(self, said: Any) -> tuple[str, str]:
         """As `Host.branches`."""
-        base, head = dig(said, "toRef", "id"), dig(said, "fromRef", "id")
+        base = dig(said, "toRef", "id")
+        head = dig(said, "fromRef", "id")
         return base.removeprefix(_HEADS), head.removeprefix(_HEADS)
 
     def create(self, proposal: Proposal) -> Any:
@@ -143,14 +147,17 @@ class BitbucketDataCenter(Host):
         return self._client.parsed(answer, what)
 
     def change(self, said: Any, title: str, body: str) -> Any:
-        """As `Host.change`. Raises `Overtaken` also if somebody has changed the request since it was read."""
-        people = [dig(one, "user", "name") for one in elements(said, "reviewers")]
+        """As `Host.change`.
+
+        Raises `Overtaken` also if somebody has changed the request since it was read.
+        """
+        people = [dig(element, "user", "name") for element in elements(said, "reviewers")]
         return self._put(said, title, body, people, Notes())
 
     def complete(self, said: Any, proposal: Proposal, notes: Notes) -> tuple[Proposed, Any]:
         """As `Host.complete`. Reviewers are added, but never removed."""
         found = self.proposed(said)
-        present = [dig(one, "user", "name") for one in elements(said, "reviewers")]
+        present = [dig(element, "user", "name") for element in elements(said, "reviewers")]
         if new := missing(proposal.reviewers, present):
             with notes.tried("reviewers", "reviewer", *new):
                 said = self._put(said, found.title, found.body, [*present, *new], notes)
@@ -162,8 +169,10 @@ class BitbucketDataCenter(Host):
     def shut(self, said: Any, body: str) -> None:
         """As `Host.shut`."""
         found, said = self.write(said, dig(said, "title"), body)
-        path, version = f"{self._path}/pull-requests/{path_part(found.number)}", said.get("version")
-        what, given = f"decline pull request {found.number}", {"version": version}
+        path = f"{self._path}/pull-requests/{path_part(found.number)}"
+        version = said.get("version")
+        what = f"decline pull request {found.number}"
+        given = {"version": version}
         self._client.ask("POST", f"{path}/decline", what, params=given, json=given)
 
     def is_open(self, name: str) -> bool:
@@ -176,17 +185,16 @@ class BitbucketDataCenter(Host):
 
     def tip(self, head: str) -> str:
         """As `Host.tip`."""
-        path, query = f"{self._path}/commits", {"until": f"refs/heads/{head}", "limit": 1}
+        path = f"{self._path}/commits"
+        query = {"until": f"refs/heads/{head}", "limit": 1}
         found = self._client.json("GET", path, f"read the branch {head}", params=query, fine=(404,))
         return dig(found, "values", 0, "id")
 
     def _put(self, said: Any, title: str, body: str, people: list[str], notes: Notes) -> Any:
         """Change a request. If Bitbucket refuses some reviewers, try again without them."""
         number = self.proposed(said).number
-        path, what = (
-            f"{self._path}/pull-requests/{path_part(number)}",
-            f"update pull request {number}",
-        )
+        path = f"{self._path}/pull-requests/{path_part(number)}"
+        what = f"update pull request {number}"
         whole = {"version": said.get("version"), "title": title, "description": body}
         whole["reviewers"] = [{"user": {"name": name}} for name in people]
         answer = self._client.ask("PUT", path, what, json=whole, fine=(_CONFLICT,))
@@ -212,16 +220,23 @@ class BitbucketDataCenter(Host):
         return self._client.parsed(answer, what)
 
     def _auto_merged(self, item: Any, found: Proposed) -> Any:
-        """Request auto-merge, and return the request. Before 8.15, Bitbucket would merge without waiting for checks."""
+        """Request auto-merge, and return the request.
+
+        Before 8.15, Bitbucket would merge without waiting for checks.
+        """
         told = dig(
             self._client.json("GET", "/application-properties", "read Bitbucket's version"),
             "version",
         )
         release = tuple(int(part) for part in told.split(".")[:2] if part.isdigit())
         if release < _AUTO_MERGE_SINCE:
-            message = f"this is Bitbucket {'.'.join(map(str, release))}, which cannot: auto-merge came with 8.15"
+            message = (
+                f"this is Bitbucket {'.'.join(map(str, release))}, which cannot: auto-merge came"
+                " with 8.15"
+            )
             raise ForgeError(message, hint="leave out --auto-merge, or update Bitbucket")
-        what, path = "ask for auto-merge", f"{self._path}/pull-requests/{path_part(found.number)}"
+        what = "ask for auto-merge"
+        path = f"{self._path}/pull-requests/{path_part(found.number)}"
         version = {"version": item.get("version")}
         answer = self._client.ask(
             "POST", f"{path}/merge", what, params=version, json={"autoMerge": True, **version}
@@ -237,7 +252,10 @@ class BitbucketDataCenter(Host):
         return (f"~{owner}" if kind == "users" else owner), name
 
     def _belongs(self, item: Any, base: str, head: str) -> bool:
-        """Tell whether the request stays in this repository. A fork's outgoing requests may lead to other ones."""
+        """Tell whether the request stays in this repository.
+
+        A fork's outgoing requests may lead to other ones.
+        """
         out = _repository(item.get("fromRef"))
         inside = "" not in out and _repository(item.get("toRef")) == out
         return inside and self.branches(item) == (base, head)
@@ -256,24 +274,24 @@ class BitbucketDataCenter(Host):
 class DataCenterComments(Comments):
     """Comments on Bitbucket Data Center's pull requests. Only its author may edit a comment."""
 
-    connect, needs = DataCenterClient, COMMENTS_NEED
+    connect = DataCenterClient
+    needs = COMMENTS_NEED
 
     def marked(self, request: str, mark: str) -> Iterator[Comment]:
         """As `Comments.marked`. Comments are part of a request's activities, newest first."""
-        path, start = f"{self._path}/pull-requests/{path_part(request)}/activities", "0"
+        path = f"{self._path}/pull-requests/{path_part(request)}/activities"
+        start = "0"
         for _page in range(COMMENT_PAGES):
             params = {"start": start, "limit": COMMENT_PAGE}
             said = self._client.json("GET", path, "look for the comment", params=params)
-            for one in mappings(said, "values"):
-                if dig(one, "action") == "COMMENTED" and self.holds(
-                    dig(one, "comment", "text"), mark
+            for text in mappings(said, "values"):
+                if dig(text, "action") == "COMMENTED" and self.holds(
+                    dig(text, "comment", "text"), mark
                 ):
-                    number, version = (
-                        dig(one, "comment", "id"),
-                        int(dig(one, "comment", "version") or 0),
-                    )
+                    number = dig(text, "comment", "id")
+                    version = int(dig(text, "comment", "version") or 0)
                     yield Comment(
-                        number, dig(one, "comment", "text"), self._page(request, number), version
+                        number, dig(text, "comment", "text"), self._page(request, number), version
                     )
             start = dig(said, "nextPageStart")
             if not start:
@@ -313,12 +331,17 @@ def _repository(ref: Any) -> tuple[str, str]:
 
 
 def _place(remote: RemoteUrl, root: str) -> ForgeAddress:
-    """Clone URLs have /scm/PROJECT/repository, pages /projects/PROJECT/repos/repository, ssh only the two names."""
-    parts, folders = remote.parts, remote.parts[:-2]
+    """Clone URLs have /scm/PROJECT/repository, pages /projects/PROJECT/repos/repository,
+    ssh only the two names.
+    """
+    folders = remote.parts[:-2]
+    parts = remote.parts
     if len(parts) >= 4 and parts[-4] in {"projects", "users"} and parts[-2] == "repos":
-        folders, owner = parts[:-4], parts[-3] if parts[-4] == "projects" else f"~{parts[-3]}"
+        folders = parts[:-4]
+        owner = parts[-3] if parts[-4] == "projects" else f"~{parts[-3]}"
     elif len(parts) >= 2 and (remote.ssh or not folders or folders[-1] == "scm"):
-        folders, owner = () if remote.ssh else folders[:-1], parts[-2]
+        folders = () if remote.ssh else folders[:-1]
+        owner = parts[-2]
     else:
         raise names_none(
             "Bitbucket Data Center", "https://bitbucket.example.com/scm/PROJECT/repository.git"

@@ -39,13 +39,14 @@ SOFTWARE = {
     "gitlab": "GitLab",
 }
 LONGEST_WAIT = 30.0  # seconds to wait for a rate limit; a longer wait is an error
-# An Application's repoURL may name any server as a forge. A page of a hundred requests with long texts has at most 10
-# MB.
+# An Application's repoURL may name any server as a forge. A page of a hundred requests with long
+# texts has at most 10 MB.
 LIMITS = Limits(total=60.0, size=16 * 1024 * 1024, values=1_000_000, slow=600.0)
 _TURNS = 3
 _MOVED = (301, 307, 308)
 _LONGEST = 300  # characters of the forge's words
 _UNKNOWN_WAIT = 60.0  # seconds; GitHub asks for a minute where it names no time
+# where forges put their words
 _TEXTS = (
     "message",
     "detail",
@@ -53,7 +54,7 @@ _TEXTS = (
     "error",
     "errors",
     "fields",
-)  # where forges put their words
+)
 
 
 @dataclass(frozen=True)
@@ -63,8 +64,9 @@ class ForgeAddress:
     forge: str  # its name in `task.forges.places`
     host: str  # in the form for messages: "github.com", "git.example.com:8443"
     api: str  # the API's base, without a slash at the end: "https://api.github.com"
-    # (owner, repository); GitLab: all groups, then the project; Azure: (organization, project, repository);
-    # Data Center: (project key or ~user, repository). Decoded: quote each part for a URL.
+    # (owner, repository); GitLab: all groups, then the project; Azure: (organization, project,
+    # repository); Data Center: (project key or ~user, repository). Decoded: quote each part for a
+    # URL.
     project: tuple[str, ...]
     web: str = ""  # the repository's page, without a slash at the end
 
@@ -101,11 +103,16 @@ class Reach:
 
 
 class Limited(Exception):
-    """The cause of an error: the forge limits requests, so nothing was done, and another attempt would not help."""
+    """The cause of an error: the forge limits requests, so nothing was done,
+    and another attempt would not help.
+    """
 
 
 class Client:
-    """A client of one forge's API. It waits for short rate limits, and returns JSON or raises our named errors."""
+    """A client of one forge's API.
+
+    It waits for short rate limits, and returns JSON or raises our named errors.
+    """
 
     repository: ClassVar[str]  # the path of one, for the parts of its project
     headers: ClassVar[Mapping[str, str]] = {}
@@ -113,11 +120,14 @@ class Client:
     page: ClassVar[tuple[str | int, ...]]
 
     def __init__(self, reach: Reach, needs: str, stays: str = STAYS) -> None:
-        """For messages: `needs` is the permission that a token needs, and `stays` says what a failure leaves done."""
+        """For messages: `needs` is the permission that a token needs,
+        and `stays` says what a failure leaves done.
+        """
         self.reach = reach
         self.path = self.path_of(reach.place.project)
         self.moved_to = ""  # the repository's page, if the forge says that it has another name now
-        self._needs, self._stays = needs, stays
+        self._needs = needs
+        self._stays = stays
         # the beginnings of its addresses: the known one, and the present one
         self._moved: tuple[str, str] | None = None
         self._http = Http(
@@ -148,7 +158,9 @@ class Client:
         fine: tuple[int, ...] = (),
         again: bool | None = None,
     ) -> Response:
-        """Return the answer to one request. `what` ends the sentence "could not …". `again`: as for `Http.ask`.
+        """Return the answer to one request.
+
+        `what` ends the sentence "could not …". `again`: as for `Http.ask`.
 
         For a status of 300 and above that is not in `fine`, raise the error from `refused`.
         """
@@ -172,17 +184,20 @@ class Client:
             return answer.json()
         except ValueError:
             raise UnreachableError(
-                f"{self.reach.place.host} answers with something that is not JSON: could not {what}",
+                f"{self.reach.place.host} answers with something that is not JSON: could not"
+                f" {what}",
                 hint="check that this is the address of the Git host, then run it again",
             ) from None
 
     def refused(self, answer: Response, what: str) -> TaskError:
         """Return the error for an answer of 300 and above; `what` ends the sentence "could not …".
 
-        401: `CredentialsError`; 403 and 404: `RepositoryError`, naming the permission that is needed; limits and 5xx:
-        `UnreachableError`; a redirect and everything else: `ForgeError`.
+        401: `CredentialsError`; 403 and 404: `RepositoryError`, naming the permission that is
+        needed; limits and 5xx: `UnreachableError`; a redirect and everything else: `ForgeError`.
         """
-        host, needs, stays = self.reach.place.host, self._needs, self._stays
+        host = self.reach.place.host
+        needs = self._needs
+        stays = self._stays
         said = self.words(answer)
         because = f"{answer.status}{f' ({said})' if said else ''}"
         if (wait := limited(answer)) is not None:
@@ -201,7 +216,8 @@ class Client:
             )
         if answer.status == 404:
             return RepositoryError(
-                f"could not {what}: {host} says that it does not exist, or this API token may not see it: {because}",
+                f"could not {what}: {host} says that it does not exist, or this API token may not"
+                f" see it: {because}",
                 hint=f"check the repository's URL and the token: {needs}",
             )
         if answer.status >= 500 or answer.status == 408:
@@ -218,7 +234,10 @@ class Client:
         )
 
     def valid_token(self) -> str:
-        """Return what to give instead of a refused token. If its prefix is another forge's, the sentence says so."""
+        """Return what to give instead of a refused token.
+
+        If its prefix is another forge's, the sentence says so.
+        """
         place = self.reach.place
         wrong = wrong_issuer(self.reach.token.secret, place.host, SOFTWARE[place.forge])
         return f"{wrong or 'give a valid one'} as IMAGE_UPDATE_FORGE_TOKEN or by --forge-token-file"
@@ -251,8 +270,9 @@ class Client:
     def _redirected(self, method: str, path: str, **more: Any) -> Response:
         """Return the answer, asked for at the repository's present address.
 
-        A forge redirects requests for a repository that was renamed. Gitea answers POST and PATCH like that, too, with
-        301 (GitHub: 307); GitLab refuses them (405). So what a redirect tells is kept for all that is asked later.
+        A forge redirects requests for a repository that was renamed. Gitea answers POST and PATCH
+        like that, too, with 301 (GitHub: 307); GitLab refuses them (405). So what a redirect tells
+        is kept for all that is asked later.
         """
         url = path if path.startswith("http") else f"{self.reach.place.api}{path}"
         if self._moved and url.startswith(self._moved[0]):
@@ -266,15 +286,20 @@ class Client:
         return answer
 
     def _learns(self, url: str, target: str) -> bool:
-        """Tell whether a redirect is for a renamed repository: only the beginning of the address differs."""
-        url, target = url.partition("?")[0], target.partition("?")[0]
+        """Tell whether a redirect is for a renamed repository:
+        only the beginning of the address differs.
+        """
+        url = url.partition("?")[0]
+        target = target.partition("?")[0]
         if self._moved or url == target or origin(url) != origin(target):
             return False
-        old, new = url.split("/"), target.split("/")
+        old = url.split("/")
+        new = target.split("/")
         while old and new and old[-1] == new[-1]:
             old.pop()
             new.pop()
-        before, after = "/".join(old), "/".join(new)
+        before = "/".join(old)
+        after = "/".join(new)
         if before == url or not before.startswith(f"{self.reach.place.api}/"):
             return False
         self._moved = before, after
@@ -282,7 +307,10 @@ class Client:
         return True
 
     def _tell_where(self) -> None:
-        """Report the new place of the repository once. API addresses may have only numbers, so ask for its page."""
+        """Report the new place of the repository once.
+
+        API addresses may have only numbers, so ask for its page.
+        """
         place = self.reach.place
         try:
             answer = self._redirected("GET", self.path)
@@ -306,8 +334,8 @@ def unanswered(error: NoAnswerError, what: str, stays: str = STAYS) -> TaskError
 def limited(answer: Response) -> float | None:
     """Return the seconds to wait if a limit on requests is the reason, else None.
 
-    GitHub answers 403 at its limits, too: the primary by x-ratelimit-remaining, the secondary by Retry-After or
-    its words (docs.github.com, "Rate limits for the REST API").
+    GitHub answers 403 at its limits, too: the primary by x-ratelimit-remaining, the secondary by
+    Retry-After or its words (docs.github.com, "Rate limits for the REST API").
     """
     headers = answer.headers
     if answer.status == 403:
@@ -327,8 +355,8 @@ def limited(answer: Response) -> float | None:
 def wait_of(answer: Response) -> float:
     """Return the seconds until a limit on requests allows the next one.
 
-    They are in the answer's headers. Without such a header they are a minute. At GitHub's secondary limit, the headers
-    tell when the primary one begins anew, which may be an hour later.
+    They are in the answer's headers. Without such a header they are a minute. At GitHub's secondary
+    limit, the headers tell when the primary one begins anew, which may be an hour later.
     """
     if (after := retry_after(answer)) is not None:
         return after
@@ -359,8 +387,8 @@ def _texts(said: Any, depth: int = 0) -> Iterator[str]:
     if isinstance(said, str):
         yield said
     elif isinstance(said, list) and depth < 5:  # deep enough for all
-        for one in said[:10]:
-            yield from _texts(one, depth + 1)
+        for item in said[:10]:
+            yield from _texts(item, depth + 1)
     elif isinstance(said, dict) and depth < 5:
         known = [name for name in _TEXTS if said.get(name)]
         if not known and depth:  # {"field": "head", "code": "invalid"}, {"labels": ["is too long"]}
@@ -371,7 +399,10 @@ def _texts(said: Any, depth: int = 0) -> Iterator[str]:
 
 
 def numbered(number: str, host: str, what: str = "a pull request") -> str:
-    """Return the number of `what`, which all later steps need. Raises `UnreachableError` if the answer has none."""
+    """Return the number of `what`, which all later steps need.
+
+    Raises `UnreachableError` if the answer has none.
+    """
     if number:
         return number
     raise UnreachableError(f"{host} answers with something that is not {what}", hint="run it again")

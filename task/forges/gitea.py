@@ -24,11 +24,14 @@ from task.plain_data import dig, mappings
 from task.retry import until
 from task.urls import path_part
 
-# Prefixes of a draft's title: the first two by default, the others if an instance's settings say so.
+# Prefixes of a draft's title: the first two by default, the others if an instance's settings say
+# so.
 DRAFTS = ("WIP:", "[WIP]", "Draft:", "[Draft]")
 COLOR = "#5b6b7b"  # of labels that we create
-_PAGE, _PAGES = 20, 25  # a request takes about 12 KB in a list, which describes both repositories
-_LABEL_PAGE, _LABEL_PAGES = 50, 10
+_PAGE = 20
+_PAGES = 25  # a request takes about 12 KB in a list, which describes both repositories
+_LABEL_PAGE = 50
+_LABEL_PAGES = 10
 _PAUSES = (0.5, 1.0, 2.0, 4.0)  # seconds, while Gitea still checks for conflicts
 _AT_ONCE = 1  # seconds between the end of a request and of its branch, if one caused the other
 _STYLES = (
@@ -44,7 +47,10 @@ class GiteaClient(Client):
     page = ("html_url",)
 
     def login(self) -> Mapping[str, str]:
-        """As `Client.login`. Gitea does not accept a password as a token. Together with a name it accepts both."""
+        """As `Client.login`.
+
+        Gitea does not accept a password as a token. Together with a name it accepts both.
+        """
         token = self.reach.token
         if token.user:
             return basic(token.user, token.secret)
@@ -55,16 +61,20 @@ class Gitea(Host):
     """One repository on Gitea or Forgejo."""
 
     connect = GiteaClient
-    needs = "give a token with write:repository and write:issue, of a user who may write to the repository"
+    needs = (
+        "give a token with write:repository and write:issue, of a user who may write to the"
+        " repository"
+    )
     auto_merge_after_push = "again"
 
     def newest(self, base: str, head: str) -> Proposed | None:
         """As `Host.newest`.
 
-        Gitea can be asked for the request of a base and a head (since 1.22), and gives any of them, mostly the oldest.
-        Where none was ever made, or that one is open, this is all there is to know. Else there may be a newer one: the
-        list cannot be asked for a head, so of its newest 500 the first of ours is taken. So, too, for a base with a
-        slash: some proxies take no slash in a part of a path (Apache, without AllowEncodedSlashes).
+        Gitea can be asked for the request of a base and a head (since 1.22), and gives any of them,
+        mostly the oldest. Where none was ever made, or that one is open, this is all there is to
+        know. Else there may be a newer one: the list cannot be asked for a head, so of its newest
+        500 the first of ours is taken. So, too, for a base with a slash: some proxies take no slash
+        in a part of a path (Apache, without AllowEncodedSlashes).
         """
         what = f"look for the pull request of {head}"
         path = f"{self._path}/pulls/{path_part(base)}/{quote(head)}"
@@ -91,7 +101,10 @@ class Gitea(Host):
         return replace(found, state="gone") if gone else found
 
     def checked(self, number: str) -> Proposed:
-        """As `Host.checked`. It "cannot be merged" also while Gitea looks for conflicts: that is waited for."""
+        """As `Host.checked`.
+
+        It "cannot be merged" also while Gitea looks for conflicts: that is waited for.
+        """
         ask = partial(self.ask, number)
         pull = until(lambda one: not _is_stuck(one), ask(), ask, _PAUSES[:-1])
         stuck = _is_stuck(pull)
@@ -104,7 +117,8 @@ class Gitea(Host):
 
     def proposed(self, said: Any) -> Proposed:
         """As `Host.proposed`."""
-        merged, is_open = bool(said.get("merged")), said["state"] == "open"
+        merged = bool(said.get("merged"))
+        is_open = said["state"] == "open"
         return Proposed(
             url=str(said["html_url"]),
             number=str(said["number"]),
@@ -140,11 +154,14 @@ class Gitea(Host):
     def complete(self, said: Any, proposal: Proposal, notes: Notes) -> tuple[Proposed, Any]:
         """As `Host.complete`."""
         number = str(said["number"])
-        if labels := missing(proposal.labels, (one["name"] for one in said.get("labels") or ())):
+        if labels := missing(proposal.labels, (item["name"] for item in said.get("labels") or ())):
             with notes.tried("labels", "label", *labels):
                 self._set_labels(number, labels)
         self._assign(
-            number, proposal.assignees, [one["login"] for one in said.get("assignees") or ()], notes
+            number,
+            proposal.assignees,
+            [item["login"] for item in said.get("assignees") or ()],
+            notes,
         )
         self._ask_reviewers(said, proposal.reviewers, notes)
         done = self.proposed(said)
@@ -186,7 +203,10 @@ class Gitea(Host):
         pages: int,
         fine: tuple[int, ...] = (),
     ) -> Iterator[Any]:
-        """Return the items of some pages. An instance may send shorter pages than requested; a header has the total."""
+        """Return the items of some pages.
+
+        An instance may send shorter pages than requested; a header has the total.
+        """
         seen = 0
         for page in range(1, pages + 1):
             answer = self._client.ask(
@@ -199,34 +219,35 @@ class Gitea(Host):
                 return
 
     def _closed_by_gitea(self, pull: Mapping[str, Any]) -> bool:
-        """Tell whether Gitea closed a request because its branch was deleted, so that nobody decided it.
+        """Tell whether Gitea closed a request because its branch was deleted,
+        so that nobody decided it.
 
-        Then its timeline has both events, one right after the other, by the same person. Nothing else shows it: the
-        request looks like one that a person closed, and the push that deletes a branch later leaves no event.
+        Then its timeline has both events, one right after the other, by the same person. Nothing
+        else shows it: the request looks like one that a person closed, and the push that deletes a
+        branch later leaves no event.
         """
-        path, params = (
-            f"{self._path}/issues/{pull['number']}/timeline",
-            {"since": pull["closed_at"]},
-        )
+        path = f"{self._path}/issues/{pull['number']}/timeline"
+        params = {"since": pull["closed_at"]}
         events = self._client.json(
             "GET", path, "read what happened to the request", params=params, fine=(403, 404)
         )
         ends = [
-            one
-            for one in mappings(events)
-            if dig(one, "type") in ("close", "reopen", "delete_branch")
+            mapping
+            for mapping in mappings(events)
+            if dig(mapping, "type") in ("close", "reopen", "delete_branch")
         ][-2:]
-        if [dig(one, "type") for one in ends] != ["close", "delete_branch"]:
+        if [dig(end, "type") for end in ends] != ["close", "delete_branch"]:
             return False
-        closed, deleted = (datetime.fromisoformat(dig(one, "created_at")) for one in ends)
+        closed, deleted = (datetime.fromisoformat(dig(end, "created_at")) for end in ends)
         by_one = dig(ends[0], "user", "login") == dig(ends[1], "user", "login")
         return by_one and (deleted - closed).total_seconds() <= _AT_ONCE
 
     def _set_labels(self, number: str, names: list[str]) -> None:
-        """By name, which finds the organization's as well, without the right to read them; what is missing is made.
+        """By name, which finds the organization's as well, without the right to read them;
+        what is missing is made.
 
-        Gitea passes over names that it does not know, or knows in other letters, without a word; and a label that is
-        made a second time is there twice.
+        Gitea passes over names that it does not know, or knows in other letters, without a word;
+        and a label that is made a second time is there twice.
         """
         if not (left := missing(names, self._labelled(number, names))):
             return
@@ -242,12 +263,12 @@ class Gitea(Host):
         """Add these labels to a request, and return the names of all its labels."""
         path = f"{self._path}/issues/{number}/labels"
         there = self._client.json("POST", path, "set labels", json={"labels": names}, again=True)
-        return [dig(one, "name") for one in mappings(there)]
+        return [dig(mapping, "name") for mapping in mappings(there)]
 
     def _known_labels(self, path: str, fine: tuple[int, ...]) -> dict[str, str]:
         """Return the names by their lower-case form."""
         found = self._pages(path, "read the labels", {}, _LABEL_PAGE, _LABEL_PAGES, fine)
-        return {dig(one, "name").lower(): dig(one, "name") for one in found}
+        return {dig(item, "name").lower(): dig(item, "name") for item in found}
 
     def _assign(self, number: str, names: Iterable[str], people: list[str], notes: Notes) -> None:
         """Add these names to the assignees."""
@@ -262,8 +283,8 @@ class Gitea(Host):
     def _ask_reviewers(self, pull: Mapping[str, Any], names: Iterable[str], notes: Notes) -> None:
         """Ask for reviews those who are not asked yet; teams are `organization/team`."""
         path = f"{self._path}/pulls/{pull['number']}/requested_reviewers"
-        asked = [one["login"] for one in pull.get("requested_reviewers") or ()]
-        asked += [one["name"] for one in pull.get("requested_reviewers_teams") or ()]
+        asked = [item["login"] for item in pull.get("requested_reviewers") or ()]
+        asked += [item["name"] for item in pull.get("requested_reviewers_teams") or ()]
 
         def ask(some: list[str]) -> None:
             people = [name for name in some if "/" not in name]
@@ -285,9 +306,9 @@ class Gitea(Host):
     ) -> None:
         """Let Gitea merge the request after its checks pass, or a moment later if there are none.
 
-        Gitea 1.26 accepts a commit only for a merge at once. A scheduled merge is for the commit that the branch has
-        when the checks pass, and survives a newer push. So it is set again for each build, unless a person has
-        cancelled it, and the log says what it means.
+        Gitea 1.26 accepts a commit only for a merge at once. A scheduled merge is for the commit
+        that the branch has when the checks pass, and survives a newer push. So it is set again for
+        each build, unless a person has cancelled it, and the log says what it means.
         """
         repo = pull["base"].get("repo") or {}
         allowed = [style for style, setting in _STYLES if repo.get(setting)]
@@ -299,11 +320,9 @@ class Gitea(Host):
             "delete_branch_after_merge": self.ours_to_delete(proposal.head),
         }
         host = self.place.host
-        path, what, fine = (
-            f"{self._path}/pulls/{done.number}/merge",
-            "switch on auto-merge",
-            (403, 404, 405, 409, 422),
-        )
+        path = f"{self._path}/pulls/{done.number}/merge"
+        what = "switch on auto-merge"
+        fine = (403, 404, 405, 409, 422)
         again = wish("auto-merge") in settled(done.body)
         if (
             again
@@ -321,7 +340,8 @@ class Gitea(Host):
             )
         elif again:
             notes.add(
-                f"auto-merge was set again; {host} merges what the branch holds when its checks pass"
+                f"auto-merge was set again; {host} merges what the branch holds when its checks"
+                " pass"
             )
 
 
@@ -334,15 +354,19 @@ class GiteaComments(GitHubComments):
     def marked(self, request: str, mark: str) -> Iterator[Comment]:
         """As `Comments.marked`. Gitea gives all comments at once, the oldest first."""
         path = f"{self._path}/issues/{request}/comments"
-        for one in reversed(mappings(self._client.json("GET", path, "look for the comment"))):
-            if self.holds(dig(one, "body"), mark) and dig(one, "user", "id") == self._client.me:
-                yield Comment(dig(one, "id"), dig(one, "body"), dig(one, "html_url"))
+        for mapping in reversed(mappings(self._client.json("GET", path, "look for the comment"))):
+            if (
+                self.holds(dig(mapping, "body"), mark)
+                and dig(mapping, "user", "id") == self._client.me
+            ):
+                yield Comment(dig(mapping, "id"), dig(mapping, "body"), dig(mapping, "html_url"))
 
 
 def _is_ours(pull: Any, base: str, head: str) -> bool:
     """Tell whether the head branch is in the repository itself. A fork's branch may have any name.
 
-    While a branch is deleted `head.ref` is `refs/pull/N/head`, and only `head.label` keeps its name (Gitea 1.26).
+    While a branch is deleted `head.ref` is `refs/pull/N/head`, and only `head.label` keeps its name
+    (Gitea 1.26).
     """
     ours = dig(pull, "head", "repo_id") == dig(pull, "base", "repo_id") != ""
     return (
@@ -353,7 +377,9 @@ def _is_ours(pull: Any, base: str, head: str) -> bool:
 
 
 def _is_stuck(pull: Mapping[str, Any]) -> bool:
-    """Tell whether it cannot be merged now: it conflicts with its base, or Gitea has not checked yet."""
+    """Tell whether it cannot be merged now: it conflicts with its base,
+    or Gitea has not checked yet.
+    """
     return pull["state"] == "open" and pull.get("mergeable") is False and not pull.get("draft")
 
 
@@ -371,7 +397,9 @@ def _draft_word(pull: Mapping[str, Any]) -> str:
 def _not_taken(
     names: list[str], send: Callable[[list[str]], None]
 ) -> Iterator[tuple[str, TaskError]]:
-    """Send all names at once, or else one by one, because Gitea refuses all if it does not know one of them."""
+    """Send all names at once, or else one by one,
+    because Gitea refuses all if it does not know one of them.
+    """
     if len(names) > 1:
         with suppress(ForgeError, RepositoryError):
             send(names)
@@ -394,7 +422,9 @@ def _place(remote: RemoteUrl, root: str) -> ForgeAddress:
 
 
 def _is_it(answer: Response) -> bool:
-    """Recognise a Gitea that requires sign-in (REQUIRE_SIGNIN_VIEW) by its refusal, which has words of its own."""
+    """Recognise a Gitea that requires sign-in (REQUIRE_SIGNIN_VIEW) by its refusal,
+    which has words of its own.
+    """
     said = answer.mapping()
     if answer.status in (401, 403):
         return str(said.get("message")).startswith("Only signed in user is allowed to call APIs")

@@ -1,4 +1,6 @@
-"""GitHub and GitHub Enterprise Server: pull requests, comments, deployments (docs.github.com/rest; GraphQL)."""
+"""GitHub and GitHub Enterprise Server: pull requests, comments, deployments (docs.github.com/rest;
+GraphQL).
+"""
 
 from __future__ import annotations
 
@@ -37,9 +39,9 @@ COMMENTS = (
     "nodes { fullDatabaseId body url viewerDidAuthor } } } } }"
 )
 PROTECTED = (
-    "query($owner: String!, $name: String!, $query: String!) "
-    '{ repository(owner: $owner, name: $name) { refs(refPrefix: "refs/heads/", query: $query, first: 20) '
-    "{ nodes { name refUpdateRule { pattern } } } } }"
+    "query($owner: String!, $name: String!, $query: String!) { repository(owner: $owner, name:"
+    ' $name) { refs(refPrefix: "refs/heads/", query: $query, first: 20) { nodes { name'
+    " refUpdateRule { pattern } } } } }"
 )
 TASK = "image-update"  # of a deployment; GitHub itself uses "deploy" for jobs with an `environment`
 LONGEST = 140  # characters of a description
@@ -61,8 +63,9 @@ class GitHub(Host):
 
     connect = GitHubClient
     needs = (
-        'give the token "Pull requests: write" and "Contents: write" (a classic token: repo); in GitHub Actions, '
-        "permissions: pull-requests: write, contents: write, and the setting that lets Actions create pull requests"
+        'give the token "Pull requests: write" and "Contents: write" (a classic token: repo); in'
+        " GitHub Actions, permissions: pull-requests: write, contents: write, and the setting that"
+        " lets Actions create pull requests"
     )
     without_drafts = "it is not a draft: GitHub has none for this repository"
 
@@ -72,13 +75,16 @@ class GitHub(Host):
         self._auto_merge = AutoMerge(self._client, self._owner, self._repo)
 
     def newest(self, base: str, head: str) -> Proposed | None:
-        """As `Host.newest`. The owner is part of what is asked for: under another name by now, it is asked again."""
+        """As `Host.newest`.
+
+        The owner is part of what is asked for: under another name by now, it is asked again.
+        """
         found = self._requests(base, head)
         owner = self._client.moved_to.rpartition("/")[0].rpartition("/")[2]
         if not found and owner and owner.lower() != self._owner.lower():
             self._owner = owner
             found = self._requests(base, head)
-        ours = [one for one in found if self._is_ours(one, base, head)]
+        ours = [item for item in found if self._is_ours(item, base, head)]
         ours.sort(key=lambda one: (one["state"] == "open", one["number"]), reverse=True)
         return self._in_its_queue(ours[0]) if ours else None
 
@@ -88,7 +94,8 @@ class GitHub(Host):
 
     def proposed(self, said: Any) -> Proposed:
         """As `Host.proposed`."""
-        merged, is_open = bool(said.get("merged_at")), said["state"] == "open"
+        merged = bool(said.get("merged_at"))
+        is_open = said["state"] == "open"
         conflicts = is_open and said.get("mergeable") is False
         return Proposed(
             url=str(said["html_url"]),
@@ -123,25 +130,30 @@ class GitHub(Host):
 
     def change(self, said: Any, title: str, body: str) -> Any:
         """As `Host.change`."""
-        path, text = f"{self._path}/pulls/{said['number']}", {"title": title, "body": body}
+        path = f"{self._path}/pulls/{said['number']}"
+        text = {"title": title, "body": body}
         return self._client.json("PATCH", path, "update the pull request", json=text, again=True)
 
     def complete(self, said: Any, proposal: Proposal, notes: Notes) -> tuple[Proposed, Any]:
         """As `Host.complete`."""
         issue = f"{self._path}/issues/{said['number']}"
-        if labels := missing(proposal.labels, (one["name"] for one in said["labels"])):
+        if labels := missing(proposal.labels, (item["name"] for item in said["labels"])):
             with notes.tried("labels", "label", *labels):
                 self._client.ask(
                     "POST", f"{issue}/labels", "set labels", json={"labels": labels}, again=True
                 )
-        if people := missing(proposal.assignees, (one["login"] for one in said["assignees"] or ())):
+        if people := missing(
+            proposal.assignees, (item["login"] for item in said["assignees"] or ())
+        ):
             with notes.tried("assignees", "assignee", *people):
                 told = {"assignees": people}
                 answer = self._client.json(
                     "POST", f"{issue}/assignees", "assign people", json=told, again=True
                 )
                 # GitHub ignores people whom it does not accept, without notice.
-                if left := missing(people, (one["login"] for one in answer.get("assignees") or ())):
+                if left := missing(
+                    people, (item["login"] for item in answer.get("assignees") or ())
+                ):
                     notes.add(
                         f"not assigned, since they may not push here: {', '.join(left)}",
                         "assignee",
@@ -158,7 +170,8 @@ class GitHub(Host):
 
     def shut(self, said: Any, body: str) -> None:
         """As `Host.shut`."""
-        path, text = f"{self._path}/pulls/{said['number']}", {"body": body, "state": "closed"}
+        path = f"{self._path}/pulls/{said['number']}"
+        text = {"body": body, "state": "closed"}
         self._client.ask("PATCH", path, "close the pull request", json=text, again=True)
 
     def is_open(self, name: str) -> bool:
@@ -184,15 +197,19 @@ class GitHub(Host):
     def _protected_otherwise(self, name: str) -> bool:
         """Tell whether a branch that is there has an older protection; their list is not shown."""
         given = {"owner": self._owner, "name": self._repo, "query": name.partition("/")[0]}
-        body, what = {"query": PROTECTED, "variables": given}, "read the branch protections"
+        body = {"query": PROTECTED, "variables": given}
+        what = "read the branch protections"
         said = self._client.json("POST", graphql(self.place.api), what, json=body)
         refs = mappings(value_at(said, "data", "repository", "refs"), "nodes")
         return not isinstance(value_at(said, "data"), dict) or any(
-            dig(one, "refUpdateRule", "pattern") for one in refs
+            dig(ref, "refUpdateRule", "pattern") for ref in refs
         )
 
     def _requests(self, base: str, head: str) -> list[Any]:
-        """Return the newest requests of this head. Each takes about 25 KB, because it describes both repositories."""
+        """Return the newest requests of this head.
+
+        Each takes about 25 KB, because it describes both repositories.
+        """
         params = {
             "head": f"{self._owner}:{head}", "base": base, "state": "all",
             "sort": "created", "direction": "desc", "per_page": 10,
@@ -204,7 +221,10 @@ class GitHub(Host):
         )
 
     def _is_ours(self, pull: Mapping[str, Any], base: str, head: str) -> bool:
-        """Tell whether the head branch is in the repository itself. A fork's branch may have any name."""
+        """Tell whether the head branch is in the repository itself.
+
+        A fork's branch may have any name.
+        """
         name, theirs = (dig(pull, end, "repo", "full_name").lower() for end in ("head", "base"))
         # the second name is there because the repository may have been renamed
         ours = {f"{self._owner}/{self._repo}".lower(), theirs} - {""}
@@ -218,11 +238,14 @@ class GitHub(Host):
         return self._client.ask("POST", f"{self._path}/pulls", what, json=body, fine=(422,))
 
     def _ask_reviewers(self, pull: Mapping[str, Any], proposal: Proposal, notes: Notes) -> None:
-        """Ask people and teams for reviews. If GitHub refuses one, the others are asked nevertheless."""
+        """Ask people and teams for reviews.
+
+        If GitHub refuses one, the others are asked nevertheless.
+        """
         people = {name: name for name in proposal.reviewers if "/" not in name}
         teams = {name: name.rpartition("/")[2] for name in proposal.reviewers if "/" in name}
-        users = missing(people, (one["login"] for one in pull["requested_reviewers"] or ()))
-        groups = missing(teams.values(), (one["slug"] for one in pull["requested_teams"] or ()))
+        users = missing(people, (item["login"] for item in pull["requested_reviewers"] or ()))
+        groups = missing(teams.values(), (item["slug"] for item in pull["requested_teams"] or ()))
         where = f"{self._path}/pulls/{pull['number']}"
         single = [{"reviewers": [name]} for name in users] + [
             {"team_reviewers": [name]} for name in groups
@@ -232,26 +255,31 @@ class GitHub(Host):
             and self._requested(where, {"reviewers": users, "team_reviewers": groups}) is None
         ):
             return
-        for one in single:
-            if error := self._requested(where, one):
-                name = next(iter(one.values()))[0]
+        for text in single:
+            if error := self._requested(where, text):
+                name = next(iter(text.values()))[0]
                 full = next((full for full, slug in teams.items() if slug == name), name)
                 notes.add(f"{name} was not asked to review: {error.message}", "reviewer", full)
 
     def _requested(self, where: str, who: Mapping[str, list[str]]) -> TaskError | None:
         """Return None if GitHub accepted it."""
-        path, what = f"{where}/requested_reviewers", "ask for reviews"
+        path = f"{where}/requested_reviewers"
+        what = "ask for reviews"
         answer = self._client.ask("POST", path, what, json=who, fine=(403, 404, 422), again=True)
         return None if answer.status == 201 else self._client.refused(answer, what)
 
 
 class GitHubComments(Comments):
-    """Comments on GitHub's pull requests. GraphQL finds ours, as REST does not tell whose token it is; REST writes."""
+    """Comments on GitHub's pull requests.
+
+    GraphQL finds ours, as REST does not tell whose token it is; REST writes.
+    """
 
     connect: ClassVar[type[Client]] = GitHubClient
     needs = (
-        'give the token "Pull requests: write" (a classic token: repo); in GitHub Actions, permissions: '
-        "pull-requests: write. A run for a fork's pull request gets a token that may only read"
+        'give the token "Pull requests: write" (a classic token: repo); in GitHub Actions,'
+        " permissions: pull-requests: write. A run for a fork's pull request gets a token that may"
+        " only read"
     )
 
     def marked(self, request: str, mark: str) -> Iterator[Comment]:
@@ -259,9 +287,13 @@ class GitHubComments(Comments):
         before: str | None = None
         for _page in range(PAGES):
             page = self._page(request, before)
-            for one in reversed(mappings(page, "nodes")):
-                if one.get("viewerDidAuthor") is True and self.holds(dig(one, "body"), mark):
-                    yield Comment(dig(one, "fullDatabaseId"), dig(one, "body"), dig(one, "url"))
+            for mapping in reversed(mappings(page, "nodes")):
+                if mapping.get("viewerDidAuthor") is True and self.holds(
+                    dig(mapping, "body"), mark
+                ):
+                    yield Comment(
+                        dig(mapping, "fullDatabaseId"), dig(mapping, "body"), dig(mapping, "url")
+                    )
             before = dig(page, "pageInfo", "startCursor")
             if page["pageInfo"]["hasPreviousPage"] is not True or not before:
                 return
@@ -280,10 +312,14 @@ class GitHubComments(Comments):
         return dig(said, "html_url")
 
     def _page(self, request: str, before: str | None) -> Mapping[str, Any]:
-        """Return the newest hundred comments, or the hundred before those. An error has status 200, too."""
+        """Return the newest hundred comments, or the hundred before those.
+
+        An error has status 200, too.
+        """
         owner, name = self.place.project
         variables = {"owner": owner, "name": name, "number": int(request), "before": before}
-        body, what = {"query": COMMENTS, "variables": variables}, "look for the comment"
+        body = {"query": COMMENTS, "variables": variables}
+        what = "look for the comment"
         answer = self._client.ask("POST", graphql(self.place.api), what, json=body, again=True)
         said = self._client.parsed(answer, what)
         if pull := ((said.get("data") or {}).get("repository") or {}).get("pullRequest"):
@@ -295,16 +331,18 @@ class GitHubComments(Comments):
 
 
 class GitHubDeployments(Deployments):
-    """GitHub's deployments and commit statuses (docs.github.com/rest/deployments, /rest/commits/statuses)."""
+    """GitHub's deployments and commit statuses (docs.github.com/rest/deployments,
+    /rest/commits/statuses).
+    """
 
     connect = GitHubClient
     needs = (
-        'give the token "Deployments: write" (a classic token: repo_deployment); in GitHub Actions, permissions: '
-        "deployments: write"
+        'give the token "Deployments: write" (a classic token: repo_deployment); in GitHub Actions,'
+        " permissions: deployments: write"
     )
     statuses_need = (
-        'give the token "Commit statuses: write" (a classic token: repo:status); in GitHub Actions, permissions: '
-        "statuses: write"
+        'give the token "Commit statuses: write" (a classic token: repo:status); in GitHub Actions,'
+        " permissions: statuses: write"
     )
 
     def __init__(self, reach: Reach) -> None:
@@ -312,7 +350,10 @@ class GitHubDeployments(Deployments):
         self._statuses = GitHubClient(reach, self.statuses_need, self.stays)
 
     def create(self, deployment: Deployment) -> str:
-        """As `Deployments.create`. Without `required_contexts` GitHub would wait for all checks of the commit."""
+        """As `Deployments.create`.
+
+        Without `required_contexts` GitHub would wait for all checks of the commit.
+        """
         body = {
             "ref": deployment.commit, "environment": deployment.environment, "task": TASK, "auto_merge": False,
             "required_contexts": [], "description": _short(deployment.description),

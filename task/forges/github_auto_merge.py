@@ -67,7 +67,9 @@ class AutoMerge:
     """The requests of one repository that GitHub merges by itself."""
 
     def __init__(self, client: Client, owner: str, name: str) -> None:
-        self._client, self._owner, self._name = client, owner, name
+        self._client = client
+        self._owner = owner
+        self._name = name
 
     def thrown_out(self, number: str) -> str:
         """Return why the queue threw the request out, if that is the last that happened, else "".
@@ -183,7 +185,7 @@ class AutoMerge:
         address = graphql(self._client.reach.place.api)
         said = self._client.json("POST", address, "switch on auto-merge", json=body)
         errors = mappings(said, "errors")
-        texts = (one_line(dig(one, "message").strip('[]"'))[:300] for one in errors)
+        texts = (one_line(dig(error, "message").strip('[]"'))[:300] for error in errors)
         objection = "; ".join(texts) or ("it says nothing more" if errors else "")
         return value_at(said, "data"), objection
 

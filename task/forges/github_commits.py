@@ -1,10 +1,12 @@
-"""Commits through GitHub's API, which GitHub signs (docs.github.com/graphql: createCommitOnBranch, updateRefs).
+"""Commits through GitHub's API, which GitHub signs (docs.github.com/graphql: createCommitOnBranch,
+updateRefs).
 
 The author is whom the token belongs to: the API takes no other one.
 
-The API appends a commit to a branch that is still at the commit we read, which is compare-and-swap like our push. It
-cannot replace what a branch holds. A head branch that exists is therefore moved, in one step, to a commit that was made
-on a branch of its own: were it put back to its base first, GitHub would close its pull request for good.
+The API appends a commit to a branch that is still at the commit we read, which is compare-and-swap
+like our push. It cannot replace what a branch holds. A head branch that exists is therefore moved,
+in one step, to a commit that was made on a branch of its own: were it put back to its base first,
+GitHub would close its pull request for good.
 """
 
 from __future__ import annotations
@@ -33,7 +35,10 @@ from task.plain_data import dig, elements, value_at
 from task.retry import NotDoneError, land_once
 from task.text import blanked, one_line
 
-COMMIT = "mutation($input: CreateCommitOnBranchInput!) { createCommitOnBranch(input: $input) { commit { oid } } }"
+COMMIT = (
+    "mutation($input: CreateCommitOnBranchInput!) { createCommitOnBranch(input: $input) { commit {"
+    " oid } } }"
+)
 REPOSITORY = (
     "query($owner: String!, $name: String!) { repository(owner: $owner, name: $name) { id } }"
 )
@@ -51,14 +56,14 @@ _RULES = ("rule violations", "protected branch", "pull request", "required statu
 class GitHubCommits(Connected):
     """GitHub's API for the commits of one repository.
 
-    Every method raises `Outpaced` if a branch is not where it should be, `NotDoneError` (see `land_once`), and
-    `UnreachableError`, which leaves open whether it was done.
+    Every method raises `Outpaced` if a branch is not where it should be, `NotDoneError` (see
+    `land_once`), and `UnreachableError`, which leaves open whether it was done.
     """
 
     connect = GitHubClient
     needs = (
-        'give the token or the GitHub App "Contents: write" (a classic token: repo); in GitHub Actions, permissions: '
-        "contents: write"
+        'give the token or the GitHub App "Contents: write" (a classic token: repo); in GitHub'
+        " Actions, permissions: contents: write"
     )
     stays = "it finds what has landed"
 
@@ -78,10 +83,11 @@ class GitHubCommits(Connected):
             for path, file in sorted(change.files.items())
             if file.mode
         ]
-        size = sum(len(one["contents"]) for one in additions)
+        size = sum(len(addition["contents"]) for addition in additions)
         if size > MOST:
             raise TargetError(
-                f"the files of one commit have {size / 1e6:.0f} MB, and GitHub's API takes {MOST / 1e6:.0f} MB at most",
+                f"the files of one commit have {size / 1e6:.0f} MB, and GitHub's API takes"
+                f" {MOST / 1e6:.0f} MB at most",
                 hint=f"let fewer Applications share a commit, {_GIT}",
                 subject=self._name,
             )
@@ -120,7 +126,9 @@ class GitHubCommits(Connected):
             raise self._odd(what)
 
     def replace(self, head: str, was: str, aside: str, commit: str) -> None:
-        """Move `head` from `was` to the commit that `aside` is at, and delete `aside`, in one step."""
+        """Move `head` from `was` to the commit that `aside` is at, and delete `aside`,
+        in one step.
+        """
         updates = [
             {"name": f"refs/heads/{head}", "beforeOid": was, "afterOid": commit, "force": True},
             {
@@ -147,7 +155,8 @@ class GitHubCommits(Connected):
 
     @cached_property
     def _id(self) -> str:
-        what, (owner, name) = f"look for {self._name}", self.place.project
+        what = f"look for {self._name}"
+        owner, name = self.place.project
         said = self._graphql(REPOSITORY, what, owner=owner, name=name)
         found = dig(said, "repository", "id")
         if not found:
@@ -176,12 +185,12 @@ class GitHubCommits(Connected):
             raise
 
     def _meant(self, errors: list[Any], answer: Response, what: str) -> TaskError | Outpaced:
-        kinds = {dig(one, "type") for one in errors}
-        texts = [one_line(dig(one, "message"))[:300] for one in errors]
+        kinds = {dig(error, "type") for error in errors}
+        texts = [one_line(dig(error, "message"))[:300] for error in errors]
         secret = self._client.reach.token.secret.reveal()
         words = "; ".join(dict.fromkeys(filter(None, texts))).replace(secret, "***")
         low = words.lower()
-        if "STALE_DATA" in kinds or any(one in low for one in _STALE):
+        if "STALE_DATA" in kinds or any(text in low for text in _STALE):
             return Outpaced(f"{self._name}: {words}")
         host = self.place.host
         if "RATE_LIMITED" in kinds or "rate limit" in low:
@@ -189,12 +198,15 @@ class GitHubCommits(Connected):
             return NotDoneError(
                 f"{host} limits the rate of requests: could not {what}: {words}", hint=hint
             )
-        if any(one in low for one in _UNKNOWN):
+        if any(text in low for text in _UNKNOWN):
             return UnreachableError(
                 f"{host} failed: could not {what}: {words}", hint=f"run it again; {self.stays}"
             )
         if "NOT_FOUND" in kinds:
-            message = f"{host} knows no such repository or branch, or this API token may not see it: could not {what}"
+            message = (
+                f"{host} knows no such repository or branch, or this API token may not see it:"
+                f" could not {what}"
+            )
             return RepositoryError(
                 f"{message}: {words}", hint=f"check the repository's URL; {self.needs}"
             )
@@ -208,8 +220,11 @@ class GitHubCommits(Connected):
             message = f"the pull request is in the merge queue: could not {what}: {words}"
             return NotDoneError(message, hint=LEAVES_QUEUE)
         hint = f"correct what it names, {_GIT}"
-        if any(one in words.lower() for one in _RULES):
-            hint = "let this token's owner pass the branch's rules, or open a pull request instead: --pull-request"
+        if any(rule in words.lower() for rule in _RULES):
+            hint = (
+                "let this token's owner pass the branch's rules, or open a pull request instead:"
+                " --pull-request"
+            )
         said = f": {words}" if words else ""
         return RepositoryError(f"{self.place.host} refuses: could not {what}{said}", hint=hint)
 
@@ -220,7 +235,8 @@ class GitHubCommits(Connected):
 
 
 class CommittedByApi(BareRepository):
-    """As `BareRepository`, but `land` commits through an API, which is opened when it is first needed.
+    """As `BareRepository`, but `land` commits through an API,
+    which is opened when it is first needed.
 
     `check` raises an error if the API cannot commit to this repository. It needs no token.
     """
@@ -236,10 +252,14 @@ class CommittedByApi(BareRepository):
         check: Callable[[], object] = lambda: None,
     ) -> None:
         super().__init__(git, repo, cache_dir=cache_dir)
-        self._api, self._check = api, check
+        self._api = api
+        self._check = check
 
     def predict(self, change: Changeset) -> Landing:
-        """Return what `land` would return, without a commit. Raises the error of `check`, as `land` would."""
+        """Return what `land` would return, without a commit.
+
+        Raises the error of `check`, as `land` would.
+        """
         landing = super().predict(change)
         if landing.pushed:
             self._check()
@@ -260,7 +280,8 @@ class CommittedByApi(BareRepository):
         return replace(made, commit=self._sent(change, made, there))
 
     def _sent(self, change: Changeset, made: Landing, there: str) -> str:
-        base, head = change.base, change.head
+        base = change.base
+        head = change.head
         if head == base or change.on_top or there == change.tip:
             return self._commit(head, change, made)
         if not there:
@@ -291,7 +312,8 @@ class CommittedByApi(BareRepository):
 
     def _commit(self, branch: str, change: Changeset, made: Landing) -> str:
         """Make the commit on a branch that is at `change.tip`, and return it."""
-        # Git makes the same tree from the same files, so a commit with this parent and tree is ours, or as good.
+        # Git makes the same tree from the same files, so a commit with this parent and tree is
+        # ours, or as good.
         with self._race(branch, change.tip):
             return land_once(
                 lambda: self._api().commit(branch, change),
@@ -301,7 +323,9 @@ class CommittedByApi(BareRepository):
 
     @contextmanager
     def _race(self, branch: str, was: str) -> Iterator[None]:
-        """Raise `Outpaced` for a refusal if the branch has moved: a lost race with an unknown message."""
+        """Raise `Outpaced` for a refusal if the branch has moved:
+        a lost race with an unknown message.
+        """
         try:
             yield
         except RepositoryError as error:
@@ -314,7 +338,10 @@ class CommittedByApi(BareRepository):
         subject = self._remote.subject(change.base)
         for path, file in change.files.items():
             if file.mode == _EXECUTABLE:
-                hint = "remove the bit (git update-index --chmod=-x PATH), or commit with git: --commit-through git"
+                hint = (
+                    "remove the bit (git update-index --chmod=-x PATH), or commit with git:"
+                    " --commit-through git"
+                )
                 message = (
                     f"{blanked(path)!r} has the executable bit, which GitHub's API would remove"
                 )

@@ -71,10 +71,10 @@ class GitLab(Host):
         what = f"look for the merge request of {head}"
         found = self._client.json("GET", f"{self._path}/merge_requests", what, params=params)
         ours = [
-            one
-            for one in mappings(found)
-            if dig(one, "source_project_id") == dig(one, "target_project_id") != ""
-            and self.branches(one) == (base, head)
+            mapping
+            for mapping in mappings(found)
+            if dig(mapping, "source_project_id") == dig(mapping, "target_project_id") != ""
+            and self.branches(mapping) == (base, head)
         ]
         ours.sort(key=lambda one: (_state(one) == "open", one["iid"]), reverse=True)
         return self.proposed(ours[0]) if ours else None
@@ -87,7 +87,8 @@ class GitLab(Host):
 
     def proposed(self, said: Any) -> Proposed:
         """As `Host.proposed`."""
-        state, title = _state(said), str(said["title"])
+        state = _state(said)
+        title = str(said["title"])
         merged = said.get("merge_commit_sha") or said.get("squash_commit_sha") or said.get("sha")
         conflicts = state == "open" and bool(said.get("has_conflicts"))
         return Proposed(
@@ -97,9 +98,9 @@ class GitLab(Host):
             title=title.removeprefix(DRAFT) if said.get("draft") else title,
             body=str(said.get("description") or "").replace("\r\n", "\n"),
             head_commit=str(said.get("sha") or ""),
-            merge_commit=str(merged or "")
-            if state == "merged"
-            else "",  # for a fast-forward, it is the head itself
+            merge_commit=(
+                str(merged or "") if state == "merged" else ""
+            ),  # for a fast-forward, it is the head itself
             conflicts=conflicts,
             auto_merge=bool(said.get("merge_when_pipeline_succeeds")),
             note=f"it conflicts with {said['target_branch']}" if conflicts else "",
@@ -135,7 +136,8 @@ class GitLab(Host):
 
     def complete(self, said: Any, proposal: Proposal, notes: Notes) -> tuple[Proposed, Any]:
         """As `Host.complete`. GitLab makes labels that are missing."""
-        request, fields = said, dict[str, Any]()
+        request = said
+        fields = dict[str, Any]()
         wanted = missing(proposal.labels, request.get("labels") or ())
         for label in [label for label in wanted if "," in label]:
             notes.add(f"label {label!r}: GitLab accepts none with a comma", "label", label)
@@ -146,11 +148,10 @@ class GitLab(Host):
         for role, names in (("reviewer", proposal.reviewers), ("assignee", proposal.assignees)):
             with notes.tried(f"{role}s", role, *names):
                 asked[role] = self._people(request, role, names, notes)
-            if new := asked.get(
-                role
-            ):  # the list is replaced as a whole, so include those who are already in it
+            # the list is replaced as a whole, so include those who are already in it
+            if new := asked.get(role):
                 fields[f"{role}_ids"] = [
-                    *(one["id"] for one in request.get(f"{role}s") or ()),
+                    *(item["id"] for item in request.get(f"{role}s") or ()),
                     *new.values(),
                 ]
         if fields:
@@ -164,7 +165,7 @@ class GitLab(Host):
                     )
                 asked = {}
             for role, new in asked.items():
-                took = {one["id"] for one in request.get(f"{role}s") or ()}
+                took = {item["id"] for item in request.get(f"{role}s") or ()}
                 if left := [name for name, person in new.items() if person not in took]:
                     more = "GitLab did not take them (several need GitLab Premium)"
                     notes.add(f"{role} {', '.join(left)}: {more}", role, *left)
@@ -182,7 +183,8 @@ class GitLab(Host):
 
     def is_open(self, name: str) -> bool:
         """As `Host.is_open`."""
-        path, what = f"{self._path}/protected_branches", "read the protected branches"
+        path = f"{self._path}/protected_branches"
+        what = "read the protected branches"
         found = self._client.json("GET", path, what, params={"per_page": 100})
         return open_on_gitlab(listed(found), name)
 
@@ -199,14 +201,18 @@ class GitLab(Host):
     def _people(
         self, request: Mapping[str, Any], role: str, names: Iterable[str], notes: Notes
     ) -> dict[str, int]:
-        """Return the numbers of people who are not in the list yet. An unknown name becomes a note."""
+        """Return the numbers of people who are not in the list yet.
+
+        An unknown name becomes a note.
+        """
         found = {}
-        for name in missing(names, (one["username"] for one in request.get(f"{role}s") or ())):
+        for name in missing(names, (item["username"] for item in request.get(f"{role}s") or ())):
+            # never a group
             known = self._client.json(
                 "GET", "/users", f"look for {name}", params={"username": name}
-            )  # never a group
+            )
             if person := next(
-                (int(one["id"]) for one in known if one["username"].lower() == name.lower()), 0
+                (int(item["id"]) for item in known if item["username"].lower() == name.lower()), 0
             ):
                 found[name] = person
             else:
@@ -214,10 +220,12 @@ class GitLab(Host):
         return found
 
     def _auto_merged(self, request: Mapping[str, Any], commit: str, notes: Notes) -> Proposed:
-        """Let GitLab merge exactly this commit, and no other push, once its pipeline and checks pass."""
+        """Let GitLab merge exactly this commit, and no other push,
+        once its pipeline and checks pass.
+        """
         number = str(request["iid"])
-        # Use the request as GitLab shows it after its check, if that does not take long. Until GitLab has noticed a
-        # push, it still shows an auto-merge that the push will end.
+        # Use the request as GitLab shows it after its check, if that does not take long. Until
+        # GitLab has noticed a push, it still shows an auto-merge that the push will end.
         request = until(
             lambda one: (
                 one.get("detailed_merge_status", "unknown") not in _UNREADY
@@ -232,7 +240,8 @@ class GitLab(Host):
             if request.get("draft"):
                 notes.add("GitLab cannot merge a draft by itself", "auto-merge")
             return done
-        path, what = f"{self._path}/merge_requests/{number}/merge", "merge it"
+        path = f"{self._path}/merge_requests/{number}/merge"
+        what = "merge it"
         exact = {"sha": commit or done.head_commit}
         if self._has_trains():
             self._join_train(request, exact["sha"], notes)
@@ -269,8 +278,8 @@ class GitLab(Host):
     def _join_train(self, request: Mapping[str, Any], commit: str, notes: Notes) -> None:
         """Let exactly this commit join the merge train of its target branch, once its checks pass.
 
-        `PUT …/merge` would merge past the train. GitLab answers 400 to `auto_merge` where all checks
-        have passed (before 18.11), and has another name for it before 17.11.
+        `PUT …/merge` would merge past the train. GitLab answers 400 to `auto_merge` where all
+        checks have passed (before 18.11), and has another name for it before 17.11.
         """
         path = f"{self._path}/merge_trains/merge_requests/{request['iid']}"
         what = "add it to the merge train"
@@ -292,33 +301,36 @@ class GitLab(Host):
 
 
 class GitLabComments(Comments):
-    """Comments on GitLab's merge requests, which its API calls notes (docs.gitlab.com/api/notes)."""
+    """Comments on GitLab's merge requests,
+    which its API calls notes (docs.gitlab.com/api/notes).
+    """
 
     connect = GitLabClient
     needs = (
-        "give a personal, project or group access token with scope api and role Reporter "
-        "(a job token, CI_JOB_TOKEN, cannot write comments; a pipeline of a fork does not get protected variables)"
+        "give a personal, project or group access token with scope api and role Reporter (a job"
+        " token, CI_JOB_TOKEN, cannot write comments; a pipeline of a fork does not get protected"
+        " variables)"
     )
 
     def marked(self, request: str, mark: str) -> Iterator[Comment]:
         """As `Comments.marked`."""
-        what, params = (
-            "look for the comment",
-            {"order_by": "created_at", "sort": "desc", "per_page": 100},
-        )
+        what = "look for the comment"
+        params = {"order_by": "created_at", "sort": "desc", "per_page": 100}
         for page in range(1, PAGES + 1):
             found = mappings(
                 self._client.json(
                     "GET", self._notes(request), what, params={**params, "page": page}
                 )
             )
-            for one in found:
+            for mapping in found:
                 if (
-                    self.holds(dig(one, "body"), mark)
-                    and dig(one, "author", "id") == self._client.me
+                    self.holds(dig(mapping, "body"), mark)
+                    and dig(mapping, "author", "id") == self._client.me
                 ):
                     yield Comment(
-                        dig(one, "id"), dig(one, "body"), self._page(request, dig(one, "id"))
+                        dig(mapping, "id"),
+                        dig(mapping, "body"),
+                        self._page(request, dig(mapping, "id")),
                     )
             if len(found) < 100:
                 break
@@ -357,7 +369,10 @@ class GitLabDeployments(Deployments):
     )
 
     def create(self, deployment: Deployment) -> str:
-        """As `Deployments.create`. GitLab creates the environment if there is none with that name."""
+        """As `Deployments.create`.
+
+        GitLab creates the environment if there is none with that name.
+        """
         body = {
             "environment": deployment.environment, "sha": deployment.commit, "status": STATES[deployment.state],
             "ref": deployment.ref or deployment.commit, "tag": deployment.is_tag,
@@ -376,36 +391,33 @@ class GitLabDeployments(Deployments):
             "per_page": 20,
         }
         what = f"look for the deployment of {deployment.environment}"
-        for one in mappings(
+        for mapping in mappings(
             self._client.json("GET", f"{self._path}/deployments", what, params=params)
         ):
             if (
-                dig(one, "sha") == deployment.commit
-                and not one.get("deployable")
-                and dig(one, "status") in _OPEN
+                dig(mapping, "sha") == deployment.commit
+                and not mapping.get("deployable")
+                and dig(mapping, "status") in _OPEN
             ):
-                return dig(one, "id")
+                return dig(mapping, "id")
         return ""
 
     def change(self, number: str, deployment: Deployment) -> None:
         """As `Deployments.change`."""
-        path, body = (
-            f"{self._path}/deployments/{path_part(number)}",
-            {"status": STATES[deployment.state]},
-        )
+        path = f"{self._path}/deployments/{path_part(number)}"
+        body = {"status": STATES[deployment.state]}
         self._client.ask(
             "PUT", path, f"show the deployment of {deployment.environment}", json=body, again=True
         )
 
     def _link(self, said: Any, deployment: Deployment) -> None:
         """Let the environment's link lead to Argo CD, unless a person has set another one."""
-        number, page = dig(said, "environment", "id"), web_page(deployment.page)
+        number = dig(said, "environment", "id")
+        page = web_page(deployment.page)
         if not number or not page or dig(said, "environment", "external_url"):
             return
-        path, what = (
-            f"{self._path}/environments/{path_part(number)}",
-            f"link {deployment.environment} to Argo CD",
-        )
+        path = f"{self._path}/environments/{path_part(number)}"
+        what = f"link {deployment.environment} to Argo CD"
         try:
             self._client.ask("PUT", path, what, json={"external_url": page}, again=True)
         except (ForgeError, RepositoryError) as error:

@@ -1,7 +1,9 @@
-"""What every forge does: requests, of which there are never two for a branch, comments and deployments.
+"""What every forge does: requests, of which there are never two for a branch,
+comments and deployments.
 
-A request belongs to a head branch of the repository itself. Requests from forks may use any branch name, and never
-count. If something fails here, the pushed branch stays, and the next run completes the request.
+A request belongs to a head branch of the repository itself. Requests from forks may use any branch
+name, and never count. If something fails here, the pushed branch stays, and the next run completes
+the request.
 """
 
 from __future__ import annotations
@@ -45,12 +47,16 @@ _LONGEST_NOTE = 1000
 
 @dataclass(frozen=True)
 class ForgeKind:
-    """Everything about one kind of forge. Its file ends with it, and `task.forges.places` lists it."""
+    """Everything about one kind of forge.
+
+    Its file ends with it, and `task.forges.places` lists it.
+    """
 
     name: str  # as --forge names it
     client: type[Host]
     comments: type[Comments]
-    # A repository's URL, and where the forge's web begins → the repository's place; the host is filled in later.
+    # A repository's URL, and where the forge's web begins → the repository's place; the host is
+    # filled in later.
     place: Callable[[RemoteUrl, str], ForgeAddress]
     aliases: tuple[str, ...] = ()
     hosts: tuple[str, ...] = ()  # its public hosts
@@ -58,7 +64,8 @@ class ForgeKind:
     words: tuple[
         str, ...
     ] = ()  # found in the names of hosts that run it: gitlab.example.com, my-gitea.example.com
-    # An address below its root that needs no login, and a test whether the answer comes from this kind of forge.
+    # An address below its root that needs no login, and a test whether the answer comes from this
+    # kind of forge.
     question: tuple[str, Callable[[Response], bool]] | None = None
     # {0} is the repository's page, {1} the base branch, {2} the head branch.
     # For `commit`, {1} is the commit; for `range`, {1} is the older commit, and {2} the newer one.
@@ -92,7 +99,9 @@ class Connected(ABC):
 
     @contextmanager
     def understood(self) -> Iterator[None]:
-        """Raise `UnreachableError` for an answer of another shape, as from a proxy or another service."""
+        """Raise `UnreachableError` for an answer of another shape,
+        as from a proxy or another service.
+        """
         try:
             yield
         except (KeyError, IndexError, TypeError, AttributeError, ValueError) as error:
@@ -100,7 +109,9 @@ class Connected(ABC):
                 f"{self.place.host} answers in a way that is not understood ({type(error).__name__}: {error})"[
                     :300
                 ],
-                hint="check that it is the Git host that --forge or the URL names, then run it again",
+                hint=(
+                    "check that it is the Git host that --forge or the URL names, then run it again"
+                ),
             ) from error
 
 
@@ -114,7 +125,8 @@ class Host(Connected):
     auto_merge_after_push: ClassVar[Literal["stays", "ends", "again"]] = "stays"
 
     def find(self, base: str, head: str) -> Proposed | None:
-        """Return the open request from `head` into `base`, else the newest closed or merged one, or None.
+        """Return the open request from `head` into `base`, else the newest closed or merged one,
+        or None.
 
         Its state is "gone" if the forge has closed it because its branch was deleted, and says so.
         """
@@ -125,9 +137,10 @@ class Host(Connected):
     def propose(self, proposal: Proposal, found: Proposed | None) -> Proposed:
         """Open the request, or update the open one. There is never a second one.
 
-        `found` is what `find` returned before the push, so nothing is looked up again. If the branch has moved on, its
-        request is left to the run that moved it, as `head_commit` of the answer shows. Raises `Outpaced` if the request
-        was merged meanwhile: then the rest has to be decided on the new tip.
+        `found` is what `find` returned before the push, so nothing is looked up again. If the
+        branch has moved on, its request is left to the run that moved it, as `head_commit` of the
+        answer shows. Raises `Outpaced` if the request was merged meanwhile: then the rest has to be
+        decided on the new tip.
         """
         with self.understood():
             return honest(_settle(self, proposal, found), self.place.web)
@@ -176,7 +189,10 @@ class Host(Connected):
         return self.proposed(said), said
 
     def write(self, said: Any, title: str, body: str) -> tuple[Proposed, Any]:
-        """Change title and text of the open request. Raises `Overtaken` if the request is no longer open."""
+        """Change title and text of the open request.
+
+        Raises `Overtaken` if the request is no longer open.
+        """
         said = self.change(said, title, body)
         now = self.proposed(said)
         if now.state != "open":
@@ -197,7 +213,9 @@ class Host(Connected):
 
     @abstractmethod
     def proposed(self, said: Any) -> Proposed:
-        """Return our form of the forge's answer: a title without a draft's prefix, lines that end as ours."""
+        """Return our form of the forge's answer: a title without a draft's prefix,
+        lines that end as ours.
+        """
 
     @abstractmethod
     def branches(self, said: Any) -> tuple[str, str]:
@@ -205,15 +223,24 @@ class Host(Connected):
 
     @abstractmethod
     def create(self, proposal: Proposal) -> Any:
-        """Open a request with title, text and draft. Raises `AlreadyThere` if the forge says that one is open."""
+        """Open a request with title, text and draft.
+
+        Raises `AlreadyThere` if the forge says that one is open.
+        """
 
     @abstractmethod
     def change(self, said: Any, title: str, body: str) -> Any:
-        """Change title and text of a request, and return the forge's answer. A draft stays one, and others none."""
+        """Change title and text of a request, and return the forge's answer.
+
+        A draft stays one, and others none.
+        """
 
     @abstractmethod
     def complete(self, said: Any, proposal: Proposal, notes: Notes) -> tuple[Proposed, Any]:
-        """Set the labels, people and auto-merge of this proposal, if they are missing. What fails becomes a note."""
+        """Set the labels, people and auto-merge of this proposal, if they are missing.
+
+        What fails becomes a note.
+        """
 
     @abstractmethod
     def shut(self, said: Any, body: str) -> None:
@@ -225,7 +252,10 @@ class Host(Connected):
 
     @staticmethod
     def ours_to_delete(head: str) -> bool:
-        """Tell whether the branch may go after the merge. One that an annotation names may be an environment."""
+        """Tell whether the branch may go after the merge.
+
+        One that an annotation names may be an environment.
+        """
         return head.startswith(OURS)
 
     @abstractmethod
@@ -238,7 +268,10 @@ class Overtaken(Exception):
 
 
 class AlreadyThere(Exception):
-    """The forge says that a request for this branch is already open. Never leaves `Host.propose`."""
+    """The forge says that a request for this branch is already open.
+
+    Never leaves `Host.propose`.
+    """
 
     def __init__(self, found: Proposed | None = None) -> None:
         super().__init__()
@@ -246,16 +279,18 @@ class AlreadyThere(Exception):
 
 
 def _settle(host: Host, proposal: Proposal, found: Proposed | None) -> Proposed:
-    """Open or update the request, even if other runs do the same: there is one request, about its newest commit."""
-    before, notes = found, Notes()
+    """Open or update the request, even if other runs do the same: there is one request,
+    about its newest commit.
+    """
+    before = found
+    notes = Notes()
     for name, sentence in host.without.items():
         if wanted := getattr(proposal, name):
             notes.add(sentence)
             proposal = replace(proposal, **{name: type(wanted)()})
     for turn in range(_RACES):
-        if (
-            found and found.state == "merged"
-        ):  # either the request to update, or one with the proposed commit
+        # either the request to update, or one with the proposed commit
+        if found and found.state == "merged":
             was_open = (
                 before is not None and before.state == "open" and before.number == found.number
             )
@@ -313,15 +348,17 @@ def _brought_up_to_date(host: Host, found: Proposed, proposal: Proposal, notes: 
     another = host.branches(said) != (proposal.base, proposal.head)
     if another or now.state != "open" or overtaken(found, now, proposal):
         raise Overtaken
-    # Forges notice a push late, and some show only twelve digits of a commit. So ask for the branch itself, but only if
-    # the request does not show our commit.
+    # Forges notice a push late, and some show only twelve digits of a commit. So ask for the branch
+    # itself, but only if the request does not show our commit.
     shown = now.head_commit != "" and ours.startswith(now.head_commit)
     if not shown and (newer := _moved(host, ours, proposal.head)):
         return replace(found, head_commit=newer, note=MOVED)
     whole = fitted(proposal, longest_body(host.forge), now)
     missing = lacking(proposal, whole.body)
-    pushed, set_before = described(now.body) != ours, wish("auto-merge") in settled(now.body)
-    # A person may have switched it off before the push. A forge that does not say so is asked again.
+    pushed = described(now.body) != ours
+    set_before = wish("auto-merge") in settled(now.body)
+    # A person may have switched it off before the push. A forge that does not say so is asked
+    # again.
     off = found.auto_merge is False and found.head_commit == described(found.body)
     if pushed and proposal.auto_merge and set_before and not off:
         if host.auto_merge_after_push == "ends":
@@ -338,9 +375,8 @@ def _brought_up_to_date(host: Host, found: Proposed, proposal: Proposal, notes: 
         return notes.on(replace(done, head_commit=ours or done.head_commit))
     done = _completed(host, done, said, whole, missing, notes)
     if done.head_commit != ours != "" and described(now.body) == done.head_commit:
-        host.write(
-            host.read(found.number)[1], now.title, now.body
-        )  # we have overwritten the text of a newer commit
+        # we have overwritten the text of a newer commit
+        host.write(host.read(found.number)[1], now.title, now.body)
     return done
 
 
@@ -375,7 +411,9 @@ def _completed(
 
 
 def _moved(host: Host, ours: str, head: str) -> str:
-    """Return the branch's tip if it is not the commit in our text, or "" if it is, or is unknown."""
+    """Return the branch's tip if it is not the commit in our text, or "" if it is,
+    or is unknown.
+    """
     tip = host.tip(head) if ours else ""
     return tip if tip != ours else ""
 
@@ -385,19 +423,24 @@ class Notes:
 
     def __init__(self) -> None:
         self._said: list[str] = []
-        self.missed: set[str] = (
-            set()
-        )  # keys of what could not be set, and is tried again by the next run
+        # keys of what could not be set, and is tried again by the next run
+        self.missed: set[str] = set()
 
     def add(self, sentence: str, kind: str = "", *names: str) -> None:
-        """Add a sentence. With a `kind`, these labels or people are not set, or `auto-merge` is not."""
+        """Add a sentence.
+
+        With a `kind`, these labels or people are not set, or `auto-merge` is not.
+        """
         if sentence and sentence not in self._said:
             self._said.append(sentence)
-        self.missed.update(wish(kind, name) for name in (names or ("",)) if kind)
+        self.missed.update(wish(kind, name) for name in names or ("",) if kind)
 
     @contextmanager
     def tried(self, what: str, kind: str, *names: str) -> Iterator[None]:
-        """Turn a refusal inside the block into a note. A temporary error is raised, so that the job runs again."""
+        """Turn a refusal inside the block into a note.
+
+        A temporary error is raised, so that the job runs again.
+        """
         try:
             yield
         except (ForgeError, RepositoryError) as error:
@@ -410,8 +453,12 @@ class Notes:
 
 
 def missing(wanted: Iterable[str], have: Iterable[str]) -> list[str]:
-    """Return the names in order, each once. Upper and lower case are the same for labels and people."""
-    there, found = {name.lower() for name in have}, []
+    """Return the names in order, each once.
+
+    Upper and lower case are the same for labels and people.
+    """
+    there = {name.lower() for name in have}
+    found = []
     for name in wanted:
         if name.lower() not in there:
             there.add(name.lower())
@@ -420,7 +467,8 @@ def missing(wanted: Iterable[str], have: Iterable[str]) -> list[str]:
 
 
 def honest(found: Proposed, page: str) -> Proposed:
-    """Return the request without an implausible URL or commit, which would go into results, logs and pages.
+    """Return the request without an implausible URL or commit, which would go into results,
+    logs and pages.
 
     Its URL is then `page`, the repository's.
     """
@@ -439,7 +487,10 @@ class Comment:
 
 
 class Comments(Connected):
-    """The comments on pull requests of one repository. Ours is found by its mark and edited, so it never repeats."""
+    """The comments on pull requests of one repository.
+
+    Ours is found by its mark and edited, so it never repeats.
+    """
 
     stays = "the plan is made; running it again writes the comment"
 
@@ -458,7 +509,9 @@ class Comments(Connected):
 
     @abstractmethod
     def marked(self, request: str, mark: str) -> Iterable[Comment]:
-        """Return the comments on that request that have the mark, newest first, and only ours if the forge can tell."""
+        """Return the comments on that request that have the mark, newest first,
+        and only ours if the forge can tell.
+        """
 
     @abstractmethod
     def add(self, request: str, body: str) -> str:
@@ -466,7 +519,9 @@ class Comments(Connected):
 
     @abstractmethod
     def change(self, request: str, comment: Comment, body: str) -> str | None:
-        """Change the text of a comment, and return its URL, or None if it is somebody else's and stays."""
+        """Change the text of a comment, and return its URL,
+        or None if it is somebody else's and stays.
+        """
 
     @staticmethod
     def holds(body: str, mark: str) -> bool:
@@ -475,7 +530,9 @@ class Comments(Connected):
 
 
 class Deployments(Connected):
-    """The deployments of one repository: which build is in which environment, and how its rollout ended."""
+    """The deployments of one repository: which build is in which environment,
+    and how its rollout ended.
+    """
 
     stays = "what was written to Git stays, and Argo CD deploys it"
 
@@ -491,7 +548,8 @@ class Deployments(Connected):
     def end(self, deployment: Deployment, *, begun: bool) -> bool:
         """Set the state of the deployment that began, or (not `begun`) of an earlier run's.
 
-        Return whether there is one. An earlier run's is the newest one for the same commit and environment.
+        Return whether there is one. An earlier run's is the newest one for the same commit and
+        environment.
         """
         if begun:
             number = self._begun[deployment.environment]
@@ -503,7 +561,9 @@ class Deployments(Connected):
         return number != ""
 
     def sum_up(self, status: CommitStatus) -> None:
-        """Set the commit's status for all of them together, if the forge has that besides deployments."""
+        """Set the commit's status for all of them together,
+        if the forge has that besides deployments.
+        """
 
     @abstractmethod
     def create(self, deployment: Deployment) -> str:
@@ -511,7 +571,9 @@ class Deployments(Connected):
 
     @abstractmethod
     def find(self, deployment: Deployment) -> str:
-        """Return the number of our newest deployment for this commit and environment that may still change, or ""."""
+        """Return the number of our newest deployment for this commit
+        and environment that may still change, or "".
+        """
 
     @abstractmethod
     def change(self, number: str, deployment: Deployment) -> None:

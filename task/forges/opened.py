@@ -34,10 +34,15 @@ class Forges:
     ) -> None:
         """`known`: `--forge` first, then `task.forges.places.known_to`. Nothing is contacted yet.
 
-        `reached` returns the URL with which this step reaches a repository, because pushes go there.
+        `reached` returns the URL with which this step reaches a repository, because pushes go
+        there.
         """
-        self._known, self._tokens, self._reached = tuple(known), once(tokens), reached
-        self._more_ca, self._log, self._warn = more_ca, log, warn
+        self._known = tuple(known)
+        self._tokens = once(tokens)
+        self._reached = reached
+        self._more_ca = more_ca
+        self._log = log
+        self._warn = warn
         self._lock = Lock()
         self._probed: dict[str, Known] = {}
         self._hosts: dict[ForgeAddress, Host] = {}
@@ -45,18 +50,22 @@ class Forges:
         self._opened: list[Connected] = []
 
     def place(self, repo: str, fails: str = "no pull request is possible") -> ForgeAddress:
-        """Return where the repository is. Raises `ForgeError` for a URL on no forge, and what `probe` raises.
+        """Return where the repository is.
 
-        The URL that it is pushed to comes first where it is a forge's; a mirror's path or a proxy that no forge is
-        known by leaves it to the repository's own URL. `fails` begins the message of an error.
+        Raises `ForgeError` for a URL on no forge, and what `probe` raises.
+
+        The URL that it is pushed to comes first where it is a forge's; a mirror's path or a proxy
+        that no forge is known by leaves it to the repository's own URL. `fails` begins the message
+        of an error.
         """
-        self._tokens()  # a token that cannot be read is a mistake in the call, wherever the repository is
+        # a token that cannot be read is a mistake in the call, wherever the repository is
+        self._tokens()
         urls = list(
             dict.fromkeys(
                 url for url in (self._reached(repo), repo) if url == repo or _on_a_host(url)
             )
         )
-        surely = tuple(one for one in self._known if one.root)
+        surely = tuple(item for item in self._known if item.root)
         try:
             for known in (surely, self._known):
                 for url in urls:
@@ -67,12 +76,17 @@ class Forges:
             raise ForgeError(f"{fails}: {error.message}", hint=error.hint) from error
 
     def check_host(self, repo: str) -> None:
-        """Raise the `ForgeError` of `place` for a repository on no host, such as a local path. Nothing is contacted."""
+        """Raise the `ForgeError` of `place` for a repository on no host, such as a local path.
+
+        Nothing is contacted.
+        """
         if not _on_a_host(self._reached(repo)) and not _on_a_host(repo):
             self.place(repo)
 
     def compare(self, repo: str, base: str, head: str) -> tuple[str, str]:
-        """Return the kind of forge, and the URL of the page that shows what a head branch changes, or ("", "")."""
+        """Return the kind of forge, and the URL of the page that shows what a head branch changes,
+        or ("", "").
+        """
         try:
             place = self.place(repo)
         except TaskError:
@@ -80,11 +94,14 @@ class Forges:
         return place.forge, compare_url(place, base, head)
 
     def commit_page(self, repo: str, commit: str) -> str:
-        """Return the URL of a commit's page, or "" if the URL does not tell which kind of forge it is."""
-        for url in (self._reached(repo), repo) if commit else ():
-            with suppress(Malformed):  # a path
-                if place := place_of(url, self._known):
-                    return FORGES[place.forge].commit.format(place.web, commit)
+        """Return the URL of a commit's page, or "" if the URL does not tell
+        which kind of forge it is.
+        """
+        if commit:
+            for url in (self._reached(repo), repo):
+                with suppress(Malformed):  # a path
+                    if place := place_of(url, self._known):
+                        return FORGES[place.forge].commit.format(place.web, commit)
         return ""
 
     def range_page(self, repo: str, old: str, new: str) -> str:
@@ -95,7 +112,10 @@ class Forges:
         return ""
 
     def of(self, repo: str) -> Host:
-        """Return the repository's forge. Raises as `place`, and `CredentialsError` without a token for it."""
+        """Return the repository's forge.
+
+        Raises as `place`, and `CredentialsError` without a token for it.
+        """
         place = self.place(repo)
         with self._lock:
             if place not in self._hosts:
@@ -127,13 +147,18 @@ class Forges:
         place = self.place(repo, "no deployment can be shown")
         kind = FORGES[place.forge].deployments
         if kind is None:
-            names = ", ".join(one.name for one in FORGES.values() if one.deployments)
+            names = ", ".join(
+                forge_kind.name for forge_kind in FORGES.values() if forge_kind.deployments
+            )
             hint = f"leave out --deployments; these show them: {names}"
             raise ForgeError(f"no deployments are shown on {place.host}", hint=hint)
         return self._open(kind, place, self._tokens().of_the_job(place, "a deployment"))
 
     def commits(self, repo: str) -> GitHubCommits:
-        """GitHub's API for commits to the repository. Raises as `place_on_github`, and `CredentialsError`."""
+        """GitHub's API for commits to the repository.
+
+        Raises as `place_on_github`, and `CredentialsError`.
+        """
         place = self.place_on_github(repo)
         with self._lock:
             if place not in self._committing:
@@ -142,7 +167,10 @@ class Forges:
             return self._committing[place]
 
     def place_on_github(self, repo: str) -> ForgeAddress:
-        """Return where the repository is. Raises as `place`, and `ForgeError` if it is not on GitHub."""
+        """Return where the repository is.
+
+        Raises as `place`, and `ForgeError` if it is not on GitHub.
+        """
         place = self.place(repo, "GitHub's API cannot commit")
         if place.forge != "github":
             hint = "commit with git: --commit-through git"
@@ -152,8 +180,8 @@ class Forges:
     def close(self) -> None:
         """Connections are closed."""
         with self._lock:
-            for one in self._opened:
-                one.close()
+            for connected in self._opened:
+                connected.close()
             for known in (self._opened, self._hosts, self._committing):
                 known.clear()
 

@@ -1,7 +1,7 @@
 """The table of forges, and which of them a repository is on: its URL tells, or its host is asked.
 
-The URL comes from an Application, so no part of it is trusted as the path of a request. A host is asked at addresses
-that each forge answers to anyone, without a login.
+The URL comes from an Application, so no part of it is trusted as the path of a request. A host is
+asked at addresses that each forge answers to anyone, without a login.
 """
 
 from __future__ import annotations
@@ -18,10 +18,11 @@ from task.git.hosts import RemoteUrl, remote_of
 from task.http import Http, Limits
 from task.urls import split
 
-# The order in which a host is asked: Gitea's list of paths first, since no other forge has an /api/v1/version.
+# The order in which a host is asked: Gitea's list of paths first, since no other forge has an
+# /api/v1/version.
 FORGES: Mapping[str, ForgeKind] = {
-    one.name: one
-    for one in (
+    forge_kind.name: forge_kind
+    for forge_kind in (
         gitea.KIND,
         gitlab.KIND,
         github.KIND,
@@ -37,10 +38,14 @@ LIMITS = Limits(connect=5.0, silence=10.0, total=15.0, size=1024 * 1024, tries=1
 
 @dataclass(frozen=True)
 class Known:
-    """What is known about a forge from elsewhere than the URL: `--forge NAME=URL`, CI_SERVER_URL, a probe."""
+    """What is known about a forge from elsewhere than the URL: `--forge NAME=URL`, CI_SERVER_URL,
+    a probe.
+    """
 
     forge: str
-    root: str  # of its web pages: "https://git.example.com", "https://example.com/gitlab"; "" means: as in the URL
+    # of its web pages: "https://git.example.com", "https://example.com/gitlab"; "" means: as in the
+    # URL
+    root: str
     chosen: bool = False  # by `--forge`: then it also applies to ssh hosts with other names
 
 
@@ -82,24 +87,26 @@ def known_to(environ: Mapping[str, str]) -> tuple[Known, ...]:
 
 
 def place_of(url: str, known: Sequence[Known] = ()) -> ForgeAddress | None:
-    """Return where the repository of this URL is, or None if the host's forge is unknown (`probe` can ask it).
+    """Return where the repository of this URL is,
+    or None if the host's forge is unknown (`probe` can ask it).
 
-    Public hosts come first, then `known`, then the URL's shape and the host's name. A `Known` without a root is for
-    every other host. Raises `Malformed` for a URL that does not name a repository there.
+    Public hosts come first, then `known`, then the URL's shape and the host's name. A `Known`
+    without a root is for every other host. Raises `Malformed` for a URL that does not name a
+    repository there.
     """
     remote = remote_of(url)
     for forge in FORGES.values():
         if remote.host in forge.hosts or remote.host.endswith(forge.host_ends or "-"):
             return _built(forge.name, remote, f"https://{remote.host}")
-    for one in sorted(known, key=lambda one: len(one.root), reverse=True):
-        if one.root and (inner := _below(remote, one.root)) is not None:
+    for item in sorted(known, key=lambda one: len(one.root), reverse=True):
+        if item.root and (inner := _below(remote, item.root)) is not None:
             return _built(
-                one.forge, replace(remote, parts=inner, host=split(one.root).authority), one.root
+                item.forge, replace(remote, parts=inner, host=split(item.root).authority), item.root
             )
-    for one in known:
-        if not one.root or (remote.ssh and one.chosen):
-            host = split(one.root).authority or remote.host
-            return _built(one.forge, replace(remote, host=host), one.root or remote.root)
+    for entry in known:
+        if not entry.root or (remote.ssh and entry.chosen):
+            host = split(entry.root).authority or remote.host
+            return _built(entry.forge, replace(remote, host=host), entry.root or remote.root)
     name = _guessed(remote)
     return _built(name, remote, remote.root) if name else None
 
@@ -152,9 +159,11 @@ def probe(
     log: Callable[[str], None] = lambda _line: None,
     limits: Limits = LIMITS,
 ) -> Known:
-    """Return which forge a host is, and where its web begins (GitLab and others may be below a path).
+    """Return which forge a host is, and where its web begins (GitLab
+    and others may be below a path).
 
-    Raises `ForgeError` if the host is of another kind, and `UnreachableError` if it does not answer.
+    Raises `ForgeError` if the host is of another kind, and `UnreachableError` if it does not
+    answer.
     """
     http = Http(remote.root, more_ca=more_ca, log=log, limits=limits)
     answered = False
@@ -178,7 +187,8 @@ def probe(
         http.close()
     if not answered:
         raise UnreachableError(
-            f"{remote.host} does not show which kind of Git host it is: it does not answer over https",
+            f"{remote.host} does not show which kind of Git host it is: it does not answer over"
+            " https",
             hint=f"{HINT}; or --ca-file",
         )
     hint = HINT.replace("NAME or --forge NAME=https://HOST", f"NAME={remote.root}")

@@ -1,11 +1,13 @@
-"""The text of a pull request: its title and body, within a forge's limits, and the invisible marks in it.
+"""The text of a pull request: its title and body, within a forge's limits,
+and the invisible marks in it.
 
 Images, tags and names come from others: `task.output.markdown` shows them as code.
 
-The marks say where our part is, and what runs have to know of it later. People may write before and after our part, and
-change the title. Both stay. What is set on a request is marked, too: what is missing then was taken off by a person,
-and anything else is still to be set. What a request proposes, and what was declined, is in the list of its head branch:
-nothing of that is read from here.
+The marks say where our part is, and what runs have to know of it later. People may write before and
+after our part, and change the title. Both stay. What is set on a request is marked, too: what is
+missing then was taken off by a person, and anything else is still to be set. What a request
+proposes, and what was declined, is in the list of its head branch: nothing of that is read from
+here.
 """
 
 from __future__ import annotations
@@ -26,7 +28,8 @@ from task.templates.commit_message import one_line
 from task.text import counted
 
 LONGEST_TITLE = 255  # characters: GitLab, Gitea and Bitbucket take no more
-# Characters of a body, as the forges' documentation and their own refusals say; the rest takes as much as GitHub.
+# Characters of a body, as the forges' documentation and their own refusals say; the rest takes as
+# much as GitHub.
 LONGEST_BODY: Mapping[str, int] = {
     "github": 65_536,
     "bitbucket": 32_768,
@@ -46,14 +49,20 @@ MENTION = re.compile(r"(?<!\w)([@#!$%&~^])(?=\w)|\b(GH-)(?=\d)")
 COMMENT = re.compile(r"<!--|\[//\]")
 TRAILER = re.compile(r"[A-Za-z0-9-]+: \S.*")
 FENCE = re.compile(r"`{3,}")
-# What is hidden: an HTML comment; where HTML is shown as text, a link's definition that no link uses.
-HIDDEN, HIDDEN_WITHOUT_HTML = "<!-- {}: {} -->", "[//]: # ({}: {})"
+# What is hidden: an HTML comment; where HTML is shown as text, a link's definition that no link
+# uses.
+HIDDEN = "<!-- {}: {} -->"
+HIDDEN_WITHOUT_HTML = "[//]: # ({}: {})"
 WITHOUT_HTML = ("bitbucket", "bitbucket-server")
-BEGIN, END = "image-update-begin", "image-update-end"
+BEGIN = "image-update-begin"
+END = "image-update-end"
 DESCRIBED = "image-update-commit"
-TITLE, SETTLED = "image-update-title", "image-update-set"
+TITLE = "image-update-title"
+SETTLED = "image-update-set"
 ABOUT = {
-    BEGIN: "Image Update replaces what is between its marks, and keeps what is before and after them",
+    BEGIN: (
+        "Image Update replaces what is between its marks, and keeps what is before and after them"
+    ),
     END: "what follows stays",
 }
 HIDING = r"(?:<!--|\[//\]: # \()\s*"
@@ -81,7 +90,9 @@ def longest_body(forge: str) -> int:
 
 
 def title(message: str) -> str:
-    """Return the commit message's first line, no longer than forges accept, and without mentions."""
+    """Return the commit message's first line, no longer than forges accept,
+    and without mentions.
+    """
     return _calling_nobody(one_line(message.strip().partition("\n")[0], LONGEST_TITLE - 20))[
         :LONGEST_TITLE
     ]
@@ -90,10 +101,12 @@ def title(message: str) -> str:
 def headline(
     command: str, subject: str, apps: Sequence[AppChanges], back: Sequence[AppChanges] = ()
 ) -> str:
-    """Return a title with the change: `web: ghcr.io/acme/web 1.0.0 → 1.1.0`, or the number of several changes.
+    """Return a title with the change: `web: ghcr.io/acme/web 1.0.0 → 1.1.0`,
+    or the number of several changes.
 
-    `back` are the changes that a person rolled back. The title names only them, so that it does not change with what
-    else waits. `subject` is the subject of the commit for anything else that a person asked for.
+    `back` are the changes that a person rolled back. The title names only them, so that it does not
+    change with what else waits. `subject` is the subject of the commit for anything else that a
+    person asked for.
     """
     if back:
         return title(f"roll back {_in_short(back)}")
@@ -110,17 +123,18 @@ def _in_short(apps: Sequence[AppChanges]) -> str:
     """Return who gets what, in a few words."""
     who = apps[0].name if len(apps) == 1 else f"{len(apps)} Applications"
     changes = [one for app in apps for one in app.changes]
-    images = dict.fromkeys((one.image.name, *_version(one)) for one in changes)
+    images = dict.fromkeys((change.image.name, *_version(change)) for change in changes)
     if len(images) > 1:
         return f"{who}: {len(images)} images"
-    olds = {(one.old_tag, one.old_digest) for one in changes}
+    olds = {(change.old_tag, change.old_digest) for change in changes}
     old = olds.pop() if len(olds) == 1 else ("", "")  # of several, none
     new = _version(changes[0])
     pinned = not new[0] or old[0] == new[0]  # the digest is what changes
+    # `1.1.0`, `latest@sha256:0123456789ab`
     words = [
         "@".join(filter(None, (tag, digest[:19] if pinned or not tag else "")))
         for tag, digest in (old, new)
-    ]  # `1.1.0`, `latest@sha256:0123456789ab`
+    ]
     return " ".join(filter(None, (f"{who}:", changes[0].image.name, words[0], "→", words[1])))
 
 
@@ -134,11 +148,13 @@ def message_parts(message: str) -> tuple[str, str]:
 
 
 def body(content: Content, forge: str = "") -> str:
-    """Return Markdown within the forge's limit: how many changes, each of them, the author's text, links, and marks.
+    """Return Markdown within the forge's limit: how many changes, each of them, the author's text,
+    links, and marks.
 
     Parts that are too long are cut, with a sign of it. The marks are always whole, at the end.
     """
-    longest, html = longest_body(forge), forge not in WITHOUT_HTML
+    longest = longest_body(forge)
+    html = forge not in WITHOUT_HTML
     shape = HIDDEN if html else HIDDEN_WITHOUT_HTML
     begin, end = (shape.format(name, ABOUT[name]) for name in (BEGIN, END))
     described_here = [shape.format(DESCRIBED, content.commit)] if content.commit else []
@@ -175,24 +191,34 @@ def closed_body(found: Proposed, because: str) -> str:
 
 
 def _rows(apps: Sequence[AppChanges]) -> list[Row]:
-    """Return a row for each change of each Application. What one change writes to several files is one row."""
+    """Return a row for each change of each Application.
+
+    What one change writes to several files is one row.
+    """
     rows: dict[tuple[str, ...], Row] = {}
     for app in apps:
         name = f"{app.namespace}/{app.name}" if app.namespace else app.name
-        for one in app.changes:
-            old = "@".join(filter(None, (one.old_tag, one.old_digest))) or "(none)"
-            new, build = "@".join(filter(None, _version(one))), one.build
-            why = f"{one.why}, promoted from {one.promoted_from}" if one.promoted_from else one.why
+        for change in app.changes:
+            old = "@".join(filter(None, (change.old_tag, change.old_digest))) or "(none)"
+            new = "@".join(filter(None, _version(change)))
+            build = change.build
+            why = (
+                f"{change.why}, promoted from {change.promoted_from}"
+                if change.promoted_from
+                else change.why
+            )
             at_home = build.commit and build.repository.startswith(("https://", "http://"))
             source = (
                 link(f"{build.repository}/commit/{build.commit}")
                 if at_home
                 else code(build.commit[:12])
             )
-            known = rows.get((name, one.image.name, old, new))
-            files = dict.fromkeys(filter(None, (known.file if known else "", one.file)))
-            row = Row("", name, one.image.name, old, new, why, source=source, file=", ".join(files))
-            rows[name, one.image.name, old, new] = row
+            known = rows.get((name, change.image.name, old, new))
+            files = dict.fromkeys(filter(None, (known.file if known else "", change.file)))
+            row = Row(
+                "", name, change.image.name, old, new, why, source=source, file=", ".join(files)
+            )
+            rows[name, change.image.name, old, new] = row
     return list(rows.values())
 
 
@@ -221,7 +247,10 @@ def _calling_nobody(text: str) -> str:
 
 
 def value_of(text: str, name: str, pattern: str = "[0-9a-f]{40,64}") -> str:
-    """Return the value of our mark, or "". It is the last one, because nobody else's text comes after it."""
+    """Return the value of our mark, or "".
+
+    It is the last one, because nobody else's text comes after it.
+    """
     found = re.findall(rf"^{HIDING}{name}: ({pattern})\s*(?:-->|\))\s*$", text, re.MULTILINE)
     return str(found[-1]) if found else ""
 
@@ -232,7 +261,9 @@ def described(text: str) -> str:
 
 
 def split(text: str) -> tuple[str, str, str]:
-    """Return what people wrote before our part of a body, our part with its marks, and what they wrote after it."""
+    """Return what people wrote before our part of a body, our part with its marks,
+    and what they wrote after it.
+    """
     lines = list(ANY.finditer(text))
     start, end = (lines[0].start(), lines[-1].end()) if lines else (len(text), len(text))
     return text[:start], text[start:end], text[end:]
@@ -270,7 +301,9 @@ def digest(title: str) -> str:
 
 
 def wish(kind: str, name: str = "") -> str:
-    """Return a key for what a request should have: a label, a reviewer, an assignee, or `auto-merge`."""
+    """Return a key for what a request should have: a label, a reviewer, an assignee,
+    or `auto-merge`.
+    """
     return sha256(f"{kind} {name}".lower().encode("utf-8", "replace")).hexdigest()[:KEY]
 
 
@@ -315,15 +348,19 @@ def lacking(proposal: Proposal, text: str) -> Proposal:
 def fitted(proposal: Proposal, longest: int, now: Proposed | None = None) -> Proposal:
     """Return the proposal with a title and body within the forge's limits, and with marks of both.
 
-    The title and the text that people gave the open request `now` stay. Our part of the body is cut, but not its marks.
+    The title and the text that people gave the open request `now` stay. Our part of the body is
+    cut, but not its marks.
     """
-    title, body = proposal.title, proposal.body
-    # Gitea 1.26 counts columns, of which a wide letter takes two, and cuts longer titles without notice.
+    title = proposal.title
+    body = proposal.body
+    # Gitea 1.26 counts columns, of which a wide letter takes two, and cuts longer titles without
+    # notice.
     ends = list(accumulate(2 if east_asian_width(letter) in "WF" else 1 for letter in title))
     if ends and ends[-1] > LONGEST_TITLE:
         title = f"{title[: bisect_right(ends, LONGEST_TITLE - 1)]}…"
     if now and renamed(now):
-        title, body = now.title, with_mark(body, TITLE, value_of(now.body, TITLE))
+        title = now.title
+        body = with_mark(body, TITLE, value_of(now.body, TITLE))
     else:
         body = with_mark(body, TITLE, digest(title))
     if now:
@@ -336,7 +373,10 @@ def fitted(proposal: Proposal, longest: int, now: Proposed | None = None) -> Pro
 
 
 def same(found: Proposed, proposal: Proposal) -> bool:
-    """Tell whether the request already has this text. Forges change line ends and drop trailing white space."""
+    """Tell whether the request already has this text.
+
+    Forges change line ends and drop trailing white space.
+    """
     return plain(found.title) == plain(proposal.title) and plain(found.body) == plain(proposal.body)
 
 

@@ -29,19 +29,19 @@ def listed(said: object, *keys: str) -> list[Mapping[str, Any]]:
 
 def open_on_github(rules: Iterable[Mapping[str, Any]]) -> bool:
     """Tell whether rulesets leave the branch open. `rules`: those that hold for its name."""
-    return not {dig(one, "type") for one in rules} >= NEEDED_ON_GITHUB
+    return not {dig(rule, "type") for rule in rules} >= NEEDED_ON_GITHUB
 
 
 def open_on_gitlab(protected: Iterable[Mapping[str, Any]], name: str) -> bool:
     """Tell whether developers may push. Of several rules that match, the most permissive counts."""
-    ours = [one for one in protected if _matches(dig(one, "name"), name, across=True)]
-    levels = [level for one in ours for level in mappings(one, "push_access_levels")]
+    ours = [mapping for mapping in protected if _matches(dig(mapping, "name"), name, across=True)]
+    levels = [level for our in ours for level in mappings(our, "push_access_levels")]
     return not ours or any(_is_a_role_below_maintainer(level) for level in levels)
 
 
 def open_on_gitea(rules: Sequence[Mapping[str, Any]], name: str) -> bool:
     """Tell whether all with write access may push. The first rule that matches counts."""
-    ours = [one for one in rules if _matches(_rule_name(one), name)]
+    ours = [rule for rule in rules if _matches(_rule_name(rule), name)]
     if not ours:
         return True
     first = min(ours, key=lambda one: int(dig(one, "priority") or 0))
@@ -51,11 +51,11 @@ def open_on_gitea(rules: Sequence[Mapping[str, Any]], name: str) -> bool:
 def open_on_bitbucket_cloud(restrictions: Iterable[Mapping[str, Any]], name: str) -> bool:
     """Tell whether no restriction of the kind `push` is for the branch."""
     ours = (
-        one
-        for one in restrictions
-        if dig(one, "kind") == "push" and dig(one, "branch_match_kind") == "glob"
+        restriction
+        for restriction in restrictions
+        if dig(restriction, "kind") == "push" and dig(restriction, "branch_match_kind") == "glob"
     )
-    return not any(_matches(dig(one, "pattern"), name, across=True) for one in ours)
+    return not any(_matches(dig(our, "pattern"), name, across=True) for our in ours)
 
 
 def open_on_data_center(restrictions: Iterable[Mapping[str, Any]], name: str) -> bool:
@@ -78,10 +78,11 @@ def open_on_azure(lists: Iterable[Mapping[str, Any]]) -> bool:
         if rights.get("inheritPermissions") is False:
             return False
         entries = rights.get("acesDictionary")
-        for entry in entries.values() if isinstance(entries, dict) else ():
-            denied = entry.get("deny") if isinstance(entry, dict) else None
-            if isinstance(denied, int) and denied & _AZURE_CONTRIBUTE:
-                return False
+        if isinstance(entries, dict):
+            for entry in entries.values():
+                denied = entry.get("deny") if isinstance(entry, dict) else None
+                if isinstance(denied, int) and denied & _AZURE_CONTRIBUTE:
+                    return False
     return True
 
 
@@ -103,7 +104,10 @@ def _rule_name(rule: Mapping[str, Any]) -> str:
 
 
 def _matches(pattern: str, name: str, *, across: bool = False) -> bool:
-    """Tell whether a glob fits a branch. `*` stays within a part unless it goes `across` slashes."""
+    """Tell whether a glob fits a branch.
+
+    `*` stays within a part unless it goes `across` slashes.
+    """
     parts = re.split(r"(\*+)", pattern[:500])
     one = ".*" if across else "[^/]*"
     text = "".join(

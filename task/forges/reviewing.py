@@ -15,7 +15,8 @@ from task.output.markdown import code, link
 from task.templates.change import AppChanges
 from task.urls import normal_url
 
-MOST_RANGES, MOST_UNDONE = 10, 5  # rows that a reviewer reads; a number stands for the others
+MOST_RANGES = 10
+MOST_UNDONE = 5  # rows that a reviewer reads; a number stands for the others
 # Repository, older and newer commit → the page that compares them, or "" on an unknown Git host.
 RangePage = Callable[[str, str, str], str]
 _COMMIT = re.compile(r"[0-9a-f]{7,64}")
@@ -59,7 +60,7 @@ def undoing(apps: Sequence[AppChanges]) -> str:
     commands: list[str] = []
     for app in apps:
         name = f"{app.namespace}/{app.name}" if app.namespace else app.name
-        several = len({one.alias for one in app.changes}) > 1
+        several = len({item.alias for item in app.changes}) > 1
         for change in app.changes:
             old = "@".join(filter(None, (change.old_tag, change.old_digest)))
             words = [name, *(("--alias", change.alias) if several else ()), "--to", old]
@@ -86,7 +87,8 @@ def undoing(apps: Sequence[AppChanges]) -> str:
 
 
 def _page_of(one: SourceRange, page: RangePage) -> str:
-    old, new = one.old, one.new
+    old = one.old
+    new = one.new
     known = _COMMIT.fullmatch(old.commit) and _COMMIT.fullmatch(new.commit)
     same = old.commit == new.commit
     if not known or same or not old.repository or not _one_repository(old, new):

@@ -1,7 +1,9 @@
-"""Which token a forge's API is asked with: settled by the pipeline's author, never by an annotation.
+"""Which token a forge's API is asked with: settled by the pipeline's author,
+never by an annotation.
 
-A repository's URL is chosen by the owner of an Application, so every token has its scope: the beginning of the web
-addresses that it is for. A forge's token goes to nobody else, and over plain http only where its scope says http.
+A repository's URL is chosen by the owner of an Application, so every token has its scope: the
+beginning of the web addresses that it is for. A forge's token goes to nobody else, and over plain
+http only where its scope says http.
 """
 
 from __future__ import annotations
@@ -19,9 +21,13 @@ from task.urls import origin, split
 
 VARIABLE = "IMAGE_UPDATE_FORGE_TOKEN"
 OPTION = "--forge-token-file"
-# The CI system's own tokens, and where they are good. GitLab's job token cannot write merge requests.
+# The CI system's own tokens, and where they are good. GitLab's job token cannot write merge
+# requests.
 OWN = (("GITHUB_TOKEN", "GITHUB_SERVER_URL"), ("SYSTEM_ACCESSTOKEN", "SYSTEM_COLLECTIONURI"))
-SHOW = "say which Git host it is for: --forge github=https://github.com, or --git-credentials-url https://github.com/acme/"
+SHOW = (
+    "say which Git host it is for: --forge github=https://github.com, or --git-credentials-url"
+    " https://github.com/acme/"
+)
 
 
 class Tokens:
@@ -38,12 +44,16 @@ class Tokens:
         scope: tuple[str, ...] = (),  # --git-credentials-url
     ) -> None:
         """`logins`: Git's logins for a URL, a GitHub App's token among them (`Access.logins`)."""
-        self._user, self._logins, self._environ = user, logins, environ
-        self._secret, self._source = _sound(environ.get(VARIABLE, ""), VARIABLE), VARIABLE
+        self._user = user
+        self._logins = logins
+        self._environ = environ
+        self._secret = _sound(environ.get(VARIABLE, ""), VARIABLE)
+        self._source = VARIABLE
         if self._secret and file:
             raise UsageError(f"{VARIABLE} and {OPTION} are both given", hint="give one of them")
         if file:
-            self._secret, self._source = _read(file), OPTION
+            self._secret = _read(file)
+            self._source = OPTION
         self._scope = _scope(forge, scope, environ)
         self._named = bool(forge and forge.root)
         if self._secret and not self._scope:
@@ -52,14 +62,18 @@ class Tokens:
             )
 
     def of_the_job(self, place: ForgeAddress, what: str) -> ForgeToken:
-        """Return the token for the repository that the CI job belongs to: first of all the job's own.
+        """Return the token for the repository that the CI job belongs to:
+        first of all the job's own.
 
         A token that the user gives is often only for the repository that is written to.
         """
         return self._of_ci(place) or self.of(place, what)
 
     def of(self, place: ForgeAddress, what: str = "a pull request") -> ForgeToken:
-        """Return the token for the API of that place; `what` needs it. Raises `CredentialsError` if there is none."""
+        """Return the token for the API of that place; `what` needs it.
+
+        Raises `CredentialsError` if there is none.
+        """
         if self._secret and any(covers(prefix, place.web) for prefix in self._scope):
             return ForgeToken(self._secret, self._user)
         for login in self._logins(place.web):
@@ -91,11 +105,14 @@ class Tokens:
 
 
 def covers(prefix: str, web: str) -> bool:
-    """Tell whether a web address is within a scope: same scheme and host, and whole parts of the path."""
+    """Tell whether a web address is within a scope: same scheme and host,
+    and whole parts of the path.
+    """
     prefix = prefix.strip().rstrip("/")
     if not prefix.startswith(("https://", "http://")):
         return False
-    ours, theirs = split(prefix).path.strip("/"), split(web).path.strip("/")
+    ours = split(prefix).path.strip("/")
+    theirs = split(web).path.strip("/")
     return origin(prefix) == origin(web) and (
         theirs == ours or not ours or theirs.startswith(f"{ours}/")
     )
@@ -104,7 +121,9 @@ def covers(prefix: str, web: str) -> bool:
 def _scope(
     forge: Known | None, given: tuple[str, ...], environ: Mapping[str, str]
 ) -> tuple[str, ...]:
-    """Return the address in `--forge`, else the URLs for Git's login, else the CI system's own server."""
+    """Return the address in `--forge`, else the URLs for Git's login,
+    else the CI system's own server.
+    """
     if forge is not None and forge.root:
         return (forge.root,)
     if given:
@@ -115,7 +134,10 @@ def _scope(
 
 
 def check_token_file(path: str) -> None:
-    """Raise `UsageError` if there is no such file. It is read later, because a pipe can be read only once."""
+    """Raise `UsageError` if there is no such file.
+
+    It is read later, because a pipe can be read only once.
+    """
     try:
         os.stat(path)
     except OSError as error:
@@ -141,7 +163,10 @@ def _read(path: str) -> Secret:
 
 
 def _sound(text: str, where: str) -> Secret:
-    """Return the token. Raises `UsageError` if it is not one line of printable ASCII, because it goes into a header."""
+    """Return the token.
+
+    Raises `UsageError` if it is not one line of printable ASCII, because it goes into a header.
+    """
     text = text.strip()
     if not (text.isascii() and text.isprintable()):
         raise UsageError(

@@ -1,4 +1,7 @@
-"""Finds which of two source commits comes first. It fetches only commits from their repository, no trees or files."""
+"""Finds which of two source commits comes first.
+
+It fetches only commits from their repository, no trees or files.
+"""
 
 from __future__ import annotations
 
@@ -26,11 +29,9 @@ _COMMIT = re.compile(r"[0-9a-f]{7,64}")
 _WHOLE_ID = (40, 64)
 _NOT_BY_ID = ("unadvertised object", "not valid")  # from servers that give only branches and tags
 _NOT_THERE = re.compile("not our ref ([0-9a-f]+)")
-_NO_SHALLOW, _OTHER_FORMAT, _NO_FILTER = (
-    "does not support shallow",
-    "mismatched algorithms",
-    "filter '",
-)
+_NO_SHALLOW = "does not support shallow"
+_OTHER_FORMAT = "mismatched algorithms"
+_NO_FILTER = "filter '"
 _REFS = ("+refs/heads/*:refs/image-update/heads/*", "+refs/tags/*:refs/image-update/tags/*")
 _FILTERS = ("tree:0", "blob:none", "")  # tried in this order
 
@@ -56,12 +57,14 @@ class Lineage:
         self._lock = Lock()
 
     def order(self, repository: str, old: str, new: str) -> Kin:
-        """Return how `new` relates to `old`: "newer" if it descends from it, "unrelated" if neither does.
+        """Return how `new` relates to `old`: "newer" if it descends from it,
+        "unrelated" if neither does.
 
-        Ids may be abbreviated. Nothing is raised for a server that does not answer, or for an odd id: the answer is
-        "unknown", with the reason.
+        Ids may be abbreviated. Nothing is raised for a server that does not answer, or for an odd
+        id: the answer is "unknown", with the reason.
         """
-        old, new = old.strip().lower(), new.strip().lower()
+        old = old.strip().lower()
+        new = new.strip().lower()
         question = (repository, old, new)
         with self._lock:
             if question not in self._known:
@@ -101,7 +104,8 @@ class _Source:
 
     def __init__(self, git: Git, repository: str) -> None:
         url = git.url(repository)
-        self._git, self._repository = git, repository
+        self._git = git
+        self._repository = repository
         self._shown = without_login(repository)
         self._clock = Clock(git.bounds.seconds, self._shown)
         self._env = git.login(repository)
@@ -115,11 +119,15 @@ class _Source:
         self._folder.close()
 
     def order(self, old: str, new: str) -> Kin:
-        """Return the order, fetching more and more commits up to the last of `DEPTHS`. Raises `TaskError`."""
+        """Return the order, fetching more and more commits up to the last of `DEPTHS`.
+
+        Raises `TaskError`.
+        """
         if len(old) == len(new) == max(_WHOLE_ID) and self._folder.object_format == "sha1":
             self._folder.restart("sha256")
         self._folder.create()
-        kin, known = Kin("unknown"), -1
+        kin = Kin("unknown")
+        known = -1
         for depth in DEPTHS:
             try:
                 parents, ends = self._commits(depth, old, new)
@@ -134,7 +142,8 @@ class _Source:
         return kin if not kin.why else replace(kin, why=f"{self._shown}: {kin.why}")
 
     def _commits(self, depth: int, old: str, new: str) -> tuple[_Parents, frozenset[str]]:
-        """Return the commits before these two, and those of them whose parents the server did not send.
+        """Return the commits before these two,
+        and those of them whose parents the server did not send.
 
         They are those of all branches and tags if the server gives none by id.
         """
@@ -142,17 +151,21 @@ class _Source:
         if not whole or not self._by_id or not self._fetch(depth, old, new):
             self._fetch(depth, *_REFS)
         starts = []
-        for commit in (old, new) if whole else ():
-            with suppress(GitFailed):  # it was not fetched
-                self._local("cat-file", "-e", f"{commit}^{{commit}}")
-                starts.append(commit)
+        if whole:
+            for commit in (old, new):
+                with suppress(GitFailed):  # it was not fetched
+                    self._local("cat-file", "-e", f"{commit}^{{commit}}")
+                    starts.append(commit)
         # One line at a time: a server may have sent a million commits.
         lines = StringIO(self._local("rev-list", "--parents", "--all", *starts))
         parents = {commit: tuple(rest) for commit, *rest in map(str.split, lines)}
         return parents, self._ends() & parents.keys()
 
     def _fetch(self, depth: int, *what: str) -> bool:
-        """Tell whether the server sent it; False if it gives no commits by id. Raises `GitFailed`."""
+        """Tell whether the server sent it; False if it gives no commits by id.
+
+        Raises `GitFailed`.
+        """
         options = [f"--depth={depth}"] if self._shallow else []
         options += [f"--filter={_FILTERS[self._filter]}"] if _FILTERS[self._filter] else []
         argv = (
@@ -183,7 +196,9 @@ class _Source:
         return self._by_id
 
     def _otherwise(self, said: str) -> bool:
-        """Choose another kind of request that this server may answer, and tell whether there is one."""
+        """Choose another kind of request that this server may answer,
+        and tell whether there is one.
+        """
         if _OTHER_FORMAT in said and self._folder.object_format == "sha1":
             self._folder.restart("sha256")
         elif _NO_SHALLOW in said and self._shallow:
@@ -219,7 +234,8 @@ def _kin(parents: _Parents, ends: frozenset[str], old: str, new: str) -> Kin:
         return Kin("unknown", flaw or other_flaw)
     if first == second:
         return Kin("same")
-    behind_first, behind_second = _behind(parents, first), _behind(parents, second)
+    behind_first = _behind(parents, first)
+    behind_second = _behind(parents, second)
     if first in behind_second:
         return Kin("newer")
     if second in behind_first:
@@ -239,7 +255,7 @@ def _named(parents: _Parents, commit: str) -> tuple[str, str]:
         return commit, ""
     if len(commit) in _WHOLE_ID:
         return "", f"there is no commit {commit[:12]}"
-    found = [one for one in parents if one.startswith(commit)]
+    found = [parent for parent in parents if parent.startswith(commit)]
     if len(found) > 1:
         return "", f"{commit} is the beginning of several commit ids"
     return (found[0], "") if found else ("", f"there is no commit {commit} on a branch or tag")
@@ -247,7 +263,8 @@ def _named(parents: _Parents, commit: str) -> tuple[str, str]:
 
 def _behind(parents: _Parents, commit: str) -> set[str]:
     """Return the commit and all its ancestors."""
-    seen, waiting = {commit}, [commit]
+    seen = {commit}
+    waiting = [commit]
     while waiting:
         for parent in parents.get(waiting.pop(), ()):
             if parent not in seen:

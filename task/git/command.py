@@ -65,7 +65,8 @@ _TRANSFERS = frozenset({"ls-remote", "fetch", "push"})
 _REFS = "/info/refs?service=git-upload-pack"  # git's first request to a server
 _REDIRECTED = re.compile(r"returned error: 30[12378]\b")
 _REFUSED = re.compile(
-    r"returned error: 40[0134]\b|Authentication failed|could not read Username|repository '.*' not found"
+    r"returned error: 40[0134]\b|Authentication failed|could not read Username|repository '.*' not"
+    r" found"
 )
 _LOCATION = re.compile(r"(?i)<= Recv header: location: *(\S{1,4096})\s")
 _PAGE = re.compile(r"(?i)<= Recv header: content-type: *text/html")
@@ -77,7 +78,8 @@ _PROGRESS = re.compile(
     "(?:remote: )?(?:Enumerating|Counting|Compressing|Receiving|Resolving|Total) [^:]*[0-9:]"
 )
 NO_FILTER = "filtering not recognized"  # what git says about a server without partial clones
-_WARNINGS, _LONGEST = 100, 1000  # warnings that are logged in a run; characters of one of them
+_WARNINGS = 100
+_LONGEST = 1000  # warnings that are logged in a run; characters of one of them
 
 
 @dataclass(frozen=True)
@@ -110,7 +112,10 @@ class Talk:
 
 
 class Git:
-    """Runs all git commands in the same way. There is one for each login of a run, and several threads may share it."""
+    """Runs all git commands in the same way.
+
+    There is one for each login of a run, and several threads may share it.
+    """
 
     def __init__(
         self,
@@ -151,7 +156,10 @@ class Git:
         self._sharing = SshSharing(self.temporary, self._environ)
 
     def url(self, repo: str) -> str:
-        """Return the URL to contact for an Application's URL, without any login in it. Raises `SourceError`."""
+        """Return the URL to contact for an Application's URL, without any login in it.
+
+        Raises `SourceError`.
+        """
         target = self._address(repo)
         if target.protocol not in self.protocols:
             hint = (
@@ -170,7 +178,8 @@ class Git:
         if target.protocol == "http" and target.url not in self._warned:
             self._warned.add(target.url)
             self.log(
-                f"warning: {target.url} is plain http: what is sent can be read and changed on the way"
+                f"warning: {target.url} is plain http: what is sent can be read and changed on"
+                " the way"
             )
         if target.protocol == "file" and not target.url.startswith("file://"):
             return os.path.abspath(target.url)
@@ -180,7 +189,8 @@ class Git:
         return address_of(rewritten(repo, self._rewrites))
 
     def local(self, url: str) -> Local:
-        """Return "ours" or "safe" (as configured by the user) for a repository on this machine, else "".
+        """Return "ours" or "safe" (as configured by the user) for a repository on this machine,
+        else "".
 
         Raises `RepositoryError` if it belongs to another user, because git would run its hooks.
         """
@@ -192,19 +202,26 @@ class Git:
         if is_safe(other, self._config.safe, self._environ.get("HOME", "")):
             return "safe"
         message = "git does not trust this local repository: it belongs to another user"
-        hint = f"run as its owner, or trust it: git config --global --add safe.directory {blanked(other)}"
+        hint = (
+            "run as its owner, or trust it: git config --global --add safe.directory"
+            f" {blanked(other)}"
+        )
         raise RepositoryError(message, hint=hint, subject=url)
 
     def login(self, repo: str, *, at_once: bool = False) -> dict[str, str]:
-        """Return the environment for a server: each login only for its own one, the user's git settings, and ssh.
+        """Return the environment for a server: each login only for its own one,
+        the user's git settings, and ssh.
 
-        `at_once`: send the login with the first request. That saves the refusal (401) that git waits for, and a round
-        trip, until `ask_first` says otherwise. Raises `CredentialsError` for a configuration that git cannot read, and
-        the errors of a GitHub App's token.
+        `at_once`: send the login with the first request. That saves the refusal (401) that git
+        waits for, and a round trip, until `ask_first` says otherwise. Raises `CredentialsError` for
+        a configuration that git cannot read, and the errors of a GitHub App's token.
         """
         target = self._address(repo)
-        logins, rewrites = [*url_login(target)], self._config.rewrites
-        ours, theirs, alone = self._access.pairs(), self._config.pairs, self._access.given.alone
+        logins = [*url_login(target)]
+        rewrites = self._config.rewrites
+        ours = self._access.pairs()
+        theirs = self._config.pairs
+        alone = self._access.given.alone
         pairs = [*(without_credentials(theirs) if alone else theirs), *ours]
         pairs += without_credentials(self._pairs) if alone else self._pairs
         if target.protocol in {"https", "http"} or rewrites:
@@ -216,33 +233,36 @@ class Git:
         follow = not sends_header(pairs, "" if rewrites else origin(target.url))
         unasked = at_once and follow and not rewrites and target.url not in self._asks_first
         if unasked and (login := fitting(logins, target.url)):
-            # Git 2.46 has http.proactiveAuth for this; Debian 12 has 2.39. A header would follow a redirect to another
-            # server, so git must not follow any.
+            # Git 2.46 has http.proactiveAuth for this; Debian 12 has 2.39. A header would follow a
+            # redirect to another server, so git must not follow any.
             pairs.append(basic_header(login, target.url))
-            logins, follow = [], False
+            logins = []
+            follow = False
         moved = [(target.url, self._moved[target.url])] if target.url in self._moved else []
         found = (
             login_environment(pairs, logins, follow=follow, moved=moved)
             | self._access.environment()
         )
-        logs_in = (
-            target.protocol != "file" or rewrites
-        )  # hooks of a local repository log in nowhere
+        # hooks of a local repository log in nowhere
+        logs_in = target.protocol != "file" or rewrites
         if logs_in and not alone:
             helpers = of_helpers(self._host, self._config.programs)
             found |= {
                 name: helpers[name] for name in helpers.keys() - self._environ.keys() - found.keys()
             }
         if target.protocol == "https" and not self._config.to_http:
-            # What begins as https stays https: a redirect to plain http would be read and changed on the way.
+            # What begins as https stays https: a redirect to plain http would be read and changed
+            # on the way.
             found["GIT_ALLOW_PROTOCOL"] = ":".join(sorted(self.protocols - {"http"}))
         return found | self.ssh_environment(target.url)
 
     def ask_first(self, repo: str, error: GitFailed) -> bool:
-        """Tell whether a command failed because it sent a login unasked. From now on, the server has to ask for it.
+        """Tell whether a command failed because it sent a login unasked.
 
-        With a login that a server does not know, it may not show a public repository, and a server that redirects has
-        to be followed without a login.
+        From now on, the server has to ask for it.
+
+        With a login that a server does not know, it may not show a public repository, and a server
+        that redirects has to be followed without a login.
         """
         url = self._address(repo).url
         if url in self._asks_first or not (
@@ -255,14 +275,16 @@ class Git:
     def redirected(
         self, repo: str, error: GitFailed, remote: str, git_dir: str, clock: Clock
     ) -> bool:
-        """Tell whether the server redirects the repository to another URL on the same server, and remember that URL.
+        """Tell whether the server redirects the repository to another URL on the same server,
+        and remember that URL.
 
-        This is needed if git itself follows no redirect, because it would send a header with a token along. Raises
-        `CredentialsError` if the redirect leads to another server.
+        This is needed if git itself follows no redirect, because it would send a header with a
+        token along. Raises `CredentialsError` if the redirect leads to another server.
         """
         if not _REDIRECTED.search(error.err):
             return False
-        asked, env = self._address(repo).url, self.login(repo)
+        asked = self._address(repo).url
+        env = self.login(repo)
         here = (
             self.run("ls-remote", "--get-url", remote, git_dir=git_dir, env=env)
             .out.decode()
@@ -272,24 +294,29 @@ class Git:
             self.run(
                 "ls-remote", remote, "HEAD", git_dir=git_dir, env={**env, **_TRACED}, clock=clock
             )
-        except GitFailed as traced:  # this output is never shown: git hides Authorization in it, but no other header
+        # this output is never shown: git hides Authorization in it, but no other header
+        except GitFailed as traced:
             told = _LOCATION.findall(traced.err) if _REDIRECTED.search(traced.err) else []
         else:
             return True
         if not told:
             return False
         place = urljoin(f"{here}{_REFS}", told[-1])
-        shown, where, new = (
-            without_login(repo),
-            blanked(origin(place))[:200],
-            place.removesuffix(_REFS),
-        )
+        shown = without_login(repo)
+        where = blanked(origin(place))[:200]
+        new = place.removesuffix(_REFS)
         self._hops[asked] = self._hops.get(asked, 0) + 1
         if origin(place) == origin(here) and (new == place or set(new) & set("?#")):
             return False  # a web page, not a repository
         if origin(place) != origin(here):
-            kept = ", and a token that is a header (http.extraHeader, bearerToken) goes to its own server only"
-            hint = "if the repository has moved, write its new URL as repoURL, and give a login for that server"
+            kept = (
+                ", and a token that is a header (http.extraHeader, bearerToken) goes to its own"
+                " server only"
+            )
+            hint = (
+                "if the repository has moved, write its new URL as repoURL, and give a login for"
+                " that server"
+            )
             raise CredentialsError(
                 f"the server redirects to {where}{kept}", hint=hint, subject=shown
             )
@@ -299,7 +326,8 @@ class Git:
             )
         self._moved[asked] = address_of(new).url
         self.log(
-            f"warning: {shown} is now {without_login(self._moved[asked])}: write that URL as repoURL"
+            f"warning: {shown} is now {without_login(self._moved[asked])}: write that URL as"
+            " repoURL"
         )
         return True
 
@@ -324,10 +352,10 @@ class Git:
     ) -> Ran:
         """Run one command to its end, and return its output.
 
-        `clock`: the time that there is, for this and other commands. `program`: another one, in the same environment.
-        `meanwhile`: what the caller has to do until a server answers.
-        `stop`: the reason to end the command, by what it has said so far on stderr, or "".
-        Raises `GitFailed`, `GitEnded` if we stopped it, or `UnreachableError` if somebody else did.
+        `clock`: the time that there is, for this and other commands. `program`: another one, in the
+        same environment. `meanwhile`: what the caller has to do until a server answers. `stop`: the
+        reason to end the command, by what it has said so far on stderr, or "". Raises `GitFailed`,
+        `GitEnded` if we stopped it, or `UnreachableError` if somebody else did.
         """
         shutdown.check()
         transfer = _head(argv) in _TRANSFERS
@@ -346,7 +374,8 @@ class Git:
                 running, limits, (out, err), self.bounds, git_dir if transfer else "", stop
             )
             code = self._wait(running, watch, meanwhile)
-            output, words = out.text(), err.text().decode("utf-8", "replace")
+            output = out.text()
+            words = err.text().decode("utf-8", "replace")
             if "--progress" in argv:
                 words = "".join(
                     line for line in words.splitlines(keepends=True) if not _PROGRESS.match(line)
@@ -388,21 +417,26 @@ class Git:
             return Talk(open(ask, "wb"), open(answer, "rb"), running)
 
     def failure(self, repo: str, said: str, subject: str) -> TaskError:
-        """Return the named error for what git said about a repository. It may depend on the logins that were given."""
-        target, given = self._address(repo), self._access.given
+        """Return the named error for what git said about a repository.
+
+        It may depend on the logins that were given.
+        """
+        target = self._address(repo)
+        given = self._access.given
         login = fitting([*url_login(target), *given.spare, *given.logins], target.url)
-        scopes = tuple(dict.fromkeys(one.prefix for one in given.logins))
+        scopes = tuple(dict.fromkeys(item.prefix for item in given.logins))
         return failure(
             said, subject, scopes, login.password if login else Secret(""), split(target.url).host
         )
 
     def ssh_environment(self, url: str) -> dict[str, str]:
-        """Return what ssh needs to run without prompts, from options, else from the host or the user's config."""
+        """Return what ssh needs to run without prompts, from options,
+        else from the host or the user's config.
+        """
         if address_of(url).protocol != "ssh" and not self._config.rewrites:
             return {}
-        if (
-            not self._nameless
-        ):  # without a passwd entry ssh refuses to run: it, and what starts it, gets one
+        # without a passwd entry ssh refuses to run: it, and what starts it, gets one
+        if not self._nameless:
             self._nameless = True
             self._environ |= self._access.nameless()
         command, asked = self._access.ssh()
@@ -437,7 +471,8 @@ class Git:
         except sh.CommandNotFound as error:
             wanted = "git 2.31 or newer" if name == "git" else name
             raise UsageError(f"{name} is not installed", hint=f"install {wanted}") from error
-        # Always set: a step may start in a folder with a broken `.git/config`, or with one that somebody planted.
+        # Always set: a step may start in a folder with a broken `.git/config`, or with one that
+        # somebody planted.
         environ = {**self._environ, **(env or {}), "GIT_DIR": git_dir or os.devnull}
         try:
             return start(program, argv, environ, files, self._limit if name == "git" else None)
@@ -461,7 +496,9 @@ class Git:
 
 
 def _head(argv: Sequence[str]) -> str:
-    """Return the name of the git command: the first word that is not an option or an option's value."""
+    """Return the name of the git command: the first word
+    that is not an option or an option's value.
+    """
     words = iter(argv)
     for word in words:
         if word in {"-c", "-C", "--git-dir", "--work-tree"}:
@@ -472,7 +509,10 @@ def _head(argv: Sequence[str]) -> str:
 
 
 def _killed(argv: Sequence[str], program: str, number: int) -> TaskError:
-    """Return the error for a command that somebody else has stopped. If it was a push, it may have landed."""
+    """Return the error for a command that somebody else has stopped.
+
+    If it was a push, it may have landed.
+    """
     name = f"git {_head(argv)}" if program == "git" else program
     return UnreachableError(f"{name} was killed by signal {number}", hint=KILLED)
 
@@ -498,8 +538,6 @@ def _scratch(folder: str) -> IO[bytes]:
             return open(os.memfd_create("git"), "w+b", buffering=0)
         return TemporaryFile("w+b", buffering=0, dir=folder)
     except OSError as error:
-        message, hint = (
-            f"cannot make a temporary file: {error.strerror}",
-            "free some space and run it again",
-        )
+        message = f"cannot make a temporary file: {error.strerror}"
+        hint = "free some space and run it again"
         raise exhausted(error) or UnreachableError(message, hint=hint) from error

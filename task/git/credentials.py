@@ -1,10 +1,13 @@
-"""The credentials for Git servers. Which server may get them is settled before anything is contacted.
+"""The credentials for Git servers.
 
-A repository's URL is chosen by the owner of an Application. So a user name, password or token goes only to the URLs
-that the pipeline's author names, or to the CI system's own server; git itself compares (`credential.<url>`), after
-rewriting and after every redirect.
+Which server may get them is settled before anything is contacted.
 
-`Access` gives git the credentials of one run: as variables, and as copies that only this user can read.
+A repository's URL is chosen by the owner of an Application. So a user name, password or token goes
+only to the URLs that the pipeline's author names, or to the CI system's own server; git itself
+compares (`credential.<url>`), after rewriting and after every redirect.
+
+`Access` gives git the credentials of one run: as variables, and as copies that only this user can
+read.
 """
 
 from __future__ import annotations
@@ -51,13 +54,11 @@ class Credentials:
     ssh: SshFiles | None = None
     certificates: str = ""
     config_file: str = ""  # a `.gitconfig` that came with `--basic-auth-directory`
-    pairs: Callable[[str], list[tuple[str, str]]] | None = (
-        None  # (private folder) → git's settings for the server
-    )
+    # (private folder) → git's settings for the server
+    pairs: Callable[[str], list[tuple[str, str]]] | None = None
     variables: tuple[tuple[str, str], ...] = ()  # of git's environment
-    alone: bool = (
-        False  # use no other login: the owner names a proxy, and turns off certificate checks
-    )
+    # use no other login: the owner names a proxy, and turns off certificate checks
+    alone: bool = False
     only: str = ""  # the only repository that this is for, even if a login fits others
 
 
@@ -78,7 +79,8 @@ class Access:
     def logins(self, url: str = "", *, helped: bool) -> tuple[Login, ...]:
         """Return the logins for this URL ("" means any), each with the server that may get it.
 
-        `helped`: the user's git configuration has logins of its own. Raises the errors of `task.git.github_app`.
+        `helped`: the user's git configuration has logins of its own. Raises the errors of
+        `task.git.github_app`.
         """
         given = self.given
         if given.app is None:
@@ -97,7 +99,9 @@ class Access:
             return self._pairs
 
     def environment(self) -> dict[str, str]:
-        """Return the variables for trusted certificate authorities, and for servers without a proxy."""
+        """Return the variables for trusted certificate authorities,
+        and for servers without a proxy.
+        """
         with self._lock:
             bundle = self._bundle()
             # curl sends the login from ~/.netrc to the host
@@ -108,7 +112,8 @@ class Access:
         """Return the ssh command, and whether options asked for it."""
         with self._lock:
             if not self._ssh:
-                home, files = self._environ.get("HOME", ""), self.given.ssh
+                home = self._environ.get("HOME", "")
+                files = self.given.ssh
                 if files is None and needs_own_files(home):
                     files = collect(AccessOptions(), Secret(""), home)
                 self._ssh = write(files, self._private()) if files else PLAIN
@@ -130,7 +135,9 @@ class Access:
             self._of_app = self._pairs = None
 
     def _bundle(self) -> str:
-        """Return the given authorities together with the machine's, because a run may reach both kinds of servers."""
+        """Return the given authorities together with the machine's,
+        because a run may reach both kinds of servers.
+        """
         if not self.given.certificates:
             return ""
         path = os.path.join(self._private(), "ca.pem")
@@ -143,7 +150,7 @@ class Access:
             with open(path, "wb") as file:
                 file.writelines(
                     read_file(found)
-                    for found in [one for one in machines if os.path.isfile(one)][:1]
+                    for found in [machine for machine in machines if os.path.isfile(machine)][:1]
                 )
                 file.write(f"\n{self.given.certificates}\n".encode())
         return path
@@ -173,22 +180,18 @@ def access_of(given: AccessOptions, environ: Mapping[str, str]) -> Access:
         if password
         else []
     )
-    github, own = (
-        environ.get("GITHUB_SERVER_URL", "").strip().rstrip("/"),
-        _secret(environ, "GITHUB_TOKEN"),
-    )
+    github = environ.get("GITHUB_SERVER_URL", "").strip().rstrip("/")
+    own = _secret(environ, "GITHUB_TOKEN")
 
     if os.path.isdir(given.ssh_directory) and not os.listdir(given.ssh_directory):
-        given = replace(
-            given, ssh_directory=""
-        )  # Kubernetes mounts a missing optional secret as an empty folder
-    key, hosts = (
-        _secret(environ, "IMAGE_UPDATE_SSH_KEY"),
-        given.ssh_known_hosts_file or given.ssh_host_key,
-    )
+        # Kubernetes mounts a missing optional secret as an empty folder
+        given = replace(given, ssh_directory="")
+    key = _secret(environ, "IMAGE_UPDATE_SSH_KEY")
+    hosts = given.ssh_known_hosts_file or given.ssh_host_key
     ssh = given.ssh_key_file or key or hosts or given.ssh_directory
 
-    folder, config_file = given.basic_auth_directory, ""
+    folder = given.basic_auth_directory
+    config_file = ""
     files = _listed(folder)
     if ".gitconfig" in files:
         config_file = os.path.join(folder, ".gitconfig")
@@ -242,15 +245,20 @@ def _token_user(url: str, token: Secret) -> str:
 
 
 def _password(given: AccessOptions, environ: Mapping[str, str]) -> tuple[str, Secret]:
-    """Return (user, password or token) from the one source that is given. The password is empty if there is none."""
-    user, found = given.git_username, dict[str, Secret]()
+    """Return (user, password or token) from the one source that is given.
+
+    The password is empty if there is none.
+    """
+    user = given.git_username
+    found = dict[str, Secret]()
     for name in ("IMAGE_UPDATE_GIT_TOKEN", "IMAGE_UPDATE_GIT_PASSWORD"):
         if secret := _secret(environ, name):
             found[name] = secret
     if given.git_password_file:
         found["--git-password-file"] = _line(given.git_password_file, "--git-password-file")
     if "password" in _listed(given.basic_auth_directory):
-        option, folder = "--basic-auth-directory", given.basic_auth_directory
+        option = "--basic-auth-directory"
+        folder = given.basic_auth_directory
         found[option] = _line(os.path.join(folder, "password"), option)
         if not user and "username" in _listed(folder):
             user = _line(os.path.join(folder, "username"), option).reveal()
@@ -265,13 +273,14 @@ def _password(given: AccessOptions, environ: Mapping[str, str]) -> tuple[str, Se
 def _stored(path: str) -> tuple[Login, ...]:
     """Return the logins in a `.git-credentials`, each for the URL on its line."""
     logins = []
-    for line in _text(path, "--basic-auth-directory").splitlines() if path else ():
-        try:
-            address = address_of(line.strip())
-        except SourceError:
-            continue  # comments, and other lines that git itself ignores
-        if address.password and address.protocol in {"https", "http"}:
-            logins.append(Login(address.url.rstrip("/"), address.user, address.password))
+    if path:
+        for line in _text(path, "--basic-auth-directory").splitlines():
+            try:
+                address = address_of(line.strip())
+            except SourceError:
+                continue  # comments, and other lines that git itself ignores
+            if address.password and address.protocol in {"https", "http"}:
+                logins.append(Login(address.url.rstrip("/"), address.user, address.password))
     return tuple(reversed(logins))  # the first one must win, but git prefers the last one
 
 
@@ -283,7 +292,10 @@ def _app(given: AccessOptions, environ: Mapping[str, str]) -> Callable[[str], Lo
     if not any(parts):
         return None
     if not all(parts):
-        hint = "give --github-app-id, --github-app-installation-id, and --github-app-key-file (or its variable)"
+        hint = (
+            "give --github-app-id, --github-app-installation-id, and --github-app-key-file (or its"
+            " variable)"
+        )
         raise UsageError("a GitHub App needs its id, the installation's id and its key", hint=hint)
     if not given.github_app_installation_id.isdigit():
         hint = "give the last part of the URL of the App's installation"
@@ -304,7 +316,9 @@ def _app(given: AccessOptions, environ: Mapping[str, str]) -> Callable[[str], Lo
 
 
 def certificates(path: str) -> str:
-    """Return the certificates in a file, or in all files of a folder (a mounted ConfigMap, which may be empty)."""
+    """Return the certificates in a file, or in all files of a folder (a mounted ConfigMap,
+    which may be empty).
+    """
     if not path:
         return ""
     files = [path]

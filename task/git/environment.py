@@ -1,7 +1,8 @@
-"""What git gets of the machine on which it runs: variables, logins, the configuration of servers, local repositories.
+"""What git gets of the machine on which it runs: variables, logins, the configuration of servers,
+local repositories.
 
-The environment of every git process is made from the host's, without what changes git's behaviour. Of the git
-configuration of the user and the system, only what it says about servers is used.
+The environment of every git process is made from the host's, without what changes git's behaviour.
+Of the git configuration of the user and the system, only what it says about servers is used.
 """
 
 from __future__ import annotations
@@ -21,8 +22,9 @@ from task.processes import basic_environment, child_environment, is_secret
 from task.secret import Secret
 from task.urls import origin, split
 
-# Of the host's GIT_*, keep only the variables that say how to reach servers. The others would make git use other
-# repositories or identities, or change its output (GIT_DIR, GIT_INDEX_FILE, GIT_TRACE, GIT_AUTHOR_NAME, ...).
+# Of the host's GIT_*, keep only the variables that say how to reach servers. The others would make
+# git use other repositories or identities, or change its output (GIT_DIR, GIT_INDEX_FILE,
+# GIT_TRACE, GIT_AUTHOR_NAME, ...).
 _KEPT = frozenset({
     "GIT_ASKPASS", "GIT_SSH", "GIT_SSH_COMMAND", "GIT_SSH_VARIANT", "GIT_EXEC_PATH",
     "GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_CONFIG_NOSYSTEM", "GIT_HTTP_USER_AGENT", "GIT_HTTP_PROXY_AUTHMETHOD",
@@ -72,8 +74,9 @@ def clean_environment(environ: Mapping[str, str], protocols: frozenset[str]) -> 
 
     `protocols` are the only ones that git may use.
 
-    No configuration of the user or system is in it. What that says of servers comes with each transfer
-    (`login_environment`): it may hold a token, which hooks and signing programs do not need.
+    No configuration of the user or system is in it. What that says of servers comes with each
+    transfer (`login_environment`): it may hold a token, which hooks and signing programs do not
+    need.
     """
     # An empty variable counts as unset, but an empty GIT_SSL_CAINFO is an error for git.
     kept = {name: value for name in _KEPT if (value := environ.get(name, "")).strip()}
@@ -103,7 +106,10 @@ def of_helpers(environ: Mapping[str, str], programs: Sequence[str]) -> dict[str,
 
 
 def configuration_files(environ: Mapping[str, str]) -> list[str]:
-    """Return the files that may have the system's and the user's configuration. The last one wins."""
+    """Return the files that may have the system's and the user's configuration.
+
+    The last one wins.
+    """
     files: list[str] = []
     if environ.get("GIT_CONFIG_NOSYSTEM", "").lower() not in {"1", "true", "yes", "on"}:
         system = environ.get("GIT_CONFIG_SYSTEM")
@@ -134,7 +140,9 @@ def config_pairs(environ: Mapping[str, str]) -> list[tuple[str, str]]:
 
 
 def sends_header(pairs: Pairs, server: str) -> bool:
-    """Tell whether `http.extraHeader` is set for a server (its origin), or for any server if `server` is ""."""
+    """Tell whether `http.extraHeader` is set for a server (its origin),
+    or for any server if `server` is "".
+    """
     for key, value in pairs:
         if (
             not key.lower().startswith("http.")
@@ -151,7 +159,10 @@ def sends_header(pairs: Pairs, server: str) -> bool:
 
 
 def without_credentials(pairs: Pairs) -> list[tuple[str, str]]:
-    """Drop credentials, headers and cookies from a configuration. A client's certificate is not secret."""
+    """Drop credentials, headers and cookies from a configuration.
+
+    A client's certificate is not secret.
+    """
     return [
         (key, value)
         for key, value in pairs
@@ -166,7 +177,9 @@ def without_web(pairs: Pairs) -> list[tuple[str, str]]:
 
 
 def fitting(logins: Sequence[Login], url: str) -> Login | None:
-    """Return the login for a URL that git would choose: the last one that fits and has a password."""
+    """Return the login for a URL that git would choose:
+    the last one that fits and has a password.
+    """
     for login in reversed(logins):
         prefix = login.prefix
         if login.password and (url in {prefix, f"{prefix}.git"} or url.startswith(f"{prefix}/")):
@@ -189,11 +202,13 @@ def login_environment(
 ) -> dict[str, str]:
     """Return the variables that give each login only to its URLs, and the settings in `pairs`.
 
-    No argument of a command has a secret. A later login replaces an earlier one, and one of the settings, if both fit.
-    The settings' helpers are replaced, too, so that none of them stores a login.
+    No argument of a command has a secret. A later login replaces an earlier one, and one of the
+    settings, if both fit. The settings' helpers are replaced, too, so that none of them stores a
+    login.
 
-    Without `follow`, git does not follow redirects. It would send `http.extraHeader` along with every request after
-    the first, wherever the first one was redirected to. `moved`: URLs, and where these repositories are now.
+    Without `follow`, git does not follow redirects. It would send `http.extraHeader` along with
+    every request after the first, wherever the first one was redirected to. `moved`: URLs, and
+    where these repositories are now.
     """
     variables: dict[str, str] = {}
     ours: list[tuple[str, str]] = []
@@ -201,7 +216,8 @@ def login_environment(
         variables[f"IMAGE_UPDATE_LOGIN_USER_{number}"] = login.user
         variables[f"IMAGE_UPDATE_LOGIN_PASSWORD_{number}"] = login.password.reveal()
         helper = _LOGIN_HELPER.format(number)
-        # Git compares whole parts of a path, so a repository's URL is needed with and without `.git`.
+        # Git compares whole parts of a path, so a repository's URL is needed with and without
+        # `.git`.
         path = split(login.prefix).path.lstrip("/")
         also = [f"{login.prefix}.git"] if path and not path.endswith(".git") else []
         for prefix in (login.prefix, *also):
@@ -230,7 +246,10 @@ def url_login(target: Address) -> tuple[Login, ...]:
 
 
 class HostConfig:
-    """Read once, when a server is contacted for the first time. Without such a file, no process is started."""
+    """Read once, when a server is contacted for the first time.
+
+    Without such a file, no process is started.
+    """
 
     def __init__(
         self, run: Callable[..., bytes], environ: Mapping[str, str], more: str = ""
@@ -241,7 +260,10 @@ class HostConfig:
 
     @cached_property
     def pairs(self) -> list[tuple[str, str]]:
-        """Return credentials, URL rewriting, http and ssh. Raises `CredentialsError` if git cannot read a file."""
+        """Return credentials, URL rewriting, http and ssh.
+
+        Raises `CredentialsError` if git cannot read a file.
+        """
         files = configuration_files(self._environ) if self._environ else []
         readable = (path for path in files if os.path.isfile(path) and os.access(path, os.R_OK))
         found = [pair for path in readable for pair in self._list(path)]
@@ -268,7 +290,9 @@ class HostConfig:
 
     @property
     def programs(self) -> list[str]:
-        """The configured programs for logins: credential helpers, and the program that asks for a password."""
+        """The configured programs for logins: credential helpers,
+        and the program that asks for a password.
+        """
         return [
             f"git-credential-{value}" if _is_helper(key) and value[:1] not in "!/" else value
             for key, value in self._all
@@ -310,17 +334,17 @@ def _is_helper(key: str) -> bool:
 
 
 _GITFILE = "gitdir: "
-Local = Literal[
-    "", "ours", "safe"
-]  # no repository on this machine; one of ours; a trusted one of another user
+# no repository on this machine; one of ours; a trusted one of another user
+Local = Literal["", "ours", "safe"]
 
 
 def owned_by_another(path: str, environ: Mapping[str, str]) -> str:
-    """Return the folder of a repository that belongs to another user; "" if it is ours, or is no repository."""
+    """Return the folder of a repository that belongs to another user; "" if it is ours,
+    or is no repository.
+    """
     us = {os.geteuid()}
-    if (
-        us == {0} and environ.get("SUDO_UID", "").isdigit()
-    ):  # like git: root by sudo still counts as that user
+    # like git: root by sudo still counts as that user
+    if us == {0} and environ.get("SUDO_UID", "").isdigit():
         us.add(int(environ["SUDO_UID"]))
     for place in (f"{path}/.git", path, f"{path}.git/.git", f"{path}.git"):
         parts = [place]
@@ -336,7 +360,9 @@ def owned_by_another(path: str, environ: Mapping[str, str]) -> str:
 
 
 def is_safe(folder: str, said: Sequence[str], home: str) -> bool:
-    """Tell whether one of the `safe.directory` settings covers that folder, or the work tree that it belongs to."""
+    """Tell whether one of the `safe.directory` settings covers that folder,
+    or the work tree that it belongs to.
+    """
     safe = False
     for value in said:
         known = os.path.join(home, value[2:]) if value.startswith("~/") else value

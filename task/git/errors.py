@@ -1,7 +1,7 @@
 """Pure code that turns messages of git and of servers into our named errors, by a table.
 
-Git runs with `LC_ALL=C`, so its messages are in English. Earlier rows win: a particular message comes before a general
-one ("Could not read from remote repository" ends every failure of ssh).
+Git runs with `LC_ALL=C`, so its messages are in English. Earlier rows win: a particular message
+comes before a general one ("Could not read from remote repository" ends every failure of ssh).
 """
 
 from __future__ import annotations
@@ -27,11 +27,10 @@ from task.retry import NotDoneError
 from task.secret import Secret
 from task.text import blanked, without_logins
 
-_LINES, _CHARACTERS = 12, 1500
-_TEXT, _LINE = (
-    64_000,
-    2000,
-)  # characters that are read: at the end of the output, and at the beginning of a line
+_LINES = 12
+_CHARACTERS = 1500
+_TEXT = 64_000
+_LINE = 2000  # characters that are read: at the end of the output, and at the beginning of a line
 
 
 class GitFailed(Exception):
@@ -69,7 +68,9 @@ def _says(text: str, words: str) -> bool:
 
 @cache
 def _pattern(words: str) -> re2._Regexp:
-    """RE2 takes linear time: on a line of 60 KB from a server, Python's own patterns took 19 seconds."""
+    """RE2 takes linear time: on a line of 60 KB from a server,
+    Python's own patterns took 19 seconds.
+    """
     options = re2.Options()
     options.case_sensitive = False
     return re2.compile(words, options)
@@ -77,23 +78,25 @@ def _pattern(words: str) -> re2._Regexp:
 
 def _heard(said: str) -> str:
     """Return the end of the output, without logins, and with long lines cut."""
+    # no URL to git
     kept = re.sub(
         r"(proxy (?:syntax in|url:?) )'.*'", r"\1'***'", said[-_TEXT:], flags=re.IGNORECASE
-    )  # no URL to git
+    )
     kept = without_logins(kept)
     return "\n".join(line[:_LINE] for line in re.split(r"[\r\n]+", kept))
 
 
-_ACCESS = "check the URL, and that the credentials may read and write it; servers answer the same for both"
+_ACCESS = (
+    "check the URL, and that the credentials may read and write it; servers answer the same for"
+    " both"
+)
 _AGAIN = "run it again"
 _NO_LOGIN = "the server asks for a login and none was given; or the repository does not exist"
 _REFUSED = "the server did not accept the login"
 _UNKNOWN_HOST = _any("could not resolve", "name resolution", "name or service not known")
 _DOWN = "the Git server could not be reached, or broke off"
-_FAILED, _BUSY = (
-    "the Git server answered with an error of its own",
-    "the Git server limits the rate of requests",
-)
+_FAILED = "the Git server answered with an error of its own"
+_BUSY = "the Git server limits the rate of requests"
 _STALLED = _any("stalled", "operation too slow")
 # These may be over a moment later.
 _BROKE_OFF = _any(
@@ -207,7 +210,8 @@ FAILURES = (
             RepositoryError, "the repository was not found, or there is no access to it", _ACCESS),
 )  # fmt: skip
 
-# Said by git, GitHub, GitLab (Gitaly), Gitea, Bitbucket, JGit servers and Azure when another push was faster.
+# Said by git, GitHub, GitLab (Gitaly), Gitea, Bitbucket, JGit servers and Azure when another push
+# was faster.
 _RACE = _any(
     "fetch first", "non-fast-forward", "needs? force", "stale info", "remote ref updated", "cannot lock ref",
     "failed to (?:update ref|lock)", "unable to lock", "lock(?:ing)? (?:failure|error)", "incorrect old value",
@@ -228,7 +232,8 @@ _PROTECTED = _any(
     "not allowed to push",
 )  # fmt: skip
 _UNKNOWN = _any("remote failure", "remote failed to report")
-# A hook of the server could not reach another part of the server. This is no rule that somebody made.
+# A hook of the server could not reach another part of the server. This is no rule that somebody
+# made.
 _UNWELL = _any(
     "internal api (?:unreachable|error)", "api is not accessible", r"gitlab: 5\d\d", "internal server error",
     "unable to contact (?:gitea|forgejo)", "context deadline exceeded",
@@ -236,8 +241,8 @@ _UNWELL = _any(
 # GitHub lets nobody push to a branch whose pull request is in the merge queue (words after GH006).
 _IN_QUEUE = _any("added to a merge queue", "queued for merging cannot be updated")
 LEAVES_QUEUE = "run it again when the request is merged, or has left the merge queue"
-# Gitea 1.26 says this for every error that it does not know itself, usually for an unsigned commit on a branch that
-# requires signed ones. Its source has better messages, which are never sent.
+# Gitea 1.26 says this for every error that it does not know itself, usually for an unsigned commit
+# on a branch that requires signed ones. Its source has better messages, which are never sent.
 _GITEA_WITHOUT_WORDS = r"internal server error \(no message for end users\)"
 _NOISE = _any(
     "hint:",
@@ -259,23 +264,33 @@ def failure(
     token: Secret = Secret(""),
     host: str = "",
 ) -> TaskError:
-    """Return the named error for what git said when it could not reach a repository, or not read it.
+    """Return the named error for what git said when it could not reach a repository,
+    or not read it.
 
-    `scopes`: the beginnings of the URLs that the given logins are for. `token`: the one that the server at `host` got.
+    `scopes`: the beginnings of the URLs that the given logins are for. `token`: the one that the
+    server at `host` got.
     """
-    heard, said = _heard(stderr), quoted(stderr)
+    heard = _heard(stderr)
+    said = quoted(stderr)
     meaning = _meaning(heard)
     if meaning is None and not said:
         # As when the kernel kills the child of git that talks to the server.
         return UnreachableError("git failed and gave no reason", hint=KILLED, subject=subject)
     if meaning is None:
         return RepositoryError(f"git failed: {said}", hint=_ACCESS, subject=subject)
-    message, hint = meaning.message, meaning.hint
+    message = meaning.message
+    hint = meaning.hint
     if meaning.message == _NO_LOGIN and scopes:
         asking = re.search(r" for '(https?://[^'@\s]+)'", heard)
-        message = f"the server asks for a login, and the one given was not sent: it is for {' and '.join(scopes)}"
+        message = (
+            "the server asks for a login, and the one given was not sent: it is for"
+            f" {' and '.join(scopes)}"
+        )
         allow = f"--git-credentials-url {asking[1] if asking else 'URL'}"
-        hint = f"if this server may have it, give {allow} as well; if not, give another login (docs/credentials.md)"
+        hint = (
+            f"if this server may have it, give {allow} as well; if not, give another login"
+            " (docs/credentials.md)"
+        )
     elif meaning.message == _REFUSED:
         hint = wrong_issuer(token, host, software_of(host, heard)) or hint
     elif meaning.message == _DOWN and _says(heard, _UNKNOWN_HOST):
@@ -284,9 +299,11 @@ def failure(
 
 
 def broke_off(stderr: str) -> str:
-    """Return what was wrong with the server or the connection if another attempt in a moment may succeed, else "".
+    """Return what was wrong with the server or the connection if another attempt
+    in a moment may succeed, else "".
 
-    If a server was silent for long, another attempt is not worth it, because the run has waited for it already.
+    If a server was silent for long, another attempt is not worth it, because the run has waited for
+    it already.
     """
     heard = _heard(stderr)
     meaning = _meaning(heard)
@@ -298,10 +315,12 @@ def broke_off(stderr: str) -> str:
 def refusal(
     status: str, stderr: str, subject: str, *, forced: bool = False
 ) -> TaskError | Outpaced:
-    """Return what a refused push means. `status` is its line in `push --porcelain`, or "" if there was none.
+    """Return what a refused push means.
 
-    An `UnreachableError` leaves open whether the push arrived. `forced`: a head branch was to be replaced, so that
-    a "non-fast-forward" of the server's own is its rule, and no race.
+    `status` is its line in `push --porcelain`, or "" if there was none.
+
+    An `UnreachableError` leaves open whether the push arrived. `forced`: a head branch was to be
+    replaced, so that a "non-fast-forward" of the server's own is its rule, and no race.
     """
     stderr = _heard(stderr)
     reason = blanked(_heard(status.rpartition("\t")[2])).strip()
@@ -310,7 +329,10 @@ def refusal(
     if _is_race(reason, stderr, forced=forced):
         return Outpaced(f"{subject}: {reason}")
     if "hook declined" in reason and _says(stderr, _GITEA_WITHOUT_WORDS):
-        hint = "if the branch requires signed commits, give --signing-key; if not, the server's log says why"
+        hint = (
+            "if the branch requires signed commits, give --signing-key; if not, the server's log"
+            " says why"
+        )
         return RepositoryError(
             f"the server refused the push: {reason}; {quoted(stderr)}", hint=hint, subject=subject
         )
@@ -327,10 +349,14 @@ def refusal(
         return down
     hint = "correct what the server's message names"
     if MEMORY in subject:
-        hint = "let this user create, replace and delete the branch: it has holds, and what waits in requests"
+        hint = (
+            "let this user create, replace and delete the branch: it has holds, and what waits in"
+            " requests"
+        )
     elif _says(f"{reason}\n{stderr}", _PROTECTED):
         hint = (
-            "let this user push to the head branch, or name another one: annotation git-branch with base:head"
+            "let this user push to the head branch, or name another one: annotation git-branch with"
+            " base:head"
             if forced
             else "let this user push to the branch, or open a pull request instead: --pull-request"
         )
@@ -358,7 +384,9 @@ def _is_race(reason: str, stderr: str, *, forced: bool) -> bool:
 
 
 def quoted(stderr: str) -> str:
-    """Return the output as one line: the server's lines first, then git's, without logins and control characters."""
+    """Return the output as one line: the server's lines first, then git's,
+    without logins and control characters.
+    """
     lines = [line.strip() for line in _heard(stderr).splitlines()]
     told = [
         line

@@ -1,4 +1,7 @@
-"""Gets a token for one installation of a GitHub App from the App's key. The token expires after an hour."""
+"""Gets a token for one installation of a GitHub App from the App's key.
+
+The token expires after an hour.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +15,12 @@ from task.secret import Secret
 
 LIMITS = Limits(connect=10.0, silence=30.0, total=60.0, size=1024 * 1024, values=100_000, tries=1)
 _PAUSES = (0.5, 2.0)  # seconds before the next try
-_SKEW, _LIFE = 60, 540  # seconds; GitHub accepts ten minutes at most, and its clock may be behind
-_HINT = "check --github-app-id, --github-app-installation-id and the key; the App must be installed there"
+_SKEW = 60
+_LIFE = 540  # seconds; GitHub accepts ten minutes at most, and its clock may be behind
+_HINT = (
+    "check --github-app-id, --github-app-installation-id and the key; the App must be installed"
+    " there"
+)
 
 
 @dataclass(frozen=True)
@@ -34,7 +41,9 @@ def token(
     proxy: Secret = Secret(""),
     no_proxy: str = "",
 ) -> Secret:
-    """Return a token for the whole installation. Raises `CredentialsError`, `UnreachableError`, `UsageError`.
+    """Return a token for the whole installation.
+
+    Raises `CredentialsError`, `UnreachableError`, `UsageError`.
 
     Without `proxy`, the environment says how the API is reached.
     """
@@ -62,7 +71,8 @@ def token(
 
 def signed(app: App, now: int) -> Secret:
     """Return the JSON Web Token (RS256) that identifies the App at `now`, in seconds since 1970."""
-    # Imported late: with cryptography, it costs every pod 50 ms of processor time, and few use an App.
+    # Imported late: with cryptography, it costs every pod 50 ms of processor time, and few use an
+    # App.
     import jwt  # noqa: PLC0415
 
     claims = {"iat": now - _SKEW, "exp": now + _LIFE, "iss": app.id}

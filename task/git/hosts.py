@@ -1,4 +1,8 @@
-"""Git hosts: the parts of a repository's URL, what software a host runs, and which tokens it issues. Pure."""
+"""Git hosts: the parts of a repository's URL, what software a host runs,
+and which tokens it issues.
+
+Pure.
+"""
 
 from __future__ import annotations
 
@@ -46,9 +50,8 @@ def remote_of(url: str) -> RemoteUrl:
     found = split(f"{scheme}://{rest}")
     if not HOST.fullmatch(found.authority):
         raise Malformed("the URL does not name a host", "write https://host/owner/repository")
-    host = (
-        found.host if scheme == "ssh" else found.server
-    )  # the port of ssh is not that of the web pages
+    # the port of ssh is not that of the web pages
+    host = found.host if scheme == "ssh" else found.server
     host = OTHER_HOSTS.get(host, host)
     path = found.path.strip("/").removesuffix(".git")
     parts = tuple(unquote(part) for part in path.split("/") if part)
@@ -85,17 +88,24 @@ SERVERS = {
 
 
 def wrong_issuer(token: Secret, server: str, runs: str) -> str:
-    """Return a sentence if another kind of Git host than the one that the server runs issued the token, else "".
+    """Return a sentence if another kind of Git host than the one
+    that the server runs issued the token, else "".
 
     Bitbucket Cloud no longer issues app passwords, so one of these fits no server.
     """
     text = token.reveal()
-    prefix, issuer = next((one for one in PREFIXES.items() if text.startswith(one[0])), ("", ""))
+    prefix, issuer = next((item for item in PREFIXES.items() if text.startswith(item[0])), ("", ""))
     if prefix == _ENDED and runs in ("", issuer):
-        return "this is an app password, and Bitbucket's app passwords ended in June 2026: give an API token"
+        return (
+            "this is an app password, and Bitbucket's app passwords ended in June 2026: give an API"
+            " token"
+        )
     if not prefix or runs in ("", issuer):
         return ""
-    return f"this token begins with {prefix}, as {issuer}'s tokens do, but {server} runs {runs}: give one for {runs}"
+    return (
+        f"this token begins with {prefix}, as {issuer}'s tokens do, but {server} runs {runs}: give"
+        f" one for {runs}"
+    )
 
 
 def software_of(host: str, said: str = "") -> str:

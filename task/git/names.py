@@ -19,7 +19,10 @@ BASE_TRAILER = "Image-Update-Base"  # in the commit of a memory branch: the base
 MEMORY = "image-update-memory/"  # and those of what is remembered
 _TRANSPORTS = {"git+ssh": "ssh", "ssh+git": "ssh"}
 _USE = "use https://host/path or ssh://host/path"
-TO_WRITE = "annotate git-branch with the branch to write to, such as git-branch: main, and let targetRevision name it, too"
+TO_WRITE = (
+    "annotate git-branch with the branch to write to, such as git-branch: main, and let"
+    " targetRevision name it, too"
+)
 _HEX = frozenset("0123456789abcdef")
 _ID_LENGTHS = (40, 64)
 _NOT_IN_A_BRANCH = frozenset(" ~^:?*[\\\x7f") | {chr(code) for code in range(32)}
@@ -102,7 +105,10 @@ def _is_scheme(text: str) -> bool:
 
 
 def rewritten(url: str, rewrites: tuple[tuple[str, str], ...]) -> str:
-    """Return the URL to contact, with the longest matching prefix replaced. A login in the URL does not matter."""
+    """Return the URL to contact, with the longest matching prefix replaced.
+
+    A login in the URL does not matter.
+    """
     fitting = [pair for pair in rewrites if pair[0] and url.startswith(pair[0])]
     if not fitting:
         bare = without_login(url)
@@ -113,7 +119,9 @@ def rewritten(url: str, rewrites: tuple[tuple[str, str], ...]) -> str:
 
 
 def memory_branch(repo: str, base: str) -> str:
-    """Return the branch that remembers holds, and what they defer, where changes do not go to the base itself."""
+    """Return the branch that remembers holds, and what they defer,
+    where changes do not go to the base itself.
+    """
     return f"{MEMORY}{short_hash(normal_url(repo), base)}"
 
 
@@ -123,10 +131,12 @@ def short_hash(*words: str) -> str:
 
 
 def base_branch_name(revision: str) -> str:
-    """Return the branch in an Application's revision, without `refs/heads/`. Raises `SourceError`, also for a commit.
+    """Return the branch in an Application's revision, without `refs/heads/`.
 
-    Only a revision can mean a commit. The text after the colon in `git-branch` is always a branch: Image Updater's
-    own example `main:{{.SHA256}}` makes 64 hexadecimal digits.
+    Raises `SourceError`, also for a commit.
+
+    Only a revision can mean a commit. The text after the colon in `git-branch` is always a branch:
+    Image Updater's own example `main:{{.SHA256}}` makes 64 hexadecimal digits.
     """
     name = revision.removeprefix("refs/heads/")
     if len(name) in _ID_LENGTHS and _HEX.issuperset(name):
@@ -139,8 +149,8 @@ def base_branch_name(revision: str) -> str:
 def branch_name(revision: str) -> str:
     """Return the branch in a text, without `refs/heads/`.
 
-    The rules are those of `git check-ref-format --branch`. Raises `SourceError` for a text that cannot be a branch,
-    like a tag's full name or a version range.
+    The rules are those of `git check-ref-format --branch`. Raises `SourceError` for a text that
+    cannot be a branch, like a tag's full name or a version range.
     """
     name = revision.removeprefix("refs/heads/")
     if name.startswith("refs/"):
@@ -151,7 +161,9 @@ def branch_name(revision: str) -> str:
 
 
 def is_branch_name(name: str) -> bool:
-    """Tell whether git accepts the name for a branch, like `git check-ref-format --branch` without its `@{-1}`."""
+    """Tell whether git accepts the name for a branch,
+    like `git check-ref-format --branch` without its `@{-1}`.
+    """
     if (
         name in {"", "HEAD"}
         or name.startswith("-")

@@ -31,7 +31,8 @@ class Key:
 def key_of(given: Secret, form: str = "") -> Key:
     """Return the key that an option means: the text itself, a file, or an id in the keyring.
 
-    Without a format, it is recognised from the key. Raises `UsageError` if it cannot be a key, or has another format.
+    Without a format, it is recognised from the key. Raises `UsageError` if it cannot be a key, or
+    has another format.
     """
     text = given.reveal()
     if "\n" not in text and not text.startswith("-----BEGIN"):
@@ -87,7 +88,10 @@ class Signer:
             self._folder = ""
 
     def commit(self, git_dir: str, tree: str, parent: str, message: str, who: Person) -> str:
-        """Return a signed commit of this tree. It may have no parent (""). Raises `CredentialsError` for a bad key."""
+        """Return a signed commit of this tree.
+
+        It may have no parent (""). Raises `CredentialsError` for a bad key.
+        """
         with self._lock:  # the agent signs for one at a time, and the key is prepared once
             self._prepare()
             env = {f"GIT_{role}_{what}": value for role in ("AUTHOR", "COMMITTER")
@@ -117,7 +121,9 @@ class Signer:
             return made.out.decode().strip()
 
     def key_ids(self) -> tuple[str, ...]:
-        """Return the ids of the OpenPGP key and its subkeys, one of which signs; none for an SSH key."""
+        """Return the ids of the OpenPGP key and its subkeys, one of which signs;
+        none for an SSH key.
+        """
         if self._key.form == "ssh":
             return ()
         with self._lock:
@@ -168,7 +174,10 @@ class Signer:
 
 
 def _unusable(error: GitFailed, key_id: str = "") -> CredentialsError:
-    """Return the error for a key. Whatever is no file was taken for the id of a key, which may be a misspelt path."""
+    """Return the error for a key.
+
+    Whatever is no file was taken for the id of a key, which may be a misspelt path.
+    """
     key = f"the key {key_id!r} of the GnuPG keyring" if key_id else "this key"
     hint = f"there is no file {key_id!r} here; {_ASIDE}" if key_id else _ASIDE
     return CredentialsError(

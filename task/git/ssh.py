@@ -1,7 +1,8 @@
-"""How ssh is called: with copies of the keys and known hosts given, in a folder that only this user can read.
+"""How ssh is called: with copies of the keys and known hosts given,
+in a folder that only this user can read.
 
-Copies, because ssh refuses keys that others may read, which is what mounted secrets look like, and because it looks
-for its files in the home of the passwd entry, whatever HOME says.
+Copies, because ssh refuses keys that others may read, which is what mounted secrets look like, and
+because it looks for its files in the home of the passwd entry, whatever HOME says.
 """
 
 from __future__ import annotations
@@ -40,7 +41,10 @@ class SshFiles:
 
 
 def collect(given: AccessOptions, key: Secret, home: str) -> SshFiles:
-    """Read what was given; `key` comes from a variable. Raises `UsageError` for what cannot be read or used."""
+    """Read what was given; `key` comes from a variable.
+
+    Raises `UsageError` for what cannot be read or used.
+    """
     if key and given.ssh_key_file:
         raise UsageError(
             "--ssh-key-file and IMAGE_UPDATE_SSH_KEY are both given", hint="give one of them"
@@ -64,7 +68,9 @@ def collect(given: AccessOptions, key: Secret, home: str) -> SshFiles:
 
 
 def _of_folder(directory: str, home: str) -> tuple[dict[str, str], list[str]]:
-    """Return the files of `--ssh-directory`, else of ~/.ssh, and the names of the keys among them."""
+    """Return the files of `--ssh-directory`, else of ~/.ssh,
+    and the names of the keys among them.
+    """
     folder = directory or (os.path.join(home, ".ssh") if home else "")
     option = "--ssh-directory" if directory else folder
     files = {
@@ -83,7 +89,8 @@ def _of_folder(directory: str, home: str) -> tuple[dict[str, str], list[str]]:
 
 
 def _names(folder: str, option: str) -> list[str]:
-    """Return the files in a folder, without links to folders (`..data` of a mounted secret) and sockets.
+    """Return the files in a folder, without links to folders (`..data`
+    of a mounted secret) and sockets.
 
     From the user's own folder, take only readable ones.
     """
@@ -107,7 +114,8 @@ def _names(folder: str, option: str) -> list[str]:
 
 def write(found: SshFiles, folder: str) -> str:
     """Write the files to a private folder, and return the ssh command that uses them."""
-    # ssh uses the first value that it finds: the given one, then the configuration's, then our default.
+    # ssh uses the first value that it finds: the given one, then the configuration's, then our
+    # default.
     first = [f'UserKnownHostsFile "{folder}/known_hosts"'] if found.known_hosts else []
     first += ["IdentitiesOnly yes"] if found.only_keys else []
     last = [
@@ -122,7 +130,8 @@ def write(found: SshFiles, folder: str) -> str:
 
 
 def nameless(folder: str, home: str) -> dict[str, str]:
-    """Return variables with which ssh runs for a user id without a passwd entry, as Kubernetes may choose one.
+    """Return variables with which ssh runs for a user id without a passwd entry,
+    as Kubernetes may choose one.
 
     They make libnss_wrapper answer instead of /etc/passwd, which cannot be changed in a pod.
     """
@@ -145,7 +154,9 @@ def passwd_home() -> str | None:
 
 
 def needs_own_files(home: str) -> bool:
-    """Tell whether HOME has a `.ssh` that ssh would miss, because it uses the passwd entry (Tekton's creds-init)."""
+    """Tell whether HOME has a `.ssh` that ssh would miss,
+    because it uses the passwd entry (Tekton's creds-init).
+    """
     return os.path.isdir(os.path.join(home, ".ssh")) and passwd_home() != home if home else False
 
 
@@ -166,10 +177,11 @@ _PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ01234567
 
 
 class SshSharing:
-    """One connection to each server for all git commands of a run: OpenSSH's own sharing, in a private folder.
+    """One connection to each server for all git commands of a run: OpenSSH's own sharing,
+    in a private folder.
 
-    A handshake takes about six times the way to the server and back; a run connects five times. Several threads may
-    share the connections.
+    A handshake takes about six times the way to the server and back; a run connects five times.
+    Several threads may share the connections.
     """
 
     def __init__(self, parent: str, environ: Mapping[str, str]) -> None:
@@ -180,7 +192,9 @@ class SshSharing:
         self._lock = Lock()
 
     def options(self, command: str, server: str) -> str:
-        """Return options for an ssh command, so that commands for the same server share a connection."""
+        """Return options for an ssh command, so that commands
+        for the same server share a connection.
+        """
         with shutdown.shield(), self._lock:
             if not self._folder:
                 with suppress(UnreachableError):
@@ -197,8 +211,9 @@ class SshSharing:
     def end(self) -> None:
         """Close the connections, which may be dead. The next command opens new ones."""
         with suppress(OSError):
-            for name in os.listdir(self._folder) if self._folder else ():
-                _exit(f"{self._folder}/{name}", self._environ)
+            if self._folder:
+                for name in os.listdir(self._folder):
+                    _exit(f"{self._folder}/{name}", self._environ)
 
     def close(self) -> None:
         """Close the connections, and remove their folder."""
@@ -219,7 +234,8 @@ def _exit(socket: str, environ: Mapping[str, str]) -> None:
         os.close(null)
 
 
-_BEGIN, _END = "-----BEGIN ", "PRIVATE KEY-----"
+_BEGIN = "-----BEGIN "
+_END = "PRIVATE KEY-----"
 _MAGIC = b"openssh-key-v1\x00"
 _KINDS = ("ssh-", "ecdsa-", "sk-ssh-", "sk-ecdsa-")
 
@@ -247,7 +263,9 @@ def has_passphrase(text: str) -> bool:
 
 
 def tidy_key(text: str, what: str) -> str:
-    """Return the key in the form that ssh needs. Secrets often lack the last newline, or have other line ends.
+    """Return the key in the form that ssh needs.
+
+    Secrets often lack the last newline, or have other line ends.
 
     Raises `UsageError` for anything but a private key without a passphrase.
     """
@@ -267,6 +285,9 @@ def host_key(line: str) -> str:
     words = line.split()
     fields = words[1:] if words[:1] in (["@cert-authority"], ["@revoked"]) else words
     if len(fields) < 3 or not fields[1].startswith(_KINDS):  # host, kind, key
-        hint = "write it as ssh-keyscan prints it: git.example.com ssh-ed25519 AAAA… ([host]:port for other ports)"
+        hint = (
+            "write it as ssh-keyscan prints it: git.example.com ssh-ed25519 AAAA… ([host]:port for"
+            " other ports)"
+        )
         raise UsageError(f"--ssh-host-key: {line!r} is not a line of known_hosts", hint=hint)
     return " ".join(words)

@@ -1,10 +1,12 @@
 """Access to the Kubernetes API, with the pod's service account or with a kubeconfig.
 
-Like kubectl, it prefers a kubeconfig to the service account. Tokens are read again for every request, because they may
-be renewed during a run. Copies of keys are readable only by this user, and are deleted at the end.
+Like kubectl, it prefers a kubeconfig to the service account. Tokens are read again for every
+request, because they may be renewed during a run. Copies of keys are readable only by this user,
+and are deleted at the end.
 
-An exec plugin (`aws eks get-token`, `kubelogin`, …) prints a login by the protocol client.authentication.k8s.io, v1 and
-v1beta1. It gets no shell and no prompt, and its stdout is never shown.
+An exec plugin (`aws eks get-token`, `kubelogin`, …) prints a login by the protocol
+client.authentication.k8s.io, v1 and v1beta1. It gets no shell and no prompt, and its stdout is
+never shown.
 """
 
 from __future__ import annotations
@@ -55,7 +57,8 @@ def cluster_access(
     context: str = "",
     service_account: str = SERVICE_ACCOUNT,
 ) -> ClusterAccess:
-    """Return the access from the named kubeconfig, KUBECONFIG or ~/.kube/config, or else from the pod's account.
+    """Return the access from the named kubeconfig, KUBECONFIG or ~/.kube/config,
+    or else from the pod's account.
 
     Nothing is contacted. Raises `UsageError` if there is neither.
     """
@@ -75,7 +78,8 @@ def cluster_access(
 
 
 def _of_pod(environ: Mapping[str, str], folder: str) -> Kubeconfig:
-    host, port = environ["KUBERNETES_SERVICE_HOST"], environ.get("KUBERNETES_SERVICE_PORT") or "443"
+    host = environ["KUBERNETES_SERVICE_HOST"]
+    port = environ.get("KUBERNETES_SERVICE_PORT") or "443"
     host = f"[{host}]" if ":" in host and not host.startswith("[") else host
     ca_file = os.path.join(folder, "ca.crt")
     server = Server(f"https://{host}:{port}", ca_file if os.path.exists(ca_file) else "")
@@ -88,8 +92,11 @@ class ClusterAccess:
     """One API server with our identity there. Safe to use from several threads."""
 
     def __init__(self, config: Kubeconfig, environ: Mapping[str, str]) -> None:
-        self.base, self.who = config.server.url, config.who
-        self._server, self._user, self._environ = config.server, config.user, environ
+        self.base = config.server.url
+        self.who = config.who
+        self._server = config.server
+        self._user = config.user
+        self._environ = environ
         self._lock = Lock()
         self._folder = ""
         self._http: Http | None = None
@@ -101,7 +108,10 @@ class ClusterAccess:
     def http(
         self, limits: Limits = Limits(), log: Callable[[str], None] = lambda _line: None
     ) -> Http:
-        """Return the client, with the present certificate. Raises `UsageError` and `SourceAccessError`."""
+        """Return the client, with the present certificate.
+
+        Raises `UsageError` and `SourceAccessError`.
+        """
         with self._lock:
             given = self._plugin.answer() if self._plugin else Credential()
             if self._http is None or given.certificate != self._certificate:
@@ -111,8 +121,12 @@ class ClusterAccess:
             return self._http
 
     def login(self) -> Mapping[str, str]:
-        """Return the headers of one request. Like kubectl, send a token over plain http only to this machine."""
-        user, headers = self._user, dict(self._user.headers)
+        """Return the headers of one request.
+
+        Like kubectl, send a token over plain http only to this machine.
+        """
+        user = self._user
+        headers = dict(self._user.headers)
         if not self.base.startswith("https://") and not is_loopback(split(self.base).host):
             return headers
         token = self._token_file() or user.token.reveal().strip()
@@ -126,7 +140,9 @@ class ClusterAccess:
         return headers
 
     def renew(self) -> bool:
-        """Renew the login after the server refused it, and tell whether another attempt may help."""
+        """Renew the login after the server refused it,
+        and tell whether another attempt may help.
+        """
         if self._plugin:
             self._plugin.expire()
         return bool(self._plugin or self._user.token_file)
@@ -208,7 +224,8 @@ class ClusterAccess:
             if self._user.token:
                 return ""
             raise SourceAccessError(
-                f"cannot read the token {self._user.token_file!r}: {getattr(error, 'strerror', '') or 'not text'}",
+                f"cannot read the token {self._user.token_file!r}:"
+                f" {getattr(error, 'strerror', '') or 'not text'}",
                 hint="check that it is mounted",
             ) from None
 
@@ -217,7 +234,9 @@ class _PluginLogin:
     """The answer of an exec plugin, which is kept until it expires."""
 
     def __init__(self, plugin: Plugin, server: Server, environ: Mapping[str, str]) -> None:
-        self._plugin, self._server, self._environ = plugin, server, environ
+        self._plugin = plugin
+        self._server = server
+        self._environ = environ
         self._lock = Lock()
         self._known: Credential | None = None
 
@@ -253,11 +272,10 @@ def ask(plugin: Plugin, server: Server, environ: Mapping[str, str]) -> Credentia
     try:
         said = parsed_json(out)
         status = said["status"]
-        version, token = said.get("apiVersion"), status.get("token") or ""
-        certificate, key = (
-            status.get("clientCertificateData") or "",
-            status.get("clientKeyData") or "",
-        )
+        version = said.get("apiVersion")
+        token = status.get("token") or ""
+        certificate = status.get("clientCertificateData") or ""
+        key = status.get("clientKeyData") or ""
         until = status.get("expirationTimestamp")
         expires = datetime.fromisoformat(until).timestamp() if until else 0.0
     except (ValueError, KeyError, TypeError, AttributeError):

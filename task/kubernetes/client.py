@@ -1,7 +1,7 @@
 """A small client of the Kubernetes API that lists, reads and patches objects, and creates Events.
 
-Lists come page by page, as metadata only unless whole objects are requested. At most one page is in memory, whatever
-the server does. If a right is missing, the error shows the rule that grants it.
+Lists come page by page, as metadata only unless whole objects are requested. At most one page is in
+memory, whatever the server does. If a right is missing, the error shows the rule that grants it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ from task.text import one_line
 from task.urls import origin, path_part
 
 PAGE = 500  # objects, as many as kubectl requests
-# Whole objects: an Application has 16 kB and more, and takes several times as much while it is parsed.
+# Whole objects: an Application has 16 kB and more, and takes several times as much while it is
+# parsed.
 WHOLE_PAGE = 50
 _LARGE_PAGE = 2 * 1024 * 1024  # bytes
 _JSON = "application/json"
@@ -97,7 +98,8 @@ class Act:
     @property
     def path(self) -> str:
         """The path of the object, or of all objects, in the API."""
-        group, version = self.resource.group, self.resource.version
+        group = self.resource.group
+        version = self.resource.version
         root = f"/apis/{group}/{version}" if group else f"/api/{version}"
         inner = f"/namespaces/{_segment(self.namespace)}" if self.namespace else ""
         return (
@@ -108,7 +110,8 @@ class Act:
     def rule(self) -> str:
         """The rule of a Role or ClusterRole that grants it."""
         kind = f"a Role of namespace {self.namespace!r}" if self.namespace else "a ClusterRole"
-        group, plural = self.resource.group, self.resource.plural
+        group = self.resource.group
+        plural = self.resource.plural
         return (
             f'{kind} needs {{apiGroups: ["{group}"], resources: [{plural}], verbs: [{self.verb}]}}'
         )
@@ -117,8 +120,8 @@ class Act:
 class Kubernetes:
     """One API server. Safe to use from several threads.
 
-    Every method raises `SourceAccessError` (401, 403: `ForbiddenError`, TLS), `SourceDownError` (unreachable, slow,
-    busy), `SourceError` and `UsageError`.
+    Every method raises `SourceAccessError` (401, 403: `ForbiddenError`, TLS), `SourceDownError`
+    (unreachable, slow, busy), `SourceError` and `UsageError`.
     """
 
     def __init__(
@@ -128,7 +131,10 @@ class Kubernetes:
         log: Callable[[str, str], None] = lambda *_: None,
         lists: ResourceListLimits = ResourceListLimits(),
     ) -> None:
-        self._access, self._limits, self._log, self._lists = access, limits, log, lists
+        self._access = access
+        self._limits = limits
+        self._log = log
+        self._lists = lists
 
     def close(self) -> None:
         """Close the connections."""
@@ -143,7 +149,10 @@ class Kubernetes:
         full: bool = False,
         page: int = 0,
     ) -> Iterator[Mapping[str, Any]]:
-        """Yield every object once, of one namespace or of all. A server may return whole objects without `full`."""
+        """Yield every object once, of one namespace or of all.
+
+        A server may return whole objects without `full`.
+        """
         params = {"labelSelector": selector} if selector else {}
         page = page or (WHOLE_PAGE if full else PAGE)
         seen: set[tuple[str, str]] = set()
@@ -164,20 +173,28 @@ class Kubernetes:
     def patch(
         self, resource: Resource, namespace: str, name: str, operations: Sequence[Operation]
     ) -> Mapping[str, Any]:
-        """Change an object by a JSON patch. Raises `Outpaced` if its `test` of the resourceVersion fails."""
+        """Change an object by a JSON patch.
+
+        Raises `Outpaced` if its `test` of the resourceVersion fails.
+        """
         act = Act("patch", resource, namespace, name)
         tested = next(
-            (one["value"] for one in operations if one["op"] == "test" and one["path"] == _VERSION),
+            (
+                operation["value"]
+                for operation in operations
+                if operation["op"] == "test" and operation["path"] == _VERSION
+            ),
             None,
         )
-        # With this test the patch may be sent twice: if the first one landed, the test of the second one fails.
+        # With this test the patch may be sent twice: if the first one landed, the test of the
+        # second one fails.
         answer = self._ask(
             "PATCH", act, operations, "application/json-patch+json", again=tested is not None
         )
         if answer.status == 409:
             raise Outpaced
-        # A failed test and a missing path get the same answer, byte for byte (seen with Kubernetes 1.36): 422 with
-        # empty details. Only the object itself shows which of them it was.
+        # A failed test and a missing path get the same answer, byte for byte (seen with Kubernetes
+        # 1.36): 422 with empty details. Only the object itself shows which of them it was.
         if (
             answer.status == 422
             and tested is not None
@@ -191,7 +208,10 @@ class Kubernetes:
     def merge(
         self, resource: Resource, namespace: str, name: str, change: Mapping[str, Any]
     ) -> Mapping[str, Any]:
-        """Change an object by a merge patch. Raises `Outpaced` if the patch names another resourceVersion."""
+        """Change an object by a merge patch.
+
+        Raises `Outpaced` if the patch names another resourceVersion.
+        """
         act = Act("patch", resource, namespace, name)
         answer = self._ask("PATCH", act, change, "application/merge-patch+json", again=True)
         if answer.status == 409:
@@ -273,7 +293,10 @@ class Kubernetes:
         again: bool | None = None,
         whole: bool = True,
     ) -> Response:
-        """Return one answer. Renew a refused login once. `whole=False` lets `NoAnswerError` pass."""
+        """Return one answer.
+
+        Renew a refused login once. `whole=False` lets `NoAnswerError` pass.
+        """
         data = None if body is None else json.dumps(body).encode()
         headers = {"Accept": accept} if data is None else {"Accept": accept, "Content-Type": kind}
         try:
@@ -299,13 +322,14 @@ class _Cursor:
 
     def __init__(self, act: Act, limit: int, lists: ResourceListLimits) -> None:
         self.more = True
-        self._act, self._limit, self._token, self._failures = act, limit, "", 0
-        self._lists, self._size, self._pages, self._end = (
-            lists,
-            0,
-            0,
-            time.monotonic() + lists.seconds,
-        )
+        self._act = act
+        self._limit = limit
+        self._token = ""
+        self._failures = 0
+        self._lists = lists
+        self._size = 0
+        self._pages = 0
+        self._end = time.monotonic() + lists.seconds
         self._seen: set[int] = set()  # hashes of the tokens that were used
 
     @property
@@ -340,11 +364,14 @@ class _Cursor:
 
     def smaller(self) -> bool:
         """Make the pages smaller, and tell whether that is possible."""
-        possible, self._limit = self._limit > 1, max(self._limit // 8, 1)
+        possible = self._limit > 1
+        self._limit = max(self._limit // 8, 1)
         return possible
 
     def expired(self, answer: Response) -> bool:
-        """Tell whether the token was too old (a 410 may have a new one) or invalid (400), and prepare to continue."""
+        """Tell whether the token was too old (a 410 may have a new one) or invalid (400),
+        and prepare to continue.
+        """
         if answer.status != 410 and not (self._token and answer.status == 400):
             return False
         self._token = (
@@ -384,12 +411,15 @@ def _segment(name: str) -> str:
 
 
 def without_managed_fields(body: bytes) -> bytes:
-    """Return JSON of the API with empty lists as `managedFields`. A list stays as it is if its end is uncertain.
+    """Return JSON of the API with empty lists as `managedFields`.
 
-    They are most of the metadata, and are not used here. Parsing them would cost five times as much as everything else.
-    Finding them by their brackets costs next to nothing.
+    A list stays as it is if its end is uncertain.
+
+    They are most of the metadata, and are not used here. Parsing them would cost five times as much
+    as everything else. Finding them by their brackets costs next to nothing.
     """
-    parts, done = [], 0
+    parts = []
+    done = 0
     while (start := body.find(_KEY, done)) >= 0:
         inner = start + len(_KEY)
         end = _end(body, inner)
@@ -399,7 +429,10 @@ def without_managed_fields(body: bytes) -> bytes:
 
 
 def _end(body: bytes, start: int) -> int:
-    """Return the end of the list, or -1 if it is uncertain. It has objects and strings, but no other list."""
+    """Return the end of the list, or -1 if it is uncertain.
+
+    It has objects and strings, but no other list.
+    """
     end = start - 1
     for _ in range(_TRIES):
         end = body.find(b"]", end + 1)
@@ -415,7 +448,8 @@ def _end(body: bytes, start: int) -> int:
 
 def problem(answer: Response, act: Act, who: str) -> TaskError:
     """Return the error for an unsuccessful answer."""
-    said, status = one_line(text(status_of(answer), "message"))[:_LONGEST], answer.status
+    said = one_line(text(status_of(answer), "message"))[:_LONGEST]
+    status = answer.status
     words = f": {said}" if said else ""
     if status == 401:
         return SourceAccessError(
@@ -466,14 +500,19 @@ def no_answer(error: NoAnswerError, act: Act) -> TaskError:
 
 
 def foreign(answer: Response) -> TaskError:
-    """Return the error for a success that does not come from a Kubernetes API, such as a login page of a proxy."""
+    """Return the error for a success that does not come from a Kubernetes API,
+    such as a login page of a proxy.
+    """
     kind = "".join(
         char for char in answer.headers.get("Content-Type", "nothing") if char.isprintable()
     )
     return SourceAccessError(
-        f"{origin(answer.url)} answers with {kind.partition(';')[0][:80]}: that is not a Kubernetes API",
-        hint="correct the server's address in the kubeconfig; if it is right, let the runner past the proxy or login "
-        "page in front of it",
+        f"{origin(answer.url)} answers with {kind.partition(';')[0][:80]}: that is not a"
+        " Kubernetes API",
+        hint=(
+            "correct the server's address in the kubeconfig; if it is right, let the runner past"
+            " the proxy or login page in front of it"
+        ),
     )
 
 

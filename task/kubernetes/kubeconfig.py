@@ -1,7 +1,7 @@
 """Reads kubeconfig files as kubectl does: how to reach one cluster, and with which identity.
 
-If several files are merged, the first one that names a cluster, a user, a context or the current context wins. Paths
-are relative to their file. Nothing is contacted, and no program is started.
+If several files are merged, the first one that names a cluster, a user, a context or the current
+context wins. Paths are relative to their file. Nothing is contacted, and no program is started.
 """
 
 from __future__ import annotations
@@ -78,16 +78,18 @@ class Kubeconfig:
 def kubeconfig(environ: Mapping[str, str], path: str = "", context: str = "") -> Kubeconfig | None:
     """Return the wanted context, else the current one, or None if there is no kubeconfig.
 
-    `path` is preferred to KUBECONFIG and ~/.kube/config, and must exist. Raises `UsageError`, which contains no secret.
+    `path` is preferred to KUBECONFIG and ~/.kube/config, and must exist. Raises `UsageError`, which
+    contains no secret.
     """
     merged: dict[str, Any] = {"clusters": {}, "users": {}, "contexts": {}, "current-context": ""}
     for file in _paths(environ, path):  # like kubectl, prefer the first file
-        data, folder = _read(file), os.path.dirname(os.path.abspath(file))
+        data = _read(file)
+        folder = os.path.dirname(os.path.abspath(file))
         merged["current-context"] = merged["current-context"] or text(data, "current-context")
         for kind in ("clusters", "users", "contexts"):
-            for one in mappings(data, kind):
+            for item in mappings(data, kind):
                 merged[kind].setdefault(
-                    text(one, "name"), {**mapping(one, kind[:-1]), _FOLDER: folder}
+                    text(item, "name"), {**mapping(item, kind[:-1]), _FOLDER: folder}
                 )
     name = context or merged["current-context"]
     if not name and not merged["contexts"]:
@@ -102,15 +104,14 @@ def kubeconfig(environ: Mapping[str, str], path: str = "", context: str = "") ->
         )
         raise UsageError(f"the kubeconfig {what}", hint=hint)
     chosen = merged["contexts"][name]
-    cluster, user = text(chosen, "cluster"), text(chosen, "user")
+    cluster = text(chosen, "cluster")
+    user = text(chosen, "user")
     for kind, wanted in (("clusters", cluster), ("users", user)):
         if wanted not in merged[kind] and (wanted or kind == "clusters"):
             raise UsageError(f"the kubeconfig's context {name!r} names {wanted!r}, which is not among its {kind}",
                              hint="correct it (kubectl config view)")  # fmt: skip
-    server, identity = (
-        _server(merged["clusters"][cluster], cluster),
-        _user(merged["users"].get(user, {}), user),
-    )
+    server = _server(merged["clusters"][cluster], cluster)
+    identity = _user(merged["users"].get(user, {}), user)
     return Kubeconfig(f"context {name!r}", server, identity)
 
 
@@ -120,10 +121,10 @@ def _paths(environ: Mapping[str, str], path: str) -> list[str]:
         if not os.path.exists(path):
             raise UsageError(f"the kubeconfig {path!r} does not exist", hint="name a readable file")
         return [path]
-    named = [one for one in environ.get("KUBECONFIG", "").split(os.pathsep) if one]
+    named = [part for part in environ.get("KUBECONFIG", "").split(os.pathsep) if part]
     home = environ.get("HOME", "")
     found = named or ([os.path.join(home, ".kube", "config")] if home else [])
-    return [one for one in dict.fromkeys(found) if os.path.exists(one)]
+    return [item for item in dict.fromkeys(found) if os.path.exists(item)]
 
 
 def _read(path: str) -> Mapping[str, Any]:
@@ -146,7 +147,8 @@ def _read(path: str) -> Mapping[str, Any]:
 
 
 def _server(raw: Mapping[str, Any], name: str) -> Server:
-    url, where = text(raw, "server"), f"cluster {name!r}"
+    url = text(raw, "server")
+    where = f"cluster {name!r}"
     tls = any(
         raw.get(key)
         for key in ("certificate-authority", "certificate-authority-data", "tls-server-name")
@@ -164,7 +166,7 @@ def _server(raw: Mapping[str, Any], name: str) -> Server:
             f"the kubeconfig's {where}: proxies of this kind are not supported",
             hint="use http or https",
         )
-    known = {text(one, "name"): one.get("extension") for one in mappings(raw, "extensions")}
+    known = {text(item, "name"): item.get("extension") for item in mappings(raw, "extensions")}
     return Server(
         url.rstrip("/"),
         _path(raw, "certificate-authority"),
@@ -180,12 +182,12 @@ def _user(raw: Mapping[str, Any], name: str) -> User:
     where = f"user {name!r}"
     if raw.get("auth-provider"):
         raise UsageError(
-            f"the kubeconfig's {where} logs in with an auth-provider, which Kubernetes no longer has",
+            f"the kubeconfig's {where} logs in with an auth-provider, which Kubernetes no"
+            " longer has",
             hint="make a new kubeconfig: today's tools use exec",
         )
-    if raw.get("as-groups") or raw.get(
-        "as-user-extra"
-    ):  # they would need the same header several times
+    # they would need the same header several times
+    if raw.get("as-groups") or raw.get("as-user-extra"):
         raise UsageError(
             "the kubeconfig impersonates groups, which is not supported", hint="use a separate user"
         )
@@ -206,7 +208,8 @@ def _user(raw: Mapping[str, Any], name: str) -> User:
 def _plugin(raw: Mapping[str, Any], folder: str, where: str) -> Plugin | None:
     if not raw:
         return None
-    version, command = text(raw, "apiVersion"), text(raw, "command")
+    version = text(raw, "apiVersion")
+    command = text(raw, "command")
     if version not in ("client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1"):
         raise UsageError(
             f"the kubeconfig's {where}: exec plugins of {version!r} are not supported",
@@ -219,8 +222,8 @@ def _plugin(raw: Mapping[str, Any], folder: str, where: str) -> Plugin | None:
         )
     return Plugin(
         os.path.join(folder, command) if "/" in command else command,
-        tuple(one for one in raw.get("args") or () if isinstance(one, str)),
-        tuple((text(one, "name"), text(one, "value")) for one in mappings(raw, "env")),
+        tuple(item for item in raw.get("args") or () if isinstance(item, str)),
+        tuple((text(item, "name"), text(item, "value")) for item in mappings(raw, "env")),
         version,
         raw.get("provideClusterInfo") is True,
         text(raw, "installHint"),

@@ -1,7 +1,9 @@
-"""What is found out before deciding: what the repository's own config wants, and the facts that the rules need.
+"""What is found out before deciding: what the repository's own config wants,
+and the facts that the rules need.
 
-An annotation wins over an option or a variable, an option over the config, and the config over the default. There is
-one exception: a pull request, a digest or a freeze is certain if any of them asks for it.
+An annotation wins over an option or a variable, an option over the config, and the config over the
+default. There is one exception: a pull request, a digest or a freeze is certain if any of them asks
+for it.
 """
 
 from __future__ import annotations
@@ -63,7 +65,9 @@ def as_wanted(
 
 
 def govern(batch: Batch, snapshot: Snapshot, job: Job) -> tuple[Batch, Snapshot, Job]:
-    """Return asks and wording as the config of this snapshot wants them. Raises `TargetError` for a mistake in it.
+    """Return asks and wording as the config of this snapshot wants them.
+
+    Raises `TargetError` for a mistake in it.
 
     If more files are necessary, such as the template of the message, one more fetch reads them.
     """
@@ -74,9 +78,12 @@ def govern(batch: Batch, snapshot: Snapshot, job: Job) -> tuple[Batch, Snapshot,
         found = as_wanted(batch.asks, snapshot, config, job.terms, default)
     wishes = [ask.subscription.wishes for ask in found]
     named = (
-        [] if job.wording.template is not None else [one.template for one in wishes if one.template]
+        []
+        if job.wording.template is not None
+        else [wish.template for wish in wishes if wish.template]
     )
-    # Where a pull request is asked for now, updates of the Application's other images may wait on its branch.
+    # Where a pull request is asked for now, updates of the Application's other images may wait on
+    # its branch.
     more: list[Place] = []
     for before, ask in zip(batch.asks, found, strict=True):
         if ask.subscription.pull_request and not before.subscription.pull_request:
@@ -140,7 +147,7 @@ def with_missing(
 def with_all_keys(sub: Subscription, files: Files) -> Subscription:
     """Return a subscription whose demands have the texts of their keys. Raises `TargetError`."""
     return (
-        replace(sub, demands=tuple(with_keys(one, files) for one in sub.demands))
+        replace(sub, demands=tuple(with_keys(demand, files) for demand in sub.demands))
         if sub.demands
         else sub
     )
@@ -155,13 +162,14 @@ def _of_default_branch(snapshot: Snapshot) -> RepositoryConfig:
         ) from error
 
 
-Gather = Callable[
-    [Snapshot, Sequence[Ask]], Facts
-]  # asks for what neither the event nor a snapshot says
+# asks for what neither the event nor a snapshot says
+Gather = Callable[[Snapshot, Sequence[Ask]], Facts]
 
 
 def gatherer(batch: Batch, job: Job, world: World) -> Gather:
-    """Return a function that finds the facts that a rule needs and that neither the event nor a snapshot has."""
+    """Return a function that finds the facts that a rule needs
+    and that neither the event nor a snapshot has.
+    """
 
     @cache
     def exists(question: Question) -> Answer | None:

@@ -64,13 +64,17 @@ class PreparedCommit:
     def with_updates_as(self, verdict: Verdict) -> tuple[Decision, ...]:
         """Return the decisions, with this verdict for those that would have written an image."""
         return tuple(
-            replace(one, judged=verdict) if one.verdict == "update" else one
-            for one in self.decisions
+            replace(decision, judged=verdict) if decision.verdict == "update" else decision
+            for decision in self.decisions
         )
 
     def reported(self, commit: str) -> Commit:
-        """Return the commit as a report shows it. `commit` is its id, "" if it is only predicted."""
-        where, apps = self.changeset, {one.subscription.application.key for one in self.decisions}
+        """Return the commit as a report shows it.
+
+        `commit` is its id, "" if it is only predicted.
+        """
+        where = self.changeset
+        apps = {decision.subscription.application.key for decision in self.decisions}
         return Commit(
             where.repo, where.base, where.head, commit or None, "", (), tuple(sorted(apps))
         )
@@ -106,22 +110,22 @@ def prepare_commits(
 ) -> Prepared:
     """Return changesets for the branches that get something new, and the decisions without one.
 
-    `heads` are the head branches that are touched, and `waits` is what became of the builds there. A move whose edit
-    changes nothing becomes `unchanged`, and one whose edit fails becomes `error`. If one edit is not permitted, its
-    Application gets none at all.
+    `heads` are the head branches that are touched, and `waits` is what became of the builds there.
+    A move whose edit changes nothing becomes `unchanged`, and one whose edit fails becomes `error`.
+    If one edit is not permitted, its Application gets none at all.
     """
     branches = _by_branch(snapshot, moves, waits)
     commits: list[PreparedCommit] = []
     left: dict[str, tuple[Undecided, ...]] = {}
     settled = [
-        one.decision
-        for one in moves
-        if not one.kept and one not in branches.get(one.decision.head, ())
+        move.decision
+        for move in moves
+        if not move.kept and move not in branches.get(move.decision.head, ())
     ]
     for name, members in branches.items():
         under = _under(snapshot, heads.get(name))
         edited = _edit(under.files, members, terms, wording.config)
-        settled += [one.decision for one in (*edited.failed, *edited.same) if not one.kept]
+        settled += [move.decision for move in (*edited.failed, *edited.same) if not move.kept]
         left[name] = _left(edited, waits.get(name), heads.get(name))
         aside = name != snapshot.branch
         files = edited.files | changed_states(under, edited.done, aside=aside)
@@ -131,7 +135,7 @@ def prepare_commits(
                 replace(_prepare(at, files, edited.done, wording), cautions=tuple(edited.cautions))
             )
         else:
-            settled += [one.decision for one in edited.done if not one.kept]
+            settled += [move.decision for move in edited.done if not move.kept]
     permitted = _without_the_refused(moves, settled)
     if permitted != list(moves):
         return prepare_commits(snapshot, permitted, terms, wording, heads, waits)
@@ -167,7 +171,7 @@ def _left(edited: Edited, waits: Waits | None, head: HeadBranch | None) -> tuple
     """Return the listed builds whose edit is an error now: they stay in the list."""
     if waits is None or head is None:
         return ()
-    listed = {one.listed.key: one.listed for one in waits.kept}
+    listed = {kept_build.listed.key: kept_build.listed for kept_build in waits.kept}
     found = []
     for move in edited.failed:
         build = listed.get(key_of_entry(move.subscription)) if move.kept else None
@@ -179,14 +183,18 @@ def _left(edited: Edited, waits: Waits | None, head: HeadBranch | None) -> tuple
 
 def _without_the_refused(moves: Sequence[Move], settled: Sequence[Decision]) -> list[Move]:
     refused = {
-        one.subscription.application.key: one.judged
-        for one in settled
-        if one.rule == NotPermittedError.rule
+        decision.subscription.application.key: decision.judged
+        for decision in settled
+        if decision.rule == NotPermittedError.rule
     }
     return [
-        move.without_effect(refused[app])
-        if (app := move.subscription.application.key) in refused and move.updates and not move.kept
-        else move
+        (
+            move.without_effect(refused[app])
+            if (app := move.subscription.application.key) in refused
+            and move.updates
+            and not move.kept
+            else move
+        )
         for move in moves
     ]
 
@@ -194,7 +202,8 @@ def _without_the_refused(moves: Sequence[Move], settled: Sequence[Decision]) -> 
 def _edit(files: Files, members: Sequence[Move], terms: Terms, config: RepositoryConfig) -> Edited:
     """Edit one move after the other.
 
-    A move that would replace what an earlier one wrote fails: one commit cannot have both versions in one place.
+    A move that would replace what an earlier one wrote fails: one commit cannot have both versions
+    in one place.
     """
     seen: dict[str, File] = dict(files)
     writers: dict[tuple[str, str], tuple[Decision, Target]] = {}  # by file and key
@@ -238,8 +247,11 @@ def _as_written(
     terms: Terms,
     config: RepositoryConfig,
 ) -> tuple[Files, Sequence[Edit], Files]:
-    """Return what a move changes, and what an earlier move of this commit has changed in the same way."""
-    one, editor = move.decision, EDITORS[target.kind]
+    """Return what a move changes, and what an earlier move
+    of this commit has changed in the same way.
+    """
+    one = move.decision
+    editor = EDITORS[target.kind]
     new, edits = editor.write(seen, target, one.candidate)
     same: Files = {}
     if edited.files and not (edits or new):
@@ -290,16 +302,21 @@ def _misspelt(files: Files, one: Decision) -> tuple[str, str] | None:
 
 
 def _taken(edit: Edit, first: Decision) -> TargetError:
-    entry, app = first.subscription.entry, first.subscription.application.key
+    entry = first.subscription.entry
+    app = first.subscription.application.key
     return TargetError(
         f"{edit.key} gets {first.candidate.version} for {entry.text!r} of {app} in the same commit",
-        hint="give each of the two a key or file of its own, or the same rules if they are one image",
+        hint=(
+            "give each of the two a key or file of its own, or the same rules if they are one image"
+        ),
         subject=edit.path,
     )
 
 
 def agreed_wording(given: Wording, subs: Sequence[Subscription]) -> Wording:
-    """Return the wording of a commit for these subscriptions: what was given, the config, then the default."""
+    """Return the wording of a commit for these subscriptions: what was given, the config,
+    then the default.
+    """
     wishes = agreed([sub.wishes for sub in subs], given.common)
     author = Person(
         given.author.name or wishes.author_name or AUTHOR.name,
@@ -357,7 +374,7 @@ def _prepare(
     at: CommitPlace, files: Mapping[str, File], done: Sequence[Move], wording: Wording
 ) -> PreparedCommit:
     """Return the commit of these moves."""
-    subs = [one.subscription for one in done]
+    subs = [move.subscription for move in done]
     wording = agreed_wording(wording, subs)
     words = _worded(at, files, done, wording)
     changeset = Changeset(
@@ -375,7 +392,7 @@ def _prepare(
     )
     return PreparedCommit(
         changeset=changeset,
-        decisions=tuple(one.decision for one in done if not one.kept),
+        decisions=tuple(move.decision for move in done if not move.kept),
         done=tuple(done),
         warning=words.message.warning,
         apps=words.changed,
@@ -391,23 +408,32 @@ def _prepare(
 def _worded(
     at: CommitPlace, files: Mapping[str, File], done: Sequence[Move], wording: Wording
 ) -> CommitWords:
-    """Return the message. What a person asked for is the subject, also if it waited on the head branch.
+    """Return the message.
+
+    What a person asked for is the subject, also if it waited on the head branch.
 
     It is the first thing that a reviewer has to see.
     """
     given = wording.command
     if given == "hold" and at.name != at.under.branch:
         given = "run"  # the hold is remembered aside: this is what still waits
-    named, back = _named_apps(done), _named_apps([one for one in done if one.rolled_back])
+    named = _named_apps(done)
+    back = _named_apps([move for move in done if move.rolled_back])
     reasons = new_holds(at.under.files, files, done)
     plain = given in ("run", "scan", "promote")
     command = "rollback" if back else "hold" if reasons and plain else given
-    changed = tuple(one for one in named if one.changes)
+    changed = tuple(app_changes for app_changes in named if app_changes.changes)
     asked = ""
     why = _common_reason(done)
     if not plain or command != given:
-        meant = {(one.namespace, one.name) for one in back} | {app for app, _, _ in reasons}
-        about = [one for one in named if (one.namespace, one.name) in meant] or named
+        meant = {(app_changes.namespace, app_changes.name) for app_changes in back} | {
+            app for app, _, _ in reasons
+        }
+        about = [
+            app_changes
+            for app_changes in named
+            if (app_changes.namespace, app_changes.name) in meant
+        ] or named
         asked = subject(command, about, why=why)
     if asked or not changed:
         build = done[0].decision.candidate.version if done else ""
@@ -415,34 +441,37 @@ def _worded(
         words = asked or subject(command, named, build, why)
         message = hold_message(words, wording.template, named, sentences, wording.trailers)
     else:
-        deferred = [one for one in done if one.decision.verdict == "defer"]
+        deferred = [move for move in done if move.decision.verdict == "defer"]
         sentences = tuple(_sentences(deferred, ()))
         message = commit_message(wording.template, changed, wording.trailers, sentences)
     return CommitWords(message, command, asked, changed, tuple(back))
 
 
 def _common_reason(done: Sequence[Move]) -> str:
-    whys = {one.hold.reason for one in done if one.hold}
+    whys = {move.hold.reason for move in done if move.hold}
     return whys.pop() if len(whys) == 1 else ""
 
 
 def _named_apps(done: Sequence[Move]) -> list[AppChanges]:
     """Return the changes of each Application. If only its memory changes, they are empty."""
     apps: dict[tuple[str, str], list[Change]] = {}
-    for one in done:
-        app = one.subscription.application
+    for move in done:
+        app = move.subscription.application
         told = apps.setdefault((app.namespace, app.name), [])
-        told += [one.change] if one.updates else []
+        told += [move.change] if move.updates else []
     return [AppChanges(ns, name, tuple(changes)) for (ns, name), changes in apps.items()]
 
 
 def _sentences(
     done: Sequence[Move], reasons: Sequence[tuple[tuple[str, str], str, str]]
 ) -> Mapping[str, None]:
-    """Return a sentence for each image with the outcome and its reason, and the missing reasons of holds."""
+    """Return a sentence for each image with the outcome and its reason,
+    and the missing reasons of holds.
+    """
     lines = dict.fromkeys(
-        f"{one.subscription.application.name} ({key_of(one.subscription)}): {one.decision.because}"
-        for one in done
+        f"{move.subscription.application.name} ({key_of(move.subscription)}):"
+        f" {move.decision.because}"
+        for move in done
     )
     missing = (
         f"{app[1]} ({what}): {why}"

@@ -1,4 +1,6 @@
-"""The head branches that are about to be written: their names, their present files, and their requests."""
+"""The head branches that are about to be written: their names, their present files,
+and their requests.
+"""
 
 from __future__ import annotations
 
@@ -63,27 +65,31 @@ NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9_-]+")
 
 
 def name_heads(moves: Sequence[Move], *, by_hand: bool = False) -> list[Move]:
-    """Return the moves, each with the head branch that it touches: its own, or that of its group's request.
+    """Return the moves, each with the head branch that it touches: its own,
+    or that of its group's request.
 
-    The annotation `git-branch` may build a name from the Application's updates. Then only updates have a name, and what
-    a person asks for (`by_hand`).
+    The annotation `git-branch` may build a name from the Application's updates. Then only updates
+    have a name, and what a person asks for (`by_hand`).
     """
     changes: dict[str, list[Change]] = {}
-    for one in moves:
-        if one.changes:
-            of_app = changes.setdefault(one.subscription.application.key, [])
-            of_app += [change] if (change := one.change) not in of_app else []
+    for move in moves:
+        if move.changes:
+            of_app = changes.setdefault(move.subscription.application.key, [])
+            of_app += [change] if (change := move.change) not in of_app else []
     found = []
-    for one in moves:
-        sub, base = one.subscription, one.decision.branch
+    for item in moves:
+        sub = item.subscription
+        base = item.decision.branch
         of_app = changes.get(sub.application.key, [])
-        anew = by_hand or of_app or one.decision.verdict == "defer" or "{{" not in sub.head_template
+        anew = (
+            by_hand or of_app or item.decision.verdict == "defer" or "{{" not in sub.head_template
+        )
         if not (sub.head_template or sub.pull_request) or not anew or not base:
-            found.append(one)
+            found.append(item)
             continue
         try:
             head = _named(sub, base, of_app) if sub.head_template else request_head(sub, base)
-            found.append(replace(one, decision=replace(one.decision, head=head)))
+            found.append(replace(item, decision=replace(item.decision, head=head)))
         except Malformed as error:
             wrong = Verdict(
                 "error",
@@ -92,7 +98,7 @@ def name_heads(moves: Sequence[Move], *, by_hand: bool = False) -> list[Move]:
                 error.hint,
                 int(Exit.CONFIGURATION),
             )
-            found.append(one.without_effect(wrong))
+            found.append(item.without_effect(wrong))
     return found
 
 
@@ -111,13 +117,16 @@ def _named(sub: Subscription, base: str, changes: Sequence[Change]) -> str:
 
 
 def request_head(sub: Subscription, base: str) -> str:
-    """Return the branch of the request for the subscription's group, which is its image unless the config says more.
+    """Return the branch of the request for the subscription's group,
+    which is its image unless the config says more.
 
     The name is flat, as Git refuses a branch `a/b` beside `a`.
     """
-    repo, app = normal_url(sub.repo), sub.application
+    repo = normal_url(sub.repo)
+    app = sub.application
     group = sub.wishes.group or "image"
-    # an Application has one request, whichever of its images were built; two Argo CDs may have one of its name
+    # an Application has one request, whichever of its images were built; two Argo CDs may have one
+    # of its name
     names = {"repository": repo, "project": app.project, "application": f"{app.key} {sub.home}"}
     full = names.get(group, sub.entry.image.identity)
     short = app.name if group == "application" else full.rpartition("/")[2]
@@ -137,7 +146,8 @@ class Request:
 def requests_of(
     moves: Sequence[Move], base: Snapshot, job: Job, world: World
 ) -> tuple[dict[str, Request], list[Move]]:
-    """Return the requests for these moves by head branch, and the moves; one that cannot have a request is an error.
+    """Return the requests for these moves by head branch, and the moves;
+    one that cannot have a request is an error.
 
     `plan` asks no forge. It only sees whether the repository is on a host at all.
     """
@@ -149,9 +159,13 @@ def requests_of(
         if move.subscription.pull_request and move.decision.head not in ("", base.branch)
     }
     if job.intent and moves:
-        known = {one.head for one in lists_in(base.memory) if one.request}
+        known = {
+            waiting_list.head for waiting_list in lists_in(base.memory) if waiting_list.request
+        }
         wanted |= dict.fromkeys(
-            one for one in touched_heads(moves, base, job.intent) if one in known
+            touched_head
+            for touched_head in touched_heads(moves, base, job.intent)
+            if touched_head in known
         )
     repo = moves[0].subscription.repo if moves else ""
     for head in wanted:
@@ -166,13 +180,15 @@ def requests_of(
         try:
             found[head] = Request(forge, forge.find(base.branch, head))
         except TaskError as error:
-            # The forge is down. The branch is pushed nevertheless, so nothing is lost, and the next run opens the
-            # request.
+            # The forge is down. The branch is pushed nevertheless, so nothing is lost, and the next
+            # run opens the request.
             found[head] = Request(forge, error=error)
     return found, [
-        move.failed(broken[move.decision.head])
-        if move.changes and move.decision.head in broken
-        else move
+        (
+            move.failed(broken[move.decision.head])
+            if move.changes and move.decision.head in broken
+            else move
+        )
         for move in moves
     ]
 
@@ -187,9 +203,8 @@ class HeadBranch:
     files: Files = field(default_factory=dict)  # of a branch of somebody else
     request: Request | None = None
     ours: bool = True  # whether it may be replaced, or made
-    instead: str = (
-        ""  # the head branch that has its builds now, as the base or the group was renamed
-    )
+    # the head branch that has its builds now, as the base or the group was renamed
+    instead: str = ""
 
     @property
     def found(self) -> Proposed | None:
@@ -222,14 +237,17 @@ def touched_heads(moves: Sequence[Move], base: Snapshot, intent: Intent | None) 
     if intent is None or intent.verb == "release":
         return names
     keys = {key_of_entry(move.subscription) for move in moves}
-    for one in lists_in(base.memory):
-        if keys & {build.key for build in one.builds}:
-            names.setdefault(one.head)
+    for waiting_list in lists_in(base.memory):
+        if keys & {build.key for build in waiting_list.builds}:
+            names.setdefault(waiting_list.head)
     return names
 
 
 def lists_in(memory: Files) -> list[WaitingList]:
-    """Return the lists on the memory branch. One that cannot be read is left out: who needs it says so."""
+    """Return the lists on the memory branch.
+
+    One that cannot be read is left out: who needs it says so.
+    """
     found = []
     for path, file in sorted(memory.items()):
         if is_list_path(path):
@@ -244,8 +262,8 @@ def read_heads(
 ) -> tuple[dict[str, HeadBranch], list[Move]]:
     """Read the head branches that these moves touch, their lists and their requests.
 
-    `moves` has one move for each of `batch.asks`, in their order. One that cannot have its request, or whose list
-    cannot be read, becomes an error.
+    `moves` has one move for each of `batch.asks`, in their order. One that cannot have its request,
+    or whose list cannot be read, becomes an error.
     """
     requests, moves = requests_of(moves, base, job, world)
     found: dict[str, HeadBranch] = {}
@@ -291,7 +309,8 @@ def _read_head(
 def _renamed(
     heads: Mapping[str, HeadBranch], batch: Batch, base: Snapshot, job: Job, world: World
 ) -> dict[str, HeadBranch]:
-    """Return these head branches with what waits on others of ours whose name would be theirs now, and those others.
+    """Return these head branches with what waits on others of ours whose name would be theirs now,
+    and those others.
 
     The base was renamed, or the config groups images in another way.
     """
@@ -307,7 +326,7 @@ def _renamed(
             if len(found) < MOST_CLOSED:  # an earlier run could not close its request
                 found[known.head] = _head_with_request(known, batch, base, job, world)
             continue
-        new = {subs.get(one.key, "") for one in known.builds}
+        new = {subs.get(listed_build.key, "") for listed_build in known.builds}
         name = new.pop() if len(new) == 1 else ""
         there = found.get(name) or heads.get(name)
         if there is None or known.head in heads or not known.head.startswith(OURS):
@@ -315,8 +334,11 @@ def _renamed(
         old = _head_with_request(known, batch, base, job, world)
         if not old.ours or not there.ours:
             continue
-        own = {one.key for one in there.listed.builds}
-        builds = (*there.listed.builds, *(one for one in old.listed.builds if one.key not in own))
+        own = {listed_build.key for listed_build in there.listed.builds}
+        builds = (
+            *there.listed.builds,
+            *(listed_build for listed_build in old.listed.builds if listed_build.key not in own),
+        )
         found[name] = replace(there, listed=replace(there.listed, builds=builds))
         found[known.head] = replace(old, instead=name)
     return found
@@ -384,7 +406,9 @@ def on_theirs(
     facts: Facts,
     gather: Gather,
 ) -> dict[Identity, Move]:
-    """Decide about asks on a branch of somebody else: its values count, and holds of all branches."""
+    """Decide about asks on a branch of somebody else: its values count,
+    and holds of all branches.
+    """
     view = _with_memory_of(head, base, [ask for ask, _ in decided])
     more = gather(view, [ask for ask, _ in decided])
     facts = replace(
@@ -410,24 +434,32 @@ def on_theirs(
 def declined_rollbacks(
     heads: Iterable[HeadBranch], base: Snapshot, decided: Sequence[Decided]
 ) -> tuple[Files, list[Problem]]:
-    """Return the memory without the holds of rollbacks that a person has declined, and warnings that say so."""
+    """Return the memory without the holds of rollbacks that a person has declined,
+    and warnings that say so.
+    """
     closed: dict[str, set[str]] = {}
     problems: dict[Problem, None] = {}
     subs = {
         key_of_entry(sub): sub for ask, _ in decided for sub in (ask.subscription, *ask.siblings)
     }
     for head in heads:
-        keys = {one.key for one in head.listed.declined}
-        for one in head.known.builds:
-            sub = subs.get(one.key)
-            declined = (one.application, one.alias, parse_image(one.image).identity) in keys
-            if sub is None or not (one.rollback and declined):
+        keys = {declined_build.key for declined_build in head.listed.declined}
+        for listed_build in head.known.builds:
+            sub = subs.get(listed_build.key)
+            declined = (
+                listed_build.application,
+                listed_build.alias,
+                parse_image(listed_build.image).identity,
+            ) in keys
+            if sub is None or not (listed_build.rollback and declined):
                 continue
-            app, path, key = sub.application.key, state_path(sub), key_of(sub)
+            app = sub.application.key
+            path = state_path(sub)
+            key = key_of(sub)
             for state in own_states(base.memory, path).values():
                 memory = state.images.get(key, Memory())
                 hold = memory.hold or state.hold
-                if hold and memory.rollback and alike(memory.rollback, one.rollback):
+                if hold and memory.rollback and alike(memory.rollback, listed_build.rollback):
                     closed.setdefault(path, set()).add(key)
                     url = head.found.url if head.found else ""
                     why = f"{key}: its rollback was declined, {url}; no longer {hold_text(hold)}"
@@ -437,15 +469,22 @@ def declined_rollbacks(
 
 
 def unless_declined(move: Move, head: HeadBranch | None, world: World) -> Move:
-    """Return the move, or a refusal if a person closed the request for this image or a newer one."""
+    """Return the move, or a refusal if a person closed the request
+    for this image or a newer one.
+    """
     if head is None or not move.updates or move.kept:
         return move
-    sub, candidate = move.subscription, move.decision.candidate
+    sub = move.subscription
+    candidate = move.decision.candidate
     key = (sub.application.key, sub.entry.alias, sub.entry.image.identity)
-    declined = next((one for one in head.listed.declined if one.key == key), None)
+    declined = next(
+        (declined_build for declined_build in head.listed.declined if declined_build.key == key),
+        None,
+    )
     if declined is None:
         return move
-    known, event = declined.written, Written(candidate.tag, candidate.digest, move.build)
+    known = declined.written
+    event = Written(candidate.tag, candidate.digest, move.build)
     if event.version == known.version:
         because = f"{declined.url}: exactly this was closed by a person"
         because += ": a newer build opens another request"
@@ -458,11 +497,14 @@ def unless_declined(move: Move, head: HeadBranch | None, world: World) -> Move:
 
 
 def _also_governed(ask: Ask, head: HeadBranch, view: Snapshot, terms: Terms) -> Ask:
-    """Return the ask as the config on the head branch wants it as well. Raises `TargetError` if it cannot be read.
+    """Return the ask as the config on the head branch wants it as well.
+
+    Raises `TargetError` if it cannot be read.
 
     Also if that config asks for a request.
     """
-    before, name = ask.subscription, head.known.head
+    before = ask.subscription
+    name = head.known.head
     config = config_in(head.files)
     (sub,) = governed([before], config, terms.now, lambda one: changed_files(view, one, terms))
     if sub.pull_request and not before.pull_request:
@@ -476,10 +518,13 @@ def _also_governed(ask: Ask, head: HeadBranch, view: Snapshot, terms: Terms) -> 
 
 
 def _with_memory_of(head: HeadBranch, base: Snapshot, asks: Collection[Ask]) -> Snapshot:
-    """Return the files of somebody's branch, and as their memory what the base and its memory branch remember."""
+    """Return the files of somebody's branch,
+    and as their memory what the base and its memory branch remember.
+    """
     memory = dict(base.memory)
     for path in {state_path(ask.subscription) for ask in asks}:
-        own, more = own_states(base.files, path), own_states(base.memory, path)
+        own = own_states(base.files, path)
+        more = own_states(base.memory, path)
         both = {
             file: merged(own.get(file, State()), more.get(file, State())) for file in (*own, *more)
         }

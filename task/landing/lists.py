@@ -32,17 +32,20 @@ class Lists:
         now: str,
     ) -> Lists:
         """Return the lists after a run that lands what is prepared."""
-        commits = {one.changeset.head: one for one in prepared.commits}
+        commits = {
+            prepared_commit.changeset.head: prepared_commit for prepared_commit in prepared.commits
+        }
         found: dict[str, WaitingList] = {}
         closing: dict[str, str] = {}
         for name, head in heads.items():
-            of_head, commit = waits[name], commits.get(name)
+            of_head = waits[name]
+            commit = commits.get(name)
             if head.instead:
                 closing[name] = f"its base is called {base.branch} now"
                 found[name] = replace(head.listed, builds=(), closing=closing[name])
                 continue
-            left = [one.listed for one in prepared.left.get(name, ())]
-            left += [one.listed for one in of_head.kept if one.stands]
+            left = [undecided.listed for undecided in prepared.left.get(name, ())]
+            left += [kept_build.listed for kept_build in of_head.kept if kept_build.stands]
             if commit is None and not of_head.altered:
                 found[name] = head.listed
                 continue
@@ -76,7 +79,9 @@ class Lists:
         return [self.after_run[old] for old, new in self.instead.items() if new == name]
 
     def news(self, one: WaitingList) -> bool:
-        """Tell whether a list says something else than the memory branch: no push for what the Git host knows."""
+        """Tell whether a list says something else than the memory branch:
+        no push for what the Git host knows.
+        """
         known = self.known[one.head]
         said = (one.builds, one.declined, one.closing)
         return said != (known.builds, known.declined, known.closing)
@@ -92,7 +97,8 @@ def with_lists_of(states: Files, lists: Files) -> Files:
 
 def with_list(files: Files, one: WaitingList) -> Files:
     """Return the files of the memory branch with a list, or without it if it says nothing."""
-    path, found = list_path(one.head), dict(files)
+    path = list_path(one.head)
+    found = dict(files)
     if one.empty:
         found.pop(path, None)
         return found

@@ -1,9 +1,11 @@
-"""`write-back-method: argocd`: the live Application is patched by the same rules, and nothing is written to Git.
+"""`write-back-method: argocd`: the live Application is patched by the same rules,
+and nothing is written to Git.
 
-Without Git there is no memory, so builds are compared by their tags, or else by arrival. Kubernetes applies a patch
-only to the version that was read. Argo CD's API checks a patch, renders the manifests, and only then writes the whole
-spec, over any change in between (seen with Argo CD 3.6: of two simultaneous runs, one lost its update in five of six
-tries). So an image that was written through that API is read again for a while, and written again if it is gone.
+Without Git there is no memory, so builds are compared by their tags, or else by arrival. Kubernetes
+applies a patch only to the version that was read. Argo CD's API checks a patch, renders the
+manifests, and only then writes the whole spec, over any change in between (seen with Argo CD 3.6:
+of two simultaneous runs, one lost its update in five of six tries). So an image that was written
+through that API is read again for a while, and written again if it is gone.
 """
 
 from __future__ import annotations
@@ -26,12 +28,16 @@ from task.landing.contention import Contention
 from task.landing.ports import LiveApplications, World
 from task.model import Decision, Memory, Reading, State, Subscription, Target
 
-SHORTEST_LOOK, LONGEST_LOOK = 1.0, 30.0  # seconds to watch an image that others may overwrite
+SHORTEST_LOOK = 1.0
+LONGEST_LOOK = 30.0  # seconds to watch an image that others may overwrite
 LOOK = 0.25  # seconds between two reads
 
 
 def patch(asks: Sequence[Ask], job: Job, world: World) -> Outcome:
-    """Decide and patch one Application after the other. A failure stops no other one. Watch what may be overwritten."""
+    """Decide and patch one Application after the other.
+
+    A failure stops no other one. Watch what may be overwritten.
+    """
     found: list[Outcome] = []
     watched: list[_Undoable] = []
     for number, ask in enumerate(asks):
@@ -41,20 +47,24 @@ def patch(asks: Sequence[Ask], job: Job, world: World) -> Outcome:
     while watched:
         world.sleep(LOOK)
         still: list[_Undoable] = []
-        for one in watched:
+        for undoable in watched:
             try:
-                _manifest, _version, now = said_live(one.ask.subscription, one.api)
+                _manifest, _version, now = said_live(undoable.ask.subscription, undoable.api)
             except TaskError as error:  # the image was written, so the decision stays an update
-                image, app = one.decision.candidate.reference, one.ask.subscription.application.key
+                image = undoable.decision.candidate.reference
+                app = undoable.ask.subscription.application.key
                 world.log(
                     "warning", f"{app}: whether {image} stays there cannot be seen: {error.message}"
                 )
                 continue
-            if (now.tag, now.digest) == (one.decision.candidate.tag, one.decision.candidate.digest):
-                still += [one] if world.now() < one.until else []
+            if (now.tag, now.digest) == (
+                undoable.decision.candidate.tag,
+                undoable.decision.candidate.digest,
+            ):
+                still += [undoable] if world.now() < undoable.until else []
                 continue
-            found[one.number], more = _guarded(
-                one.ask, job, partial(_decide_again, one, job, world)
+            found[undoable.number], more = _guarded(
+                undoable.ask, job, partial(_decide_again, undoable, job, world)
             )
             still += more
         watched = still
@@ -95,7 +105,8 @@ def _first(ask: Ask, number: int, job: Job, world: World) -> _Result:
     live = world.live()
     if live is None:
         raise SourceError(
-            "write-back-method argocd patches the live Application, and these Applications come from files",
+            "write-back-method argocd patches the live Application, and these Applications come"
+            " from files",
             hint="use --applications cluster or argocd, or write-back-method: git",
         )
     contention = Contention(f"changing {ask.subscription.application.key}", job.deadline, world)
@@ -105,19 +116,22 @@ def _first(ask: Ask, number: int, job: Job, world: World) -> _Result:
 def _patched(
     ask: Ask, number: int, api: LiveApplications, contention: Contention, job: Job, world: World
 ) -> _Result:
-    """Read, decide and patch, and try again until the deadline if the Application changed meanwhile."""
+    """Read, decide and patch, and try again until the deadline
+    if the Application changed meanwhile.
+    """
     while True:
         contention.begin()
         with suppress(Outpaced):
             decision, until = _attempt(ask, job, api, world, contention)
-            return decision, [
-                _Undoable(ask, number, api, decision, contention, until)
-            ] if until else []
+            return decision, (
+                [_Undoable(ask, number, api, decision, contention, until)] if until else []
+            )
         contention.pause()
 
 
 def _decide_again(one: _Undoable, job: Job, world: World) -> _Result:
-    image, app = one.decision.candidate.reference, one.ask.subscription.application.key
+    image = one.decision.candidate.reference
+    app = one.ask.subscription.application.key
     one.contention.pause(f"{app}: somebody else overwrote {image}; deciding again")
     decision, watched = _patched(one.ask, one.number, one.api, one.contention, job, world)
     # Unchanged means that somebody has restored it. It is still the image that this run wrote.
@@ -125,7 +139,10 @@ def _decide_again(one: _Undoable, job: Job, world: World) -> _Result:
 
 
 def said_live(sub: Subscription, api: LiveApplications) -> tuple[Mapping[str, Any], str, Reading]:
-    """Return the live Application, its resourceVersion, and its spec's reading. Raises `TaskError`."""
+    """Return the live Application, its resourceVersion, and its spec's reading.
+
+    Raises `TaskError`.
+    """
     manifest, version = api.read(sub.application.namespace, sub.application.name)
     return manifest, version, read(manifest, *_where(sub))
 
@@ -153,8 +170,11 @@ def _where(sub: Subscription) -> tuple[int, Target]:
 def _attempt(
     ask: Ask, job: Job, api: LiveApplications, world: World, contention: Contention
 ) -> tuple[Decision, float]:
-    """Decide and patch; return the decision, and until when to watch it (0 if nobody can have overwritten it)."""
-    sub, terms = ask.subscription, ask.terms(job.terms)
+    """Decide and patch; return the decision,
+    and until when to watch it (0 if nobody can have overwritten it).
+    """
+    sub = ask.subscription
+    terms = ask.terms(job.terms)
     app = sub.application
     manifest, version, said = said_live(sub, api)
     facts = Facts()
@@ -178,7 +198,7 @@ def _attempt(
     began = world.now()
     if api.patch(app.namespace, app.name, version, operations):
         return decision, 0.0
-    # A client that read the Application before this patch may write its old copy back. It takes about as long as this
-    # attempt took.
+    # A client that read the Application before this patch may write its old copy back. It takes
+    # about as long as this attempt took.
     now = world.now()
     return decision, now + min(max(SHORTEST_LOOK, 3 * (now - began)), LONGEST_LOOK)

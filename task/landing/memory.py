@@ -1,7 +1,9 @@
-"""Pure code for what is remembered: in the state files that a commit changes, and on the memory branch.
+"""Pure code for what is remembered: in the state files that a commit changes,
+and on the memory branch.
 
-That branch has holds, and what they defer, where changes do not go to the base itself: they count at once, before
-anybody merges anything; and the lists of what waits (`waiting_list`). What is written travels with the change.
+That branch has holds, and what they defer, where changes do not go to the base itself: they count
+at once, before anybody merges anything; and the lists of what waits (`waiting_list`). What is
+written travels with the change.
 """
 
 from __future__ import annotations
@@ -23,23 +25,26 @@ GONE = File("", "")  # a file that the commit deletes
 def changed_states(snapshot: Snapshot, done: Sequence[Move], *, aside: bool) -> dict[str, File]:
     """Return the state files that change, one for each Application with something new to remember.
 
-    On a head branch (`aside`), what is written travels with the change. What is deferred is remembered elsewhere.
+    On a head branch (`aside`), what is written travels with the change. What is deferred is
+    remembered elsewhere.
     """
     apps: dict[str, list[Move]] = {}
-    for one in done:
-        if one.remember or aside:
-            apps.setdefault(state_path(one.subscription), []).append(one)
+    for move in done:
+        if move.remember or aside:
+            apps.setdefault(state_path(move.subscription), []).append(move)
     changed: dict[str, File] = {}
     for path, members in apps.items():
-        states, old = own_states(snapshot.files, path), snapshot.files.get(path)
+        states = own_states(snapshot.files, path)
+        old = snapshot.files.get(path)
         new = dict(states)
-        for one in sorted(
+        for member in sorted(
             members, key=lambda one: one.remember is not None and one.remember.hold is not None
         ):
-            file, remember = file_of(snapshot, one.subscription, new), one.remember or Remember()
+            file = file_of(snapshot, member.subscription, new)
+            remember = member.remember or Remember()
             if aside:
-                remember = _that_travels(remember, snapshot, one.subscription, file)
-            new[file] = _after(new.get(file, State()), one.subscription, remember)
+                remember = _that_travels(remember, snapshot, member.subscription, file)
+            new[file] = _after(new.get(file, State()), member.subscription, remember)
         if (new := {file: state for file, state in new.items() if state != State()}) != states:
             text = write_state(old.text if old else "", new)
             changed[path] = File(text, old.mode if old else "100644") if text else GONE
@@ -47,7 +52,9 @@ def changed_states(snapshot: Snapshot, done: Sequence[Move], *, aside: bool) -> 
 
 
 def _that_travels(remember: Remember, snapshot: Snapshot, sub: Subscription, file: str) -> Remember:
-    """Return what a head branch says: not what is deferred, nor a hold of the base that was released since."""
+    """Return what a head branch says: not what is deferred,
+    nor a hold of the base that was released since.
+    """
     both = states_of(snapshot, sub).get(file, State())
     memory = remember.memory or both.images.get(key_of(sub), Memory())
     kept = memory.hold if remember.memory else None
@@ -77,10 +84,8 @@ def memory_after(snapshot: Snapshot, moves: Iterable[Move], now: str) -> Files:
         if not (path in files or (_aside(move) and move.remember)):
             continue
         try:
-            file, states = (
-                file_of(snapshot, sub, states_of(snapshot, sub)),
-                dict(own_states(files, path)),
-            )
+            file = file_of(snapshot, sub, states_of(snapshot, sub))
+            states = dict(own_states(files, path))
         except TaskError:  # it is the decision's error by now
             continue
         states[file] = _beside_base(states.get(file, State()), snapshot, move, file, now)
@@ -97,7 +102,9 @@ def _store(files: dict[str, File], path: str, states: Mapping[str, State]) -> No
 
 
 def until_landed(before: Files, after: Files) -> Files:
-    """Return the memory after a run, with the builds that it no longer defers: they go once they have landed."""
+    """Return the memory after a run, with the builds that it no longer defers:
+    they go once they have landed.
+    """
     files = dict(after)
     for path in filter(is_state_path, before):
         states = dict(own_states(after, path))
@@ -119,8 +126,12 @@ def _aside(move: Move) -> bool:
 
 
 def _beside_base(known: State, snapshot: Snapshot, move: Move, file: str, now: str) -> State:
-    """Return what the memory branch says of an Application after a move. `known` is what it says by now."""
-    key, new = key_of(move.subscription), move.remember or Remember()
+    """Return what the memory branch says of an Application after a move.
+
+    `known` is what it says by now.
+    """
+    key = key_of(move.subscription)
+    new = move.remember or Remember()
     base = own_states(snapshot.files, state_path(move.subscription)).get(file, State())
     wanted = merged(base, known)  # with the moves before
     if not _aside(move):  # the base itself remembers it from now on
@@ -130,8 +141,10 @@ def _beside_base(known: State, snapshot: Snapshot, move: Move, file: str, now: s
     memory = new.memory if new.memory is not None else wanted.images.get(key, Memory())
     before = known.images.get(key, Memory())
     one = apart(base.images.get(key, Memory()), before, memory, now)
-    # The memory names the rollback that its hold is for, until a person holds the image for another reason.
-    held, back = one.hold or whole.hold, memory.rollback
+    # The memory names the rollback that its hold is for, until a person holds the image for another
+    # reason.
+    held = one.hold or whole.hold
+    back = memory.rollback
     if not move.rolled_back or move.kept:
         back = before.rollback if held == (before.hold or known.hold) else None
     one = replace(one, rollback=back if held else None)
@@ -139,7 +152,9 @@ def _beside_base(known: State, snapshot: Snapshot, move: Move, file: str, now: s
 
 
 def without_rollbacks(memory: Files, closed: Mapping[str, Collection[str]]) -> Files:
-    """Return the memory without the holds of rollbacks that a person has declined: the images of each state file."""
+    """Return the memory without the holds of rollbacks that a person has declined:
+    the images of each state file.
+    """
     files = dict(memory)
     for path, keys in closed.items():
         states = {}
@@ -160,13 +175,14 @@ def new_holds(
 ) -> list[tuple[tuple[str, str], str, str]]:
     """Return (Application, what is held, reason) for each hold that the base does not have."""
     apps = {
-        path: one.subscription.application
-        for one in done
-        if (path := state_path(one.subscription)) in after
+        path: move.subscription.application
+        for move in done
+        if (path := state_path(move.subscription)) in after
     }
     found: list[tuple[tuple[str, str], str, str]] = []
     for path, app in apps.items():
-        old, new = read_state(before.get(path, GONE).text), read_state(after[path].text)
+        old = read_state(before.get(path, GONE).text)
+        new = read_state(after[path].text)
         for file, state in sorted(new.items()):
             known = old.get(file, State())
             holds = [(app.name, state.hold, known.hold)]

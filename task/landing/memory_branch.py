@@ -1,4 +1,6 @@
-"""The memory branch of one base, while a run changes it: alone, or in one push with a head branch."""
+"""The memory branch of one base, while a run changes it: alone,
+or in one push with a head branch.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,10 @@ class MemoryBranch:
     def __init__(self, base: Snapshot, author: Person, batch: Batch, job: Job) -> None:
         self.wanted: Files = base.memory
         self.commits: list[Commit] = []  # that were made, or predicted
-        self._base, self._author, self._batch, self._job = base, author, batch, job
+        self._base = base
+        self._author = author
+        self._batch = batch
+        self._job = job
         self._there: Files = {} if base.inherited else base.memory
         self._tip = base.memory_tip
         self._inherited = base.inherited
@@ -58,8 +63,8 @@ class MemoryBranch:
         Raises `Outpaced` if one of the branches has moved.
         """
         repository = self._batch.repository
-        for one in bound:
-            self.put(one)
+        for waiting_list in bound:
+            self.put(waiting_list)
         if not change.on_top:
             listed = replace(
                 listed,
@@ -102,8 +107,10 @@ class MemoryBranch:
             head=memory_branch(base.repo, base.branch),
             tip="",
             files=files,
-            message=f"Remember holds, and what waits, beside {base.branch}\n\n"
-            f"{BASE_TRAILER}: {base.branch}\n",
+            message=(
+                f"Remember holds, and what waits, beside {base.branch}\n\n"
+                f"{BASE_TRAILER}: {base.branch}\n"
+            ),
             author=self._author,
             head_commit=self._tip,
         )
@@ -113,7 +120,9 @@ class MemoryBranch:
             with suppress(Outpaced, TaskError):  # the next run reads the new one only
                 self._batch.repository.drop(*self._inherited)
         self._inherited = None
-        before, self._there, self._tip = self._there, files, commit
+        before = self._there
+        self._there = files
+        self._tip = commit
         paths = [path for path in (*before, *files) if files.get(path) != before.get(path)]
         apps = {
             ask.subscription.application.key

@@ -19,7 +19,9 @@ def with_overridden(
 ) -> tuple[list[PreparedCommit], list[Decision]]:
     """Return both. A refusal of what a commit writes to the same entry says who writes it."""
     written = [one for prepared in commits for one in prepared.decisions]
-    writers = _Writers(one for one in written if one.verdict == "update" and one.kind)
+    writers = _Writers(
+        decision for decision in written if decision.verdict == "update" and decision.kind
+    )
     known: dict[Identity, set[tuple[str, str]]] = {}
 
     def places(sub: Subscription) -> set[tuple[str, str]]:
@@ -35,13 +37,17 @@ def with_overridden(
                 return replace(one, overridden_by=called(writer))
         return one
 
-    made = [replace(one, decisions=tuple(map(marked, one.decisions))) for one in commits]
+    made = [
+        replace(prepared_commit, decisions=tuple(map(marked, prepared_commit.decisions)))
+        for prepared_commit in commits
+    ]
     return made, list(map(marked, settled))
 
 
 def called(one: Decision) -> str:
     """Return the Application and alias of a decision, for people."""
-    app, alias = one.subscription.application.key, one.subscription.entry.alias
+    app = one.subscription.application.key
+    alias = one.subscription.entry.alias
     return f"{app} ({alias})" if alias else app
 
 
@@ -50,17 +56,17 @@ class _Writers:
 
     def __init__(self, written: Iterable[Decision]) -> None:
         self._by_path: dict[str, list[Decision]] = {}
-        for one in written:
-            self._by_path.setdefault(one.subscription.path, []).append(one)
+        for decision in written:
+            self._by_path.setdefault(decision.subscription.path, []).append(decision)
 
     def near(self, refused: Decision) -> Iterator[Decision]:
         """Yield the updates to the refused version whose target may have the same files."""
         path = refused.subscription.path
         paths = ["", *accumulate(path.split("/"), posixpath.join)]
         if refused.kind in ("manifests", "flux"):  # a folder
-            paths += [one for one in self._by_path if one.startswith(f"{path}/" if path else "")]
-        for one in dict.fromkeys(paths):
-            for writer in self._by_path.get(one, ()):
+            paths += [text for text in self._by_path if text.startswith(f"{path}/" if path else "")]
+        for text in dict.fromkeys(paths):
+            for writer in self._by_path.get(text, ()):
                 same_image = writer.candidate.identity == refused.candidate.identity
                 if same_image and alike(writer.candidate, refused.candidate):
                     yield writer

@@ -1,4 +1,6 @@
-"""What the pipeline needs from outside: the world, and the repositories and live Applications in it."""
+"""What the pipeline needs from outside: the world,
+and the repositories and live Applications in it.
+"""
 
 from __future__ import annotations
 
@@ -29,14 +31,19 @@ if TYPE_CHECKING:
 
 
 class Repository(Protocol):
-    """A Git repository with compare-and-swap: `land` succeeds only if the branch is where it was read."""
+    """A Git repository with compare-and-swap:
+    `land` succeeds only if the branch is where it was read.
+    """
 
     @property
     def atomic(self) -> bool:
         """Whether two branches can be pushed together, as far as that is known."""
 
     def default_branch(self, *, tip: bool = True) -> str:
-        """Return the branch that HEAD names. With `tip`, also fetch what the following `snapshot` reads."""
+        """Return the branch that HEAD names.
+
+        With `tip`, also fetch what the following `snapshot` reads.
+        """
 
     def snapshot(
         self,
@@ -45,10 +52,11 @@ class Repository(Protocol):
         heads: Collection[str] = (),
         default: Collection[Place] = (),
     ) -> Snapshot:
-        """Return the files at these places, at the present tip of the branch, and what its memory branch has.
+        """Return the files at these places, at the present tip of the branch,
+        and what its memory branch has.
 
-        What the next calls of `head_snapshot` need for `heads` is fetched already. `default`: what to read of the
-        default branch as well.
+        What the next calls of `head_snapshot` need for `heads` is fetched already. `default`: what
+        to read of the default branch as well.
         """
 
     def read_more(self, snapshot: Snapshot, places: Collection[Place]) -> Snapshot:
@@ -63,12 +71,15 @@ class Repository(Protocol):
     def land(self, change: Changeset, memory: Changeset | None = None) -> Landing:
         """Commit and push. Raises `Outpaced` if the branch moved meanwhile.
 
-        `memory`: replace the memory branch in the same push, or change neither. Only if `atomic`; raises
-        `NotAtomicError` for a server that cannot do this.
+        `memory`: replace the memory branch in the same push, or change neither. Only if `atomic`;
+        raises `NotAtomicError` for a server that cannot do this.
         """
 
     def remember(self, change: Changeset) -> Landing:
-        """Replace the memory branch. Without files, it goes. Raises `Outpaced` if it moved meanwhile."""
+        """Replace the memory branch.
+
+        Without files, it goes. Raises `Outpaced` if it moved meanwhile.
+        """
 
     def drop(self, head: str, was: str) -> None:
         """Delete a head branch. Raises `Outpaced` if it moved meanwhile."""
@@ -78,13 +89,16 @@ class Repository(Protocol):
     ) -> Iterable[tuple[str, str | None]]:
         """Yield (commit, text) of a file, newest first, at most `limit`.
 
-        The text is None if the file did not exist. If one of the `marked` commits had the text, that is the commit.
+        The text is None if the file did not exist. If one of the `marked` commits had the text,
+        that is the commit.
         """
 
     def written(
         self, branch: str, pages: Sequence[Collection[str]], most: int
     ) -> Iterator[Mapping[str, Sequence[FileVersion]]]:
-        """Yield, for each page of paths, the last versions of its files, newest first, at most `most` of each."""
+        """Yield, for each page of paths, the last versions of its files, newest first,
+        at most `most` of each.
+        """
 
     def predict(self, change: Changeset) -> Landing:
         """Return what `land` would return, without a commit."""
@@ -94,7 +108,10 @@ class Repository(Protocol):
 
 
 class LiveApplications(Protocol):
-    """Live Applications. `patch` succeeds only at the version that was read, if the API can check that."""
+    """Live Applications.
+
+    `patch` succeeds only at the version that was read, if the API can check that.
+    """
 
     def read(self, namespace: str, name: str) -> tuple[Mapping[str, Any], str]:
         """Return the Application and its resourceVersion."""
@@ -104,7 +121,8 @@ class LiveApplications(Protocol):
     ) -> bool:
         """Patch the Application. Raises `Outpaced` if it has another version by now.
 
-        False means that others may have changed it in between, or may overwrite this patch unnoticed: read it again.
+        False means that others may have changed it in between, or may overwrite this patch
+        unnoticed: read it again.
         """
 
 
@@ -123,13 +141,18 @@ class World(Protocol):
         """
 
     def locate(self, origin: str) -> tuple[str, str, str] | None:
-        """Return (repository, branch, path) of a file in a Git work tree, from the origin of a manifest, or None."""
+        """Return (repository, branch, path) of a file in a Git work tree,
+        from the origin of a manifest, or None.
+        """
 
     def repository(self, repo: str, subscription: Subscription | None) -> Repository:
         """Return the repository of a URL, with the login for a subscription that writes to it."""
 
     def login(self, subscription: Subscription) -> str:
-        """Return a text that identifies the login. Updates may share a commit if the texts are equal."""
+        """Return a text that identifies the login.
+
+        Updates may share a commit if the texts are equal.
+        """
 
     def now(self) -> float:
         """Return seconds of a clock that never goes back."""
@@ -144,7 +167,9 @@ class World(Protocol):
         """Log a sentence."""
 
     def ancestry(self, repository: str, new: str, old: str) -> str:
-        """Return how a source commit relates to an old one: "newer", "older", or another word if it is unknown."""
+        """Return how a source commit relates to an old one: "newer", "older",
+        or another word if it is unknown.
+        """
 
     def registry(self, questions: Collection[Question]) -> Mapping[Question, Answer]:
         """Return what the registries say about images."""
@@ -152,19 +177,29 @@ class World(Protocol):
     def prove(
         self, questions: Collection[Question]
     ) -> Mapping[Question, Proof | Verdict | TaskError]:
-        """Return what is proved about images, a refusal if that is not what is required, or an error."""
+        """Return what is proved about images, a refusal if that is not what is required,
+        or an error.
+        """
 
     def forge(self, repo: str) -> Host:
         """Return the pull requests of a repository."""
 
     def check_forge(self, repo: str) -> None:
-        """Raise what `forge` would raise for an unknown Git host. This makes no request, so `plan` can call it."""
+        """Raise what `forge` would raise for an unknown Git host.
+
+        This makes no request, so `plan` can call it.
+        """
 
     def compare(self, repo: str, base: str, head: str) -> tuple[str, str]:
-        """Return the kind of forge, and the URL of the page that shows what a head branch changes."""
+        """Return the kind of forge, and the URL of the page
+        that shows what a head branch changes.
+        """
 
     def commit_page(self, repo: str, commit: str) -> str:
-        """Return the URL of a commit's page, or "" if the Git host is unknown. This makes no request."""
+        """Return the URL of a commit's page, or "" if the Git host is unknown.
+
+        This makes no request.
+        """
 
     def comments(self, repo: str) -> Comments:
         """Return the comments on the pull requests of a repository."""
@@ -176,7 +211,9 @@ class World(Protocol):
         """Return the URL of the Application in Argo CD's user interface, or "" if it is unknown."""
 
     def keys_wanted(self, subscription: Subscription) -> tuple[str, ...]:
-        """Return the OpenPGP keys one of which must have signed a commit, so that Argo CD syncs it; () for any."""
+        """Return the OpenPGP keys one of which must have signed a commit,
+        so that Argo CD syncs it; () for any.
+        """
 
     def signing_keys(self) -> tuple[str, ...]:
         """Return the ids of the OpenPGP keys that sign the run's commits."""
@@ -184,7 +221,8 @@ class World(Protocol):
     def hindrance(self, subscription: Subscription, now: str) -> tuple[str, str]:
         """Return what keeps Argo CD from deploying a commit now, and what to do about it.
 
-        That is what its AppProject says. Both are "" if nothing is known to. What was found is logged, once.
+        That is what its AppProject says. Both are "" if nothing is known to. What was found is
+        logged, once.
         """
 
     def synced(self, subscription: Subscription) -> tuple[str, ...]:
@@ -194,10 +232,14 @@ class World(Protocol):
         """
 
     def taken_back_by(self, manifest: Mapping[str, Any], field: str) -> str:
-        """Return who takes back a change of a field of a live Application: "ApplicationSet web"; "" if nobody."""
+        """Return who takes back a change of a field of a live Application: "ApplicationSet web";
+        "" if nobody.
+        """
 
     def live(self) -> LiveApplications | None:
-        """Return the live Applications, or None if Applications come neither from a cluster nor from Argo CD."""
+        """Return the live Applications, or None if Applications come neither
+        from a cluster nor from Argo CD.
+        """
 
     def follow(self, landed: Sequence[Landed]) -> Followed:
         """Refresh Argo CD, and wait for the rollouts."""
@@ -211,7 +253,10 @@ class World(Protocol):
 
 @dataclass(frozen=True)
 class Batch:
-    """All asks for one base branch of one repository. They share one fetch, and one push for each head branch."""
+    """All asks for one base branch of one repository.
+
+    They share one fetch, and one push for each head branch.
+    """
 
     repository: Repository
     base: str

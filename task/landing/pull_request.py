@@ -1,4 +1,6 @@
-"""Opens or updates a pull request instead of pushing to the base branch: one request for each head branch."""
+"""Opens or updates a pull request instead of pushing to the base branch:
+one request for each head branch.
+"""
 
 from __future__ import annotations
 
@@ -29,12 +31,14 @@ NOWHERE = "0" * 40  # Git's name for a branch that does not exist
 def as_it_stands(
     prepared: PreparedCommit, head: HeadBranch, listed: WaitingList, job: Job, world: World
 ) -> Outcome | None:
-    """Return the outcome if nothing is to be pushed: the open request proposes exactly what the list will say.
+    """Return the outcome if nothing is to be pushed:
+    the open request proposes exactly what the list will say.
 
-    What an earlier run could not set on the request is set now. None means that the head branch is to be written, and
-    then its request.
+    What an earlier run could not set on the request is set now. None means that the head branch is
+    to be written, and then its request.
     """
-    found, request = head.found, head.request
+    found = head.found
+    request = head.request
     if found is None or request is None or found.state != "open" or not head.as_listed:
         return None
     known = head.tip.startswith(described(found.body) or NOWHERE)
@@ -61,7 +65,10 @@ def as_it_stands(
 
 def versions(listed: WaitingList) -> set[tuple[object, ...]]:
     """Return what a list proposes, without what is known about it."""
-    return {(one.key, one.version, one.rollback is not None) for one in listed.builds}
+    return {
+        (listed_build.key, listed_build.version, listed_build.rollback is not None)
+        for listed_build in listed.builds
+    }
 
 
 def propose(
@@ -69,7 +76,8 @@ def propose(
 ) -> Outcome:
     """Open or update the request of a head branch. `outcome` is that of its commit.
 
-    If the forge fails, the decisions become errors and the branch stays. The next run continues from there.
+    If the forge fails, the decisions become errors and the branch stays. The next run continues
+    from there.
     """
     where = prepared.changeset
     landed = outcome.commits[0].commit if outcome.commits else ""
@@ -79,17 +87,21 @@ def propose(
     try:
         if request.error:
             raise request.error
-        # If the branch had exactly this before, another run pushed it and may have opened the request by now.
+        # If the branch had exactly this before, another run pushed it and may have opened the
+        # request by now.
         found = request.found if outcome.commits else request.forge.find(where.base, where.head)
         now = _noted(request.forge.propose(_proposal(prepared, at, job, world), found), world)
     except TaskError as error:
         if not prepared.decisions:  # only builds that waited before are left there
             world.log("warning", f"the request of {where.head} still has its old text: {error}")
         return replace(
-            outcome, decisions=tuple(failed(one, error) for one in prepared.decisions), landed=()
+            outcome,
+            decisions=tuple(failed(decision, error) for decision in prepared.decisions),
+            landed=(),
         )
     commits = tuple(
-        replace(one, pull_request=now.url) for one in outcome.commits or (prepared.reported(at),)
+        replace(commit, pull_request=now.url)
+        for commit in outcome.commits or (prepared.reported(at),)
     )
     return _of_request(Outcome(prepared.decisions, commits, outcome.landed), now, at, where.base)
 
@@ -101,28 +113,33 @@ def _noted(request: Proposed, world: World) -> Proposed:
 
 
 def _of_request(outcome: Outcome, now: Proposed, at: str, base: str) -> Outcome:
-    """Return the outcome with the request. Whoever waits, waits for its merge, unless the forge merged it at once."""
+    """Return the outcome with the request.
+
+    Whoever waits, waits for its merge, unless the forge merged it at once.
+    """
     if now.state != "merged":
         return replace(
-            outcome, landed=tuple(replace(one, request=now.number) for one in outcome.landed)
+            outcome, landed=tuple(replace(landed, request=now.number) for landed in outcome.landed)
         )
     merged = now.merge_commit or at  # it is on the base branch
     return Outcome(
         outcome.decisions,
-        tuple(replace(one, commit=merged, head=base) for one in outcome.commits),
+        tuple(replace(commit, commit=merged, head=base) for commit in outcome.commits),
         tuple(
             replace(
-                one,
+                landed,
                 commit=merged,
-                decisions=tuple(replace(two, head=base) for two in one.decisions),
+                decisions=tuple(replace(two, head=base) for two in landed.decisions),
             )
-            for one in outcome.landed
+            for landed in outcome.landed
         ),
     )
 
 
 def withdraw(because: str, request: Request | None, world: World) -> bool:
-    """Close the open request of a head branch on which nothing waits any more. Return whether it is closed.
+    """Close the open request of a head branch on which nothing waits any more.
+
+    Return whether it is closed.
 
     Raises `Outpaced` if another run proposes something newer there.
     """
@@ -139,14 +156,18 @@ def withdraw(because: str, request: Request | None, world: World) -> bool:
 
 
 def _proposal(prepared: PreparedCommit, commit: str, job: Job, world: World) -> Proposal:
-    where, wanted, wishes = prepared.changeset, job.requests, prepared.wishes
+    where = prepared.changeset
+    wanted = job.requests
+    wishes = prepared.wishes
     kind, compare = world.compare(where.repo, where.base, where.head)
     subject, text = message_parts(prepared.changeset.message)
     apps = prepared.apps
     own = prepared.templated and bool(apps)  # the author's own template, not our text
     words = [subject, text] if own and prepared.asked else [text] if own else []
     of_resources = [
-        label for one in prepared.decisions for label in one.subscription.application.request_labels
+        label
+        for decision in prepared.decisions
+        for label in decision.subscription.application.request_labels
     ]
     merges = bool(wishes.auto_merge if wanted.auto_merge is None else wanted.auto_merge)
     content = Content(
@@ -162,9 +183,11 @@ def _proposal(prepared: PreparedCommit, commit: str, job: Job, world: World) -> 
         repo=where.repo,
         base=where.base,
         head=where.head,
-        title=title(subject)
-        if own and not prepared.asked
-        else headline(prepared.command, prepared.asked or subject, apps, prepared.rollbacks),
+        title=(
+            title(subject)
+            if own and not prepared.asked
+            else headline(prepared.command, prepared.asked or subject, apps, prepared.rollbacks)
+        ),
         body=body(content, kind),
         labels=tuple(dict.fromkeys((*(wanted.labels or wishes.labels or ()), *of_resources))),
         reviewers=wanted.reviewers or wishes.reviewers or (),

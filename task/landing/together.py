@@ -1,7 +1,7 @@
 """Decides about asks together with what waits on the head branches that they touch.
 
-What asks is decided and proved before it meets what waits, and so is what waits: nothing is taken away by a build that
-fails, and nothing wins that would not be written.
+What asks is decided and proved before it meets what waits, and so is what waits: nothing is taken
+away by a build that fails, and nothing wins that would not be written.
 """
 
 from __future__ import annotations
@@ -104,10 +104,10 @@ def decide_together(
         # a run was killed after the list was pushed, and before the head branch was
         late = not (head.listed.arrived or head.as_listed)
         waits[name] = replace(waits[name], moved=moved or late)
-        for one in waits[name].kept:
-            if one.move:
-                at = replace(one.move.decision, head=name)
-                kept.append(replace(one.move, decision=at, kept=True))
+        for kept_build in waits[name].kept:
+            if kept_build.move:
+                at = replace(kept_build.move.decision, head=name)
+                kept.append(replace(kept_build.move, decision=at, kept=True))
     return Together(scene.base, [*found.values(), *kept], waits)
 
 
@@ -125,11 +125,11 @@ def _proved_asks(
     """Return the moves of asks, unless a person has declined them, with their proofs."""
     if job.intent:
         return verified(moves, checks)
-    wanted = [unless_declined(one, heads.get(one.decision.head), world) for one in moves]
+    wanted = [unless_declined(move, heads.get(move.decision.head), world) for move in moves]
     # once more, because verifying may have found the digest that a person declined
     return [
-        unless_declined(one, heads.get(one.decision.head), world)
-        for one in verified(wanted, checks)
+        unless_declined(move, heads.get(move.decision.head), world)
+        for move in verified(wanted, checks)
     ]
 
 
@@ -143,7 +143,9 @@ def _scene(
     world: World,
     checks: LastChecks,
 ) -> Scene:
-    """Find the subscriptions of all that waits, and read what decides about those of other Applications."""
+    """Find the subscriptions of all that waits,
+    and read what decides about those of other Applications.
+    """
     every = [sub for ask in batch.asks for sub in (ask.subscription, *ask.siblings)]
     read = {key_of_entry(sub): sub for sub in every}
     listed = {
@@ -167,7 +169,9 @@ def _scene(
 def _read_besides(
     listed: Mapping[BuildKey, ListedBuild], batch: Batch, base: Snapshot, world: World
 ) -> dict[BuildKey, Subscription]:
-    """Return the subscriptions that the run has read for these builds, if they are written with the same login."""
+    """Return the subscriptions that the run has read for these builds,
+    if they are written with the same login.
+    """
     first = batch.asks[0].subscription
     repo = normal_url(first.repo)
     return {
@@ -183,8 +187,11 @@ def _read_besides(
 def _governed(
     base: Snapshot, subs: Sequence[Subscription], batch: Batch, job: Job
 ) -> tuple[Snapshot, list[Subscription]]:
-    """Return the base with all that decides about these, and the subscriptions as its config governs them."""
-    config, default = job.wording.config, config_in(base.default)
+    """Return the base with all that decides about these,
+    and the subscriptions as its config governs them.
+    """
+    config = job.wording.config
+    default = config_in(base.default)
     base = with_more(base, chain.from_iterable(map(places_of, subs)), batch.repository)
 
     def changed(sub: Subscription) -> Collection[str]:
@@ -212,7 +219,7 @@ def _on_ours(
         head.listed, scene.base, scene.read, scene.others, terms, scene.facts
     )
     facts = _facts_between(waiting, there, scene)
-    waiting = [replace(one, situation=replace(one.situation, facts=facts)) for one in waiting]
+    waiting = [replace(item, situation=replace(item.situation, facts=facts)) for item in waiting]
     waiting, lost, problems = _tried(waiting, scene, head.known.head, proves=proves)
 
     asked = {ask.key for ask, _ in there}
@@ -221,12 +228,14 @@ def _on_ours(
         if scene.job.intent is None or scene.job.intent.verb == "release"
         else {ask.key: ask for ask in batch.asks if ask.key not in asked}
     )
-    out = [one for one in waiting if one.subscription.identity in elsewhere]
-    again, kept = decide_again(scene.base, [one for one in waiting if one not in out], there, terms)
-    for one in out:
-        ask = elsewhere[one.subscription.identity]
-        kept.append(taken_out(scene.base, one, ask, moves[ask.key], terms))
-    problems += [_undecided(one, head.known.head) for one in undecided]
+    out = [item for item in waiting if item.subscription.identity in elsewhere]
+    again, kept = decide_again(
+        scene.base, [item for item in waiting if item not in out], there, terms
+    )
+    for item in out:
+        ask = elsewhere[item.subscription.identity]
+        kept.append(taken_out(scene.base, item, ask, moves[ask.key], terms))
+    problems += [_undecided(entry, head.known.head) for entry in undecided]
     return again, Waits((*kept, *lost), tuple(undecided), tuple(dict.fromkeys(problems)))
 
 
@@ -245,8 +254,10 @@ def _facts_between(waiting: Sequence[Waiting], there: Sequence[Decided], scene: 
 def _tried(
     waiting: Sequence[Waiting], scene: Scene, head: str, *, proves: bool
 ) -> tuple[list[Waiting], list[KeptBuild], list[Problem]]:
-    """Return the builds that may wait on, those that may not, and warnings about what nobody could check."""
-    decided = [(one, alone_on_base(scene.base, one, head)) for one in waiting]
+    """Return the builds that may wait on, those that may not,
+    and warnings about what nobody could check.
+    """
+    decided = [(item, alone_on_base(scene.base, item, head)) for item in waiting]
     lost = [kept for _, kept in decided if kept.rule]
     left = [(one, kept) for one, kept in decided if not kept.rule]
     written = [kept.move for _, kept in left if kept.move and kept.move.updates]
@@ -276,7 +287,8 @@ def _tried(
 
 
 def _not_checked(one: Waiting, because: str, hint: str, head: str) -> Problem:
-    version, app = one.listed.version, one.listed.application
+    version = one.listed.version
+    app = one.listed.application
     message = f"{version} waits on {head} as before, and could not be checked: {because}"
     return Problem(application=app, rule="registry", message=message, hint=hint, severity="warning")
 

@@ -1,7 +1,10 @@
-"""Pure code for the builds that wait on head branches. Every run decides all of them again, on the base as it is now.
+"""Pure code for the builds that wait on head branches.
 
-A head branch has at most one waiting build for each write-back file and alias: those of its list. A build that passes
-again is written on the base's tip. A build that a person holds is remembered as deferred instead.
+Every run decides all of them again, on the base as it is now.
+
+A head branch has at most one waiting build for each write-back file and alias: those of its list. A
+build that passes again is written on the base's tip. A build that a person holds is remembered as
+deferred instead.
 """
 
 from __future__ import annotations
@@ -83,14 +86,17 @@ class Waiting:
     @property
     def as_then(self) -> bool:
         """Whether the base has what it had when this was listed."""
-        memory, then = self.situation.memory, self.listed.base
+        memory = self.situation.memory
+        then = self.listed.base
         there = self.situation.in_git.version, memory.written, memory.replaced
         return there == (then.version, then.written, then.replaced)
 
 
 @dataclass(frozen=True)
 class Undecided:
-    """A listed build that cannot be decided or written now: it stays in the list, and goes into no commit."""
+    """A listed build that cannot be decided or written now: it stays in the list,
+    and goes into no commit.
+    """
 
     listed: ListedBuild
     error: TaskError
@@ -142,17 +148,24 @@ class Waits:
     @property
     def altered(self) -> bool:
         """Whether something has left the list, come to it, or changed in it."""
-        return self.moved or any(one.altered for one in self.kept)
+        return self.moved or any(kept_build.altered for kept_build in self.kept)
 
     @property
     def gone(self) -> list[str]:
         """Why builds do not wait there any more."""
-        return [f"{one.listed.version}: {one.because}" for one in self.kept if not one.stays]
+        return [
+            f"{kept_build.listed.version}: {kept_build.because}"
+            for kept_build in self.kept
+            if not kept_build.stays
+        ]
 
     def rows(self, head: str) -> list[Waited]:
         """Return the rows of the report."""
-        left = (KeptBuild(one.listed, "waits", str(one.error)) for one in self.undecided)
-        return [one.row(head) for one in (*self.kept, *left)]
+        left = (
+            KeptBuild(undecided.listed, "waits", str(undecided.error))
+            for undecided in self.undecided
+        )
+        return [kept_build.row(head) for kept_build in (*self.kept, *left)]
 
 
 def subscription_of(one: ListedBuild, base: Snapshot) -> Subscription:
@@ -188,53 +201,60 @@ def waiting_in(
     terms: Terms,
     facts: Facts,
 ) -> tuple[list[Waiting], list[Undecided]]:
-    """Return the builds of a list, with what the base says, and those for which that cannot be found out.
+    """Return the builds of a list, with what the base says,
+    and those for which that cannot be found out.
 
-    `subs` are the subscriptions that this run has read, `others` those that stand for the other builds.
+    `subs` are the subscriptions that this run has read, `others` those that stand for the other
+    builds.
     """
     found: list[Waiting] = []
     undecided: list[Undecided] = []
     terms = replace(terms, build=Build(), promoted=None, require_live=False, allow_downgrade=False)
-    for one in known.builds:
-        sub = subs.get(one.key) or others[one.key]
+    for listed_build in known.builds:
+        sub = subs.get(listed_build.key) or others[listed_build.key]
         try:
             # what waits was listed before a freeze
             situation = situation_of(base, replace(sub, freeze=None), terms, facts)
         except TaskError as error:
-            undecided.append(Undecided(one, error))
+            undecided.append(Undecided(listed_build, error))
             continue
-        if one.key not in subs and not situation.in_git.version:
-            gone = TargetError(f"{one.path} has no {one.image} any more; {UNREAD}")
-            undecided.append(Undecided(one, gone))
+        if listed_build.key not in subs and not situation.in_git.version:
+            gone = TargetError(
+                f"{listed_build.path} has no {listed_build.image} any more; {UNREAD}"
+            )
+            undecided.append(Undecided(listed_build, gone))
             continue
-        found.append(Waiting(one, situation, one.key in subs))
+        found.append(Waiting(listed_build, situation, listed_build.key in subs))
     return found, undecided
 
 
 def asks_of(waiting: Iterable[Waiting]) -> list[Ask]:
     """Return asks that need the same facts as these builds."""
     return [
-        Ask(one.subscription, (one.image,), build=one.build)
-        for one in waiting
-        if one.read and not one.listed.rollback
+        Ask(item.subscription, (item.image,), build=item.build)
+        for item in waiting
+        if item.read and not item.listed.rollback
     ]
 
 
 def pairs_of(waiting: Iterable[Waiting], decided: Sequence[Decided]) -> list[tuple[str, str, str]]:
-    """Return the pairs of source commits whose order decides between what waits and other builds."""
+    """Return the pairs of source commits whose order decides between what waits
+    and other builds.
+    """
     events = {ask.key: move.build for ask, move in decided}
     found: list[tuple[str, str, str]] = []
-    for one in waiting:
-        memory = one.situation.memory
-        both = [(one.build, two.build) for two in (memory.written, memory.deferred) if two]
-        if event := events.get(one.subscription.identity):
-            both.append((event, one.build))
+    for item in waiting:
+        memory = item.situation.memory
+        both = [(item.build, two.build) for two in (memory.written, memory.deferred) if two]
+        if event := events.get(item.subscription.identity):
+            both.append((event, item.build))
         found += [pair for new, old in both if (pair := commits(new, old))]
     return found
 
 
-# What becomes of something that waits if the command is about the same image. The outcomes of the ask are: it writes
-# a newer build than the one that waits, an older one, or the same; it changes nothing; a person's word counts.
+# What becomes of something that waits if the command is about the same image. The outcomes of the
+# ask are: it writes a newer build than the one that waits, an older one, or the same; it changes
+# nothing; a person's word counts.
 #   stays    it is decided again, on what is remembered after the command
 #   again    the ask writes the very same
 #   yields   the ask's build takes its place
@@ -283,13 +303,13 @@ def decide_again(
     moves = {ask.key: move for ask, move in decided}
     asks = {ask.key: ask for ask, _ in decided}
     kept: list[KeptBuild] = []
-    for one in waiting:
-        key = one.subscription.identity
+    for item in waiting:
+        key = item.subscription.identity
         if key in asks:
-            moves[key], own, fate, because = _with_ask(base, one, asks[key], moves[key], terms)
+            moves[key], own, fate, because = _with_ask(base, item, asks[key], moves[key], terms)
         else:
-            own, fate, because = _alone(base, one)
-        kept.append(KeptBuild(one.listed, fate, because, own and _with_proof(own, one)))
+            own, fate, because = _alone(base, item)
+        kept.append(KeptBuild(item.listed, fate, because, own and _with_proof(own, item)))
     return moves, kept
 
 
@@ -300,12 +320,15 @@ def _with_proof(move: Move, one: Waiting) -> Move:
 
 
 def taken_out(base: Snapshot, one: Waiting, ask: Ask, move: Move, terms: Terms) -> KeptBuild:
-    """Return what becomes of a build on another head branch, after a person's word about the same entry."""
+    """Return what becomes of a build on another head branch,
+    after a person's word about the same entry.
+    """
     if move.decision.verdict in ("error", "refuse"):
         return KeptBuild(one.listed, "waits", move.decision.because, _alone(base, one)[0])
     _, own, fate, because = _with_ask(base, one, ask, move, terms)
     if fate == "waits" and own is None:
-        fate, because = "dropped", move.decision.because
+        fate = "dropped"
+        because = move.decision.because
     return KeptBuild(one.listed, fate, because, own)
 
 
@@ -316,21 +339,25 @@ def standing_on(
     decided: Sequence[Decided],
     base: Snapshot,
 ) -> Waits:
-    """Return what became of the listed builds on a branch that a person has pushed to: it is not made again."""
+    """Return what became of the listed builds on a branch that a person has pushed to:
+    it is not made again.
+    """
     view = replace(base, files={**base.files, **files})
     written = {key_of_entry(ask.subscription): move for ask, move in decided if move.updates}
     kept: list[KeptBuild] = []
-    for one in known.builds:
-        sub = subs.get(one.key)
-        if (move := written.get(one.key)) is not None:
+    for listed_build in known.builds:
+        sub = subs.get(listed_build.key)
+        if (move := written.get(listed_build.key)) is not None:
             because = f"{move.decision.candidate.version} takes its place"
-            kept.append(KeptBuild(one, "superseded", because))
+            kept.append(KeptBuild(listed_build, "superseded", because))
             continue
-        there = _said(view, sub) if sub else one.version
-        if there == one.version:
-            kept.append(KeptBuild(one, "waits", f"{known.head} has it", stands=True))
+        there = _said(view, sub) if sub else listed_build.version
+        if there == listed_build.version:
+            kept.append(KeptBuild(listed_build, "waits", f"{known.head} has it", stands=True))
         else:
-            kept.append(KeptBuild(one, "dropped", f"{known.head} says {there or 'nothing'} by now"))
+            kept.append(
+                KeptBuild(listed_build, "dropped", f"{known.head} says {there or 'nothing'} by now")
+            )
     return Waits(tuple(kept))
 
 
@@ -363,7 +390,9 @@ def _verb(ask: Ask) -> str:
 def _with_ask(
     base: Snapshot, one: Waiting, ask: Ask, move: Move, terms: Terms
 ) -> tuple[Move, Move | None, Fate, str]:
-    """Return the ask's move, the move that keeps or defers what waits, what becomes of it, and why."""
+    """Return the ask's move, the move that keeps or defers what waits, what becomes of it,
+    and why.
+    """
     outcome, older = _outcome(ask, move, one, terms)
     meets = TOGETHER[_verb(ask), outcome][1 if one.listed.rollback else 0]
     if meets in ("stays", "freed") or _verb(ask) == "release":
@@ -401,7 +430,8 @@ def _with_ask(
 
 def _outcome(ask: Ask, move: Move, one: Waiting, terms: Terms) -> tuple[str, str]:
     """Return what an ask comes to, as `TOGETHER` calls it, and why it is older than what waits."""
-    verb, new = _verb(ask), move.decision.candidate
+    verb = _verb(ask)
+    new = move.decision.candidate
     if verb not in ("run", "release"):
         if move.decision.verdict in ("error", "refuse") or (verb == "undo" and not move.updates):
             return "nothing", ""
@@ -412,10 +442,8 @@ def _outcome(ask: Ask, move: Move, one: Waiting, terms: Terms) -> tuple[str, str
         return "same", ""
     if terms.allow_downgrade:
         return "newer", ""
-    event, there = (
-        Written(new.tag, new.digest, move.build),
-        Written(one.image.tag, one.image.digest, one.build),
-    )
+    event = Written(new.tag, new.digest, move.build)
+    there = Written(one.image.tag, one.image.digest, one.build)
     older = why_older(event, there, one.subscription.policy, one.situation.facts.ancestry)
     return "older" if older else "newer", older
 
@@ -432,7 +460,9 @@ def _after(situation: Situation, ask: Ask, move: Move) -> Situation:
 
 
 def _freed(move: Move, own: Move, was: str) -> Move:
-    """Return the move of a release that writes again the rollback that waits (`own`), without its hold."""
+    """Return the move of a release that writes again the rollback that waits (`own`),
+    without its hold.
+    """
     verdict = Verdict("update", "admitted", f"{move.decision.because}; rolled back from {was}")
     lifted = move.remember is not None and move.remember.lifted
     remember = Remember(own.remember.memory if own.remember else None, lifted=lifted)
@@ -444,8 +474,11 @@ def _freed(move: Move, own: Move, was: str) -> Move:
 
 
 def _alone(base: Snapshot, one: Waiting) -> tuple[Move | None, Fate, str]:
-    """Decide what waits on the base of now: the move that keeps or defers it, what becomes of it, and why."""
-    there, then = one.situation.in_git.version, one.listed.base.version
+    """Decide what waits on the base of now: the move that keeps or defers it, what becomes of it,
+    and why.
+    """
+    there = one.situation.in_git.version
+    then = one.listed.base.version
     if there == one.image.version and one.situation.in_git.sound:
         return None, "merged", f"{base.branch} says {there} by now"
     if one.listed.rollback:
@@ -474,7 +507,9 @@ def _offer(one: Waiting) -> Offer:
 
 
 def _as_allowed(one: Waiting, move: Move) -> Move:
-    """Return the move of a build that a person has allowed although it is older, as long as the base is as it was."""
+    """Return the move of a build that a person has allowed although it is older,
+    as long as the base is as it was.
+    """
     allowed = replace(one.situation, terms=replace(one.situation.terms, allow_downgrade=True))
     offer = Offer(one.image, one.build, promoted=Promoted("", since=lambda: LONG_AGO))
     again = weigh(allowed, offer)
@@ -482,7 +517,9 @@ def _as_allowed(one: Waiting, move: Move) -> Move:
 
 
 def _with_memory_after(one: Waiting, move: Move) -> Move:
-    """Return the move with what the base remembers after it: another build that was deferred stays so."""
+    """Return the move with what the base remembers after it:
+    another build that was deferred stays so.
+    """
     deferred = one.situation.memory.deferred
     if deferred and alike(deferred, one.image):
         deferred = None
@@ -496,9 +533,13 @@ def _with_memory_after(one: Waiting, move: Move) -> Move:
 
 
 def _rollback_alone(base: Snapshot, one: Waiting) -> tuple[Move | None, Fate, str]:
-    """Decide about a rollback that waits: it counts as long as the base has what it was to replace."""
-    situation, rollback = one.situation, one.listed.rollback
-    there, hold = situation.in_git.version, situation.hold
+    """Decide about a rollback that waits: it counts as long
+    as the base has what it was to replace.
+    """
+    situation = one.situation
+    rollback = one.listed.rollback
+    there = situation.in_git.version
+    hold = situation.hold
     if rollback is None or there != rollback.was:
         was = rollback.was if rollback else ""
         return None, "superseded", f"{base.branch} says {there or 'nothing'} by now, not {was}"
@@ -519,24 +560,39 @@ def list_after(
     base: Snapshot,
     now: str,
 ) -> WaitingList:
-    """Return the list after a run: what its commit writes, and what could not be decided or written."""
-    old = {one.key: one for one in known.builds}
+    """Return the list after a run: what its commit writes,
+    and what could not be decided or written.
+    """
+    old = {listed_build.key: listed_build for listed_build in known.builds}
     new: dict[BuildKey, ListedBuild] = {}
     for move in done:
         if move.updates:
             build = listed_of(move, old.get(key_of_entry(move.subscription)), base, now)
             new[build.key] = build
-    for one in (*(lost.listed for lost in waits.undecided), *left):
-        new.setdefault(one.key, one)
+    for listed_build in (*(lost.listed for lost in waits.undecided), *left):
+        new.setdefault(listed_build.key, listed_build)
     builds = tuple(sorted(new.values(), key=lambda one: one.key))
-    keys = {(one.application, one.alias, parse_image(one.image).identity) for one in builds}
-    declined = tuple(one for one in known.declined if one.key not in keys)
+    keys = {
+        (
+            build_listed_build.application,
+            build_listed_build.alias,
+            parse_image(build_listed_build.image).identity,
+        )
+        for build_listed_build in builds
+    }
+    declined = tuple(
+        declined_build for declined_build in known.declined if declined_build.key not in keys
+    )
     return replace(known, builds=builds, declined=declined, closing="")
 
 
 def listed_of(move: Move, known: ListedBuild | None, base: Snapshot, now: str) -> ListedBuild:
-    """Return the record of a build that a head branch gets. What is `known` of the same build stays."""
-    one, sub = move.decision, move.subscription
+    """Return the record of a build that a head branch gets.
+
+    What is `known` of the same build stays.
+    """
+    one = move.decision
+    sub = move.subscription
     if (
         known
         and known.version == one.candidate.version
@@ -584,7 +640,8 @@ def settled_list(
 ) -> WaitingList:
     """Return a list as what happened to its branch and its request since leaves it.
 
-    `absent`: there is no such branch. `merged`: its tip is in the base's history. `request` is the newest one.
+    `absent`: there is no such branch. `merged`: its tip is in the base's history. `request` is the
+    newest one.
     """
     seen = known.request
     news = request if request and (seen is None or seen != request) else None

@@ -1,8 +1,9 @@
 """The record of what waits on one head branch: a file on the memory branch, with a list of builds.
 
-It is the only place that says what waits. Nobody needs the head branch, its commit or its request to know it. The file
-is YAML in a fixed form, so people can read it. Whoever may push the memory branch can write it, so a reader refuses
-whatever is not in this form, and everything in it is decided again before it is written anywhere.
+It is the only place that says what waits. Nobody needs the head branch, its commit or its request
+to know it. The file is YAML in a fixed form, so people can read it. Whoever may push the memory
+branch can write it, so a reader refuses whatever is not in this form, and everything in it is
+decided again before it is written anywhere.
 """
 
 from __future__ import annotations
@@ -126,7 +127,8 @@ class WaitingList:
     declined: tuple[DeclinedBuild, ...] = ()
     request: KnownRequest | None = None
     commit: HeadCommit | None = None  # the last one that we made
-    # The commit before it, until it is sure that the last one has arrived. Either makes the branch ours.
+    # The commit before it, until it is sure that the last one has arrived. Either makes the branch
+    # ours.
     replaces: HeadCommit | None = None
     arrived: bool = True  # whether that is sure
     closing: str = ""  # why we close the request: it is no person's word
@@ -391,7 +393,7 @@ def _whole(data: object) -> WaitingList:
         closing=fields.word("closing"),
     )
     fields.end()
-    if len({one.key for one in found.builds}) != len(found.builds):
+    if len({listed_build.key for listed_build in found.builds}) != len(found.builds):
         raise Malformed("two builds are for the same entry")
     return found
 
@@ -424,7 +426,8 @@ def _identity_of_build(fields: _FieldsOf) -> Build:
 
 
 def _written_build(fields: _FieldsOf) -> Written:
-    tag, digest = fields.word("tag"), fields.word("digest")
+    tag = fields.word("tag")
+    digest = fields.word("digest")
     image_digest = fields.word("imageDigest")
     found = Written(tag, digest, _identity_of_build(fields), image_digest)
     fields.end()
@@ -446,8 +449,11 @@ def _declined(data: object) -> DeclinedBuild:
 
 def _build(data: object) -> ListedBuild:
     fields = _FieldsOf.of("a build", data)
-    target, source = fields.part("target"), fields.part("source")
-    keys, identity, base = target.part("keys"), fields.part("build"), fields.part("base")
+    target = fields.part("target")
+    source = fields.part("source")
+    keys = target.part("keys")
+    identity = fields.part("build")
+    base = fields.part("base")
     rollback = fields.part("rollback")
     found = ListedBuild(
         application=fields.needed("application", _APPLICATION),
@@ -493,7 +499,8 @@ def _base(fields: _FieldsOf) -> BaseThen:
 
 
 def _meant_rollback(fields: _FieldsOf) -> Meant:
-    to, tag = fields.word("to"), fields.word("tag")
+    to = fields.word("to")
+    tag = fields.word("tag")
     found = Meant(to, tag, fields.word("digest"), fields.word("was"))
     fields.end()
     return found
@@ -516,10 +523,18 @@ def _inside_repository(path: str) -> str:
 def declined_by(known: WaitingList, url: str) -> WaitingList:
     """Return the list after a person has closed its request: all that waited is declined."""
     new = {
-        (one.application, one.alias, parse_image(one.image).identity): DeclinedBuild(
-            one.application, one.alias, one.image, Written(one.tag, one.digest, one.build), url
+        (
+            listed_build.application,
+            listed_build.alias,
+            parse_image(listed_build.image).identity,
+        ): DeclinedBuild(
+            listed_build.application,
+            listed_build.alias,
+            listed_build.image,
+            Written(listed_build.tag, listed_build.digest, listed_build.build),
+            url,
         )
-        for one in known.builds
+        for listed_build in known.builds
     }
-    others = [one for one in known.declined if one.key not in new]
+    others = [declined_build for declined_build in known.declined if declined_build.key not in new]
     return replace(known, builds=(), declined=(*others, *new.values())[-MOST_BUILDS:])

@@ -1,7 +1,8 @@
-"""Makes consoles for people at a terminal, and writes to stdout, whose reader may be gone, and whose disk may be full.
+"""Makes consoles for people at a terminal, and writes to stdout, whose reader may be gone,
+and whose disk may be full.
 
-Files, pipes and CI logs get plain text. Untrusted text goes through `task.text.printable` first, because rich passes on
-escape sequences, and characters such as U+202E that reverse text.
+Files, pipes and CI logs get plain text. Untrusted text goes through `task.text.printable` first,
+because rich passes on escape sequences, and characters such as U+202E that reverse text.
 """
 
 from __future__ import annotations
@@ -18,13 +19,15 @@ from rich.console import Console
 from task.errors import UsageError
 from task.text import harmless
 
-NARROWEST, WIDEST = 20, 160  # columns; longer lines are hard to read
+NARROWEST = 20
+WIDEST = 160  # columns; longer lines are hard to read
 
 
 def stdout_console(environ: Mapping[str, str]) -> Console | None:
     """Return the console that renders results for stdout, or None for plain text.
 
-    FORCE_COLOR and CLICOLOR_FORCE request colours in a CI log that shows them. "0" means no, and NO_COLOR wins.
+    FORCE_COLOR and CLICOLOR_FORCE request colours in a CI log that shows them. "0" means no, and
+    NO_COLOR wins.
     """
     wanted = is_terminal(sys.stdout, environ) or (_forced(environ) and not environ.get("NO_COLOR"))
     return console_of(sys.stdout, environ, file=_memory(sys.stdout.encoding)) if wanted else None
@@ -43,8 +46,8 @@ def plain_console() -> Console:
 def _memory(encoding: str) -> TextIO:
     """Return a stream in memory. `write_stdout` writes what a console has captured.
 
-    On the real stdout, rich writes even while it captures: an empty text, which fails on a full disk. rich also ends
-    the program if the reader of a pipe is gone.
+    On the real stdout, rich writes even while it captures: an empty text, which fails on a full
+    disk. rich also ends the program if the reader of a pipe is gone.
     """
     return TextIOWrapper(BytesIO(), encoding)
 
@@ -68,15 +71,16 @@ def console_of(
 ) -> Console:
     """Return a console as wide as `stream`.
 
-    Its colours are those of the terminal's own palette, which is readable on light and dark backgrounds.
+    Its colours are those of the terminal's own palette, which is readable on light and dark
+    backgrounds.
     """
     try:
         columns, lines = os.get_terminal_size(stream.fileno())
     except (OSError, ValueError):
-        columns, lines = 0, 0
-    given = environ.get(
-        "COLUMNS", ""
-    )  # an interactive shell does not export it, so it was set on purpose
+        columns = 0
+        lines = 0
+    # an interactive shell does not export it, so it was set on purpose
+    given = environ.get("COLUMNS", "")
     width = int(given) if given.isascii() and given.isdigit() and len(given) < len("10000") else 0
     coloured = not environ.get("NO_COLOR") and (_forced(environ) or environ.get("CLICOLOR") != "0")
     return _console(
@@ -95,9 +99,11 @@ def _console(**options: Any) -> Console:
 def write_stdout(text: str, *, commands: bool = False) -> OSError | None:
     """Write a text, and return the error if it could not be written.
 
-    `commands` means that the text has our own commands for a CI system. Otherwise, commands are made harmless.
+    `commands` means that the text has our own commands for a CI system. Otherwise, commands are
+    made harmless.
     """
-    # An untrusted name may have lone surrogates, which UTF-8 cannot encode. They are escaped as in JSON.
+    # An untrusted name may have lone surrogates, which UTF-8 cannot encode. They are escaped as in
+    # JSON.
     data = (text if commands else harmless(text)).encode("utf-8", "backslashreplace")
     try:
         sys.stdout.buffer.write(data)
@@ -109,7 +115,10 @@ def write_stdout(text: str, *, commands: bool = False) -> OSError | None:
 
 
 def say(text: str, *, commands: bool = False) -> None:
-    """Write information to stdout. Raises `UsageError`, except if the reader has read enough (`| head`)."""
+    """Write information to stdout.
+
+    Raises `UsageError`, except if the reader has read enough (`| head`).
+    """
     error = write_stdout(text, commands=commands)
     if error and not isinstance(error, BrokenPipeError):
         raise unwritable(error)
@@ -122,7 +131,10 @@ def unwritable(error: OSError) -> UsageError:
 
 
 def abandon(stream: TextIO) -> None:
-    """Discard the rest of a broken stream. Otherwise Python would flush it again at exit, fail, and exit with 120."""
+    """Discard the rest of a broken stream.
+
+    Otherwise Python would flush it again at exit, fail, and exit with 120.
+    """
     with suppress(OSError, ValueError):
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, stream.fileno())

@@ -1,4 +1,6 @@
-"""Makes the exact unified diff of a changeset for `plan`, like `git diff`, and classifies the lines of a diff."""
+"""Makes the exact unified diff of a changeset for `plan`, like `git diff`,
+and classifies the lines of a diff.
+"""
 
 from __future__ import annotations
 
@@ -14,11 +16,15 @@ _ESCAPES = {"\t": "t", "\n": "n", "\r": "r", '"': '"', "\\": "\\"}
 
 
 def unified_diff(before: Files, after: Files) -> str:
-    """Return the diff from `before` to `after` of all files in `after`, in the order of their paths."""
+    """Return the diff from `before` to `after` of all files in `after`,
+    in the order of their paths.
+    """
     parts: list[str] = []
     for path in sorted(after):
-        old, new = before.get(path), after[path]
-        was, now = _quoted(f"a/{path}"), _quoted(f"b/{path}")
+        old = before.get(path)
+        new = after[path]
+        was = _quoted(f"a/{path}")
+        now = _quoted(f"b/{path}")
         parts.append(f"diff --git {was} {now}\n")
         if old is None:
             parts.append(f"new file mode {new.mode}\n")
@@ -36,7 +42,9 @@ def unified_diff(before: Files, after: Files) -> str:
 
 
 def diff_lines(diff: str) -> Iterator[tuple[str, str]]:
-    """Yield each line of a unified diff with its kind: "file", "hunk", "add", "del", or "" for context."""
+    """Yield each line of a unified diff with its kind: "file", "hunk", "add", "del",
+    or "" for context.
+    """
     # In a hunk, a removed line may begin with `--- `, like a header.
     header = True
     for line in diff.removesuffix("\n").split("\n"):
@@ -48,7 +56,9 @@ def diff_lines(diff: str) -> Iterator[tuple[str, str]]:
 
 
 def _quoted(name: str) -> str:
-    """Return a name as git writes it in a diff: quoted as in C if it has quotes, backslashes or control characters."""
+    """Return a name as git writes it in a diff: quoted as in C if it has quotes,
+    backslashes or control characters.
+    """
     shown = _ODD.sub(lambda odd: f"\\{_ESCAPES.get(odd[0]) or f'{ord(odd[0]):03o}'}", name)
     return name if shown == name else f'"{shown}"'
 

@@ -36,15 +36,13 @@ class Log:
         console: Console | None = None,
     ) -> None:
         self.form = form
-        self.console = (
-            console if form == "text" else None
-        )  # a person's terminal; None if a program collects lines
+        # a person's terminal; None if a program collects lines
+        self.console = console if form == "text" else None
         handler = _Terminal(self.console) if self.console else _Stream(stream or sys.stderr)
         handler.setFormatter(FORMATTERS[form]())
         self._logger = logging.getLogger("image-update")
-        self._logger.propagate = (
-            False  # a library that configures the root logger must not print lines twice
-        )
+        # a library that configures the root logger must not print lines twice
+        self._logger.propagate = False
         self._logger.setLevel(LEVELS[level])
         self._logger.handlers = [handler]
 
@@ -66,10 +64,16 @@ class Log:
 
 
 class TextFormatter(logging.Formatter):
-    """Formats lines as `warning: what happened`, with what to do on a line of its own. An info has no prefix."""
+    """Formats lines as `warning: what happened`, with what to do on a line of its own.
+
+    An info has no prefix.
+    """
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return the lines. A traceback, which may quote untrusted text, is the same in every form of the log."""
+        """Return the lines.
+
+        A traceback, which may quote untrusted text, is the same in every form of the log.
+        """
         if record.exc_info:
             return printable_lines(self.formatException(record.exc_info))
         hint = str(getattr(record, "hint", ""))
@@ -85,7 +89,10 @@ class GitHubFormatter(TextFormatter):
     """Formats lines so that GitHub's runner turns them into annotations."""
 
     def line(self, level: str, sentence: str, hint: str) -> str:
-        """Return `::warning::what happened%0A  fix: what to do`. The runner unescapes `%`, and shows two lines."""
+        """Return `::warning::what happened%0A  fix: what to do`.
+
+        The runner unescapes `%`, and shows two lines.
+        """
         text = super().line("info", sentence, hint)
         return text if level == "info" else f"::{level}::{escaped(text)}"
 
@@ -150,7 +157,8 @@ class _Terminal(_Stream):
         self._console = console
 
     def emit(self, record: logging.LogRecord) -> None:
-        level, line = record.levelname.lower(), Text(printable(record.getMessage()))
+        level = record.levelname.lower()
+        line = Text(printable(record.getMessage()))
         if record.exc_info:
             line = Text(self.format(record))
         elif level != "info":

@@ -1,7 +1,7 @@
 """Makes Markdown: the one shape of requests, comments and summaries.
 
-Text that others chose stands in code, where no Git host reads Markdown, HTML, a mention, a reference to an issue, or a
-command (GitLab obeys lines like `/merge`).
+Text that others chose stands in code, where no Git host reads Markdown, HTML, a mention, a
+reference to an issue, or a command (GitLab obeys lines like `/merge`).
 """
 
 from __future__ import annotations
@@ -46,15 +46,18 @@ class Row(NamedTuple):
     fix: str = ""
 
 
+# columns; any other is there only if a line has something for it
 ALWAYS = (
     "Application",
     "Image",
     "Version",
-)  # columns; any other is there only if a line has something for it
+)
 
 
 def builds(rows: Sequence[Row], room: int) -> str:
-    """Return a table of builds with as many lines as fit into `room` characters, and how many more there are."""
+    """Return a table of builds with as many lines as fit into `room` characters,
+    and how many more there are.
+    """
     cells = [
         {
             "Decision": row.decision,
@@ -67,11 +70,11 @@ def builds(rows: Sequence[Row], room: int) -> str:
         }
         for row in rows
     ]
-    head = [name for name in cells[0] if name in ALWAYS or any(one[name] for one in cells)]
+    head = [name for name in cells[0] if name in ALWAYS or any(cell[name] for cell in cells)]
     lines = [_line(head), _line(["---"] * len(head))]
     left = room - sum(map(len, lines)) - 60
-    for one in cells:
-        line = _line([one[name] for name in head])
+    for cell in cells:
+        line = _line([cell[name] for name in head])
         left -= len(line) + 1
         if left < 0:
             break
@@ -81,18 +84,23 @@ def builds(rows: Sequence[Row], room: int) -> str:
 
 
 def folded(title: str, text: str, *, html: bool = True) -> str:
-    """Return a text that a reader opens by a click. Where HTML is shown as text, it stands below its title."""
+    """Return a text that a reader opens by a click.
+
+    Where HTML is shown as text, it stands below its title.
+    """
     if not html:
         return f"**{title}**\n\n{text}"
     return f"<details><summary>{title}</summary>\n\n{text}\n\n</details>"
 
 
 def code(text: str) -> str:
-    """Return the text as code, with `?` for characters that are invisible or would end the code or the cell."""
+    """Return the text as code, with `?` for characters that are invisible
+    or would end the code or the cell.
+    """
     line = " ".join(printable(text).split())
     line = line if len(line) <= LONGEST_CELL else f"{line[: LONGEST_CELL - 1]}…"
     return (
-        f"`{''.join('?' if one in '`|' or not one.isprintable() else one for one in line)}`"
+        f"`{''.join('?' if item in '`|' or not item.isprintable() else item for item in line)}`"
         if line
         else ""
     )
@@ -107,7 +115,7 @@ def link(url: str, name: str = "") -> str:
         return code(url)
     address = without_login(url)
     safe = _NOT_IN_A_LINK.sub(
-        lambda found: "".join(f"%{one:02X}" for one in found[0].encode(errors="replace")), address
+        lambda found: "".join(f"%{item:02X}" for item in found[0].encode(errors="replace")), address
     )
     if len(safe) > LONGEST_URL:
         return code(address)
@@ -130,7 +138,8 @@ MOST = 20  # images, commits, builds that wait, and problems
 
 
 def summary(report: JSON, longest: int, *, html: bool = True, diffs: bool = False) -> str:
-    """Return the report in at most `longest` characters: numbers first, then failures, holds and changes.
+    """Return the report in at most `longest` characters: numbers first, then failures,
+    holds and changes.
 
     What changes nothing is folded. Diffs are only for who may see the repository.
     """
@@ -139,7 +148,7 @@ def summary(report: JSON, longest: int, *, html: bool = True, diffs: bool = Fals
     end = [f"{word} {link(url)}" for word, url in words if url]
     end += [f"as of {_time(timings['started'])}"] if (timings := report.get("timings")) else []
     end += ["nothing was written"] if would_be(report) else []
-    images = ", ".join(code(one["reference"]) for one in report["images"][:MOST])
+    images = ", ".join(code(item["reference"]) for item in report["images"][:MOST])
     parts = [
         f"### Image Update: {outcome(report, code)}",
         " · ".join(filter(None, (images, code(report["command"]), exit_words(report)))),
@@ -149,15 +158,16 @@ def summary(report: JSON, longest: int, *, html: bool = True, diffs: bool = Fals
         " · ".join(end),
     ]
     room = longest - sum(len(part) + 2 for part in parts)
-    parts[2] = builds([_row(one) for one in first], room) if first else ""
+    parts[2] = builds([_row(text) for text in first], room) if first else ""
     room -= len(parts[2])
     if rest and room > LEAST:
-        parts[3] = folded(title, builds([_row(one) for one in rest], room - 100), html=html)
+        parts[3] = folded(title, builds([_row(text) for text in rest], room - 100), html=html)
     room -= len(parts[3])
-    for commit in report["commits"][:MOST] if diffs else ():
-        if diff := commit.get("diff"):
-            parts.insert(5, _diff(commit, diff, room))
-            room -= len(parts[5])
+    if diffs:
+        for commit in report["commits"][:MOST]:
+            if diff := commit.get("diff"):
+                parts.insert(5, _diff(commit, diff, room))
+                room -= len(parts[5])
     return "\n\n".join(filter(None, parts)) + "\n"
 
 
@@ -171,13 +181,16 @@ def _row(one: Line) -> Row:
 
 def _commits(report: JSON) -> list[str]:
     told = [
-        f"- {'rollback ' if one.get('rollback') else ''}commit {link(one.get('url') or one['commit'])}"
-        f" on {code(one['head'])} of {link(one['repository'])}"
-        for one in own_commits(report)
-        if one["commit"]
+        f"- {'rollback ' if own_commit.get('rollback') else ''}commit"
+        f" {link(own_commit.get('url') or own_commit['commit'])} on {code(own_commit['head'])} of"
+        f" {link(own_commit['repository'])}"
+        for own_commit in own_commits(report)
+        if own_commit["commit"]
     ]
     told += [f"- request {link(url)}" for url in requests(report)]
-    told += [f"- {one['outcome']}: {code(waiting_words(one))}" for one in report.get("waiting", ())]
+    told += [
+        f"- {item['outcome']}: {code(waiting_words(item))}" for item in report.get("waiting", ())
+    ]
     return (
         [*told[:MOST], f"- and {len(told) - MOST} more: see the report"]
         if len(told) > MOST
@@ -187,9 +200,10 @@ def _commits(report: JSON) -> list[str]:
 
 def _problems(problems: Sequence[JSON]) -> list[str]:
     told = [
-        f"- {one['severity']}: {' '.join(code(text) for text in (one['application'], one['message']) if text)}"
-        + (f" fix: {code(one['hint'])}" if one["hint"] else "")
-        for one in problems[:MOST]
+        f"- {problem['severity']}:"
+        f" {' '.join(code(text) for text in (problem['application'], problem['message']) if text)}"
+        + (f" fix: {code(problem['hint'])}" if problem["hint"] else "")
+        for problem in problems[:MOST]
     ]
     return (
         [*told, f"- and {len(problems) - MOST} more: see the log"] if len(problems) > MOST else told
@@ -197,7 +211,8 @@ def _problems(problems: Sequence[JSON]) -> list[str]:
 
 
 def _diff(commit: JSON, diff: str, room: int) -> str:
-    # The fence is longer than any run of backquotes in the diff, so that no line of it ends the block.
+    # The fence is longer than any run of backquotes in the diff, so that no line of it ends the
+    # block.
     fence = "`" * max([3, *(len(run) + 1 for run in re.findall("`+", diff))])
     text = f"{fence}diff\n{printable_lines(diff.rstrip())}\n{fence}"
     where = f"{code(commit['head'])} of {code(commit['repository'])}"

@@ -1,4 +1,5 @@
-"""Makes metrics for Prometheus from a report: gauges about the last run, and counters that continue those in the file.
+"""Makes metrics for Prometheus from a report: gauges about the last run,
+and counters that continue those in the file.
 
 No label has the name of an Application or repository, because each name would make its own series.
 """
@@ -22,7 +23,8 @@ from task.model import Report
 from task.output.report_json import counts, status
 
 PREFIX = "image_update_"
-# Each family: its kind, its help, its labels. A test compares docs/observability.md with this table.
+# Each family: its kind, its help, its labels. A test compares docs/observability.md with this
+# table.
 FAMILIES: Mapping[str, tuple[str, str, tuple[str, ...]]] = {
     "runs_total": ("counter", "Runs, by command and status.", ("command", "status")),
     "decisions_total": ("counter", "Decisions, by verdict and the rule that made them.", ("rule", "verdict")),
@@ -51,7 +53,10 @@ Samples = Mapping[tuple[str, ...], float]  # by the values of the family's label
 
 
 class _Families(Collector):
-    """Families that are already computed. `prometheus_client.Counter` would add a `_created` series to each."""
+    """Families that are already computed.
+
+    `prometheus_client.Counter` would add a `_created` series to each.
+    """
 
     def __init__(self, families: Iterable[Metric]) -> None:
         self.families = families
@@ -61,36 +66,40 @@ class _Families(Collector):
 
 
 def write_metrics(report: Report, path: str, seconds: float) -> None:
-    """Replace the file at `path` by one that also counts this run, which took `seconds`. Raises `OSError`."""
+    """Replace the file at `path` by one that also counts this run, which took `seconds`.
+
+    Raises `OSError`.
+    """
     path = os.path.realpath(path)  # so that a link stays a link
     before = ""
     with suppress(OSError):  # there is no file yet, or it may be written but not read
         if os.path.isfile(path) and os.path.getsize(path) <= _LARGEST:
             before = read_text(path, errors="replace")
     registry = metrics(report, seconds=seconds, now=time.time(), before=before)
-    if os.path.exists(path) and not os.path.isfile(
-        path
-    ):  # a pipe or a device cannot be replaced by a file
+    # a pipe or a device cannot be replaced by a file
+    if os.path.exists(path) and not os.path.isfile(path):
         with open(path, "wb") as stream:
             stream.write(generate_latest(registry))
         return
     os.makedirs(os.path.dirname(path), exist_ok=True)
-    write_to_textfile(
-        path, registry
-    )  # in one step, so that the node exporter never reads half a file
+    # in one step, so that the node exporter never reads half a file
+    write_to_textfile(path, registry)
 
 
 def metrics(report: Report, *, seconds: float, now: float, before: str = "") -> CollectorRegistry:
     """Return the metrics after a run that took `seconds` and ended at `now` (Unix time).
 
-    `before` is the file's old text. Its counters are continued, and its unreadable lines are left out.
+    `before` is the file's old text. Its counters are continued, and its unreadable lines are left
+    out.
     """
     landed = [commit for commit in report.commits if commit.commit and not commit.already_there]
     attempts = sum(commit.attempts for commit in landed)
     rollbacks = sum(commit.rollback for commit in landed)
     verdicts = [decision.judged for decision in report.decisions]
     decisions: Samples = Counter((str(verdict.rule), str(verdict.verdict)) for verdict in verdicts)
-    number, seconds, kept = counts(report), round(seconds, 3), _kept(before)
+    number = counts(report)
+    seconds = round(seconds, 3)
+    kept = _kept(before)
     last_success = "last_success_timestamp_seconds"
     of_this_run: Mapping[str, Samples] = {
         "runs_total": {(report.command, status(report)): 1},
@@ -121,7 +130,8 @@ def metrics(report: Report, *, seconds: float, now: float, before: str = "") -> 
     for name, (kind, words, labels) in FAMILIES.items():
         family_type = CounterMetricFamily if kind == "counter" else GaugeMetricFamily
         family = family_type(PREFIX + name, words, labels=labels)
-        samples, old = of_this_run[name], kept.get(name, {}) if kind == "counter" else {}
+        samples = of_this_run[name]
+        old = kept.get(name, {}) if kind == "counter" else {}
         for values in sorted(samples.keys() | old.keys()):
             family.add_metric(values, samples.get(values, 0) + old.get(values, 0))
         if family.samples:

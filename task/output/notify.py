@@ -1,4 +1,7 @@
-"""Reports a run to a metrics file and to a receiver of CloudEvents. A failure here is only a warning."""
+"""Reports a run to a metrics file and to a receiver of CloudEvents.
+
+A failure here is only a warning.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,10 @@ Log = Callable[[str, str], None]
 
 
 def check_url(url: str, environ: Mapping[str, str]) -> None:
-    """Raise `UsageError` for a URL that cannot receive events. Call this before anything is done."""
+    """Raise `UsageError` for a URL that cannot receive events.
+
+    Call this before anything is done.
+    """
     parts = split(url)
     if (
         parts.scheme not in ("https", "http")
@@ -47,7 +53,10 @@ def check_url(url: str, environ: Mapping[str, str]) -> None:
 
 
 def count_run(report: Report, path: str, seconds: float, log: Log) -> None:
-    """Write the metrics. Call this inside `shutdown.shield`: a signal must not interrupt the imports or the writing."""
+    """Write the metrics.
+
+    Call this inside `shutdown.shield`: a signal must not interrupt the imports or the writing.
+    """
     # Late, because prometheus_client imports an HTTP server, and few runs write metrics.
     from task.output.metrics import write_metrics  # noqa: PLC0415
 
@@ -60,9 +69,12 @@ def count_run(report: Report, path: str, seconds: float, log: Log) -> None:
 def send_events(
     report: Report, receiver: str, source: str, ca_file: str, environ: Mapping[str, str], log: Log
 ) -> None:
-    """Send an event to the receiver's URL for each commit that landed. Call this inside `shutdown.shield`.
+    """Send an event to the receiver's URL for each commit that landed.
 
-    `source` is the pipeline's run. The authorities in `ca_file` are trusted besides those of the machine.
+    Call this inside `shutdown.shield`.
+
+    `source` is the pipeline's run. The authorities in `ca_file` are trusted besides those of the
+    machine.
     """
     now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     events = cloud_events(report, source, now)
@@ -72,13 +84,14 @@ def send_events(
     token = Secret(environ.get(TOKEN, "").strip())
     scheme, _, rest = receiver.partition("://")
     url = f"{scheme.lower()}://{rest}"
-    where, http = origin(url), None
+    where = origin(url)
+    http = None
     try:
         http = Http(
             url,
-            login=(lambda: {"Authorization": f"Bearer {token.reveal()}"})
-            if token.reveal()
-            else None,
+            login=(
+                (lambda: {"Authorization": f"Bearer {token.reveal()}"}) if token.reveal() else None
+            ),
             more_ca=_authorities(ca_file),
             limits=Limits(connect=5.0, silence=10.0, total=20.0, size=1 << 20, tries=2),
             log=lambda line: log("debug", line),
@@ -92,7 +105,8 @@ def send_events(
             if answer.status // 100 != 2:  # success
                 log(
                     "warning",
-                    f"--cloudevent-url: {where} answered {answer.status} to the event of {event['subject']}",
+                    f"--cloudevent-url: {where} answered {answer.status} to the event of"
+                    f" {event['subject']}",
                 )
     except shutdown.StoppedError:
         log("warning", "the CloudEvents were not all sent: the run was stopped")
@@ -118,24 +132,30 @@ def _authorities(path: str) -> str:
     return "\n".join(text for text in texts if "BEGIN CERTIFICATE" in text)
 
 
-# A CloudEvent 1.0 for each commit in a report has a CDEvent (https://cdevents.dev) as its data. The type says no more
-# than what has happened. A commit on the branch that Argo CD follows is a merged change. One on another branch (a pull
-# request, `git-branch: base:head`) is a proposed change. Only Argo CD can say whether a service was upgraded.
+# A CloudEvent 1.0 for each commit in a report has a CDEvent (https://cdevents.dev) as its data. The
+# type says no more than what has happened. A commit on the branch that Argo CD follows is a merged
+# change. One on another branch (a pull request, `git-branch: base:head`) is a proposed change. Only
+# Argo CD can say whether a service was upgraded.
 SPEC = "0.4.1"  # of CDEvents
-MERGED, PROPOSED = "dev.cdevents.change.merged.0.2.0", "dev.cdevents.change.created.0.3.0"
+MERGED = "dev.cdevents.change.merged.0.2.0"
+PROPOSED = "dev.cdevents.change.created.0.3.0"
 MEDIA_TYPE = "application/cloudevents+json; charset=utf-8"
 NOBODY = "urn:image-update"  # the source if no pipeline run is known
 _MOST = 200  # files and changes in one event, because brokers accept at most 64 KB
 
 
 def cloud_events(report: Report, source: str, now: str) -> tuple[dict[str, Any], ...]:
-    """Return one event for each commit that landed. `source` is the pipeline's run, and `now` is RFC 3339."""
+    """Return one event for each commit that landed.
+
+    `source` is the pipeline's run, and `now` is RFC 3339.
+    """
     landed = (commit for commit in report.commits if commit.commit and not commit.already_there)
     return tuple(_event(report, commit, source or NOBODY, now) for commit in landed)
 
 
 def _event(report: Report, commit: Commit, source: str, now: str) -> dict[str, Any]:
-    repo, subject = without_login(commit.repo), commit.pull_request or str(commit.commit)
+    repo = without_login(commit.repo)
+    subject = commit.pull_request or str(commit.commit)
     # The same commit always has the same id, so that a consumer can detect a duplicate event.
     place = sha256(f"{repo}\0{commit.head}".encode("utf-8", "backslashreplace")).hexdigest()
     identity = f"{commit.commit}-{place[:12]}"
@@ -144,7 +164,8 @@ def _event(report: Report, commit: Commit, source: str, now: str) -> dict[str, A
     if commit.head != commit.branch:
         images = ", ".join(image.reference for image in report.images[:10])
         description = f"{report.command} of {images} for {len(commit.applications)} Applications"
-        kind, content = PROPOSED, {"description": description, **content}
+        kind = PROPOSED
+        content = {"description": description, **content}
     decisions = report.undone if commit.rollback else report.updates
     changes = [_change(decision) for decision in decisions if _belongs(decision, commit)]
     return {

@@ -1,4 +1,6 @@
-"""Computes exit code, status, counts and the JSON report (docs/report.md) from a run's report, and reads it again."""
+"""Computes exit code, status, counts and the JSON report (docs/report.md) from a run's report,
+and reads it again.
+"""
 
 from __future__ import annotations
 
@@ -19,8 +21,13 @@ BY_HAND = ("hold", "release", "rollback")  # commands whose commit may have no u
 
 
 def exit_code(decisions: Sequence[Judged], problems: Iterable[Problem]) -> Exit:
-    """Return the exit code of a run: the first one in `PRECEDENCE` that occurred. An error never ends as a success."""
-    codes = {one.exit or int(Exit.CONFIGURATION) for one in decisions if one.verdict == "error"}
+    """Return the exit code of a run: the first one in `PRECEDENCE` that occurred.
+
+    An error never ends as a success.
+    """
+    codes = {
+        judged.exit or int(Exit.CONFIGURATION) for judged in decisions if judged.verdict == "error"
+    }
     codes |= {
         problem.exit or int(Exit.CONFIGURATION)
         for problem in problems
@@ -38,10 +45,11 @@ def first_of(codes: Collection[int]) -> Exit:
 
 def status(report: Report) -> str:
     """Return the report's status: `updated`, `unchanged`, `refused` or `failed`."""
+    # NOTHING_UPDATED only means that --require-update was given
     if report.exit not in (
         Exit.OK,
         Exit.NOTHING_UPDATED,
-    ):  # NOTHING_UPDATED only means that --require-update was given
+    ):
         return "failed"
     verdicts = {decision.verdict for decision in report.decisions}
     written = any(not commit.already_there for commit in report.commits)
@@ -92,7 +100,7 @@ def as_json(report: Report) -> dict[str, Any]:
         ],
         "decisions": [_decision(decision) for decision in report.decisions],
         "commits": [_commit(commit) for commit in report.commits],
-        "waiting": [waited_as_json(one) for one in report.waiting],
+        "waiting": [waited_as_json(waited) for waited in report.waiting],
         "errors": [problem_as_json(problem) for problem in report.problems],
         "counts": counts(report),
         "timings": timings,
@@ -124,7 +132,8 @@ def report_of(text: str) -> Mapping[str, Any]:
 
 def current(decision: Judged) -> str | None:
     """Return the present version in Git, or in the live Application: tag, tag@digest or digest."""
-    tag, digest = decision.current.tag, decision.current.digest
+    tag = decision.current.tag
+    digest = decision.current.digest
     return f"{tag}@{digest}" if tag and digest else tag or digest or None
 
 
@@ -145,20 +154,21 @@ def constraint_of(sub: Subscription) -> str | None:
 
 
 def _decision(decision: Decision | Unusable) -> dict[str, Any]:
-    application, entry = decision.subscription.application, decision.subscription.entry
+    application = decision.subscription.application
+    entry = decision.subscription.entry
     live = decision.kind == "live"  # then nothing is in Git
-    if isinstance(
-        decision, Unusable
-    ):  # the strategy is null if it cannot be read, and never a default
-        strategy, constraint, repo, base = decision.strategy, entry.constraint or None, "", ""
+    # the strategy is null if it cannot be read, and never a default
+    if isinstance(decision, Unusable):
+        strategy = decision.strategy
+        constraint = entry.constraint or None
+        repo = ""
+        base = ""
     else:
         sub = decision.subscription
-        strategy, constraint, repo, base = (
-            sub.policy.strategy,
-            constraint_of(sub),
-            sub.repo,
-            sub.base,
-        )
+        strategy = sub.policy.strategy
+        constraint = constraint_of(sub)
+        repo = sub.repo
+        base = sub.base
     return {
         "application": application.key,
         "alias": entry.alias or None,
@@ -178,9 +188,11 @@ def _decision(decision: Decision | Unusable) -> dict[str, Any]:
         "generated_by": application.generated_by or None,
         "from": decision.source or None,
         "event": (decision.event if isinstance(decision, Decision) else "") or None,
-        "proof": {key: value or None for key, value in asdict(decision.proof).items()}
-        if decision.proof
-        else None,
+        "proof": (
+            {key: value or None for key, value in asdict(decision.proof).items()}
+            if decision.proof
+            else None
+        ),
         "overridden_by": decision.overridden_by or None,
     }
 

@@ -28,19 +28,22 @@ TIMINGS = {
     "land": "deciding and pushing",
     "follow": "refreshing and waiting",
 }
+# what older reports do not have
 LATER = {
     "timings": None,
     "waiting": (),
     "source": None,
     "pipeline_run": None,
-}  # what older reports do not have
+}
 OF_COMMITS = {"url": None, "rollback": False, "diff": None}
 
 
 def _text(value: object) -> Markup:
-    """Return any value that the template prints as text without markup, and with visible control characters.
+    """Return any value that the template prints as text without markup,
+    and with visible control characters.
 
-    `#` becomes a character reference, so that Azure's runner reads no `##vso[…]` if the page is printed to its log.
+    `#` becomes a character reference, so that Azure's runner reads no `##vso[…]` if the page is
+    printed to its log.
     """
     return (
         value if isinstance(value, Markup) else Markup("&#35;").join(visible(str(value)).split("#"))
@@ -65,8 +68,15 @@ def page(report: JSON) -> str:
     told = outcome(report)
     return render(
         "report.html.j2",
-        report={**LATER, **report, "commits": [{**OF_COMMITS, **one} for one in report["commits"]]},
-        title=f"{report['command']} {' '.join(image['reference'] for image in report['images'][:3])}: {told}",
+        report={
+            **LATER,
+            **report,
+            "commits": [{**OF_COMMITS, **item} for item in report["commits"]],
+        },
+        title=(
+            f"{report['command']} {' '.join(image['reference'] for image in report['images'][:3])}:"
+            f" {told}"
+        ),
         outcome=told,
         end=exit_words(report),
         first=first,

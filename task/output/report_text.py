@@ -1,4 +1,6 @@
-"""Writes a report for people: a table with colours for a terminal, one fact on each line for pipes and logs."""
+"""Writes a report for people: a table with colours for a terminal,
+one fact on each line for pipes and logs.
+"""
 
 from __future__ import annotations
 
@@ -46,8 +48,8 @@ def table(report: JSON, console: Console) -> str:
         if commit.get("diff"):
             text += diff_text(commit["diff"], console)
     below = [
-        Text(printable(f"{one['outcome']} {waiting_words(one)}"))
-        for one in report.get("waiting", ())
+        Text(printable(f"{item['outcome']} {waiting_words(item)}"))
+        for item in report.get("waiting", ())
     ]
     below = [
         *(Text.assemble("request ", (printable(url), "cyan")) for url in requests(report)),
@@ -75,19 +77,18 @@ def rendered(console: Console, *parts: RenderableType) -> str:
     """Return these parts as lines for a console."""
     with console.capture() as shown:
         console.print(Group(*parts))
-    return "".join(
-        f"{line.rstrip(' ')}\n" for line in shown.get().splitlines()
-    )  # rich fills cells with blanks
+    # rich fills cells with blanks
+    return "".join(f"{line.rstrip(' ')}\n" for line in shown.get().splitlines())
 
 
 def _grids(report: JSON, console: Console) -> Iterator[RenderableType]:
     symbols, arrow = (SYMBOLS, "→") if console.encoding.startswith("utf") else (MARKS, "->")
     apps: dict[str, list[list[Text]]] = {}  # the cells for verdict, image, version and reason
-    for one in lines(report):
-        mark = Text(f"{symbols.get(one.verdict, '?')} {one.word}", STYLES.get(one.verdict, ""))
-        version = Text(printable(one.version(arrow)), "bold" if one.new else "")
-        apps.setdefault(one.application, []).append(
-            [mark, Text(printable(one.image)), version, _reason(one)]
+    for line in lines(report):
+        mark = Text(f"{symbols.get(line.verdict, '?')} {line.word}", STYLES.get(line.verdict, ""))
+        version = Text(printable(line.version(arrow)), "bold" if line.new else "")
+        apps.setdefault(line.application, []).append(
+            [mark, Text(printable(line.image)), version, _reason(line)]
         )
     # Put all cells side by side, or all but the reason, or, on a narrow terminal, only the verdict.
     rows = [row for rows in apps.values() for row in rows]
@@ -135,31 +136,30 @@ def _commit(commit: JSON) -> Iterator[RenderableType]:
 def plain(report: JSON) -> str:
     """Return the whole report as plain text.
 
-    In a log of 2,000 lines, the first or the last line is enough: both say everything. The message of what failed is
-    in the log, once, with what to do.
+    In a log of 2,000 lines, the first or the last line is enough: both say everything. The message
+    of what failed is in the log, once, with what to do.
     """
     head = headline(report)
     shown = [head, *_decisions(report), *_commits(report)]
     for commit in report["commits"]:
         shown += commit["diff"].rstrip("\n").split("\n") if commit.get("diff") else []
     shown += [head] if len(shown) > 1 else []
-    return (
-        "\n".join(map(printable, shown)) + "\n"
-    )  # nearly all of this is untrusted: names, URLs, diffs
+    # nearly all of this is untrusted: names, URLs, diffs
+    return "\n".join(map(printable, shown)) + "\n"
 
 
 def _decisions(report: JSON) -> Iterator[str]:
     rows = []
-    for one in lines(report):
-        why = one.rule if one.verdict == "error" else one.why
-        bracketed = f"({why})" if one.verdict in (*FOLDED, "error") else why
+    for line in lines(report):
+        why = line.rule if line.verdict == "error" else line.why
+        bracketed = f"({why})" if line.verdict in (*FOLDED, "error") else why
         rows.append(
             (
-                one.word,
-                one.application,
-                one.image,
-                one.version(),
-                f"{bracketed}  {one.file}".rstrip(),
+                line.word,
+                line.application,
+                line.image,
+                line.version(),
+                f"{bracketed}  {line.file}".rstrip(),
             )
         )
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
@@ -178,7 +178,7 @@ def _commits(report: JSON) -> Iterator[str]:
         )
         yield f"{word} {commit_words(commit)}: {and_more(commit['files'])}"
     yield from (f"request {url}" for url in requests(report))
-    yield from (f"{one['outcome']} {waiting_words(one)}" for one in report.get("waiting", ()))
+    yield from (f"{item['outcome']} {waiting_words(item)}" for item in report.get("waiting", ()))
 
 
 def commit_words(commit: JSON) -> str:

@@ -1,4 +1,5 @@
-"""What people and programs read of the result of `status`: JSON (docs/status.md), text, a table, and a page.
+"""What people and programs read of the result of `status`: JSON (docs/status.md), text, a table,
+and a page.
 
 The words are the same in the text, the table and the page. Errors and warnings are in the log.
 """
@@ -36,7 +37,7 @@ def as_json(status: Status) -> dict[str, Any]:
     return {
         "schema": SCHEMA,
         "at": status.at or None,
-        "images": [_image(one) for one in status.images],
+        "images": [_image(image_status) for image_status in status.images],
         "errors": [problem_as_json(problem) for problem in status.problems],
     }
 
@@ -48,8 +49,8 @@ def json_text(status: Status) -> str:
     them.
     """
     around = _dumped(as_json(replace(status, images=())))
-    each = (_dumped(_image(one)).replace("\n", "\n    ") for one in status.images)
-    images = ",\n".join(f"    {one}" for one in each)
+    each = (_dumped(_image(image_status)).replace("\n", "\n    ") for image_status in status.images)
+    images = ",\n".join(f"    {text}" for text in each)
     if not images:
         return f"{around}\n"
     before, empty, after = around.partition('"images": []')
@@ -61,7 +62,10 @@ def _dumped(data: Mapping[str, Any]) -> str:
 
 
 def _image(one: ImageStatus) -> dict[str, Any]:
-    sub, hold, request, would = one.subscription, one.hold, one.request, one.would
+    sub = one.subscription
+    hold = one.hold
+    request = one.request
+    would = one.would
     live = one.kind == "live"  # then nothing is in Git
     return {
         "application": sub.application.key,
@@ -76,23 +80,31 @@ def _image(one: ImageStatus) -> dict[str, Any]:
         "live": [_version(image.tag, image.digest) for image in one.live],
         "newest": one.newest and _version(one.newest.tag, one.newest.digest),
         "too_young_until": one.too_young_until or None,
-        "hold": hold
-        and {
-            "reason": without_logins(hold.reason),
-            "by": hold.by.rstrip(",") or None,  # that of a freeze ends with a comma, for sentences
-            "at": hold.at or None,
-            "until": hold.until or None,
-            "scope": one.scope,
-        },
-        "deferred": one.deferred
-        and {**_version(one.deferred.tag, one.deferred.digest), "at": one.deferred_at or None},
-        "pull_request": request
-        and {
-            "url": request.url or None,
-            "number": int(request.number) if request.number.isdecimal() else None,
-            "head": request.head,
-            "tag": request.tag or None,
-        },
+        "hold": (
+            hold
+            and {
+                "reason": without_logins(hold.reason),
+                "by": (
+                    hold.by.rstrip(",") or None
+                ),  # that of a freeze ends with a comma, for sentences
+                "at": hold.at or None,
+                "until": hold.until or None,
+                "scope": one.scope,
+            }
+        ),
+        "deferred": (
+            one.deferred
+            and {**_version(one.deferred.tag, one.deferred.digest), "at": one.deferred_at or None}
+        ),
+        "pull_request": (
+            request
+            and {
+                "url": request.url or None,
+                "number": int(request.number) if request.number.isdecimal() else None,
+                "head": request.head,
+                "tag": request.tag or None,
+            }
+        ),
         "builds": [
             {
                 **_version(build.tag, build.digest),
@@ -106,12 +118,14 @@ def _image(one: ImageStatus) -> dict[str, Any]:
             }
             for build in one.builds
         ],
-        "would": would
-        and {
-            "verdict": would.verdict,
-            "rule": would.rule,
-            "because": without_logins(would.because),
-        },
+        "would": (
+            would
+            and {
+                "verdict": would.verdict,
+                "rule": would.rule,
+                "because": without_logins(would.because),
+            }
+        ),
     }
 
 
@@ -160,7 +174,9 @@ def differs(one: ImageStatus) -> bool:
 
 
 def ordered(status: Status) -> list[ImageStatus]:
-    """Return the images: those first that somebody may have to look at, then by Application and alias."""
+    """Return the images: those first that somebody may have to look at,
+    then by Application and alias.
+    """
     states = list(STATES)
     return sorted(status.images, key=lambda one: states.index(state(one)))
 
@@ -186,7 +202,10 @@ def says(one: ImageStatus) -> str:
 
 
 def facts(one: ImageStatus) -> Iterator[tuple[str, str]]:
-    """Yield what is known about an image: a label, and a sentence for it. Several facts may have the same label."""
+    """Yield what is known about an image: a label, and a sentence for it.
+
+    Several facts may have the same label.
+    """
     sub = one.subscription
     yield "tracks", rules(one)
     if one.kind == "live":
@@ -223,7 +242,8 @@ def facts(one: ImageStatus) -> Iterator[tuple[str, str]]:
 
 def _verdict(would: Verdict, overridden_by: str) -> str:
     """Return `updated: admitted: …`, without repeating a word."""
-    word, because = _WOULD_BE[would.verdict], without_logins(would.because)
+    word = _WOULD_BE[would.verdict]
+    because = without_logins(would.because)
     if overridden_by:
         but = f"but {overridden_by} writes it to the same place"
         return f"{OVERRIDDEN}: {would.rule}: {because}; {but}"
@@ -234,7 +254,8 @@ def _verdict(would: Verdict, overridden_by: str) -> str:
 
 def rules(one: ImageStatus) -> str:
     """Return the rules by which an entry accepts tags."""
-    sub, policy = one.subscription, one.subscription.policy
+    sub = one.subscription
+    policy = one.subscription.policy
     words = [f"{policy.strategy} {constraint_of(sub) or ''}".rstrip()]
     words += [f"allow-tags {policy.allow}"] if policy.allow is not None else []
     words += [f"ignore-tags {', '.join(policy.ignore)}"] if policy.ignore else []
@@ -256,9 +277,9 @@ def build_line(build: PastBuild) -> str:
 
 def summary(status: Status) -> str:
     """Return the number of images in each state, and the numbers of errors and warnings."""
-    apps = {one.subscription.application.key for one in status.images}
-    states = Counter(state(one) for one in status.images)
-    words = [f"{states[one]} {one}" for one in STATES if states[one]]
+    apps = {image_status.subscription.application.key for image_status in status.images}
+    states = Counter(state(image_status) for image_status in status.images)
+    words = [f"{states[text]} {text}" for text in STATES if states[text]]
     severities = Counter(problem.severity for problem in status.problems)
     words += [counted(severities["error"], "error")] if severities["error"] else []
     words += [counted(severities["warning"], "warning")] if severities["warning"] else []
@@ -268,8 +289,12 @@ def summary(status: Status) -> str:
 
 
 def _older(one: ImageStatus, tag: str) -> bool:
-    """Tell whether a tag is older than the one in Git. If the rules do not admit the one in Git, no tag is."""
-    now, policy = one.in_git.tag, one.subscription.policy
+    """Tell whether a tag is older than the one in Git.
+
+    If the rules do not admit the one in Git, no tag is.
+    """
+    now = one.in_git.tag
+    policy = one.subscription.policy
     return bool(now) and objection(now, policy) is None and bool(rules_of(policy).older(tag, now))
 
 
@@ -311,11 +336,15 @@ STYLES = {
 
 
 def plain(status: Status, *, brief: bool = False) -> str:
-    """Return the status as plain text: one line for each image and, unless it is to be brief, its facts below."""
+    """Return the status as plain text: one line for each image and, unless it is to be brief,
+    its facts below.
+    """
     lines: list[str] = []
-    for one in ordered(status):
-        lines.append(f"{state(one):8}  {'  '.join(filter(None, _words(one, brief=brief)))}")
-        lines += () if brief else [f"      {label:8} {text}" for label, text in facts(one)]
+    for image_status in ordered(status):
+        lines.append(
+            f"{state(image_status):8}  {'  '.join(filter(None, _words(image_status, brief=brief)))}"
+        )
+        lines += () if brief else [f"      {label:8} {text}" for label, text in facts(image_status)]
     return "\n".join(map(printable, [*lines, summary(status)])) + "\n"
 
 
@@ -325,16 +354,20 @@ def table(status: Status, console: Console, *, brief: bool = False) -> str:
     parts: list[RenderableType] = []
     rows = [
         (
-            Text(f"{symbols[state(one)]} {state(one):8}", STYLES[state(one)]),
-            *map(_cell, _words(one, brief=brief)),
+            Text(
+                f"{symbols[state(image_status)]} {state(image_status):8}",
+                STYLES[state(image_status)],
+            ),
+            *map(_cell, _words(image_status, brief=brief)),
         )
-        for one in ordered(status)
+        for image_status in ordered(status)
     ]
     if brief:
         parts.append(_grid(rows))
-    for one, row in () if brief else zip(ordered(status), rows, strict=True):
-        known = [(Text(f"{label:8}", "dim"), _cell(text)) for label, text in facts(one)]
-        parts += [Text("  ").join(row), Padding(_grid(known), (0, 0, 0, 6))]
+    if not brief:
+        for one, row in zip(ordered(status), rows, strict=True):
+            known = [(Text(f"{label:8}", "dim"), _cell(text)) for label, text in facts(one)]
+            parts += [Text("  ").join(row), Padding(_grid(known), (0, 0, 0, 6))]
     return rendered(console, *parts, Text(summary(status), "bold"))
 
 
@@ -348,8 +381,9 @@ def _cell(text: str) -> Text:
 
 def _grid(rows: Sequence[tuple[Text, ...]]) -> Table:
     grid = Table.grid(padding=(0, 2))
-    for _ in rows[0] if rows else ():
-        grid.add_column(overflow="fold")
+    if rows:
+        for _ in rows[0]:
+            grid.add_column(overflow="fold")
     for row in rows:
         grid.add_row(*row)
     return grid

@@ -1,4 +1,5 @@
-"""What people read of a report: the same lines, order and words in the text, the table, the page, summaries, comments.
+"""What people read of a report: the same lines, order and words in the text, the table, the page,
+summaries, comments.
 
 In JSON, results and metrics, the verdicts keep their names, because pipelines rely on them.
 """
@@ -22,9 +23,11 @@ VERDICTS = {
 }
 FOLDED = ("refuse", "unchanged")  # what changes nothing, and needs nobody
 OVERRIDDEN = "overridden"  # a refusal of what another Application or alias writes all the same
-NOT_READ, NO_VERSION = "not read", "(none)"
+NOT_READ = "not read"
+NO_VERSION = "(none)"
 MOST_IMAGES = 3  # that a line names
-ELSEWHERE = "only-repository"  # the rule of the warning that this option leaves out all Applications in question
+# the rule of the warning that this option leaves out all Applications in question
+ELSEWHERE = "only-repository"
 ACTS = {
     1: "please report this defect",
     2: "the pipeline's author acts",
@@ -74,10 +77,11 @@ class Line(NamedTuple):
 def lines(report: JSON) -> list[Line]:
     """Return the decisions: failures and changes first, then by Application and alias."""
     requests = {
-        (one["repository"], one["head"]) for one in report["commits"] if one["pull_request"]
+        (item["repository"], item["head"]) for item in report["commits"] if item["pull_request"]
     }
     hints = {(error["application"], error["message"]): error["hint"] for error in report["errors"]}
-    order, dry = list(VERDICTS), would_be(report)
+    order = list(VERDICTS)
+    dry = would_be(report)
 
     def line(one: JSON) -> Line:
         verdict: str = one["verdict"]
@@ -128,54 +132,58 @@ def lines(report: JSON) -> list[Line]:
 
 
 def parted(shown: Sequence[Line]) -> tuple[list[Line], list[Line], str]:
-    """Return what a reader sees at once, what is folded, and the words for that. Something is always to be seen."""
-    first = [one for one in shown if not one.folded]
-    rest = [one for one in shown if one.folded]
+    """Return what a reader sees at once, what is folded, and the words for that.
+
+    Something is always to be seen.
+    """
+    first = [text for text in shown if not text.folded]
+    rest = [text for text in shown if text.folded]
     if not first:
         return rest, [], ""
     return (
         first,
         rest,
-        ", ".join(f"{number} {word}" for word, number in Counter(one.word for one in rest).items()),
+        ", ".join(
+            f"{number} {word}" for word, number in Counter(text.word for text in rest).items()
+        ),
     )
 
 
 def others(report: JSON) -> list[JSON]:
     """Return the errors and warnings that no line says."""
-    said = {(one["application"], one["because"]) for one in report["decisions"]}
-    return [one for one in report["errors"] if (one["application"], one["message"]) not in said]
+    said = {(item["application"], item["because"]) for item in report["decisions"]}
+    return [item for item in report["errors"] if (item["application"], item["message"]) not in said]
 
 
 def outcome(report: JSON, named: Callable[[str], str] = str) -> str:
-    """Return how many lines there are of each word, and what failed: `1 failed (argocd/api), 2 updated`.
+    """Return how many lines there are of each word, and what failed: `1 failed (argocd/api),
+    2 updated`.
 
     `named` makes a name safe for where the words are shown.
     """
     shown = lines(report)
-    numbers = Counter(one.word for one in shown)
-    failed = dict.fromkeys(one.application for one in shown if one.verdict == "error")
-    errors = [one for one in others(report) if one["severity"] == "error"]
-    elsewhere = dict.fromkeys(one["application"] for one in errors if one["application"])
+    numbers = Counter(text.word for text in shown)
+    failed = dict.fromkeys(text.application for text in shown if text.verdict == "error")
+    errors = [other for other in others(report) if other["severity"] == "error"]
+    elsewhere = dict.fromkeys(error["application"] for error in errors if error["application"])
     words = []
     for word, number in numbers.items():
         words.append(f"{number} {word.replace('would', 'to')}")
         words[-1] += (
-            f" ({and_more([named(one) for one in failed])})" if word == VERDICTS["error"] else ""
+            f" ({and_more([named(text) for text in failed])})" if word == VERDICTS["error"] else ""
         )
     if errors:
-        rollouts = all(
-            one["rule"] == "rollout" for one in errors
-        )  # one may have two: it failed, and so did going back
+        # one may have two: it failed, and so did going back
+        rollouts = all(error["rule"] == "rollout" for error in errors)
         count = (
             counted(len(elsewhere), "failed rollout") if rollouts else counted(len(errors), "error")
         )
-        names = f" ({and_more([named(one) for one in elsewhere])})" if elsewhere else ""
+        names = f" ({and_more([named(item) for item in elsewhere])})" if elsewhere else ""
         words.insert(bool(failed), f"{count}{names}")
-    if report["status"] == "updated" and not any(one.verdict == "update" for one in shown):
+    if report["status"] == "updated" and not any(text.verdict == "update" for text in shown):
         words.append("would commit" if would_be(report) else "committed")
-    if any(
-        commit.get("rollback") for commit in report["commits"]
-    ):  # older reports do not have the member
+    # older reports do not have the member
+    if any(commit.get("rollback") for commit in report["commits"]):
         words.append("rolled back")
     return ", ".join(words) or nothing_decided(report)
 
@@ -183,7 +191,7 @@ def outcome(report: JSON, named: Callable[[str], str] = str) -> str:
 def headline(report: JSON) -> str:
     """Return the line that says everything: the image, the outcome, the exit code, and who acts."""
     subjects = [image["reference"] for image in report["images"]]
-    subjects = subjects or list(dict.fromkeys(one["application"] for one in report["decisions"]))
+    subjects = subjects or list(dict.fromkeys(item["application"] for item in report["decisions"]))
     start = " ".join(
         filter(None, ("image-update", report["command"], and_more(subjects, MOST_IMAGES)))
     )
@@ -211,16 +219,19 @@ def exit_words(report: JSON) -> str:
 
 
 def own_commits(report: JSON) -> Iterator[JSON]:
-    """Yield what the run committed, or would commit. Of another run's commit, only the request is shown."""
-    for one in report["commits"]:
-        if one["commit"] is None or one.get("through", "") is not None:
-            yield one
+    """Yield what the run committed, or would commit.
+
+    Of another run's commit, only the request is shown.
+    """
+    for item in report["commits"]:
+        if item["commit"] is None or item.get("through", "") is not None:
+            yield item
 
 
 def requests(report: JSON) -> list[str]:
     """Return the URLs of the requests."""
     return list(
-        dict.fromkeys(one["pull_request"] for one in report["commits"] if one["pull_request"])
+        dict.fromkeys(item["pull_request"] for item in report["commits"] if item["pull_request"])
     )
 
 
@@ -248,4 +259,7 @@ def nothing_decided(report: JSON) -> str:
         if any(error["rule"] == ELSEWHERE for error in report["errors"])
         else ""
     )
-    return f"no Application {of}tracks it ({f'{number} read' if number else 'none with an image-list was read'})"
+    return (
+        f"no Application {of}tracks it"
+        f" ({f'{number} read' if number else 'none with an image-list was read'})"
+    )

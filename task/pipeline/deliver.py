@@ -1,7 +1,9 @@
-"""Lands the updates of one branch: read, decide, edit, push, and all of it again if the branch moved meanwhile.
+"""Lands the updates of one branch: read, decide, edit, push,
+and all of it again if the branch moved meanwhile.
 
-If somebody else's push was faster, everything is decided again on the new tip. Nothing is merged or rebased, so there
-are no conflicts to resolve, and a build that is no longer the newest is not written.
+If somebody else's push was faster, everything is decided again on the new tip. Nothing is merged or
+rebased, so there are no conflicts to resolve, and a build that is no longer the newest is not
+written.
 """
 
 from __future__ import annotations
@@ -70,7 +72,10 @@ class Plan:
 
 
 def deliver(batch: Batch, job: Job, world: World) -> Outcome:
-    """Read, decide, edit and push until everything has landed or the deadline is over. Errors become decisions."""
+    """Read, decide, edit and push until everything has landed or the deadline is over.
+
+    Errors become decisions.
+    """
     done = Outcome()
     contention = Contention(f"moving {batch.base}", job.deadline, world)
     gather = gatherer(batch, job, world)
@@ -89,21 +94,26 @@ def deliver(batch: Batch, job: Job, world: World) -> Outcome:
             return done.plus(failed_asks(batch.asks, error, job.terms, config_read=False))
 
         changing = [one for prepared in plan.commits for one in prepared.decisions]
-        broken = next((one for one in plan.settled if one.verdict == "error"), None)
+        broken = next((decision for decision in plan.settled if decision.verdict == "error"), None)
         if job.atomic and broken:
-            stopped = (replace(one, judged=not_written(broken)) for one in changing)
+            stopped = (replace(decision, judged=not_written(broken)) for decision in changing)
             return done.plus(Outcome((*plan.settled, *stopped)))
         with suppress(Outpaced):  # of the memory: then nothing has landed
             landed = land(plan, batch, contention.attempts, job, world)
             again = landed.again
-            settled = [one for one in landed.settled if one.subscription.identity not in again]
+            settled = [
+                decision
+                for decision in landed.settled
+                if decision.subscription.identity not in again
+            ]
             done = done.plus(landed.outcome()).plus(_without_commit(settled, snapshot, job))
             batch = replace(batch, asks=tuple(ask for ask in batch.asks if ask.key in again))
         if batch.asks:
             number = contention.attempts + 1
             try:
                 contention.pause(
-                    f"{batch.base} moved meanwhile; deciding again on its new tip (attempt {number})"
+                    f"{batch.base} moved meanwhile; deciding again on its new tip (attempt"
+                    f" {number})"
                 )
             except ContendedError as error:
                 return done.plus(failed_asks(batch.asks, error, job.terms))
@@ -111,7 +121,9 @@ def deliver(batch: Batch, job: Job, world: World) -> Outcome:
 
 
 def branches_of_requests(batch: Batch) -> list[str]:
-    """Return head branches of the asks that want one, if nothing but the config could say otherwise."""
+    """Return head branches of the asks that want one,
+    if nothing but the config could say otherwise.
+    """
     subs = [ask.subscription for ask in batch.asks]
     named = [
         sub.head_template
@@ -152,7 +164,7 @@ def prepare(
     lists = Lists.after(heads, prepared, together.waits, snapshot, job.terms.now)
     waits = together.waits
     commits, settled = with_overridden(snapshot, prepared.commits, prepared.settled, job.terms)
-    problems = [*ended, *(problem for one in waits.values() for problem in one.problems)]
+    problems = [*ended, *(problem for wait in waits.values() for problem in wait.problems)]
     problems += hindered(moves, lambda sub: world.hindrance(sub, job.terms.now))
     return Plan(
         base=replace(snapshot, memory=known),
@@ -173,10 +185,12 @@ def prepare(
 
 
 def land(plan: Plan, batch: Batch, attempt: int, job: Job, world: World) -> Landings:
-    """Land a plan, and return what has landed. Raises `Outpaced` if nothing has, as somebody else was faster.
+    """Land a plan, and return what has landed.
 
-    What is to be remembered comes before the base's commits, and goes in one push with a head branch. At last, the
-    requests on which nothing waits are closed.
+    Raises `Outpaced` if nothing has, as somebody else was faster.
+
+    What is to be remembered comes before the base's commits, and goes in one push with a head
+    branch. At last, the requests on which nothing waits are closed.
     """
     landing = Landings(plan, batch, attempt, job, world)
     landing.remember_first()
@@ -189,7 +203,9 @@ def land(plan: Plan, batch: Batch, attempt: int, job: Job, world: World) -> Land
 
 @dataclass
 class Landings:
-    """Lands the commits of one plan, one after the other, and what is to be remembered with them."""
+    """Lands the commits of one plan, one after the other,
+    and what is to be remembered with them.
+    """
 
     plan: Plan
     batch: Batch
@@ -203,23 +219,32 @@ class Landings:
     forgotten: bool = False  # whether another run has written it meanwhile, and this one has not
 
     def __post_init__(self) -> None:
-        plan, base = self.plan, self.plan.base
-        to_base = any(one.changeset.head == base.branch for one in plan.commits)
+        base = self.plan.base
+        plan = self.plan
+        to_base = any(
+            prepared_commit.changeset.head == base.branch for prepared_commit in plan.commits
+        )
         # What goes to the base is deferred until it has landed there.
         first = until_landed(base.memory, plan.memory) if to_base else plan.memory
         self.memory = MemoryBranch(base, plan.author, self.batch, self.job)
         self.memory.wanted = plan.lists.without_commits(first)
 
     def remember_first(self) -> None:
-        """Write what is to be remembered, if something goes to the base, or nothing goes anywhere."""
+        """Write what is to be remembered, if something goes to the base,
+        or nothing goes anywhere.
+        """
         plan = self.plan
-        heads = [one for one in plan.commits if one.changeset.head != plan.base.branch]
+        heads = [
+            prepared_commit
+            for prepared_commit in plan.commits
+            if prepared_commit.changeset.head != plan.base.branch
+        ]
         if len(heads) < len(plan.commits) or not heads or not self.batch.repository.atomic:
             self._remember()
 
     def remember_rest(self) -> None:
         """Write what no head branch has taken along, and drop what has landed on the base."""
-        failed_any = any(one.verdict == "error" for one in self.done.decisions)
+        failed_any = any(decision.verdict == "error" for decision in self.done.decisions)
         if not (self.outpaced or failed_any):
             self.memory.wanted = with_lists_of(self.plan.memory, self.memory.wanted)
         try:
@@ -233,18 +258,29 @@ class Landings:
         """The asks for which somebody else was faster."""
         plan = self.plan
         found = set(plan.needs_memory if self.forgotten else ())
-        decisions = chain(plan.settled, *(one.decisions for one in plan.commits))
-        return found | {one.subscription.identity for one in decisions if one.head in self.outpaced}
+        decisions = chain(
+            plan.settled, *(prepared_commit.decisions for prepared_commit in plan.commits)
+        )
+        return found | {
+            decision.subscription.identity
+            for decision in decisions
+            if decision.head in self.outpaced
+        }
 
     @property
     def settled(self) -> list[Decision]:
-        """The decisions that needed no commit. Those that are nothing without the memory branch may be errors."""
+        """The decisions that needed no commit.
+
+        Those that are nothing without the memory branch may be errors.
+        """
         error = self.broken
         return [
-            failed(one, error)
-            if error and one.subscription.identity in self.plan.needs_memory
-            else one
-            for one in self.plan.settled
+            (
+                failed(decision, error)
+                if error and decision.subscription.identity in self.plan.needs_memory
+                else decision
+            )
+            for decision in self.plan.settled
         ]
 
     def _remember(self) -> None:
@@ -254,7 +290,10 @@ class Landings:
             self.broken = error
 
     def commit(self, prepared: PreparedCommit) -> None:
-        """Land one commit with its list and its request, or predict it for `plan`. A failure is an outcome."""
+        """Land one commit with its list and its request, or predict it for `plan`.
+
+        A failure is an outcome.
+        """
         if prepared.warning:
             self.world.log("warning", prepared.warning)
         name = prepared.changeset.head
@@ -266,12 +305,14 @@ class Landings:
             return
         except TaskError as error:
             outcome = Outcome(tuple(failed(decision, error) for decision in prepared.decisions))
-        if any(one.verdict == "error" for one in outcome.decisions):
+        if any(item.verdict == "error" for item in outcome.decisions):
             self.failed.add(name)
         self.done = self.done.plus(replace(outcome, cautions=prepared.cautions))
 
     def _landed(self, prepared: PreparedCommit, head: HeadBranch | None) -> Outcome:
-        repository, job, change = self.batch.repository, self.job, prepared.changeset
+        repository = self.batch.repository
+        job = self.job
+        change = prepared.changeset
         if head is None:
             landing = (repository.predict if job.dry else repository.land)(change)
             return self._told(prepared, landing, None)
@@ -306,12 +347,15 @@ class Landings:
         return _landed(prepared, landing, self.attempt, diff)
 
     def close(self) -> None:
-        """Close the requests of head branches on which nothing waits any more, and delete the branches."""
+        """Close the requests of head branches on which nothing waits any more,
+        and delete the branches.
+        """
         if self.job.dry or self.broken:
             return
         closed = False
         for name, reason in self.plan.lists.closing.items():
-            head, because = self.plan.heads[name], reason
+            head = self.plan.heads[name]
+            because = reason
             if head.instead in (self.outpaced | self.failed) - {""}:
                 continue
             if head.instead:
@@ -336,7 +380,9 @@ class Landings:
 
     def _pages(self) -> dict[str, str]:
         """Return the pages of the requests, by head branch."""
-        pages = {one.head: one.pull_request for one in self.done.commits if one.pull_request}
+        pages = {
+            commit.head: commit.pull_request for commit in self.done.commits if commit.pull_request
+        }
         for name, head in self.plan.heads.items():
             if head.found:
                 pages.setdefault(name, head.found.url)
@@ -349,9 +395,9 @@ class Landings:
         if self.memory.commits and not done.commits:
             done = done.plus(Outcome(commits=tuple(self.memory.commits[-1:])))
         rows = [
-            replace(one, pull_request=pages.get(one.head, ""))
-            for one in self.plan.waited
-            if one.head not in self.outpaced
+            replace(waited, pull_request=pages.get(waited.head, ""))
+            for waited in self.plan.waited
+            if waited.head not in self.outpaced
         ]
         return done.plus(Outcome(waiting=tuple(rows), cautions=self.plan.problems))
 
@@ -363,7 +409,8 @@ def _landed(prepared: PreparedCommit, landing: Landing, attempt: int, diff: str 
     if not landing.pushed:
         same = Verdict("unchanged", "same", f"the branch {change.head} already has exactly this")
         return Outcome(prepared.with_updates_as(same), (), landed)
-    commit, files = prepared.reported(landing.commit), tuple(sorted(prepared.changeset.files))
+    commit = prepared.reported(landing.commit)
+    files = tuple(sorted(prepared.changeset.files))
     commit = replace(
         commit, tree=landing.tree, files=files, attempts=attempt, diff=diff, through=landing.through
     )
@@ -371,17 +418,23 @@ def _landed(prepared: PreparedCommit, landing: Landing, attempt: int, diff: str 
 
 
 def _without_commit(settled: Sequence[Decision], snapshot: Snapshot, job: Job) -> Outcome:
-    """Return the outcome of decisions that need no commit. What the base already has counts as landed.
+    """Return the outcome of decisions that need no commit.
+
+    What the base already has counts as landed.
 
     So with `--wait`, the run waits for its rollout as well.
     """
-    there = [one for one in settled if one.verdict == "unchanged" and one.head == one.branch]
+    there = [
+        decision
+        for decision in settled
+        if decision.verdict == "unchanged" and decision.head == decision.branch
+    ]
     cautions = tuple(
         caution
-        for one in there
-        if one.kind
+        for decision in there
+        if decision.kind
         for caution in file_cautions(
-            snapshot.files, one.subscription, one.kind, one.candidate, job.terms
+            snapshot.files, decision.subscription, decision.kind, decision.candidate, job.terms
         )
     )
     earlier = () if job.dry else _of_earlier_run(there, snapshot)
@@ -391,18 +444,21 @@ def _without_commit(settled: Sequence[Decision], snapshot: Snapshot, job: Job) -
 
 
 def _of_earlier_run(there: Sequence[Decision], snapshot: Snapshot) -> tuple[Commit, ...]:
-    """Return the branch's newest commit if its trailers say that an earlier run has written one of these builds."""
+    """Return the branch's newest commit if its trailers say
+    that an earlier run has written one of these builds.
+    """
     lines = snapshot.message.rstrip("\n").rpartition("\n\n")[2].splitlines()
-    lines += [
-        line.partition("@")[0] for line in lines
-    ]  # the target of another Application may take the digest, too
+    # the target of another Application may take the digest, too
+    lines += [line.partition("@")[0] for line in lines]
     apps = set()
-    for one in there:
-        tag, digest = one.candidate.tag, one.candidate.digest
-        image = replace(one.subscription.entry.image, tag=tag, digest="" if tag else digest)
-        key = one.subscription.application.key
+    for decision in there:
+        tag = decision.candidate.tag
+        digest = decision.candidate.digest
+        image = replace(decision.subscription.entry.image, tag=tag, digest="" if tag else digest)
+        key = decision.subscription.application.key
         if {f"Image: {image.reference}", f"Application: {key}"} <= set(lines):
             apps.add(key)
-    branch, names = snapshot.branch, tuple(sorted(apps))
+    branch = snapshot.branch
+    names = tuple(sorted(apps))
     commit = Commit(snapshot.repo, branch, branch, snapshot.tip, "", (), names, already_there=True)
     return (commit,) if apps else ()

@@ -1,8 +1,8 @@
 """Turns manifests into the Applications in question, each with what its annotations ask for.
 
-The manifests may be in any order: Applications, Flux v1 HelmReleases, and AIU's own ImageUpdater resources, which
-configure the Applications that they reference. Other manifests are passed over. ApplicationSets are already rendered
-here.
+The manifests may be in any order: Applications, Flux v1 HelmReleases, and AIU's own ImageUpdater
+resources, which configure the Applications that they reference. Other manifests are passed over.
+ApplicationSets are already rendered here.
 """
 
 from __future__ import annotations
@@ -57,7 +57,10 @@ class Discovered:
 
 
 def discovered(manifests: Iterable[Found], scope: Scope, locate: Locate) -> Discovered:
-    """Return everything of interest, with each Application once. A manifest that cannot be read becomes a warning."""
+    """Return everything of interest, with each Application once.
+
+    A manifest that cannot be read becomes a warning.
+    """
     applications: dict[str, Application] = {}
     releases: dict[str, Subscribed] = {}
     updaters: list[Found] = []
@@ -98,9 +101,8 @@ def discovered(manifests: Iterable[Found], scope: Scope, locate: Locate) -> Disc
             known = applications.get(app.key)
             if manifest.template:
                 templates.append(app)
-            elif known is None or (
-                known.generated_by and not app.generated_by
-            ):  # the manifest itself says more
+            elif known is None or (known.generated_by and not app.generated_by):
+                # the manifest itself says more
                 applications[app.key] = app
             elif known.annotations and not app.generated_by and known.sources != app.sources:
                 twice.setdefault(app.key, f"{known.origin} and {app.origin}")
@@ -113,8 +115,9 @@ def discovered(manifests: Iterable[Found], scope: Scope, locate: Locate) -> Disc
     problems += _told_of_namesakes(twice)
     apps = tuple(applications.values())
     if updaters:
-        ours = [one for one in updaters if is_image_updater(one.item)]
-        items, origins = [one.item for one in ours], [one.origin for one in ours]
+        ours = [found for found in updaters if is_image_updater(found.item)]
+        items = [found.item for found in ours]
+        origins = [found.origin for found in ours]
         # A cluster is asked only for what the narrowing options leave.
         complete = scope.narrow == Narrow()
         apps, more = configure(
@@ -124,7 +127,11 @@ def discovered(manifests: Iterable[Found], scope: Scope, locate: Locate) -> Disc
     annotated = [(app, considered(app, scope.narrow)) for app in apps if app.annotations]
     return Discovered(
         tuple(app for app, within in annotated if within),
-        tuple(one for one in releases.values() if considered(one.application, scope.narrow)),
+        tuple(
+            subscribed
+            for subscribed in releases.values()
+            if considered(subscribed.application, scope.narrow)
+        ),
         tuple(problems),
         tuple(app for app, within in annotated if not within),
         tuple(generated),
@@ -153,20 +160,27 @@ def subscriptions_of(
 
 
 def _told_of_namesakes(twice: Mapping[str, str]) -> tuple[Problem, ...]:
-    """Return a warning if Applications have the same name, as those of two clusters may. The first manifest counts."""
+    """Return a warning if Applications have the same name, as those of two clusters may.
+
+    The first manifest counts.
+    """
     if not twice:
         return ()
     places = and_more([f"{key} ({origins})" for key, origins in twice.items()])
-    hint = "give each a name of its own; if they are for two clusters, read the manifests of one at a time"
+    hint = (
+        "give each a name of its own; if they are for two clusters, read the manifests of one at a"
+        " time"
+    )
     message = f"two Applications have one name, and only the first one counts: {places}"
     return (Problem(rule="source", message=message, hint=hint, severity="warning"),)
 
 
 def concerns(images: Collection[Image], prefix: str) -> Callable[[Mapping[str, Any]], bool]:
-    """Return a quick test whether an Application's metadata, or an ImageUpdater, may concern these images.
+    """Return a quick test whether an Application's metadata, or an ImageUpdater,
+    may concern these images.
 
-    A readable entry must name one of the images. An unreadable entry needs to contain only the last part of a name.
-    Without images (`lint`, `scan`, `hold`), everything with annotations passes.
+    A readable entry must name one of the images. An unreadable entry needs to contain only the last
+    part of a name. Without images (`lint`, `scan`, `hold`), everything with annotations passes.
     """
     identities = {image.identity for image in images}
     names = {image.repository.rpartition("/")[2].lower() for image in images}
@@ -179,14 +193,15 @@ def concerns(images: Collection[Image], prefix: str) -> Callable[[Mapping[str, A
             return any(key.startswith(prefix) for key in annotations)
         listed = str(annotations.get(f"{prefix}image-list") or "")
         low = listed.lower()
-        if not any(
-            name in low for name in names
-        ):  # true for nearly all Applications, which then need no parsing
+        # true for nearly all Applications, which then need no parsing
+        if not any(name in low for name in names):
             return False
         return any(
-            entry.image.identity in identities
-            if isinstance(entry, Entry)
-            else any(n in text.lower() for n in names)
+            (
+                entry.image.identity in identities
+                if isinstance(entry, Entry)
+                else any(n in text.lower() for n in names)
+            )
             for text, entry in zip(split_image_list(listed), parse_image_list(listed), strict=True)
         )
 
@@ -202,7 +217,9 @@ def _helm_release(manifest: Found, locate: Locate) -> Subscribed | None:
 
 
 def discover(job: Job, world: World) -> tuple[Seen, tuple[Problem, ...]]:
-    """Return the Applications in question with what their annotations ask for, and the problems with them."""
+    """Return the Applications in question with what their annotations ask for,
+    and the problems with them.
+    """
     narrow = job.scope.narrow
     parse_selector(narrow.selector)  # an invalid one is refused before any server is asked
     found = discovered(world.applications(), job.scope, world.locate)
@@ -217,7 +234,8 @@ def discover(job: Job, world: World) -> tuple[Seen, tuple[Problem, ...]]:
     if made := found.generated_by:
         world.log(
             "info",
-            f"ApplicationSets rendered: {len(set(made))}; Applications that they generate: {len(made)}",
+            f"ApplicationSets rendered: {len(set(made))}; Applications that they generate:"
+            f" {len(made)}",
         )
     if not (seen.everyone or narrow.names or job.images):
         nobody = "no Application with Image Updater's annotations was found"
@@ -230,17 +248,17 @@ def discover(job: Job, world: World) -> tuple[Seen, tuple[Problem, ...]]:
         narrow.names, seen.everyone, seen.outside, strict=strict, narrowing=narrowing
     )
     problems = found.problems
-    if not (
-        found.read or found.templates or skipped
-    ):  # then the run has nothing to do because of broken files
+    # then the run has nothing to do because of broken files
+    if not (found.read or found.templates or skipped):
         problems = tuple(
-            replace(one, severity="error") if one.exit and not one.advice else one
-            for one in problems
+            replace(problem, severity="error") if problem.exit and not problem.advice else problem
+            for problem in problems
         )
     problems += unknown
     if job.intent:
         return seen, problems
-    # The projects of skipped Applications are unknown, so they do not count if projects narrow the run.
+    # The projects of skipped Applications are unknown, so they do not count if projects narrow the
+    # run.
     whole = not (narrow.projects and seen.skipped)
     counted = seen if whole else replace(seen, skipped=())
     left = untracked(counted, job.images)

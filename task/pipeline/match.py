@@ -1,7 +1,8 @@
-"""Matches Applications with images: which asks go to Git, which are settled already, and which belong together.
+"""Matches Applications with images: which asks go to Git, which are settled already,
+and which belong together.
 
-A wrong annotation is an error of this run only if its entry names, or may name, an image of the event. Otherwise it is
-a warning.
+A wrong annotation is an error of this run only if its entry names, or may name, an image of the
+event. Otherwise it is a warning.
 """
 
 from __future__ import annotations
@@ -37,7 +38,9 @@ AT_ONCE = 8  # repositories; more of them would only wait for each other
 
 @dataclass(frozen=True)
 class Matched:
-    """The asks of an event, the decisions that need none, and the entries that could not be asked."""
+    """The asks of an event, the decisions that need none,
+    and the entries that could not be asked.
+    """
 
     asks: tuple[Ask, ...]
     decisions: tuple[Decision, ...] = ()
@@ -64,26 +67,30 @@ def match_images(seen: Seen, job: Job, world: World) -> tuple[Job, Matched]:  # 
 
 
 def asks_for_images(subscribed: Sequence[Subscribed], images: Sequence[Image]) -> Matched:
-    """Return asks for the entries that take the event's images, and errors for broken ones that might."""
+    """Return asks for the entries that take the event's images,
+    and errors for broken ones that might.
+    """
     built: dict[str, list[Image]] = {}
     for image in images:
         built.setdefault(image.identity, []).append(image)
-    asks, unusable, problems = [], [], []
+    asks = []
+    unusable = []
+    problems = []
     wrong_elsewhere: list[Problem] = []
     noted_elsewhere: list[Problem] = []
-    neighbours = Neighbours(one.application for one in subscribed)
-    for one in subscribed:
+    neighbours = Neighbours(item.application for item in subscribed)
+    for item in subscribed:
         taken = [
-            Ask(neighbours.noted(sub), tuple(built[identity]), siblings=siblings_of(sub, one))
-            for sub in one.subscriptions
+            Ask(neighbours.noted(sub), tuple(built[identity]), siblings=siblings_of(sub, item))
+            for sub in item.subscriptions
             if (identity := sub.entry.image.identity) in built
         ]
         asks += taken
         concerned = bool(taken) or any(
-            flaw.entry and flaw.entry.image.identity in built for flaw in one.flaws
+            flaw.entry and flaw.entry.image.identity in built for flaw in item.flaws
         )
-        for flaw in one.flaws:
-            entry, problem = _judge_flaw(one.application, flaw, built)
+        for flaw in item.flaws:
+            entry, problem = _judge_flaw(item.application, flaw, built)
             unusable += [entry] if entry else []
             if problem and (concerned or problem.severity == "error"):
                 problems.append(problem)
@@ -95,20 +102,22 @@ def asks_for_images(subscribed: Sequence[Subscribed], images: Sequence[Image]) -
 
 def asks_for_all(subscribed: Sequence[Subscribed]) -> Matched:
     """Return asks for all entries, without a tag yet, and an error for each broken entry."""
-    asks, unusable, problems = [], [], []
-    neighbours = Neighbours(one.application for one in subscribed)
-    for one in subscribed:
+    asks = []
+    unusable = []
+    problems = []
+    neighbours = Neighbours(item.application for item in subscribed)
+    for item in subscribed:
         asks += [
             Ask(
                 neighbours.noted(sub),
                 (replace(sub.entry.image, digest=""),),
-                siblings=siblings_of(sub, one),
+                siblings=siblings_of(sub, item),
             )
-            for sub in one.subscriptions
+            for sub in item.subscriptions
         ]
-        named = {flaw.entry.image.identity: [flaw.entry.image] for flaw in one.flaws if flaw.entry}
-        for flaw in one.flaws:
-            entry, problem = _judge_flaw(one.application, flaw, named)
+        named = {flaw.entry.image.identity: [flaw.entry.image] for flaw in item.flaws if flaw.entry}
+        for flaw in item.flaws:
+            entry, problem = _judge_flaw(item.application, flaw, named)
             unreadable = (
                 problem is not None
                 and flaw.entry is None
@@ -125,24 +134,26 @@ def asks_for_all(subscribed: Sequence[Subscribed]) -> Matched:
 def asks_by_hand(
     subscribed: Sequence[Subscribed], intent: Intent, images: Sequence[str]
 ) -> Matched:
-    """Return the asks for a person's intent: all images of the Applications, or those with these aliases or names.
+    """Return the asks for a person's intent: all images of the Applications,
+    or those with these aliases or names.
 
     If a version has failed, only the entries of that image are meant. An unreadable entry is an
     error, because otherwise nobody would know that it was left as it is.
     """
-    asks, problems = [], []
+    asks = []
+    problems = []
     known: set[str] = set()
-    neighbours = Neighbours(one.application for one in subscribed)
-    for one in subscribed:
-        for sub in one.subscriptions:
+    neighbours = Neighbours(item.application for item in subscribed)
+    for item in subscribed:
+        for sub in item.subscriptions:
             names = {sub.entry.alias, sub.entry.image.name, sub.entry.image.identity}
             known |= names
             if images and not names & set(images):
                 continue
             if intent.failed and intent.failed.identity != sub.entry.image.identity:
                 continue
-            asks.append(Ask(neighbours.noted(sub), (), intent, siblings_of(sub, one)))
-        problems += [_problem(one.application, flaw, flaw.severity) for flaw in one.flaws]
+            asks.append(Ask(neighbours.noted(sub), (), intent, siblings_of(sub, item)))
+        problems += [_problem(item.application, flaw, flaw.severity) for flaw in item.flaws]
     hint = "name an alias of the annotation image-list, or the image as it is written there"
     for name in images:
         if name not in known:
@@ -156,18 +167,22 @@ def asks_by_hand(
 
 
 def siblings_of(sub: Subscription, of: Subscribed) -> tuple[Subscription, ...]:
-    """Return the subscriptions whose updates may wait on the same head branch, if a pull request is asked for."""
+    """Return the subscriptions whose updates may wait on the same head branch,
+    if a pull request is asked for.
+    """
     return tuple(
-        one
-        for one in of.subscriptions
-        if one.head_template == sub.head_template and one.repo == sub.repo
+        subscription
+        for subscription in of.subscriptions
+        if subscription.head_template == sub.head_template and subscription.repo == sub.repo
     )
 
 
 def _judge_flaw(
     app: Tracker, flaw: Flaw, built: dict[str, list[Image]]
 ) -> tuple[Unusable | None, Problem | None]:
-    """Return the error of an entry, or a problem: an error if the entry is unreadable, else a warning."""
+    """Return the error of an entry, or a problem: an error if the entry is unreadable,
+    else a warning.
+    """
     warning = _problem(app, flaw, "warning")
     if flaw.severity != "error":
         return None, warning
@@ -175,9 +190,11 @@ def _judge_flaw(
         names = (
             image.repository.rpartition("/")[2] for images in built.values() for image in images
         )
-        return None, replace(warning, severity="error") if any(
-            name in flaw.text for name in names
-        ) else warning
+        return None, (
+            replace(warning, severity="error")
+            if any(name in flaw.text for name in names)
+            else warning
+        )
     if images := built.get(flaw.entry.image.identity):
         verdict = Verdict("error", flaw.rule, flaw.message, flaw.hint, int(Exit.CONFIGURATION))
         return Unusable(Tracked(app, flaw.entry), images[0], verdict, strategy=flaw.strategy), None
@@ -193,36 +210,47 @@ def _problem(app: Tracker, flaw: Flaw, severity: Literal["error", "warning"]) ->
 
 
 def _of_others(wrong: Sequence[Problem], noted: Sequence[Problem]) -> tuple[Problem, ...]:
-    """Return the warnings about Applications that do not take the images: few lines, however many they are.
+    """Return the warnings about Applications that do not take the images: few lines,
+    however many they are.
 
-    The first few Applications with mistakes (`wrong`) have a line for each. Everything that is only a warning
-    (`noted`), such as a deprecated name, shares one line.
+    The first few Applications with mistakes (`wrong`) have a line for each. Everything that is only
+    a warning (`noted`), such as a deprecated name, shares one line.
     """
-    apps = sorted({one.application for one in wrong})
-    full = tuple(one for one in wrong if one.application in apps[:FEW])
-    rest = [(one.application, one.key) for one in wrong if one.application not in apps[:FEW]]
+    apps = sorted({problem.application for problem in wrong})
+    full = tuple(problem for problem in wrong if problem.application in apps[:FEW])
+    rest = [
+        (problem.application, problem.key)
+        for problem in wrong
+        if problem.application not in apps[:FEW]
+    ]
     full += about_others(rest, "annotations that are wrong, so their images are not updated")
-    others = [(one.application, one.key) for one in noted]
+    others = [(problem.application, problem.key) for problem in noted]
     return full + about_others(others, "annotations that work, but that lint warns about")
 
 
 def _first_of_each(unusable: Sequence[Unusable]) -> tuple[Unusable, ...]:
-    """Keep the first error of each entry. If an entry has several flaws, `lint` shows the others."""
+    """Keep the first error of each entry.
+
+    If an entry has several flaws, `lint` shows the others.
+    """
     found: dict[tuple[str, str], Unusable] = {}
-    for one in unusable:
-        found.setdefault((one.subscription.application.key, one.subscription.entry.text), one)
+    for item in unusable:
+        found.setdefault((item.subscription.application.key, item.subscription.entry.text), item)
     return tuple(found.values())
 
 
 def without_the_broken(matched: Matched) -> tuple[Matched, tuple[Decision, ...]]:
-    """Drop the asks for repositories of an Application with wrong annotations; return error decisions for them."""
+    """Drop the asks for repositories of an Application with wrong annotations;
+    return error decisions for them.
+    """
     broken = {
-        normal_url(source.repo): one
-        for one in (*matched.decisions, *matched.unusable)
-        if one.verdict == "error"
-        for source in one.subscription.application.sources
+        normal_url(source.repo): judged
+        for judged in (*matched.decisions, *matched.unusable)
+        if judged.verdict == "error"
+        for source in judged.subscription.application.sources
     }
-    kept, given_up = [], []
+    kept = []
+    given_up = []
     for ask in matched.asks:
         culprit = broken.get(normal_url(ask.subscription.repo))
         if culprit is None:
@@ -235,18 +263,20 @@ def without_the_broken(matched: Matched) -> tuple[Matched, tuple[Decision, ...]]
 def not_written(broken: Judged) -> Verdict:
     """Return the error of a decision that `--atomic` stops because of this one."""
     name = broken.subscription.application.key
-    because, hint = (
-        f"not written: {name} failed and --atomic is given",
-        f"fix {name}, or leave out --atomic",
-    )
+    because = f"not written: {name} failed and --atomic is given"
+    hint = f"fix {name}, or leave out --atomic"
     return Verdict("error", broken.rule, because, hint, broken.exit)
 
 
 def by_branch(repository: Repository, asks: Sequence[Ask]) -> dict[str, list[Ask]]:
-    """Group the asks by base branch. Raises `TaskError` if there is no default branch, or Git cannot be reached."""
+    """Group the asks by base branch.
+
+    Raises `TaskError` if there is no default branch, or Git cannot be reached.
+    """
     default = ""
     if any(not ask.subscription.base for ask in asks):
-        # For a pull request, the head branch is read later, and its tip comes together with the base's.
+        # For a pull request, the head branch is read later, and its tip comes together with the
+        # base's.
         default = repository.default_branch(
             tip=not any(ask.subscription.pull_request for ask in asks)
         )
@@ -268,7 +298,8 @@ def by_repository(matched: Matched, job: Job) -> list[tuple[Ask, ...]]:
 
 
 def left_out(matched: Matched, job: Job) -> tuple[Problem, ...]:
-    """Return a warning if `--only-repository` leaves out all Applications in question, with where they are written.
+    """Return a warning if `--only-repository` leaves out all Applications in question,
+    with where they are written.
 
     If only some are left out, that is no mistake: the pipeline runs once for each repository.
     """

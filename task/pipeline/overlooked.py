@@ -1,7 +1,8 @@
-"""Pure code that finds mistakes which would go unnoticed: unread annotations, untracked images, unknown names.
+"""Pure code that finds mistakes which would go unnoticed: unread annotations, untracked images,
+unknown names.
 
-A run that did nothing by mistake must not look green. A warning names the Applications of the event; all others share
-one line, so that one team's typo does not fill the log of every pipeline.
+A run that did nothing by mistake must not look green. A warning names the Applications of the
+event; all others share one line, so that one team's typo does not fill the log of every pipeline.
 """
 
 from __future__ import annotations
@@ -39,9 +40,9 @@ class Seen:
     def everyone(self) -> tuple[Tracker, ...]:
         """All Applications within the narrowing options."""
         releases = (
-            one.application
-            for one in self.subscribed
-            if "image-list" not in one.application.annotations
+            subscribed.application
+            for subscribed in self.subscribed
+            if "image-list" not in subscribed.application.annotations
         )
         return (*self.found, *releases, *self.skipped)
 
@@ -53,31 +54,34 @@ class Seen:
         entries = [
             one for text in texts for one in parse_image_list(text) if isinstance(one, Entry)
         ]
-        entries += [sub.entry for one in self.subscribed for sub in one.subscriptions]
-        return {one.image.identity: one.image for one in entries}
+        entries += [sub.entry for subscribed in self.subscribed for sub in subscribed.subscriptions]
+        return {entry.image.identity: entry.image for entry in entries}
 
 
 def unread_keys(seen: Seen, images: Collection[Image]) -> tuple[Problem, ...]:
-    """Return a warning for each unread annotation, and one warning for all those of other Applications.
+    """Return a warning for each unread annotation,
+    and one warning for all those of other Applications.
 
-    An Application is named if it takes one of the images (or no images are given), or has no `image-list`.
+    An Application is named if it takes one of the images (or no images are given), or has no
+    `image-list`.
     """
     wanted = {image.identity for image in images}
-    takes, told = set(), set()
-    for one in seen.subscribed:
+    takes = set()
+    told = set()
+    for subscribed in seen.subscribed:
         flaws = [
             flaw
-            for flaw in one.flaws
+            for flaw in subscribed.flaws
             if flaw.entry and (not images or flaw.entry.image.identity in wanted)
         ]
         if flaws or any(
-            not images or sub.entry.image.identity in wanted for sub in one.subscriptions
+            not images or sub.entry.image.identity in wanted for sub in subscribed.subscriptions
         ):
-            takes.add(one.application.key)
-        told |= {
-            (one.application.key, flaw.key) for flaw in flaws if flaw.misspelt
-        }  # already an error of this run
-    singly, others = [], []
+            takes.add(subscribed.application.key)
+        # already an error of this run
+        told |= {(subscribed.application.key, flaw.key) for flaw in flaws if flaw.misspelt}
+    singly = []
+    others = []
     for app in (*seen.found, *seen.skipped):
         unread = [(key, why) for key, why in doubts(app.annotations) if (app.key, key) not in told]
         if app.key in takes or not app.annotations.get("image-list"):
@@ -94,10 +98,11 @@ def unread_keys(seen: Seen, images: Collection[Image]) -> tuple[Problem, ...]:
 
 
 def about_others(keys: Iterable[tuple[str, str]], what: str) -> tuple[Problem, ...]:
-    """Return one warning about annotations (Application, key) that do not concern the images, or none.
+    """Return one warning about annotations (Application, key) that do not concern the images,
+    or none.
 
-    It names the first key of each of the first few Applications, and counts the others. `what` completes the sentence
-    "3 other Applications have …".
+    It names the first key of each of the first few Applications, and counts the others. `what`
+    completes the sentence "3 other Applications have …".
     """
     first: dict[str, str] = {}
     for app, key in keys:
@@ -118,8 +123,12 @@ def about_others(keys: Iterable[tuple[str, str]], what: str) -> tuple[Problem, .
 
 def untracked(seen: Seen, images: Sequence[Image]) -> tuple[Image, ...]:
     """Return the images that no entry names, not even a broken one."""
-    taken = {sub.entry.image.identity for one in seen.subscribed for sub in one.subscriptions}
-    flaws = [flaw for one in seen.subscribed for flaw in one.flaws]
+    taken = {
+        sub.entry.image.identity
+        for subscribed in seen.subscribed
+        for sub in subscribed.subscriptions
+    }
+    flaws = [flaw for subscribed in seen.subscribed for flaw in subscribed.flaws]
     taken |= {flaw.entry.image.identity for flaw in flaws if flaw.entry}
     # such an entry may name any of the images
     unreadable = [flaw.text for flaw in flaws if flaw.text and not flaw.entry]
@@ -133,7 +142,8 @@ def untracked(seen: Seen, images: Sequence[Image]) -> tuple[Image, ...]:
 def untracked_problems(
     seen: Seen, images: Sequence[Image], *, whole: bool, required: bool
 ) -> tuple[Problem, ...]:
-    """Return a warning for each of these untracked images, with the nearest tracked one; an error if it is `required`.
+    """Return a warning for each of these untracked images, with the nearest tracked one;
+    an error if it is `required`.
 
     `whole`: all considered Applications have been read, so tracked images can be counted.
     """
@@ -198,7 +208,8 @@ def unknown_names(
     strict: bool = False,
     narrowing: str = "--namespace, --project or --selector",
 ) -> tuple[Problem, ...]:
-    """Return an error for each unknown name, and a warning for a glob without a match (an error too if `strict`).
+    """Return an error for each unknown name,
+    and a warning for a glob without a match (an error too if `strict`).
 
     `outside` are the Applications that the options in `narrowing` exclude.
     """
@@ -206,14 +217,15 @@ def unknown_names(
     for name in names:
         if any(considered(app, Narrow((name,))) for app in here):
             continue
-        wild, called = (
-            is_glob(name),
-            [app.key if "/" in name else app.name for app in (*here, *outside)],
-        )
+        wild = is_glob(name)
+        called = [app.key if "/" in name else app.name for app in (*here, *outside)]
         message = (
             f"no Application's name fits {name!r}" if wild else f"no Application is called {name!r}"
         )
-        hint = "name an Application that --applications contains and that has Image Updater's annotations"
+        hint = (
+            "name an Application that --applications contains and that has Image Updater's"
+            " annotations"
+        )
         if any(considered(app, Narrow((name,))) for app in outside):
             hint = f"widen {narrowing}: there is one that it leaves out"
         elif near := [] if wild else _nearest(name, called):
@@ -230,11 +242,13 @@ def unknown_names(
 
 
 def _nearest(name: str, known: Iterable[str]) -> list[str]:
-    """Return the first few names that differ by two letters at most, or else that have the same last part."""
-    letters = {one: differ(name, one, LETTERS + 1) for one in known}
+    """Return the first few names that differ by two letters at most,
+    or else that have the same last part.
+    """
+    letters = {text: differ(name, text, LETTERS + 1) for text in known}
     off = sorted(
         (one for one, number in letters.items() if number <= LETTERS),
         key=lambda one: (letters[one], one),
     )
     last = name.rpartition("/")[2]
-    return (off or sorted(one for one in letters if one.rpartition("/")[2] == last))[:FEW]
+    return (off or sorted(letter for letter in letters if letter.rpartition("/")[2] == last))[:FEW]

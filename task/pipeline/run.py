@@ -1,7 +1,8 @@
 """Runs a job: discover the Applications → match the images → decide and deliver → follow → report.
 
-The pipeline reaches the outside only through `World`. All decisions are made by pure code, on values. `scan` and
-`promote` hand in how they match. What follows when something has landed is handed in as well.
+The pipeline reaches the outside only through `World`. All decisions are made by pure code, on
+values. `scan` and `promote` hand in how they match. What follows when something has landed is
+handed in as well.
 """
 
 from __future__ import annotations
@@ -61,16 +62,19 @@ After = Callable[[Delivered, World], Ended]
 
 
 def run(job: Job, world: World, shielded: ExitStack, match: Match, after: After) -> Report:
-    """Do the whole job, and return its report. `plan` is the same with predictions instead of pushes.
+    """Do the whole job, and return its report.
 
-    A shield against signals is put into `shielded`. The caller closes it once the report is published: until then, no
-    signal can lose the report.
+    `plan` is the same with predictions instead of pushes.
+
+    A shield against signals is put into `shielded`. The caller closes it once the report is
+    published: until then, no signal can lose the report.
     """
     began = world.now()
     seen, problems = discover(job, world)
     job, matched = match(seen, job, world)
     matched = replace(
-        matched, read=tuple(sub for one in seen.subscribed for sub in one.subscriptions)
+        matched,
+        read=tuple(sub for subscribed in seen.subscribed for sub in subscribed.subscriptions),
     )
     problems += left_out(matched, job)
     matched_at = world.now()
@@ -89,13 +93,17 @@ def run(job: Job, world: World, shielded: ExitStack, match: Match, after: After)
     )
     made = report(job, seen, matched, done.plus(ended.outcome), problems)
     commits = tuple(
-        replace(one, url=world.commit_page(one.repo, one.commit or "")) for one in made.commits
+        replace(commit, url=world.commit_page(commit.repo, commit.commit or ""))
+        for commit in made.commits
     )
     return replace(made, timings=timings, undone=ended.undone, commits=commits)
 
 
 def deliver_all(matched: Matched, job: Job, world: World) -> Outcome:
-    """Decide and land everything. Several repositories are handled at the same time; live Applications come last."""
+    """Decide and land everything.
+
+    Several repositories are handled at the same time; live Applications come last.
+    """
     groups = by_login(by_repository(matched, job), world)
     work = partial(deliver_repository, job=job, world=world, read=matched.read)
     done = Outcome()
@@ -107,7 +115,10 @@ def deliver_all(matched: Matched, job: Job, world: World) -> Outcome:
 def deliver_repository(
     asks: Sequence[Ask], job: Job, world: World, read: tuple[Subscription, ...] = ()
 ) -> Outcome:
-    """Decide and land everything for one repository, branch by branch. A failure affects no other repository."""
+    """Decide and land everything for one repository, branch by branch.
+
+    A failure affects no other repository.
+    """
     settled = (settled_without_git(ask, job.terms, config_read=False) for ask in asks)
     refused = [decision for decision in settled if decision]
     if len(refused) == len(asks):  # Git cannot change any of these, so it is not read
@@ -150,15 +161,15 @@ def _without_the_refused(
             batch = Batch(repository, base, members, read)
             planned += deliver(batch, replace(job, dry=True), world).decisions
     refused = {
-        one.subscription.application.key: one.judged
-        for one in planned
-        if one.rule == NotPermittedError.rule
+        decision.subscription.application.key: decision.judged
+        for decision in planned
+        if decision.rule == NotPermittedError.rule
     }
     told = []
-    for one in planned:
-        why = refused.get(one.subscription.application.key)
+    for decision in planned:
+        why = refused.get(decision.subscription.application.key)
         if why:
-            told.append(replace(one, judged=why) if one.verdict == "update" else one)
+            told.append(replace(decision, judged=why) if decision.verdict == "update" else decision)
     left = {
         base: [ask for ask in asks if ask.subscription.application.key not in refused]
         for base, asks in branches.items()
@@ -174,26 +185,29 @@ def report(
         ask.subscription.identity: ask.promoted.source for ask in matched.asks if ask.promoted
     }
     decisions = [
-        replace(one, source=sources.get(one.subscription.identity, one.source))
-        for one in _still_overridden(done.decisions)
+        replace(decision, source=sources.get(decision.subscription.identity, decision.source))
+        for decision in _still_overridden(done.decisions)
     ]
     decisions.sort(key=lambda one: (*_place(one), one.subscription.path))
     shown: list[Decision | Unusable] = sorted((*matched.unusable, *decisions), key=_place)
-    written = dict.fromkeys(one.candidate for one in decisions if one.verdict == "update")
+    written = dict.fromkeys(
+        decision.candidate for decision in decisions if decision.verdict == "update"
+    )
     code = exit_code(shown, problems)
     if job.require_update and not (code or written):
-        code, message = Exit.NOTHING_UPDATED, "--require-update: nothing was updated"
+        code = Exit.NOTHING_UPDATED
+        message = "--require-update: nothing was updated"
         hint = "the decisions say why; leave out --require-update if that is no failure"
         problems += (Problem(rule="require-update", message=message, hint=hint, exit=int(code)),)
     told = [
         Problem(
-            application=one.subscription.application.key,
-            rule=one.rule,
-            message=one.because,
-            hint=one.hint,
+            application=unusable.subscription.application.key,
+            rule=unusable.rule,
+            message=unusable.because,
+            hint=unusable.hint,
         )
-        for one in shown
-        if one.verdict == "error"
+        for unusable in shown
+        if unusable.verdict == "error"
     ]
     told += [
         *problems,
@@ -223,9 +237,10 @@ def report(
 
 def _still_overridden(decisions: Sequence[Decision]) -> list[Decision]:
     """Return the decisions. A commit that has not landed overrides nothing."""
-    writers = {called(one) for one in decisions if one.verdict == "update"}
+    writers = {called(decision) for decision in decisions if decision.verdict == "update"}
     return [
-        one if one.overridden_by in writers else replace(one, overridden_by="") for one in decisions
+        decision if decision.overridden_by in writers else replace(decision, overridden_by="")
+        for decision in decisions
     ]
 
 

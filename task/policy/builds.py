@@ -1,7 +1,11 @@
-"""Orders builds, so that an older build that finishes later never wins; and what a state file remembers of them. Pure.
+"""Orders builds, so that an older build that finishes later never wins;
+and what a state file remembers of them.
 
-Two builds are compared by their sequence (if one counter made both), else by the ancestry of their source commits, else
-by the creation time of the image, else by arrival. Strategies that order tags compare the tags first.
+Pure.
+
+Two builds are compared by their sequence (if one counter made both), else by the ancestry of their
+source commits, else by the creation time of the image, else by arrival. Strategies that order tags
+compare the tags first.
 """
 
 from __future__ import annotations
@@ -23,7 +27,8 @@ def compare(
     new: Build, old: Build, ancestry: Ancestry
 ) -> tuple[Literal["newer", "older", ""], str]:
     """Tell whether `new` is newer or older than `old`, and why. Both are "" if that is unknown."""
-    ours, theirs = new.sequence, old.sequence
+    ours = new.sequence
+    theirs = old.sequence
     if ours is not None and theirs is not None and ours != theirs and new.counter == old.counter:
         return _by_number(ours - theirs, f"sequence {ours}", f"sequence {theirs}")
     pair = commits(new, old)
@@ -59,7 +64,8 @@ def commits(new: Build, old: Build) -> Commits | None:
         return None
     if not (new.commit and old.commit) or new.commit == old.commit:
         return None
-    # Contact only the event's server. Other people can write a state file, so its URL must not be contacted.
+    # Contact only the event's server. Other people can write a state file, so its URL must not be
+    # contacted.
     if not new.repository:
         return None
     same = not old.repository or host_and_path(new.repository) == host_and_path(old.repository)
@@ -69,9 +75,11 @@ def commits(new: Build, old: Build) -> Commits | None:
 def superseded(
     event: Written, policy: Policy, current: Reading, memory: Memory, ancestry: Ancestry
 ) -> str:
-    """Return why the event's build is not the newest that was ever written, or "" if it is, or that is unknown.
+    """Return why the event's build is not the newest that was ever written, or "" if it is,
+    or that is unknown.
 
-    So a repeated run of an old pipeline changes nothing, neither after a newer build nor after a rollback.
+    So a repeated run of an old pipeline changes nothing, neither after a newer build nor after a
+    rollback.
     """
     newest = memory.written
     relation, because = compare(event.build, newest.build, ancestry) if newest else ("", "")
@@ -79,19 +87,25 @@ def superseded(
         return ""
     version = event.version
     if version in memory.replaced:
-        return f"{version} was written before and has been replaced since, so a repeated run does not bring it back"
+        return (
+            f"{version} was written before and has been replaced since, so a repeated run does not"
+            " bring it back"
+        )
     if newest is None:
         return ""
     rolled_back = newest.version != current.version
-    # If the strategy orders tags, only it compares them. After a rollback, builds count as well, so that a repeated
-    # event does not bring back a tag that the rollback skipped.
+    # If the strategy orders tags, only it compares them. After a rollback, builds count as well, so
+    # that a repeated event does not bring back a tag that the rollback skipped.
     ordered = rules_of(policy).ordered and event.tag != newest.tag
     if ordered and not (rolled_back and rules_of(policy).older(event.tag, newest.tag)):
         return ""
     if relation == "older":
         return f"a newer build was written, {newest.version or 'unknown'}: {because}"
     if rolled_back and version == newest.version:
-        return f"{version} was written before, and Git has gone back since: a repeated run does not undo that"
+        return (
+            f"{version} was written before, and Git has gone back since: a repeated run does not"
+            " undo that"
+        )
     return ""
 
 
@@ -121,12 +135,16 @@ def gone_back(
     if compare(event.build, target.build, {})[0] == "newer":
         return ""
     if alike(newest, current) or compare(newest.build, target.build, {})[0] == "older":
-        return f"{current.version} is newer: the source went back from {newest.version} to {event.version}"
+        return (
+            f"{current.version} is newer: the source went back from {newest.version} to"
+            f" {event.version}"
+        )
     return ""
 
 
 def why_older(event: Written, known: Written, policy: Policy, ancestry: Ancestry) -> str:
-    """Return why the event is older than a build that waits or was declined, or "" if it is not, or that is unknown.
+    """Return why the event is older than a build that waits or was declined, or "" if it is not,
+    or that is unknown.
 
     If the strategy orders tags, they decide. Builds of the same tag are compared as builds.
     """
@@ -142,8 +160,9 @@ MOST = 20  # versions that are recognised when their event is repeated
 def written(memory: Memory, event: Written, policy: Policy) -> Memory:
     """Return the memory after an update, which also settles a deferred event.
 
-    It keeps only what a later decision may need: the build's identity if tags alone do not decide, and the versions
-    that a rollback skipped, until a newer tag is written. Without an identity, arrival decides, and nothing is kept.
+    It keeps only what a later decision may need: the build's identity if tags alone do not decide,
+    and the versions that a rollback skipped, until a newer tag is written. Without an identity,
+    arrival decides, and nothing is kept.
     """
     known = event.build != Build()
     if rules_of(policy).ordered:
@@ -155,7 +174,8 @@ def written(memory: Memory, event: Written, policy: Policy) -> Memory:
         kept = newest or (event if known and event.digest else None)
         return replace(memory, written=kept, replaced=fence, deferred=None, rollback=None)
     others = tuple(version for version in memory.replaced if version != event.version)
-    # What a rollback remembered without an identity tells nothing about an event that arrives later.
+    # What a rollback remembered without an identity tells nothing about an event that arrives
+    # later.
     identified = memory.written if memory.written and memory.written.build != Build() else None
     return replace(
         memory,
@@ -171,8 +191,8 @@ def rolled_back(
 ) -> Memory:
     """Return the memory after a rollback from `current` that skipped the versions `passed`.
 
-    No repeated event restores them. `words` is the request, such as `previous`. Its meaning is remembered, so that a
-    job that runs the same rollback again finds it done.
+    No repeated event restores them. `words` is the request, such as `previous`. Its meaning is
+    remembered, so that a job that runs the same rollback again finds it done.
     """
     newest = memory.written or Written(current.tag, current.digest)
     target = to.version
@@ -209,9 +229,11 @@ def merged(base: State, more: State) -> State:
 
 
 def stricter_only(base: State, more: State) -> State:
-    """Return what counts for updates of the base itself: what it remembers, and the holds of the memory branch.
+    """Return what counts for updates of the base itself: what it remembers,
+    and the holds of the memory branch.
 
-    That branch may be less protected than the base. So it can hold something back there, and never let it through.
+    That branch may be less protected than the base. So it can hold something back there, and never
+    let it through.
     """
     images = dict(base.images)
     for key, one in more.images.items():
@@ -258,7 +280,8 @@ def stricter(one: Hold | None, other: Hold | None) -> Hold | None:
 
 
 def apart(base: Memory, known: Memory, wanted: Memory, now: str) -> Memory:
-    """Return what the memory branch has to remember, beside the base, so that both together say what is wanted.
+    """Return what the memory branch has to remember, beside the base,
+    so that both together say what is wanted.
 
     `known` is what it remembers by now. It has only holds and what they deferred.
     """

@@ -1,7 +1,8 @@
 """Decides whether an image may go in, and by which rule: (candidate, policy, current) → Verdict.
 
-Its tag, its platforms and its age are judged; and of a whole repository, the newest tag that may go in is picked.
-Pure: the same question always has the same answer. After a lost push race, the question is asked again for the new tip.
+Its tag, its platforms and its age are judged; and of a whole repository, the newest tag that may go
+in is picked. Pure: the same question always has the same answer. After a lost push race, the
+question is asked again for the new tip.
 """
 
 from __future__ import annotations
@@ -20,7 +21,10 @@ from task.timestamps import epoch_seconds, of_unix
 
 
 def objection(tag: str, policy: Policy) -> Verdict | None:
-    """Return why the rules refuse a tag, or None if they admit it. The version in Git does not matter here."""
+    """Return why the rules refuse a tag, or None if they admit it.
+
+    The version in Git does not matter here.
+    """
     if policy.ignore and (glob := tag_filter.ignored(policy.ignore, tag)):
         return Verdict("refuse", "ignore-tags", f"ignore-tags {glob!r} matches {tag}")
     if policy.allow is not None and not tag_filter.allowed(policy.allow, tag):
@@ -35,7 +39,9 @@ def objection(tag: str, policy: Policy) -> Verdict | None:
 def judge(
     image: Image, policy: Policy, current: Reading, *, allow_downgrade: bool = False
 ) -> Verdict:
-    """Return the verdict on replacing `current` by `image`, which has the tag and digest that would be written."""
+    """Return the verdict on replacing `current` by `image`,
+    which has the tag and digest that would be written.
+    """
     if refusal := objection(image.tag, policy):
         return refusal
     # AIU with `tagsortmode` writes the plain tag here, which changes nothing in the cluster.
@@ -44,13 +50,15 @@ def judge(
         return Verdict("error", "registry", why)
     if same(image, current):
         return Verdict("unchanged", "same", "Git has it already")
-    # Only a tag that the same rules admit can be newer. `latest`, or a version out of the range, is always replaced. So
-    # an update may be a downgrade: if 2.0.0 runs, ~1.0 picks 1.0.5. AIU never compares with the running tag.
-    for tag in () if allow_downgrade else (current.tag, *current.also):
-        comparable = tag and tag != image.tag and objection(tag, policy) is None
-        if comparable and (why := rules_of(policy).older(image.tag, tag)):
-            where = "" if tag == current.tag else ", in another entry of the image"
-            return Verdict("refuse", "not-newer", f"{why}{where}")
+    # Only a tag that the same rules admit can be newer. `latest`, or a version out of the range, is
+    # always replaced. So an update may be a downgrade: if 2.0.0 runs, ~1.0 picks 1.0.5. AIU never
+    # compares with the running tag.
+    if not allow_downgrade:
+        for tag in (current.tag, *current.also):
+            comparable = tag and tag != image.tag and objection(tag, policy) is None
+            if comparable and (why := rules_of(policy).older(image.tag, tag)):
+                where = "" if tag == current.tag else ", in another entry of the image"
+                return Verdict("refuse", "not-newer", f"{why}{where}")
     if policy.pin_digest and not image.digest:
         return Verdict("error", "registry", "pin-digest needs the digest, and the build gives none")
     return Verdict("update", "admitted", _why_admitted(policy))
@@ -67,12 +75,15 @@ def _why_admitted(policy: Policy) -> str:
 
 
 def same(image: Image, current: Reading) -> bool:
-    """Tell whether the target has this image already: the same tag, and the same digest if the event has one.
+    """Tell whether the target has this image already: the same tag,
+    and the same digest if the event has one.
 
-    A target that has only a digest names the whole image, and an event with that digest does not add a tag.
+    A target that has only a digest names the whole image, and an event with that digest does not
+    add a tag.
     """
     now = live_image(current.name) if current.name else None
-    # Not sound: a YAML reader takes the scalar for a number, so it is not that tag although its text is equal. Another
+    # Not sound: a YAML reader takes the scalar for a number, so it is not that tag although its
+    # text is equal. Another
     # identity: the target names another repository, so it is not enough to write the tag.
     if not current.sound or (now is not None and now.identity != image.identity):
         return False
@@ -83,7 +94,8 @@ def same(image: Image, current: Reading) -> bool:
     return bool(image.tag) and image.tag == current.tag and not image.digest
 
 
-# If a registry has no referrers API, cosign uses tags such as `sha256-<hex>.sig` for signatures and attestations.
+# If a registry has no referrers API, cosign uses tags such as `sha256-<hex>.sig` for signatures and
+# attestations.
 _NO_VERSION = re.compile(r"sha256-[0-9a-f]{64}(?:\..+)?")
 
 
@@ -94,7 +106,9 @@ def admitted(tags: Iterable[str], policy: Policy) -> tuple[str, ...]:
 
 
 def dates_needed(tags: Iterable[str], policy: Policy) -> tuple[str, ...]:
-    """Return the tags whose dates are needed: only a strategy that sorts by date needs them, and for several tags."""
+    """Return the tags whose dates are needed: only a strategy that sorts by date needs them,
+    and for several tags.
+    """
     candidates = admitted(tags, policy) if needs(policy, "created") else ()
     return candidates if len(candidates) > 1 else ()
 
@@ -102,8 +116,8 @@ def dates_needed(tags: Iterable[str], policy: Policy) -> tuple[str, ...]:
 def ranked(tags: Iterable[str], policy: Policy, dates: Mapping[str, str] = {}) -> tuple[str, ...]:
     """Return the admitted tags, newest first.
 
-    `dates` are RFC 3339 in UTC, and "" for an image without a date, which is older than any other. The
-    caller has to give those of all `dates_needed`: a missing date counts as "".
+    `dates` are RFC 3339 in UTC, and "" for an image without a date, which is older than any other.
+    The caller has to give those of all `dates_needed`: a missing date counts as "".
     """
     sort_key = rules_of(policy).sort_key
     return tuple(
@@ -130,13 +144,17 @@ _OTHER_NAMES = {
 
 
 def suits(wanted: Iterable[str], platforms: Iterable[str]) -> bool:
-    """Tell whether an image for these platforms (`os/arch[/variant]`) is for one of the wanted ones.
+    """Tell whether an image for these platforms (`os/arch[/variant]`) is
+    for one of the wanted ones.
 
-    A wanted platform without a variant accepts any variant, and one with a variant accepts only that. Case matters. A
-    text that is not a platform accepts nothing, so that a typo never lets an image through.
+    A wanted platform without a variant accepts any variant, and one with a variant accepts only
+    that. Case matters. A text that is not a platform accepts nothing, so that a typo never lets an
+    image through.
     """
-    built = {parts for one in platforms for parts in (_parts(one), (*_parts(one)[:2], ""))}
-    return any(is_platform(one) and _parts(one) in built for one in wanted)
+    built = {
+        parts for platform in platforms for parts in (_parts(platform), (*_parts(platform)[:2], ""))
+    }
+    return any(is_platform(text) and _parts(text) in built for text in wanted)
 
 
 def is_platform(text: str) -> bool:
@@ -155,13 +173,16 @@ def meant_platforms(text: str) -> tuple[str, ...]:
         return ()
     named = _OTHER_NAMES.get(arch)
     return tuple(
-        f"{os}/{one}"
-        for one in ([named] if named else get_close_matches(arch, _ARCHITECTURES, n=2))
+        f"{os}/{get_close_match}"
+        for get_close_match in ([named] if named else get_close_matches(arch, _ARCHITECTURES, n=2))
     )
 
 
 def _parts(text: str) -> tuple[str, str, str]:
-    """Return the parts of `os/arch/variant`. Everything after the second slash is the variant, as in AIU."""
+    """Return the parts of `os/arch/variant`.
+
+    Everything after the second slash is the variant, as in AIU.
+    """
     os, _, rest = text.partition("/")
     arch, _, variant = rest.partition("/")
     return os, arch, variant
@@ -171,7 +192,10 @@ MOST_YOUNG = 200  # tags of one entry whose dates `scan` asks, newest first
 
 
 def young_until(since: str, seconds: int, now: str) -> str:
-    """Return the time from which a thing is old enough, or "" if it is by now. `since` is when its age began."""
+    """Return the time from which a thing is old enough, or "" if it is by now.
+
+    `since` is when its age began.
+    """
     admitted = epoch_seconds(since) + seconds
     return "" if admitted <= epoch_seconds(now) else of_unix(ceil(admitted))
 

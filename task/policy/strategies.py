@@ -1,7 +1,9 @@
-"""The update strategies: which tags each one admits, and when a candidate is newer than the current tag.
+"""The update strategies: which tags each one admits,
+and when a candidate is newer than the current tag.
 
-A new strategy is one class here with its line in `STRATEGIES`, its name in `Strategy` of task/model.py, and one row in
-docs/annotations.md. Annotations, `--strategy` and all rules follow from these.
+A new strategy is one class here with its line in `STRATEGIES`, its name in `Strategy` of
+task/model.py, and one row in docs/annotations.md. Annotations, `--strategy` and all rules follow
+from these.
 """
 
 from __future__ import annotations
@@ -25,7 +27,8 @@ from task.timestamps import epoch_seconds
 Kind = Literal["numeric", "alphabetical", "regexp"]
 KINDS: Mapping[str, Kind] = {"numeric": "numeric", "alphabetical": "alphabetical"}
 VERSION_GROUP = "semver"  # the group that is compared as a version
-# RE2 copies all groups for each letter of a tag, and a thousand of them cost seconds for a thousand tags.
+# RE2 copies all groups for each letter of a tag, and a thousand of them cost seconds for a thousand
+# tags.
 MOST_GROUPS = 16
 _RUN = re.compile(r"[0-9]+|[^0-9]+")
 _DIGITS = re.compile(r"[0-9]+")
@@ -34,7 +37,10 @@ _COMMIT = re.compile(
     r"(?<![0-9A-Za-z])g?(?=[0-9]*[a-f])(?=[a-f]*[0-9])[0-9a-f]{7,40}(?![0-9A-Za-z])"
 )
 _DESCENDING = re.compile(r"\s+desc\Z")
-_HINT = "write numeric, alphabetical, or regexp: and a pattern with named groups, such as regexp:-(?P<build>[0-9]+)$"
+_HINT = (
+    "write numeric, alphabetical, or regexp: and a pattern with named groups, such as"
+    " regexp:-(?P<build>[0-9]+)$"
+)
 _by_version = cmp_to_key(Version.compare)
 
 
@@ -54,7 +60,8 @@ class TagOrder:
         return any(name == VERSION_GROUP for name, _ in self.groups)
 
     def read(self, tag: str) -> Mapping[str, str | None] | None:
-        """Return what each group of the pattern matches, in its order, or None if the pattern does not match.
+        """Return what each group of the pattern matches, in its order,
+        or None if the pattern does not match.
 
         A group that took no part has None. Without a pattern, the tag is one part without a name.
         """
@@ -72,7 +79,8 @@ class TagOrder:
     def sort_key(self, tag: str) -> Any:
         """Return a key that sorts tags, newest last. A tag without a place comes first.
 
-        The numbers of all parts decide before the zeros of any: `2026-9-10` comes after `2026-09-05`.
+        The numbers of all parts decide before the zeros of any: `2026-9-10` comes after
+        `2026-09-05`.
         """
         raw = tag.encode("utf-8", "surrogatepass")
         if self.kind == "alphabetical":
@@ -87,7 +95,10 @@ class TagOrder:
 
 @lru_cache(maxsize=256)
 def parse_tag_order(text: str) -> TagOrder:
-    """Return the order that a text asks for. Raises `Malformed` for an unknown word and a nameless pattern."""
+    """Return the order that a text asks for.
+
+    Raises `Malformed` for an unknown word and a nameless pattern.
+    """
     written = text.strip()
     descending = bool(_DESCENDING.search(written))
     plain = _DESCENDING.sub("", written)
@@ -112,7 +123,8 @@ def parse_tag_order(text: str) -> TagOrder:
     if not groups:
         hint = "name what to compare: (?P<build>[0-9]+)"
         raise Malformed(
-            f"the pattern {shortened(pattern)!r} has no named group, so it says nothing about order",
+            f"the pattern {shortened(pattern)!r} has no named group, so it says nothing about"
+            " order",
             hint,
         )
     return TagOrder(written, "regexp", descending, pattern, groups)
@@ -128,7 +140,9 @@ def _value(part: str | None, name: str) -> Any:
 
 
 def numeric(text: str) -> tuple[tuple[int, int, bytes], ...]:
-    """Return a key that compares runs of digits as numbers, and other runs by bytes. Digits come before anything else.
+    """Return a key that compares runs of digits as numbers, and other runs by bytes.
+
+    Digits come before anything else.
 
     A number is its length and its digits: `int` would take quadratic time for a hostile tag.
     """
@@ -148,7 +162,9 @@ def commit_in(order: TagOrder, tag: str) -> str:
 
 
 def newer_by_numbers(tag: str, current: str) -> bool:
-    """Tell whether the numbers of a tag say that it is newer: all in turn, or the last of both if letters differ."""
+    """Tell whether the numbers of a tag say that it is newer: all in turn,
+    or the last of both if letters differ.
+    """
     if numeric(tag) > numeric(current):
         return True
     shapes = [_DIGITS.sub("0", text) for text in (tag, current)]
@@ -176,23 +192,26 @@ class Rules:
 
     ordered = False  # whether tags alone say which is newer; if not, builds do
     needs: tuple[Fact, ...] = ()  # what a decision needs besides the tag
-    constraint: Constraint = (
-        ""  # what the constraint means: versions, the one tag to follow, or nothing, as in AIU
-    )
+    # what the constraint means: versions, the one tag to follow, or nothing, as in AIU
+    constraint: Constraint = ""
 
     def objection(self, tag: str, policy: Policy) -> tuple[str, str]:
         """Return (rule, why) if the tag is not admitted, and ("", "") if it is."""
         return "", ""
 
     def older(self, tag: str, current: str) -> str:
-        """Return why `tag` does not come after `current` (both admitted, different texts), or "" if it does.
+        """Return why `tag` does not come after `current` (both admitted, different texts),
+        or "" if it does.
 
         Without an order of tags, what arrives later is newer.
         """
         return ""
 
     def sort_key(self, tag: str, date: str) -> Any:
-        """Return a key that sorts admitted tags of one repository, newest last. `date` is the registry's, or ""."""
+        """Return a key that sorts admitted tags of one repository, newest last.
+
+        `date` is the registry's, or "".
+        """
         return tag
 
 
@@ -229,7 +248,8 @@ class Semver(Rules):
 
         Build metadata does not count there, so the text decides between `1.1.0` and `1.1.0+x`.
         """
-        new, old = parse_version(tag), parse_version(current)
+        new = parse_version(tag)
+        old = parse_version(current)
         if new is None or old is None:
             return ""
         order = new.compare(old)
@@ -261,7 +281,8 @@ class NewestBuild(Rules):
         """Return the date, then the text. An image without a date is older than any other."""
         if not date:
             return float("-inf"), "", tag
-        # Registries give nanoseconds. As floats of seconds, two times may be equal, so the fraction stays text.
+        # Registries give nanoseconds. As floats of seconds, two times may be equal, so the fraction
+        # stays text.
         whole, _, fraction = date.removesuffix("Z").partition(".")
         return epoch_seconds(f"{whole}Z"), fraction, tag
 
@@ -305,17 +326,22 @@ class InTagOrder(Rules):
     def __init__(self, rules: Rules, order: TagOrder) -> None:
         self.needs = rules.needs
         self.constraint = rules.constraint
-        self._rules, self._order = rules, order
+        self._rules = rules
+        self._order = order
 
     def objection(self, tag: str, policy: Policy) -> tuple[str, str]:
-        """Refuse a tag that has no place in the order. The constraint is for the version that is in the tag."""
+        """Refuse a tag that has no place in the order.
+
+        The constraint is for the version that is in the tag.
+        """
         read = self._order.read(tag)
         if read is None:
             return (
                 "tag-order",
                 f"tag-order {shortened(self._order.text)} does not match {tag or 'an empty tag'}",
             )
-        group, version = f"the group {VERSION_GROUP} of tag-order", read.get(VERSION_GROUP)
+        group = f"the group {VERSION_GROUP} of tag-order"
+        version = read.get(VERSION_GROUP)
         if version is not None and parse_version(version) is None:
             return "tag-order", f"{group} matches {version!r} of {tag}, which is not a version"
         if not self.constraint:
@@ -352,7 +378,10 @@ def _no_version(tag: str, policy: Policy) -> str:
 
 
 def _not_in(text: str, tag: str, version: Version) -> str:
-    """Return why a version is not in a range. Most people do not expect that a range without one has no pre-release."""
+    """Return why a version is not in a range.
+
+    Most people do not expect that a range without one has no pre-release.
+    """
     if not (version.prerelease and parse_range(text).admits(version.finalize_version())):
         return f"{tag} does not satisfy {text}"
     why = f"{tag} is a pre-release, and {text} admits releases only; to admit it, "
@@ -376,7 +405,9 @@ STRATEGIES: Mapping[Strategy, Rules] = {
 
 
 def rules_of(policy: Policy) -> Rules:
-    """Return the rules of the policy's strategy, in the order of its `tag-order` if tags have an order."""
+    """Return the rules of the policy's strategy,
+    in the order of its `tag-order` if tags have an order.
+    """
     rules = STRATEGIES[policy.strategy]
     return (
         InTagOrder(rules, parse_tag_order(policy.tag_order))
@@ -391,7 +422,10 @@ def unfit_order(policy: Policy) -> str:
         return ""
     if parse_tag_order(policy.tag_order).has_version:
         return ""
-    return f"tag-order {shortened(policy.tag_order)} has no group for the version that {policy.strategy} compares"
+    return (
+        f"tag-order {shortened(policy.tag_order)} has no group for the version that"
+        f" {policy.strategy} compares"
+    )
 
 
 def needs(policy: Policy, fact: Fact) -> bool:

@@ -1,7 +1,7 @@
 r"""The filters `allow-tags` and `ignore-tags`: which tags an entry accepts at all.
 
-They mean the same as in Argo CD Image Updater: Go's regular expressions (RE2, in which no pattern is slow) and Go's
-`filepath.Match`, in which `[!a]` does not negate. `policy.judge` applies them.
+They mean the same as in Argo CD Image Updater: Go's regular expressions (RE2, in which no pattern
+is slow) and Go's `filepath.Match`, in which `[!a]` does not negate. `policy.judge` applies them.
 """
 
 from __future__ import annotations
@@ -18,10 +18,11 @@ from task.errors import Malformed
 from task.text import shortened
 
 LONGEST = 4096  # characters of one pattern; RE2 needed 25 seconds for 200,000
-# Bytes that RE2 may use for one pattern. A tag has 128 characters, and \pL{128} fits. With 32 MB, a pattern of 4,096
-# characters took four seconds and a quarter of a gigabyte.
+# Bytes that RE2 may use for one pattern. A tag has 128 characters, and \pL{128} fits. With 32 MB, a
+# pattern of 4,096 characters took four seconds and a quarter of a gigabyte.
 _MEMORY = 4 << 20
-# To find groups, RE2 follows all states of the pattern at each letter of a tag. With 4 MB, one tag took 0.1 seconds.
+# To find groups, RE2 follows all states of the pattern at each letter of a tag. With 4 MB, one tag
+# took 0.1 seconds.
 _MEMORY_WITH_GROUPS = 128 << 10
 _LONGEST_SUGGESTION = 200
 _GLOB = re.compile(r"[A-Za-z0-9_.*?-]+")
@@ -35,10 +36,11 @@ _NAMED = re.compile(r"\(\?P?<(\w+)>")
 
 
 def allow_pattern(value: str) -> str | None:
-    """Return the RE2 pattern of an `allow-tags` value `regexp:<RE2>`, or None for `any` and an empty value.
+    """Return the RE2 pattern of an `allow-tags` value `regexp:<RE2>`,
+    or None for `any` and an empty value.
 
-    Every character after the first colon counts, even blanks. Raises `Malformed` for other values, and for patterns
-    that Go's regexp refuses: a broken filter must not let a tag through.
+    Every character after the first colon counts, even blanks. Raises `Malformed` for other values,
+    and for patterns that Go's regexp refuses: a broken filter must not let a tag through.
     """
     value = value.strip()
     keyword, colon, pattern = value.partition(":")
@@ -64,7 +66,10 @@ def check_length(text: str) -> None:
 
 
 def allowed(pattern: str | None, tag: str) -> bool:
-    """Tell whether the pattern from `allow_pattern` matches anywhere in the tag. None matches every tag."""
+    """Tell whether the pattern from `allow_pattern` matches anywhere in the tag.
+
+    None matches every tag.
+    """
     return (
         pattern is None
         or compiled(pattern).search(tag.encode("utf-8", "surrogatepass")) is not None
@@ -72,12 +77,18 @@ def allowed(pattern: str | None, tag: str) -> bool:
 
 
 def split_globs(value: str) -> tuple[str, ...]:
-    """Return the globs of an `ignore-tags` value, trimmed, without empty ones. They may be broken."""
+    """Return the globs of an `ignore-tags` value, trimmed, without empty ones.
+
+    They may be broken.
+    """
     return tuple(glob for part in value.split(",") if (glob := part.strip()))
 
 
 def check_glob(glob: str) -> None:
-    """Raise `Malformed` for a glob that Go's `filepath.Match` calls a bad pattern. AIU ignores such a glob."""
+    """Raise `Malformed` for a glob that Go's `filepath.Match` calls a bad pattern.
+
+    AIU ignores such a glob.
+    """
     check_length(glob)
     _compiled_glob(glob)
 
@@ -100,12 +111,14 @@ def ignored(globs: Sequence[str], tag: str) -> str:
 
 def _allow_hint(keyword: str, colon: str, pattern: str) -> str:
     """Return what to write instead of a value that is not `regexp:…`."""
-    if (
-        keyword.strip().lower().startswith("re") and colon
-    ):  # no tag has a colon, so it is a misspelt `regexp:`
+    # no tag has a colon, so it is a misspelt `regexp:`
+    if keyword.strip().lower().startswith("re") and colon:
         return f"write regexp:{shortened(unwrapped(pattern))}"
     if keyword.strip().lower() == "glob":
-        return f"globs are for ignore-tags; here write {regexp_of_glob(pattern) or 'regexp: and a regular expression'}"
+        return (
+            "globs are for ignore-tags; here write"
+            f" {regexp_of_glob(pattern) or 'regexp: and a regular expression'}"
+        )
     whole = unwrapped(keyword + colon + pattern)
     if whole == "*":
         return "write any"
@@ -122,7 +135,9 @@ def unwrapped(pattern: str) -> str:
 
 
 def regexp_of_glob(text: str) -> str:
-    """Return `regexp:` and the pattern for a tag or a simple glob, or "" for other texts, and if `.*` is in it."""
+    """Return `regexp:` and the pattern for a tag or a simple glob, or "" for other texts,
+    and if `.*` is in it.
+    """
     if not _GLOB.fullmatch(text) or ".*" in text or len(text) > _LONGEST_SUGGESTION:
         return ""
     return f"regexp:^{re.sub('[.*?]', lambda sign: _IN_REGEXP[sign.group()], text)}$"
@@ -130,7 +145,10 @@ def regexp_of_glob(text: str) -> str:
 
 @lru_cache(maxsize=16)  # each one may use up its memory limit
 def compiled(pattern: str, *, groups: bool = False) -> Any:
-    """Return the compiled pattern, which finds `groups` only if they are wanted. Raises `Malformed`."""
+    """Return the compiled pattern, which finds `groups` only if they are wanted.
+
+    Raises `Malformed`.
+    """
     options = re2.Options()
     options.log_errors = False
     options.max_mem = _MEMORY_WITH_GROUPS if groups else _MEMORY
@@ -148,7 +166,8 @@ def compiled(pattern: str, *, groups: bool = False) -> Any:
         raise _bad_pattern(pattern, f"invalid UTF-8: {problem.reason}") from problem
     finally:
         re2.purge()  # google-re2 itself caches 128 patterns, each with its memory
-    # The C++ library accepts two things that Go's regexp refuses: a single byte, and group names beyond ASCII.
+    # The C++ library accepts two things that Go's regexp refuses: a single byte, and group names
+    # beyond ASCII.
     if r"\C" in _ESCAPE.findall(pattern):
         raise _bad_pattern(pattern, r"invalid escape sequence: \C")
     if odd := next((name for name in names if not name.isascii()), b""):
@@ -180,12 +199,15 @@ def _bad_pattern(pattern: str, trouble: str) -> Malformed:
 
 @lru_cache(maxsize=1024)
 def _compiled_glob(glob: str) -> re.Pattern[str]:
-    """Turn a glob of Go's `filepath.Match` into a regular expression. Raises `Malformed` if Go calls it a bad pattern.
+    """Turn a glob of Go's `filepath.Match` into a regular expression.
 
-    Go matches the characters between two stars at the first fitting place only. The atomic groups do the same, so the
-    results are equal, and no glob is slow.
+    Raises `Malformed` if Go calls it a bad pattern.
+
+    Go matches the characters between two stars at the first fitting place only. The atomic groups
+    do the same, so the results are equal, and no glob is slow.
     """
-    runs, position = [""], 0  # the patterns between the stars
+    runs = [""]
+    position = 0  # the patterns between the stars
     while position < len(glob):
         if glob[position] == "*":
             runs.append("")

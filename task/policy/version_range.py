@@ -1,7 +1,8 @@
 """Parses versions and ranges of versions like Masterminds/semver v3.4.
 
-Argo CD Image Updater uses that library: `^1.2`, `~1.4`, `1.x`, `>=1 <2`, `1.2 - 1.4`, `a || b`. python-semver compares
-the versions here. It has no such ranges, and its parser is stricter than Masterminds' `NewVersion`.
+Argo CD Image Updater uses that library: `^1.2`, `~1.4`, `1.x`, `>=1 <2`, `1.2 - 1.4`, `a || b`.
+python-semver compares the versions here. It has no such ranges, and its parser is stricter than
+Masterminds' `NewVersion`.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ _WORDS = r"[0-9A-Za-z-]++(?:\.[0-9A-Za-z-]++)*+"
 _VERSION = re.compile(
     rf"v?([0-9]+)(?:\.([0-9]+))?(?:\.([0-9]+))?(?:-({_WORDS}))?(?:\+({_WORDS}))?", re.ASCII
 )
-# All quantifiers are possessive, because backtracking could never find a match. So a hostile constraint costs no time.
+# All quantifiers are possessive, because backtracking could never find a match. So a hostile
+# constraint costs no time.
 _BLANK = r"[\t\n\f\r ]"
 _NUMBER = r"[0-9|xX*]++"  # Masterminds accepts "|" here, and refuses such a number one step later
 _LOOSE = rf"v?{_NUMBER}(?:\.{_NUMBER})?+(?:\.{_NUMBER})?+(?:-{_WORDS})?+(?:\+{_WORDS})?+"
@@ -31,7 +33,9 @@ _TERM = re.compile(
 )
 _HYPHEN = re.compile(rf"{_BLANK}*+({_LOOSE}){_BLANK}++-{_BLANK}++({_LOOSE}){_BLANK}*+", re.ASCII)
 _ANY_PART = frozenset({None, "x", "X", "*"})
-_MAJOR, _MINOR, _PATCH = 1, 2, 3  # how many parts of a version are given, or compared
+_MAJOR = 1
+_MINOR = 2
+_PATCH = 3  # how many parts of a version are given, or compared
 _UINT64 = 2**64
 _LONGEST_VERSION = 256
 _LONGEST_RANGE = 4096
@@ -43,7 +47,10 @@ _HINT = (
 
 @dataclass(frozen=True)
 class Term:
-    """One comparison, such as `>=1.2`. `given` counts the parts written as numbers; it is 1 for `1.x`."""
+    """One comparison, such as `>=1.2`.
+
+    `given` counts the parts written as numbers; it is 1 for `1.x`.
+    """
 
     operator: str
     version: Version  # parts not given are 0
@@ -72,9 +79,9 @@ class Range:
 def parse_version(tag: str) -> Version | None:
     """Return the version that a tag stands for, or None.
 
-    The rules are those of Masterminds `NewVersion` v3.4: a leading `v` is allowed, `1` and `1.2` are whole versions,
-    and leading zeros are allowed, except in a numeric part of the pre-release. Blanks, `V`, and numbers from 2**64 on
-    are not.
+    The rules are those of Masterminds `NewVersion` v3.4: a leading `v` is allowed, `1` and `1.2`
+    are whole versions, and leading zeros are allowed, except in a numeric part of the pre-release.
+    Blanks, `V`, and numbers from 2**64 on are not.
     """
     match = _VERSION.fullmatch(tag) if len(tag) <= _LONGEST_VERSION else None
     return _version(match.group(1, 2, 3), match[4], match[5]) if match else None
@@ -112,7 +119,9 @@ def _version(
 def _group(part: str, text: str) -> tuple[Term, ...]:
     """Return the terms between two `||`, which are separated by blanks or a comma."""
     terms: list[Term] = []
-    stripped, position, gap = part.strip(" \t\n\f\r"), 0, " "
+    stripped = part.strip(" \t\n\f\r")
+    position = 0
+    gap = " "
     while gap and (match := _TERM.match(stripped, position)):
         operator, written, *numbers, prerelease, build, gap = match.groups()
         given = next((index for index, number in enumerate(numbers) if number in _ANY_PART), _PATCH)
@@ -140,7 +149,9 @@ def _holds(term: Term, version: Version) -> bool:
     If some parts are not given, the library has a different rule for each operator.
     """
     order = version.compare(term.version)
-    ours, theirs = version.to_tuple()[:_PATCH], term.version.to_tuple()[:_PATCH]
+    ours = version.to_tuple()[:_PATCH]
+    theirs = term.version.to_tuple()[:_PATCH]
+    # `>1` begins at 2.0.0, because no 1.x is above all of 1
     match term.operator:
         case "<":
             return order < 0
@@ -155,7 +166,7 @@ def _holds(term: Term, version: Version) -> bool:
         case ">" if term.given in {
             _MAJOR,
             _MINOR,
-        }:  # `>1` begins at 2.0.0, because no 1.x is above all of 1
+        }:
             return ours[: term.given] > theirs[: term.given]
         case ">":
             return order > 0
@@ -164,7 +175,9 @@ def _holds(term: Term, version: Version) -> bool:
         case "<=":  # `<=1.2` includes all of 1.2.x; `<=*` is `<=0.0`
             parts = term.given or _MINOR
             return ours[:parts] <= theirs[:parts]
-        case "^":  # the first part that is not 0 stays; `^0.0` keeps the minor, `^0` the major, and `^*` is only 0.0.0
+        # the first part that is not 0 stays; `^0.0` keeps the minor, `^0` the major, and `^*` is
+        # only 0.0.0
+        case "^":
             if term.version.major or term.given == _MAJOR:
                 parts = _MAJOR
             else:

@@ -1,4 +1,6 @@
-"""Sends requests to one registry, with the login that it asks for, a few at a time, and turns refusals into errors."""
+"""Sends requests to one registry, with the login that it asks for, a few at a time,
+and turns refusals into errors.
+"""
 
 from __future__ import annotations
 
@@ -32,13 +34,15 @@ from task.secret import Secret
 from task.urls import origin, split
 
 AT_ONCE = 8  # requests to one registry at the same time
-DOWN = 30.0  # seconds in which a registry that is down gets no request, so that a thousand questions fail at once
+# seconds in which a registry that is down gets no request, so that a thousand questions fail at
+# once
+DOWN = 30.0
 LIMITS = Limits(total=60.0, size=16 * 1024 * 1024, values=1_000_000, slow=1800.0)
 Headers = dict[str, str]
 _CODE = re.compile(r"[A-Z][A-Z_]{1,40}", re.ASCII)
 _HUB_LIMIT = (
-    "Docker Hub counts pulls: by account with a login, by address without one; give a login, or ask a mirror by "
-    "registries.conf"
+    "Docker Hub counts pulls: by account with a login, by address without one; give a login, or ask"
+    " a mirror by registries.conf"
 )
 
 
@@ -49,18 +53,19 @@ class RegistryApi:
         self, endpoint: Endpoint, log: Callable[[str], None], limits: Limits = LIMITS
     ) -> None:
         self.endpoint = endpoint
-        self._log, self._limits = log, limits
+        self._log = log
+        self._limits = limits
         self._room = BoundedSemaphore(AT_ONCE)
-        self._lock, self._first = Lock(), Lock()
+        self._lock = Lock()
+        self._first = Lock()
         self._http: Http | None = None  # for the first URL that answered
         self._servers: dict[str, Http] = {}  # token servers, by origin
         self._challenges: Mapping[str, Mapping[str, str]] = {}
         self._tokens: dict[tuple[str, RegistryLogin | None], BearerToken] = {}
         self._turns: dict[tuple[str, RegistryLogin | None], Lock] = {}
         self._next = 0.0  # when the next request may start
-        self._down: tuple[TaskError, float] | None = (
-            None  # why nothing answers, and until when that is assumed
-        )
+        # why nothing answers, and until when that is assumed
+        self._down: tuple[TaskError, float] | None = None
 
     def ask(
         self,
@@ -73,8 +78,8 @@ class RegistryApi:
     ) -> Response:
         """Return the answer to `/v2/<repository><path>` if its status is 200, 404, or in `also`.
 
-        Raises `RegistryDownError`, `RegistryAccessError`, or `RegistryError` for every other answer. A registry that
-        could not be reached is not asked again for a while.
+        Raises `RegistryDownError`, `RegistryAccessError`, or `RegistryError` for every other
+        answer. A registry that could not be reached is not asked again for a while.
         """
         url = f"/v2/{quote(repository)}{path}"
         headers = {"Accept": accept} if accept else {}
@@ -85,7 +90,8 @@ class RegistryApi:
                 challenges(answer.headers.get("WWW-Authenticate", "")) or self._challenges
             )
             known = self._tokens.get((repository, login))
-            # The token may have ended early. If it is not the one that was sent, another thread already has a new one.
+            # The token may have ended early. If it is not the one that was sent, another thread
+            # already has a new one.
             if known is not None and sent == bearer(known.text):
                 self._tokens.pop((repository, login), None)
             again = self._authorized(repository, login)
@@ -118,7 +124,9 @@ class RegistryApi:
                 raise problem from None
 
     def _wait_for_turn(self) -> None:
-        """Wait, so that the registry gets only as many requests in a second as registries.conf allows."""
+        """Wait, so that the registry gets only as many requests
+        in a second as registries.conf allows.
+        """
         if not self.endpoint.limit:
             return
         with self._lock:
@@ -142,29 +150,31 @@ class RegistryApi:
             raise self._down[0]
 
     def _first_answer(self, method: str, url: str, headers: Headers) -> Response:
-        """Return the answer to the first request, which finds out whether the registry uses https or http.
+        """Return the answer to the first request,
+        which finds out whether the registry uses https or http.
 
         It never has a login, because the registry has not asked for one yet.
         """
-        for base in self.endpoint.urls if len(self.endpoint.urls) > 1 else ():
-            http = self._client(base)
-            try:
-                answer = http.ask(method, url, headers=headers, again=False)
-            except NoAnswerError as error:
-                if error.kind != "unreachable":
-                    raise
-                continue
-            # nginx and Go's server answer 400 to http on a port for https. A registry's own 400 has a JSON body.
-            registrys = (
-                "Docker-Distribution-Api-Version" in answer.headers
-                or answer.body.lstrip()[:1] == b"{"
-            )
-            if answer.status != 400 or registrys:
-                self._http = http
-                busy = (
-                    answer.status == 429 or answer.status >= 500
-                )  # `again=False` has not repeated these
-                return http.ask(method, url, headers=headers) if busy else answer
+        if len(self.endpoint.urls) > 1:
+            for base in self.endpoint.urls:
+                http = self._client(base)
+                try:
+                    answer = http.ask(method, url, headers=headers, again=False)
+                except NoAnswerError as error:
+                    if error.kind != "unreachable":
+                        raise
+                    continue
+                # nginx and Go's server answer 400 to http on a port for https. A registry's own 400
+                # has a JSON body.
+                registrys = (
+                    "Docker-Distribution-Api-Version" in answer.headers
+                    or answer.body.lstrip()[:1] == b"{"
+                )
+                if answer.status != 400 or registrys:
+                    self._http = http
+                    # `again=False` has not repeated these
+                    busy = answer.status == 429 or answer.status >= 500
+                    return http.ask(method, url, headers=headers) if busy else answer
         http = self._client(self.endpoint.urls[0])
         answer = http.ask(method, url, headers=headers)
         self._http = http
@@ -183,9 +193,12 @@ class RegistryApi:
     # Logins
 
     def _authorized(self, repository: str, login: RegistryLogin | None) -> Headers:
-        """Return the headers that log in to a repository, or {} if the registry has not asked for a login yet."""
+        """Return the headers that log in to a repository,
+        or {} if the registry has not asked for a login yet.
+        """
         offered = self._challenges
-        by_token, by_password = "bearer" in offered, "basic" in offered
+        by_token = "bearer" in offered
+        by_password = "basic" in offered
         if login and login.token and (by_token or by_password):
             return bearer(login.token)
         trusted = (
@@ -244,7 +257,8 @@ def refused(
     name: str, repository: str, answer: Response, login: RegistryLogin | None
 ) -> RegistryError:
     """Return the error for an answer that is neither success nor "not found"."""
-    status, code = answer.status, _code(answer)
+    status = answer.status
+    code = _code(answer)
     shown = f"{status} {code}" if code else str(status)
     if status == 429 or code == "TOOMANYREQUESTS":  # the code in OCI's specification
         later = retry_after(answer)
@@ -264,14 +278,17 @@ def refused(
             f"registry {name} answered {shown} when asked for {repository}",
             hint="check the host in the image's name",
         )
-    # Registries hide private repositories: a missing one is a 401 or 403 as well. So the messages name both cases.
+    # Registries hide private repositories: a missing one is a 401 or 403 as well. So the messages
+    # name both cases.
     if login is None:
         return RegistryAccessError(
-            f"registry {name} does not allow anonymous access to {repository} ({shown}), or has no such repository",
+            f"registry {name} does not allow anonymous access to {repository} ({shown}), or has no"
+            " such repository",
             hint=HOW_TO_LOG_IN,
         )
     return RegistryAccessError(
-        f"registry {name} does not accept the login for {repository} ({shown}), or has no such repository",
+        f"registry {name} does not accept the login for {repository} ({shown}), or has no such"
+        " repository",
         hint=f"renew the login, or let it read the repository (it is from {login.origin})",
     )
 

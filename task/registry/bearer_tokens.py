@@ -1,13 +1,19 @@
-"""Fetches bearer tokens, once for each repository, and sends the registry's login only to servers that may get it.
+"""Fetches bearer tokens, once for each repository,
+and sends the registry's login only to servers that may get it.
 
-Most registries follow Docker's documentation: GET realm?service=…&scope=… with the login as Basic authentication.
+Most registries follow Docker's documentation: GET realm?service=…&scope=… with the login as Basic
+authentication.
 These differ:
-- Docker Hub: the realm is another host (auth.docker.io). GHCR, GAR, Quay, Harbor, GitLab (/jwt/auth), Nexus and JFrog
-  (/v2/token) have it on their own host, GitLab often on another: registry.example.com → gitlab.example.com.
+- Docker Hub: the realm is another host (auth.docker.io). GHCR, GAR, Quay, Harbor, GitLab
+  (/jwt/auth), Nexus and JFrog
+  (/v2/token) have it on their own host, GitLab often on another: registry.example.com →
+  gitlab.example.com.
 - ECR, and Nexus without its token realm, ask for Basic authentication and have no tokens.
-- ACR, after `az acr login`: the user is 00000000-0000-0000-0000-000000000000, and the secret is a refresh token. It
+- ACR, after `az acr login`: the user is 00000000-0000-0000-0000-000000000000, and the secret is a
+  refresh token. It
   is exchanged by POST (`grant_type=refresh_token`), and so is Docker's `identitytoken`.
-- GHCR gives a token for any repository. GitLab and Quay give one that then opens nothing (401, 403).
+- GHCR gives a token for any repository. GitLab and Quay give one that then opens nothing (401,
+  403).
 """
 
 from __future__ import annotations
@@ -28,20 +34,22 @@ from task.urls import origin, split
 
 ACR_USER = "00000000-0000-0000-0000-000000000000"
 _REFRESHED = (ACR_USER, "<token>")  # users whose password is a refresh token
-# Seconds: how long a token lives if the server does not say (from Docker's documentation), and how long before its end
-# it is renewed.
-_SHORTEST, _LEEWAY = 60.0, 10.0
+# Seconds: how long a token lives if the server does not say (from Docker's documentation), and how
+# long before its end it is renewed.
+_SHORTEST = 60.0
+_LEEWAY = 10.0
 _CLIENT = "image-update"
 _LONGEST = 64 * 1024
 HOW_TO_LOG_IN = (
-    "give a login: in Docker's config file (DOCKER_CONFIG), by --registry-username and --registry-password-file, "
-    "or by the annotation pull-secret"
+    "give a login: in Docker's config file (DOCKER_CONFIG), by --registry-username and"
+    " --registry-password-file, or by the annotation pull-secret"
 )
 Lent = Callable[[str], Http]  # a URL → the client for that server
 _PIECE = re.compile(
     r'[\s,]*([A-Za-z0-9!#$&^_`|~.+*%\'-]+)(?:\s*=\s*("(?:[^"\\]|\\.)*"|[^\s,"]*))?', re.ASCII
 )
-# Registries whose token server has another name, as their documentation says: (registry, token server), whole names.
+# Registries whose token server has another name, as their documentation says: (registry, token
+# server), whole names.
 _PAIRS = (
     (r"(?:.+\.)?docker\.io|registry\.hub\.docker\.com", r"auth\.docker\.io"),
     (r"registry\.connect\.redhat\.com", r"sso\.redhat\.com"),
@@ -52,7 +60,8 @@ _PAIRS = (
     (r".+\.scw\.cloud", r"api\.scaleway\.com"),
     (r".+\.aliyuncs\.com", r"dockerauth(?:-ee)?(?:\.[a-z]{2}-[a-z0-9-]+)?\.aliyuncs\.com"),
 )
-# GitLab's registry: registry.gitlab.example.com → gitlab.example.com, registry.example.com → gitlab.example.com.
+# GitLab's registry: registry.gitlab.example.com → gitlab.example.com, registry.example.com →
+# gitlab.example.com.
 _GITLAB = re.compile(r"registry\.((?:[^.\s]+\.)+[^.\s]+) (?:gitlab\.)?\1")
 
 
@@ -70,14 +79,16 @@ class BearerToken:
 
 
 def challenges(header: str) -> dict[str, dict[str, str]]:
-    """Return the parameters of each scheme in a `WWW-Authenticate` header, of which the first counts.
+    """Return the parameters of each scheme in a `WWW-Authenticate` header,
+    of which the first counts.
 
     Names are in lower case. Malformed parts are left out.
     """
     offered: dict[str, dict[str, str]] = {}
     parameters: dict[str, str] = {}
     for match in _PIECE.finditer(header[:8192]):
-        name, value = match.group(1).lower(), match.group(2)
+        name = match.group(1).lower()
+        value = match.group(2)
         if value is None:
             parameters = {}
             offered.setdefault(name, parameters)
@@ -88,18 +99,21 @@ def challenges(header: str) -> dict[str, dict[str, str]]:
 
 
 def check_realm(name: str, base: str, realm: str, login: RegistryLogin | None) -> None:
-    """Raise `RegistryAccessError` if the registry at `base` must not send us to this token server."""
+    """Raise `RegistryAccessError` if the registry
+    at `base` must not send us to this token server.
+    """
     theirs = _host(realm)
     if login and not trusts(base, realm, login):
         what = "the login is not sent there"
         hint = "check the registry's address: a login goes to its own host only, over https"
         if _encrypted_enough(base, realm):
             hint += (
-                f"; if this is its token server, name it: --registry-credentials-for {theirs[:200]}, or an entry "
-                "with the same login in Docker's config file"
+                "; if this is its token server, name it: --registry-credentials-for"
+                f" {theirs[:200]}, or an entry with the same login in Docker's config file"
             )
     elif not _encrypted_enough(base, realm):
-        what, hint = "that is not encrypted", "let the registry name a token server with https"
+        what = "that is not encrypted"
+        hint = "let the registry name a token server with https"
     elif not login and not may_be_asked(_host(base), theirs):
         what = "that is a private address, and the registry is none"
         hint = "let the registry name its token server"
@@ -131,10 +145,11 @@ def _host(url: str) -> str:
 
 
 def may_get_login(registry: str, other: str) -> bool:
-    """Tell whether a registry's login may be sent to another host, although its user has not named it.
+    """Tell whether a registry's login may be sent to another host,
+    although its user has not named it.
 
-    Both are without ports. Allowed are the registry itself and documented pairs. Otherwise anybody who can answer for a
-    registry could name his own server as the realm, and get the login.
+    Both are without ports. Allowed are the registry itself and documented pairs. Otherwise anybody
+    who can answer for a registry could name his own server as the realm, and get the login.
     """
     pairs = any(
         re.fullmatch(one, registry) and re.fullmatch(theirs, other) for one, theirs in _PAIRS
@@ -145,7 +160,8 @@ def may_get_login(registry: str, other: str) -> bool:
 
 
 def may_be_asked(registry: str, other: str) -> bool:
-    """Tell whether a token server may be asked at all: a public registry must not send us to an address in our network.
+    """Tell whether a token server may be asked at all:
+    a public registry must not send us to an address in our network.
 
     Only addresses are looked at. Where a name leads to is known when it is used, and only then.
     """
@@ -158,7 +174,10 @@ def may_be_asked(registry: str, other: str) -> bool:
 
 
 def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
-    """Return the address that a host is, if it is none by name. Resolvers take `127.1` and `0x7f.1` as addresses."""
+    """Return the address that a host is, if it is none by name.
+
+    Resolvers take `127.1` and `0x7f.1` as addresses.
+    """
     host = host.strip("[]").rstrip(".")
     if host == "localhost" or host.endswith(".localhost"):
         return ipaddress.IPv4Address("127.0.0.1")
@@ -175,7 +194,9 @@ def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
 def fetch(
     lent: Lent, realm: str, wanted: Mapping[str, str], login: RegistryLogin | None
 ) -> BearerToken:
-    """Fetch a token for the `service` and `scope` in `wanted`. Raises `RegistryError` and its subclasses.
+    """Fetch a token for the `service` and `scope` in `wanted`.
+
+    Raises `RegistryError` and its subclasses.
 
     No message has the URL's query, because a registry may put anything into it.
     """
@@ -194,7 +215,8 @@ def fetch(
         text = data.get("token") or data.get("access_token")
         life = float(data.get("expires_in") or _SHORTEST)
     except (ValueError, TypeError, AttributeError, OverflowError):
-        text, life = None, 0.0
+        text = None
+        life = 0.0
     if not _is_token(text):
         raise RegistryError(
             f"{place} answers with no token",

@@ -1,4 +1,7 @@
-"""Answers questions about images from all registries of one run. The same question is asked only once."""
+"""Answers questions about images from all registries of one run.
+
+The same question is asked only once.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,8 @@ from task.threads import in_threads
 from task.urls import split
 
 _MOST_THREADS = 32
-_FACTS, _UNKNOWN = {"digest", "created", "platforms", "labels", "tags"}, Answer()
+_FACTS = {"digest", "created", "platforms", "labels", "tags"}
+_UNKNOWN = Answer()
 
 
 class Registry:
@@ -37,8 +41,12 @@ class Registry:
         cache_dir: str = "",  # the folder of AnswerCache
         limits: Limits = LIMITS,  # for one answer
     ) -> None:
-        self._logins, self._log = logins, log
-        self._entries, self._ca, self._cache_dir, self._limits = entries, ca, cache_dir, limits
+        self._logins = logins
+        self._log = log
+        self._entries = entries
+        self._ca = ca
+        self._cache_dir = cache_dir
+        self._limits = limits
         self._authorities = cache(authorities_of)  # a file is read once, not for each question
         self._lock = Lock()
         self._apis: dict[Endpoint, RegistryApi] = {}
@@ -48,9 +56,10 @@ class Registry:
     def answer(self, questions: Collection[Question]) -> Mapping[Question, Answer]:
         """Return an answer for every question, in the order of the questions.
 
-        Questions about the same image are asked together, and those about different images in parallel. A missing image
-        is `Answer(exists=False)`. If the facts are unknown, the answer has an `error`, a `RegistryError` or a subclass.
-        `platforms` are all that an image has. `created` and `labels` are those of its newest wanted member.
+        Questions about the same image are asked together, and those about different images in
+        parallel. A missing image is `Answer(exists=False)`. If the facts are unknown, the answer
+        has an `error`, a `RegistryError` or a subclass. `platforms` are all that an image has.
+        `created` and `labels` are those of its newest wanted member.
         """
         groups: dict[tuple[object, ...], list[Question]] = {}
         for question in questions:
@@ -93,15 +102,21 @@ class Registry:
             api.close()
 
     def _subject(self, question: Question) -> tuple[object, ...]:
-        """Return a key that is equal for questions with the same answer: the subject, and the login's secret."""
+        """Return a key that is equal for questions with the same answer: the subject,
+        and the login's secret.
+        """
         image = question.image
         who = (question.secret, question.namespace) if question.secret else ()
-        # The spelling matters if registries.conf has an entry for images without a registry (`default`).
+        # The spelling matters if registries.conf has an entry for images without a registry
+        # (`default`).
         name = image.name if self._entries else image.identity
         return (name, image.tag, image.digest, who, question.platforms)
 
     def _settle(self, questions: list[Question], answers: dict[Question, Answer]) -> None:
-        """Answer questions about one image. An answer is kept for the whole run, so that decisions are consistent."""
+        """Answer questions about one image.
+
+        An answer is kept for the whole run, so that decisions are consistent.
+        """
         subject = self._subject(questions[0])
         facts = frozenset(fact for question in questions for fact in question.facts)
         had, known = self._answers.get(subject, (frozenset(), Answer()))

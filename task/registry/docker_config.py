@@ -1,7 +1,8 @@
 """Logins in Docker's config file, which podman, Tekton and GitLab have as well, and in options.
 
-Keys are hosts, URLs (`https://index.docker.io/v1/`), paths (`ghcr.io/acme`, from podman) or hosts with `*` (which the
-kubelet accepts in pull secrets). The longest fitting key wins. Messages never quote a value, because most are secrets.
+Keys are hosts, URLs (`https://index.docker.io/v1/`), paths (`ghcr.io/acme`, from podman) or hosts
+with `*` (which the kubelet accepts in pull secrets). The longest fitting key wins. Messages never
+quote a value, because most are secrets.
 """
 
 from __future__ import annotations
@@ -22,16 +23,17 @@ from task.urls import split
 HUB = "docker.io"
 _HUBS = frozenset({HUB, "index.docker.io", "registry-1.docker.io", "registry.hub.docker.com"})
 _NOTHING = Secret("")
-_TEKTON = (
-    "/tekton/creds"  # Tekton puts the service account's secrets here; HOME may be another folder
-)
+# Tekton puts the service account's secrets here; HOME may be another folder
+_TEKTON = "/tekton/creds"
 _LARGEST = 1024 * 1024
 _HINT = 'write {"auths": {"<registry>": {"auth": "<base64 of user:password>"}}}'
 
 
 @dataclass(frozen=True)
 class RegistryLogin:
-    """A login to one registry: user and password, an identity token to be exchanged, or a bearer token."""
+    """A login to one registry: user and password, an identity token to be exchanged,
+    or a bearer token.
+    """
 
     username: str = ""
     password: Secret = _NOTHING
@@ -87,9 +89,12 @@ def parse_docker_config(text: str, origin: str = "") -> DockerConfig:
 
 
 def normal(key: str) -> str:
-    """Normalise a key or a registry's host: no scheme, no API version, and Docker Hub is `docker.io`."""
+    """Normalise a key or a registry's host: no scheme, no API version,
+    and Docker Hub is `docker.io`.
+    """
     url = split(key.strip() if "://" in key else f"//{key.strip()}")
-    host, path = HUB if url.authority in _HUBS else url.authority, url.path.strip("/")
+    host = HUB if url.authority in _HUBS else url.authority
+    path = url.path.strip("/")
     return f"{host}/{path}" if path and path not in ("v1", "v2") else host
 
 
@@ -111,8 +116,10 @@ def _covers(key: str, name: str) -> bool:
     same = host == names_host
     if (
         "*" in host
-    ):  # as in the kubelet, `*` matches within one part of a host's name, and the port must be equal
-        parts, names = host.split("."), names_host.split(".")
+        # as in the kubelet, `*` matches within one part of a host's name, and the port must be equal
+    ):
+        parts = host.split(".")
+        names = names_host.split(".")
         same = len(parts) == len(names) and all(map(fnmatchcase, names, parts))
     return same and (not path or f"{names_path}/".startswith(f"{path}/"))
 
@@ -129,7 +136,8 @@ def _login(key: str, entry: Any, origin: str) -> RegistryLogin | None:
     }
     if not all(isinstance(text, str) for text in texts.values()):
         raise Malformed(f"the entry of {normal(key)} holds something other than text")
-    user, password = texts["username"], texts["password"]
+    user = texts["username"]
+    password = texts["password"]
     if texts["auth"]:
         auth = texts["auth"].strip()
         try:
@@ -142,7 +150,8 @@ def _login(key: str, entry: Any, origin: str) -> RegistryLogin | None:
                 f"the entry of {normal(key)}: auth is not the base64 form of user:password"
             )
         password = password.rstrip("\x00")  # Docker itself does this when it reads the file
-    identity, token = Secret(texts["identitytoken"]), Secret(texts["registrytoken"])
+    identity = Secret(texts["identitytoken"])
+    token = Secret(texts["registrytoken"])
     if not (password or identity or token):
         return None
     return RegistryLogin(user, Secret(password), identity, token, origin)
@@ -155,7 +164,10 @@ def _mapping(data: Any, what: str) -> Mapping[str, Any]:
 
 
 def config_files(environ: Mapping[str, str]) -> tuple[DockerConfig, ...]:
-    """Return all config files, the most explicit one first. Raises `RegistryAccessError` for an unreadable file."""
+    """Return all config files, the most explicit one first.
+
+    Raises `RegistryAccessError` for an unreadable file.
+    """
     text = environ.get(
         "DOCKER_AUTH_CONFIG", ""
     ).strip()  # GitLab's variable, which has the file's text
@@ -163,7 +175,8 @@ def config_files(environ: Mapping[str, str]) -> tuple[DockerConfig, ...]:
     seen: dict[str, DockerConfig] = {}
     for path, named in _places(environ):
         real = os.path.realpath(path)
-        # A shared home may have another user's file, which is skipped. But a file that the user named must be readable.
+        # A shared home may have another user's file, which is skipped. But a file that the user
+        # named must be readable.
         if real not in seen and os.path.isfile(real) and (named or os.access(real, os.R_OK)):
             hint = "make it readable, or set DOCKER_CONFIG"
             text = text_of(path, "cannot read Docker's config", hint, RegistryAccessError, _LARGEST)
@@ -184,7 +197,8 @@ def password_of(
             "--registry-password-file and IMAGE_UPDATE_REGISTRY_PASSWORD are both given",
             hint="give one of them",
         )
-    password, where = variable, "IMAGE_UPDATE_REGISTRY_PASSWORD"
+    password = variable
+    where = "IMAGE_UPDATE_REGISTRY_PASSWORD"
     if password_file:
         where = "--registry-password-file"
         password = text_of(password_file, f"{where}: cannot read", most=_LARGEST).strip()
@@ -212,10 +226,11 @@ def _places(environ: Mapping[str, str]) -> Iterator[tuple[str, bool]]:
         yield file, True
     if folder := given["DOCKER_CONFIG"]:
         yield folder, True  # Docker wants a folder here, but some people name the file itself
+        # the second one is the only key of a mounted secret
         for name in (
             "config.json",
             ".dockerconfigjson",
-        ):  # the second one is the only key of a mounted secret
+        ):
             yield os.path.join(folder, name), True
     elif home := environ.get("HOME", "").strip():
         yield os.path.join(home, ".docker", "config.json"), False
@@ -240,7 +255,9 @@ def text_of(
     error: type[TaskError] = UsageError,
     most: int = LARGEST,
 ) -> str:
-    """Return the text of a file, or raise the error: `what`, the path, and why it cannot be read."""
+    """Return the text of a file, or raise the error: `what`, the path,
+    and why it cannot be read.
+    """
     try:
         return read_text(path, most)
     except (OSError, UnicodeDecodeError) as failed:

@@ -1,4 +1,5 @@
-"""Where a registry is: `registries.conf` of Argo CD Image Updater (AIU) says it, or else Docker's rules do.
+"""Where a registry is: `registries.conf` of Argo CD Image Updater (AIU) says it,
+or else Docker's rules do.
 
 The file is read as strictly as AIU does: an unknown key is an error.
 """
@@ -31,8 +32,12 @@ _UNITS = {
     "m": 60.0,
     "h": 3600.0,
 }
-_TRUE, _FALSE = ("true", "yes", "on", "y"), ("false", "no", "off", "n")
-_SORTED = "a registry promises no order of its tags, so the order of the list would decide which image is deployed"
+_TRUE = ("true", "yes", "on", "y")
+_FALSE = ("false", "no", "off", "n")
+_SORTED = (
+    "a registry promises no order of its tags, so the order of the list would decide which image is"
+    " deployed"
+)
 
 
 @dataclass(frozen=True)
@@ -42,7 +47,8 @@ class RegistryConf:
     name: str = ""
     api_url: str = ""  # without a trailing slash
     prefix: str = ""  # "" is Docker Hub
-    ping: bool = True  # accepted without effect: AIU asks /v2/ first, but here the first request does the same
+    # accepted without effect: AIU asks /v2/ first, but here the first request does the same
+    ping: bool = True
     credentials: CredentialSource | None = None
     credsexpire: float = 0.0  # seconds; 0 is never
     insecure: bool = False  # whether any certificate is accepted
@@ -54,7 +60,10 @@ class RegistryConf:
 
 
 def parse_registries_conf(text: str) -> tuple[RegistryConf, ...]:
-    """Return the entries of the file, in its order. Raises `Malformed`, which names the wrong entry."""
+    """Return the entries of the file, in its order.
+
+    Raises `Malformed`, which names the wrong entry.
+    """
     documents = loaded(text, Dialect(_scalar, _key, deepest=_DEEPEST))
     if len(documents) > 1:
         raise Malformed("has more than one YAML document")
@@ -79,8 +88,8 @@ def find_registry(
 ) -> RegistryConf | None:
     """Return the entry for an image, or None if it has none and is at `https://<registry>`.
 
-    The exact prefix wins, then the longest fitting prefix (AIU since v0.17). An image whose name has no registry (not
-    `written`) belongs to the entry with `default: true`, else to Docker Hub.
+    The exact prefix wins, then the longest fitting prefix (AIU since v0.17). An image whose name
+    has no registry (not `written`) belongs to the entry with `default: true`, else to Docker Hub.
     """
     if not written and (chosen := next((entry for entry in entries if entry.default), None)):
         return chosen
@@ -95,7 +104,8 @@ def find_registry(
 
 def duration(text: str) -> float:
     """Return the seconds of a Go duration: `10h`, `1h30m`, `1.5h`. Raises `Malformed`."""
-    rest, seconds = text.strip().removeprefix("+"), 0.0
+    rest = text.strip().removeprefix("+")
+    seconds = 0.0
     if rest == "0":
         return 0.0
     if not re.fullmatch(f"(?:{_DURATION.pattern})+", rest):
@@ -243,11 +253,13 @@ def place_of(
     ca: str,
     authorities: Callable[[RegistryConf], str] = authorities_of,
 ) -> tuple[Endpoint, str, RegistryConf | None]:
-    """Return the registry of an image, its name for the repository, and the entry of registries.conf for it.
+    """Return the registry of an image, its name for the repository,
+    and the entry of registries.conf for it.
 
     `authorities` reads the entry's `ca_file`; its errors pass.
     """
-    # `docker.io/nginx` names its registry, but `nginx` does not. An entry with `default: true` is for the second form.
+    # `docker.io/nginx` names its registry, but `nginx` does not. An entry with `default: true` is
+    # for the second form.
     written = image.registry != HUB or normal(image.name.partition("/")[0]) == HUB
     conf = find_registry(entries, image.registry, image.repository, written=written)
     if conf is None:

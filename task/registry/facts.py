@@ -1,8 +1,9 @@
 """Answers one question about one image with as few requests as possible.
 
-`exists` and `digest` take one HEAD, and `digest` nothing if the image is given by its digest. `platforms` takes the
-manifest, and for a single image the config. `created` and `labels` take the manifest and the config, and for an index
-those of every wanted member. (Docker Hub counts a GET of a manifest as a pull, but not a HEAD.)
+`exists` and `digest` take one HEAD, and `digest` nothing if the image is given by its digest.
+`platforms` takes the manifest, and for a single image the config. `created` and `labels` take the
+manifest and the config, and for an index those of every wanted member. (Docker Hub counts a GET of
+a manifest as a pull, but not a HEAD.)
 """
 
 from __future__ import annotations
@@ -40,13 +41,15 @@ def find(
     digest = _settled(repository, image, sure="exists" in facts)
     if digest is None:
         return Answer(exists=False)
-    memory, images = repository.memory, _flat(repository, digest)
+    memory = repository.memory
+    images = _flat(repository, digest)
     wanted = [member for member in images if not member.platform]  # their configs have to be read
     if _IN_CONFIG & set(facts):
         wanted = [
             member for member in images if not member.platform or fits(platforms, member.platform)
         ]
-    # A mirror may leave out some members of an index. It is an error only if none of the wanted ones is there.
+    # A mirror may leave out some members of an index. It is an error only if none of the wanted
+    # ones is there.
     configs = [
         (member, config) for member in wanted if (config := _config(repository, member)) is not None
     ]
@@ -78,9 +81,8 @@ def _short(repository: ImageRepository, image: Image, facts: Collection[str]) ->
     digest = repository.head(image.digest or image.tag)
     if digest is None:
         return Answer(exists=False)
-    if (
-        not digest and "digest" in facts
-    ):  # a HEAD without Docker-Content-Digest: the body has to be hashed
+    # a HEAD without Docker-Content-Digest: the body has to be hashed
+    if not digest and "digest" in facts:
         return Answer(digest=_read(repository, image.digest or image.tag) or "")
     if digest and not image.digest:
         repository.memory.saw(image.tag, digest)
@@ -88,9 +90,12 @@ def _short(repository: ImageRepository, image: Image, facts: Collection[str]) ->
 
 
 def _settled(repository: ImageRepository, image: Image, *, sure: bool) -> str | None:
-    """Return the digest of the image, and make sure that its members are in `memory`. None if the image does not exist.
+    """Return the digest of the image, and make sure that its members are in `memory`.
 
-    With `sure`, the registry is asked even for a known digest, because the image may have been deleted.
+    None if the image does not exist.
+
+    With `sure`, the registry is asked even for a known digest, because the image may have been
+    deleted.
     """
     memory = repository.memory
     known = image.digest or memory.tags.get(image.tag, "")
@@ -102,8 +107,11 @@ def _settled(repository: ImageRepository, image: Image, *, sure: bool) -> str | 
 
 
 def _read(repository: ImageRepository, reference: str, tag: str = "") -> str | None:
-    """Read a manifest into the cache and return its digest, or None if the registry has no such manifest."""
-    memory, manifest = repository.memory, repository.manifest(reference)
+    """Read a manifest into the cache and return its digest,
+    or None if the registry has no such manifest.
+    """
+    memory = repository.memory
+    manifest = repository.manifest(reference)
     if manifest is None:
         return None
     if manifest.is_old:
@@ -119,7 +127,9 @@ def _flat(repository: ImageRepository, digest: str) -> list[Member]:
     A member without a platform may be an index itself. Then its own images replace it.
     """
     memory = repository.memory
-    todo, flat, seen = list(memory.members[digest]), [], {digest}
+    todo = list(memory.members[digest])
+    flat = []
+    seen = {digest}
     while todo:
         member = todo.pop(0)
         if (

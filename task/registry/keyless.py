@@ -1,8 +1,9 @@
-"""Checks signatures without keys, by an identity that Sigstore's authority has put into a certificate.
+"""Checks signatures without keys, by an identity
+that Sigstore's authority has put into a certificate.
 
-The optional package `sigstore` checks certificate, transparency log and issuer, so this file is imported only where
-identities are asked for. In cosign's older forms, a signature only has the log's promise to record it. `sigstore`
-requires the proof, so it is fetched from the log.
+The optional package `sigstore` checks certificate, transparency log and issuer, so this file is
+imported only where identities are asked for. In cosign's older forms, a signature only has the
+log's promise to record it. `sigstore` requires the proof, so it is fetched from the log.
 """
 
 from __future__ import annotations
@@ -34,19 +35,24 @@ from task.threads import once
 
 LOG = "https://rekor.sigstore.dev"
 _FULCIO = "1.3.6.1.4.1.57264.1."
+# build signer, runner, source repository, its ref, build config
 _CLAIMS = (
     "9",
     "11",
     "12",
     "14",
     "18",
-)  # build signer, runner, source repository, its ref, build config
-_ISSUER, _OLD_ISSUER = "8", "1"
+)
+_ISSUER = "8"
+_OLD_ISSUER = "1"
 _LONGEST_ERROR = 200
 
 
 class Sigstore:
-    """Sigstore's roots of trust, or those of a file, and its transparency log. Safe to use from several threads."""
+    """Sigstore's roots of trust, or those of a file, and its transparency log.
+
+    Safe to use from several threads.
+    """
 
     def __init__(self, log: Callable[[str], None], trust_root: str = "", url: str = "") -> None:
         """`trust_root`: the path of a trusted root. Raises `UsageError` if it is not one."""
@@ -63,7 +69,10 @@ class Sigstore:
                     if isinstance(error, OSError)
                     else one_line(str(error))[:_LONGEST_ERROR]
                 )
-                hint = "give the file that `cosign trusted-root create` or `gh attestation trusted-root` writes"
+                hint = (
+                    "give the file that `cosign trusted-root create` or `gh attestation"
+                    " trusted-root` writes"
+                )
                 raise UsageError(
                     f"--trust-root: {trust_root!r} is not a trusted root: {why}", hint=hint
                 ) from None
@@ -73,7 +82,10 @@ class Sigstore:
         )
 
     def entry(self, index: int) -> Mapping[str, Any]:
-        """Return an entry of the transparency log. Raises `RegistryDownError` if the log is down, and `Malformed`."""
+        """Return an entry of the transparency log.
+
+        Raises `RegistryDownError` if the log is down, and `Malformed`.
+        """
         try:
             answer = self._log().ask("GET", f"/api/v1/log/entries?logIndex={index}")
         except NoAnswerError as error:
@@ -96,10 +108,15 @@ class Keyless:
         self, sigstore: Sigstore, identities: Sequence[Identity], *, exact: bool = False
     ) -> None:
         """`exact`: subjects are no globs."""
-        self._sigstore, self._identities, self._exact = sigstore, identities, exact
+        self._sigstore = sigstore
+        self._identities = identities
+        self._exact = exact
 
     def signer(self, signature: Signed) -> tuple[str, Origin]:
-        """Return who signed, and what the certificate says. Raises `Malformed`, and `RegistryDownError`."""
+        """Return who signed, and what the certificate says.
+
+        Raises `Malformed`, and `RegistryDownError`.
+        """
         # A signature without a key always has a certificate and an entry in the log.
         if signature.form != "bundle" and (not signature.certificate or signature.log_index < 0):
             raise Malformed("a signature is by a key, and not by an identity")
@@ -118,37 +135,44 @@ class Keyless:
         except Malformed:
             raise
         except Exception as error:  # noqa: BLE001 - strangers' data, and no error may let an image pass
-            who = " or ".join(one.subject for one in self._identities[:3])
+            who = " or ".join(identity.subject for identity in self._identities[:3])
             why = one_line(str(error))[:_LONGEST_ERROR]
             raise Malformed(f"a signature is not by {who}: {why}") from None
         return accepts.subject, accepts.origin
 
 
 class _Accepts:
-    """What `sigstore` asks about a certificate whose chain, log entry and times it has checked itself."""
+    """What `sigstore` asks about a certificate whose chain,
+    log entry and times it has checked itself.
+    """
 
     def __init__(self, identities: Sequence[Identity], *, exact: bool) -> None:
-        self._identities, self._exact = identities, exact
-        self.subject, self.origin = "", Origin("certificate")
+        self._identities = identities
+        self._exact = exact
+        self.subject = ""
+        self.origin = Origin("certificate")
 
     def verify(self, cert: Certificate) -> None:
         """Raise `VerificationError` if the certificate has none of the identities."""
         names = cert.extensions.get_extension_for_class(SubjectAlternativeName).value
         subjects = [*names.get_values_for_type(Uri), *names.get_values_for_type(RFC822Name)]
         users = (
-            one
-            for one in names.get_values_for_type(OtherName)
-            if one.type_id.dotted_string == f"{_FULCIO}7"
+            other_name
+            for other_name in names.get_values_for_type(OtherName)
+            if other_name.type_id.dotted_string == f"{_FULCIO}7"
         )
-        subjects += [asn1.decode_der(str, one.value) for one in users]
+        subjects += [asn1.decode_der(str, user.value) for user in users]
         claims = {key: value for key in (*_CLAIMS, _ISSUER) if (value := _claim(cert, key))}
         issuer = claims.get(_ISSUER) or _claim(cert, _OLD_ISSUER)
-        for one in self._identities:
+        for identity in self._identities:
             for subject in subjects:
-                if issuer == one.issuer and (
-                    subject == one.subject if self._exact else fits_glob(one.subject, subject)
+                if issuer == identity.issuer and (
+                    subject == identity.subject
+                    if self._exact
+                    else fits_glob(identity.subject, subject)
                 ):
-                    self.subject, self.origin = subject, of_certificate(issuer, claims)
+                    self.subject = subject
+                    self.origin = of_certificate(issuer, claims)
                     return
         raise VerificationError(f"it is by {', '.join(map(str, subjects[:3]))}, as {issuer} says")
 
@@ -156,7 +180,9 @@ class _Accepts:
 def _claim(cert: Certificate, number: str) -> str:
     """Return the value of one of Fulcio's extensions, or ""."""
     wanted = ObjectIdentifier(f"{_FULCIO}{number}")
-    found = next((one.value.value for one in cert.extensions if one.oid == wanted), b"")
+    found = next(
+        (extension.value.value for extension in cert.extensions if extension.oid == wanted), b""
+    )
     if not found:
         return ""
     return found.decode() if number == _OLD_ISSUER else asn1.decode_der(str, found)

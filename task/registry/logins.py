@@ -1,8 +1,10 @@
-"""Finds the login for a registry: from an annotation or registries.conf, from options, or from Docker's config files.
+"""Finds the login for a registry: from an annotation or registries.conf, from options,
+or from Docker's config files.
 
-If a named source is unusable, that is an error, and no other source is tried. The owner of an Application is not
-trusted: secrets of other namespaces, variables that the pipeline has not allowed, and scripts are refused. Docker's
-credential helpers and the scripts of `ext:` are run without a shell.
+If a named source is unusable, that is an error, and no other source is tried. The owner of an
+Application is not trusted: secrets of other namespaces, variables that the pipeline has not
+allowed, and scripts are refused. Docker's credential helpers and the scripts of `ext:` are run
+without a shell.
 """
 
 from __future__ import annotations
@@ -39,13 +41,15 @@ from task.registry.docker_config import (
 )
 from task.secret import Secret
 
-# (namespace, name) → the data of a secret in the cluster. Raises `LookupError` for a missing secret, and `Malformed`
-# for one of Argo CD's own, because a cluster's token must never be sent to a registry.
+# (namespace, name) → the data of a secret in the cluster. Raises `LookupError` for a missing
+# secret, and `Malformed` for one of Argo CD's own, because a cluster's token must never be sent to
+# a registry.
 Secrets = Callable[[str, str], Mapping[str, bytes]]
 _ANNOTATION = "pull-secret"
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
 _PATIENCE = {"helper": 30, "script": 10}  # seconds; 10 is AIU's limit for scripts
-_HUB_SERVER = "https://index.docker.io/v1/"  # Docker Hub's name in `docker login`, and so in credential helpers
+# Docker Hub's name in `docker login`, and so in credential helpers
+_HUB_SERVER = "https://index.docker.io/v1/"
 _NO_LOGIN = b"credentials not found"  # every helper that uses docker-credential-helpers prints this
 _TOKEN = "<token>"  # noqa: S105 - with this user name, a helper says that the secret is an identity token
 _NO_USER = frozenset(" \"'{}[]")
@@ -64,13 +68,18 @@ class Logins:
         allow_exec: bool = False,
         namespace: str = "",
     ) -> None:
-        """`given` are logins from options, by the registry or repository that each is for (`normal`).
+        """`given` are logins from options, by the registry
+        or repository that each is for (`normal`).
 
-        Annotations may name the variables `allow_env` (registries.conf any), and the pull secrets of the control
-        plane's `namespace`. With `allow_exec`, both may name scripts.
+        Annotations may name the variables `allow_env` (registries.conf any), and the pull secrets
+        of the control plane's `namespace`. With `allow_exec`, both may name scripts.
         """
-        self._environ, self._given, self._secret = environ, given or {}, secret
-        self._allow_env, self._allow_exec, self._namespace = allow_env, allow_exec, namespace
+        self._environ = environ
+        self._given = given or {}
+        self._secret = secret
+        self._allow_env = allow_env
+        self._allow_exec = allow_exec
+        self._namespace = namespace
         self._lock = Lock()
         self._known: dict[object, tuple[RegistryLogin | None, float]] = {}
         self._files: tuple[DockerConfig, ...] | None = None
@@ -81,7 +90,8 @@ class Logins:
     ) -> RegistryLogin | None:
         """Return the login that `pull-secret` names, for the registry at `host`.
 
-        Raises `RegistryError` and its subclasses, and `AnnotationError` for a secret that the annotation must not name.
+        Raises `RegistryError` and its subclasses, and `AnnotationError` for a secret that the
+        annotation must not name.
         """
         try:
             source = parse_credential_source(text)
@@ -128,18 +138,23 @@ class Logins:
     def _check(self, source: CredentialSource, namespace: str) -> None:
         """Raise an error for a source that the owner of an Application must not name."""
         if source.kind in ("secret", "pullsecret"):
-            # AIU v1.3 refuses secrets of other namespaces as well. AIU v0 uses any secret that its own account may
-            # read. A pull secret goes only to the registry that it names itself, but the text of a field would go to
-            # the registry that the Application's author chose.
+            # AIU v1.3 refuses secrets of other namespaces as well. AIU v0 uses any secret that its
+            # own account may read. A pull secret goes only to the registry that it names itself,
+            # but the text of a field would go to the registry that the Application's author chose.
             shared = (self._namespace,) if source.kind == "pullsecret" else ()
             if source.namespace not in (namespace, *shared):
                 raise AnnotationError(
-                    f"pull-secret names a secret of namespace {source.namespace}, the Application is in {namespace}",
-                    hint="name a secret of the Application's own namespace, or a pullsecret of Argo CD's",
+                    f"pull-secret names a secret of namespace {source.namespace}, the Application"
+                    f" is in {namespace}",
+                    hint=(
+                        "name a secret of the Application's own namespace, or a pullsecret of Argo"
+                        " CD's"
+                    ),
                 )
         if source.kind == "env" and source.env not in self._allow_env:
             raise RegistryError(
-                f"pull-secret: the variable {source.env[:100]!r} is not one that annotations may name",
+                f"pull-secret: the variable {source.env[:100]!r} is not one that annotations may"
+                " name",
                 hint="allow it with --allow-env; registries.conf may name any variable",
             )
 
@@ -161,7 +176,10 @@ class Logins:
         if self._secret is None:
             raise RegistryError(
                 f"{where} names {name}, and no cluster is available",
-                hint="read all Applications from the cluster, or give the login by Docker's config file or options",
+                hint=(
+                    "read all Applications from the cluster, or give the login by Docker's config"
+                    " file or options"
+                ),
             )
         try:
             data = self._secret(source.namespace, source.name)
@@ -203,11 +221,12 @@ class Logins:
         return next((login for login in logins if login is not None), None)
 
     def _from_file(self, config: DockerConfig, host: str, repository: str) -> RegistryLogin | None:
-        """Return the login in one config file. The longest key wins, and `credHelpers` come before `credsStore`."""
-        key, helper_key = (
-            best_key(config.logins, host, repository),
-            best_key(config.helpers, host, repository),
-        )
+        """Return the login in one config file.
+
+        The longest key wins, and `credHelpers` come before `credsStore`.
+        """
+        key = best_key(config.logins, host, repository)
+        helper_key = best_key(config.helpers, host, repository)
         if helper_key and len(helper_key) >= len(key or ""):
             return self._from_helper(config.helpers[helper_key], helper_key, needed=True)
         if key:
@@ -228,7 +247,8 @@ class Logins:
 def _pair(text: str, where: str) -> RegistryLogin:
     """Split a text `user:password` at the first colon, and return the login.
 
-    JSON and PEM have colons, too. A text that was never meant as a login must not be sent to a registry.
+    JSON and PEM have colons, too. A text that was never meant as a login must not be sent to a
+    registry.
     """
     user, colon, password = text.strip().partition(":")
     if not (user and colon and password) or not user.isprintable() or _NO_USER & set(user):
@@ -241,8 +261,9 @@ def helper(
 ) -> RegistryLogin | None:
     """Return the login for a registry from `docker-credential-<name> get`, or None if it has none.
 
-    A helper that is not `needed` (a `credsStore`, for all registries) may be missing: a config file that was copied
-    from a laptop names `desktop` or `osxkeychain`. Raises `RegistryError` and its subclasses.
+    A helper that is not `needed` (a `credsStore`, for all registries) may be missing: a config file
+    that was copied from a laptop names `desktop` or `osxkeychain`. Raises `RegistryError` and its
+    subclasses.
     """
     if not _NAME.fullmatch(name):
         message = f"{name[:100]!r} cannot be the name of a credential helper"
@@ -262,9 +283,11 @@ def helper(
         raise RegistryAccessError(message, hint="run it by hand to see why")
     try:
         data = parsed_json(out)
-        user, secret = data.get("Username") or "", data.get("Secret") or ""
+        user = data.get("Username") or ""
+        secret = data.get("Secret") or ""
     except (ValueError, AttributeError):
-        user, secret = None, None
+        user = None
+        secret = None
     if not isinstance(user, str) or not isinstance(secret, str):
         raise RegistryAccessError(f"{program} returned no login", hint="run it by hand to see why")
     if not secret:
@@ -275,7 +298,10 @@ def helper(
 
 
 def script(path: str, environ: Mapping[str, str]) -> str:
-    """Return the output of an `ext:` script, `user:password`. Raises `RegistryError` and its subclasses."""
+    """Return the output of an `ext:` script, `user:password`.
+
+    Raises `RegistryError` and its subclasses.
+    """
     if not os.path.isabs(path) or os.path.normpath(path) != path:
         raise RegistryError(
             f"ext:{path[:200]} is not an absolute path", hint="write ext:/path/of/script"
@@ -307,10 +333,11 @@ def _run(
         program = sh.Command(name, None if os.path.isabs(name) else folders)
     except sh.CommandNotFound:
         return None, b"", b""
+    # sh forks, and since 3.12, Python warns if a process with threads forks
     if sys.version_info >= (
         3,
         12,
-    ):  # sh forks, and since 3.12, Python warns if a process with threads forks
+    ):
         warnings.filterwarnings(
             "ignore", r"This process .* is multi-threaded, use of fork", DeprecationWarning
         )

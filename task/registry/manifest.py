@@ -22,12 +22,14 @@ IMAGES = (
     "application/vnd.docker.distribution.manifest.v2+json",
 )
 SIGNED = "application/vnd.docker.distribution.manifest.v1+prettyjws"
-# Always send all of them. Without the right type, Docker's registry 2.8 answers 404 for an OCI manifest or index. With
-# only `manifest.v2`, it answers a request for a manifest list with the digest of the amd64 member.
+# Always send all of them. Without the right type, Docker's registry 2.8 answers 404 for an OCI
+# manifest or index. With only `manifest.v2`, it answers a request for a manifest list with the
+# digest of the amd64 member.
 ACCEPT = ", ".join((*INDEXES, *IMAGES, SIGNED))
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}|sha512:[0-9a-f]{128}", re.ASCII)
 _TIME = re.compile(
-    r"([0-9]{4}-[0-9]{2}-[0-9]{2})[Tt ]([0-9]{2}:[0-9]{2}:[0-9]{2})(?:\.([0-9]+))?([Zz]|[+-][0-9]{2}:[0-9]{2})",
+    r"([0-9]{4}-[0-9]{2}-[0-9]{2})[Tt"
+    r" ]([0-9]{2}:[0-9]{2}:[0-9]{2})(?:\.([0-9]+))?([Zz]|[+-][0-9]{2}:[0-9]{2})",
     re.ASCII,
 )
 _NEVER = "0001-01-01T"  # Go's zero time
@@ -73,7 +75,9 @@ class Manifest:
 
 
 def is_digest(text: str) -> bool:
-    """Tell whether a text is a digest of a known algorithm, so that bytes can be checked against it."""
+    """Tell whether a text is a digest of a known algorithm,
+    so that bytes can be checked against it.
+    """
     return bool(_DIGEST.fullmatch(text))
 
 
@@ -83,7 +87,9 @@ def digest_of(body: bytes, algorithm: str = "sha256") -> str:
 
 
 def signed_payload(body: bytes, data: Mapping[str, Any]) -> bytes:
-    """Return the part of a schema 1 manifest that its digest covers: everything but its signatures."""
+    """Return the part of a schema 1 manifest that its digest covers:
+    everything but its signatures.
+    """
     # The protected header says where in the text Docker has inserted the signatures.
     try:
         protected = data["signatures"][0]["protected"]
@@ -129,7 +135,9 @@ def read_config(data: Any) -> Config:
 
 
 def instant(text: str) -> str:
-    """Return an RFC 3339 time in UTC with all its digits, or "" for any other text, and for Go's zero time."""
+    """Return an RFC 3339 time in UTC with all its digits, or "" for any other text,
+    and for Go's zero time.
+    """
     match = _TIME.fullmatch(text.strip())
     if not match or text.startswith(_NEVER):
         return ""
@@ -158,8 +166,8 @@ def fits(wanted: Sequence[str], platform: str) -> bool:
     if not wanted:
         return True
     have = (*platform.split("/", 2), "", "")[:3]
-    for one in wanted:
-        os, arch, variant = (*one.strip().split("/", 2), "", "")[:3]
+    for item in wanted:
+        os, arch, variant = (*item.strip().split("/", 2), "", "")[:3]
         if os and arch and (os, arch) == have[:2] and variant in ("", have[2]):
             return True
     return False
@@ -169,7 +177,8 @@ def _is_image(data: Any) -> bool:
     entry = mapping(data)
     if not is_digest(text(entry, "digest")):
         return False
-    # BuildKit stores provenance and SBOMs as members of the index, for the platform unknown/unknown.
+    # BuildKit stores provenance and SBOMs as members of the index, for the platform
+    # unknown/unknown.
     if "vnd.docker.reference.type" in mapping(entry, "annotations") or entry.get("artifactType"):
         return False
     platform = mapping(entry, "platform")

@@ -1,4 +1,7 @@
-"""Decides whether it is proved who made an image. It reads the places in a registry where proofs are stored."""
+"""Decides whether it is proved who made an image.
+
+It reads the places in a registry where proofs are stored.
+"""
 
 from __future__ import annotations
 
@@ -41,19 +44,27 @@ class Check(Protocol):
     """Checks who made a signature."""
 
     def signer(self, signature: Signed) -> tuple[str, Origin | None]:
-        """Return who signed, and what a certificate says of the build. Raises `Malformed` if it is not good."""
+        """Return who signed, and what a certificate says of the build.
+
+        Raises `Malformed` if it is not good.
+        """
 
 
 @dataclass(frozen=True)
 class Asked:
-    """One thing that must be proved about an image: that one of these checks is good, and what the demand asks for."""
+    """One thing that must be proved about an image: that one of these checks is good,
+    and what the demand asks for.
+    """
 
     checks: Sequence[Check]
     demand: Demand = Demand("signature")
     by: str = ""  # who asks, for a message: "; imagesVerification wants the key of …"
 
     def proof(self, signature: Signed) -> Proof:
-        """Return what a signature or statement proves. Raises `Malformed` if that is not what is asked for."""
+        """Return what a signature or statement proves.
+
+        Raises `Malformed` if that is not what is asked for.
+        """
         why = ""
         for check in self.checks:
             try:
@@ -72,7 +83,8 @@ class Asked:
                     raise Malformed(wrong)
             if origin is None:
                 return Proof("signature", who)
-            of, builder = ", ".join(origin.repositories), next(iter(origin.builders), "")
+            of = ", ".join(origin.repositories)
+            builder = next(iter(origin.builders), "")
             return Proof(origin.kind, who, of, origin.ref, origin.workflow, builder)
         raise Malformed(why)
 
@@ -90,18 +102,22 @@ class Evidence:
         repository = cache(
             lambda: registry.repository(question.image, question.secret, question.namespace)
         )
-        # No filter: the API's takes one exact type, but that of a bundle contains its version, and it may be ignored.
+        # No filter: the API's takes one exact type, but that of a bundle contains its version, and
+        # it may be ignored.
         self._referrers = cache(lambda: repository().referrers(self._digest))
         self._manifest = cache(lambda reference: repository().manifest(reference))
         self.blob = cache(lambda digest: repository().blob(digest))
 
     def layers(self, *, of_build: bool) -> Iterator[Layer]:
-        """Yield the signatures, or also the statements about the build, first where they are likely."""
+        """Yield the signatures, or also the statements about the build,
+        first where they are likely.
+        """
         if not of_build:
             yield from self._of_tag("sig")
             yield from self._referring((SIGNED,))
             return
-        # cosign 1 and 2 and Tekton Chains store everything under tags, and cosign 3 and GitHub everything as referrers.
+        # cosign 1 and 2 and Tekton Chains store everything under tags, and cosign 3 and GitHub
+        # everything as referrers.
         tags = partial(self._of_tag, "att")
         referrers = partial(self._referring, (*PREDICATES, SIGNED))
         for place in (
@@ -112,16 +128,17 @@ class Evidence:
 
     def _of_tag(self, ending: str) -> Iterator[Layer]:
         found = self._manifest(signature_tag(self._digest, ending))
-        for layer in layers(found.data) if found else ():
-            if ending == "sig" or predicate_of(layer.annotations) in ("", *PREDICATES):
-                yield layer
+        if found:
+            for layer in layers(found.data):
+                if ending == "sig" or predicate_of(layer.annotations) in ("", *PREDICATES):
+                    yield layer
 
     def _referring(self, predicates: Sequence[str]) -> Iterator[Layer]:
         ours = [
-            (predicates.index(said) if said else len(predicates), one)
-            for one in self._referrers()
-            if (not one.artifact_type or one.artifact_type.startswith(ARTIFACTS))
-            and (said := predicate_of(one.annotations)) in ("", *predicates)
+            (predicates.index(said) if said else len(predicates), referrer)
+            for referrer in self._referrers()
+            if (not referrer.artifact_type or referrer.artifact_type.startswith(ARTIFACTS))
+            and (said := predicate_of(referrer.annotations)) in ("", *predicates)
         ]
         for _, one in sorted(ours, key=lambda each: each[0])[:MOST]:
             if found := self._manifest(one.digest):
@@ -129,7 +146,10 @@ class Evidence:
 
 
 class Prover:
-    """Finds proofs, and waits for late ones, because Tekton Chains signs after the push. Safe to use from threads."""
+    """Finds proofs, and waits for late ones, because Tekton Chains signs after the push.
+
+    Safe to use from threads.
+    """
 
     def __init__(
         self,
@@ -139,13 +159,18 @@ class Prover:
         log: Callable[[str], None] = lambda _line: None,
     ) -> None:
         """`asked`: what must be proved about an image; it may raise `TaskError`."""
-        self._registry, self._asked, self._timeout, self._log = registry, asked, timeout, log
+        self._registry = registry
+        self._asked = asked
+        self._timeout = timeout
+        self._log = log
         self._lock = Lock()
         self._turns: dict[Question, Lock] = {}
         self._known: dict[Question, Answer] = {}
 
     def __call__(self, questions: Collection[Question]) -> Mapping[Question, Answer]:
-        """Return for each image (with its digest) a proof, a refusal, or an error if that is unknown."""
+        """Return for each image (with its digest) a proof, a refusal,
+        or an error if that is unknown.
+        """
         answers = in_threads(self._settled, list(questions), _AT_ONCE)
         shutdown.check()  # after a signal, answers are errors
         return dict(zip(questions, answers, strict=True))
@@ -193,7 +218,10 @@ class Prover:
         return answer
 
     def _proved(self, question: Question, evidence: Evidence, asked: Asked) -> Proof | Verdict:
-        """Return the proof, or why nothing proves what is asked. What is unreadable does not matter beside a proof."""
+        """Return the proof, or why nothing proves what is asked.
+
+        What is unreadable does not matter beside a proof.
+        """
         objections: list[str] = []
         unread: TaskError | None = None
         for layer in islice(evidence.layers(of_build=asked.of_build), 2 * MOST):

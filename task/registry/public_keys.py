@@ -50,10 +50,14 @@ class PublicKeys:
     """Accepts a signature by any of these keys."""
 
     def __init__(self, keys: Sequence[PublicKey], name: str) -> None:
-        self._keys, self._name = keys, name
+        self._keys = keys
+        self._name = name
 
     def signer(self, signature: Signed) -> tuple[str, None]:
-        """Return the name of the key's file. Raises `Malformed` if the signature is not by one of the keys."""
+        """Return the name of the key's file.
+
+        Raises `Malformed` if the signature is not by one of the keys.
+        """
         for raw in signature.signatures:
             if any(_good(key, signature.content, raw) for key in self._keys):
                 return self._name, None
@@ -66,7 +70,8 @@ def _good(key: PublicKey, content: bytes, signature: bytes) -> bool:
             key.verify(signature, content)
             return True
         return False
-    # cosign hashes with SHA-256 for every curve. Other tools use the hash with the size of the curve.
+    # cosign hashes with SHA-256 for every curve. Other tools use the hash with the size of the
+    # curve.
     algorithms: list[hashes.HashAlgorithm] = [hashes.SHA256()]
     if isinstance(key, EllipticCurvePublicKey) and key.curve.name == "secp384r1":
         algorithms.append(hashes.SHA384())
@@ -75,9 +80,8 @@ def _good(key: PublicKey, content: bytes, signature: bytes) -> bool:
     for algorithm in algorithms:
         with suppress(InvalidSignature):
             if isinstance(key, RSAPublicKey):
-                key.verify(
-                    signature, content, padding.PKCS1v15(), algorithm
-                )  # cosign's default; PSS is not
+                # cosign's default; PSS is not
+                key.verify(signature, content, padding.PKCS1v15(), algorithm)
             else:
                 key.verify(signature, content, ECDSA(algorithm))
             return True

@@ -1,4 +1,6 @@
-"""Reads one repository of a registry: tags, manifests, blobs, and the manifests that refer to an image."""
+"""Reads one repository of a registry: tags, manifests, blobs,
+and the manifests that refer to an image.
+"""
 
 from __future__ import annotations
 
@@ -33,17 +35,20 @@ from task.registry.manifest import (
 from task.urls import origin, split
 
 _NEXT = re.compile(r'<([^<>]*)>[^,<]*?;\s*rel\s*=\s*"?next"?(?=[\s;,]|$)')
+# tags in a page: most registries allow the first number, and the others answer 400
 _PAGES = (
     10_000,
     1000,
-)  # tags in a page: most registries allow the first number, and the others answer 400
-_REFERENCE = re.compile(
-    r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}"
-)  # a tag, according to the OCI distribution specification
+)
+# a tag, according to the OCI distribution specification
+_REFERENCE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
 _MOST_SHOWN = 100
 _FORM = 1  # the version of the cache's files; files of another version are ignored
 # The limits for one list with all its pages. Any server may call itself a registry.
-_MOST_BYTES, _MOST_PAGES, _MOST_TAGS, _LONGEST = 64 * 1024 * 1024, 1000, 1_000_000, 300.0  # seconds
+_MOST_BYTES = 64 * 1024 * 1024
+_MOST_PAGES = 1000
+_MOST_TAGS = 1_000_000
+_LONGEST = 300.0  # seconds
 _LARGEST_CACHE = 1 << 30  # bytes of a file that this program wrote itself
 _NO_HEAD = (405, 501)  # statuses of a server that does not know HEAD
 _NO_API = (400, 404, 405, 501)  # statuses of a registry without OCI 1.1's referrers API
@@ -60,10 +65,13 @@ class Referrer:
 
 
 class AnswerCache:
-    """What is known about one repository's images, in memory and in a folder between runs. Safe to use from threads.
+    """What is known about one repository's images, in memory and in a folder between runs.
 
-    Manifests and configs never change under their digest, so these entries stay true. Tags move: the last known digest
-    of a tag is only a hint, and one HEAD request checks whether it is still right.
+    Safe to use from threads.
+
+    Manifests and configs never change under their digest, so these entries stay true. Tags move:
+    the last known digest of a tag is only a hint, and one HEAD request checks whether it is still
+    right.
     """
 
     def __init__(self, folder: str = "", name: str = "") -> None:
@@ -81,18 +89,24 @@ class AnswerCache:
     def saw(self, tag: str, digest: str) -> None:
         """Remember that a tag has this digest now."""
         if tag and self.tags.get(tag) != digest:
-            self.tags[tag], self._changed = digest, True
+            self._changed = True
+            self.tags[tag] = digest
 
     def consists(self, digest: str, members: tuple[Member, ...]) -> None:
         """Remember the images of a manifest."""
-        self.members[digest], self._changed = members, True
+        self._changed = True
+        self.members[digest] = members
 
     def says(self, digest: str, config: Config) -> None:
         """Remember the config of an image."""
-        self.configs[digest], self._changed = config, True
+        self._changed = True
+        self.configs[digest] = config
 
     def save(self) -> None:
-        """Write the file, in one piece. An error is ignored, because it only costs the next run some requests."""
+        """Write the file, in one piece.
+
+        An error is ignored, because it only costs the next run some requests.
+        """
         if not self._path or not self._changed:
             return
         data = {
@@ -117,7 +131,8 @@ class AnswerCache:
             self._changed = False
 
     def _load(self) -> None:
-        # A strange file is no error: other runs share the folder, and a volume may be full or shared with strangers.
+        # A strange file is no error: other runs share the folder, and a volume may be full or
+        # shared with strangers.
         with suppress(OSError, ValueError, LookupError, TypeError, AttributeError):
             data: Mapping[str, Any] = parsed_json(read_file(self._path, _LARGEST_CACHE))
             if data["form"] == _FORM:
@@ -134,7 +149,9 @@ class AnswerCache:
                     key: Config(str(created), str(platform), dict(labels))
                     for key, (created, platform, labels) in data["configs"].items()
                 }
-                self.tags, self.members, self.configs = tags, members, configs
+                self.tags = tags
+                self.members = members
+                self.configs = configs
 
 
 class ImageRepository:
@@ -143,8 +160,10 @@ class ImageRepository:
     def __init__(
         self, api: RegistryApi, name: str, login: RegistryLogin | None, memory: AnswerCache
     ) -> None:
-        self.name, self.memory = name, memory
-        self._api, self._login = api, login
+        self.name = name
+        self.memory = memory
+        self._api = api
+        self._login = login
         self._listed: tuple[str, ...] | None = None
         self._lock = Lock()
 
@@ -191,7 +210,9 @@ class ImageRepository:
         return answer.body
 
     def json_blob(self, digest: str) -> Mapping[str, Any]:
-        """Return a blob that is a JSON object, such as an image's config, or {} for any other blob."""
+        """Return a blob that is a JSON object, such as an image's config,
+        or {} for any other blob.
+        """
         try:
             data = parsed_json(self.blob(digest))
         except ValueError:
@@ -217,7 +238,8 @@ class ImageRepository:
 
         They come from OCI 1.1's API, or from the tag that replaces it in older registries.
         """
-        paged, referrers = False, list[Referrer]()
+        paged = False
+        referrers = list[Referrer]()
         for page in self._pages(f"/referrers/{digest}", INDEXES[0], missing=_NO_API):
             paged = True
             referrers += _referrers(page)
@@ -230,9 +252,8 @@ class ImageRepository:
         """Return the tags of all pages, each once, or None if there is no page."""
         tags: dict[str, None] | None = None
         for page in pages:
-            names = (
-                page.get("tags") or []
-            )  # Docker's registry writes null for a repository without tags
+            # Docker's registry writes null for a repository without tags
+            names = page.get("tags") or []
             if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
                 raise self._wrong("answers with an invalid list of tags")
             tags = {} if tags is None else tags
@@ -256,18 +277,19 @@ class ImageRepository:
     ) -> Iterator[Mapping[str, Any]]:
         """Yield the pages of a list, following the header `Link`.
 
-        Yield none if the first answer has a `missing` status. The login never leaves the registry, and the pages always
-        end. Docker's registry 2.8 ignores `n`, and sends all tags in one page.
+        Yield none if the first answer has a `missing` status. The login never leaves the registry,
+        and the pages always end. Docker's registry 2.8 ignores `n`, and sends all tags in one page.
         """
         seen: set[str] = set()
-        size, end = 0, time.monotonic() + _LONGEST
+        size = 0
+        end = time.monotonic() + _LONGEST
         while path:
             if path in seen or len(seen) >= _MOST_PAGES:
                 raise self._wrong("answers with pages that never end")
             if time.monotonic() > end:
                 raise RegistryDownError(
-                    f"registry {self._api.endpoint.name} takes more than {_LONGEST:g} seconds for one list "
-                    f"({self.name})",
+                    f"registry {self._api.endpoint.name} takes more than {_LONGEST:g} seconds for"
+                    f" one list ({self.name})",
                     hint="run it again",
                 )
             seen.add(path)
@@ -280,7 +302,10 @@ class ImageRepository:
             if answer.status == 404:
                 raise RegistryError(
                     f"registry {self._api.endpoint.name} has no repository {self.name}",
-                    hint="check the image's name; without a login, some registries say so of private ones",
+                    hint=(
+                        "check the image's name; without a login, some registries say so of private"
+                        " ones"
+                    ),
                 )
             size += len(answer.body)
             if size > _MOST_BYTES:
@@ -297,7 +322,8 @@ class ImageRepository:
             raise self._wrong(
                 f"continues its list at {origin(url)[:_MOST_SHOWN]!r}, which is not its own"
             )
-        # Use our own base URL for the next page: behind a proxy, a registry may name another path before `/v2/`.
+        # Use our own base URL for the next page: behind a proxy, a registry may name another path
+        # before `/v2/`.
         _, own, rest = url.partition(f"/v2/{quote(self.name)}/")
         if not own:
             raise self._wrong("continues its list in another repository")
@@ -342,5 +368,6 @@ def _referrers(page: Mapping[str, Any]) -> Iterator[Referrer]:
     for entry in mappings(page, "manifests"):
         if not is_digest(str(entry.get("digest", ""))):
             continue
-        kind, artifact = str(entry.get("mediaType", "")), str(entry.get("artifactType") or "")
+        kind = str(entry.get("mediaType", ""))
+        artifact = str(entry.get("artifactType") or "")
         yield Referrer(entry["digest"], kind, artifact, texts(entry, "annotations"))

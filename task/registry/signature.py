@@ -1,13 +1,18 @@
-"""Parses the signatures of images, the signed statements about them, and the public keys that check both. Pure.
+"""Parses the signatures of images, the signed statements about them,
+and the public keys that check both.
 
-cosign has two forms. cosign 1 and 2, and Tekton Chains, store a payload ("simple signing"), and its signature is an
-annotation of the layer. cosign 3 stores a Sigstore bundle: an in-toto statement in a DSSE envelope. Attestations are
-such bundles as well, or (cosign 1 and 2, Chains) bare envelopes. Sources: cosign's SIGNATURE_SPEC, ATTESTATION_SPEC and
-BUNDLE_SPEC, the DSSE protocol, the in-toto statement.
+Pure.
 
-A statement says where an image was built, which is compared with what is asked for. Sources: the SLSA provenance
-predicates v0.2 and v1, the build types of GitHub's workflows, and what slsa-github-generator,
-actions/attest-build-provenance, GitLab's runner and Tekton Chains write into them.
+cosign has two forms. cosign 1 and 2, and Tekton Chains, store a payload ("simple signing"), and its
+signature is an annotation of the layer. cosign 3 stores a Sigstore bundle: an in-toto statement in
+a DSSE envelope. Attestations are such bundles as well, or (cosign 1 and 2, Chains) bare envelopes.
+Sources: cosign's SIGNATURE_SPEC, ATTESTATION_SPEC and BUNDLE_SPEC, the DSSE protocol, the in-toto
+statement.
+
+A statement says where an image was built, which is compared with what is asked for. Sources: the
+SLSA provenance predicates v0.2 and v1, the build types of GitHub's workflows, and what
+slsa-github-generator, actions/attest-build-provenance, GitLab's runner and Tekton Chains write into
+them.
 """
 
 from __future__ import annotations
@@ -28,17 +33,17 @@ from task.text import fits_glob, shortened
 PAYLOAD = "application/vnd.dev.cosign.simplesigning.v1+json"
 BUNDLE = "application/vnd.dev.sigstore.bundle"  # .v0.3+json, +json;version=0.2
 ENVELOPE = "application/vnd.dsse.envelope.v1+json"
+# beginnings of signatures' artifact types
 ARTIFACTS = (
     "application/vnd.dev.cosign.artifact.sig.v1+json",
     BUNDLE,
-)  # beginnings of signatures' artifact types
+)
 MOST = 32  # signatures of one image that are checked
 LARGEST = 1024 * 1024  # bytes of one signature
 _TYPE = "cosign container image signature"
 _STATEMENT = "application/vnd.in-toto+json"
-SIGNED = (
-    "https://sigstore.dev/cosign/sign/v1"  # other predicates are attestations (provenance, SBOM)
-)
+# other predicates are attestations (provenance, SBOM)
+SIGNED = "https://sigstore.dev/cosign/sign/v1"
 _STATEMENTS = ("https://in-toto.io/Statement/v0.1", "https://in-toto.io/Statement/v1")
 _ANNOTATION = "dev.cosignproject.cosign/signature"
 _CERTIFICATE = "dev.sigstore.cosign/certificate"
@@ -47,7 +52,8 @@ _PREDICATE = "dev.sigstore.bundle.predicateType"  # annotation of what refers to
 Form = Literal["payload", "bundle", "envelope"]
 _FORMS: Mapping[str, Form] = {PAYLOAD: "payload", ENVELOPE: "envelope"}
 _KEY = re.compile(r"-----BEGIN PUBLIC KEY-----[A-Za-z0-9+/=\s]+-----END PUBLIC KEY-----", re.ASCII)
-# A repository in a URI, as `git+https://github.com/acme/web@refs/heads/main`: no login, no `.git`, and the ref.
+# A repository in a URI, as `git+https://github.com/acme/web@refs/heads/main`: no login, no `.git`,
+# and the ref.
 _REPOSITORY = re.compile(
     r"(?:git\+)?(https?|ssh|git)://(?:[^/@]*@)?([^/@]+(?:/[^@]*?)?)(?:\.git)?/?(?:@(.+))?",
     re.DOTALL,
@@ -79,7 +85,9 @@ class Signed:
 
 
 def signature_tag(digest: str, ending: str = "sig") -> str:
-    """Return the tag under which cosign stores the signatures of an image, or (`att`) its attestations."""
+    """Return the tag under which cosign stores the signatures of an image,
+    or (`att`) its attestations.
+    """
     return f"{digest.replace(':', '-')}.{ending}"
 
 
@@ -87,7 +95,9 @@ def layers(manifest: Mapping[str, Any]) -> tuple[Layer, ...]:
     """Return the signature layers of a manifest."""
     signatures = []
     for raw in elements(manifest, "layers")[:MOST]:
-        kind, digest, size = text(raw, "mediaType"), text(raw, "digest"), value_at(raw, "size")
+        kind = text(raw, "mediaType")
+        digest = text(raw, "digest")
+        size = value_at(raw, "size")
         form = "bundle" if kind.startswith(BUNDLE) else _FORMS.get(kind)
         if form and digest and isinstance(size, int) and size <= LARGEST:
             signatures.append(Layer(digest, form, texts(raw, "annotations")))
@@ -95,7 +105,9 @@ def layers(manifest: Mapping[str, Any]) -> tuple[Layer, ...]:
 
 
 def predicate_of(annotations: Mapping[str, str]) -> str:
-    """Return which statement a referrer or a layer says that it has, or "" if it does not say it."""
+    """Return which statement a referrer or a layer says that it has,
+    or "" if it does not say it.
+    """
     return annotations.get(_PREDICATE) or annotations.get("predicateType", "")
 
 
@@ -122,13 +134,16 @@ def _payload(layer: Layer, blob: bytes) -> Signed:
 
 
 def _identified(layer: Layer) -> tuple[str, int]:
-    """Return the certificate in the annotations of a layer, and its place in the transparency log."""
+    """Return the certificate in the annotations of a layer,
+    and its place in the transparency log.
+    """
     index = value_at(_json(layer.annotations.get(_LOGGED, "{}")), "Payload", "logIndex")
     return layer.annotations.get(_CERTIFICATE, ""), index if isinstance(index, int) else -1
 
 
 def _statement(layer: Layer, blob: bytes, envelope: Mapping[str, Any]) -> Signed:
-    kind, content = envelope.get("payloadType"), _decoded(envelope.get("payload"))
+    kind = envelope.get("payloadType")
+    content = _decoded(envelope.get("payload"))
     if kind != _STATEMENT:
         raise Malformed(f"it is a {layer.form} without a statement about an image")
     statement = _json(content)
@@ -171,9 +186,11 @@ def public_keys(text: str) -> tuple[str, ...]:
 
 
 def as_bundle(signature: Signed, entry: Mapping[str, Any]) -> str:
-    """Combine a payload or envelope, its certificate and its entry in the transparency log (Rekor) into a bundle.
+    """Combine a payload or envelope, its certificate and its entry
+    in the transparency log (Rekor) into a bundle.
 
-    Nothing here is trusted yet, because the check of the bundle covers everything. Raises `Malformed`.
+    Nothing here is trusted yet, because the check of the bundle covers everything. Raises
+    `Malformed`.
     """
     try:
         certificate = "".join(signature.certificate.split("-----")[2].split())
@@ -263,15 +280,18 @@ def objection(origin: Origin, demand: Demand) -> str:
         ("workflow", (origin.workflow,), demand.workflow, several),
         ("builder", origin.builders, demand.builder, any),
     ):
-        texts = [one for one in found if one]
-        if wanted and not (texts and enough(fits_glob(wanted, one) for one in texts)):
-            named = " and ".join(repr(shortened(one)) for one in texts) if texts else "not named"
+        texts = [item for item in found if item]
+        if wanted and not (texts and enough(fits_glob(wanted, item) for item in texts)):
+            named = " and ".join(repr(shortened(item)) for item in texts) if texts else "not named"
             return f"its {what} is {named}, and {wanted!r} is asked for"
     return ""
 
 
 def origin_of(statement: Mapping[str, Any]) -> Origin:
-    """Return where a statement says that its subjects were built. Raises `Malformed` for any other statement."""
+    """Return where a statement says that its subjects were built.
+
+    Raises `Malformed` for any other statement.
+    """
     read = PREDICATES.get(text(statement, "predicateType"))
     if read is None:
         raise Malformed(
@@ -286,7 +306,8 @@ def _v0_2(predicate: Mapping[str, Any]) -> Origin:
     repository, ref = _repository(source.get("uri"))
     repositories: Sequence[str] = (repository,)
     if _TEKTON.match(text(predicate, "buildType")):  # the config source is that of the pipeline
-        repositories, ref = _of_git(mappings(predicate, "materials")), ""
+        repositories = _of_git(mappings(predicate, "materials"))
+        ref = ""
     return Origin(
         "slsa-v0.2", _each(repositories), ref, _path(source.get("entryPoint")), _each([builder])
     )
@@ -296,22 +317,24 @@ def _v1(predicate: Mapping[str, Any]) -> Origin:
     definition = mapping(predicate, "buildDefinition")
     builder = text(predicate, "runDetails", "builder", "id")
     given = mapping(definition, "externalParameters")
-    workflow, dependencies = (
-        mapping(given, "workflow"),
-        mappings(definition, "resolvedDependencies"),
-    )
-    path, ref = _path(workflow.get("path")), text(workflow, "ref")
+    workflow = mapping(given, "workflow")
+    dependencies = mappings(definition, "resolvedDependencies")
+    path = _path(workflow.get("path"))
+    ref = text(workflow, "ref")
     if workflow:
         repositories: Sequence[str] = (_repository(workflow.get("repository"))[0],)
     elif _TEKTON.match(text(definition, "buildType")):
         run = mapping(given, "runSpec")
         path = text(run, "pipelineRef", "name") or text(run, "taskRef", "name")
-        repositories = _of_git(one for one in dependencies if one.get("name") == "inputs/result")
+        repositories = _of_git(
+            dependency for dependency in dependencies if dependency.get("name") == "inputs/result"
+        )
     elif isinstance(given.get("source"), str):  # GitLab
-        repositories, path = (_repository(given["source"])[0],), _path(given.get("entryPoint"))
+        repositories = (_repository(given["source"])[0],)
+        path = _path(given.get("entryPoint"))
     else:
         repositories = _of_git(dependencies)
-        refs = {_repository(one.get("uri"))[1] for one in dependencies} - {""}
+        refs = {_repository(dependency.get("uri"))[1] for dependency in dependencies} - {""}
         ref = refs.pop() if len(refs) == 1 else ""
     return Origin("slsa-v1", _each(repositories), ref, path, _each([builder]))
 
@@ -323,8 +346,12 @@ PREDICATES: Mapping[str, Callable[[Mapping[str, Any]], Origin]] = {
 
 
 def of_certificate(issuer: str, claims: Mapping[str, str]) -> Origin:
-    """Return what the claims of a certificate say, by the last number of each extension of Fulcio."""
-    repository, signer, runner = claims.get("12", ""), claims.get("9", ""), claims.get("11", "")
+    """Return what the claims of a certificate say,
+    by the last number of each extension of Fulcio.
+    """
+    repository = claims.get("12", "")
+    signer = claims.get("9", "")
+    runner = claims.get("11", "")
     config = claims.get("18", "")
     ref = claims.get("14", "")
     workflow = ""
@@ -352,7 +379,7 @@ def _repository(uri: object) -> tuple[str, str]:
 
 def _of_git(dependencies: Iterable[Mapping[str, Any]]) -> list[str]:
     """Return the Git repositories among dependencies."""
-    uris = (text(one, "uri") for one in dependencies)
+    uris = (text(dependency, "uri") for dependency in dependencies)
     return [
         _repository(uri)[0] or uri for uri in uris if uri.startswith("git+") or uri.endswith(".git")
     ]
@@ -363,4 +390,4 @@ def _path(value: object) -> str:
 
 
 def _each(texts: Iterable[str]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(one for one in texts if one))
+    return tuple(dict.fromkeys(item for item in texts if item))

@@ -1,1 +1,3 @@
-"""`.image-update/config`: what a GitOps repository requires of commits, requests and freezes for its Applications."""
+"""`.image-update/config`: what a GitOps repository requires of commits,
+requests and freezes for its Applications.
+"""

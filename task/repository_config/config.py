@@ -1,4 +1,6 @@
-"""The content of `.image-update/config`, and what it means for one subscription. Pure values from `reading.py`.
+"""The content of `.image-update/config`, and what it means for one subscription.
+
+Pure values from `reading.py`.
 
 Freezes are periods in which nothing is deployed, in the notation of Argo CD's sync windows.
 """
@@ -76,13 +78,17 @@ def zone_of(name: str) -> ZoneInfo:
 
 
 def window(schedule: str, seconds: int, zone: ZoneInfo, now: str) -> tuple[str, str] | None:
-    """Return when the present window began and when it ends, or None outside a window. Times are RFC 3339, in UTC.
+    """Return when the present window began and when it ends, or None outside a window.
 
-    Schedules are in local time of the zone. If clocks skip an hour, a window that begins in it begins after it. If an
-    hour comes twice, a window begins in it once. The duration is elapsed time, whatever clocks show.
+    Times are RFC 3339, in UTC.
+
+    Schedules are in local time of the zone. If clocks skip an hour, a window that begins in it
+    begins after it. If an hour comes twice, a window begins in it once. The duration is elapsed
+    time, whatever clocks show.
     """
     at = epoch_seconds(now)
-    # Search forwards, from one length before: a search backwards from the second of two equal hours misses the first.
+    # Search forwards, from one length before: a search backwards from the second of two equal hours
+    # misses the first.
     starts = takewhile(lambda start: start <= at, _starts(schedule, zone, at - seconds))
     first = next((start for start in starts if start > at - seconds), None)
     if first is None:
@@ -104,22 +110,26 @@ def next_start(schedule: str, zone: ZoneInfo, now: str) -> str:
 
 
 def _starts(schedule: str, zone: ZoneInfo, at: float, *, reverse: bool = False) -> Iterator[float]:
-    """Yield when windows begin after a time, or before it. Yield nothing if none begins within fifty years."""
+    """Yield when windows begin after a time, or before it.
+
+    Yield nothing if none begins within fifty years.
+    """
     found = CronSim(schedule, datetime.fromtimestamp(at, zone), reverse=reverse)
-    # A day must fit both day fields if one of them is `*`, else one of the two. For Argo CD's cron (robfig/cron 3.0),
-    # `*/2` is not `*`, but for the cron of Debian, which CronSim follows, it is.
+    # A day must fit both day fields if one of them is `*`, else one of the two. For Argo CD's cron
+    # (robfig/cron 3.0), `*/2` is not `*`, but for the cron of Debian, which CronSim follows, it is.
     _, _, day, _, weekday = schedule.split()
     found.day_and = any(
         _ANY.fullmatch(item) for field in (day, weekday) for item in field.split(",")
     )
-    return (
-        start.timestamp() for start in found
-    )  # within one zone, `datetime` would compare local times
+    # within one zone, `datetime` would compare local times
+    return (start.timestamp() for start in found)
 
 
 @dataclass(frozen=True)
 class NameGlob:
-    """A glob for names: `*` matches any text, even with `/`, `?` matches one character, and `[ab]` one of these."""
+    """A glob for names: `*` matches any text, even with `/`, `?` matches one character,
+    and `[ab]` one of these.
+    """
 
     text: str
     pattern: re.Pattern[str]
@@ -136,7 +146,8 @@ class NameGlob:
 
 @dataclass(frozen=True)
 class PathGlob:
-    """A glob for paths: `*` matches within one folder or file name, and `**` matches any number of folders.
+    """A glob for paths: `*` matches within one folder or file name,
+    and `**` matches any number of folders.
 
     One that matches a folder matches everything in it.
     """
@@ -144,10 +155,11 @@ class PathGlob:
     parts: tuple[re.Pattern[str] | None, ...]  # None is `**`
 
     def fits(self, path: str) -> bool:
-        """Tell whether it matches a path from the repository's root, or a folder above that path."""
-        places = self._with_next(
-            {0}
-        )  # the numbers of the parts that may have to match the next name
+        """Tell whether it matches a path from the repository's root,
+        or a folder above that path.
+        """
+        # the numbers of the parts that may have to match the next name
+        places = self._with_next({0})
         for name in (part for part in path.split("/") if part not in ("", ".")):
             if len(self.parts) in places:
                 return True
@@ -185,14 +197,16 @@ def path_glob(text: str) -> PathGlob:
 
 
 PATH = ".image-update/config"
-MISTAKEN = tuple(
-    f"{PATH}{ending}" for ending in (".yaml", ".yml", ".json")
-)  # names that people expect to be read
+# names that people expect to be read
+MISTAKEN = tuple(f"{PATH}{ending}" for ending in (".yaml", ".yml", ".json"))
 
 
 @dataclass(frozen=True)
 class Match:
-    """The subscriptions that a rule or a freeze is for. Every list that is given must have a fitting glob."""
+    """The subscriptions that a rule or a freeze is for.
+
+    Every list that is given must have a fitting glob.
+    """
 
     applications: tuple[NameGlob, ...] = ()
     projects: tuple[NameGlob, ...] = ()
@@ -201,18 +215,25 @@ class Match:
 
     def takes(self, sub: Subscription) -> bool:
         """Tell whether the rule or freeze is for this subscription."""
-        app, image = sub.application, sub.entry.image
+        app = sub.application
+        image = sub.entry.image
         path = posixpath.normpath(f"/{sub.path}")
         return (
             (
                 not self.applications
-                or any(one.fits(app.key if one.whole else app.name) for one in self.applications)
+                or any(
+                    application.fits(app.key if application.whole else app.name)
+                    for application in self.applications
+                )
             )
-            and (not self.projects or any(one.fits(app.project) for one in self.projects))
-            and (not self.paths or any(one.fits(path) for one in self.paths))
+            and (not self.projects or any(project.fits(app.project) for project in self.projects))
+            and (not self.paths or any(path_path_glob.fits(path) for path_path_glob in self.paths))
             and (
                 not self.images
-                or any(one.fits(image.name) or one.fits(image.identity) for one in self.images)
+                or any(
+                    image_name_glob.fits(image.name) or image_name_glob.fits(image.identity)
+                    for image_name_glob in self.images
+                )
             )
         )
 
@@ -267,7 +288,7 @@ def no_files(sub: Subscription) -> tuple[str, ...]:  # noqa: ARG001 - as `Change
 def for_some_paths(config: RepositoryConfig) -> bool:
     """Tell whether a rule or a freeze is for some paths only."""
     parts: tuple[Rule | Freeze, ...] = (*config.rules, *config.freezes)
-    return any(one.match.paths for one in parts)
+    return any(freeze.match.paths for freeze in parts)
 
 
 def governed(
@@ -287,16 +308,18 @@ def governed(
         of_target = known.of(sub)
         each = [known.of(place) for place in places]
         holds = [hold for match, hold in frozen if any(map(match.takes, places))]
-        ages = [one.minimum_age or 0 for one in each]
+        ages = [item.minimum_age or 0 for item in each]
         wishes = of_target if len(set(each)) == 1 else agreed(each, of_target)
-        demands = [demand for one in each for demand in (one.signatures, one.provenance) if demand]
+        demands = [
+            demand for item in each for demand in (item.signatures, item.provenance) if demand
+        ]
         found.append(
             replace(
                 sub,
-                pull_request=sub.pull_request or any(one.pull_request for one in each),
+                pull_request=sub.pull_request or any(item.pull_request for item in each),
                 policy=replace(
                     sub.policy,
-                    pin_digest=sub.policy.pin_digest or any(one.pin_digest for one in each),
+                    pin_digest=sub.policy.pin_digest or any(item.pin_digest for item in each),
                     minimum_age=max(sub.policy.minimum_age, *ages),
                     tag_order=sub.policy.tag_order or of_target.tag_order or "",
                 ),
@@ -331,13 +354,15 @@ def _writes(places: Sequence[Subscription], each: Sequence[Wishes]) -> tuple[Wri
 def keys_named(wishes: Iterable[Wishes]) -> tuple[str, ...]:
     """Return the paths of the public keys that these wishes name."""
     demands = (one for each in wishes for one in (each.signatures, each.provenance) if one)
-    return tuple(dict.fromkeys(path for one in demands for path in one.keys))
+    return tuple(dict.fromkeys(path for demand in demands for path in demand.keys))
 
 
 def also_limited(
     subs: Iterable[Subscription], config: RepositoryConfig, changed: Changed = no_files
 ) -> list[Subscription]:
-    """Return the subscriptions, each with what the config of another branch lets it write as well."""
+    """Return the subscriptions, each with what the config
+    of another branch lets it write as well.
+    """
     known = _KnownWishes(config)
     found = []
     for sub in subs:
@@ -348,19 +373,23 @@ def also_limited(
 
 
 def refuse_stricter(sub: Subscription, paths: Iterable[str], config: RepositoryConfig) -> None:
-    """Raise `NotPermittedError` if a file that changes has a rule that asks for more than was found.
+    """Raise `NotPermittedError` if a file that changes has a rule
+    that asks for more than was found.
 
     Before the edit, `governed` knows the files that an update changes. This is for any other file.
     """
     if not any(rule.match.paths for rule in config.rules):
         return
-    asked = {replace(one, texts=()) for one in sub.demands}
+    asked = {replace(demand, texts=()) for demand in sub.demands}
     for path in paths:
         (there,) = governed([replace(sub, path=path)], replace(config, freezes=()), "")
         more = there.pull_request != sub.pull_request
         more = more or there.policy.pin_digest != sub.policy.pin_digest
         if more or not asked.issuperset(there.demands):
-            message = f"{PATH} asks for more in {shortened(path)!r} than in {shortened(sub.path) or '/'!r}"
+            message = (
+                f"{PATH} asks for more in {shortened(path)!r} than in"
+                f" {shortened(sub.path) or '/'!r}"
+            )
             hint = "name that file or folder in write-back-target, so that its rules count"
             raise NotPermittedError(message, hint=hint)
 
@@ -385,15 +414,17 @@ class _KnownWishes:
 def agreed(of: Sequence[Wishes], common: Wishes) -> Wishes:
     """Return the wishes for a commit or a pull request that several subscriptions share.
 
-    If they differ, `common` counts. But labels and people are those of all, a request is a draft if one of them wants
-    that, and it is merged automatically only if all want that.
+    If they differ, `common` counts. But labels and people are those of all, a request is a draft if
+    one of them wants that, and it is merged automatically only if all want that.
     """
-    each = {one.name: [getattr(wishes, one.name) for wishes in of] for one in fields(Wishes)}
+    each = {field.name: [getattr(wishes, field.name) for wishes in of] for field in fields(Wishes)}
     found = Wishes(
         **{
-            name: values[0]
-            if values and all(value == values[0] for value in values)
-            else getattr(common, name)
+            name: (
+                values[0]
+                if values and all(value == values[0] for value in values)
+                else getattr(common, name)
+            )
             for name, values in each.items()
         }
     )
@@ -413,7 +444,7 @@ def agreed(of: Sequence[Wishes], common: Wishes) -> Wishes:
 
 def decided(layers: Sequence[Wishes]) -> Wishes:
     """Combine the layers. Each wish is taken from the first layer that has it."""
-    names = [one.name for one in fields(Wishes)]
+    names = [field.name for field in fields(Wishes)]
     said = {
         name: [value for layer in layers if (value := getattr(layer, name)) is not None]
         for name in names
@@ -422,7 +453,9 @@ def decided(layers: Sequence[Wishes]) -> Wishes:
 
 
 def unmatched(config: RepositoryConfig, subs: Sequence[Subscription]) -> list[tuple[str, int]]:
-    """Return each rule and freeze that is for none of the subscriptions: its place in the file, and its line."""
+    """Return each rule and freeze that is for none of the subscriptions: its place in the file,
+    and its line.
+    """
     parts = [
         (f"rules[{number}]", one.match, one.line) for number, one in enumerate(config.rules, 1)
     ]
@@ -435,13 +468,13 @@ def unmatched(config: RepositoryConfig, subs: Sequence[Subscription]) -> list[tu
 def in_force(freezes: Iterable[Freeze], now: str) -> list[tuple[Match, Hold]]:
     """Return the freezes that are active now, each as what it is for, and a hold."""
     found = []
-    for one in freezes:
-        if times := window(one.schedule, one.seconds, one.zone, now):
+    for freeze in freezes:
+        if times := window(freeze.schedule, freeze.seconds, freeze.zone, now):
             begins, ends = times
             found.append(
                 (
-                    one.match,
-                    Hold(one.reason, f"the freeze in {PATH}, line {one.line},", begins, ends),
+                    freeze.match,
+                    Hold(freeze.reason, f"the freeze in {PATH}, line {freeze.line},", begins, ends),
                 )
             )
     return found

@@ -1,4 +1,5 @@
-"""Reads `.image-update/config`, and the files that it names: templates for commit messages, and public keys.
+"""Reads `.image-update/config`, and the files that it names: templates for commit messages,
+and public keys.
 
 Every mistake is an error that names its line, because a misread rule has no effect.
 """
@@ -46,7 +47,8 @@ MOST_ITEMS = 100  # in one list of labels or people, or of trailers
 MOST_MISTAKES = 100  # mistakes that are reported for one file
 GROUPS: Mapping[str, Grouping] = {name: name for name in get_args(Grouping)}
 _TAGS = ("", "!", "tag:yaml.org,2002:str")  # the YAML tags of a string
-_TRUE, _FALSE = ("true", "True", "TRUE"), ("false", "False", "FALSE")
+_TRUE = ("true", "True", "TRUE")
+_FALSE = ("false", "False", "FALSE")
 _DEMANDS = ("writes", "signatures", "provenance")
 _WISHES = (
     "commit",
@@ -67,11 +69,12 @@ _IDENTITY = ("subject", "issuer")
 _RULE = ("match", *_WISHES)
 _FREEZE = ("schedule", "duration", "timeZone", "reason", "match")
 _MATCH = ("applications", "projects", "paths", "images")
+# trailers that each commit has; the case of a key does not matter
 _OURS = (
     "application",
     "promoted-from",
     "proof",
-)  # trailers that each commit has; the case of a key does not matter
+)
 NOT_READ = "is not read: the config is the file"
 _WAY_OUT = "nothing is written here until the owners of the repository correct the file"
 
@@ -79,7 +82,8 @@ _WAY_OUT = "nothing is written here until the owners of the repository correct t
 def config_in(files: Files) -> RepositoryConfig:
     """Return the config in a snapshot. Raises TargetError, which names the file and the line.
 
-    A file that people take for the config is an error, because its reviews and freezes would have no effect.
+    A file that people take for the config is an error, because its reviews and freezes would have
+    no effect.
     """
     for path in MISTAKEN:
         if path in files and files[path].mode != "040000":
@@ -96,7 +100,9 @@ def config_in(files: Files) -> RepositoryConfig:
 
 @contextmanager
 def of_config() -> Iterator[None]:
-    """Turn a `TargetError` inside the block into one about the file, with the option that ignores the file."""
+    """Turn a `TargetError` inside the block into one about the file,
+    with the option that ignores the file.
+    """
     try:
         yield
     except TargetError as error:
@@ -106,7 +112,10 @@ def of_config() -> Iterator[None]:
 
 @lru_cache(maxsize=8)  # a branch that moved is read again, usually with the same file
 def read_config(text: str) -> RepositoryConfig:
-    """Return the config in a text. Raises TargetError, which names the first mistake, its line and the correction."""
+    """Return the config in a text.
+
+    Raises TargetError, which names the first mistake, its line and the correction.
+    """
     config, mistakes = check_config(text)
     if mistakes:
         raise mistakes[0]
@@ -116,10 +125,11 @@ def read_config(text: str) -> RepositoryConfig:
 def check_config(text: str) -> tuple[RepositoryConfig, tuple[TargetError, ...]]:
     """Return the config in a text, and all its mistakes, each with its line and the correction.
 
-    A config with mistakes is only for `lint`: its rules and freezes have their places, but one with an unreadable
-    `match` is for everything. At most `MOST_MISTAKES` are returned.
+    A config with mistakes is only for `lint`: its rules and freezes have their places, but one with
+    an unreadable `match` is for everything. At most `MOST_MISTAKES` are returned.
     """
-    file, config = _File(text), NO_CONFIG
+    file = _File(text)
+    config = NO_CONFIG
     try:
         config = _config(_Value(_root(text), "", file))
     except TargetError as error:
@@ -167,14 +177,16 @@ class _File:
     text: str
     mistakes: list[TargetError] = field(default_factory=list)
     globs: int = 0
-    templates: dict[str, int] = field(
-        default_factory=dict
-    )  # each path, and the first line that names it
+    # each path, and the first line that names it
+    templates: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class _Value:
-    """A node of the file. In messages, its name is its path in the file: `rules[2].match.paths`; "" is the file."""
+    """A node of the file.
+
+    In messages, its name is its path in the file: `rules[2].match.paths`; "" is the file.
+    """
 
     node: Node
     name: str
@@ -226,7 +238,8 @@ class _Value:
 
     def children(self) -> dict[str, _Value]:
         """Return the values of a mapping by key."""
-        node, what = resolved(self.node), self.name or "the file"
+        node = resolved(self.node)
+        what = self.name or "the file"
         if node.kind != "mapping" or node.tag:
             raise self.wrong(f"{what} is not a mapping", "write `key: value` lines")
         children: dict[str, _Value] = {}
@@ -253,7 +266,7 @@ class _Value:
         return tuple(_Value(item, f"an entry of {self.name}", self.file) for item in node.children)
 
     def texts(self, most: int = MOST_ITEMS) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(_try(one, _Value.text, "") for one in self.items(most)))
+        return tuple(dict.fromkeys(_try(value, _Value.text, "") for value in self.items(most)))
 
     def text(self) -> str:
         node = resolved(self.node)
@@ -289,7 +302,10 @@ class _Value:
 
 
 def _try(value: _Value | None, read: Callable[[_Value], T], otherwise: T) -> T:
-    """Return what `read` makes of a value. If there is no value, or a mistake, which is noted, return the other one."""
+    """Return what `read` makes of a value.
+
+    If there is no value, or a mistake, which is noted, return the other one.
+    """
     if value is None:
         return otherwise
     try:
@@ -304,7 +320,10 @@ def _fields(value: _Value | None, known: tuple[str, ...]) -> dict[str, _Value]:
 
 
 def _config(file: _Value) -> RepositoryConfig:
-    """Return the whole config. Raises `TargetError` for another shape or version of the file, and `_Enough`."""
+    """Return the whole config.
+
+    Raises `TargetError` for another shape or version of the file, and `_Enough`.
+    """
     fields = file.fields(_FILE)
     version = fields.get("version")
     if version is None:
@@ -336,9 +355,8 @@ def _rule(value: _Value) -> Rule:
     before = len(value.file.mistakes)
     fields = _fields(value, _RULE)
     wishes = _wishes(fields)
-    if (
-        wishes == Wishes() and len(value.file.mistakes) == before
-    ):  # an unreadable wish would decide something
+    # an unreadable wish would decide something
+    if wishes == Wishes() and len(value.file.mistakes) == before:
         value.note(
             value.wrong(f"{value.name} decides nothing", f"add keys of {', '.join(_WISHES)}")
         )
@@ -399,10 +417,8 @@ def _globs(value: _Value) -> tuple[str, ...]:
 
 
 def _wishes(fields: Mapping[str, _Value]) -> Wishes:
-    commit, requests = (
-        _fields(fields.get("commit"), _COMMIT),
-        _fields(fields.get("pullRequests"), _REQUESTS),
-    )
+    commit = _fields(fields.get("commit"), _COMMIT)
+    requests = _fields(fields.get("pullRequests"), _REQUESTS)
 
     def read(key: str, how: Callable[[_Value], T], of: Mapping[str, _Value] = fields) -> T | None:
         return _try(of.get(key), how, None)
@@ -561,7 +577,10 @@ def _identity(value: _Value) -> Identity:
 
 
 def template_in(files: Files, path: str, line: int) -> str:
-    """Return the template's text. Raises TargetError, which has the line of the config that names the template."""
+    """Return the template's text.
+
+    Raises TargetError, which has the line of the config that names the template.
+    """
     where = f"line {line}: "
     try:
         text = text_of(files, path)
@@ -586,7 +605,10 @@ def template_in(files: Files, path: str, line: int) -> str:
 
 
 def with_keys(demand: Demand, files: Files) -> Demand:
-    """Return the demand with the texts of its keys. Raises TargetError, which has the line of the config."""
+    """Return the demand with the texts of its keys.
+
+    Raises TargetError, which has the line of the config.
+    """
     texts = []
     for path in demand.keys:
         where = f"line {demand.line}: {path}: "

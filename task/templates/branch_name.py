@@ -31,7 +31,10 @@ class AppFields:
 
 
 def branch_name(template: str, changes: Sequence[Change], app: AppFields) -> str:
-    """Return the name of the branch. Raises Malformed if the template fails, or makes a name that Git refuses."""
+    """Return the name of the branch.
+
+    Raises Malformed if the template fails, or makes a name that Git refuses.
+    """
     try:
         name = rendered_branch(template, changes, app)
     except Malformed as error:
@@ -54,8 +57,8 @@ def rendered_branch(template: str, changes: Sequence[Change], app: AppFields) ->
 def _data(changes: Sequence[Change], app: AppFields) -> Mapping[str, Any]:
     """Return AIU's data. The order of the fields matters if a template prints a whole struct.
 
-    AIU fills `.AppName`, `.AppNamespace` and `.TargetKey` only in pull-request mode. In v0, they make the template
-    fail.
+    AIU fills `.AppName`, `.AppNamespace` and `.TargetKey` only in pull-request mode. In v0, they
+    make the template fail.
     """
     return {
         "Images": [
@@ -70,7 +73,9 @@ def _data(changes: Sequence[Change], app: AppFields) -> Mapping[str, Any]:
 
 
 def changes_digest(changes: Sequence[Change]) -> str:
-    """Return `.SHA256`: AIU's digest of `name-old-new,` for each change, in the order of the image list."""
+    """Return `.SHA256`: AIU's digest of `name-old-new,` for each change,
+    in the order of the image list.
+    """
     return _sha256("".join(f"{change.name}-{change.old}-{change.new}," for change in changes))
 
 
@@ -84,10 +89,11 @@ def _sha256(text: str) -> str:
 
 
 def check_branch_template(template: str) -> None:
-    """Raise Malformed if the template does not parse, has an unknown field, or always makes a bad name.
+    """Raise Malformed if the template does not parse, has an unknown field,
+    or always makes a bad name.
 
-    The template runs on one sample change. A failure that depends on the change (an index, the characters of a tag) is
-    not reported.
+    The template runs on one sample change. A failure that depends on the change (an index, the
+    characters of a tag) is not reported.
     """
     app = AppFields("app", "argocd")
     if "{{" not in template:
@@ -100,11 +106,17 @@ def check_branch_template(template: str) -> None:
             raise Malformed(error.message, FIELDS) from None
 
 
-FIELDS = "fields are .Images (.Name, .Alias, .OldTag, .NewTag of each), .SHA256, .AppName, .AppNamespace and .TargetKey"
+FIELDS = (
+    "fields are .Images (.Name, .Alias, .OldTag, .NewTag of each), .SHA256, .AppName, .AppNamespace"
+    " and .TargetKey"
+)
 
 
 def objection_to_branch(name: str) -> str:
-    """Return why Git refuses this branch name, or "". The rules are those of `git check-ref-format --branch`."""
+    """Return why Git refuses this branch name, or "".
+
+    The rules are those of `git check-ref-format --branch`.
+    """
     if not name:
         return "it is empty"
     if len(name.encode("utf-8", "surrogatepass")) > LONGEST:

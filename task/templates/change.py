@@ -21,9 +21,8 @@ class Change:
     new_tag: str
     old_digest: str = ""
     new_digest: str = ""
-    labels: Mapping[str, str] = field(
-        default_factory=dict
-    )  # of the new image, if a template prints them
+    # of the new image, if a template prints them
+    labels: Mapping[str, str] = field(default_factory=dict)
     build: Build = Build()  # of the new image
     promoted_from: str = ""  # namespace/name of the Application that had the new version
     # For texts about it. Two changes that differ in nothing else are one.
@@ -44,7 +43,9 @@ class Change:
 
     @property
     def name(self) -> str:
-        """The repository without registry and tag, as in AIU: `acme/api`, or `nginx` for docker.io/library/nginx."""
+        """The repository without registry and tag, as in AIU: `acme/api`,
+        or `nginx` for docker.io/library/nginx.
+        """
         registry, rest = split_registry(self.image.name)
         return rest.removeprefix("library/") if registry in DOCKER_HUB else rest
 

@@ -1,4 +1,6 @@
-"""Makes the message of a commit: AIU's default text or the user's template, then trailers as Git reads them."""
+"""Makes the message of a commit: AIU's default text or the user's template,
+then trailers as Git reads them.
+"""
 
 from __future__ import annotations
 
@@ -20,20 +22,23 @@ MOST_NAMES = 100  # Applications named for one change
 MOST_TRAILERS = 50  # with the same key
 LONGEST = 64 * 1024
 EMPTY = "Update parameters"  # AIU's message if the template makes an empty text
-STEPS = 2_000_000  # more than for a branch name, because the operator's own template may print thousands of changes
+# more than for a branch name, because the operator's own template may print thousands of changes
+STEPS = 2_000_000
 UNSAFE = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufeff]"
 )
-# `git interpret-trailers` and `git am` end a message at `---`, `git commit --cleanup=scissors` at scissors. One blank
-# before such a line prevents that.
+# `git interpret-trailers` and `git am` end a message at `---`, `git commit --cleanup=scissors` at
+# scissors. One blank before such a line prevents that.
 DIVIDER = re.compile(r"^(?=---\s|---$|\S -{8,} >8 -{8,})", re.MULTILINE)
 KEY = re.compile(r"[A-Za-z0-9-]+")
-# Control characters and line endings would end the line. U+202A–202E and U+2066–2069 reverse text on a screen.
+# Control characters and line endings would end the line. U+202A–202E and U+2066–2069 reverse text
+# on a screen.
 _UNSAFE_IN_LINE = re.compile(
     "[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufeff]+"
 )
 LONGEST_VALUE = 1000
-REFERENCE = "Argocd-reference-commit-"  # Argo CD's repo-server reads these trailers from the synced revision
+# Argo CD's repo-server reads these trailers from the synced revision
+REFERENCE = "Argocd-reference-commit-"
 
 Trailer = tuple[str, str]  # its key and value
 
@@ -64,8 +69,9 @@ def commit_message(
 ) -> Message:
     """Return the whole message: the text, then our trailers, and the given ones.
 
-    `lines` come after the text: what is held back, so no template knows it. A given trailer `Image` replaces our own.
-    If a template fails while it runs, the default text is used, with a warning, as in AIU.
+    `lines` come after the text: what is held back, so no template knows it. A given trailer `Image`
+    replaces our own. If a template fails while it runs, the default text is used, with a warning,
+    as in AIU.
 
     Raises Malformed for a template that does not parse, and for an invalid trailer key.
     """
@@ -97,7 +103,9 @@ def _last_paragraph(apps: Sequence[AppChanges], trailers: Sequence[Trailer]) -> 
 
 
 def message_text(template: str | None, apps: Sequence[AppChanges]) -> Message:
-    """Return the message without trailers: the template's text, or our own if there is no template."""
+    """Return the message without trailers: the template's text,
+    or our own if there is no template.
+    """
     if template is None:
         return Message(default_text(apps))
     try:
@@ -110,7 +118,8 @@ def message_text(template: str | None, apps: Sequence[AppChanges]) -> Message:
 
 
 def tidy(text: str) -> str:
-    """Clean the text like `git commit`, and remove control characters and lines that would end it early.
+    """Clean the text like `git commit`, and remove control characters
+    and lines that would end it early.
 
     Commits are made by `git fast-import`, which cleans nothing.
     """
@@ -125,7 +134,9 @@ def tidy(text: str) -> str:
 
 
 def default_text(apps: Sequence[AppChanges]) -> str:
-    """Return AIU's words, with the version in the subject, and with the names of the Applications in each line."""
+    """Return AIU's words, with the version in the subject,
+    and with the names of the Applications in each line.
+    """
     owners: dict[str, list[str]] = {}
     for app in apps:
         for line in dict.fromkeys(map(_line, app.changes)):
@@ -232,7 +243,10 @@ def _labels(changes: Iterable[Change]) -> Mapping[str, str]:
 
 
 def _repeated(key: str, values: Sequence[str]) -> list[Trailer]:
-    """Return a trailer for each distinct value. If they are more than `MOST_TRAILERS`, add their number."""
+    """Return a trailer for each distinct value.
+
+    If they are more than `MOST_TRAILERS`, add their number.
+    """
     values = list(dict.fromkeys(values))
     shown = [(key, value) for value in values[:MOST_TRAILERS]]
     return shown if len(values) <= MOST_TRAILERS else [*shown, (f"{key}-Count", str(len(values)))]
@@ -242,7 +256,8 @@ VERBS = {"hold": "hold", "release": "release", "rollback": "roll back"}
 
 
 def subject(command: str, apps: Sequence[AppChanges], build: str = "", why: str = "") -> str:
-    """Return the subject line: what the command does with these Applications, to which version, or why.
+    """Return the subject line: what the command does with these Applications, to which version,
+    or why.
 
     A run that only keeps `build` back says so.
     """
@@ -275,7 +290,8 @@ def hold_message(
 ) -> Message:
     """Return the message: subject, one line for each image, trailers.
 
-    If an image changes and the user has a template, the template makes subject and text, as for any update.
+    If an image changes and the user has a template, the template makes subject and text, as for any
+    update.
     """
     changing = [app for app in apps if app.changes]
     if template is not None and changing:
@@ -297,7 +313,10 @@ def one_line(text: str, longest: int = LONGEST_VALUE) -> str:
 
 
 def trailer_lines(trailers: Iterable[Trailer]) -> str:
-    """Return the trailers as `Key: value` lines, in order, each once. Raises Malformed for an invalid key."""
+    """Return the trailers as `Key: value` lines, in order, each once.
+
+    Raises Malformed for an invalid key.
+    """
     lines: dict[str, None] = {}
     for key, value in trailers:
         if not KEY.fullmatch(key):
@@ -315,8 +334,8 @@ def commit_references(
 ) -> list[Trailer]:
     """Return Argo CD's commit references to the image's source code, or [] without a commit.
 
-    Argo CD shows them next to the synced revision. `author` is `Name <address>`, and `date` is RFC 3339. The body
-    becomes a JSON string, because Argo CD expects one.
+    Argo CD shows them next to the synced revision. `author` is `Name <address>`, and `date` is RFC
+    3339. The body becomes a JSON string, because Argo CD expects one.
     """
     if not sha:
         return []
@@ -330,8 +349,8 @@ def commit_references(
         "repourl": repository,
     }
     if body:
-        # Cut the body before it becomes a JSON string, because nobody could read a cut JSON string. An escape needs up
-        # to six characters.
+        # Cut the body before it becomes a JSON string, because nobody could read a cut JSON string.
+        # An escape needs up to six characters.
         values["body"] = dumps(shortened(body, LONGEST_VALUE // 6 - 2))
     return [(REFERENCE + name, value) for name, value in values.items() if value.strip()]
 
@@ -347,13 +366,13 @@ def trailer_of(message: str, key: str, about: str = "") -> str:
         for line in last.split("\n")
         if line.lower().startswith(f"{key.lower()}:")
     )
-    words = (one.strip() for one in values)
+    words = (value.strip() for value in values)
     return one_line(
         next(
             (
-                one.removeprefix(about).strip()
-                for one in words
-                if one.startswith(f"{about} ".lstrip())
+                word.removeprefix(about).strip()
+                for word in words
+                if word.startswith(f"{about} ".lstrip())
             ),
             "",
         )
@@ -366,6 +385,8 @@ def build_trailers(
     more: Sequence[Trailer] = (),
     references: Sequence[Trailer] = (),
 ) -> tuple[Trailer, ...]:
-    """Return the trailers of the build, then the user's own, then Argo CD's references, without empty ones."""
+    """Return the trailers of the build, then the user's own, then Argo CD's references,
+    without empty ones.
+    """
     known = (("Source-Commit", source_commit), ("Pipeline-Run", pipeline_run))
     return (*((key, value) for key, value in known if value), *more, *references)

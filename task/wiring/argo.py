@@ -1,4 +1,6 @@
-"""The cluster and Argo CD: sources of Applications, live write-back, and what happens after a push."""
+"""The cluster and Argo CD: sources of Applications, live write-back,
+and what happens after a push.
+"""
 
 from __future__ import annotations
 
@@ -52,13 +54,18 @@ CHOICES = "cluster, argocd, a file or folder of manifests, - (stdin), or REPO//P
 
 
 class Argo:
-    """The connections of one run to a cluster and to Argo CD's API. Each is opened when it is first needed."""
+    """The connections of one run to a cluster and to Argo CD's API.
+
+    Each is opened when it is first needed.
+    """
 
     def __init__(
         self, settings: Settings, environ: Mapping[str, str], log: Log, opened: ExitStack
     ) -> None:
         self._given: SourceOptions = settings.sources
-        self.environ, self.log, self._opened = environ, log, opened
+        self.environ = environ
+        self.log = log
+        self._opened = opened
         self.kubernetes: Callable[[], Kubernetes] = once(self._kubernetes)
         self.secrets = once(
             lambda: ClusterSecrets(self.kubernetes(), self._given.argocd_namespace, self.log)
@@ -66,7 +73,7 @@ class Argo:
         self._slow = False  # whether an AppProject could not be read in time
         self._read: list[ClusterManifests | ArgoCDManifests] = []
         self.kind = next(
-            (one for one in sources(settings, environ) if one in ("cluster", "argocd")), ""
+            (source for source in sources(settings, environ) if source in ("cluster", "argocd")), ""
         )
         # whether the run asks Argo CD anyway, for Applications, links or rollouts
         linked = settings.deployments and names_server(self._given, environ)
@@ -133,7 +140,9 @@ class Argo:
 
     @property
     def where(self) -> str:
-        """Return who can be asked about single Applications: "cluster", "argocd", or "" if there is nobody."""
+        """Return who can be asked about single Applications: "cluster", "argocd",
+        or "" if there is nobody.
+        """
         if self.kind:
             return self.kind
         if names_server(self._given, self.environ):
@@ -147,7 +156,10 @@ class Argo:
         )
 
     def check(self) -> None:
-        """Check, before anything is written, that somebody can be asked about rollouts. Raises `UsageError`."""
+        """Check, before anything is written, that somebody can be asked about rollouts.
+
+        Raises `UsageError`.
+        """
         if not self.where:
             hint = "give --argocd-server, or --kubeconfig of its cluster"
             raise UsageError("--wait: nothing says which Argo CD to ask", hint=hint)
@@ -188,7 +200,9 @@ class Argo:
             return {}
 
     def taken_back_by(self, item: Mapping[str, Any], field: str) -> str:
-        """Return who takes back a change of this field of a live Application, or "" if nobody is known to."""
+        """Return who takes back a change of this field of a live Application,
+        or "" if nobody is known to.
+        """
         metadata = item["metadata"]
         try:
             if owner := set_of(item):
@@ -218,7 +232,8 @@ class Argo:
         return PreferredStore(argocd, quick, self.log)
 
     def credentials(self, sub: Subscription, reached: str) -> tuple[str, Credentials] | None:
-        """Return the name of the secret from an annotation, else from Argo CD, and its access for git.
+        """Return the name of the secret from an annotation, else from Argo CD,
+        and its access for git.
 
         `reached` is the URL that is contacted, after `--rewrite-url`.
         """
@@ -228,7 +243,9 @@ class Argo:
         return found.secret, credentials_of(found, reached)
 
     def login(self, sub: Subscription) -> str:
-        """Return a text that identifies the login: the secret's name, or the Application's own if it is unreadable."""
+        """Return a text that identifies the login: the secret's name,
+        or the Application's own if it is unreadable.
+        """
         try:
             found = self._credentials(sub)
         except TaskError:
@@ -246,7 +263,9 @@ class Argo:
 
 
 def sources(settings: Settings, environ: Mapping[str, str]) -> tuple[str, ...]:
-    """Return where Applications are read: sources as for `--applications`, or () if nothing says so."""
+    """Return where Applications are read: sources as for `--applications`,
+    or () if nothing says so.
+    """
     if settings.sources.applications:
         return settings.sources.applications
     if in_cluster(environ):
@@ -323,7 +342,10 @@ def applications(
 
 
 def _repository(source: str) -> tuple[str, str]:
-    """Split `REPO//PATH?ref=REF` into (REPO, PATH?ref=REF), or return ("", ""). A scheme's `//` does not count."""
+    """Split `REPO//PATH?ref=REF` into (REPO, PATH?ref=REF), or return ("", "").
+
+    A scheme's `//` does not count.
+    """
     start = source.find("://")
     at = source.find("//", start + 3 if start >= 0 else 1)
     return ("", "") if at < 0 else (source[:at], source[at + 2 :])

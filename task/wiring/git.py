@@ -21,12 +21,15 @@ from task.settings import GIT_SECRETS, AccessOptions, CommitOptions, Settings
 from task.threads import once
 from task.urls import without_login
 
-# (subscription, URL of its repository) → (name of a secret in the cluster, the access that it gives), or None
+# (subscription, URL of its repository) → (name of a secret in the cluster, the access that it
+# gives), or None
 FromCluster = Callable[[Subscription, str], "tuple[str, Credentials] | None"]
 
 
 class GitClients:
-    """Git for each repository, with the login from the options, or else with the one from the cluster's secrets."""
+    """Git for each repository, with the login from the options,
+    or else with the one from the cluster's secrets.
+    """
 
     def __init__(
         self,
@@ -36,23 +39,25 @@ class GitClients:
         opened: ExitStack,
         from_cluster: FromCluster | None = None,
     ) -> None:
-        self._settings, self._environ, self._log, self._opened = settings, environ, log, opened
+        self._settings = settings
+        self._environ = environ
+        self._log = log
+        self._opened = opened
         self._from_cluster = from_cluster
         given = settings.access != AccessOptions() or any(environ.get(name) for name in GIT_SECRETS)
         self.access = access_of(settings.access, environ) if given else None
         self.git = once(lambda: self._open(self.access))
         # by repository and the cluster's secret for it
         self._private: dict[tuple[str, str], tuple[Git, Access]] = {}
-        self._unused: set[tuple[str, str]] = (
-            set()
-        )  # secrets that were logged as unused, with the repository
+        # secrets that were logged as unused, with the repository
+        self._unused: set[tuple[str, str]] = set()
         self._lock = threading.Lock()
 
     def _open(self, access: Access | None) -> Git:
-        given, reached = self._settings.git, self._settings.transport
-        named = (
-            self._settings.registry.allow_env
-        )  # these variables have registry logins, for `pull-secret`
+        given = self._settings.git
+        reached = self._settings.transport
+        # these variables have registry logins, for `pull-secret`
+        named = self._settings.registry.allow_env
         client = Git(
             {name: value for name, value in self._environ.items() if name not in named},
             protocols=frozenset(reached.allow_protocol),
@@ -70,7 +75,9 @@ class GitClients:
         return self._opened.enter_context(closing(client))
 
     def client(self, repo: str, sub: Subscription | None) -> Git:
-        """Return the client for this repository, with the login from the options, or else from the cluster."""
+        """Return the client for this repository, with the login from the options,
+        or else from the cluster.
+        """
         if self._from_cluster is None and sub and sub.credentials.startswith("secret:"):
             self._tell_unused(repo, sub)
         if self._from_cluster is None or sub is None or self.given_for(repo):
@@ -86,19 +93,24 @@ class GitClients:
             return self._private[repo, name][0]
 
     def _tell_unused(self, repo: str, sub: Subscription) -> None:
-        """Log once that a secret which an annotation names is not read, unless the options have a login instead."""
+        """Log once that a secret which an annotation names is not read,
+        unless the options have a login instead.
+        """
         with self._lock:
             known = (repo, sub.credentials) in self._unused
             self._unused.add((repo, sub.credentials))
         if not known and not self.given_for(repo):
             self._log(
                 "info",
-                f"git:{sub.credentials}, which {sub.application.key} names, is read only with --applications cluster: "
-                f"{without_login(repo)} is reached with the logins of this step",
+                f"git:{sub.credentials}, which {sub.application.key} names, is read only with"
+                f" --applications cluster: {without_login(repo)} is reached with the logins of this"
+                " step",
             )
 
     def logins(self, url: str) -> tuple[Login, ...]:
-        """Return the logins for a URL, for its forge: the given ones, else the cluster's if exactly one secret fits."""
+        """Return the logins for a URL, for its forge: the given ones,
+        else the cluster's if exactly one secret fits.
+        """
         if found := self.access.logins(url, helped=False) if self.access else ():
             return found
         several = [access for _, access in self._private.values() if _within(url, access.given)]
@@ -108,11 +120,11 @@ class GitClients:
         """Tell whether the options have a login or a key for this repository."""
         if self.access is None:
             return False
-        own, url = self.access.given, self._reached(repo).lower()
+        own = self.access.given
+        url = self._reached(repo).lower()
         if not url.startswith(("https://", "http://")):
-            given = (
-                self._settings.access
-            )  # if only known hosts are given, the keys are the user's own
+            # if only known hosts are given, the keys are the user's own
+            given = self._settings.access
             asked = (
                 given.ssh_key_file
                 or given.ssh_directory
@@ -122,7 +134,9 @@ class GitClients:
         return _within(url, own)
 
     def descends(self, sub: Subscription | None, repo: str, revision: str, commit: str) -> str:
-        """Return how a revision relates to a commit, like `Lineage`, or "" if Git cannot be asked."""
+        """Return how a revision relates to a commit, like `Lineage`,
+        or "" if Git cannot be asked.
+        """
         try:
             lineage = Lineage(self.client(repo, sub))
         except TaskError as error:
@@ -181,7 +195,10 @@ def _of_git(sentence: str, log: Log) -> None:
 def signers(
     given: CommitOptions, git: Callable[[], Git], opened: ExitStack
 ) -> Callable[[], Signer | None]:
-    """Return a function that makes the signer, or None without a key. Raises `UsageError` for an invalid key."""
+    """Return a function that makes the signer, or None without a key.
+
+    Raises `UsageError` for an invalid key.
+    """
     if not given.signing_key:
         return lambda: None
     key = key_of(given.signing_key, given.signing_format)

@@ -1,4 +1,6 @@
-"""Shows a person at a terminal what takes long: one line for each activity at the bottom, until it is over."""
+"""Shows a person at a terminal what takes long: one line for each activity at the bottom,
+until it is over.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,10 @@ Phase = Callable[[str], AbstractContextManager[object]]
 
 
 class Phases:
-    """The present activities, one for each thread. Only those that take longer than a second are shown."""
+    """The present activities, one for each thread.
+
+    Only those that take longer than a second are shown.
+    """
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -71,7 +76,9 @@ class RepositoryWithProgress:
     """A repository that shows its activities."""
 
     def __init__(self, repository: Repository, name: str, phase: Phase) -> None:
-        self._repository, self._name, self._phase = repository, name, phase
+        self._repository = repository
+        self._name = name
+        self._phase = phase
         self.close = repository.close
 
     def default_branch(self, *, tip: bool = True) -> str:

@@ -31,7 +31,9 @@ def registry_of(
     opened: ExitStack,
     cluster: Callable[[], ClusterSecrets] | None,
 ) -> Registry:
-    """Return all registries of one run. Raises `UsageError` for invalid settings. Nothing is contacted yet.
+    """Return all registries of one run.
+
+    Raises `UsageError` for invalid settings. Nothing is contacted yet.
 
     `cluster`: the secrets that annotations may name, if Applications are read from a cluster.
     """
@@ -58,7 +60,8 @@ def registry_of(
 
 
 class Wanted:
-    """What must be proved about an image: for the command line, for its ImageUpdater, and for the repository's config.
+    """What must be proved about an image: for the command line, for its ImageUpdater,
+    and for the repository's config.
 
     Safe to use from several threads. Raises `UsageError` at once for options that cannot work.
     """
@@ -122,15 +125,22 @@ class Wanted:
 
 
 def _keys(name: str, text: str | None = None) -> Check:
-    """Return a check with the keys in a text, or in the file of that name. Raises `Malformed` and `UsageError`."""
-    # Imported late: cryptography costs every pod 40 ms of processor time, and few runs verify signatures with keys.
+    """Return a check with the keys in a text, or in the file of that name.
+
+    Raises `Malformed` and `UsageError`.
+    """
+    # Imported late: cryptography costs every pod 40 ms of processor time, and few runs verify
+    # signatures with keys.
     from task.registry.public_keys import PublicKeys, keys_in, keys_of_file  # noqa: PLC0415
 
     return keys_of_file(name) if text is None else PublicKeys(keys_in(text), name)
 
 
 def _keyless(trust_root: str, log: Callable[[str], None]) -> Callable[..., Check]:
-    """Return what makes a check of identities. Raises `UsageError` if the package for that is missing."""
+    """Return what makes a check of identities.
+
+    Raises `UsageError` if the package for that is missing.
+    """
     try:
         # Imported late: the package is an extra, it takes 230 ms, and few need it.
         from task.registry.keyless import Keyless, Sigstore  # noqa: PLC0415

@@ -71,14 +71,15 @@ class RealWorld(World):
         images: Sequence[Image] = (),
     ) -> None:
         """Scope and images limit what is read from a cluster."""
-        self._settings, self._environ, self._log = settings, environ, log
-        self._scope, self._images = scope, images
+        self._settings = settings
+        self._environ = environ
+        self._log = log
+        self._scope = scope
+        self._images = images
         self._opened = ExitStack()
         console = None if environ.get("CI") else log.console
-        self._shown, self._phase = (
-            console is not None,
-            Phases(console).phase if console else nullcontext,
-        )
+        self._shown = console is not None
+        self._phase = Phases(console).phase if console else nullcontext
         self._argo = Argo(settings, environ, log, self._opened)
         self._cluster = self._argo if self._argo.kind == "cluster" else None
         self._check_argo()
@@ -114,7 +115,8 @@ class RealWorld(World):
         if settings.rollout.kubernetes_events and not (self._cluster or settings.dry):
             self._log(
                 "warning",
-                "--kubernetes-events: no Event is written without a cluster: give --applications cluster",
+                "--kubernetes-events: no Event is written without a cluster: give --applications"
+                " cluster",
             )
 
     def applications(self) -> Iterable[Found]:
@@ -128,13 +130,13 @@ class RealWorld(World):
         def unsigned(repo: str) -> BareRepository:
             return BareRepository(self._git.git(), repo, cache_dir=self._settings.git.git_cache_dir)
 
-        for one in applications(
+        for found in applications(
             self._settings, self._environ, unsigned, self._argo, self._scope, self._images
         ):
-            if is_project(one.item):
-                self._projects[one.item["metadata"]["name"]] = one.item
+            if is_project(found.item):
+                self._projects[found.item["metadata"]["name"]] = found.item
             else:
-                yield one
+                yield found
 
     def passed_over(self) -> Sequence[Application]:
         """Return the metadata of annotated Applications that `applications` left out."""
@@ -164,7 +166,9 @@ class RealWorld(World):
         )
 
     def login(self, subscription: Subscription) -> str:
-        """Return a text that identifies the login: the name of the cluster's secret, or "" for a given login."""
+        """Return a text that identifies the login: the name of the cluster's secret,
+        or "" for a given login.
+        """
         if not self._cluster or self._git.given_for(subscription.repo):
             return ""
         return self._cluster.login(subscription)
@@ -187,7 +191,10 @@ class RealWorld(World):
         self._log(level, sentence)
 
     def ancestry(self, repository: str, new: str, old: str) -> str:
-        """Return how a source commit relates to an old one. Several repositories may ask, and are answered in turn."""
+        """Return how a source commit relates to an old one.
+
+        Several repositories may ask, and are answered in turn.
+        """
         with self._phase("comparing source commits"), self._lineage_lock:
             kin = self._lineage().order(repository, old, new)
         if kin.why:
@@ -208,7 +215,9 @@ class RealWorld(World):
     def prove(
         self, questions: Collection[Question]
     ) -> Mapping[Question, Proof | Verdict | TaskError]:
-        """Return what is proved about images, a refusal if that is not what is required, or an error."""
+        """Return what is proved about images, a refusal if that is not what is required,
+        or an error.
+        """
         return self._prover(questions)
 
     def _key_secrets(self) -> ClusterSecrets | None:
@@ -217,10 +226,12 @@ class RealWorld(World):
     def _open_forges(self) -> Forges:
         """Return the forges of one run.
 
-        Raises `UsageError` at once for a wrong `--forge`, or if the token's file is not there. Whether there is a
-        token is checked when it is first needed.
+        Raises `UsageError` at once for a wrong `--forge`, or if the token's file is not there.
+        Whether there is a token is checked when it is first needed.
         """
-        settings, environ, log = self._settings, self._environ, self._log
+        settings = self._settings
+        environ = self._environ
+        log = self._log
         given = settings.host
         try:
             forge = forge_option(given.forge) if given.forge else None
@@ -258,7 +269,9 @@ class RealWorld(World):
         self._forges().check_host(repo)
 
     def compare(self, repo: str, base: str, head: str) -> tuple[str, str]:
-        """Return the kind of forge, and the URL of the page that shows what a head branch changes."""
+        """Return the kind of forge, and the URL of the page
+        that shows what a head branch changes.
+        """
         return self._forges().compare(repo, base, head)
 
     def commit_page(self, repo: str, commit: str) -> str:
@@ -278,7 +291,9 @@ class RealWorld(World):
         return self._argo.page(application)
 
     def keys_wanted(self, subscription: Subscription) -> tuple[str, ...]:
-        """Return the OpenPGP keys one of which must have signed a commit, so that Argo CD syncs it; () for any."""
+        """Return the OpenPGP keys one of which must have signed a commit,
+        so that Argo CD syncs it; () for any.
+        """
         if subscription.target == "flux":  # it has no project
             return ()
         project = self._project_of(subscription.application)
@@ -288,7 +303,7 @@ class RealWorld(World):
             for source in subscription.application.sources
             if normal_url(source.repo) == url
         ]
-        return next((keys for one in urls if (keys := keys_wanted(project, one))), ())
+        return next((keys for text in urls if (keys := keys_wanted(project, text))), ())
 
     def _project_of(self, application: Tracker) -> Mapping[str, Any]:
         """Return the AppProject, from the manifests or from Argo CD, or {} if it is unknown."""
@@ -332,11 +347,15 @@ class RealWorld(World):
         return synced_revisions(item, lambda url: normal_url(url) == ours)
 
     def taken_back_by(self, manifest: Mapping[str, Any], field: str) -> str:
-        """Return who takes back a change of a field of a live Application; "" if nobody is known."""
+        """Return who takes back a change of a field of a live Application;
+        "" if nobody is known.
+        """
         return self._argo.taken_back_by(manifest, field)
 
     def live(self) -> LiveApplications | None:
-        """Return the live Applications, or None if Applications come neither from a cluster nor from Argo CD."""
+        """Return the live Applications, or None if Applications come neither
+        from a cluster nor from Argo CD.
+        """
         return self._argo.live() if self._argo.kind else None
 
     def follow(self, landed: Sequence[Landed]) -> Followed:

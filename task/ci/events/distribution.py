@@ -16,7 +16,7 @@ def known(document: Document) -> bool:
     """Tell whether this is an envelope with notifications."""
     if not isinstance(document.get("events"), list):
         return False
-    return all(is_notification(one) for one in elements(document, "events"))
+    return all(is_notification(element) for element in elements(document, "events"))
 
 
 def is_notification(event: object) -> bool:

@@ -110,11 +110,11 @@ def events_in(text: str, form: str = "auto", registry: str = "") -> Events | Non
     pushes: list[Event] = []
     passed: list[str] = []
     for place, document in documents:
-        for one in _read(place, document, allowed, registry):
-            if isinstance(one, PassedOver):
-                passed.append(one.why)
+        for event in _read(place, document, allowed, registry):
+            if isinstance(event, PassedOver):
+                passed.append(event.why)
             else:
-                pushes.append(one)
+                pushes.append(event)
         if len(pushes) + len(passed) > MOST_EVENTS:
             raise Malformed(f"it has over {MOST_EVENTS:,} events", _SPLIT)
     return Events(tuple(pushes), tuple(passed))
@@ -154,8 +154,8 @@ def _read(place: str, document: Any, allowed: tuple[str, ...], registry: str) ->
     if not name:
         raise Malformed(f"{place}: {_unknown(document, allowed)}", KNOWN)
     try:
-        for one in FORMS[name].read(document, registry):
-            yield one if isinstance(one, PassedOver) else replace(one, form=name)
+        for event in FORMS[name].read(document, registry):
+            yield event if isinstance(event, PassedOver) else replace(event, form=name)
     except Malformed as problem:
         raise Malformed(f"{place}, {FORMS[name].title}: {problem.message}", problem.hint) from None
 

@@ -35,7 +35,7 @@ def read(document: Document, registry: str) -> Iterator[Found]:
     resources = mappings(data, "resources")
     if not resources:
         yield PassedOver("it has no resources")
-    for one in resources:
-        host = text(one, "resource_url").removeprefix("https://").partition("/")[0]
+    for resource in resources:
+        host = text(resource, "resource_url").removeprefix("https://").partition("/")[0]
         place = Named(host, repository)
-        yield pushed(place, text(one, "tag"), text(one, "digest"), time, registry)
+        yield pushed(place, text(resource, "tag"), text(resource, "digest"), time, registry)

@@ -1,8 +1,8 @@
 """Edits YAML text by splices, so that only the bytes that are meant change.
 
-Scalars keep their quotes and block style. New keys and items follow the style of their neighbours. The new text is
-parsed: it must differ from the old text only in the meant nodes, and each of them must be the new value for every YAML
-reader.
+Scalars keep their quotes and block style. New keys and items follow the style of their neighbours.
+The new text is parsed: it must differ from the old text only in the meant nodes, and each of them
+must be the new value for every YAML reader.
 """
 
 from __future__ import annotations
@@ -30,13 +30,15 @@ class Splice(NamedTuple):
 
 
 More = Mapping[str, Data] | Sequence[Data]  # new entries of a collection
-# Compares an old and a new node. Returns the pairs that must be compared next, or None if the new node is not as meant.
+# Compares an old and a new node. Returns the pairs that must be compared next, or None if the new
+# node is not as meant.
 Same = Callable[[Node, Node], Iterable[tuple[Node, Node]] | None]
 
 
 def apply(text: str, splices: Sequence[Splice]) -> str:
     """Return the text with all splices. Splices at the same place stay in the given order."""
-    parts, at = [], 0
+    parts = []
+    at = 0
     for start, end, fresh in sorted(splices, key=lambda splice: splice[:2]):  # sorting is stable
         parts += [text[at:start], fresh]
         at = end
@@ -50,7 +52,9 @@ def more_than_meant() -> TargetError:
 
 
 def checked(tree: Tree, splices: Sequence[Splice], meant: Mapping[int, Same]) -> Tree:
-    """Return the tree after the splices. `meant` says which nodes may differ (by the old node's id), and how.
+    """Return the tree after the splices.
+
+    `meant` says which nodes may differ (by the old node's id), and how.
 
     Raises TargetError if another node differs, or one of these in another way.
     """
@@ -58,9 +62,8 @@ def checked(tree: Tree, splices: Sequence[Splice], meant: Mapping[int, Same]) ->
         new = parse(apply(tree.text, splices))
     except TargetError as error:
         raise more_than_meant() from error
-    if len(new.roots) != len(
-        tree.roots
-    ):  # a text such as `---` begins a document, and `...` ends one
+    # a text such as `---` begins a document, and `...` ends one
+    if len(new.roots) != len(tree.roots):
         raise more_than_meant()
     stack = list(zip(tree.roots, new.roots, strict=True))
     while stack:
@@ -125,7 +128,9 @@ def shrinks(*numbers: int) -> Same:
 
 
 def holds(node: Node, data: Data) -> bool:
-    """Tell whether a node is exactly this data, and every YAML reader takes its strings for strings."""
+    """Tell whether a node is exactly this data,
+    and every YAML reader takes its strings for strings.
+    """
     if isinstance(data, bool):
         return node.kind == "scalar" and not node.style and node.value == str(data).lower()
     if isinstance(data, str):
@@ -154,7 +159,10 @@ def becomes(data: Word, old: Node) -> Same:
 
 
 def splice(tree: Tree, new: Sequence[tuple[Node, Word]]) -> Tree:
-    """Return the tree with new contents for some scalars, aliases or nulls. Quotes, block headers and anchors stay."""
+    """Return the tree with new contents for some scalars, aliases or nulls.
+
+    Quotes, block headers and anchors stay.
+    """
     if not new:
         return tree
     splices = [_scalar(tree, node, text) for node, text in new]
@@ -176,9 +184,8 @@ def _scalar(tree: Tree, node: Node, data: Word) -> Splice:
         )
     if isinstance(data, bool):
         return Splice(node.start, content_end(text, node), str(data).lower())
-    if (
-        node.kind == "alias"
-    ):  # replace the alias itself, so that the anchor and its other uses keep their value
+    # replace the alias itself, so that the anchor and its other uses keep their value
+    if node.kind == "alias":
         return Splice(node.start, node.end, spell(data, quote=_quotes(tree, node, data)))
     if not node.style and nothing and (node.anchor or node.tag):  # `key: &anchor` without a value
         return Splice(
@@ -199,7 +206,10 @@ def _scalar(tree: Tree, node: Node, data: Word) -> Splice:
 
 
 def _props(tree: Tree, node: Node, start: int) -> str:
-    """Return the anchor and tag as written, but without a tag such as `!!float`. AIU v0 wrote `!!float v2.0.0`."""
+    """Return the anchor and tag as written, but without a tag such as `!!float`.
+
+    AIU v0 wrote `!!float v2.0.0`.
+    """
     if node.tag in {"", STRING, "!"}:
         return tree.text[node.start : start]
     return f"&{node.anchor} " if node.anchor else ""
@@ -210,7 +220,8 @@ def _quotes(tree: Tree, node: Node, text: str) -> bool:
 
     It does in JSON, after `"key":`, and in flow style if it has a colon.
     """
-    parent, key = tree.parent(node), tree.key_of(node)
+    parent = tree.parent(node)
+    key = tree.key_of(node)
     if parent is None or parent.style != "{":
         return False
     behind = node.start < node.end and tree.text[node.start - 1] == ":"
@@ -223,23 +234,29 @@ def _quotes(tree: Tree, node: Node, text: str) -> bool:
 
 
 def alone(tree: Tree, node: Node) -> Node:
-    """Return the node. Raises TargetError if an alias elsewhere shares its value, and would change with it."""
-    for parent in tree.ancestors(
-        node
-    ):  # an alias itself may be replaced, because nothing shares it
+    """Return the node.
+
+    Raises TargetError if an alias elsewhere shares its value, and would change with it.
+    """
+    # an alias itself may be replaced, because nothing shares it
+    for parent in tree.ancestors(node):
         if others := tree.aliases(parent):
-            here, lines = tree.line(parent), ", ".join(str(tree.line(other)) for other in others)
-            name, hint = (
-                parent.anchor,
-                "write the value out where it must differ, or move the anchor",
+            here = tree.line(parent)
+            lines = ", ".join(str(tree.line(other)) for other in others)
+            name = parent.anchor
+            hint = "write the value out where it must differ, or move the anchor"
+            message = (
+                f"line {here}: the value of the anchor &{name} is used by *{name} in line"
+                f" {lines} too"
             )
-            message = f"line {here}: the value of the anchor &{name} is used by *{name} in line {lines} too"
             raise TargetError(message, hint=hint)
     return node
 
 
 def says(node: Node, text: str) -> bool:
-    """Tell whether a scalar, or the one that an alias refers to, is this text, and a string for every YAML reader."""
+    """Tell whether a scalar, or the one that an alias refers to, is this text,
+    and a string for every YAML reader.
+    """
     scalar = resolved(node)
     return scalar.kind == "scalar" and scalar.value == text and sound(scalar)
 
@@ -255,7 +272,9 @@ def with_texts(tree: Tree, wanted: Iterable[tuple[Node, str]]) -> Tree:
 
 
 def add(tree: Tree, node: Node, more: More) -> Tree:
-    """Return the tree with new keys at the end of a mapping, or new items at the end of a sequence. A null becomes one.
+    """Return the tree with new keys at the end of a mapping, or new items at the end of a sequence.
+
+    A null becomes one.
 
     If the text has no documents, a first one begins below its comments.
     """
@@ -265,9 +284,11 @@ def add(tree: Tree, node: Node, more: More) -> Tree:
         if len(new.roots) != 1 or not holds(new.roots[0], more):
             raise more_than_meant()
         return new
-    check, parent = {id(node): grows(more)}, tree.parent(node)
+    check = {id(node): grows(more)}
+    parent = tree.parent(node)
     in_flow = parent is None or parent.style == "{"
-    # Brackets stay, but an empty list below a block key becomes a block list (in AIU, it stays a flow list).
+    # Brackets stay, but an empty list below a block key becomes a block list (in AIU, it stays a
+    # flow list).
     if (
         node.kind != "scalar"
         and node.style == "{"
@@ -282,7 +303,8 @@ def add(tree: Tree, node: Node, more: More) -> Tree:
         lines = eol(text) + _lines(tree, more, column(text, node), width)
         return checked(tree, [Splice(at, at, lines)], check)
     except TargetError:
-        # No line can follow some last entries, such as a block scalar at the end of the file. Insert before them.
+        # No line can follow some last entries, such as a block scalar at the end of the file.
+        # Insert before them.
         last = node.children[-2] if node.kind == "mapping" else node.children[-1]
         at = line_start(text, last.start)
         lines = _lines(tree, more, column(text, node)) + eol(text)
@@ -295,7 +317,8 @@ def _lines(tree: Tree, data: More, indent: int, width: int = 2) -> str:
 
 
 def _grow_flow(tree: Tree, node: Node, more: More) -> list[Splice]:
-    text, close = tree.text, node.end - 1
+    text = tree.text
+    close = node.end - 1
     quote = quoted_keys(tree, node)
     fresh = flow(more, quote=quote)[1:-1]
     if not node.children:
@@ -309,7 +332,8 @@ def _grow_flow(tree: Tree, node: Node, more: More) -> list[Splice]:
     tail = line_end(text, end)
     if tail > close:  # the bracket closes on the last entry's line
         return [Splice(end, end, f", {fresh}")]
-    # There is one entry on each line. If the last one has a trailing comma, the new one gets a comma as well.
+    # There is one entry on each line. If the last one has a trailing comma, the new one gets a
+    # comma as well.
     comma = "" if text[end:tail].lstrip().startswith(",") else ","
     margin = text[line_start(text, first) : first]
     return [
@@ -323,7 +347,8 @@ def _fill(tree: Tree, node: Node, more: More) -> list[Splice]:
 
     The new content is block lines below the key, or flow style inside flow style.
     """
-    text, parent = tree.text, tree.parent(node)
+    text = tree.text
+    parent = tree.parent(node)
     start = body(text, node)
     empty = start >= node.end
     if parent is None:
@@ -372,8 +397,12 @@ def _append(text: str, at: int, lines: str) -> Splice:
 
 
 def drop_key(tree: Tree, mapping: Node, key: Node) -> Tree:
-    """Return the tree without one key of a mapping, including its line. Raises TargetError if it is the only key."""
-    text, entries = tree.text, list(pairs(mapping))
+    """Return the tree without one key of a mapping, including its line.
+
+    Raises TargetError if it is the only key.
+    """
+    text = tree.text
+    entries = list(pairs(mapping))
     index = next(number for number, (name, _) in enumerate(entries) if name is key)
     following = entries[index + 1][0].start if index + 1 < len(entries) else None
     end = entry_end(text, *entries[index])
@@ -438,7 +467,10 @@ def line_end(text: str, at: int) -> int:
 
 
 def line_start(text: str, at: int) -> int:
-    """Return where the line with `at` begins. A byte order mark before the first line does not belong to it."""
+    """Return where the line with `at` begins.
+
+    A byte order mark before the first line does not belong to it.
+    """
     while at > 0 and text[at - 1] not in BREAKS and not (at == 1 and text[0] == "\ufeff"):
         at -= 1
     return at
@@ -458,23 +490,25 @@ def body(text: str, node: Node) -> int:
 
 
 def content_end(text: str, node: Node) -> int:
-    """Return where the node's content ends. Trailing blank lines and comments do not belong to it."""
-    # For the parsers, a block collection ends where the next token begins, so its last scalar decides.
+    """Return where the node's content ends.
+
+    Trailing blank lines and comments do not belong to it.
+    """
+    # For the parsers, a block collection ends where the next token begins, so its last scalar
+    # decides.
     while node.children and node.style != "{":
         key = node.children[-2] if node.kind == "mapping" else None
         node = node.children[-1]
-        if (
-            key is not None and node.kind == "scalar" and node.start >= node.end
-        ):  # `key:` without a value
+        # `key:` without a value
+        if key is not None and node.kind == "scalar" and node.start >= node.end:
             return max(key.end, value_slot(text, key) or 0)
     if node.kind != "scalar" or node.style not in {"|", ">"}:
         return node.end
     start = body(text, node)
     if "+" not in text[start : start + 3].split(" ", maxsplit=1)[0]:
         return len(text[: node.end].rstrip())
-    end = node.end - int(
-        text[: node.end].endswith(tuple(BREAKS))
-    )  # `|+` keeps its trailing blank lines
+    # `|+` keeps its trailing blank lines
+    end = node.end - int(text[: node.end].endswith(tuple(BREAKS)))
     return end - int(text[:end].endswith("\r") and text[end : end + 1] == "\n")
 
 
@@ -492,7 +526,10 @@ def value_slot(text: str, key: Node) -> int | None:
 
 
 def slot(tree: Tree, node: Node) -> int:
-    """Return where the value would begin for a key or item that has none. Raises TargetError if the key has no `:`."""
+    """Return where the value would begin for a key or item that has none.
+
+    Raises TargetError if the key has no `:`.
+    """
     key = tree.key_of(node)
     at = node.end if key is None else value_slot(tree.text, key)
     if at is None or key is node:
@@ -516,15 +553,16 @@ def column(text: str, node: Node) -> int:
         at = body(text, node)
     else:
         at = node.children[0].start
-        at = (
-            at - 2 if text[at - 2 : at] == "? " else at
-        )  # an explicit key begins at its question mark
+        # an explicit key begins at its question mark
+        at = at - 2 if text[at - 2 : at] == "? " else at
     return at - line_start(text, at)
 
 
 @lru_cache(maxsize=2)
 def indents(tree: Tree) -> tuple[int, int]:
-    """Return by how many columns this text indents mappings in mappings (or 2), and sequences in mappings (or 0)."""
+    """Return by how many columns this text indents mappings in mappings (or 2),
+    and sequences in mappings (or 0).
+    """
     step = shift = -1
     # The first mapping in a mapping and the first sequence in a mapping show the file's style.
     blocks = (
@@ -547,7 +585,9 @@ def indents(tree: Tree) -> tuple[int, int]:
 
 
 def dash_width(text: str, sequence: Node) -> int:
-    """Return how many columns after its dash the last item of a block sequence begins: 2 for `- item`."""
+    """Return how many columns after its dash the last item of a block sequence begins:
+    2 for `- item`.
+    """
     item = sequence.children[-1].start
     width = item - line_start(text, item) - column(text, sequence)
     return width if 1 < width < _WIDEST and only_blank(text, item - width + 1, item) else 2

@@ -1,8 +1,9 @@
-r"""Parses key paths into a values file, such as `a.b.c`, `list[0][1].tag`, `labels.app\.kubernetes\.io/name`.
+r"""Parses key paths into a values file, such as `a.b.c`, `list[0][1].tag`,
+`labels.app\.kubernetes\.io/name`.
 
-A nested path wins over a key with a dot in its name. (AIU reads in this order, but v0.18 prefers the key with the dot
-when it writes.) An index after a segment is that of an item in its list, as in AIU since v0.17. A backslash escapes a
-dot, which is not possible in AIU.
+A nested path wins over a key with a dot in its name. (AIU reads in this order, but v0.18 prefers
+the key with the dot when it writes.) An index after a segment is that of an item in its list, as in
+AIU since v0.17. A backslash escapes a dot, which is not possible in AIU.
 """
 
 from __future__ import annotations
@@ -18,9 +19,8 @@ from task.text import shortened
 
 MERGES = "\0"  # marks merge keys, because a quoted key may be called `<<`, too
 MOST_USES = 100  # keys that share one value
-MOST_MERGES = (
-    50  # merge keys in a row; each takes five frames of the stack, of which Python has a thousand
-)
+# merge keys in a row; each takes five frames of the stack, of which Python has a thousand
+MOST_MERGES = 50
 MOST_STEPS = 2_000  # from a shared value up to these keys
 _INDICES = re.compile(r"(.*?)((?:\[[^\]]*\])+)", re.DOTALL)
 
@@ -49,7 +49,10 @@ class Segment:
 
 
 def parse_path(text: str) -> tuple[Segment, ...]:
-    """Return the steps of a path. Raises TargetError if it has more steps than a file may have levels."""
+    """Return the steps of a path.
+
+    Raises TargetError if it has more steps than a file may have levels.
+    """
     plain = [step.replace("\\.", ".") for step in re.split(r"(?<!\\)\.", text)]
     if len(plain) > DEPTH:
         raise TargetError(
@@ -62,7 +65,9 @@ def parse_path(text: str) -> tuple[Segment, ...]:
 
 
 def find(tree: Tree, root: Node, path: Sequence[Segment], *, merges: bool = True) -> Node | None:
-    """Return the node at the path, through aliases, or None. With `merges`, a merge key (`<<`) may bring it.
+    """Return the node at the path, through aliases, or None.
+
+    With `merges`, a merge key (`<<`) may bring it.
 
     Raises TargetError if two keys with dots fit equally well, or if a key on the path is set twice.
     """
@@ -73,7 +78,10 @@ def find(tree: Tree, root: Node, path: Sequence[Segment], *, merges: bool = True
 def find_all(
     tree: Tree, root: Node, path: Sequence[Segment], *, merges: bool = True
 ) -> tuple[Node, ...]:
-    """Return all nodes at the path, unresolved: a key may have brackets in its name beside a list. Raises as `find`."""
+    """Return all nodes at the path, unresolved: a key may have brackets in its name beside a list.
+
+    Raises as `find`.
+    """
     # The interpretation with the fewest dots in keys wins: the nested path.
     matches = sorted(_matches(_mappings(tree), root, path, merges), key=lambda match: match[0])
     if not matches:
@@ -96,16 +104,17 @@ _Match = tuple[int, Node, Node]  # how many dots were taken as part of a key; th
 
 def _matches(at: _Mappings, node: Node, path: Sequence[Segment], merges: bool) -> Iterator[_Match]:  # noqa: FBT001
     mapping = resolved(node)
-    for used in range(1, len(path) + 1) if mapping.kind == "mapping" else ():
-        for key, indices in _keys(path[:used]):
-            inner = item(at.value(mapping, key) if merges else at.own(mapping, key), indices)
-            if inner is None:
-                continue
-            if used == len(path):
-                yield used - 1, inner, mapping
-            else:
-                rest = _matches(at, inner, path[used:], merges)
-                yield from ((dots + used - 1, match, holder) for dots, match, holder in rest)
+    if mapping.kind == "mapping":
+        for used in range(1, len(path) + 1):
+            for key, indices in _keys(path[:used]):
+                inner = item(at.value(mapping, key) if merges else at.own(mapping, key), indices)
+                if inner is None:
+                    continue
+                if used == len(path):
+                    yield used - 1, inner, mapping
+                else:
+                    rest = _matches(at, inner, path[used:], merges)
+                    yield from ((dots + used - 1, match, holder) for dots, match, holder in rest)
 
 
 def _keys(steps: Sequence[Segment]) -> Iterator[tuple[str, tuple[int, ...]]]:
@@ -119,7 +128,10 @@ def _keys(steps: Sequence[Segment]) -> Iterator[tuple[str, tuple[int, ...]]]:
 
 
 def item(node: Node | None, indices: Sequence[int]) -> Node | None:
-    """Return the item at these indices, one for each level of lists, or None. Without indices, return the node."""
+    """Return the item at these indices, one for each level of lists, or None.
+
+    Without indices, return the node.
+    """
     for index in indices:
         inner = resolved(node) if node else None
         if inner is None or inner.kind != "sequence" or index >= len(inner.children):
@@ -129,14 +141,17 @@ def item(node: Node | None, indices: Sequence[int]) -> Node | None:
 
 
 def entries(mapping: Node, depth: int = 0) -> Mapping[str, Node]:
-    """Return the keys of a mapping with their values, as Helm reads them: merged keys too, and the last one counts."""
+    """Return the keys of a mapping with their values, as Helm reads them: merged keys too,
+    and the last one counts.
+    """
     found: dict[str, Node] = {}
-    for name, node in pairs(mapping) if mapping.kind == "mapping" and depth < DEPTH else ():
-        if is_merge(name):
-            for one in reversed(_sources(node)):
-                found |= entries(one, depth + 1)
-        elif name.kind == "scalar":
-            found[name.value] = resolved(node)
+    if mapping.kind == "mapping" and depth < DEPTH:
+        for name, node in pairs(mapping):
+            if is_merge(name):
+                for source in reversed(_sources(node)):
+                    found |= entries(source, depth + 1)
+            elif name.kind == "scalar":
+                found[name.value] = resolved(node)
     return found
 
 
@@ -147,9 +162,11 @@ def _sources(node: Node) -> tuple[Node, ...]:
 
 
 class _Mappings:
-    """Finds the values of keys in mappings as Helm does: it takes keys and merge keys in turn, and the last one counts.
+    """Finds the values of keys in mappings as Helm does: it takes keys and merge keys in turn,
+    and the last one counts.
 
-    YAML says that a mapping's own key wins over a merge key wherever it is. Helm's reader does not know that.
+    YAML says that a mapping's own key wins over a merge key wherever it is. Helm's reader does not
+    know that.
     """
 
     def __init__(self, tree: Tree) -> None:
@@ -158,7 +175,10 @@ class _Mappings:
         self._keys: dict[int, dict[str, list[tuple[Node, Node]]]] = {}
 
     def value(self, mapping: Node, key: str, depth: int = 0) -> Node | None:
-        """Return the value of a key, or None. Raises TargetError if a second value hides the mapping's own."""
+        """Return the value of a key, or None.
+
+        Raises TargetError if a second value hides the mapping's own.
+        """
         if (id(mapping), key) in self._known:
             return self._known[id(mapping), key]
         if depth > MOST_MERGES:
@@ -176,20 +196,25 @@ class _Mappings:
                 found.append((name, merged))
         own = [name for name, _ in found[:-1] if not is_merge(name)]
         if found and (own or (len(found) > 1 and is_merge(found[-1][0]))):
-            first, last = own[0] if own else found[0][0], found[-1][0]
+            first = own[0] if own else found[0][0]
+            last = found[-1][0]
             again = "the merge key << brings it again" if is_merge(last) else "it is there again"
             lines = self.tree.line(first), self.tree.line(last)
             raise TargetError(
-                f"line {lines[0]} has {key}, and in line {lines[1]}, {again}: Helm takes the later one",
-                hint="move the merge key above it"
-                if own and is_merge(last)
-                else "keep one of them",
+                f"line {lines[0]} has {key}, and in line {lines[1]}, {again}: Helm takes the"
+                " later one",
+                hint=(
+                    "move the merge key above it" if own and is_merge(last) else "keep one of them"
+                ),
             )
         self._known[id(mapping), key] = found[-1][1] if found else None
         return self._known[id(mapping), key]
 
     def _entries(self, mapping: Node) -> Mapping[str, list[tuple[Node, Node]]]:
-        """Return the keys of a mapping, each with its values. Merge keys are told apart from keys in quotes."""
+        """Return the keys of a mapping, each with its values.
+
+        Merge keys are told apart from keys in quotes.
+        """
         if id(mapping) not in self._keys:
             known = self._keys[id(mapping)] = {}
             for name, node in pairs(mapping):
@@ -205,11 +230,16 @@ class _Mappings:
         return value(mapping, key)
 
     def _merged(self, node: Node, key: str, depth: int) -> Node | None:
-        """Return the value that a merge key brings, or None. In a list of mappings, the first one with the key wins."""
+        """Return the value that a merge key brings, or None.
+
+        In a list of mappings, the first one with the key wins.
+        """
         values = (
-            self.value(one, key, depth + 1) for one in _sources(node) if one.kind == "mapping"
+            self.value(source, key, depth + 1)
+            for source in _sources(node)
+            if source.kind == "mapping"
         )
-        return next((one for one in values if one is not None), None)
+        return next((value_node for value_node in values if value_node is not None), None)
 
 
 _mappings = lru_cache(maxsize=2)(_Mappings)  # a tree is searched for several keys
@@ -218,7 +248,8 @@ _mappings = lru_cache(maxsize=2)(_Mappings)  # a tree is searched for several ke
 def uses(
     tree: Tree, root: Node, node: Node, missing: Sequence[str] = ()
 ) -> Iterator[tuple[Segment, ...]]:
-    """Yield the paths at which a reader finds this node, through aliases and merge keys, or a key that it lacks.
+    """Yield the paths at which a reader finds this node, through aliases and merge keys,
+    or a key that it lacks.
 
     Raises TargetError if there are too many of them, or if the node is a key.
     """
@@ -229,7 +260,8 @@ def uses(
             return
         current, below = stack.pop()
         stack += [(alias, below) for alias in tree.aliases(current)]
-        parent, key = tree.parent(current), tree.key_of(current)
+        parent = tree.parent(current)
+        key = tree.key_of(current)
         if key is current:
             raise TargetError(
                 f"line {tree.line(key)} has an alias as a key", hint="write the key out"
@@ -241,7 +273,7 @@ def uses(
             steps = _segments(below)
             found = find_all(tree, root, steps)
             # a mapping may have its own key, which hides the merged one
-            if not found if missing else any(resolved(one) is node for one in found):
+            if not found if missing else any(resolved(entry) is node for entry in found):
                 yield steps
         elif key is not None:
             stack.append((parent, below if is_merge(key) else (key.value, *below)))
@@ -266,14 +298,18 @@ def _segments(path: Sequence[str | int]) -> tuple[Segment, ...]:
 
 
 def locate(tree: Tree, root: Node, path: Sequence[Segment]) -> tuple[Node, tuple[str, ...]]:
-    """Return where to write: the node at the path, or the last mapping (or null) on it and the keys that it lacks.
+    """Return where to write: the node at the path,
+    or the last mapping (or null) on it and the keys that it lacks.
 
-    Raises the errors of `find`. Raises TargetError, too, if the path runs through something that is not a mapping, if a
-    list or an index is missing, or if a new key would hide what a merge key brings.
+    Raises the errors of `find`. Raises TargetError, too, if the path runs through something that is
+    not a mapping, if a list or an index is missing, or if a new key would hide what a merge key
+    brings.
     """
     if found := find(tree, root, path, merges=False):
         return found, ()
-    at, node, rest = _mappings(tree), root, tuple(path)
+    at = _mappings(tree)
+    node = root
+    rest = tuple(path)
     while node.kind == "mapping":
         step = _step(at, node, rest)
         if step is None:
@@ -281,7 +317,8 @@ def locate(tree: Tree, root: Node, path: Sequence[Segment]) -> tuple[Node, tuple
         node, rest = step
     if node.null or node.kind == "mapping":
         return node, _missing(at, node, rest)
-    parent, wanted = path_text(path[: len(path) - len(rest)]) or "the file", path_text(path)
+    parent = path_text(path[: len(path) - len(rest)]) or "the file"
+    wanted = path_text(path)
     if node.kind == "sequence":
         hint = f"name one item of it, such as {parent}[0].{path_text(rest)}"
         raise TargetError(
@@ -294,7 +331,10 @@ def locate(tree: Tree, root: Node, path: Sequence[Segment]) -> tuple[Node, tuple
     )
     raise TargetError(
         f"line {tree.line(node)}: {parent} is {what}, so {wanted} cannot be below it",
-        hint=f"name another key; if {parent} holds the whole reference, annotate <alias>.helm.image-spec: {parent}",
+        hint=(
+            f"name another key; if {parent} holds the whole reference, annotate"
+            f" <alias>.helm.image-spec: {parent}"
+        ),
     )
 
 
@@ -305,7 +345,8 @@ def _step(
 
     The step is the plain key, or the only key with dots that fits.
     """
-    tree, first = at.tree, rest[0]
+    tree = at.tree
+    first = rest[0]
     plain = at.own(node, first.name)
     if plain is not None and first.indices is not None:
         for index in first.indices:
@@ -338,7 +379,8 @@ def _step(
 def _missing(at: _Mappings, node: Node, rest: tuple[Segment, ...]) -> tuple[str, ...]:
     """Return the names of the keys to add.
 
-    Raises TargetError if a list would have to be added, or if a new key would hide a merged mapping.
+    Raises TargetError if a list would have to be added, or if a new key would hide a merged
+    mapping.
     """
     for segment in rest:
         if segment.indices is None:

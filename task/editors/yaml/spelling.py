@@ -1,8 +1,9 @@
 """Spells data as YAML. Every reader takes a string that is spelled here for the same string.
 
-YAML 1.1 readers (PyYAML, Helm, Argo CD, kustomize) and YAML 1.2 readers disagree about a plain `1e3`, `0o17`, `1:30`,
-`yes` or `2024-01-02`. So a text is quoted if any of them does not read a string. The usual case is a tag that becomes a
-number: `tag: 1.10` is rendered as `1.1` (Helm 3.19 and 4.1).
+YAML 1.1 readers (PyYAML, Helm, Argo CD, kustomize) and YAML 1.2 readers disagree about a plain
+`1e3`, `0o17`, `1:30`, `yes` or `2024-01-02`. So a text is quoted if any of them does not read a
+string. The usual case is a tag that becomes a number: `tag: 1.10` is rendered as `1.1` (Helm 3.19
+and 4.1).
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ from typing import TypeAlias
 
 from task.editors.yaml.tree import BREAKS, Node
 
-# Texts that some reader takes for a number, a date, a merge key or a default value, anchored at both ends.
+# Texts that some reader takes for a number, a date, a merge key or a default value, anchored at
+# both ends.
 _NUMBER = re.compile(
     r"[-+]?(?:"
     r"(?:[0-9][0-9_,]*\.?[0-9_]*|\.[0-9_]+)(?:[eE][-+]?[0-9_]*)?"  # 12, 1_000, 1.10, .5, 5., 12e03
@@ -31,9 +33,11 @@ _NUMERIC = "+-.0123456789"  # numbers and dates begin with one of these; "" is i
 _WORDS = frozenset(
     ("", "~", "null", "y", "n", "yes", "no", "on", "off", "true", "false", "=", "<<", "...")
 )
-# Characters without a meaning in YAML, in block and in flow style. `:` and a blank are allowed only inside.
+# Characters without a meaning in YAML, in block and in flow style. `:` and a blank are allowed only
+# inside.
 _PLAIN = re.compile(
-    r"[A-Za-z0-9_./+=~$(^](?:[A-Za-z0-9_./+=~$()^@;<>-]|:(?=[A-Za-z0-9_./+=~$-])| (?=[A-Za-z0-9_./+(]))*"
+    r"[A-Za-z0-9_./+=~$(^](?:[A-Za-z0-9_./+=~$()^@;<>-]|:(?=[A-Za-z0-9_./+=~$-])|"
+    r" (?=[A-Za-z0-9_./+(]))*"
 )
 # Characters that must be escaped between double quotes, for one reader or another.
 _UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\xa0\xad\u2028\u2029\ud800-\udfff\ufeff\ufffe\uffff]")
@@ -41,10 +45,13 @@ STRING = "tag:yaml.org,2002:str"
 
 
 def looks_typed(text: str) -> bool:
-    """Tell whether any YAML reader takes the plain scalar `text` for something other than a string."""
+    """Tell whether any YAML reader takes the plain scalar `text`
+    for something other than a string.
+    """
     if text[:1] in _NUMERIC:
         dated = text[4:5] == "-" and _DATE.fullmatch(text)
-        # Most versions have two points, and no number has, so the slow pattern is needed only for the others.
+        # Most versions have two points, and no number has, so the slow pattern is needed only for
+        # the others.
         return (
             not text
             or text == "..."
@@ -54,7 +61,9 @@ def looks_typed(text: str) -> bool:
 
 
 def plain_safe(text: str) -> bool:
-    """Tell whether every YAML 1.1 and 1.2 reader takes an unquoted `text` for the same string, at any place."""
+    """Tell whether every YAML 1.1 and 1.2 reader takes an unquoted `text` for the same string,
+    at any place.
+    """
     return bool(_PLAIN.fullmatch(text)) and not looks_typed(text)
 
 
@@ -68,14 +77,17 @@ def sound(node: Node) -> bool:
 
 
 def double_quoted(text: str) -> str:
-    """Return `text` in double quotes, escaped as in JSON, because JSON files are edited by the same code."""
+    """Return `text` in double quotes, escaped as in JSON,
+    because JSON files are edited by the same code.
+    """
     return _UNPRINTABLE.sub(
         lambda match: f"\\u{ord(match[0]):04x}", json.dumps(text, ensure_ascii=False)
     )
 
 
 def spell(text: str, style: str = "", *, quote: bool = False) -> str:
-    """Return `text` as one line of YAML that every reader takes for this string: plain if that is safe, else quoted.
+    """Return `text` as one line of YAML that every reader takes for this string:
+    plain if that is safe, else quoted.
 
     `style` requests `'` or `"`. `quote` requests quotes around any text.
     """
@@ -87,9 +99,11 @@ def spell(text: str, style: str = "", *, quote: bool = False) -> str:
 
 
 def reblock(old: str, text: str) -> str | None:
-    """Return the block scalar `old` (header and lines) with the content `text`, or None if that style cannot have it.
+    """Return the block scalar `old` (header and lines) with the content `text`,
+    or None if that style cannot have it.
 
-    The header keeps its kind and comment. It gets a `-`, because a trailing line break would be part of the tag.
+    The header keeps its kind and comment. It gets a `-`, because a trailing line break would be
+    part of the tag.
     """
     match = re.match(rf"([|>])[0-9+-]*([^{BREAKS}]*)(\r\n|[{BREAKS}])", old)
     lines = [line for line in re.split(rf"\r\n|[{BREAKS}]", old) if line.strip()][1:]
@@ -105,7 +119,10 @@ Data: TypeAlias = "Word | Mapping[str, Data] | Sequence[Data]"
 
 
 def block(data: Data, step: int, shift: int, width: int = 2) -> list[str]:
-    """Return the lines of `data` in block style, without line endings. `width` is that of the outermost dashes."""
+    """Return the lines of `data` in block style, without line endings.
+
+    `width` is that of the outermost dashes.
+    """
     if isinstance(data, Mapping):
         lines = []
         for key, value in data.items():
@@ -117,7 +134,8 @@ def block(data: Data, step: int, shift: int, width: int = 2) -> list[str]:
         return lines
     if isinstance(data, str | bool):
         return [_word(data)]
-    dash, margin = "-".ljust(width), " " * width
+    dash = "-".ljust(width)
+    margin = " " * width
     return [
         (margin if number else dash) + line
         for item in data

@@ -1,7 +1,8 @@
 """Reads YAML text into small nodes that know their place in the text.
 
-The nodes are built from parser events. Aliases stay references and are never expanded, so an alias bomb costs no more
-than its text. No function here recurses, so deep nesting causes an error message, not a crash.
+The nodes are built from parser events. Aliases stay references and are never expanded, so an alias
+bomb costs no more than its text. No function here recurses, so deep nesting causes an error
+message, not a crash.
 """
 
 from __future__ import annotations
@@ -19,12 +20,16 @@ DEPTH = 200  # no person nests deeper than this, and loaders in C crash on very 
 BREAKS = "\n\r\x85\u2028\u2029"  # YAML 1.1 readers take these for line endings
 _ODD_BREAK = re.compile("[\x85\u2028\u2029]")
 _LARGE = 1_000_000  # characters; trees of larger texts are not cached
-BOMB = 1_000_000  # values after aliases are expanded; a bomb also has more than ten times as many as the text
+# values after aliases are expanded; a bomb also has more than ten times as many as the text
+BOMB = 1_000_000
 
 
 @dataclass(frozen=True)
 class Node:
-    """One node: `text[start:end]`, with its anchor and tag. The `end` of a block collection is after its content."""
+    """One node: `text[start:end]`, with its anchor and tag.
+
+    The `end` of a block collection is after its content.
+    """
 
     kind: Literal["scalar", "mapping", "sequence", "alias"]
     start: int
@@ -46,7 +51,10 @@ NOTHING = Node("scalar", 0, 0)  # a null that is in no text
 
 
 class Tree:
-    """A text, the roots of its documents, and where they end. Parents and aliases are found when first needed."""
+    """A text, the roots of its documents, and where they end.
+
+    Parents and aliases are found when first needed.
+    """
 
     def __init__(self, text: str, documents: Sequence[tuple[Node, int]]) -> None:
         self.text = text
@@ -83,7 +91,9 @@ class Tree:
             current = self.parent(current)
 
     def key_of(self, node: Node) -> Node | None:
-        """Return the key that has `node` as its value, or None for items of sequences and for roots."""
+        """Return the key that has `node` as its value,
+        or None for items of sequences and for roots.
+        """
         parent = self.parent(node)
         if parent is None or parent.kind != "mapping":
             return None
@@ -148,8 +158,8 @@ def walk(root: Node) -> Iterator[Node]:
 def parse(text: str) -> Tree:
     """Return the tree of `text`. It has no documents if the text is empty or has only comments.
 
-    Raises TargetError if the text is not YAML, nests deeper than 200 levels, or has an undefined alias or an alias
-    bomb.
+    Raises TargetError if the text is not YAML, nests deeper than 200 levels, or has an undefined
+    alias or an alias bomb.
     """
     return _parse(text) if len(text) > _LARGE else _parse_again(text)
 
@@ -169,17 +179,17 @@ _parse_again = lru_cache(maxsize=8)(_parse)  # reading, writing and checking par
 
 
 def _documents(events: Iterable[Any], shift: int) -> Iterator[tuple[Node, int]]:
-    """Yield the root and the end of each document: its `...`, the next `---`, or the end of the text."""
+    """Yield the root and the end of each document: its `...`, the next `---`,
+    or the end of the text.
+    """
     outer: list[
         tuple[Any, list[Node]]
     ] = []  # the first event of each open collection, and the children around it
     children: list[Node] = []  # of the innermost open collection
     anchored: dict[str, Node] = {}
     for event in events:
-        name, at = (
-            event.__class__.__name__,
-            (event.start_mark.index + shift, event.end_mark.index + shift),
-        )
+        name = event.__class__.__name__
+        at = (event.start_mark.index + shift, event.end_mark.index + shift)
         if name == "ScalarEvent":
             node = Node(
                 "scalar",
@@ -204,7 +214,8 @@ def _documents(events: Iterable[Any], shift: int) -> Iterator[tuple[Node, int]]:
             )
             inner = tuple(children)
             first, children = outer.pop()
-            start, style = first.start_mark.index + shift, "{" if first.flow_style else ""
+            start = first.start_mark.index + shift
+            style = "{" if first.flow_style else ""
             node = Node(
                 kind, start, at[1], "", style, first.anchor or "", str(first.tag or ""), inner
             )
@@ -219,7 +230,8 @@ def _documents(events: Iterable[Any], shift: int) -> Iterator[tuple[Node, int]]:
             if anchored:
                 _refuse_bomb(children[0])
             yield children[0], at[0]
-            children, anchored = [], {}
+            children = []
+            anchored = {}
             continue
         else:
             continue
@@ -231,7 +243,8 @@ def _documents(events: Iterable[Any], shift: int) -> Iterator[tuple[Node, int]]:
 def _refuse_bomb(root: Node) -> None:
     """Raise TargetError for an alias bomb.
 
-    Argo CD and Helm expand aliases when they read the file. Go's YAML refuses such a document ("excessive aliasing").
+    Argo CD and Helm expand aliases when they read the file. Go's YAML refuses such a document
+    ("excessive aliasing").
     """
     sizes: dict[int, int] = {}
     stack = [root]
@@ -251,8 +264,9 @@ def _refuse_bomb(root: Node) -> None:
 def refuse_odd_breaks(tree: Tree) -> None:
     """Raise TargetError if a U+0085, U+2028 or U+2029 is outside of values.
 
-    For readers of YAML 1.1 it ends a line, but for people and for readers of YAML 1.2 it is a letter. So a key below it
-    may be in another mapping than a person sees, and a hold would have no effect.
+    For readers of YAML 1.1 it ends a line, but for people and for readers of YAML 1.2 it is a
+    letter. So a key below it may be in another mapping than a person sees, and a hold would have no
+    effect.
     """
     if not _ODD_BREAK.search(tree.text):
         return
@@ -261,7 +275,8 @@ def refuse_odd_breaks(tree: Tree) -> None:
     places = [
         (node.start, node.end) for node in nodes if node.kind == "scalar" and id(node) not in keys
     ]
-    at, end_of_text = 0, len(tree.text)
+    at = 0
+    end_of_text = len(tree.text)
     for start, end in (*places, (end_of_text, end_of_text)):
         if found := _ODD_BREAK.search(tree.text, at, max(at, start)):
             line = tree.text.count("\n", 0, found.start()) + 1

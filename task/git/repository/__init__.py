@@ -1,1 +1,4 @@
-"""Places to which a change is written. Each has `snapshot` and `land`: compare-and-swap on a branch's tip."""
+"""Places to which a change is written.
+
+Each has `snapshot` and `land`: compare-and-swap on a branch's tip.
+"""

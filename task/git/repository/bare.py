@@ -1,6 +1,7 @@
 """Reads and changes a remote repository without a work tree.
 
-A small repository comes with one fetch. Of a large one, the trees come first, and then the needed files.
+A small repository comes with one fetch. Of a large one, the trees come first, and then the needed
+files.
 
 It keeps what it has fetched, so that another attempt after a lost race costs little.
 """
@@ -43,13 +44,15 @@ from task.text import blanked, one_line
 
 T = TypeVar("T")
 _WORK = "refs/image-update/work"  # where fast-import puts the commit
-_NO_NAMES = frozenset(
-    {"", ".", "..", ".git", "git~1"}
-)  # git's own rule, which fast-import does not check
+# git's own rule, which fast-import does not check
+_NO_NAMES = frozenset({"", ".", "..", ".git", "git~1"})
 
 
 class BareRepository:
-    """`snapshot` reads. `land` commits and pushes, or raises `Outpaced`: compare-and-swap on the tip of a branch."""
+    """`snapshot` reads.
+
+    `land` commits and pushes, or raises `Outpaced`: compare-and-swap on the tip of a branch.
+    """
 
     through: ClassVar[Through] = "git"  # how commits are made
 
@@ -105,11 +108,13 @@ class BareRepository:
         heads: Collection[str] = (),
         default: Collection[Place] = (),
     ) -> Snapshot:
-        """Return these places at the branch's present tip, all from one commit, and what its memory branch has.
+        """Return these places at the branch's present tip, all from one commit,
+        and what its memory branch has.
 
-        `places` is evaluated while the server is asked for the tip. `heads` are head branches that are read next. Their
-        tips are fetched together with that of the base, and so are their files, and those that are wanted of the
-        default branch. Raises `SourceError` if there is no such branch, and the errors of `task.git.errors`.
+        `places` is evaluated while the server is asked for the tip. `heads` are head branches that
+        are read next. Their tips are fetched together with that of the base, and so are their
+        files, and those that are wanted of the default branch. Raises `SourceError` if there is no
+        such branch, and the errors of `task.git.errors`.
         """
         wanted = cache(lambda: tuple(dict.fromkeys(places)))
 
@@ -140,7 +145,9 @@ class BareRepository:
         return self._with_restarts(read)
 
     def _inherited(self, base: str, tips: Mapping[str, str]) -> tuple[str, str] | None:
-        """Return a memory branch whose base is gone, and its tip, if `base` is the default branch now."""
+        """Return a memory branch whose base is gone, and its tip,
+        if `base` is the default branch now.
+        """
         others = {name: tip for name, tip in tips.items() if name.startswith(MEMORY)}
         bases: dict[str, str] = {}
         for name, tip in others.items():
@@ -150,10 +157,10 @@ class BareRepository:
                 bases[of_base] = name
         if not bases:
             return None
-        wanted = [f"refs/heads/{one}" for one in bases]
+        wanted = [f"refs/heads/{text}" for text in bases]
         refs = self._remote.refs("HEAD", *wanted, symbolic=True)
         there = {ref for _, ref in refs}
-        gone = [one for one in bases if f"refs/heads/{one}" not in there]
+        gone = [text for text in bases if f"refs/heads/{text}" not in there]
         is_default = (f"ref: refs/heads/{base}", "HEAD") in refs
         if not is_default or len(gone) != 1:
             return None
@@ -172,7 +179,10 @@ class BareRepository:
         return self._with_restarts(read)
 
     def head(self, head: str) -> Head | None:
-        """Return the tip of a head branch; None if there is no such branch. Its files are not read."""
+        """Return the tip of a head branch; None if there is no such branch.
+
+        Its files are not read.
+        """
         name = branch_name(head)
 
         def read() -> Head | None:
@@ -193,7 +203,11 @@ class BareRepository:
     def earlier(
         self, branch: str, path: str, limit: int = 100, marked: Collection[str] = ()
     ) -> History:
-        """Return the path's text at the branch's tip and the different ones before it, newest first. See `History`."""
+        """Return the path's text at the branch's tip and the different ones before it,
+        newest first.
+
+        See `History`.
+        """
         name = self.default_branch() if branch in {"", "HEAD"} else branch_name(branch)
         self._histories.append(History(self._another(), name, path, limit, marked))
         return self._histories[-1]
@@ -201,7 +215,10 @@ class BareRepository:
     def written(
         self, branch: str, pages: Sequence[Collection[str]], most: int
     ) -> Iterator[Mapping[str, Sequence[FileVersion]]]:
-        """Yield the versions of each page of files, newest first, from one fetch of commits. See `versions_of`."""
+        """Yield the versions of each page of files, newest first, from one fetch of commits.
+
+        See `versions_of`.
+        """
         remote = self._another()
         try:
             of_files = [tuple(dict.fromkeys(paths)) for paths in pages]
@@ -237,10 +254,13 @@ class BareRepository:
         return replace(made, commit="") if made.pushed else made
 
     def land(self, change: Changeset, memory: Changeset | None = None) -> Landing:
-        """Commit on the tip that was read, and push. Raises `Outpaced` if the branch has moved since.
+        """Commit on the tip that was read, and push.
 
-        A head branch of ours is created, or replaced if it has not moved. No other is replaced. `memory` is pushed with
-        it, and neither lands without the other. Raises `NotAtomicError` if the server cannot do that.
+        Raises `Outpaced` if the branch has moved since.
+
+        A head branch of ours is created, or replaced if it has not moved. No other is replaced.
+        `memory` is pushed with it, and neither lands without the other. Raises `NotAtomicError` if
+        the server cannot do that.
         """
         made, there = self._with_restarts(lambda: self._prepared(change))
         return self._send(change, made, there, memory) if made.pushed else made
@@ -261,16 +281,19 @@ class BareRepository:
         """Return the same commit, signed if that is required."""
         if self._signer is None or not made.commit:
             return made.commit
-        folder, message = self._remote.ready(), _plain_message(change)
+        folder = self._remote.ready()
+        message = _plain_message(change)
         return self._signer.commit(folder, made.tree, change.tip, message, change.author)
 
     def _prepared(self, change: Changeset) -> tuple[Landing, str]:
         """Make the commit. Return what `land` returns, and the head branch's tip.
 
-        The landing is not `pushed` if a branch has exactly this on the same tip. On an older tip, the same files may
-        still conflict with changes to the base. The head branch's tip is "" if it is absent or the base itself.
+        The landing is not `pushed` if a branch has exactly this on the same tip. On an older tip,
+        the same files may still conflict with changes to the base. The head branch's tip is "" if
+        it is absent or the base itself.
         """
-        head, there = change.head, ""
+        head = change.head
+        there = ""
         made = self._make(change)
         if made.tree == self._root(change.tip):
             return Landing(change.tip, made.tree, pushed=False), there
@@ -293,13 +316,16 @@ class BareRepository:
     def _snapshot(
         self, branch: str, tip: str, places: Collection[Place], also: Collection[str] = ()
     ) -> Snapshot:
-        """Return the places at a commit. The files of other commits, `also`, are fetched together with its own."""
+        """Return the places at a commit.
+
+        The files of other commits, `also`, are fetched together with its own.
+        """
         roots = [self._root(commit) for commit in (tip, *also)]
         seen = [
             [found for place in places for found in look(self._tree, root, place)] for root in roots
         ]
         wanted = sorted(
-            {entry.oid for one in seen for _, entry, text in one if text} - self._texts.keys()
+            {entry.oid for item in seen for _, entry, text in item if text} - self._texts.keys()
         )
         if wanted:
             self._remote.fetch_files(wanted, branch)
@@ -336,7 +362,8 @@ class BareRepository:
     def _with_restarts(self, work: Callable[[], T]) -> T:
         """Do the work.
 
-        Do it again in an empty repository if the server gives no single objects, or the cache is broken.
+        Do it again in an empty repository if the server gives no single objects, or the cache is
+        broken.
         """
         return restarted(self._remote, work, self._forget)
 
@@ -355,7 +382,8 @@ class BareRepository:
     def _imported(self, change: Changeset) -> Landing:
         """Make the commit with `git fast-import`, on `change.tip` ("" has no parent).
 
-        It rewrites just the trees on the way to the files, without an index or work tree, for any number of files.
+        It rewrites just the trees on the way to the files, without an index or work tree, for any
+        number of files.
         """
         argv = ("fast-import", "--quiet", "--force", "--date-format=now", "--done")
         commit, tree = (
@@ -364,7 +392,9 @@ class BareRepository:
         return Landing(commit, tree.split()[2], through=self.through)
 
     def _refuse_odd_paths(self, change: Changeset) -> None:
-        """Refuse paths with which fast-import would replace a link by a folder, or write `.git/config`."""
+        """Refuse paths with which fast-import would replace a link by a folder,
+        or write `.git/config`.
+        """
         subject = self._remote.subject(change.base)
         for path in change.files:
             if "\0" in path or not _NO_NAMES.isdisjoint(path.lower().split("/")):
@@ -376,7 +406,7 @@ class BareRepository:
                 )
         root = self._root(change.tip)
         for path, entry, _ in chain.from_iterable(
-            look(self._tree, root, Place(one, "exists")) for one in change.files
+            look(self._tree, root, Place(file, "exists")) for file in change.files
         ):
             if not (path in change.files and entry.is_file):
                 message = f"{blanked(path)!r} is in the way of a file that is to be written"
@@ -393,8 +423,11 @@ class BareRepository:
 
 
 def _import_stream(change: Changeset) -> bytes:
-    """Return the whole input: one commit on `change.tip` ("" has no parent), with message and texts byte for byte."""
-    name, email = _plain(change.author.name), _plain(change.author.email)
+    """Return the whole input: one commit on `change.tip` ("" has no parent),
+    with message and texts byte for byte.
+    """
+    name = _plain(change.author.name)
+    email = _plain(change.author.email)
     who = f"{name or email} <{email}> now"
     parts = [
         f"commit {_WORK}\nmark :1\nauthor {who}\ncommitter {who}\n".encode(),

@@ -1,8 +1,9 @@
 """The throw-away bare repository of one store, created without a process.
 
-It may borrow what earlier runs fetched from the same repository (`--git-cache-dir`): packs. These are named by what
-they hold and appear whole, so any number of runs may read and add at the same time, without a lock. Nothing in the
-cache is needed: what cannot be read is fetched again, and what is broken is removed.
+It may borrow what earlier runs fetched from the same repository (`--git-cache-dir`): packs. These
+are named by what they hold and appear whole, so any number of runs may read and add at the same
+time, without a lock. Nothing in the cache is needed: what cannot be read is fetched again, and what
+is broken is removed.
 """
 
 from __future__ import annotations
@@ -22,7 +23,9 @@ from task.errors import UnreachableError
 from task.files import remove_folder, temporary_folder
 from task.git.command import Git
 
-_MOST = 100  # packs, because git looks into each of them. Later packs need earlier ones, so all are removed together.
+# packs, because git looks into each of them. Later packs need earlier ones, so all are removed
+# together.
+_MOST = 100
 _PIECE = 1 << 20  # bytes
 _LONGEST = 100  # bytes of the note about the last tip
 _NOTES = {
@@ -34,7 +37,9 @@ _KINDS = (".rev", ".promisor", ".pack", ".idx")  # git sees a pack once its .idx
 
 @dataclass(frozen=True)
 class Kept:
-    """The last tip for which the packs have all trees, and, if `whole`, all files; "" if there is none."""
+    """The last tip for which the packs have all trees, and, if `whole`, all files;
+    "" if there is none.
+    """
 
     tip: str = ""
     whole: bool = False  # the server supports no filters
@@ -65,7 +70,9 @@ class Cache:
         return ""
 
     def kept(self) -> Kept:
-        """Return the last tip that was kept. Git tells the server about it, and gets only what is new.
+        """Return the last tip that was kept.
+
+        Git tells the server about it, and gets only what is new.
 
         After a crash of the machine, anything may be in the file.
         """
@@ -75,7 +82,10 @@ class Cache:
         return Kept()
 
     def keep(self, objects: str, kept: Kept) -> None:
-        """Add the packs of a run. Together with earlier ones, they have everything of the tip `kept`."""
+        """Add the packs of a run.
+
+        Together with earlier ones, they have everything of the tip `kept`.
+        """
         with suppress(OSError):
             for name in sorted(os.listdir(f"{objects}/pack")):
                 if name.endswith(".idx"):
@@ -105,7 +115,10 @@ class Cache:
 
     @staticmethod
     def _place(path: str, content: IO[bytes]) -> None:
-        """Copy a file so that it appears whole, or not at all. A pack may be larger than the step's memory."""
+        """Copy a file so that it appears whole, or not at all.
+
+        A pack may be larger than the step's memory.
+        """
         aside = f"{path}.{os.urandom(4).hex()}.tmp"
         try:
             with open(aside, "wb") as file:
@@ -117,12 +130,11 @@ class Cache:
             raise
 
 
-REMOTE = (
-    "image-update"  # not "origin", because a user's git configuration may have settings for that
-)
+# not "origin", because a user's git configuration may have settings for that
+REMOTE = "image-update"
 
-# A user's or system's settings must not change what a run does.
-# Of 40 processors git makes 20 threads, and their stacks alone may be more memory than it may use (`Bounds`).
+# A user's or system's settings must not change what a run does. Of 40 processors git makes 20
+# threads, and their stacks alone may be more memory than it may use (`Bounds`).
 _CONFIG = """\
 [core]
 	repositoryformatversion = 1
@@ -170,8 +182,8 @@ _CONFIG = """\
 """
 _PARTIAL = f"\tpartialClone = {REMOTE}\n"
 _PROMISOR = "\tpromisor = true\n\tpartialCloneFilter = blob:none\n"
-# A local repository is served by our own git: it may filter. Its configuration is its own, and not ours, so that a
-# `safe.directory` of the user has to be said once more.
+# A local repository is served by our own git: it may filter. Its configuration is its own, and not
+# ours, so that a `safe.directory` of the user has to be said once more.
 _LOCAL = """\
 	uploadpack = "git -c uploadpack.allowFilter=true -c uploadpack.allowAnySHA1InWant=true{safe} upload-pack"
 	receivepack = "git{safe} receive-pack"
@@ -184,8 +196,10 @@ class BareFolder:
 
     def __init__(self, git: Git, url: str) -> None:
         self.path = ""
-        self._parent, self._url = git.temporary, url
-        self._local, self._stall = git.local(url), git.stall
+        self._parent = git.temporary
+        self._url = url
+        self._local = git.local(url)
+        self._stall = git.stall
         self.cache: Cache | None = None
         self.kept = Kept()  # what the cache may keep of it
         self.object_format = "sha1"
@@ -222,7 +236,8 @@ class BareFolder:
     def complete(self) -> str:
         """Return its path, for everything else: git is told that no object is missing.
 
-        Otherwise `pack-objects` would fetch every object that it visits, and `cat-file` those that are not there.
+        Otherwise `pack-objects` would fetch every object that it visits, and `cat-file` those that
+        are not there.
         """
         return self._configured("", "")
 

@@ -1,7 +1,9 @@
-"""Finds the earlier texts of files on a branch: of one path (`History`), or of many files (`versions_of`).
+"""Finds the earlier texts of files on a branch: of one path (`History`),
+or of many files (`versions_of`).
 
-Commits and their trees come first; of the files only those that are asked for. `History` goes back as far as it takes
-for one file, and follows its renames. For `versions_of`, all files share what one fetch of commits brings.
+Commits and their trees come first; of the files only those that are asked for. `History` goes back
+as far as it takes for one file, and follows its renames. For `versions_of`, all files share what
+one fetch of commits brings.
 """
 
 from __future__ import annotations
@@ -32,7 +34,9 @@ from task.model import FileVersion, Place
 
 DEPTHS = (50, 200, 1000, 5000, 20_000)  # commits to fetch, in steps, while more are wanted
 LARGEST = 64_000_000  # bytes of texts
-PATIENCE = 60.0  # seconds; for a file that rarely changes, a run would otherwise read all commits of a large repository
+# seconds; for a file that rarely changes, a run would otherwise read all commits of a large
+# repository
+PATIENCE = 60.0
 _COMMITS_AT_ONCE = 1000  # commits whose trees are requested together
 _TEXTS_AT_ONCE = 5
 _MOST_TREES = 2000  # trees to search for the place that a file was moved from
@@ -43,16 +47,17 @@ _Blobs = list[tuple[str, str]]  # (commit, blob or "" for none)
 
 
 class History:
-    """Iterates over (commit, text): the path's text at the branch's tip, then each different one before it.
+    """Iterates over (commit, text): the path's text at the branch's tip,
+    then each different one before it.
 
-    It goes along first parents, so a merge is one step, and a text that was reverted to comes once for each time.
-    The commit is the newest one that had the text, or one of `marked` that had it. The text is None
-    if there was no such file, or one that is no text. `path` is what the file was called at the
-    last answer: renames are followed. `end` tells, once nothing follows, whether that was the
-    "root" of all history, the end of what a shallow "server" has, or a "limit": as many texts as
-    asked for, `LARGEST` bytes of them, or `PATIENCE` seconds. Raises `SourceError` for what is no
-    branch, and what `task.git.errors` says of servers. The remote is for it alone; `close` removes
-    what was fetched.
+    It goes along first parents, so a merge is one step, and a text that was reverted to comes once
+    for each time. The commit is the newest one that had the text, or one of `marked` that had it.
+    The text is None if there was no such file, or one that is no text. `path` is what the file was
+    called at the last answer: renames are followed. `end` tells, once nothing follows, whether that
+    was the "root" of all history, the end of what a shallow "server" has, or a "limit": as many
+    texts as asked for, `LARGEST` bytes of them, or `PATIENCE` seconds. Raises `SourceError` for
+    what is no branch, and what `task.git.errors` says of servers. The remote is for it alone;
+    `close` removes what was fetched.
     """
 
     def __init__(
@@ -60,7 +65,9 @@ class History:
     ) -> None:
         self.path = path
         self.end: End = ""
-        self._remote, self._branch, self._limit = remote, branch, limit
+        self._remote = remote
+        self._branch = branch
+        self._limit = limit
         self._marked = frozenset(marked)
         self._mark = ""  # the marked commit that has the last text of the commits before these
         self._size = LARGEST  # bytes that may still be read
@@ -68,9 +75,8 @@ class History:
         self._level = 0  # index into DEPTHS
         self._seen = 0  # number of commits
         self._present = False  # whether something was fetched and is still there
-        self._newer: tuple[str, TreeEntry | None] | None = (
-            None  # the root and the file, one commit later
-        )
+        # the root and the file, one commit later
+        self._newer: tuple[str, TreeEntry | None] | None = None
         _, self._read = _readers(remote.objects)
         self._answers = self._walk()
 
@@ -86,7 +92,8 @@ class History:
         self._remote.close()
 
     def _walk(self) -> Generator[tuple[str, str | None], None, None]:
-        given, end = 0, time.monotonic() + PATIENCE
+        given = 0
+        end = time.monotonic() + PATIENCE
         last: tuple[str, str | None] | None = None
         while not self.end:
             if self._seen and time.monotonic() > end:
@@ -115,7 +122,9 @@ class History:
         self._level = max(0, self._level - 1)
 
     def _some(self) -> tuple[_Blobs, Mapping[str, str | None], End]:
-        """Return what the next commits show: the blobs, the texts of those, and whether this is the end."""
+        """Return what the next commits show: the blobs, the texts of those,
+        and whether this is the end.
+        """
         commits = self._commits()
         self._mark = ""
         if not commits:
@@ -130,7 +139,9 @@ class History:
             texts |= self._texts(blobs[start : start + _TEXTS_AT_ONCE])
         last = commits[used - 1]
         self._seen += used
-        self._at, self.path, self._newer = last.parent, path, newer
+        self._at = last.parent
+        self.path = path
+        self._newer = newer
         return changes, texts, "" if last.parent else "root"
 
     def _commits(self) -> list[PastCommit]:
@@ -139,17 +150,21 @@ class History:
         found = here(self._at) if self._present else []
         while not found and self._level < len(DEPTHS):
             if self._present and self._level > 0 and self._seen < DEPTHS[self._level - 1] // 2:
-                break  # far fewer commits came than requested (others may have pushed some more meanwhile)
+                # far fewer commits came than requested (others may have pushed some more meanwhile)
+                break
             tip = self._remote.fetch_commits(DEPTHS[self._level], self._branch)
             self._at = self._at or tip
-            self._level, self._present = self._level + 1, True
+            self._level = self._level + 1
+            self._present = True
             found = here(self._at)
         return found
 
     def _changes(
         self, commits: Sequence[PastCommit]
     ) -> tuple[_Blobs, int, str, tuple[str, TreeEntry | None] | None]:
-        """Return (start of another blob, number of commits used, path before that, entry one commit later)."""
+        """Return (start of another blob, number of commits used, path before that,
+        entry one commit later).
+        """
         changes: _Blobs = []
         newer = self._newer
         for used, commit in enumerate(commits):
@@ -181,7 +196,9 @@ class History:
         return texts
 
     def _moved_from(self, older: str, newer: str, entry: TreeEntry) -> str:
-        """Return the path that became ours between two trees: the same blob, else the same name and a similar text."""
+        """Return the path that became ours between two trees: the same blob,
+        else the same name and a similar text.
+        """
         gone = self._gone(older, newer)
         name = basename(self.path)
         same = sorted(
@@ -216,7 +233,9 @@ class History:
 
 
 def _texts_of(objects: Objects, blobs: Sequence[str]) -> tuple[dict[str, str | None], int]:
-    """Return the texts of these blobs, None for one that is no text, and how many bytes were read."""
+    """Return the texts of these blobs, None for one that is no text,
+    and how many bytes were read.
+    """
     found = objects.read(blobs)
     files = {oid: file_of(content) for oid, content in found.items()}
     texts = {oid: None if file.problem else file.text for oid, file in files.items()}
@@ -234,7 +253,8 @@ def _oid(entry: TreeEntry | None) -> str:
 
 def _likeness(one: str | None, other: str | None) -> float:
     """Return the share of lines that two texts have in common, from 0 to 1."""
-    lines, others = set((one or "").splitlines()), set((other or "").splitlines())
+    lines = set((one or "").splitlines())
+    others = set((other or "").splitlines())
     return 2 * len(lines & others) / (len(lines) + len(others)) if lines and others else 0.0
 
 
@@ -248,7 +268,9 @@ ReadRaw = Callable[[str], bytes]
 
 @dataclass(frozen=True, slots=True)  # there may be a hundred thousand
 class _Blob:
-    """The content of a file, and the commit on the branch that wrote it, or None if that is further back."""
+    """The content of a file, and the commit on the branch that wrote it,
+    or None if that is further back.
+    """
 
     oid: str  # "" if there was no file
     commit: PastCommit | None
@@ -257,11 +279,13 @@ class _Blob:
 def versions_of(
     remote: Remote, branch: str, pages: Sequence[Sequence[str]], most: int
 ) -> Iterator[Mapping[str, tuple[FileVersion, ...]]]:
-    """Yield, for each page of paths, the files' texts at the branch's tip and the different ones before it.
+    """Yield, for each page of paths, the files' texts at the branch's tip
+    and the different ones before it.
 
-    They are newest first, at most `most` of each file, and only the texts of one page are in memory. They come from the
-    branch's last `COMMITS`. A version that is older than these has no commit, and a file that is not there has no
-    versions. Raises `SourceError` if there is no such branch, and the errors of `task.git.errors`.
+    They are newest first, at most `most` of each file, and only the texts of one page are in
+    memory. They come from the branch's last `COMMITS`. A version that is older than these has no
+    commit, and a file that is not there has no versions. Raises `SourceError` if there is no such
+    branch, and the errors of `task.git.errors`.
     """
     found: list[tuple[Mapping[str, Sequence[_Blob]], ReadTree]] = []
 
@@ -295,7 +319,9 @@ def _versions(
             texts |= some
             left -= size
     return {
-        path: tuple(_version(texts.get(one.oid), _writer(objects, read, path, one)) for one in of)
+        path: tuple(
+            _version(texts.get(blob.oid), _writer(objects, read, path, blob)) for blob in of
+        )
         for path, of in blobs.items()
     }
 
@@ -353,7 +379,9 @@ def _changes(
         return
     one, other = differing(read(newer), read(older), max(len(newer), len(older)) // 2)
     for name in dict.fromkeys((*one, *other)):
-        new, old, place = one.get(name), other.get(name), wanted.get(name)
+        new = one.get(name)
+        old = other.get(name)
+        place = wanted.get(name)
         if place is None:
             continue
         if isinstance(place, str):
@@ -366,13 +394,20 @@ def _changes(
 
 
 def _writer(objects: Objects, read: ReadTree, path: str, blob: _Blob) -> PastCommit | None:
-    """Return the commit that wrote a version. If a merge brought it, that is a commit of the merged branch."""
+    """Return the commit that wrote a version.
+
+    If a merge brought it, that is a commit of the merged branch.
+    """
     at = blob.commit
     if at is None or len(at.parents) < 2:
         return at
     for _ in range(_MOST_STEPS):
         parents = [commit_of(objects, oid) for oid in at.parents if not objects.absent([oid])]
-        same = [one for one in parents if _oid(_file_at(read, one.tree, path)) == blob.oid]
+        same = [
+            past_commit
+            for past_commit in parents
+            if _oid(_file_at(read, past_commit.tree, path)) == blob.oid
+        ]
         if not same:
             return at
         at = same[0]

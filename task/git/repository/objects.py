@@ -38,8 +38,8 @@ class Objects:
     def read(self, oids: Sequence[str]) -> Mapping[str, bytes | None]:
         """Return all of these objects; None for one that is larger than `LARGEST`.
 
-        Raises `MissingObjectError` if the server sent less than was requested, and `SourceError` if they are more than
-        `TOGETHER`: a small pack may hold thousands of large files.
+        Raises `MissingObjectError` if the server sent less than was requested, and `SourceError` if
+        they are more than `TOGETHER`: a small pack may hold thousands of large files.
         """
         found: dict[str, bytes | None] = {}
         size = 0
@@ -51,7 +51,10 @@ class Objects:
             size += len(content or b"")
             if size > TOGETHER:
                 self.close()
-                message = f"the files and folders to read are larger than {TOGETHER // 1_000_000} MB together"
+                message = (
+                    f"the files and folders to read are larger than {TOGETHER // 1_000_000} MB"
+                    " together"
+                )
                 raise SourceError(
                     message, hint="name a smaller folder, or leave large files out of it"
                 )
@@ -68,20 +71,20 @@ class Objects:
             self._talk = None
 
     def _each(self, oids: Sequence[str]) -> Iterator[tuple[str, bytes | MissingObjectError | None]]:
-        """Yield each object's content, None if it is larger than `LARGEST`, or the error that it is not there."""
+        """Yield each object's content, None if it is larger than `LARGEST`,
+        or the error that it is not there.
+        """
         asked = 0  # how many questions were sent
         for number, oid in enumerate(oids):
             if self._talk is None:
-                self._talk, asked = (
-                    self._git.talk("cat-file", "--batch", git_dir=self._folder.complete()),
-                    number,
-                )
+                self._talk = self._git.talk("cat-file", "--batch", git_dir=self._folder.complete())
+                asked = number
             try:
                 with shutdown.ending(self._talk.end):
                     if asked == number:
                         asked += _AT_ONCE
                         self._talk.ask.write(
-                            "".join(f"{one}\n" for one in oids[number:asked]).encode()
+                            "".join(f"{text}\n" for text in oids[number:asked]).encode()
                         )
                         self._talk.ask.flush()
                     found = _answer(self._talk, oid)
@@ -119,7 +122,9 @@ _LFS = "version https://git-lfs.github.com/spec/"
 
 
 def file_of(blob: bytes | None) -> File:
-    """Return a blob's text with byte order mark and line ends as they are, or the reason why it has none."""
+    """Return a blob's text with byte order mark and line ends as they are,
+    or the reason why it has none.
+    """
     if blob is None:
         return File("", problem="larger than 10 MB")
     try:
@@ -132,7 +137,9 @@ def file_of(blob: bytes | None) -> File:
 
 
 # What is kept of an excessively large commit.
-_PARENTS, _NAME, _MESSAGE = 64, 200, 64 * 1024
+_PARENTS = 64
+_NAME = 200
+_MESSAGE = 64 * 1024
 
 
 @dataclass(frozen=True)
@@ -195,7 +202,8 @@ def _time(text: str) -> str:
 FOLDER = "040000"
 # Ten trees that each name the next one ten times represent ten billion files.
 MOST = 500_000
-LONGEST = 4096  # characters of a path; no checkout can have a longer one, so Argo CD cannot read it either
+# characters of a path; no checkout can have a longer one, so Argo CD cannot read it either
+LONGEST = 4096
 _MANIFESTS = (".yaml", ".yml", ".json")
 
 Tree = Mapping[str, "TreeEntry"]
@@ -226,9 +234,13 @@ def parse_tree(raw: bytes, width: int) -> Tree:
 
 
 def differing(one: bytes, other: bytes, width: int) -> tuple[Tree, Tree]:
-    """Return the entries of two raw trees that the other one does not have: a few in a folder with thousands."""
-    ours, theirs = _lines(one, width), _lines(other, width)
-    here, there = set(ours), set(theirs)
+    """Return the entries of two raw trees that the other one does not have:
+    a few in a folder with thousands.
+    """
+    ours = _lines(one, width)
+    theirs = _lines(other, width)
+    here = set(ours)
+    there = set(theirs)
     return _parsed(line for line in ours if line not in there), _parsed(
         line for line in theirs if line not in here
     )
@@ -292,7 +304,8 @@ def _below(
 
 def _listed(read: ReadTree, start: str, oid: str, *, deep: bool) -> Iterator[tuple[str, TreeEntry]]:
     """Return everything in a folder and below it. Raises `SourceError` for more than `MOST`."""
-    open_folders, looked = [(start, oid)], 0
+    open_folders = [(start, oid)]
+    looked = 0
     while open_folders:
         folder, oid = open_folders.pop()
         for name, entry in read(oid).items():

@@ -25,10 +25,13 @@ from task.retry import again
 from task.text import blanked, counted
 from task.urls import split, without_login
 
-# A small repository comes with its files, which saves the request for those that count: three round trips. Of a large
-# one the tip comes with its trees and without its files: every large host allows that, where many refuse filters of
-# trees (GitHub: `uploadpackfilter.tree.maxDepth=0`). Old servers and dumb ones know no filters, and send everything.
-_SMALL, _PARTIAL, _WHOLE = "blob:limit=64k", "blob:none", ""
+# A small repository comes with its files, which saves the request for those that count: three round
+# trips. Of a large one the tip comes with its trees and without its files: every large host allows
+# that, where many refuse filters of trees (GitHub: `uploadpackfilter.tree.maxDepth=0`). Old servers
+# and dumb ones know no filters, and send everything.
+_SMALL = "blob:limit=64k"
+_PARTIAL = "blob:none"
+_WHOLE = ""
 _FEW = 40_000  # objects of a small repository; a server counts them before it sends any
 _LIGHT = 16_000_000  # bytes of a small repository; they are lost if it turns out to be larger
 _COUNTED = re.compile("^remote: (?:Enumerating|Counting) objects: +([0-9]{1,12})", re.MULTILINE)
@@ -36,7 +39,8 @@ _LARGE = "the repository is large"
 _NOT_ATOMIC = "does not support --atomic push"
 _NO_OPTIONS = "does not support push options"
 _FILTER_REFUSED = ("filter '", "filter-spec", "unadvertised object")
-_NO_SHALLOW, _OTHER_FORMAT = "does not support shallow", "mismatched algorithms"
+_NO_SHALLOW = "does not support shallow"
+_OTHER_FORMAT = "mismatched algorithms"
 _BROKEN = (
     "corrupt", "inflate", "bad object", "does not match", "unable to read", "unresolved delta", "index-pack failed",
     "did not send all", "missing", "is not a", "unable to find", "bad tree", "could not parse",
@@ -51,7 +55,10 @@ _LOOK_BACK = 100  # commits, because others may have pushed on top of ours
 
 
 class StartAgain(Exception):
-    """The server gives no single objects. What was fetched is gone, and next time the tip comes with everything."""
+    """The server gives no single objects.
+
+    What was fetched is gone, and next time the tip comes with everything.
+    """
 
 
 @dataclass(frozen=True)
@@ -77,8 +84,8 @@ class Pushed:
     def lease(self) -> str:
         """The option that refuses the push if the branch is elsewhere.
 
-        Without it, git also pushes to a branch that was deleted or set back meanwhile, and what was taken out of it
-        would be in it again. A commit on top of `was` forces nothing.
+        Without it, git also pushes to a branch that was deleted or set back meanwhile, and what was
+        taken out of it would be in it again. A commit on top of `was` forces nothing.
         """
         return f"--force-with-lease={self.ref}:{self.was}"
 
@@ -100,7 +107,8 @@ class Remote:
         self.takes_options = True  # until the server says no
         self.atomic = True  # likewise
         self.clock = clock or Clock(git.bounds.seconds, self.repo)
-        self._git, self._url = git, repo
+        self._git = git
+        self._url = repo
         url = git.url(repo)
         self._log_in()
         self._folder = BareFolder(git, url)
@@ -123,7 +131,10 @@ class Remote:
         self._filter = _WHOLE if cache.kept().whole else _PARTIAL
 
     def without_cache(self) -> None:
-        """Handle an unreadable local object. Raises `StartAgain` if it may come from the cache of earlier runs."""
+        """Handle an unreadable local object.
+
+        Raises `StartAgain` if it may come from the cache of earlier runs.
+        """
         cache = self._folder.cache
         if cache is not None:
             self._folder.cache = None
@@ -153,12 +164,14 @@ class Remote:
     def refs(self, *names: str, symbolic: bool = False) -> list[tuple[str, str]]:
         """Return (id or `ref: name`, ref) for each of the refs that exists."""
         found = self._listed(" ".join(names), *(["--symref"] if symbolic else []), REMOTE, *names)
-        return [
-            one for one in found if one[1] in names
-        ]  # a pattern of ls-remote matches the end of a name
+        # a pattern of ls-remote matches the end of a name
+        return [text for text in found if text[1] in names]
 
     def _listed(self, what: str, *argv: str) -> Iterator[tuple[str, str]]:
-        """Yield (id or `ref: name`, ref) for the lines of ls-remote. A server may have a million of them."""
+        """Yield (id or `ref: name`, ref) for the lines of ls-remote.
+
+        A server may have a million of them.
+        """
         self._folder.create()
         run = partial(
             self._git.run, "ls-remote", *argv, git_dir=self._folder.path, clock=self.clock
@@ -173,7 +186,10 @@ class Remote:
             yield word, name
 
     def default_branch(self) -> tuple[str, str]:
-        """Return the branch that the remote's HEAD names, and its tip. Raises `SourceError` if there is none."""
+        """Return the branch that the remote's HEAD names, and its tip.
+
+        Raises `SourceError` if there is none.
+        """
         lines = self.refs("HEAD", symbolic=True)
         names = [
             word.removeprefix("ref: ").removeprefix("refs/heads/")
@@ -189,14 +205,17 @@ class Remote:
             )
         self._refuse_page(self.repo)
         hint = "push a first commit, or name a branch that exists"
-        message = "the repository has no default branch: it is empty, or HEAD names a branch that does not exist"
+        message = (
+            "the repository has no default branch: it is empty, or HEAD names a branch that does"
+            " not exist"
+        )
         raise SourceError(message, hint=hint, subject=self.repo)
 
     def fetch_default(self) -> tuple[str, Mapping[str, str]]:
         """Return the default branch, and the tips that `fetch_tips` returns for it.
 
-        Over HTTP, both requests are sent at the same time. Over SSH they share a connection, so one waits for the
-        other.
+        Over HTTP, both requests are sent at the same time. Over SSH they share a connection, so one
+        waits for the other.
         """
         if not split(self._git.url(self._url)).scheme.startswith("http"):
             branch, _ = self.default_branch()
@@ -212,7 +231,10 @@ class Remote:
         return branch, {**found, branch: tip}
 
     def fetch_tip(self, branch: str) -> str:
-        """Return the branch's tip, with its trees. Raises `SourceError` if there is no such branch."""
+        """Return the branch's tip, with its trees.
+
+        Raises `SourceError` if there is no such branch.
+        """
         return self._fetch_branch(branch, 1, "base", "the tip of the branch")
 
     def fetch_tips(
@@ -223,12 +245,13 @@ class Remote:
         *,
         default: bool = False,
     ) -> Mapping[str, str]:
-        """Return the tips of a branch, of the memory branches, and of those head branches that exist, by name.
+        """Return the tips of a branch, of the memory branches,
+        and of those head branches that exist, by name.
 
         With `default`, also that of the default branch, if there is one, under the name `HEAD`.
 
-        A fetch fails if it names a missing branch, but a pattern may match nothing. It also matches branches with longer
-        names.
+        A fetch fails if it names a missing branch, but a pattern may match nothing. It also matches
+        branches with longer names.
         """
         names = dict.fromkeys(heads)
         patterns = [
@@ -256,7 +279,10 @@ class Remote:
         return self._fetch_branch(branch, 1, "head", "the tip of the head branch", optional=True)
 
     def fetch_commits(self, depth: int, branch: str) -> str:
-        """Return the branch's tip, with the trees of some commits. Raises `SourceError` if there is no such branch."""
+        """Return the branch's tip, with the trees of some commits.
+
+        Raises `SourceError` if there is no such branch.
+        """
         return self._fetch_branch(branch, depth, "history", "earlier commits")
 
     def _fetch_branch(
@@ -272,8 +298,8 @@ class Remote:
     ) -> str:
         """Fetch the tip of a branch, in the coarsest way that the server allows, and return it.
 
-        `more`: refspecs of what else to fetch. If there is no such branch, return "" if it is `optional`, else raise
-        `SourceError`.
+        `more`: refspecs of what else to fetch. If there is no such branch, return "" if it is
+        `optional`, else raise `SourceError`.
         """
         self._folder.create()
         name = branch if branch == "HEAD" else f"refs/heads/{branch}"
@@ -287,10 +313,9 @@ class Remote:
                     if optional:
                         return ""
                     raise self._no_branch(branch) from error
-                if (
-                    _DEFAULT in more and "couldn't find remote ref HEAD" in error.err
-                ):  # it names no branch that exists
-                    more = [one for one in more if one != _DEFAULT]
+                # it names no branch that exists
+                if _DEFAULT in more and "couldn't find remote ref HEAD" in error.err:
+                    more = [text for text in more if text != _DEFAULT]
                     continue
                 if not self._coarser(error):
                     raise self._failure(error, self.subject(branch)) from error
@@ -321,33 +346,34 @@ class Remote:
     def push(self, pushed: Pushed, options: Sequence[str] = (), more: Pushed | None = None) -> None:
         """Push a commit to its branch, and `more` together with it: both, or neither.
 
-        `options` are for the server; one that takes none gets the push without them.
-        Raises `RepositoryError`, `NotAtomicError`, and `Outpaced`, also if the branch has this commit already. After an
-        `UnreachableError`, it is unknown whether the push landed.
+        `options` are for the server; one that takes none gets the push without them. Raises
+        `RepositoryError`, `NotAtomicError`, and `Outpaced`, also if the branch has this commit
+        already. After an `UnreachableError`, it is unknown whether the push landed.
         """
         every = (pushed, more) if more else (pushed,)
-        sent = [f"--push-option={one}" for one in options if self.takes_options]
+        sent = [f"--push-option={option}" for option in options if self.takes_options]
         argv = (
             "push",
             "--porcelain",
             "--no-verify",
             *(["--atomic"] if more else []),
             *sent,
-            *(one.lease for one in every),
+            *(item.lease for item in every),
             REMOTE,
-            *(one.refspec for one in every),
+            *(item.refspec for item in every),
         )
         run = partial(self._git.run, git_dir=self._folder.complete(), clock=self.clock)
         try:
-            with self._logged(f"push to {' and '.join(one.head for one in every)}"):
+            with self._logged(f"push to {' and '.join(item.head for item in every)}"):
                 try:
                     said = self._logged_in(partial(run, *argv)).out
                 except GitFailed as error:
                     if not (pushed.replaces and _lacks_objects(error.err)):
                         raise
-                    # A new branch, and its base has moved since we fetched it: the server names no commit that we
-                    # know, so git wants to send history that we never had. It can ask the server what both have
-                    # (protocol v2); that is a request more, so only where it is needed.
+                    # A new branch, and its base has moved since we fetched it: the server names no
+                    # commit that we know, so git wants to send history that we never had. It can
+                    # ask the server what both have (protocol v2); that is a request more, so only
+                    # where it is needed.
                     said = run("-c", "push.negotiate=true", *argv, env=self._env).out
             if any(line.startswith(b"=") for line in said.splitlines()):
                 raise Outpaced(f"{pushed.head}: another run has just made the very same commit")
@@ -362,19 +388,23 @@ class Remote:
             if sent and _NO_OPTIONS in error.err:
                 self.takes_options = False
                 self._git.log(
-                    f"warning: {self.repo}: the server takes no push options, so the push goes without them"
+                    f"warning: {self.repo}: the server takes no push options, so the push goes"
+                    " without them"
                 )
                 return self.push(pushed, (), more)
             raise self._refusal(error, every) from error
 
     def _refusal(self, error: GitFailed, every: Sequence[Pushed]) -> Exception:
-        """Return the error for a refused push. In an atomic one, every branch is refused because of one of them."""
+        """Return the error for a refused push.
+
+        In an atomic one, every branch is refused because of one of them.
+        """
         lines = error.out.decode("utf-8", "replace").splitlines()
         refused = [line for line in lines if line.startswith("!")]
         status = next((line for line in refused if "atomic" not in line), "") or "".join(
             refused[:1]
         )
-        guilty = next((one for one in every[1:] if f":{one.ref}\t" in status), every[0])
+        guilty = next((pushed for pushed in every[1:] if f":{pushed.ref}\t" in status), every[0])
         subject = self.subject(guilty.head)
         return git_errors.refusal(status, error.err, subject, forced=guilty.replaces)
 
@@ -386,7 +416,9 @@ class Remote:
         return commit in (oid for oid, _, _ in self._lately(branch))
 
     def child(self, branch: str, parent: str, tree: str) -> str:
-        """Return the commit of a branch with this parent and tree, or "" if there was none a little while ago."""
+        """Return the commit of a branch with this parent and tree,
+        or "" if there was none a little while ago.
+        """
         if self.tip(branch) in ("", parent):
             return ""
         found = (
@@ -423,7 +455,9 @@ class Remote:
         ).out
 
     def _ask(self, run: Callable[..., Ran]) -> Ran:
-        """Run a command that changes nothing on the server, a few times if the server is unreachable or breaks off."""
+        """Run a command that changes nothing on the server,
+        a few times if the server is unreachable or breaks off.
+        """
 
         def ask() -> Ran:
             while True:
@@ -451,9 +485,8 @@ class Remote:
         try:
             return run(env=env)
         except GitFailed as error:
-            if (
-                self._env is env
-            ):  # otherwise a command that ran at the same time has noticed this already
+            # otherwise a command that ran at the same time has noticed this already
+            if self._env is env:
                 if not self._git.ask_first(self._url, error):
                     raise
                 self._log_in()
@@ -461,7 +494,10 @@ class Remote:
 
     @contextmanager
     def _logged(self, why: str) -> Iterator[None]:
-        """Log what a transfer cost. What was committed since the last one counts as sent by a push."""
+        """Log what a transfer cost.
+
+        What was committed since the last one counts as sent by a push.
+        """
         began = time.monotonic()
         yield
         size = sum(
@@ -479,7 +515,10 @@ class Remote:
         oids: Sequence[str] = (),
         meanwhile: Callable[[], object] | None = None,
     ) -> str:
-        """Fetch, and return git's output. `oids` are fetched as git itself fetches what a partial clone lacks."""
+        """Fetch, and return git's output.
+
+        `oids` are fetched as git itself fetches what a partial clone lacks.
+        """
         folder = self._folder.complete() if self._filter == _WHOLE else self._folder.partial()
         filters = [f"--filter={self._filter}"] if self._filter else []
         small = self._filter == _SMALL and not self._size  # later fetches bring only what is new
@@ -494,7 +533,7 @@ class Remote:
             *argv,
             git_dir=folder,
             clock=self.clock,
-            stdin="".join(f"{one}\n" for one in oids),
+            stdin="".join(f"{oid}\n" for oid in oids),
         )
         with self._logged(f"fetch {why}"):
             return self._ask(
@@ -502,7 +541,9 @@ class Remote:
             ).err
 
     def _too_large(self, said: str) -> str:
-        """Return why the transfer has to be stopped: without its files, the repository would arrive sooner."""
+        """Return why the transfer has to be stopped: without its files,
+        the repository would arrive sooner.
+        """
         if NO_FILTER in said:
             return ""
         many = any(int(count) > _FEW for count in _COUNTED.findall(said))
@@ -518,16 +559,16 @@ class Remote:
             large = said.endswith(_LARGE)
             if large:
                 self._filter = _PARTIAL
-                self._restart(
-                    self._folder.object_format
-                )  # the stopped fetch may have left a lock behind
+                # the stopped fetch may have left a lock behind
+                self._restart(self._folder.object_format)
             return large
         if any(words in said for words in _BROKEN):
             self.without_cache()
         if _OTHER_FORMAT in said and self._folder.object_format == "sha1":
             self._restart("sha256")
         elif _NO_SHALLOW in said and self._shallow:
-            self._shallow, self._filter = False, _WHOLE
+            self._shallow = False
+            self._filter = _WHOLE
         elif self._filter != _WHOLE and any(words in said for words in _FILTER_REFUSED):
             self._filter = _PARTIAL if self._filter == _SMALL else _WHOLE
         else:
@@ -535,8 +576,11 @@ class Remote:
         return True
 
     def _no_branch(self, branch: str) -> TaskError:
-        """Return the error for a missing branch, which says whether it is a tag, or nothing is there at all."""
-        subject, tag = self.subject(branch), f"refs/tags/{branch}"
+        """Return the error for a missing branch, which says whether it is a tag,
+        or nothing is there at all.
+        """
+        subject = self.subject(branch)
+        tag = f"refs/tags/{branch}"
         missing = git_errors.failure(
             f"fatal: couldn't find remote ref refs/heads/{branch}", subject
         )
@@ -568,20 +612,24 @@ class Remote:
 
 
 def _lacks_objects(said: str) -> bool:
-    """Tell whether our git could not make the pack, because it wanted to send objects that were never fetched."""
+    """Tell whether our git could not make the pack,
+    because it wanted to send objects that were never fetched.
+    """
     ours = [line for line in said.splitlines() if not line.startswith("remote:")]
     return any(words in line for line in ours for words in _NEVER_FETCHED)
 
 
 T = TypeVar("T")
-# The server refuses single objects; the cache lacks some of them; without the cache, the server refuses again.
+# The server refuses single objects; the cache lacks some of them; without the cache, the server
+# refuses again.
 _MOST = 3
 
 
 def restarted(
     remote: Remote, work: Callable[[], T], forget: Callable[[], None] = lambda: None
 ) -> T:
-    """Return the result of `work`, which is called again each time that the remote has to start over.
+    """Return the result of `work`, which is called again each time
+    that the remote has to start over.
 
     `forget` is called before that: what was fetched is gone.
     """

@@ -1,9 +1,11 @@
-"""Go's `text/template`, the language of branch names, commit messages and ApplicationSets in Argo CD.
+"""Go's `text/template`, the language of branch names,
+commit messages and ApplicationSets in Argo CD.
 
-This is the whole language except complex numbers, with Go's builtin functions. AIU has no others, but a `Language` may
-have more. Data are Mappings for structs (an unknown field is an error), `GoMap`s and `AnyMap`s, lists, strings, numbers
-and booleans. Templates come from annotations, so work, depth and length are limited. The rules are those of Go's
-documentation of `text/template` and `fmt`, and the tables in the tests have Go's own answers.
+This is the whole language except complex numbers, with Go's builtin functions. AIU has no others,
+but a `Language` may have more. Data are Mappings for structs (an unknown field is an error),
+`GoMap`s and `AnyMap`s, lists, strings, numbers and booleans. Templates come from annotations, so
+work, depth and length are limited. The rules are those of Go's documentation of `text/template` and
+`fmt`, and the tables in the tests have Go's own answers.
 """
 
 from __future__ import annotations
@@ -43,7 +45,10 @@ class Template:
     language: Language
 
     def render(self, data: Mapping[str, Any], steps: int = STEPS) -> str:
-        """Return the text that the template makes of the data, in at most `steps` steps. Raises FailedTemplate."""
+        """Return the text that the template makes of the data, in at most `steps` steps.
+
+        Raises FailedTemplate.
+        """
         try:
             return self.counted(data, steps)[0]
         except FailedTemplate as error:
@@ -54,8 +59,8 @@ class Template:
     ) -> tuple[str, int]:
         """Return the text, and how many steps it took.
 
-        `missing_key` is Go's option: default, zero or error. Raises FailedTemplate, with the line and the operand that
-        failed.
+        `missing_key` is Go's option: default, zero or error. Raises FailedTemplate, with the line
+        and the operand that failed.
         """
         run = Run(data, steps, self.language.functions, self.defined, missing_key)
         try:

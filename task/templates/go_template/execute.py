@@ -23,7 +23,8 @@ from task.templates.go_template.parse import (
 from task.templates.go_template.printing import Sink, printed
 from task.templates.go_template.values import DEEPEST, SHORTCUTS, FailedTemplate, GoMap
 
-# Go turns a function's panic into an error. So an odd argument makes the template fail, but not the run.
+# Go turns a function's panic into an error. So an odd argument makes the template fail, but not the
+# run.
 PANICS = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 CHARACTERS_PER_STEP = 40  # of a long value, because copying it takes time, too
 # Stands for a stage of a pipeline without a value. None cannot do that, because nil is a value.
@@ -31,7 +32,9 @@ MISSING: Any = object()
 
 
 class Run:
-    """One run of a template: the text so far, the variables in scope, and the steps that are left."""
+    """One run of a template: the text so far, the variables in scope,
+    and the steps that are left.
+    """
 
     def __init__(
         self,
@@ -42,7 +45,9 @@ class Run:
         missing_key: str,
     ) -> None:
         self.sink = Sink()
-        self.functions, self.defined, self.missing_key = functions, defined, missing_key
+        self.functions = functions
+        self.defined = defined
+        self.missing_key = missing_key
         self.depth = 0  # how many templates have called one another
         self.steps = steps
         self.variables: list[tuple[str, Any]] = [("$", data)]
@@ -84,7 +89,8 @@ class Run:
         self.depth += 1
         if self.depth > DEEPEST:
             raise FailedTemplate(f"more than {DEEPEST} templates call one another")
-        outer, self.variables = self.variables, [("$", value)]
+        outer = self.variables
+        self.variables = [("$", value)]
         self.walk(self.defined[node.name], value)
         self.variables = outer
         self.depth -= 1
@@ -204,8 +210,8 @@ class Run:
     def follow(self, value: Any, names: tuple[str, ...]) -> Any:
         """Return `.A.B` of a value.
 
-        A missing key of a map is nil, and any field of nil is nil. Other missing fields fail. With `missingkey=error`,
-        a missing key fails as well. A null that is in a map has no fields.
+        A missing key of a map is nil, and any field of nil is nil. Other missing fields fail. With
+        `missingkey=error`, a missing key fails as well. A null that is in a map has no fields.
         """
         null = False
         for name in names:
@@ -227,7 +233,10 @@ class Run:
         return value
 
     def call(self, name: str, operands: tuple[Operand, ...], dot: Any, last: Any) -> Any:
-        """Return the value of a function. The value of the pipeline's previous stage is its last argument."""
+        """Return the value of a function.
+
+        The value of the pipeline's previous stage is its last argument.
+        """
         if name in SHORTCUTS:
             return self.shortcut(name, operands, dot, last)
         builtin = self.functions[name]
@@ -248,7 +257,10 @@ class Run:
             raise FailedTemplate(f"error calling {name}: {error}") from None
 
     def shortcut(self, name: str, operands: tuple[Operand, ...], dot: Any, last: Any) -> Any:
-        """Return the value of `and` or `or`: the first argument that decides. Those after it are not evaluated."""
+        """Return the value of `and` or `or`: the first argument that decides.
+
+        Those after it are not evaluated.
+        """
         value: Any = MISSING
         for operand in operands:  # Go 1.18 and later do not evaluate the others
             value = self.operand(operand, dot)
@@ -260,7 +272,10 @@ class Run:
         return value
 
     def paid(self, value: Any) -> Any:
-        """Return the value itself. A long one costs steps, because reading and copying it takes time."""
+        """Return the value itself.
+
+        A long one costs steps, because reading and copying it takes time.
+        """
         if isinstance(value, str | Sequence | GoMap):
             self.spend(len(value) // CHARACTERS_PER_STEP)
         return value

@@ -1,4 +1,7 @@
-"""The builtin functions of Go's `text/template`. AIU adds none, so sprig's functions are unknown here."""
+"""The builtin functions of Go's `text/template`.
+
+AIU adds none, so sprig's functions are unknown here.
+"""
 
 from __future__ import annotations
 
@@ -35,13 +38,16 @@ class Builtin:
 
 
 def kind(value: object) -> str:
-    """Return the kind of a value in comparisons, or "" for nil, lists, maps and structs, which have no order."""
+    """Return the kind of a value in comparisons, or "" for nil, lists, maps and structs,
+    which have no order.
+    """
+    # Python's bool is an int
     for name, types in (
         ("bool", bool),
         ("int", int),
         ("float64", float),
         ("string", str),
-    ):  # Python's bool is an int
+    ):
         if isinstance(value, types):
             return name
     return ""
@@ -57,7 +63,10 @@ def named(value: object) -> str:
 
 
 def truth(value: object) -> bool:
-    """Tell whether `if` takes a value for true: any value except the empty one of its type. A struct is always true."""
+    """Tell whether `if` takes a value for true: any value except the empty one of its type.
+
+    A struct is always true.
+    """
     return True if isinstance(value, Mapping) and not isinstance(value, GoMap) else bool(value)
 
 
@@ -110,9 +119,8 @@ def index(value: Any, *keys: Any) -> Any:
         if isinstance(value, GoMap):
             if not isinstance(key, str):
                 raise FailedTemplate(f"index of a map is {named(key)}, not string")
-            value = value.get(
-                key, value.zero
-            )  # unlike the field `.Labels.x`, which prints <no value>
+            # unlike the field `.Labels.x`, which prints <no value>
+            value = value.get(key, value.zero)
         elif isinstance(value, str):
             raw = go_bytes(value)
             value = raw[position(key, len(raw) - 1)]
@@ -144,9 +152,8 @@ def cut(value: Any, *bounds: Any) -> Any:
 
 
 def _cut(value: Any, bounds: Sequence[Any]) -> Any:
-    ends = [
-        position(bound, len(value)) for bound in bounds
-    ]  # unlike an index, a bound may be the length itself
+    # unlike an index, a bound may be the length itself
+    ends = [position(bound, len(value)) for bound in bounds]
     low, high, *limit = [*ends, *[0, len(value)][len(ends) :]]
     if low > high or high > (limit or [high])[0]:
         raise FailedTemplate(f"invalid slice index: {low} > {high}")

@@ -1,4 +1,6 @@
-"""Cuts template text into tokens like Go's `text/template/parse`, and reads the values of literals."""
+"""Cuts template text into tokens like Go's `text/template/parse`,
+and reads the values of literals.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,8 @@ KEYWORDS = frozenset(
 )
 UNFINISHED = {'"': "quoted string", "`": "raw quoted string", "'": "character constant"}
 OPENING = re.compile(r"\{\{(-[ \t\r\n])?")  # with a trim marker, or without
-# A closing delimiter may have a trim marker, which begins with a space. So several spaces end before it.
+# A closing delimiter may have a trim marker, which begins with a space. So several spaces end
+# before it.
 ACTION = re.compile(
     r"""(?P<close>\}\})|(?P<trim>[ \t\r\n]-\}\})[ \t\r\n]*  # a trim marker removes the white space after it
     |(?P<space>[ \t\r\n]+(?!-\}\}))
@@ -85,7 +88,8 @@ def scan(text: str) -> list[Token]:
     tokens: list[Token] = []
     at = 0
     while opening := OPENING.search(text, at):
-        line, inside = bisect_right(lines, opening.start()), opening.end()
+        line = bisect_right(lines, opening.start())
+        inside = opening.end()
         piece = text[at : opening.start()]
         tokens.append(Token("text", piece.rstrip(SPACES) if opening[1] else piece, line))
         comment = text.startswith("/*", inside)
@@ -110,7 +114,8 @@ def _action(text: str, at: int, lines: list[int], tokens: list[Token]) -> int:
     """Append the tokens of one action, and return where the text continues."""
     tokens.append(Token("open", "{{", bisect_right(lines, at)))
     while at < len(text):
-        match, line = ACTION.match(text, at), bisect_right(lines, at)
+        match = ACTION.match(text, at)
+        line = bisect_right(lines, at)
         if match is None:
             raise malformed(line, f"unrecognized character in action: {text[at]!r}")
         token = _token(match, line, at - lines[line - 1])
@@ -198,7 +203,10 @@ def _escaped(match: re.Match[str], literal: str) -> bytes:
 
 
 def number(literal: str) -> int | float:
-    """Return the value of a number, as an integer or a float depending on its spelling. Raises Malformed."""
+    """Return the value of a number, as an integer or a float depending on its spelling.
+
+    Raises Malformed.
+    """
     if INTEGER.fullmatch(literal):
         if len(literal) > 100:  # 64 binary digits with underscores are shorter
             raise Malformed(f"integer overflow: {literal[:40]}")

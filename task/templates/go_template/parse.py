@@ -145,7 +145,9 @@ class Parser:
         return token
 
     def skip_space(self) -> Token:
-        """Consume a space, if there is one, and return the token after it without consuming that."""
+        """Consume a space, if there is one, and return the token after it
+        without consuming that.
+        """
         if self.tokens[self.at].kind == "space":
             self.at += 1
         return self.tokens[self.at]
@@ -157,7 +159,10 @@ class Parser:
         return self.next()
 
     def expect(self, context: str, *kinds: str) -> Token:
-        """Consume the token after a space, and return it. Raises Malformed if it is of another kind."""
+        """Consume the token after a space, and return it.
+
+        Raises Malformed if it is of another kind.
+        """
         token = self.accept(*kinds)
         if token is None:
             raise unexpected(self.peek(), context)
@@ -172,7 +177,10 @@ class Parser:
     # Text and blocks
 
     def nodes(self) -> tuple[tuple[Node, ...], Token]:
-        """Consume the nodes up to `{{end}}`, `{{else` or the end of the text. Return them, and that token."""
+        """Consume the nodes up to `{{end}}`, `{{else` or the end of the text.
+
+        Return them, and that token.
+        """
         nodes: list[Node] = []
         while (token := self.next()).kind in {"text", "open"}:
             if token.kind == "text":
@@ -200,7 +208,10 @@ class Parser:
         return Action(self.pipe("command", "close"), line)
 
     def block(self, keyword: Token) -> Block:
-        """Return an `if`, `with` or `range` up to its `{{end}}`. The keyword is already consumed."""
+        """Return an `if`, `with` or `range` up to its `{{end}}`.
+
+        The keyword is already consumed.
+        """
         self.deeper(keyword.line)
         known = len(self.variables)
         pipe = self.pipe(keyword.kind, "close")
@@ -221,7 +232,10 @@ class Parser:
         return Block(keyword.kind, pipe, body, otherwise, keyword.line)
 
     def define(self, keyword: Token) -> None:
-        """Parse a `{{define "name"}}` up to its `{{end}}`. As in Go, it must not be inside another block."""
+        """Parse a `{{define "name"}}` up to its `{{end}}`.
+
+        As in Go, it must not be inside another block.
+        """
         if self.depth:
             raise malformed(keyword.line, "unexpected {{define}}")
         name = self.name(keyword)
@@ -229,7 +243,9 @@ class Parser:
         self.body(keyword, name)
 
     def call(self, keyword: Token) -> TemplateCall:
-        """Return a `{{template "name" pipeline}}`, or a `{{block "name" pipeline}}` up to its `{{end}}`."""
+        """Return a `{{template "name" pipeline}}`,
+        or a `{{block "name" pipeline}}` up to its `{{end}}`.
+        """
         name = self.name(keyword)
         pipe = None if self.accept("close") else self.pipe(keyword.text, "close")
         if keyword.kind == "block":
@@ -243,13 +259,16 @@ class Parser:
     def body(self, keyword: Token, name: str) -> None:
         """Keep the nodes of a defined template. It cannot use variables from outside."""
         self.deeper(keyword.line)
-        outer, ranges = self.variables, self.ranges
-        self.variables, self.ranges = ["$"], 0
+        outer = self.variables
+        ranges = self.ranges
+        self.variables = ["$"]
+        self.ranges = 0
         nodes, end = self.nodes()
         if end.kind != "end":
             raise malformed(end.line, f"unexpected {end.text} in {keyword.text} clause")
         self.expect("end", "close")
-        self.variables, self.ranges = outer, ranges
+        self.variables = outer
+        self.ranges = ranges
         self.depth -= 1
         self.defined[name] = nodes
 
@@ -258,9 +277,8 @@ class Parser:
 
         That is an `else if` in an `if`, an `else with` in a `with`, or nodes up to `{{end}}`.
         """
-        if keyword.kind != "range" and (
-            following := self.accept(keyword.kind)
-        ):  # `else with` as of Go 1.23
+        # `else with` as of Go 1.23
+        if keyword.kind != "range" and (following := self.accept(keyword.kind)):
             return (self.block(following),)  # its {{end}} also ends this block
         self.expect("else", "close")
         nodes, end = self.nodes()
@@ -272,7 +290,9 @@ class Parser:
     # Pipelines
 
     def pipe(self, context: str, end: str) -> Pipe:
-        """Return a pipeline up to its end: a closing delimiter or parenthesis, which is consumed."""
+        """Return a pipeline up to its end: a closing delimiter or parenthesis,
+        which is consumed.
+        """
         start = self.at
         names, assigns = self.declarations(context)
         commands: list[tuple[Operand, ...]] = []
@@ -315,12 +335,17 @@ class Parser:
         return names, False
 
     def declare(self, names: list[str], token: Token) -> None:
-        """Add a variable. As in Go, an assignment declares the name as well, and can fail only when it runs."""
+        """Add a variable.
+
+        As in Go, an assignment declares the name as well, and can fail only when it runs.
+        """
         names.append(token.text)
         self.variables.append(token.text)
 
     def command(self) -> tuple[Operand, ...]:
-        """Return operands with spaces between them, up to `|` (consumed) or the end of the pipeline (not consumed)."""
+        """Return operands with spaces between them,
+        up to `|` (consumed) or the end of the pipeline (not consumed).
+        """
         operands: list[Operand] = []
         while (token := self.skip_space()).kind in OPERANDS:
             operands.append(self.operand())
@@ -348,7 +373,9 @@ class Parser:
         raise malformed(token.line, f"unexpected . after term {token.text}")
 
     def term(self) -> Operand:
-        """Return a literal, a field, a variable, a function's name, or a pipeline in parentheses."""
+        """Return a literal, a field, a variable, a function's name,
+        or a pipeline in parentheses.
+        """
         token = self.next()
         text = token.text
         if token.kind == "left":

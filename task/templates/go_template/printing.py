@@ -31,8 +31,10 @@ ESCAPES = {
 ROUND = {"f": 6, "F": 6, "e": 6, "E": 6}
 BASES = {"d": "d", "b": "b", "o": "o", "O": "o", "x": "x", "X": "X"}
 PREFIXES = {"b": "0b", "o": "0", "x": "0x", "X": "0X"}
-WIDEST = 1_000_000  # Go's limit; beyond it, Go prints garbage such as %!(BADWIDTH), but here the template fails
-# Flags, width, precision and verb. Each of the last three may have an operand's index before it: %[3]*.[2]*[1]f.
+# Go's limit; beyond it, Go prints garbage such as %!(BADWIDTH), but here the template fails
+WIDEST = 1_000_000
+# Flags, width, precision and verb. Each of the last three may have an operand's index before it:
+# %[3]*.[2]*[1]f.
 DIRECTIVE = re.compile(
     r"%(?P<flags>[-+# 0]*)(?P<first>\[[^\]]*\])?(?P<width>\*|[0-9]*)"
     r"(?:\.(?P<second>\[[^\]]*\])?(?P<precision>\*|[0-9]*)(?=.))?(?P<third>\[[^\]]*\])?(?P<verb>.?)",
@@ -202,7 +204,9 @@ def sprint(values: Sequence[Any]) -> str:
 
 
 def sprintln(values: Sequence[Any]) -> str:
-    """Format values like `fmt.Sprintln`, with spaces between all of them and a line ending after the last."""
+    """Format values like `fmt.Sprintln`, with spaces between all
+    of them and a line ending after the last.
+    """
     sink = Sink()
     for at, value in enumerate(values):
         sink.add(" " if at else "")
@@ -266,7 +270,10 @@ class Printf:
             write(self.sink, spec, verb, self.take())
 
     def choose(self, index: str | None) -> None:
-        """Move to the operand with an explicit index, such as `[2]` for the second one. Raises FailedTemplate."""
+        """Move to the operand with an explicit index, such as `[2]` for the second one.
+
+        Raises FailedTemplate.
+        """
         if index is None:
             return
         if not (
@@ -308,9 +315,8 @@ class Printf:
             if not isinstance(value, int) or isinstance(value, bool):
                 self.sink.add(bad)
                 return None
-        if (
-            len(str(value)) > 8 or abs(int(value or 0)) > WIDEST
-        ):  # eight characters: a sign and 1000000
+        # eight characters: a sign and 1000000
+        if len(str(value)) > 8 or abs(int(value or 0)) > WIDEST:
             raise FailedTemplate(f"printf: width or precision {str(value)[:20]} is too large")
         return int(value) if value else None if isinstance(value, str) else 0
 
@@ -344,7 +350,10 @@ def type_name(value: object) -> str:
 
 
 def write(sink: Sink, spec: Spec, verb: str, value: Any) -> None:
-    """Print one value as the verb requires. Raises FailedTemplate for a verb that is not supported here."""
+    """Print one value as the verb requires.
+
+    Raises FailedTemplate for a verb that is not supported here.
+    """
     if spec is PLAIN and isinstance(value, str | int):  # the usual case
         sink.add(value if isinstance(value, str) else str(value).lower())
     elif verb in {"p", "w"} or (spec.sharp_v and not isinstance(value, str | int | float | None)):

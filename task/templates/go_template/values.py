@@ -1,4 +1,6 @@
-"""The values of templates: Go's strings and maps, and the error and limits that make a hostile template harmless."""
+"""The values of templates: Go's strings and maps,
+and the error and limits that make a hostile template harmless.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +11,11 @@ from task.errors import Malformed
 
 LONGEST_TEXT = 1024 * 1024  # characters of a result, or of a value that is used for it
 DEEPEST = 100  # nested blocks and parentheses; each else-if counts
+# not in any table of functions, because they do not evaluate all of their arguments
 SHORTCUTS = (
     "and",
     "or",
-)  # not in any table of functions, because they do not evaluate all of their arguments
+)
 
 
 class FailedTemplate(Malformed):
@@ -26,7 +29,10 @@ class FailedTemplate(Malformed):
 
 
 class GoMap(dict[str, Any]):
-    """A Go `map[string]string` in a template's data. A missing key prints `<no value>`, while a struct's would fail."""
+    """A Go `map[string]string` in a template's data.
+
+    A missing key prints `<no value>`, while a struct's would fail.
+    """
 
     zero: str | None = ""  # the result of `index` for a missing key
 
