@@ -103,7 +103,7 @@ def test_a_commit_that_argo_cd_would_not_sync_is_not_pushed(
     linted = image_update("lint", scene.apps)
     assert linted.code == 0
     assert (
-        f"info    argocd/a  in project default, Argo CD syncs only commits that are signed by {wanted}"
+        f"info: argocd/a: in project default, Argo CD syncs only commits that are signed by {wanted}"
         in linted.stdout
     )
 

