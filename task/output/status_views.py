@@ -78,10 +78,7 @@ def _image(one: ImageStatus) -> dict[str, Any]:
         "newest": one.newest and _version(one.newest.tag, one.newest.digest),
         "too_young_until": one.too_young_until or None,
         "hold": one.hold and _hold(one.hold, one.scope),
-        "deferred": (
-            one.deferred
-            and {**_version(one.deferred.tag, one.deferred.digest), "at": one.deferred_at or None}
-        ),
+        "deferred": _deferred(one),
         "pull_request": one.request and _request(one.request),
         "builds": [_build(build) for build in one.builds],
         "would": one.would and _would(one.would),
@@ -96,6 +93,13 @@ def _hold(hold: Hold, scope: str) -> dict[str, Any]:
         "until": hold.until or None,
         "scope": scope,
     }
+
+
+def _deferred(one: ImageStatus) -> dict[str, Any] | None:
+    if one.deferred is None:
+        return None
+    version = _version(one.deferred.tag, one.deferred.digest)
+    return {**version, "at": one.deferred_at or None}
 
 
 def _request(request: OpenRequest) -> dict[str, Any]:
