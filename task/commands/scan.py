@@ -186,7 +186,7 @@ def _dated(choices: Sequence[Choice], registry: Registry) -> list[Choice]:
     A tag that was deleted since it was listed is left out.
     """
     questions = {choice.key: _about_dates(choice) for choice in choices}
-    answers = _answers(questions.values(), registry)
+    answers = _ask_once(questions.values(), registry)
     return [
         _with_dates(
             choice,
@@ -215,7 +215,7 @@ def _with_dates(choice: Choice, answers: Mapping[str, Answer]) -> Choice:
     )
 
 
-def _answers(
+def _ask_once(
     about: Iterable[Mapping[str, Question]], registry: Registry
 ) -> Mapping[Question, Answer]:
     """Ask each question once."""
@@ -239,7 +239,7 @@ def _newest(choices: Sequence[Choice], terms: Terms, registry: Registry) -> dict
     size = 1
     while unsettled := [search for search in searches if search.left]:
         parts = [(search, search.part(size)) for search in unsettled]
-        answers = _answers((part for _, part in parts), registry)
+        answers = _ask_once((part for _, part in parts), registry)
         for search, part in parts:
             search.examine({tag: answers[question] for tag, question in part.items()})
         size = _TAGS_AT_ONCE

@@ -78,8 +78,8 @@ def _image(one: ImageStatus) -> dict[str, Any]:
         "newest": one.newest and _version(one.newest.tag, one.newest.digest),
         "too_young_until": one.too_young_until or None,
         "hold": one.hold and _hold(one.hold, one.scope),
-        "deferred": _deferred(one),
-        "pull_request": one.request and _request(one.request),
+        "deferred": _deferred_json(one),
+        "pull_request": one.request and _request_json(one.request),
         "builds": [_build(build) for build in one.builds],
         "would": one.would and _would(one.would),
     }
@@ -95,14 +95,14 @@ def _hold(hold: Hold, scope: str) -> dict[str, Any]:
     }
 
 
-def _deferred(one: ImageStatus) -> dict[str, Any] | None:
+def _deferred_json(one: ImageStatus) -> dict[str, Any] | None:
     if one.deferred is None:
         return None
     version = _version(one.deferred.tag, one.deferred.digest)
     return {**version, "at": one.deferred_at or None}
 
 
-def _request(request: OpenRequest) -> dict[str, Any]:
+def _request_json(request: OpenRequest) -> dict[str, Any]:
     return {
         "url": request.url or None,
         "number": int(request.number) if request.number.isdecimal() else None,
@@ -210,7 +210,7 @@ def facts(one: ImageStatus) -> Iterator[tuple[str, str]]:
     Several facts may have the same label.
     """
     yield "tracks", rules(one)
-    yield _place(one)
+    yield _written_in(one)
     if one.live:
         yield (
             "runs",
@@ -237,7 +237,7 @@ def facts(one: ImageStatus) -> Iterator[tuple[str, str]]:
         yield "" if number else "builds", build_line(build)
 
 
-def _place(one: ImageStatus) -> tuple[str, str]:
+def _written_in(one: ImageStatus) -> tuple[str, str]:
     """Return the version that the next sync deploys, and where it is written."""
     if one.kind == "live":
         return "Argo CD", f"{says(one)} in the live Application"

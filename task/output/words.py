@@ -88,7 +88,7 @@ def lines(report: JSON) -> list[Line]:
             (error["application"], error["message"]): error["hint"] for error in report["errors"]
         },
     )
-    shown = [_line(decision, run) for decision in report["decisions"]]
+    shown = [_line_of(decision, run) for decision in report["decisions"]]
     return sorted(
         shown,
         key=lambda line: order.index(line.verdict) if line.verdict in order else len(order),
@@ -105,7 +105,7 @@ class _Run(NamedTuple):
     hints: Mapping[tuple[str, str], str]  # of errors, by Application and message
 
 
-def _line(decision: JSON, run: _Run) -> Line:
+def _line_of(decision: JSON, run: _Run) -> Line:
     verdict: str = decision["verdict"]
     changes = verdict == "update"
     candidate = decision["candidate"] or ""
@@ -115,20 +115,20 @@ def _line(decision: JSON, run: _Run) -> Line:
     alone = verdict == "unchanged" or run.alone or decision["candidate"] == old
     return Line(
         verdict=verdict,
-        word=_word(decision, run),
+        word=_word_of(decision, run),
         application=decision["application"],
         image=f"{decision['alias']}={image}" if decision["alias"] else image,
         old=old,
         new=candidate if changes else "",
         offered="" if changes or alone else candidate,
         rule=decision["rule"],
-        because=f"{decision['because']}{_source(decision)}",
+        because=f"{decision['because']}{_origin_words(decision)}",
         fix=(run.hints.get(said) or "") if verdict == "error" else "",
         file=(decision["file"] or "") if changes else "",
     )
 
 
-def _word(decision: JSON, run: _Run) -> str:
+def _word_of(decision: JSON, run: _Run) -> str:
     """Return what became of a candidate, or what would."""
     verdict: str = decision["verdict"]
     if decision.get("overridden_by"):  # older reports do not have the member
@@ -144,7 +144,7 @@ def _word(decision: JSON, run: _Run) -> str:
     return "proposed" if proposed else VERDICTS[verdict]
 
 
-def _source(decision: JSON) -> str:
+def _origin_words(decision: JSON) -> str:
     """Return where a candidate comes from, and what was proved about it.
 
     Older reports do not have these members.

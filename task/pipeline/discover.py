@@ -64,7 +64,7 @@ def discovered(manifests: Iterable[Found], scope: Scope, locate: Locate) -> Disc
     sorter = _Sorter(scope, locate)
     for manifest in manifests:
         sorter.add(manifest)
-    apps, wrong_updaters = _configured(sorter, scope)
+    apps, wrong_updaters = _with_updaters(sorter, scope)
     annotated = [app for app in apps if app.annotations]
     within = [app for app in annotated if considered(app, scope.narrow)]
     releases = sorter.releases.values()
@@ -102,7 +102,7 @@ class _Sorter:
         """Keep what a manifest says."""
         kind = manifest.item.get("kind")
         if manifest.problem:
-            self.problems.append(_unreadable(manifest))
+            self.problems.append(_problem_of(manifest))
         elif kind == "Application" and is_application(manifest.item):
             self._add_application(manifest)
         elif kind == "ImageUpdater":
@@ -139,7 +139,7 @@ class _Sorter:
             self.namesakes.setdefault(app.key, f"{known.origin} and {app.origin}")
 
 
-def _unreadable(manifest: Found) -> Problem:
+def _problem_of(manifest: Found) -> Problem:
     return Problem(
         application=manifest.subject,
         rule="source",
@@ -151,7 +151,7 @@ def _unreadable(manifest: Found) -> Problem:
     )
 
 
-def _configured(
+def _with_updaters(
     sorter: _Sorter, scope: Scope
 ) -> tuple[tuple[Application, ...], tuple[Problem, ...]]:
     """Return the Applications as ImageUpdaters configure them, and what is wrong with these."""
@@ -251,7 +251,7 @@ def discover(job: Job, world: World) -> tuple[Seen, tuple[Problem, ...]]:
     parse_selector(narrow.selector)  # an invalid one is refused before any server is asked
     found = discovered(world.applications(), job.scope, world.locate)
     passed_over = world.passed_over()
-    seen = _seen(found, passed_over, job)
+    seen = _seen_of(found, passed_over, job)
     _log_found(found, seen, job, world)
     if narrow.typed:
         refuse_ambiguous(narrow.names, seen.everyone)
@@ -272,7 +272,7 @@ def discover(job: Job, world: World) -> tuple[Seen, tuple[Problem, ...]]:
     return seen, problems
 
 
-def _seen(found: Discovered, passed_over: Iterable[Application], job: Job) -> Seen:
+def _seen_of(found: Discovered, passed_over: Iterable[Application], job: Job) -> Seen:
     # the metadata does not have the project
     by_metadata = replace(job.scope.narrow, projects=())
     skipped = [(app, considered(app, by_metadata)) for app in passed_over]
