@@ -116,21 +116,20 @@ def chosen(matched: Matched, terms: Terms, registry: Registry) -> tuple[Matched,
     Also return until when the newest tag of an ask is too young, by the key of the ask.
     """
     ready = {ask.key: now for ask in matched.asks if (now := _without_asking(ask, terms))}
-    choices = _dated(
-        _listed([ask for ask in matched.asks if ask.key not in ready], registry), registry
-    )
-    fitting, young = _fitting([item for item in choices if item.error is None], terms, registry)
+    listed = _listed([ask for ask in matched.asks if ask.key not in ready], registry)
+    choices = _dated(listed, registry)
+    newest = _newest(choices, terms, registry)
     decisions: list[Decision] = []
+    until: dict[Key, str] = {}
     for choice in choices:
-        tag, error = fitting.get(choice.key, ("", choice.error))
-        if tag and not error:
-            ready |= {ask.key: _with(ask, tag) for ask in choice.asks}
+        found = newest[choice.key]
+        if found.tag and not found.error:
+            ready |= {ask.key: _with(ask, found.tag) for ask in choice.asks}
         else:
-            decisions += _without_a_tag(choice, error, young.get(choice.key))
+            decisions += _without_a_tag(choice, found)
+        if found.young:
+            until |= dict.fromkeys((ask.key for ask in choice.asks), found.young[1])
     asks = tuple(ready[ask.key] for ask in matched.asks if ask.key in ready)
-    until = {
-        ask.key: young[item.key][1] for item in choices if item.key in young for ask in item.asks
-    }
     return replace(matched, asks=asks, decisions=(*matched.decisions, *decisions)), until
 
 
@@ -186,101 +185,126 @@ def _dated(choices: Sequence[Choice], registry: Registry) -> list[Choice]:
 
     A tag that was deleted since it was listed is left out.
     """
-    needed = {choice.key: dates_needed(choice.tags, choice.policy) for choice in choices}
-    about: dict[tuple[Key, str], Question] = {}
-    for choice in choices:
-        # of one manifest
-        facts: tuple[Fact, ...] = (
-            ("created", "platforms") if choice.policy.platforms else ("created",)
+    questions = {choice.key: _about_dates(choice) for choice in choices}
+    answers = _ask_once(questions.values(), registry)
+    return [
+        _with_dates(
+            choice,
+            {tag: answers[question] for tag, question in questions[choice.key].items()},
         )
-        about |= {
-            (choice.key, tag): replace(choice.about(tag), facts=facts) for tag in needed[choice.key]
-        }
-    answers = registry(tuple(dict.fromkeys(about.values()))) if about else {}
-    found = []
-    for item in choices:
-        of_tags = {tag: answers[about[item.key, tag]] for tag in needed[item.key]}
-        error = item.error or next(
-            (answer.error for answer in of_tags.values() if answer.error), None
-        )
-        gone = {tag for tag, answer in of_tags.items() if not answer.exists}
-        dates = {tag: answer.created for tag, answer in of_tags.items()}
-        left = tuple(tag for tag in item.tags if tag not in gone)
-        found.append(replace(item, tags=left, dates=dates, error=error))
-    return found
-
-
-_Fitting = dict[Key, tuple[str, TaskError | None]]
-
-
-def _fitting(
-    choices: Sequence[Choice], terms: Terms, registry: Registry
-) -> tuple[_Fitting, dict[Key, tuple[str, str]]]:
-    """Return the tag of each choice, or an error: the newest that is for one of its platforms,
-    and old enough.
-
-    And of each choice whose newest such tag is too young: that tag, and until when, "" if none has
-    a date.
-    """
-    orders = {choice.key: ranked(choice.tags, choice.policy, choice.dates) for choice in choices}
-    settled: _Fitting = {key: (next(iter(tags), ""), None) for key, tags in orders.items()}
-    young: dict[Key, tuple[str, str]] = {}
-    aged = {choice.key for choice in choices if _age(choice.policy, terms)}
-    for choice in choices:
-        if choice.key in aged:
-            orders[choice.key] = orders[choice.key][:MOST_YOUNG]
-    left = [
-        item for item in choices if (item.policy.platforms or item.key in aged) and orders[item.key]
+        for choice in choices
     ]
-    start = 0
+
+
+def _about_dates(choice: Choice) -> dict[str, Question]:
+    """Return a question for each tag whose creation time is needed."""
+    # of one manifest
+    facts: tuple[Fact, ...] = ("created", "platforms") if choice.policy.platforms else ("created",)
+    needed = dates_needed(choice.tags, choice.policy)
+    return {tag: replace(choice.about(tag), facts=facts) for tag in needed}
+
+
+def _with_dates(choice: Choice, answers: Mapping[str, Answer]) -> Choice:
+    errors = (answer.error for answer in answers.values() if answer.error)
+    gone = {tag for tag, answer in answers.items() if not answer.exists}
+    return replace(
+        choice,
+        tags=tuple(tag for tag in choice.tags if tag not in gone),
+        dates={tag: answer.created for tag, answer in answers.items()},
+        error=choice.error or next(errors, None),
+    )
+
+
+def _ask_once(
+    about: Iterable[Mapping[str, Question]], registry: Registry
+) -> Mapping[Question, Answer]:
+    """Ask each question once."""
+    questions = tuple(dict.fromkeys(question for of_tags in about for question in of_tags.values()))
+    return registry(questions) if questions else {}
+
+
+@dataclass(frozen=True)
+class Newest:
+    """The newest tag of a choice that is for one of its platforms, and old enough, or an error."""
+
+    tag: str = ""
+    error: TaskError | None = None
+    # if the newest such tag is too young: that tag, and until when; "" if none has a date
+    young: tuple[str, str] | None = None
+
+
+def _newest(choices: Sequence[Choice], terms: Terms, registry: Registry) -> dict[Key, Newest]:
+    """Return the tag of each choice, or why it has none."""
+    searches = [_Search(choice, terms) for choice in choices if choice.error is None]
     size = 1
-    while left:
-        parts = {item.key: orders[item.key][start : start + size] for item in left}
-        about: dict[tuple[Key, str], Question] = {}
-        for item in left:
-            facts: tuple[Fact, ...] = ("platforms",) if item.policy.platforms else ()
-            facts += ("created",) if item.key in aged else ()
-            about |= {
-                (item.key, tag): replace(item.about(tag), facts=facts) for tag in parts[item.key]
-            }
-        answers = registry(tuple(dict.fromkeys(about.values())))
-        for entry in left:
-            for tag in parts[entry.key]:
-                answer = answers[about[entry.key, tag]]
-                wanted = entry.policy.platforms
-                if not answer.error and not (
-                    answer.exists and (not wanted or suits(wanted, answer.platforms))
-                ):
-                    continue
-                if not answer.error and entry.key in aged:
-                    until = answer.created and young_until(
-                        answer.created, _age(entry.policy, terms), terms.now
-                    )
-                    if until or not answer.created:
-                        told = young.get(entry.key, ("", ""))[1]
-                        if not told:  # a tag without a date hides no tag that has one
-                            known = young.get(entry.key, (tag, ""))[0]
-                            young[entry.key] = (tag, until) if until else (known, "")
-                        continue
-                settled[entry.key] = (tag, answer.error)
-                orders[entry.key] = ()
-                break
-        start = start + size
+    while unsettled := [search for search in searches if search.left]:
+        parts = [(search, search.part(size)) for search in unsettled]
+        answers = _ask_once((part for _, part in parts), registry)
+        for search, part in parts:
+            search.examine({tag: answers[question] for tag, question in part.items()})
         size = _TAGS_AT_ONCE
-        left = [one for one in left if orders[one.key][start:]]
-    return {**settled, **{key: ("", None) for key in young if orders[key]}}, young
+    failed = {choice.key: Newest(error=choice.error) for choice in choices if choice.error}
+    return failed | {search.choice.key: search.result for search in searches}
 
 
-def _without_a_tag(
-    choice: Choice, error: TaskError | None, young: tuple[str, str] | None
-) -> list[Decision]:
+class _Search:
+    """Goes from the newest tag of a choice down to the first that fits."""
+
+    def __init__(self, choice: Choice, terms: Terms) -> None:
+        self.choice = choice
+        self.left = ranked(choice.tags, choice.policy, choice.dates)  # tags to examine
+        self.result = Newest(next(iter(self.left), ""))
+        self._terms = terms
+        self._minimum_age = _age(choice.policy, terms)
+        if self._minimum_age:
+            self.left = self.left[:MOST_YOUNG]
+        elif not choice.policy.platforms:
+            self.left = ()
+
+    def part(self, size: int) -> dict[str, Question]:
+        """Take the next tags to examine, and return a question about each."""
+        tags = self.left[:size]
+        self.left = self.left[size:]
+        facts: tuple[Fact, ...] = ("platforms",) if self.choice.policy.platforms else ()
+        if self._minimum_age:
+            facts += ("created",)
+        return {tag: replace(self.choice.about(tag), facts=facts) for tag in tags}
+
+    def examine(self, answers: Mapping[str, Answer]) -> None:
+        """Look for the first tag that fits among these."""
+        for tag, answer in answers.items():
+            if answer.error or (self._is_suitable(answer) and self._is_old_enough(tag, answer)):
+                self.result = replace(self.result, tag=tag, error=answer.error)
+                self.left = ()
+                return
+
+    def _is_suitable(self, answer: Answer) -> bool:
+        wanted = self.choice.policy.platforms
+        return answer.exists and (not wanted or suits(wanted, answer.platforms))
+
+    def _is_old_enough(self, tag: str, answer: Answer) -> bool:
+        """Tell whether a tag is old enough, and remember the newest one that is not."""
+        if not self._minimum_age:
+            return True
+        until = answer.created and young_until(answer.created, self._minimum_age, self._terms.now)
+        if answer.created and not until:
+            return True
+        known, known_until = self.result.young or (tag, "")
+        # a tag without a date hides no tag that has one
+        young = (tag, until) if until and not known_until else (known, known_until)
+        self.result = replace(self.result, tag="", young=young)
+        return False
+
+
+def _without_a_tag(choice: Choice, newest: Newest) -> list[Decision]:
     """Return the refusals or errors of asks for which no tag was found, or only a young one."""
+    error = newest.error
     if error:
         example = ""
         verdict = Verdict("error", "registry", "")
-    elif young:
-        example = young[0]
-        verdict = too_young(*young)
+    elif newest.young:
+        example = newest.young[0]
+        verdict = too_young(*newest.young)
     else:
         example, verdict = _none(choice)
     found = []

@@ -36,6 +36,7 @@ from task.landing.live import patch, said_live
 from task.landing.ports import Batch, World
 from task.landing.waiting_list import BuildKey, key_of_entry
 from task.model import (
+    Answer,
     Decision,
     Fact,
     FileVersion,
@@ -374,7 +375,6 @@ def _of_branch(batch: Batch, job: Job, world: World, look: Look) -> Rows:
     expected = branches_of_requests(batch) if job.images else []
     wanted = (place for ask in batch.asks for place in places(ask))
     snapshot = batch.repository.snapshot(batch.base, chain(CONFIG, wanted), expected, CONFIG)
-    rows: list[ImageStatus] = []
     problems: list[Problem] = []
     broken = None
     try:
@@ -382,28 +382,11 @@ def _of_branch(batch: Batch, job: Job, world: World, look: Look) -> Rows:
     except TargetError as error:  # of the repository's config: what Git says is shown all the same
         broken = error
         problems += dict.fromkeys(unread(ask.subscription, error) for ask in batch.asks)
-    elsewhere = holds_of_others(snapshot, (ask.subscription for ask in batch.asks), job.terms)
-    for ask in batch.asks:
-        row, wrong = image_status(snapshot, ask.subscription, job.terms)
-        if not row.hold or row.scope == "freeze":
-            other = elsewhere.get(ask.subscription.identity)
-            row = replace(row, hold=other, scope="application") if other else row
-        rows.append(row)
-        problems += wrong
-
-    rows = with_listed(rows, snapshot)
+    rows, wrong = _of_snapshot(batch, snapshot, job.terms)
+    problems += wrong
 
     if job.images:
-        contention = Contention(f"moving {batch.base}", job.deadline, world)
-        gather = gatherer(batch, job, world)
-        if broken:
-            decisions = failed_asks(batch.asks, broken, job.terms).decisions
-        else:
-            plan = prepare(batch, snapshot, gather, contention, job, world)
-            decisions = (
-                *plan.settled,
-                *(one for prepared in plan.commits for one in prepared.decisions),
-            )
+        decisions = _decided(batch, snapshot, broken, job, world)
         known = {decision.subscription.identity: decision for decision in decisions}
         rows = [_with_verdict(row, known.get(row.subscription.identity)) for row in rows]
 
@@ -412,22 +395,61 @@ def _of_branch(batch: Batch, job: Job, world: World, look: Look) -> Rows:
         problems += unseen
 
     if look.builds and rows:
-        most = versions_to_read(look.builds)
         try:
-            pages = [rows[start : start + _PAGE] for start in range(0, len(rows), _PAGE)]
-            paths = [tuple(path for row in page for path in paths_of(row)) for page in pages]
-            written = batch.repository.written(snapshot.branch, paths, most)
-            rows = [
-                with_history(row, snapshot, versions, look.builds, job.terms)
-                for page, versions in zip(pages, written, strict=True)
-                for row in page
-            ]
+            rows = _with_builds(rows, batch, snapshot, look.builds, job.terms)
         except TaskError as error:
             because = f"the history of {snapshot.branch} is not known: {error.message}"
             problems.append(
                 Problem(rule=error.rule, message=because, hint=error.hint, exit=int(error.exit))
             )
     return rows, problems
+
+
+def _of_snapshot(
+    batch: Batch, snapshot: Snapshot, terms: Terms
+) -> tuple[list[ImageStatus], list[Problem]]:
+    """Return what the files of a branch, and the lists of what waits, say about each image."""
+    elsewhere = holds_of_others(snapshot, (ask.subscription for ask in batch.asks), terms)
+    rows: list[ImageStatus] = []
+    problems: list[Problem] = []
+    for ask in batch.asks:
+        row, wrong = image_status(snapshot, ask.subscription, terms)
+        rows.append(_with_hold(row, elsewhere.get(ask.subscription.identity)))
+        problems += wrong
+    return with_listed(rows, snapshot), problems
+
+
+def _with_hold(row: ImageStatus, elsewhere: Hold | None) -> ImageStatus:
+    """Return the row with the hold of another state file, if it has none but a freeze."""
+    if elsewhere is None or (row.hold and row.scope != "freeze"):
+        return row
+    return replace(row, hold=elsewhere, scope="application")
+
+
+def _decided(
+    batch: Batch, snapshot: Snapshot, broken: TargetError | None, job: Job, world: World
+) -> Sequence[Decision]:
+    """Return what would become of the images, or the error of the repository's config."""
+    if broken:
+        return failed_asks(batch.asks, broken, job.terms).decisions
+    contention = Contention(f"moving {batch.base}", job.deadline, world)
+    plan = prepare(batch, snapshot, gatherer(batch, job, world), contention, job, world)
+    of_commits = (decision for prepared in plan.commits for decision in prepared.decisions)
+    return (*plan.settled, *of_commits)
+
+
+def _with_builds(
+    rows: Sequence[ImageStatus], batch: Batch, snapshot: Snapshot, most: int, terms: Terms
+) -> list[ImageStatus]:
+    """Add the last builds to each row, at most so many."""
+    pages = [rows[start : start + _PAGE] for start in range(0, len(rows), _PAGE)]
+    paths = [tuple(path for row in page for path in paths_of(row)) for page in pages]
+    written = batch.repository.written(snapshot.branch, paths, versions_to_read(most))
+    return [
+        with_history(row, snapshot, versions, most, terms)
+        for page, versions in zip(pages, written, strict=True)
+        for row in page
+    ]
 
 
 def _with_verdict(row: ImageStatus, decision: Decision | None) -> ImageStatus:
@@ -469,18 +491,13 @@ def _with_newest(
     pinned: dict[tuple[str, ...], Question] = {}
     for row in rows:
         identity = row.subscription.identity
-        asked: tuple[Fact, ...] = ("created",) if dates else ()
-        if row.in_git.digest or needs(row.subscription.policy, "digest"):
-            asked += ("digest",)
-        if asked and identity in newest:
-            about = question_about(row.subscription, newest[identity])
-            pinned[identity] = replace(about, facts=asked)
+        facts = _facts_to_ask(row, dates=dates)
+        if facts and identity in newest:
+            pinned[identity] = replace(
+                question_about(row.subscription, newest[identity]), facts=facts
+            )
     answers = world.registry(tuple(dict.fromkeys(pinned.values()))) if pinned else {}
-    # Either the registry did not answer, or the rules admit none of its tags, which is no error.
-    told = [(decision, _problem(decision)) for decision in found.decisions]
-    problems = [
-        why if one.verdict == "error" else replace(why, severity="warning") for one, why in told
-    ]
+    problems = [_why_none(decision) for decision in found.decisions]
     unanswered = {
         decision.subscription.identity
         for decision in found.decisions
@@ -488,33 +505,58 @@ def _with_newest(
     }
     made = []
     for row in rows:
-        image = newest.get(row.subscription.identity)
-        made_at = ""
-        if image and (question := pinned.get(row.subscription.identity)):
-            answer = answers[question]
-            app = row.subscription.application.key
-            if answer.error:
-                problems.append(unread(row.subscription, answer.error))
-                unanswered.add(row.subscription.identity)
-            elif not answer.exists:
-                because = f"the registry has no {image.reference}"
-                problems.append(
-                    Problem(
-                        application=app, rule="not-in-registry", message=because, severity="warning"
-                    )
-                )
-            made_at = answer.created
-            digest = answer.digest if "digest" in question.facts else ""
-            image = replace(image, digest=digest) if answer.exists else None
         identity = row.subscription.identity
-        until = young.get(identity, "")
-        made.append(
-            replace(
-                row,
-                newest=image,
-                newest_at=made_at,
-                too_young_until=until,
-                unanswered=identity in unanswered,
-            )
+        known = replace(
+            row,
+            newest=newest.get(identity),
+            newest_at="",
+            too_young_until=young.get(identity, ""),
+            unanswered=identity in unanswered,
         )
+        if question := pinned.get(identity):
+            known, wrong = _with_answer(known, question, answers[question])
+            problems += wrong
+        made.append(known)
     return made, tuple(problems)
+
+
+def _facts_to_ask(row: ImageStatus, *, dates: bool) -> tuple[Fact, ...]:
+    """Return what the registry has to say about the newest tag of a row."""
+    facts: tuple[Fact, ...] = ("created",) if dates else ()
+    if row.in_git.digest or needs(row.subscription.policy, "digest"):
+        facts += ("digest",)
+    return facts
+
+
+def _why_none(decision: Decision) -> Problem:
+    """Return why a row has no newest tag.
+
+    Either the registry did not answer, or the rules admit none of its tags, which is no error.
+    """
+    problem = _problem(decision)
+    return problem if decision.verdict == "error" else replace(problem, severity="warning")
+
+
+def _with_answer(
+    row: ImageStatus, question: Question, answer: Answer
+) -> tuple[ImageStatus, tuple[Problem, ...]]:
+    """Add what the registry says about the newest tag of a row, and return what is wrong with it.
+
+    A tag that was deleted since it was listed is left out.
+    """
+    image = question.image
+    sub = row.subscription
+    digest = answer.digest if "digest" in question.facts else ""
+    newest = replace(image, digest=digest) if answer.exists else None
+    dated = replace(row, newest=newest, newest_at=answer.created)
+    if answer.error:
+        return replace(dated, unanswered=True), (unread(sub, answer.error),)
+    if answer.exists:
+        return dated, ()
+    gone = Problem(
+        application=sub.application.key,
+        rule="not-in-registry",
+        message=f"the registry has no {image.reference}",
+        severity="warning",
+    )
+    return dated, (gone,)

@@ -156,19 +156,15 @@ def constraint_of(sub: Subscription) -> str | None:
 def _decision(decision: Decision | Unusable) -> dict[str, Any]:
     application = decision.subscription.application
     entry = decision.subscription.entry
-    live = decision.kind == "live"  # then nothing is in Git
     # the strategy is null if it cannot be read, and never a default
     if isinstance(decision, Unusable):
         strategy = decision.strategy
         constraint = entry.constraint or None
-        repo = ""
-        base = ""
+        event = ""
     else:
-        sub = decision.subscription
-        strategy = sub.policy.strategy
-        constraint = constraint_of(sub)
-        repo = sub.repo
-        base = sub.base
+        strategy = decision.subscription.policy.strategy
+        constraint = constraint_of(decision.subscription)
+        event = decision.event
     return {
         "application": application.key,
         "alias": entry.alias or None,
@@ -180,20 +176,32 @@ def _decision(decision: Decision | Unusable) -> dict[str, Any]:
         "verdict": decision.verdict,
         "rule": decision.rule,
         "because": without_logins(decision.because),
-        "repository": None if live else without_login(repo) or None,
-        "branch": None if live else decision.branch or base or None,
-        "head": None if live else decision.head or decision.branch or base or None,
+        **_branches(decision),
         "target": decision.kind,
         "file": decision.current.file or None,
         "generated_by": application.generated_by or None,
         "from": decision.source or None,
-        "event": (decision.event if isinstance(decision, Decision) else "") or None,
+        "event": event or None,
         "proof": (
             {key: value or None for key, value in asdict(decision.proof).items()}
             if decision.proof
             else None
         ),
         "overridden_by": decision.overridden_by or None,
+    }
+
+
+def _branches(decision: Decision | Unusable) -> dict[str, str | None]:
+    """Return the repository of a decision, the branch that counts, and the one written to."""
+    if decision.kind == "live":  # then nothing is in Git
+        return {"repository": None, "branch": None, "head": None}
+    repo = "" if isinstance(decision, Unusable) else decision.subscription.repo
+    base = "" if isinstance(decision, Unusable) else decision.subscription.base
+    branch = decision.branch or base or None
+    return {
+        "repository": without_login(repo) or None,
+        "branch": branch,
+        "head": decision.head or branch,
     }
 
 

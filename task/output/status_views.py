@@ -17,7 +17,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from task.model import Image, ImageStatus, PastBuild, Status, Verdict
+from task.model import Hold, Image, ImageStatus, OpenRequest, PastBuild, Status, Verdict
 from task.output.report_json import constraint_of, problem_as_json
 from task.output.report_page import render
 from task.output.report_text import rendered
@@ -63,9 +63,6 @@ def _dumped(data: Mapping[str, Any]) -> str:
 
 def _image(one: ImageStatus) -> dict[str, Any]:
     sub = one.subscription
-    hold = one.hold
-    request = one.request
-    would = one.would
     live = one.kind == "live"  # then nothing is in Git
     return {
         "application": sub.application.key,
@@ -80,52 +77,58 @@ def _image(one: ImageStatus) -> dict[str, Any]:
         "live": [_version(image.tag, image.digest) for image in one.live],
         "newest": one.newest and _version(one.newest.tag, one.newest.digest),
         "too_young_until": one.too_young_until or None,
-        "hold": (
-            hold
-            and {
-                "reason": without_logins(hold.reason),
-                "by": (
-                    hold.by.rstrip(",") or None
-                ),  # that of a freeze ends with a comma, for sentences
-                "at": hold.at or None,
-                "until": hold.until or None,
-                "scope": one.scope,
-            }
-        ),
-        "deferred": (
-            one.deferred
-            and {**_version(one.deferred.tag, one.deferred.digest), "at": one.deferred_at or None}
-        ),
-        "pull_request": (
-            request
-            and {
-                "url": request.url or None,
-                "number": int(request.number) if request.number.isdecimal() else None,
-                "head": request.head,
-                "tag": request.tag or None,
-            }
-        ),
-        "builds": [
-            {
-                **_version(build.tag, build.digest),
-                "commit": build.commit,
-                "at": build.at or None,
-                "by": build.by or None,
-                "pipeline_run": build.pipeline_run or None,
-                "proof": build.proof or None,
-                "event": build.event or None,
-                "url": build.url or None,
-            }
-            for build in one.builds
-        ],
-        "would": (
-            would
-            and {
-                "verdict": would.verdict,
-                "rule": would.rule,
-                "because": without_logins(would.because),
-            }
-        ),
+        "hold": one.hold and _hold(one.hold, one.scope),
+        "deferred": _deferred_json(one),
+        "pull_request": one.request and _request_json(one.request),
+        "builds": [_build(build) for build in one.builds],
+        "would": one.would and _would(one.would),
+    }
+
+
+def _hold(hold: Hold, scope: str) -> dict[str, Any]:
+    return {
+        "reason": without_logins(hold.reason),
+        "by": hold.by.rstrip(",") or None,  # that of a freeze ends with a comma, for sentences
+        "at": hold.at or None,
+        "until": hold.until or None,
+        "scope": scope,
+    }
+
+
+def _deferred_json(one: ImageStatus) -> dict[str, Any] | None:
+    if one.deferred is None:
+        return None
+    version = _version(one.deferred.tag, one.deferred.digest)
+    return {**version, "at": one.deferred_at or None}
+
+
+def _request_json(request: OpenRequest) -> dict[str, Any]:
+    return {
+        "url": request.url or None,
+        "number": int(request.number) if request.number.isdecimal() else None,
+        "head": request.head,
+        "tag": request.tag or None,
+    }
+
+
+def _build(build: PastBuild) -> dict[str, Any]:
+    return {
+        **_version(build.tag, build.digest),
+        "commit": build.commit,
+        "at": build.at or None,
+        "by": build.by or None,
+        "pipeline_run": build.pipeline_run or None,
+        "proof": build.proof or None,
+        "event": build.event or None,
+        "url": build.url or None,
+    }
+
+
+def _would(verdict: Verdict) -> dict[str, str]:
+    return {
+        "verdict": verdict.verdict,
+        "rule": verdict.rule,
+        "because": without_logins(verdict.because),
     }
 
 
@@ -206,14 +209,8 @@ def facts(one: ImageStatus) -> Iterator[tuple[str, str]]:
 
     Several facts may have the same label.
     """
-    sub = one.subscription
     yield "tracks", rules(one)
-    if one.kind == "live":
-        yield "Argo CD", f"{says(one)} in the live Application"
-    else:
-        place = f" in {one.in_git.file}" if one.in_git.file else ""
-        branch = f" on {one.branch}" if one.branch else ""
-        yield "Git", f"{says(one)}{place}{branch} of {without_login(sub.repo)}"
+    yield _written_in(one)
     if one.live:
         yield (
             "runs",
@@ -238,6 +235,15 @@ def facts(one: ImageStatus) -> Iterator[tuple[str, str]]:
         yield "would be", _verdict(one.would, one.overridden_by)
     for number, build in enumerate(one.builds):
         yield "" if number else "builds", build_line(build)
+
+
+def _written_in(one: ImageStatus) -> tuple[str, str]:
+    """Return the version that the next sync deploys, and where it is written."""
+    if one.kind == "live":
+        return "Argo CD", f"{says(one)} in the live Application"
+    place = f" in {one.in_git.file}" if one.in_git.file else ""
+    branch = f" on {one.branch}" if one.branch else ""
+    return "Git", f"{says(one)}{place}{branch} of {without_login(one.subscription.repo)}"
 
 
 def _verdict(would: Verdict, overridden_by: str) -> str:

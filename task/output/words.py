@@ -7,7 +7,7 @@ In JSON, results and metrics, the verdicts keep their names, because pipelines r
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from task.text import and_more, counted
@@ -76,58 +76,88 @@ class Line(NamedTuple):
 
 def lines(report: JSON) -> list[Line]:
     """Return the decisions: failures and changes first, then by Application and alias."""
-    requests = {
-        (item["repository"], item["head"]) for item in report["commits"] if item["pull_request"]
-    }
-    hints = {(error["application"], error["message"]): error["hint"] for error in report["errors"]}
     order = list(VERDICTS)
-    dry = would_be(report)
-
-    def line(one: JSON) -> Line:
-        verdict: str = one["verdict"]
-        changes = verdict == "update"
-        word = VERDICTS.get(verdict, verdict)
-        if changes and report["command"] == "rollback":
-            word = "would roll back" if dry else "rolled back"
-        elif changes and dry:
-            word = "would update"
-        elif (
-            changes
-            and one["head"] != one["branch"]
-            and (one["repository"], one["head"]) in requests
-        ):
-            word = "proposed"
-        by = one.get("overridden_by")  # older reports do not have the member
-        word = OVERRIDDEN if by else word
-        old = one["current"] or (NO_VERSION if one["target"] else NOT_READ)
-        alone = (
-            changes
-            or verdict == "unchanged"
-            or len(report["images"]) == 1
-            or one["candidate"] == old
-        )
-        # older reports do not have these members
-        source = f", from {one['from']}" if one.get("from") else ""
-        source += f", {one['event']}" if one.get("event") else ""
-        source += f", proof: {proof}" if (proof := proved(one)) else ""
-        source += f"; but {by} writes it to the same place" if by else ""
-        return Line(
-            verdict,
-            word,
-            one["application"],
-            f"{one['alias']}={one['image']}" if one["alias"] else one["image"],
-            old,
-            one["candidate"] or "" if changes else "",
-            "" if alone else one["candidate"] or "",
-            one["rule"],
-            f"{one['because']}{source}",
-            (hints.get((one["application"], one["because"])) or "") if verdict == "error" else "",
-            one["file"] or "" if changes else "",
-        )
-
+    run = _Run(
+        dry=would_be(report),
+        back=report["command"] == "rollback",
+        alone=len(report["images"]) == 1,
+        heads={
+            (item["repository"], item["head"]) for item in report["commits"] if item["pull_request"]
+        },
+        hints={
+            (error["application"], error["message"]): error["hint"] for error in report["errors"]
+        },
+    )
+    shown = [_line_of(decision, run) for decision in report["decisions"]]
     return sorted(
-        map(line, report["decisions"]),
-        key=lambda one: order.index(one.verdict) if one.verdict in order else len(order),
+        shown,
+        key=lambda line: order.index(line.verdict) if line.verdict in order else len(order),
+    )
+
+
+class _Run(NamedTuple):
+    """What the line of each decision takes from the report of the run."""
+
+    dry: bool
+    back: bool  # it is a rollback
+    alone: bool  # it is about one image
+    heads: Collection[tuple[str, str]]  # the head branches that have a request: repository, name
+    hints: Mapping[tuple[str, str], str]  # of errors, by Application and message
+
+
+def _line_of(decision: JSON, run: _Run) -> Line:
+    verdict: str = decision["verdict"]
+    changes = verdict == "update"
+    candidate = decision["candidate"] or ""
+    image = decision["image"]
+    said = (decision["application"], decision["because"])
+    old = decision["current"] or (NO_VERSION if decision["target"] else NOT_READ)
+    alone = verdict == "unchanged" or run.alone or decision["candidate"] == old
+    return Line(
+        verdict=verdict,
+        word=_word_of(decision, run),
+        application=decision["application"],
+        image=f"{decision['alias']}={image}" if decision["alias"] else image,
+        old=old,
+        new=candidate if changes else "",
+        offered="" if changes or alone else candidate,
+        rule=decision["rule"],
+        because=f"{decision['because']}{_origin_words(decision)}",
+        fix=(run.hints.get(said) or "") if verdict == "error" else "",
+        file=(decision["file"] or "") if changes else "",
+    )
+
+
+def _word_of(decision: JSON, run: _Run) -> str:
+    """Return what became of a candidate, or what would."""
+    verdict: str = decision["verdict"]
+    if decision.get("overridden_by"):  # older reports do not have the member
+        return OVERRIDDEN
+    if verdict != "update":
+        return VERDICTS.get(verdict, verdict)
+    if run.back:
+        return "would roll back" if run.dry else "rolled back"
+    if run.dry:
+        return "would update"
+    head = decision["head"]
+    proposed = head != decision["branch"] and (decision["repository"], head) in run.heads
+    return "proposed" if proposed else VERDICTS[verdict]
+
+
+def _origin_words(decision: JSON) -> str:
+    """Return where a candidate comes from, and what was proved about it.
+
+    Older reports do not have these members.
+    """
+    proof = proved(decision)
+    by = decision.get("overridden_by")
+    return "".join(
+        (
+            f", from {decision['from']}" if decision.get("from") else "",
+            f", {decision['event']}" if decision.get("event") else "",
+            f", proof: {proof}" if proof else "",
+            f"; but {by} writes it to the same place" if by else "",
+        )
     )
 
 
@@ -162,30 +192,39 @@ def outcome(report: JSON, named: Callable[[str], str] = str) -> str:
     `named` makes a name safe for where the words are shown.
     """
     shown = lines(report)
-    numbers = Counter(text.word for text in shown)
     failed = dict.fromkeys(text.application for text in shown if text.verdict == "error")
-    errors = [other for other in others(report) if other["severity"] == "error"]
-    elsewhere = dict.fromkeys(error["application"] for error in errors if error["application"])
     words = []
-    for word, number in numbers.items():
-        words.append(f"{number} {word.replace('would', 'to')}")
-        words[-1] += (
-            f" ({and_more([named(text) for text in failed])})" if word == VERDICTS["error"] else ""
-        )
+    for word, number in Counter(text.word for text in shown).items():
+        names = _in_brackets(failed, named) if word == VERDICTS["error"] else ""
+        words.append(f"{number} {word.replace('would', 'to')}{names}")
+    errors = [other for other in others(report) if other["severity"] == "error"]
     if errors:
-        # one may have two: it failed, and so did going back
-        rollouts = all(error["rule"] == "rollout" for error in errors)
-        count = (
-            counted(len(elsewhere), "failed rollout") if rollouts else counted(len(errors), "error")
-        )
-        names = f" ({and_more([named(item) for item in elsewhere])})" if elsewhere else ""
-        words.insert(bool(failed), f"{count}{names}")
-    if report["status"] == "updated" and not any(text.verdict == "update" for text in shown):
-        words.append("would commit" if would_be(report) else "committed")
+        words.insert(bool(failed), _error_words(errors, named))
+    words += _commit_words(report, shown)
+    return ", ".join(words) or nothing_decided(report)
+
+
+def _commit_words(report: JSON, shown: Sequence[Line]) -> Iterator[str]:
+    """Yield what was committed that no line says."""
+    if report["status"] == "updated" and not any(line.verdict == "update" for line in shown):
+        yield "would commit" if would_be(report) else "committed"
     # older reports do not have the member
     if any(commit.get("rollback") for commit in report["commits"]):
-        words.append("rolled back")
-    return ", ".join(words) or nothing_decided(report)
+        yield "rolled back"
+
+
+def _error_words(errors: Sequence[JSON], named: Callable[[str], str]) -> str:
+    """Return how many errors there are that no line says, and of which Applications."""
+    applications = dict.fromkeys(error["application"] for error in errors if error["application"])
+    names = _in_brackets(applications, named) if applications else ""
+    # one may have two: it failed, and so did going back
+    if all(error["rule"] == "rollout" for error in errors):
+        return f"{counted(len(applications), 'failed rollout')}{names}"
+    return f"{counted(len(errors), 'error')}{names}"
+
+
+def _in_brackets(applications: Iterable[str], named: Callable[[str], str]) -> str:
+    return f" ({and_more([named(application) for application in applications])})"
 
 
 def headline(report: JSON) -> str:

@@ -61,84 +61,111 @@ def discovered(manifests: Iterable[Found], scope: Scope, locate: Locate) -> Disc
 
     A manifest that cannot be read becomes a warning.
     """
-    applications: dict[str, Application] = {}
-    releases: dict[str, Subscribed] = {}
-    updaters: list[Found] = []
-    problems: list[Problem] = []
-    twice: dict[str, str] = {}  # Applications of one name, with their places
-    templates: list[Application] = []
-    config: Found | None = None
-    generated: list[str] = []
+    sorter = _Sorter(scope, locate)
     for manifest in manifests:
+        sorter.add(manifest)
+    apps, wrong_updaters = _with_updaters(sorter, scope)
+    annotated = [app for app in apps if app.annotations]
+    within = [app for app in annotated if considered(app, scope.narrow)]
+    releases = sorter.releases.values()
+    return Discovered(
+        applications=tuple(within),
+        helm_releases=tuple(
+            release for release in releases if considered(release.application, scope.narrow)
+        ),
+        problems=(*sorter.problems, *_told_of_namesakes(sorter.namesakes), *wrong_updaters),
+        outside=tuple(app for app in annotated if not considered(app, scope.narrow)),
+        generated_by=tuple(sorter.generated_by),
+        templates=tuple(app for app in sorter.templates if considered(app, scope.narrow)),
+        read=len(apps) + len(releases),
+        updaters=len(sorter.updaters),
+        updater_config=sorter.updater_config,
+    )
+
+
+class _Sorter:
+    """Sorts manifests by their kind as they arrive, because all of them at once may be large."""
+
+    def __init__(self, scope: Scope, locate: Locate) -> None:
+        self._scope = scope
+        self._locate = locate
+        self.applications: dict[str, Application] = {}
+        self.namesakes: dict[str, str] = {}  # the places of two Applications of one name
+        self.generated_by: list[str] = []
+        self.templates: list[Application] = []
+        self.releases: dict[str, Subscribed] = {}
+        self.updaters: list[Found] = []
+        self.updater_config: Found | None = None
+        self.problems: list[Problem] = []
+
+    def add(self, manifest: Found) -> None:
+        """Keep what a manifest says."""
         kind = manifest.item.get("kind")
         if manifest.problem:
-            told = Problem(
-                rule="source",
-                message=manifest.problem,
-                hint=manifest.hint,
-                severity=manifest.severity,
-            )
-            problems.append(
-                replace(
-                    told, application=manifest.subject, exit=manifest.exit, advice=manifest.advice
-                )
-            )
+            self.problems.append(_problem_of(manifest))
         elif kind == "Application" and is_application(manifest.item):
-            try:
-                app = parse_application(
-                    manifest.item, scope.prefix, manifest.origin, scope.defaults.argocd_namespace
-                )
-            except Malformed as error:
-                message = f"{manifest.origin}: {error.message}"
-                problems.append(
-                    Problem(rule="source", message=message, hint=error.hint, severity="warning")
-                )
-                continue
-            app = replace(app, generated_by=manifest.generated_by) if manifest.generated_by else app
-            generated += (
-                [manifest.generated_by] if manifest.generated_by and not manifest.template else []
-            )
-            known = applications.get(app.key)
-            if manifest.template:
-                templates.append(app)
-            elif known is None or (known.generated_by and not app.generated_by):
-                # the manifest itself says more
-                applications[app.key] = app
-            elif known.annotations and not app.generated_by and known.sources != app.sources:
-                twice.setdefault(app.key, f"{known.origin} and {app.origin}")
+            self._add_application(manifest)
         elif kind == "ImageUpdater":
-            updaters.append(manifest)
+            self.updaters.append(manifest)
         elif kind == "ConfigMap" and is_config(manifest.item):
-            config = config or manifest
-        elif kind == "HelmRelease" and (release := _helm_release(manifest, locate)):
-            releases.setdefault(release.application.key, release)
-    problems += _told_of_namesakes(twice)
-    apps = tuple(applications.values())
-    if updaters:
-        ours = [found for found in updaters if is_image_updater(found.item)]
-        items = [found.item for found in ours]
-        origins = [found.origin for found in ours]
+            self.updater_config = self.updater_config or manifest
+        elif kind == "HelmRelease" and (release := _helm_release(manifest, self._locate)):
+            self.releases.setdefault(release.application.key, release)
+
+    def _add_application(self, manifest: Found) -> None:
+        scope = self._scope
+        try:
+            app = parse_application(
+                manifest.item, scope.prefix, manifest.origin, scope.defaults.argocd_namespace
+            )
+        except Malformed as error:
+            message = f"{manifest.origin}: {error.message}"
+            self.problems.append(
+                Problem(rule="source", message=message, hint=error.hint, severity="warning")
+            )
+            return
+        if manifest.generated_by:
+            app = replace(app, generated_by=manifest.generated_by)
+        if manifest.template:
+            self.templates.append(app)
+            return
+        if manifest.generated_by:
+            self.generated_by.append(manifest.generated_by)
+        known = self.applications.get(app.key)
+        # the manifest itself says more than an ApplicationSet
+        if known is None or (known.generated_by and not app.generated_by):
+            self.applications[app.key] = app
+        elif known.annotations and not app.generated_by and known.sources != app.sources:
+            self.namesakes.setdefault(app.key, f"{known.origin} and {app.origin}")
+
+
+def _problem_of(manifest: Found) -> Problem:
+    return Problem(
+        application=manifest.subject,
+        rule="source",
+        message=manifest.problem,
+        hint=manifest.hint,
+        severity=manifest.severity,
+        exit=manifest.exit,
+        advice=manifest.advice,
+    )
+
+
+def _with_updaters(
+    sorter: _Sorter, scope: Scope
+) -> tuple[tuple[Application, ...], tuple[Problem, ...]]:
+    """Return the Applications as ImageUpdaters configure them, and what is wrong with these."""
+    apps = tuple(sorter.applications.values())
+    if not sorter.updaters:
+        return apps, ()
+    updaters = [found for found in sorter.updaters if is_image_updater(found.item)]
+    return configure(
+        apps,
+        [updater.item for updater in updaters],
+        scope.defaults.argocd_namespace,
+        [updater.origin for updater in updaters],
         # A cluster is asked only for what the narrowing options leave.
-        complete = scope.narrow == Narrow()
-        apps, more = configure(
-            apps, items, scope.defaults.argocd_namespace, origins, complete=complete
-        )
-        problems += more
-    annotated = [(app, considered(app, scope.narrow)) for app in apps if app.annotations]
-    return Discovered(
-        tuple(app for app, within in annotated if within),
-        tuple(
-            subscribed
-            for subscribed in releases.values()
-            if considered(subscribed.application, scope.narrow)
-        ),
-        tuple(problems),
-        tuple(app for app, within in annotated if not within),
-        tuple(generated),
-        tuple(app for app in templates if considered(app, scope.narrow)),
-        len(apps) + len(releases),
-        len(updaters),
-        config,
+        complete=scope.narrow == Narrow(),
     )
 
 
@@ -223,50 +250,78 @@ def discover(job: Job, world: World) -> tuple[Seen, tuple[Problem, ...]]:
     narrow = job.scope.narrow
     parse_selector(narrow.selector)  # an invalid one is refused before any server is asked
     found = discovered(world.applications(), job.scope, world.locate)
-    by_metadata = replace(narrow, projects=())  # the metadata does not have the project
-    skipped = [(app, considered(app, by_metadata)) for app in world.passed_over()]
-    seen = Seen(
-        subscriptions_of(found, job.scope, job.images),
-        found.applications,
-        tuple(app for app, within in skipped if within),
-        (*found.outside, *(app for app, within in skipped if not within)),
+    passed_over = world.passed_over()
+    seen = _seen_of(found, passed_over, job)
+    _log_found(found, seen, job, world)
+    if narrow.typed:
+        refuse_ambiguous(narrow.names, seen.everyone)
+    problems = found.problems
+    # then the run has nothing to do because of broken files
+    if not (found.read or found.templates or passed_over):
+        problems = tuple(map(_as_error, problems))
+    narrowing = f"{'--application, ' if narrow.within else ''}--namespace, --project or --selector"
+    problems += unknown_names(
+        narrow.names,
+        seen.everyone,
+        seen.outside,
+        strict=job.intent is not None,
+        narrowing=narrowing,
     )
+    if not job.intent:
+        problems += _overlooked(seen, job, world)
+    return seen, problems
+
+
+def _seen_of(found: Discovered, passed_over: Iterable[Application], job: Job) -> Seen:
+    # the metadata does not have the project
+    by_metadata = replace(job.scope.narrow, projects=())
+    skipped = [(app, considered(app, by_metadata)) for app in passed_over]
+    return Seen(
+        subscribed=subscriptions_of(found, job.scope, job.images),
+        found=found.applications,
+        skipped=tuple(app for app, within in skipped if within),
+        outside=(*found.outside, *(app for app, within in skipped if not within)),
+    )
+
+
+def _log_found(found: Discovered, seen: Seen, job: Job, world: World) -> None:
     if made := found.generated_by:
         world.log(
             "info",
             f"ApplicationSets rendered: {len(set(made))}; Applications that they generate:"
             f" {len(made)}",
         )
-    if not (seen.everyone or narrow.names or job.images):
+    if not (seen.everyone or job.scope.narrow.names or job.images):
         nobody = "no Application with Image Updater's annotations was found"
         world.log("warning", f"{nobody}: check --applications and what narrows it")
-    if narrow.typed:
-        refuse_ambiguous(narrow.names, seen.everyone)
-    strict = job.intent is not None
-    narrowing = f"{'--application, ' if narrow.within else ''}--namespace, --project or --selector"
-    unknown = unknown_names(
-        narrow.names, seen.everyone, seen.outside, strict=strict, narrowing=narrowing
-    )
-    problems = found.problems
-    # then the run has nothing to do because of broken files
-    if not (found.read or found.templates or skipped):
-        problems = tuple(
-            replace(problem, severity="error") if problem.exit and not problem.advice else problem
-            for problem in problems
-        )
-    problems += unknown
-    if job.intent:
-        return seen, problems
+
+
+def _as_error(problem: Problem) -> Problem:
+    """Return a problem that has an exit code as an error, unless it is only advice."""
+    if problem.exit and not problem.advice:
+        return replace(problem, severity="error")
+    return problem
+
+
+def _overlooked(seen: Seen, job: Job, world: World) -> tuple[Problem, ...]:
+    """Return the warnings about images that nobody tracks, and about annotations not read."""
     # The projects of skipped Applications are unknown, so they do not count if projects narrow the
     # run.
-    whole = not (narrow.projects and seen.skipped)
+    whole = not (job.scope.narrow.projects and seen.skipped)
     counted = seen if whole else replace(seen, skipped=())
     left = untracked(counted, job.images)
     if job.events and not job.require_match:  # a registry sends events about everything
-        if left:
-            many = "is" if len(left) == 1 else "are"
-            of_all = f"{len(left)} of {len({image.identity for image in job.images})} images"
-            world.log("info", f"{of_all} {many} tracked by no Application")
+        _log_untracked(len(left), job, world)
         left = ()
-    problems += untracked_problems(counted, left, whole=whole, required=job.require_match)
-    return seen, problems + unread_keys(counted, job.images)
+    return (
+        *untracked_problems(counted, left, whole=whole, required=job.require_match),
+        *unread_keys(counted, job.images),
+    )
+
+
+def _log_untracked(number: int, job: Job, world: World) -> None:
+    if not number:
+        return
+    many = "is" if number == 1 else "are"
+    of_all = f"{number} of {len({image.identity for image in job.images})} images"
+    world.log("info", f"{of_all} {many} tracked by no Application")

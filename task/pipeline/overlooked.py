@@ -8,13 +8,13 @@ event; all others share one line, so that one team's typo does not fill the log 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from task.annotations.application import Narrow, considered, is_glob
-from task.annotations.keys import doubts
+from task.annotations.keys import Doubt, doubts
 from task.errors import Exit, UsageError
 from task.image import parse_image_list
-from task.model import Application, Entry, Image, Problem, Subscribed, Tracker
+from task.model import Application, Entry, Flaw, Image, Problem, Subscribed, Tracker
 from task.text import FEW, and_more, differ
 
 LETTERS = 2  # how many letters of a misspelt name may differ
@@ -65,36 +65,53 @@ def unread_keys(seen: Seen, images: Collection[Image]) -> tuple[Problem, ...]:
     An Application is named if it takes one of the images (or no images are given), or has no
     `image-list`.
     """
-    wanted = {image.identity for image in images}
+    wanted = {image.identity for image in images} if images else None
     takes = set()
     told = set()
     for subscribed in seen.subscribed:
-        flaws = [
-            flaw
-            for flaw in subscribed.flaws
-            if flaw.entry and (not images or flaw.entry.image.identity in wanted)
-        ]
-        if flaws or any(
-            not images or sub.entry.image.identity in wanted for sub in subscribed.subscriptions
-        ):
-            takes.add(subscribed.application.key)
+        app_key = subscribed.application.key
+        flaws = _flaws_of(subscribed, wanted)
+        if flaws or _takes(subscribed, wanted):
+            takes.add(app_key)
         # already an error of this run
-        told |= {(subscribed.application.key, flaw.key) for flaw in flaws if flaw.misspelt}
+        told |= {(app_key, flaw.key) for flaw in flaws if flaw.misspelt}
     singly = []
     others = []
     for app in (*seen.found, *seen.skipped):
-        unread = [(key, why) for key, why in doubts(app.annotations) if (app.key, key) not in told]
+        unread = {key: why for key, why in doubts(app.annotations) if (app.key, key) not in told}
         if app.key in takes or not app.annotations.get("image-list"):
-            for key, why in unread:
-                doubt = Problem(
-                    application=app.key, rule="annotation", message=why.message, hint=why.hint
-                )
-                singly.append(
-                    replace(doubt, severity="warning", key=key, value=app.annotations[key])
-                )
+            singly += [_doubt(app, key, why) for key, why in unread.items()]
         elif unread:
-            others.append((app.key, unread[0][0]))
+            others.append((app.key, next(iter(unread))))
     return (*singly, *about_others(others, "annotations that are not read"))
+
+
+def _flaws_of(subscribed: Subscribed, wanted: Collection[str] | None) -> list[Flaw]:
+    """Return the flaws of entries for these images, or of all entries."""
+    return [
+        flaw
+        for flaw in subscribed.flaws
+        if flaw.entry and (wanted is None or flaw.entry.image.identity in wanted)
+    ]
+
+
+def _takes(subscribed: Subscribed, wanted: Collection[str] | None) -> bool:
+    """Tell whether an Application takes one of these images, or any image."""
+    return any(
+        wanted is None or sub.entry.image.identity in wanted for sub in subscribed.subscriptions
+    )
+
+
+def _doubt(app: Application, key: str, why: Doubt) -> Problem:
+    return Problem(
+        application=app.key,
+        rule="annotation",
+        message=why.message,
+        hint=why.hint,
+        severity="warning",
+        key=key,
+        value=app.annotations[key],
+    )
 
 
 def about_others(keys: Iterable[tuple[str, str]], what: str) -> tuple[Problem, ...]:
@@ -133,10 +150,13 @@ def untracked(seen: Seen, images: Sequence[Image]) -> tuple[Image, ...]:
     # such an entry may name any of the images
     unreadable = [flaw.text for flaw in flaws if flaw.text and not flaw.entry]
     left = {image.identity: image for image in images if image.identity not in taken}
-    names = {key: image.repository.rpartition("/")[2] for key, image in left.items()}
-    return tuple(
-        image for key, image in left.items() if not any(names[key] in text for text in unreadable)
-    )
+    return tuple(image for image in left.values() if not _is_in(unreadable, image))
+
+
+def _is_in(texts: Iterable[str], image: Image) -> bool:
+    """Tell whether one of these texts has the last part of the image's name."""
+    name = image.repository.rpartition("/")[2]
+    return any(name in text for text in texts)
 
 
 def untracked_problems(
