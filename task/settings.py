@@ -659,7 +659,7 @@ class WaitOptions:
     """What `wait` waits for."""
 
     app: tuple[str, ...] = FIND.words(
-        "Applications to wait for, each as NAME or NAMESPACE/NAME.",
+        "Applications to wait for, each as NAME or NAMESPACE/NAME; globs are allowed.",
         "APP...",
         common=True,
         argument=True,

@@ -645,7 +645,7 @@ WRONG = [
     (("web", "--revision", "main"), "is not the id of a commit"),
     (("web",), "--revision is missing\n  fix: name the commit"),
     (("--revision", "a" * 40), "APP"),
-    (("w*", "--revision", "a" * 40), "not a valid name of an Application"),
+    (("Web", "--revision", "a" * 40), "not a valid name of an Application"),
 ]
 
 

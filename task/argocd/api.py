@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
-from task.argocd.application_store import trouble
+from task.argocd.application_store import key_of, trouble
 from task.argocd.connection import Connection, connection
 from task.argocd.rollout_causes import ADVICE, crashing, passing
 from task.errors import (
@@ -166,6 +166,13 @@ class ArgoCDApi:
                 "Argo CD answers with something other than a list of Applications", hint=_SERVER
             )
         return [{**KIND, **item} for item in mappings(found, "items")]
+
+    def keys(self) -> Sequence[tuple[str, str]]:
+        """Return (namespace, name) of every Application that the token may get.
+
+        Raises `SourceError`.
+        """
+        return [key_of(item) for item in self.list_applications(METADATA[:2])]
 
     def get_application(self, namespace: str, name: str, project: str = "") -> dict[str, Any]:
         """Return the Application.

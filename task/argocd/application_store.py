@@ -61,6 +61,12 @@ class ApplicationApi(Protocol):
         Raises `AbsentError` if it is gone, which Argo CD admits only with the project.
         """
 
+    def keys(self) -> Sequence[tuple[str, str]]:
+        """Return (namespace, name) of every Application.
+
+        Raises `SourceError`, also if listing all of them is forbidden.
+        """
+
     def patch_application(
         self, namespace: str, name: str, operations: Sequence[Operation]
     ) -> Mapping[str, Any]:
@@ -201,6 +207,13 @@ class ClusterApplications:
             )
         return found
 
+    def keys(self) -> Sequence[tuple[str, str]]:
+        """Return (namespace, name) of every Application.
+
+        Raises `SourceError`, also if listing all of them is forbidden.
+        """
+        return [key_of(item) for item in self._cluster.list(APPLICATIONS)]
+
     def patch_application(
         self, namespace: str, name: str, operations: Sequence[Operation]
     ) -> Mapping[str, Any]:
@@ -267,6 +280,11 @@ class ClusterApplications:
     def project(self, namespace: str, name: str) -> Mapping[str, Any]:
         """Return the AppProject, or {} if there is none."""
         return self._cluster.get(PROJECTS, namespace, name) or {}
+
+
+def key_of(item: Mapping[str, Any]) -> tuple[str, str]:
+    """Return (namespace, name) of an object."""
+    return text(item, "metadata", "namespace"), text(item, "metadata", "name")
 
 
 def workloads(application: Mapping[str, Any]) -> dict[str, set[tuple[str, str]]]:

@@ -1,8 +1,9 @@
 """`wait`: waits until the named Applications are synced to a revision and healthy."""
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
+from fnmatch import fnmatchcase
 from typing import Any
 
 from task.after.waiting import (
@@ -16,14 +17,16 @@ from task.after.waiting import (
     same,
     watch,
 )
+from task.annotations.application import is_glob
 from task.argocd.application_store import ApplicationApi
 from task.argocd.rollout import Details, Rollout
 from task.argocd.rollouts import Awaited, Judge
 from task.ci.publish import tell
 from task.cli.call import Call
-from task.errors import Exit, UsageError
+from task.errors import Exit, SourceError, UsageError
 from task.output.console import say
 from task.output.log import Log
+from task.pipeline.overlooked import refuse_several
 from task.settings import Settings, WaitOptions
 from task.text import and_more
 from task.threads import once
@@ -78,11 +81,15 @@ def wait_for(
     if not _REVISION.fullmatch(revision):
         hint = "give the id of the commit that was pushed, 40 hexadecimal digits"
         raise UsageError(f"--revision: {asked.revision!r} is not the id of a commit", hint=hint)
-    keys = [key_of(text, namespace) for text in asked.app]
+    for text in asked.app:
+        if not is_glob(text):
+            key_of(text, namespace)  # a mistake is told before anybody is asked
+    argo = api()
+    keys = _meant(asked.app, namespace, argo)
     awaited = [
         Awaited(*key, _judge(revision, asked.repository, descends)) for key in dict.fromkeys(keys)
     ]
-    rows, errors = watch(api(), awaited, asked.wait_timeout, environ, log)
+    rows, errors = watch(argo, awaited, asked.wait_timeout, environ, log)
     say("".join(f"{line(row)}\n" for row in rows))
     for row in rows:
         if row.state == "paused":
@@ -115,6 +122,43 @@ def _judge(revision: str, repository: str, descends: Descends) -> Judge:
         return next((rollout for rollout in others if rollout.state != "waiting"), found)
 
     return judge
+
+
+def _meant(names: Sequence[str], namespace: str, api: ApplicationApi) -> list[tuple[str, str]]:
+    """Return the Applications that the names mean.
+
+    A bare name means the control plane's namespace. If the list of Applications is refused, nobody
+    knows of others: a token for this one is enough to wait.
+
+    Raises `UsageError` if a bare name fits several namespaces, or a glob nothing.
+    """
+    given = [text.strip() for text in names]
+    bare = [text for text in given if "/" not in text and not is_glob(text)]
+    wild = any(map(is_glob, given))
+    listed: Sequence[tuple[str, str]] = ()
+    if bare or wild:
+        try:
+            listed = sorted(api.keys())
+        except SourceError:
+            if wild:
+                raise
+    for name in bare:
+        refuse_several(name, ["/".join(key) for key in listed if key[1] == name])
+    found = []
+    for text in given:
+        if not is_glob(text):
+            found.append(key_of(text, namespace))
+            continue
+        fitting = [key for key in listed if _fits(text, key)]
+        if not fitting:
+            hint = "check the name: Argo CD lists no such Application"
+            raise UsageError(f"no Application's name fits {text!r}", hint=hint)
+        found += fitting
+    return found
+
+
+def _fits(glob: str, key: tuple[str, str]) -> bool:
+    return fnmatchcase("/".join(key) if "/" in glob else key[1], glob)
 
 
 def key_of(text: str, namespace: str) -> tuple[str, str]:

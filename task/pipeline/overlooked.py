@@ -213,11 +213,15 @@ def refuse_ambiguous(names: Iterable[str], apps: Sequence[Tracker]) -> None:
     for name in names:
         if is_glob(name) or "/" in name:
             continue
-        fitting = sorted({app.key for app in apps if app.name == name})
-        if len(fitting) > 1:
-            message = f"{name!r} fits Applications of several namespaces: {and_more(fitting)}"
-            hint = f"write {fitting[0]}, or '*/{name}' for all of them"
-            raise UsageError(message, hint=hint)
+        refuse_several(name, sorted({app.key for app in apps if app.name == name}))
+
+
+def refuse_several(name: str, fitting: Sequence[str]) -> None:
+    """Raise `UsageError` if a name without a namespace fits more than one `namespace/name`."""
+    if len(fitting) > 1:
+        message = f"{name!r} fits Applications of several namespaces: {and_more(fitting)}"
+        hint = f"write {fitting[0]}, or '*/{name}' for all of them"
+        raise UsageError(message, hint=hint)
 
 
 def unknown_names(

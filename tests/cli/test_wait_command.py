@@ -1,7 +1,9 @@
 """`image-update wait`: names and a revision in, a line for each Application and an exit code out."""
 
-from collections.abc import Iterator
+import json
+from collections.abc import Iterator, Mapping
 from io import StringIO
+from typing import Any
 
 import pytest
 from fakes.argocd_api import ArgoCDServer, Fault, argocd_server
@@ -131,6 +133,46 @@ def test_one_application_named_twice_is_asked_once(
     server.add(BEFORE, GOOD)
     assert waited(server, "web", "argocd/web") == Exit.OK
     assert capsys.readouterr().out.count("\n") == 1
+
+
+def elsewhere(item: Mapping[str, Any]) -> dict[str, Any]:
+    """The same Application in another team's namespace."""
+    return {**item, "metadata": {**item["metadata"], "namespace": "team"}}
+
+
+def test_a_name_in_several_namespaces_is_not_guessed(
+    server: ArgoCDServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server.add(BEFORE, GOOD)
+    server.add(elsewhere(BEFORE), elsewhere(GOOD))
+    with pytest.raises(UsageError, match="several namespaces: argocd/web, team/web") as caught:
+        waited(server, "web")
+    assert caught.value.hint == "write argocd/web, or '*/web' for all of them"
+    assert waited(server, "*/web") == Exit.OK
+    server.add(elsewhere(BEFORE), elsewhere(GOOD))
+    assert waited(server, "te*/*") == Exit.OK
+    told = capsys.readouterr().out
+    assert [line.partition(":")[0] for line in told.splitlines()] == [
+        "argocd/web",
+        "team/web",
+        "team/web",
+    ]
+    with pytest.raises(UsageError, match=r"no Application's name fits '\*/gone'"):
+        waited(server, "*/gone")
+
+
+def test_a_refused_list_leaves_a_bare_name_to_the_control_planes_namespace(
+    server: ArgoCDServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    refused = Fault(403, json.dumps({"code": 7, "message": "permission denied"}))
+    server.add(BEFORE, GOOD)
+    server.add(elsewhere(BEFORE), elsewhere(GOOD))
+    server.faults.append(refused)
+    assert waited(server, "web") == Exit.OK
+    assert capsys.readouterr().out.startswith("argocd/web: synced-and-healthy")
+    server.faults.append(refused)
+    with pytest.raises(SourceAccessError):
+        waited(server, "*/web")
 
 
 WRONG = [
