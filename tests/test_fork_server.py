@@ -77,7 +77,7 @@ def test_it_says_the_same(
 
 
 def test_programs_that_it_starts_find_the_same(folder: Path) -> None:
-    env = {**program(folder, SPY), "HOME": str(folder), "TZ": "Asia/Tokyo", "ONLY_HERE": "1"}
+    env = {**program(folder, SPY), "HOME": str(folder), "TZ": "Asia/Tokyo", "LC_PAPER": "here"}
     seen = []
     for way in (process, fork):
         way(PLAN, env, folder, b"")
@@ -86,7 +86,7 @@ def test_programs_that_it_starts_find_the_same(folder: Path) -> None:
         # imports modules while the first fetch begins. No socket may be left open.
         seen.append(re.sub(r"(?m)^(?:[3-9]|\d\d+) (?!socke).*\n", "", text))
         (folder / "seen").unlink()
-    assert "ONLY_HERE=1\n" in seen[0]
+    assert "LC_PAPER=here\n" in seen[0]
     assert "\nJST\n" in seen[0]
     assert seen[0] == seen[1]
 

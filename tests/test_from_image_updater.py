@@ -222,7 +222,7 @@ def test_it_is_told_in_text(tmp_path: Path) -> None:
         f"Image Updater's ConfigMap ({apps}:1) as options:",
         "    git.user                     --git-author-name 'The bot'",
         f"    interval                     {NO_LOOP}",
-        f"info    {apps}:1  {silence} (argocd/b, argocd/c)",
+        f"{apps}:1: info: {silence} (argocd/b, argocd/c)",
         "        fix: write git or argocd, so that both do the same",
         "3 Applications read: 0 errors, 0 warnings, 1 remark",
     ]

@@ -32,6 +32,8 @@ class Scene:
             "write-back-method": "git",
         }
         annotations |= {"write-back-target": where["target"]} if "target" in where else {}
+        named = where.get("target", "").split(", ")
+        values = [one.removeprefix("helmvalues:") for one in named if "helmvalues:" in one]
         return {
             "apiVersion": "argoproj.io/v1alpha1",
             "kind": "Application",
@@ -45,6 +47,7 @@ class Scene:
                     "repoURL": str(self.repo),
                     "path": where["path"],
                     "targetRevision": "main",
+                    **({"helm": {"valueFiles": values}} if values else {}),
                 }
             },
         }

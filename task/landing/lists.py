@@ -58,6 +58,9 @@ class Lists:
             if name not in closing and head.listed.closing and not found[name].builds:
                 closing[name] = head.listed.closing
                 found[name] = replace(found[name], closing=closing[name])
+            # A branch that is there stays known as ours: a person may keep it after the merge.
+            if head.branch is None and name not in commits and not found[name].builds:
+                found[name] = replace(found[name], commit=None, replaces=None)
         known = {name: head.known for name, head in heads.items()}
         instead = {name: head.instead for name, head in heads.items() if head.instead}
         return cls(known, found, frozenset(commits), instead, closing)

@@ -136,7 +136,7 @@ class WaitingList:
     @property
     def empty(self) -> bool:
         """Whether it says nothing that a later run needs."""
-        return not (self.builds or self.declined or self.closing)
+        return not (self.builds or self.declined or self.closing or self.commit)
 
     def has_made(self, tree: str, parent: str) -> bool:
         """Tell whether a commit with this tree and parent is ours."""

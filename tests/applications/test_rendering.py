@@ -220,7 +220,10 @@ def test_a_program_finds_neither_a_secret_nor_a_home_nor_another_program(
     assert told["HOME"] == told["PATH"] == told["HELM_PLUGINS"] != "/h"
     assert told["HTTPS_PROXY"] == told["https_proxy"] == "http://127.0.0.1:9"
     assert (told["GIT_ALLOW_PROTOCOL"], told["KUBECONFIG"]) == ("none", os.devnull)
-    assert arguments == "template --namespace argocd -- platform ./"
+    group = "argoproj.io/v1alpha1"
+    kinds = ("", "/Application", "/ApplicationSet", "/AppProject")
+    versions = " ".join(f"--api-versions {group}{kind}" for kind in kinds)
+    assert arguments == f"template --namespace argocd {versions} -- platform ./"
     assert not os.path.exists(folder)
 
 
@@ -403,7 +406,7 @@ def test_a_release_has_a_name_that_helm_takes(
     tmp_path: Path, stand_in: Path, folder: str, name: str
 ) -> None:
     seen = tmp_path / "seen"
-    rendering = write(stand_in, f'echo "$5" > {seen}')
+    rendering = write(stand_in, f'echo "${{13}}" > {seen}')
     from_git(tmp_path, {f"{folder}/Chart.yaml".lstrip("/"): "name: x\n"}, folder, rendering)
     shown = seen.read_text().strip()
     assert shown.startswith(name if folder else "repo")

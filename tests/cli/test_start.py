@@ -43,4 +43,4 @@ def test_a_run_that_asks_no_server_needs_no_http_client(tmp_path: Path) -> None:
 def test_the_whole_help_says_what_the_command_says(command: str) -> None:
     module = "update" if command in (*WRITERS, "plan") else command
     function = getattr(import_module(f"task.cli.{module}"), command)
-    assert COMMANDS[command].sentence == function.__doc__
+    assert COMMANDS[command].sentence == " ".join(function.__doc__.split())

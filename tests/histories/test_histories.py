@@ -357,7 +357,11 @@ class Histories(RuleBasedStateMachine):
 
     def _run(self, call: Callable[[], Report]) -> None:
         """Run, and look at what the report says of what waited before."""
-        self.before = self.scene.waiting
+        # A head whose list is empty by now was told of before, by the run that emptied it: that run
+        # was outrun, or killed, before it could delete the branch.
+        listed = {build.alias for one in self.scene.branch.lists.values() for build in one.builds}
+        waiting = self.scene.waiting.items()
+        self.before = {name: version for name, version in waiting if name in listed}
         report = call()
         before = self.before
         outcomes = {name: (version, outcome) for name, version, outcome in told(report)}
