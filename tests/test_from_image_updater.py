@@ -223,7 +223,7 @@ def test_it_is_told_in_text(tmp_path: Path) -> None:
         "    git.user                     --git-author-name 'The bot'",
         f"    interval                     {NO_LOOP}",
         f"{apps}:1: info: {silence} (argocd/b, argocd/c)",
-        "        fix: write git or argocd, so that both do the same",
+        "    fix: write git or argocd, so that both do the same",
         "3 Applications read: 0 errors, 0 warnings, 1 remark",
     ]
     assert show(repo, "main", target("b")).count("newTag: 1.0.0") == 1  # nothing is written

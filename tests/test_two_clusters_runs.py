@@ -119,7 +119,7 @@ def test_several_targets_are_held_and_released_together(tmp_path: Path) -> None:
     assert one.call("prod", "hold", "web", "--reason", "load test").code == 0
     assert one.states == [".image-update/web/argocd_web.state"]
     held = one.call("prod", "run", "--image", f"{WEB}:main-2", "--sequence", "2").json["decisions"]
-    assert [each["verdict"] for each in held] == ["defer", "defer"]
+    assert [each["verdict"] for each in held] == ["defer", "defer"], held
     found = [each["message"] for each in one.call("prod", "lint").json["findings"]]
     assert [
         sum(f" in {name}" in each for each in found)
