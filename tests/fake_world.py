@@ -43,6 +43,9 @@ class _Nobody:
     def compare(self, repo: str, base: str, head: str) -> tuple[str, str]:  # noqa: ARG002 - it is unknown
         return "", ""
 
+    def range_page(self, repo: str, old: str, new: str) -> str:  # noqa: ARG002 - it is unknown
+        return ""
+
     def commit_page(self, repo: str, commit: str) -> str:  # noqa: ARG002 - it is unknown
         return ""
 

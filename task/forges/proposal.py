@@ -82,6 +82,8 @@ class Content:
     compare: str = ""  # the page with base and head on the forge
     commit: str = ""  # the head commit that this describes; "" is unknown
     base: str = ""  # the branch that the request is for
+    # Markdown that stands below the table where it fits: the range in the source, how to undo it
+    besides: Sequence[str] = ()
 
 
 def longest_body(forge: str) -> int:
@@ -172,13 +174,14 @@ def body(content: Content, forge: str = "") -> str:
     left = longest - sum(map(len, (begin, numbers, links, marks))) - ROOM_FOR_LATER
     table = table_of(rows, left) if rows else ""
     text = _fenced(content.text, left - len(table) - 2)
-    life = folded("What happens if …", LIFE, html=html)
-    if len(table) + len(text) + len(life) + 4 > left:
-        life = ""
-    return (
-        "\n\n".join(part for part in (begin, numbers, table, text, links, life, marks) if part)
-        + "\n"
-    )
+    left -= len(table) + len(text) + 4
+    fitting: list[str] = []
+    for part in (*content.besides, folded("What happens if …", LIFE, html=html)):
+        if len(part) + 2 <= left:
+            left -= len(part) + 2
+            fitting.append(part)
+    parts = (begin, numbers, table, text, links, *fitting, marks)
+    return "\n\n".join(part for part in parts if part) + "\n"
 
 
 def closed_body(found: Proposed, because: str) -> str:
@@ -216,7 +219,15 @@ def _rows(apps: Sequence[AppChanges]) -> list[Row]:
             known = rows.get((name, change.image.name, old, new))
             files = dict.fromkeys(filter(None, (known.file if known else "", change.file)))
             row = Row(
-                "", name, change.image.name, old, new, why, source=source, file=", ".join(files)
+                "",
+                name,
+                change.image.name,
+                old,
+                new,
+                why,
+                source=source,
+                file=", ".join(files),
+                proof=change.proof,
             )
             rows[name, change.image.name, old, new] = row
     return list(rows.values())

@@ -56,14 +56,16 @@ def undoing(apps: Sequence[AppChanges]) -> str:
     """Return how the changes are undone after the merge: by `rollback`, which holds, or a revert.
 
     A version that nobody can go back to by name, because there was none, is left to the revert.
+    Each command names its image, because the Application may have others that do not change.
     """
+    if not apps:
+        return ""
     commands: list[str] = []
     for app in apps:
         name = f"{app.namespace}/{app.name}" if app.namespace else app.name
-        several = len({item.alias for item in app.changes}) > 1
         for change in app.changes:
             old = "@".join(filter(None, (change.old_tag, change.old_digest)))
-            words = [name, *(("--alias", change.alias) if several else ()), "--to", old]
+            words = [name, *(("--alias", change.alias) if change.alias else ()), "--to", old]
             if all(_WORD.fullmatch(word.removeprefix("--")) for word in words):
                 commands.append(f"image-update rollback {' '.join(words)}")
     commands = list(dict.fromkeys(commands))

@@ -15,10 +15,11 @@ from task.deciding.weigh import key_of
 from task.editors import EDITORS, helm_values
 from task.editors.file_text import refuse_executable
 from task.errors import NotPermittedError, TargetError, TaskError
+from task.image import parse_image
 from task.landing.head_branches import HeadBranch
 from task.landing.memory import changed_states, new_holds
 from task.landing.waiting import Undecided, Waits
-from task.landing.waiting_list import key_of_entry
+from task.landing.waiting_list import ListedBuild, key_of_entry
 from task.model import (
     Changeset,
     Commit,
@@ -35,7 +36,7 @@ from task.model import (
     Wishes,
 )
 from task.repository_config.config import RepositoryConfig, agreed, refuse_stricter
-from task.templates.change import AppChanges, Change
+from task.templates.change import AppChanges, Change, merged_changes
 from task.templates.commit_message import Message, commit_message, hold_message, subject
 from task.text import differ
 
@@ -51,6 +52,8 @@ class PreparedCommit:
     done: tuple[Move, ...] = ()  # all that it writes, including what waited on the head branch
     warning: str = ""
     apps: tuple[AppChanges, ...] = ()  # everything that the commit changes
+    # what a person's branch has from earlier runs: the merge brings it too
+    standing: tuple[AppChanges, ...] = ()
     # the changes that go back to an older version because a person asked for it
     rollbacks: tuple[AppChanges, ...] = ()
     # for the title; "rollback" or "hold" also if such a change waited on the head branch
@@ -131,9 +134,10 @@ def prepare_commits(
         files = edited.files | changed_states(under, edited.done, aside=aside)
         if files:
             at = CommitPlace(under, name, heads.get(name))
-            commits.append(
-                replace(_prepare(at, files, edited.done, wording), cautions=tuple(edited.cautions))
-            )
+            made = _prepare(at, files, edited.done, wording)
+            cautions = tuple(edited.cautions)
+            standing = _standing(waits.get(name))
+            commits.append(replace(made, cautions=cautions, standing=standing))
         else:
             settled += [move.decision for move in edited.done if not move.kept]
     permitted = _without_the_refused(moves, settled)
@@ -179,6 +183,30 @@ def _left(edited: Edited, waits: Waits | None, head: HeadBranch | None) -> tuple
             verdict = move.decision.judged
             found.append(Undecided(build, TargetError(verdict.because, hint=verdict.hint)))
     return tuple(found)
+
+
+def _standing(waits: Waits | None) -> tuple[AppChanges, ...]:
+    """Return the changes of the listed builds that a person's branch still has."""
+    kept = waits.kept if waits else ()
+    listed = [kept_build.listed for kept_build in kept if kept_build.stands]
+    return tuple(merged_changes(map(_listed_change, listed)))
+
+
+def _listed_change(listed: ListedBuild) -> AppChanges:
+    namespace, _, name = listed.application.partition("/")
+    change = Change(
+        image=parse_image(listed.image),
+        alias=listed.alias,
+        old_tag=listed.base.tag,
+        new_tag=listed.tag,
+        old_digest=listed.base.digest,
+        new_digest=listed.digest,
+        build=listed.build,
+        promoted_from=listed.promoted_from,
+        proof=listed.proof,
+        why=listed.admitted,
+    )
+    return AppChanges(namespace, name, (change,))
 
 
 def _without_the_refused(moves: Sequence[Move], settled: Sequence[Decision]) -> list[Move]:

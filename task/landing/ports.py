@@ -190,6 +190,9 @@ class World(Protocol):
         This makes no request, so `plan` can call it.
         """
 
+    def range_page(self, repo: str, old: str, new: str) -> str:
+        """Return the page that compares two commits, or "" if the Git host is unknown."""
+
     def compare(self, repo: str, base: str, head: str) -> tuple[str, str]:
         """Return the kind of forge, and the URL of the page
         that shows what a head branch changes.

@@ -4,6 +4,7 @@ one request for each head branch.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from task.deciding.job import Job, Outcome, failed, landed_at
@@ -19,11 +20,13 @@ from task.forges.proposal import (
     title,
     wishes,
 )
+from task.forges.reviewing import SourceRange, source_ranges, undoing
 from task.landing.changeset import PreparedCommit
 from task.landing.head_branches import HeadBranch, Request
 from task.landing.ports import World
 from task.landing.waiting_list import WaitingList
 from task.model import Proposal, Proposed, Verdict
+from task.templates.change import AppChanges, merged_changes
 
 NOWHERE = "0" * 40  # Git's name for a branch that does not exist
 
@@ -56,7 +59,7 @@ def as_it_stands(
         (replace(prepared.reported(at), pull_request=found.url, already_there=True),),
         landed,
     )
-    whole = _proposal(prepared, at, job, world)
+    whole = _proposal(prepared, at, listed, job, world)
     if wishes(lacking(whole, found.body)):
         whole = replace(whole, title=found.title, body=split(found.body)[1])
         found = _noted(request.forge.propose(whole, found), world)
@@ -72,7 +75,12 @@ def versions(listed: WaitingList) -> set[tuple[object, ...]]:
 
 
 def propose(
-    prepared: PreparedCommit, request: Request, outcome: Outcome, job: Job, world: World
+    prepared: PreparedCommit,
+    request: Request,
+    outcome: Outcome,
+    listed: WaitingList,
+    job: Job,
+    world: World,
 ) -> Outcome:
     """Open or update the request of a head branch. `outcome` is that of its commit.
 
@@ -90,7 +98,8 @@ def propose(
         # If the branch had exactly this before, another run pushed it and may have opened the
         # request by now.
         found = request.found if outcome.commits else request.forge.find(where.base, where.head)
-        now = _noted(request.forge.propose(_proposal(prepared, at, job, world), found), world)
+        wanted = _proposal(prepared, at, listed, job, world)
+        now = _noted(request.forge.propose(wanted, found), world)
     except TaskError as error:
         if not prepared.decisions:  # only builds that waited before are left there
             world.log("warning", f"the request of {where.head} still has its old text: {error}")
@@ -155,13 +164,38 @@ def withdraw(because: str, request: Request | None, world: World) -> bool:
     return True
 
 
-def _proposal(prepared: PreparedCommit, commit: str, job: Job, world: World) -> Proposal:
+def _ranges(listed: WaitingList, apps: Sequence[AppChanges]) -> list[SourceRange]:
+    """Return the builds before and after each shown change.
+
+    What a rollback leaves is newer than what it brings, so no range says what it changes.
+    """
+    shown = {
+        (f"{app.namespace}/{app.name}", change.alias, change.new_tag, change.new_digest)
+        for app in apps
+        for change in app.changes
+    }
+    ranges = []
+    for build in listed.builds:
+        old = build.base.written
+        key = (build.application, build.alias, build.tag, build.digest)
+        if key not in shown or build.rollback or old is None:
+            continue
+        if old.version == build.base.version:  # else the base has another build than the last one
+            ranges.append(SourceRange(build.image, old.build, build.build))
+    return ranges
+
+
+def _proposal(
+    prepared: PreparedCommit, commit: str, listed: WaitingList, job: Job, world: World
+) -> Proposal:
     where = prepared.changeset
     wanted = job.requests
     wishes = prepared.wishes
     kind, compare = world.compare(where.repo, where.base, where.head)
     subject, text = message_parts(prepared.changeset.message)
-    apps = prepared.apps
+    apps = merged_changes(prepared.apps, prepared.standing)
+    back = {(app.namespace, app.name) for app in prepared.rollbacks}
+    forward = [app for app in apps if (app.namespace, app.name) not in back]
     own = prepared.templated and bool(apps)  # the author's own template, not our text
     words = [subject, text] if own and prepared.asked else [text] if own else []
     of_resources = [
@@ -178,6 +212,7 @@ def _proposal(prepared: PreparedCommit, commit: str, job: Job, world: World) -> 
         compare=compare,
         commit=commit,
         base=where.base,
+        besides=(source_ranges(_ranges(listed, apps), world.range_page), undoing(forward)),
     )
     return Proposal(
         repo=where.repo,

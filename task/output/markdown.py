@@ -44,6 +44,7 @@ class Row(NamedTuple):
     source: str = ""  # Markdown: where it was built
     file: str = ""  # that is written
     fix: str = ""
+    proof: str = ""  # what was proved about it
 
 
 # columns; any other is there only if a line has something for it
@@ -65,6 +66,7 @@ def builds(rows: Sequence[Row], room: int) -> str:
             "Image": code(row.image),
             "Version": " → ".join(code(text) for text in (row.old, row.new) if text),
             "Why": f"{code(row.why)} fix: {code(row.fix)}" if row.fix else code(row.why),
+            "Proof": code(row.proof),
             "Built from": row.source,
             "File": code(row.file),
         }

@@ -331,7 +331,7 @@ class Landings:
             landing = self.memory.land(change, listed, predicted, head, bound)
         outcome = self._told(prepared, landing, head)
         if head.request:
-            outcome = propose(prepared, head.request, outcome, job, self.world)
+            outcome = propose(prepared, head.request, outcome, listed, job, self.world)
         return outcome
 
     def _log_kept(self, head: HeadBranch) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from task.image import split_registry
@@ -57,3 +57,12 @@ class AppChanges:
     namespace: str
     name: str
     changes: tuple[Change, ...]
+
+
+def merged_changes(*several: Iterable[AppChanges]) -> list[AppChanges]:
+    """Return the changes of each Application once, in the order of their first mention."""
+    apps: dict[tuple[str, str], tuple[Change, ...]] = {}
+    for app in (app for changed in several for app in changed):
+        key = (app.namespace, app.name)
+        apps[key] = (*apps.get(key, ()), *app.changes)
+    return [AppChanges(namespace, name, changes) for (namespace, name), changes in apps.items()]

@@ -274,6 +274,10 @@ class RealWorld(World):
         """
         return self._forges().compare(repo, base, head)
 
+    def range_page(self, repo: str, old: str, new: str) -> str:
+        """Return the page that compares two commits, or "" if the Git host is unknown."""
+        return self._forges().range_page(repo, old, new)
+
     def commit_page(self, repo: str, commit: str) -> str:
         """Return the URL of a commit's page, or "" if the Git host is unknown."""
         return self._forges().commit_page(repo, commit)

@@ -75,6 +75,24 @@ def test_body() -> None:
     )
 
 
+def test_what_was_proved_has_a_column_if_a_build_has_a_proof() -> None:
+    proved = change(why="semver admits it", proof="signature; signer=ci.pub")
+    text = body(Content([app(proved), app(change(why="newest"), name="ui")]))
+    assert "| Application | Image | Version | Why | Proof |\n" in text
+    assert "| `semver admits it` | `signature; signer=ci.pub` |\n" in text
+    assert "| `newest` |  |\n" in text
+    assert "Proof" not in body(Content([app(change(why="newest"))]))
+
+
+@pytest.mark.parametrize("forge", FORGES)
+def test_what_a_reviewer_reads_besides_is_shown_where_it_fits(forge: str) -> None:
+    shown = body(Content([app()], commit=COMMIT, besides=("**Short**", "z" * 70_000)), forge)
+    assert "\n\n**Short**\n\n" in shown
+    assert "zzz" not in shown
+    assert "What happens if …" in shown
+    assert described(shown) == COMMIT
+
+
 def test_where_it_was_built_is_said_once() -> None:
     """For builds that say nothing of it, the request says what the job knows."""
     text = body(Content([app()], source=COMMIT, run="https://ci.example.com/runs/1"), "gitlab")

@@ -109,7 +109,7 @@ def test_undoing() -> None:
     told = undoing([AppChanges("shop", "web", (change(),))])
     assert told == (
         "**To undo it after the merge**: this brings the old version back and holds it.\n\n"
-        "```sh\nimage-update rollback shop/web --to 1.0.0\n```\n\n"
+        "```sh\nimage-update rollback shop/web --alias web --to 1.0.0\n```\n\n"
         "Or a revert of the merge brings the old version back until a newer build arrives."
     )
 
@@ -120,6 +120,15 @@ def test_undoing_one_of_several_images() -> None:
     told = undoing(apps)
     assert "image-update rollback shop/web --alias web --to 1.0.0\n" in told
     assert f"image-update rollback shop/web --alias api --to 2.0.0@{digest}\n" in told
+
+
+def test_an_image_without_an_alias_is_undone_by_its_application() -> None:
+    told = undoing([AppChanges("shop", "web", (change(""),))])
+    assert "image-update rollback shop/web --to 1.0.0\n" in told
+
+
+def test_nothing_is_undone_where_nothing_changes() -> None:
+    assert undoing([]) == ""
 
 
 def test_undoing_many() -> None:

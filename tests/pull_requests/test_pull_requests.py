@@ -412,6 +412,19 @@ def test_what_a_person_pushed_to_the_branch_stays(scene: Scene, server: GitHub) 
     assert server.branches[scene.head] in server.open[0].body
 
 
+def test_a_request_on_a_persons_commit_is_about_all_that_its_merge_changes(
+    scene: Scene, server: GitHub
+) -> None:
+    scene.event(f"{WEB}:1.1.0")
+    commit(scene.repo, {"README.md": "mine\n"}, scene.head)
+    scene.event(f"{API}:2.0.0")
+    (request,) = server.open
+    assert request.title == "a: 2 images"
+    for row in (f"| `{WEB}` | `1.0.0` → `1.1.0` |", f"| `{API}` |"):
+        assert request.body.count(row) == 1
+    assert "rollback argocd/a --alias web --to 1.0.0\n" in request.body
+
+
 @pytest.mark.measured
 @pytest.mark.parametrize("after_a_closed_one", [False, True])
 def test_a_lost_answer_does_not_matter_to_what_waits(
