@@ -1,0 +1,42 @@
+"""The range in the source repository that a request shows."""
+
+from task.image import parse_image
+from task.landing.pull_request import _ranges
+from task.landing.waiting_list import BaseThen, ListedBuild, WaitingList
+from task.model import Build, Meant, Written
+from task.templates.change import AppChanges, Change
+
+SOURCE = "https://github.com/acme/web"
+OLD = Build(commit="a" * 40, repository=SOURCE)
+NEW = Build(commit="b" * 40, repository=SOURCE)
+
+
+def ranges(written: Written | None, *, rollback: bool = False) -> list[tuple[str, str]]:
+    image = parse_image("ghcr.io/acme/web:main-2")
+    listed = ListedBuild(
+        "argocd/web",
+        "web",
+        "ghcr.io/acme/web",
+        "main-2",
+        "",
+        build=NEW,
+        base=BaseThen("main-1", written=written),
+        rollback=Meant("main-2") if rollback else None,
+    )
+    change = Change(image, "web", "main-1", "main-2")
+    shown = [AppChanges("argocd", "web", (change,))]
+    found = _ranges(WaitingList("image-update/web", (listed,)), shown)
+    return [(each.old.commit, each.new.commit) for each in found]
+
+
+def test_it_is_between_the_builds_that_the_repository_remembers() -> None:
+    assert ranges(Written("main-1", "", OLD)) == [("a" * 40, "b" * 40)]
+
+
+def test_without_the_commit_of_the_present_version_there_is_none() -> None:
+    assert ranges(None) == []
+    assert ranges(Written("main-0", "", OLD)) == []  # a person has written another one since
+
+
+def test_a_rollback_has_none() -> None:
+    assert ranges(Written("main-1", "", OLD), rollback=True) == []
