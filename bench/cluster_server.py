@@ -99,15 +99,19 @@ def _json(value: object) -> bytes:
     return json.dumps(value, separators=(",", ":")).encode()
 
 
+def applications(count: int, matching: int) -> list[dict[str, Any]]:
+    """Return so many Applications, of which some match."""
+    every = max(count // max(matching, 1), 1)
+    return [
+        application(number, matching=number % every == 0 and number // every < matching)
+        for number in range(count)
+    ]
+
+
 class Cluster:
     """The content of the server, and what it has sent."""
 
-    def __init__(self, count: int, matching: int) -> None:
-        every = max(count // max(matching, 1), 1)
-        items = [
-            application(number, matching=number % every == 0 and number // every < matching)
-            for number in range(count)
-        ]
+    def __init__(self, items: Sequence[dict[str, Any]]) -> None:
         self.full = [_json(one) for one in items]
         partial = {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1"}
         self.partial = [_json({**partial, "metadata": one["metadata"]}) for one in items]
@@ -142,6 +146,8 @@ class Cluster:
             return 200, _json(sent)
         if "imageupdaters" in path:
             return 404, _json({"kind": "Status", "code": 404, "reason": "NotFound"})
+        if "/applications" not in path:
+            return 200, _json({"kind": "List", "apiVersion": "v1", "metadata": {}, "items": []})
         name = path.partition("/applications")[2].strip("/")
         if name:
             return 200, self.full[self.places[name]]
@@ -149,8 +155,8 @@ class Cluster:
         return 200, self.page(start, limit, partial=PARTIAL in accept)
 
 
-def serve(cluster: Cluster) -> None:
-    """Serve until the process is ended."""
+def server_of(cluster: Cluster) -> ThreadingHTTPServer:
+    """Return the server, at a port of its own."""
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version, wbufsize, disable_nagle_algorithm = "HTTP/1.1", 1 << 16, True
@@ -177,10 +183,10 @@ def serve(cluster: Cluster) -> None:
             self.wfile.write(body)
             cluster.sent += len(body) if path.startswith("/api") else 0
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    print(server.server_address[1], flush=True)
-    server.serve_forever()
+    return ThreadingHTTPServer(("127.0.0.1", 0), Handler)
 
 
 if __name__ == "__main__":
-    serve(Cluster(int(sys.argv[1]), int(sys.argv[2])))
+    server = server_of(Cluster(applications(int(sys.argv[1]), int(sys.argv[2]))))
+    print(server.server_address[1], flush=True)
+    server.serve_forever()

@@ -47,7 +47,7 @@ NOTE = (
 # names a file. Another command, or another parameter, is a row here. Everything else goes through `options`.
 FORM = (
     "image", "image-digest", "images-from", "names", "alias", "from", "to", "failed", "healthy", "reason", "until",
-    "by", "discard", "revision", "applications", "application", "clusters", "require-match", "pin-digest",
+    "by", "discard", "revision", "base", "head", "applications", "application", "clusters", "require-match", "pin-digest",
     "commit-message-template", "signing-key", "pull-request", "auto-merge", "comment", "forge-token-file",
     "git-username", "git-password-file", "git-credentials-url", "ssh-directory", "basic-auth-directory", "ca-file",
     "kubeconfig", "argocd-auth-token-file", "registries-conf", "verify", "wait", "wait-timeout", "dry-run", "output",
@@ -254,7 +254,7 @@ def _help(option: Option, default: object) -> str:
     if option.read in (every_line, every_pair):
         return f"{text} One value per line."
     return (
-        f"{text} Several: by commas or blanks."
+        f"{text} Separate several by commas or spaces."
         if option.read in (every_word, every_choice)
         else text
     )

@@ -21,6 +21,7 @@ PAGES = (
     ROOT / "README.md",
     ROOT / "docs" / "tutorial.md",
     ROOT / "docs" / "how-to" / "freeze.md",
+    ROOT / "docs" / "how-to" / "check.md",
     ROOT / "docs" / "how-to" / "one-login-for-many-teams.md",
 )
 FOLDER = "/tmp"  # noqa: S108 - shown to readers instead of the real folder

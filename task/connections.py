@@ -43,7 +43,11 @@ class Connections:
         self._session = requests.Session()
         # Ask only for gzip: its ratio is known, and `Http` counts what is unpacked.
         self._session.headers.update(
-            {"User-Agent": "image-update", "Accept-Encoding": "gzip", **headers}
+            {
+                "User-Agent": "image-update",
+                "Accept-Encoding": "gzip",
+                **headers,
+            }
         )
         # We use no cookies to log in.
         self._session.cookies.set_policy(DefaultCookiePolicy(allowed_domains=[]))
@@ -67,7 +71,11 @@ class Connections:
         self._proxies = (
             None
             if proxy is None
-            else {"http": proxy, "https": proxy, "no_proxy": "" if proxy else "*"}
+            else {
+                "http": proxy,
+                "https": proxy,
+                "no_proxy": "" if proxy else "*",
+            }
         )
 
     @contextmanager
@@ -116,13 +124,13 @@ class Connections:
         """
         if isinstance(error, requests.exceptions.ProxyError):
             return NoAnswerError(
-                "unreachable", f"the proxy on the way to {origin(url)} could not be used"
+                "unreachable",
+                f"the proxy to {origin(url)} could not be reached, or failed (see HTTPS_PROXY and"
+                " NO_PROXY)",
             )
         if isinstance(error, requests.exceptions.SSLError):
             if "certificate" not in str(error).lower():
-                return NoAnswerError(
-                    "unreachable", f"{origin(url)} could not be reached over TLS, or broke off"
-                )
+                return NoAnswerError("unreachable", f"no TLS connection to {origin(url)} was made")
             return NoAnswerError("tls", f"the TLS certificate of {origin(url)} was not accepted")
         if isinstance(
             error, requests.exceptions.Timeout | TimeoutError | urllib3.exceptions.ReadTimeoutError
@@ -136,10 +144,17 @@ class Connections:
                 "the file with the certificate authorities, or with the client certificate, "
                 "cannot be read",
             )
-        return NoAnswerError(
-            "unreachable",
-            f"{origin(url)} could not be reached, or broke off ({type(error).__name__})",
-        )
+        what = "could not be reached" if _never_connected(error) else "closed the connection"
+        return NoAnswerError("unreachable", f"{origin(url)} {what}")
+
+
+def _never_connected(error: BaseException) -> bool:
+    """Tell whether a failure was before the first byte went out, by the cause that it wraps."""
+    cause = error.args[0] if error.args else None
+    reason = getattr(cause, "reason", cause)
+    return isinstance(
+        reason, urllib3.exceptions.NewConnectionError | urllib3.exceptions.NameResolutionError
+    )
 
 
 class _Headers(requests.auth.AuthBase):
@@ -158,7 +173,7 @@ class _Headers(requests.auth.AuthBase):
 # before the first header has come.
 
 
-class _Waiting:
+class _ConnectionInUse:
     """The connection that a thread waits for."""
 
     connection: HTTPConnection | None = None
@@ -173,7 +188,7 @@ _AGAIN = 0.2
 
 class _Connection(HTTPConnection):
     def request(self, *args: Any, **how: Any) -> None:
-        waiting: _Waiting = _THREAD.waiting
+        waiting: _ConnectionInUse = _THREAD.waiting
         waiting.connection = self
         waiting.sock = None
         try:
@@ -217,7 +232,7 @@ def _limit(seconds: float) -> Iterator[threading.Event]:
 
     Then the yielded event is set.
     """
-    waiting = _THREAD.waiting = _Waiting()
+    waiting = _THREAD.waiting = _ConnectionInUse()
     ended = threading.Event()
     over = threading.Event()
 

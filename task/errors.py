@@ -5,8 +5,12 @@ Users' pipelines rely on the codes (README, "Exit codes"), and only this file kn
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import dataclass
 from enum import IntEnum
 from typing import ClassVar, Literal
+
+Severity = Literal["error", "warning", "info"]
 
 
 class Exit(IntEnum):
@@ -22,6 +26,57 @@ class Exit(IntEnum):
     TEMPORARY = 75  # EX_TEMPFAIL of sysexits.h; Argo Workflows' own executor ends with 64 and 65
     INTERRUPTED = 130
     TERMINATED = 143
+
+
+@dataclass(frozen=True)
+class Trouble:
+    """What is wrong, what to do about it, and what it means for the run's exit code."""
+
+    rule: str  # the kind of trouble, as reports name it
+    message: str
+    hint: str = ""
+    severity: Severity = "error"
+    exit: Exit = Exit.CONFIGURATION  # of a run with this error; a warning does not change it
+
+    @classmethod
+    def warning(cls, rule: str, message: str, hint: str = "") -> Trouble:
+        """Return a trouble that never changes the exit code."""
+        return cls(rule, message, hint, "warning", Exit.OK)
+
+    def as_warning(self) -> Trouble:
+        """Return the same as a warning."""
+        return self.warning(self.rule, self.message, self.hint)
+
+
+class Troubled:
+    """A record that says where a trouble is. It shows the trouble's fields as its own."""
+
+    trouble: Trouble
+
+    @property
+    def rule(self) -> str:
+        """The kind of trouble."""
+        return self.trouble.rule
+
+    @property
+    def message(self) -> str:
+        """What is wrong."""
+        return self.trouble.message
+
+    @property
+    def hint(self) -> str:
+        """What to do about it."""
+        return self.trouble.hint
+
+    @property
+    def severity(self) -> Severity:
+        """Whether it is an error, a warning or an info."""
+        return self.trouble.severity
+
+    @property
+    def exit(self) -> Exit:
+        """The exit code of a run with this error."""
+        return self.trouble.exit
 
 
 class Malformed(ValueError):
@@ -46,6 +101,15 @@ class TaskError(Exception):
         self.message = message
         self.hint = hint
         self.subject = subject
+
+    @property
+    def trouble(self) -> Trouble:
+        """The error as a value: its message begins with the subject."""
+        return Trouble(self.rule, str(self), self.hint, exit=self.exit)
+
+    def saying(self, message: str) -> Trouble:
+        """Return the error as a value, with this message."""
+        return Trouble(self.rule, message, self.hint, exit=self.exit)
 
     def about(self, subject: str) -> TaskError:
         """Return the same error with this subject."""
@@ -191,7 +255,9 @@ class NoAnswerError(Exception):
     """There is no answer, and `kind` says why. The caller turns it into one of the named errors."""
 
     def __init__(
-        self, kind: Literal["unreachable", "tls", "slow", "large", "redirect"], message: str
+        self,
+        kind: Literal["unreachable", "tls", "slow", "large", "redirect"],
+        message: str,
     ) -> None:
         super().__init__(message)
         self.kind = kind
@@ -217,3 +283,17 @@ PRECEDENCE = (
     Exit.ROLLOUT,
     Exit.NOTHING_UPDATED,
 )
+
+
+def exit_of(troubles: Iterable[Trouble | Troubled], before: int = Exit.OK) -> Exit:
+    """Return the exit code of a run with these troubles: that of the first error in `PRECEDENCE`.
+
+    `before` is the code that the run has without them. An error never ends as a success.
+    """
+    codes = {
+        trouble.exit or Exit.CONFIGURATION for trouble in troubles if trouble.severity == "error"
+    }
+    return next(
+        (code for code in PRECEDENCE if code in codes or code == before),
+        Exit.DEFECT if codes or before else Exit.OK,
+    )

@@ -16,7 +16,7 @@ import stat
 import tempfile
 import time
 
-from task.errors import ExhaustedError, UnreachableError
+from task.errors import ExhaustedError, UnreachableError, UsageError
 
 LARGEST = 10_000_000  # bytes; certificates, keys and settings need a few hundred thousand at most
 PATIENCE = 120.0  # seconds that a program behind `<(…)` may be silent
@@ -96,7 +96,7 @@ def write_private(path: str, text: str) -> None:
 def temporary_folder(parent: str, *, sockets: bool = False) -> str:
     """Make a new folder that only this user can read, and return its path.
 
-    Raises `UnreachableError` if that fails.
+    Raises `UsageError` if there is no such folder, and `UnreachableError` if that fails.
 
     With `sockets`, the folder is in /tmp if its path would otherwise be too long for a socket, as
     with macOS's TMPDIR.
@@ -104,12 +104,16 @@ def temporary_folder(parent: str, *, sockets: bool = False) -> str:
     prefix = "image-update-"
     if sockets and len(os.fsencode(f"{parent}/{prefix}12345678")) > _SHORT:
         parent = "/tmp"  # noqa: S108 - the name is random, the folder private
+    if not os.path.isdir(parent):
+        hint = "set TMPDIR to a folder that this user can write to"
+        raise UsageError(f"TMPDIR: {parent} is not a folder", hint=hint)
     try:
         return tempfile.mkdtemp(prefix=prefix, dir=parent)
     except OSError as error:
         message = f"cannot make a temporary folder in {parent}: {error.strerror}"
         raise UnreachableError(
-            message, hint="free some space, or set TMPDIR to another folder"
+            message,
+            hint="free some space, or set TMPDIR to another folder",
         ) from error
 
 
@@ -178,13 +182,17 @@ def _piece(file: int, size: int, path: str, *, waits: bool) -> bytes:
         ready.register(file, select.POLLIN)
         if not ready.poll(PATIENCE * 1000):
             raise TimeoutError(
-                errno.ETIMEDOUT, f"nothing could be read for {PATIENCE:g} seconds", path
+                errno.ETIMEDOUT,
+                f"nothing could be read for {PATIENCE:g} seconds",
+                path,
             )
     try:
         return os.read(file, size)
     except BlockingIOError:
         raise OSError(
-            errno.EINVAL, "it is not a regular file, and reading it may never end", path
+            errno.EINVAL,
+            "it is not a regular file, and reading it may never end",
+            path,
         ) from None
 
 

@@ -85,7 +85,7 @@ class Http:
     Safe to use from several threads.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - one named option for each property of a connection
         self,
         base: str,
         *,
@@ -143,7 +143,12 @@ class Http:
             last = number == tries - 1
             try:
                 answer = self._follow(
-                    method, url, params=params, json=json, data=data, headers=dict(headers or {})
+                    method,
+                    url,
+                    params=params,
+                    json=json,
+                    data=data,
+                    headers=dict(headers or {}),
                 )
             except NoAnswerError as error:
                 if last or error.kind not in ("unreachable", "slow"):
@@ -178,7 +183,8 @@ class Http:
                 url.startswith("http://") and new.startswith("http://")
             ):
                 raise NoAnswerError(
-                    "redirect", f"{origin(url)} redirects to {origin(new)}, which is not encrypted"
+                    "redirect",
+                    f"{origin(url)} redirects to {origin(new)}, which is not encrypted",
                 )
             url = new
             what["params"] = None
@@ -224,7 +230,8 @@ class Http:
             if time.monotonic() - began > limits.total:
                 raise self._slow(url) from None
             raise self._connections.no_answer(
-                error, url
+                error,
+                url,
             ) from None  # the text of `error` may have the whole URL
         finally:
             took = time.monotonic() - began
@@ -242,7 +249,8 @@ class Http:
         """
         if encoding.strip().lower() not in _GZIP:
             raise NoAnswerError(
-                "redirect", f"{origin(url)} answers in an encoding that was not asked for"
+                "redirect",
+                f"{origin(url)} answered in an encoding that was not requested",
             )
         parts = list[bytes]()
         size = 0
@@ -251,7 +259,8 @@ class Http:
             size += len(part)
             if size > self._limits.size:
                 raise NoAnswerError(
-                    "large", f"{origin(url)} answers with more than {self._limits.size} bytes"
+                    "large",
+                    f"{origin(url)} answers with more than {self._limits.size} bytes",
                 )
             if time.monotonic() - began > self._limits.total:
                 raise self._slow(url)
@@ -261,13 +270,15 @@ class Http:
             and sum(body.count(char) for char in (b",", b"[", b"{")) > self._limits.values
         ):
             raise NoAnswerError(
-                "large", f"{origin(url)} answers with more than {self._limits.values:,} values"
+                "large",
+                f"{origin(url)} answers with more than {self._limits.values:,} values",
             )
         return body
 
     def _slow(self, url: str) -> NoAnswerError:
         return NoAnswerError(
-            "slow", f"{origin(url)} took more than {self._limits.total:g} seconds to answer"
+            "slow",
+            f"{origin(url)} took more than {self._limits.total:g} seconds to answer",
         )
 
 

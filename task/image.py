@@ -25,7 +25,8 @@ _REGISTRY = re.compile(rf"(?:{_HOST}|\[[0-9a-f:.]+\])(?::[0-9]+)?", re.ASCII | r
 # A port before a slash is never a tag. AIU reads `localhost:5000/foo:^1.0` as the image
 # `localhost`.
 _HOST_AND_PORT = re.compile(
-    r"(?:\[[0-9A-Fa-f:.]+\](?::[0-9]+)?|[^/:@\s\[\]]+:[0-9]+)(?=/)", re.ASCII
+    r"(?:\[[0-9A-Fa-f:.]+\](?::[0-9]+)?|[^/:@\s\[\]]+:[0-9]+)(?=/)",
+    re.ASCII,
 )
 _PART = re.compile(r"[a-z0-9]+(?:(?:\.|__?|-+)[a-z0-9]+)*", re.ASCII)
 _TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}", re.ASCII)
@@ -51,27 +52,39 @@ def parse_image(text: str) -> Image:
     if not text:
         raise Malformed("the image reference is empty", "write [registry/]name:tag")
     if blank := _BLANK.search(text):
-        why = f": an image reference has no blanks or control characters ({blank.group()!r})"
-        raise _wrong(text, why, "remove it; several references are separated by commas")
+        why = (
+            f": an image reference cannot contain spaces or control characters ({blank.group()!r})"
+        )
+        raise _malformed_reference(
+            text,
+            why,
+            "remove it; several references are separated by commas",
+        )
     _refuse_scheme(text, text)
     if _IMAGE_ID.fullmatch(text):
-        raise _wrong(
-            text, " is an image id or a digest without a name", "write name:tag or name@sha256:…"
+        raise _malformed_reference(
+            text,
+            " is an image id or a digest without a name",
+            "write name:tag or name@sha256:…",
         )
-    name, tag, digest = _split(text)
+    name, tag, digest = _split_reference(text)
     image = _image(name, text)
     if tag is not None and not _TAG.fullmatch(tag):
         raise _bad_tag(tag, text)
     if digest is not None and not _DIGEST.fullmatch(digest):
         hint = "write sha256: and 64 digits 0-9a-f, as the registry or the builder prints it"
-        raise _wrong(text, f": {shortened(digest)!r} is not a digest", hint)
-    return replace(image, tag=tag or "", digest=digest or "")
+        raise _malformed_reference(text, f": {shortened(digest)!r} is not a digest", hint)
+    return replace(
+        image,
+        tag=tag or "",
+        digest=digest or "",
+    )
 
 
 def parse_images(values: Sequence[str]) -> tuple[Image, ...]:
     """Return the images that `--image` names, in order, each once, or () if there are none.
 
-    Each value is a list of references separated by commas, blanks or newlines, or a JSON list of
+    Each value is a list of references separated by commas, spaces or newlines, or a JSON list of
     strings. Raises `Malformed` for the first reference that does not parse.
     """
     texts: list[str] = []
@@ -83,12 +96,16 @@ def parse_images(values: Sequence[str]) -> tuple[Image, ...]:
         try:
             items = parsed_json(value)
         except ValueError as problem:
-            raise _wrong(
-                value, f" is not a JSON list: {problem}", 'write ["image:tag", …]'
+            raise _malformed_reference(
+                value,
+                f" is not a JSON list: {problem}",
+                'write ["image:tag", …]',
             ) from problem
         if not all(isinstance(item, str) for item in items):
-            raise _wrong(
-                value, ": not everything in the list is a string", 'write ["image:tag", …]'
+            raise _malformed_reference(
+                value,
+                ": not everything in the list is a string",
+                'write ["image:tag", …]',
             )
         texts += filter(None, map(str.strip, items))
     return tuple(dict.fromkeys(map(parse_image, texts)))
@@ -103,14 +120,18 @@ def live_image(text: str) -> Image | None:
     Returns None if the text has no valid name.
     """
     text = text.strip()
-    name, tag, digest = _split(text.partition("=")[2] if "=" in text else text)
+    name, tag, digest = _split_reference(text.partition("=")[2] if "=" in text else text)
     try:
         image = _image(name, text, any_case=True)
     except Malformed:
         return None
     if set(tag or "") & {"/", ":"} or _BLANK.search(tag or "") or _BLANK.search(digest or ""):
         return None
-    return replace(image, tag=tag or "", digest=digest or "")
+    return replace(
+        image,
+        tag=tag or "",
+        digest=digest or "",
+    )
 
 
 def split_registry(name: str) -> tuple[str, str]:
@@ -173,25 +194,32 @@ def parse_entry(text: str) -> Entry:
         alias, _, reference = text.partition("=")
         # The `=` in `nginx:>=1.0` belongs to the constraint: an alias has no colon, except that of
         # a host's port.
-        if _split(alias)[1] is not None:
-            short = _split(text)[0].rpartition("/")[2].strip()
+        if _split_reference(alias)[1] is not None:
+            short = _split_reference(text)[0].rpartition("/")[2].strip()
             why = ": without an alias, the '=' of the constraint is taken for the end of the alias"
-            raise _wrong(text, why, f"write {short}={text}")
+            raise _malformed_reference(text, why, f"write {short}={text}")
         alias = alias.strip()
         reference = reference.strip()
     _refuse_scheme(reference, text)
-    name, constraint, digest = _split(reference)
+    name, constraint, digest = _split_reference(reference)
     image = _image(name.strip(), text, any_case=True)
     if "/" in (constraint or ""):
         raise _bad_tag(constraint or "", text)
     if digest is not None and not _DIGEST_LIKE.fullmatch(digest.strip()):
-        raise _wrong(text, f": {shortened(digest)!r} is not a digest", "write sha256:…")
+        raise _malformed_reference(
+            text,
+            f": {shortened(digest)!r} is not a digest",
+            "write sha256:…",
+        )
     return Entry(
-        alias, replace(image, digest=(digest or "").strip()), (constraint or "").strip(), text
+        alias,
+        replace(image, digest=(digest or "").strip()),
+        (constraint or "").strip(),
+        text,
     )
 
 
-def _split(text: str) -> tuple[str, str | None, str | None]:
+def _split_reference(text: str) -> tuple[str, str | None, str | None]:
     """Return name, tag (or constraint) and digest as written.
 
     Without a `:` or an `@`, that part is None.
@@ -210,7 +238,7 @@ def _image(name: str, text: str, *, any_case: bool = False) -> Image:
     `any_case` allows upper case. Raises `Malformed`, which quotes the whole `text`.
     """
     if not name:
-        raise _wrong(text, " does not name an image", "write [registry/]name:tag")
+        raise _malformed_reference(text, " does not name an image", "write [registry/]name:tag")
     registry, repository = split_registry(name)
     # case matters in repositories, but not in host names
     registry = registry.lower() or "docker.io"
@@ -218,7 +246,7 @@ def _image(name: str, text: str, *, any_case: bool = False) -> Image:
         registry = "docker.io"
         repository = repository if "/" in repository else f"library/{repository}"
     elif not _REGISTRY.fullmatch(registry):
-        raise _wrong(
+        raise _malformed_reference(
             text,
             f": {shortened(registry)!r} is not the host of a registry",
             "write host[:port]/name",
@@ -227,21 +255,29 @@ def _image(name: str, text: str, *, any_case: bool = False) -> Image:
         if _PART.fullmatch(piece.lower() if any_case and piece.isascii() else piece):
             continue
         if not piece:
-            raise _wrong(
-                text, f": a part of the name {shortened(name)!r} is empty", "check the slashes"
+            raise _malformed_reference(
+                text,
+                f": a part of the name {shortened(name)!r} is empty",
+                "check the slashes",
             )
         if _PART.fullmatch(piece.lower()):
-            raise _wrong(
+            raise _malformed_reference(
                 text,
                 f": {shortened(piece)!r} has upper-case letters",
                 f"write {shortened(piece.lower())}",
             )
         hint = "write letters and digits, with single '.', '_', '__' or '-' between them; "
         hint += "a colon comes before the tag, a comma between two images"
-        raise _wrong(text, f": {shortened(piece)!r} cannot be part of an image's name", hint)
+        raise _malformed_reference(
+            text,
+            f": {shortened(piece)!r} cannot be part of an image's name",
+            hint,
+        )
     if len(repository) > _LONGEST_REPOSITORY:
-        raise _wrong(
-            text, f": the name is longer than {_LONGEST_REPOSITORY} characters", "shorten the name"
+        raise _malformed_reference(
+            text,
+            f": the name is longer than {_LONGEST_REPOSITORY} characters",
+            "shorten the name",
         )
     return Image(name, registry, repository)
 
@@ -249,24 +285,30 @@ def _image(name: str, text: str, *, any_case: bool = False) -> Image:
 def _refuse_scheme(reference: str, text: str) -> None:
     if "://" in reference and (scheme := _SCHEME.match(reference)):
         why = f": an image reference does not begin with {scheme.group()!r}"
-        raise _wrong(
-            text, why, f"write {shortened(re.sub('^[^/]*@', '', reference[scheme.end() :]))}"
+        raise _malformed_reference(
+            text,
+            why,
+            f"write {shortened(re.sub('^[^/]*@', '', reference[scheme.end() :]))}",
         )
 
 
 def _bad_tag(tag: str, text: str) -> Malformed:
     if not tag:
-        return _wrong(
-            text, ": nothing follows the colon", "write the tag after it, or leave out the colon"
+        return _malformed_reference(
+            text,
+            ": nothing follows the colon",
+            "write the tag after it, or leave out the colon",
         )
     if "/" in tag:
-        return _wrong(
-            text, f": {shortened(tag)!r} is neither a port nor a tag", "write host:port/name:tag"
+        return _malformed_reference(
+            text,
+            f": {shortened(tag)!r} is neither a port nor a tag",
+            "write host:port/name:tag",
         )
     hint = "write up to 128 letters, digits, '_', '.' and '-', and begin with none of the last two"
-    return _wrong(text, f": {shortened(tag)!r} is not a tag", hint)
+    return _malformed_reference(text, f": {shortened(tag)!r} is not a tag", hint)
 
 
-def _wrong(text: str, why: str, hint: str) -> Malformed:
+def _malformed_reference(text: str, why: str, hint: str) -> Malformed:
     """Return the error about a text, which it quotes before the reason."""
     return Malformed(f"{shortened(text)!r}{why}", hint)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from task.errors import TaskError
+from task.errors import Exit, TaskError, Trouble, Troubled
+from task.proof import Demand, Proof
 
 Strategy = Literal["semver", "newest-build", "alphabetical", "digest"]
 Kind = Literal["Helm", "Kustomize", "Plugin", "Directory", ""]
@@ -278,6 +279,9 @@ class Snapshot:
     # the memory branch and its tip that `memory` comes from, if its base is gone and this one has
     # none
     inherited: tuple[str, str] | None = None
+    renamed_from: str = ""  # that base
+    # memory branches whose base is gone and that this base may not take, with that base's name
+    left: tuple[tuple[str, str], ...] = ()
     # of the default branch's tip, if that is another commit
     default: Files = field(default_factory=dict)
 
@@ -345,7 +349,7 @@ class Changeset:
 
 
 @dataclass(frozen=True)
-class Landing:
+class LandedCommit:
     """The result of landing a changeset."""
 
     commit: str  # "" if it is only predicted
@@ -456,34 +460,6 @@ class Waited:
     pull_request: str = ""  # its page
 
 
-DeploymentState = Literal["queued", "in_progress", "success", "failure"]
-
-
-@dataclass(frozen=True)
-class Deployment:
-    """A build in an environment, as a forge shows it."""
-
-    environment: str
-    commit: str  # of the build's source
-    state: DeploymentState
-    description: str
-    ref: str = ""  # the branch or tag that was built; "" if unknown
-    is_tag: bool = False
-    page: str = ""  # of the environment, for people
-    run: str = ""  # the pipeline's page
-
-
-@dataclass(frozen=True)
-class CommitStatus:
-    """A status that a forge shows next to a commit."""
-
-    commit: str
-    context: str  # distinguishes it from the statuses of others
-    state: Literal["pending", "success", "failure"]
-    description: str
-    run: str = ""  # the pipeline's page
-
-
 @dataclass(frozen=True)
 class Build:
     """Where a build is in the order of one image's builds; "" and None mean unknown."""
@@ -533,6 +509,7 @@ class Hold:
     by: str = ""
     at: str = ""  # RFC 3339, UTC
     until: str = ""  # RFC 3339, UTC; "" is until it is released
+    source: str = ""  # of a freeze: the place in the config that asks for it
 
 
 @dataclass(frozen=True)
@@ -554,12 +531,12 @@ class Memory:
     written: Written | None = None  # the newest build that was ever written
     # Versions (`tag`, `tag@digest`, digest) that a repeated run must not bring back; newest first.
     replaced: tuple[str, ...] = ()
+    # Versions whose rollout failed after a newer build had landed; newest first. No rollback that
+    # looks for a good version goes to them.
+    failed: tuple[str, ...] = ()
     hold: Hold | None = None
     deferred: Written | None = None  # the newest event while held
     rollback: Meant | None = None
-    # On the memory branch: since when the base's hold, and the build behind it, no longer count.
-    # The base may still have both.
-    released: str = ""
 
 
 @dataclass(frozen=True)
@@ -572,7 +549,6 @@ class State:
     hold: Hold | None = None  # on all images
     # By alias. An entry without an alias has its image's name, as `image-list` spells it.
     images: Mapping[str, Memory] = field(default_factory=dict)
-    released: str = ""  # as in a `Memory`
 
 
 @dataclass(frozen=True)
@@ -585,54 +561,6 @@ class Writes:
     branches: tuple[str, ...] | None = None
     line: int = field(default=0, compare=False)  # of the config
     only: str = ""  # the one file that this is about; "" is all that the Application writes
-
-
-@dataclass(frozen=True)
-class Identity:
-    """Who may sign without a key: whom an issuer has identified."""
-
-    subject: str  # a glob
-    issuer: str
-
-
-@dataclass(frozen=True)
-class Demand:
-    """What must be proved about an image, by one signature or statement.
-
-    Of what is asked for, "" is anything.
-    """
-
-    rule: Literal["signature", "provenance"]
-    keys: tuple[str, ...] = ()  # paths in the repository
-    identities: tuple[Identity, ...] = ()
-    source_repository: str = ""  # a glob, as the next three
-    ref: str = ""
-    workflow: str = ""
-    builder: str = ""
-    line: int = field(default=0, compare=False)  # of the config
-    texts: tuple[tuple[str, str], ...] = ()  # the keys, each with its path, once they are read
-
-
-@dataclass(frozen=True)
-class Proof:
-    """What was proved about an image: by whom it was signed,
-    and where it was built as far as that is known.
-    """
-
-    kind: Literal["signature", "certificate", "slsa-v0.2", "slsa-v1"]
-    signer: str
-    source_repository: str = ""
-    ref: str = ""
-    workflow: str = ""
-    builder: str = ""
-
-    def __str__(self) -> str:
-        known = (
-            f"{item.name}={value}"
-            for item in fields(self)[1:]
-            if (value := getattr(self, item.name))
-        )
-        return "; ".join((self.kind, *known))
 
 
 @dataclass(frozen=True)
@@ -695,6 +623,8 @@ class Subscription(Tracked):
     # the folder of the Application's first write-back file in this repository; determines the
     # state's path
     home: str = ""
+    # The paths of the other targets of the same entry on the same branch: they get the version, too.
+    beside: tuple[str, ...] = ()
     suspended: str = ""  # the reason why Flux's own annotations stop updates, or ""
     # the key that must have signed the image, in addition to what the command line requires
     signed_by: KeySecret | None = None
@@ -719,38 +649,30 @@ class Subscription(Tracked):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Problem:
-    """One line of `errors[]`: an error of this run,
-    or a warning that never changes the exit code.
-    """
+class Problem(Troubled):
+    """One line of `errors[]`: a trouble of this run, and where it is."""
 
+    trouble: Trouble = field(kw_only=False)
     application: str = ""  # namespace/name; "" if it is not about an Application
-    rule: str
-    message: str
-    hint: str = ""
-    severity: Literal["error", "warning"] = "error"
     key: str = ""  # the annotation, without prefix
     value: str = ""
-    exit: int = 0  # the exit code of an error; 0 means that of a wrong annotation
     # whether it is not a mistake, but says what is not read, and how to read it
     advice: bool = False
     field: tuple[
         str | int, ...
     ] = ()  # of the manifest that the message names: ("spec", "applicationRefs", 0)
+    place: str = ""  # `file:line` in the repository that `check` judges
 
 
 @dataclass(frozen=True)
-class Flaw:
+class Flaw(Troubled):
     """A mistake in an annotation, and the entry whose update it stops."""
 
     text: str  # the image-list entry as written; "" for a key that does not belong to an entry
     entry: Entry | None  # None if the entry itself does not parse
     key: str  # the annotation, without prefix
     value: str
-    message: str
-    hint: str = ""
-    rule: str = "annotation"
-    severity: Literal["error", "warning"] = "error"
+    trouble: Trouble
     misspelt: bool = False  # whether the key itself is the mistake: it is similar to a known key
     strategy: Strategy | None = None  # of the entry, if the annotation is valid
 
@@ -774,15 +696,31 @@ class Verdict:
     rule: str
     because: str
     hint: str = ""  # what to do about an error
-    exit: int = 0  # the exit code of an error; 0 means that of a wrong configuration
+    exit: Exit = Exit.CONFIGURATION  # of a run with this error
+
+    @classmethod
+    def of(cls, trouble: Trouble) -> Verdict:
+        """Return the error that this trouble makes of a decision."""
+        return cls("error", trouble.rule, trouble.message, trouble.hint, trouble.exit)
+
+    @property
+    def trouble(self) -> Trouble:
+        """The error, or what would be one."""
+        return Trouble(self.rule, self.because, self.hint, exit=self.exit)
 
 
 @dataclass(frozen=True)
-class Unchecked:
-    """Facts that a registry could not give, and what to do so that it can."""
+class Compared:
+    """What `check` compares: a base, and a change of it."""
 
-    message: str  # what is unknown, and why
-    hint: str = ""
+    base: str  # a branch, tag or commit
+    head: str
+    repository: str = ""  # its URL; "" is the checkout in the present folder
+    # the branch that the change goes into, as the CI system says. Its tip of now is the base, unless
+    # `base` is a commit: in a merge queue, that is what the requests before this one make of it
+    branch: str = ""
+    # a merge of both that the Git host has made; it counts only if these are its parents
+    merge: str = ""
 
 
 @dataclass(frozen=True)
@@ -800,6 +738,7 @@ class Judged:
     proof: Proof | None = None  # what was proved about the candidate
     # who writes the refused version to the same place: "namespace/name (alias)"
     overridden_by: str = ""
+    line: int = 0  # of the file, for `check`; 0 if it is not known
 
     @property
     def verdict(self) -> VerdictName:
@@ -822,9 +761,15 @@ class Judged:
         return self.judged.hint
 
     @property
-    def exit(self) -> int:
-        """Return the exit code of an error; 0 means that of a wrong configuration."""
+    def exit(self) -> Exit:
+        """Return the exit code of a run with this error."""
         return self.judged.exit
+
+    @property
+    def place(self) -> str:
+        """Return `file:line` of the version; "" if it is not known."""
+        file = self.current.file
+        return f"{file}:{self.line or 1}" if file else ""
 
 
 @dataclass(frozen=True)
@@ -832,8 +777,8 @@ class Decision(Judged):
     """The decision about one subscription and the offered image, with the reason."""
 
     subscription: Subscription
-    # facts that the rules needed and that no registry could give
-    unchecked: Unchecked | None = None
+    # facts that the rules needed and that no registry could give: which ones, and what to do
+    unchecked: Trouble | None = None
     created: str = ""  # the values file that did not exist
     # a key that is added to the file, and one there that is almost the same
     misspelt: tuple[str, str] | None = None
@@ -867,6 +812,7 @@ class Commit:
     already_there: bool = False  # whether the branch had it already, and this run wrote nothing
     rollback: bool = False  # whether it restores what was there before, because the rollout failed
     through: Through | None = None  # what made it; None if another run did
+    remembers: bool = False  # on the memory branch: what is held, and what waits
     url: str = ""  # its page on the Git host; "" if the host is unknown
 
 
@@ -906,7 +852,9 @@ class Report:
     earlier: tuple[Commit, ...] = ()  # commits of earlier runs that have these builds already
     source: str = ""  # the page of the commit that was built, else its id
     pipeline_run: str = ""
-    passed_over: int = 0  # events that are no push of a tagged image
+    passed_over: int = 0  # events that are not a push of a tagged image
+    base: str = ""  # the commits that `check` compared
+    head: str = ""
 
     @property
     def updates(self) -> tuple[Decision, ...]:
@@ -919,92 +867,23 @@ class Report:
 
 
 @dataclass(frozen=True)
-class PastBuild:
-    """A version that was in Git, and the commit that wrote it."""
-
-    tag: str
-    digest: str
-    commit: str
-    at: str  # RFC 3339, UTC
-    by: str  # the author's name
-    pipeline_run: str = ""  # from the commit's trailer
-    url: str = ""  # the commit's page; "" if the Git host is unknown
-    proof: str = ""  # what was proved about it, from the commit's trailer
-    event: str = ""  # where it came from, from the commit's trailer
-
-
-@dataclass(frozen=True)
-class OpenRequest:
-    """An open pull request, and the version of one image that it proposes."""
-
-    url: str  # "" for a head branch that is pushed without a request
-    number: str
-    head: str
-    tag: str
-
-
-@dataclass(frozen=True)
-class ImageStatus:
-    """One write-back target of one image-list entry: what is in Git now, what runs,
-    and what waits.
-    """
-
-    subscription: Subscription
-    branch: str = ""  # the base branch's name; "" if Git was not asked
-    kind: TargetKind | None = None  # None if Git was not asked
-    in_git: Reading = Reading()  # for a live Application, what is in its spec
-    # what the Application's own sources say, if neither the target nor a status says it
-    in_sources: Reading = Reading()
-    live: tuple[Image, ...] = ()
-    # in the registry, of those that the rules admit; None if it was not asked, or has none
-    newest: Image | None = None
-    newest_at: str = ""  # RFC 3339, UTC; when the newest was made, if that was asked
-    read: bool = True  # whether Git or the live Application could be read
-    too_young_until: str = ""  # RFC 3339, UTC; when the newest tag is old enough for `minimumAge`
-    unanswered: bool = False  # whether the registry was asked for the newest, and did not answer
-    hold: Hold | None = None
-    scope: Literal["application", "image", "freeze"] = "application"  # of the hold
-    deferred: Written | None = None
-    deferred_at: str = ""  # RFC 3339, UTC
-    request: OpenRequest | None = None
-    builds: tuple[PastBuild, ...] = ()  # the last ones, newest first
-    would: Verdict | None = None  # what would happen to the image in question
-    overridden_by: str = ""  # who would write it all the same, as in a `Decision`
-
-
-@dataclass(frozen=True)
-class Status:
-    """What `status` found."""
-
-    images: tuple[ImageStatus, ...]
-    problems: tuple[Problem, ...]
-    considered: int  # Applications looked at
-    exit: int
-    at: str = ""  # when it looked; RFC 3339, UTC
-
-
-@dataclass(frozen=True)
 class Found:
-    """One manifest that a source of Applications found, and its origin.
-
-    With `problem`, it is something unreadable.
+    """One manifest that a source of Applications found, and its origin,
+    or why something there could not be read.
     """
 
     item: Mapping[str, Any]
     origin: str = ""  # "apps/web.yaml:12"
-    problem: str = ""
-    hint: str = ""
+    trouble: Trouble | None = None
     # (repository, branch, path in it) of a manifest from Git
     place: tuple[str, str, str] | None = None
     generated_by: str = ""  # "namespace/name" of the ApplicationSet that generates this Application
     owner: Mapping[str, Any] | None = None  # that ApplicationSet
     # the template of an ApplicationSet that could not be rendered; placeholders are unknown text
     template: bool = False
-    severity: Literal["error", "warning"] = "warning"  # of the problem
-    subject: str = ""  # "namespace/name" that the problem is about
-    exit: int = 0  # the exit code of an error; 0 is that of a wrong annotation
+    subject: str = ""  # "namespace/name" that the trouble is about
     text: str = ""  # of the file from Git, in which `lint` looks for lines
-    # the problem is not a mistake: it says what is not read, and how to read it
+    # the trouble is not a mistake: it says what is not read, and how to read it
     advice: bool = False
 
     @property

@@ -67,7 +67,8 @@ class Given:
                 " this one"
             )
             raise UsageError(
-                f"{self.name}: the pipeline did not replace {found.group()[:200]}", hint=hint
+                f"{self.name}: the pipeline did not replace {found.group()[:200]}",
+                hint=hint,
             )
         return text
 
@@ -138,7 +139,7 @@ def author_name(given: Given) -> str:
     text = one_text(given)
     if text and not is_name(text):
         hint = "leave out < > and control characters; --git-author-email takes the address"
-        raise given.wrong(text, "a name that Git takes", hint)
+        raise given.wrong(text, "a name that Git accepts", hint)
     return text
 
 
@@ -147,7 +148,9 @@ def author_email(given: Given) -> str:
     text = one_text(given)
     if text and not is_address(text):
         raise given.wrong(
-            text, "an e-mail address", "write the address alone, such as bot@example.com"
+            text,
+            "an e-mail address",
+            "write the address alone, such as bot@example.com",
         )
     return text
 
@@ -220,7 +223,7 @@ class Group(str):
 
     __slots__ = ()
 
-    def option(
+    def option(  # noqa: PLR0913 - the properties of an option, as its declaration names them
         self,
         default: T,
         help: str,  # noqa: A002 - as Typer calls it
@@ -249,7 +252,7 @@ class Group(str):
 
 
 def flag_of(field: str) -> str:
-    """Return the name of an option, by that of its field."""
+    """Return the flag of the option that belongs to a field."""
     return "--" + field.replace("_", "-")
 
 

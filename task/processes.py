@@ -33,6 +33,7 @@ from typing import IO, Any
 import sh
 
 from task import shutdown
+from task.ci_systems import SYSTEMS
 from task.errors import UnreachableError
 
 _OURS = ("IMAGE_UPDATE_", "INPUT_")  # our options and secrets; the inputs of a GitHub action
@@ -49,7 +50,7 @@ _SECRET = re.compile(
     r"(?:TOKEN|PASSWORD|PASSWD|PASSPHRASE|SECRET|CREDENTIAL|JWT|NETRC|API_?KEY"
     r"|_KEY|_PAT|_PASS|_PSW|_PWD|_AUTH)S?"
     r"(?![A-Z])(?!_(?:FILE|PATH|DIR)$)"  # TOKENIZER is another word; a file's path is no secret
-    r"|^(?:ARGOCD_OPTS|CI_REPOSITORY_URL|CI_BUILD_REPO)$",  # the job's token is in these URLs
+    rf"|^(?:ARGOCD_OPTS|{'|'.join(name for system in SYSTEMS for name in system.urls_with_token)})$",
     re.IGNORECASE,
 )
 _OF_CLOUDS = re.compile(
@@ -88,12 +89,13 @@ def basic_environment(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def child_environment(
-    environ: Mapping[str, str], configured: Collection[str] = ()
+    environ: Mapping[str, str],
+    configured: Collection[str] = (),
 ) -> dict[str, str]:
     """Return the environment of a program that logs in, without the secrets that it does not need.
 
-    `configured` are the texts with which somebody configured the program, its own name or path
-    among them. A secret that one of them names (`$GITHUB_TOKEN`), or a script among them, stays.
+    `configured` are the texts that configure the program, with its own name or path. A secret stays
+    if one of them, or a script that one of them names, mentions it (`$GITHUB_TOKEN`).
     """
     needed = _needs(configured, environ.get("PATH", ""))
     return {
@@ -205,7 +207,8 @@ class Bounds:
 
 
 def memory_of_step(
-    cgroups: Path = Path("/sys/fs/cgroup"), own: Path = Path("/proc/self/cgroup")
+    cgroups: Path = Path("/sys/fs/cgroup"),
+    own: Path = Path("/proc/self/cgroup"),
 ) -> int:
     """Return the memory for each git process: 1 GiB, or half of the step's limit if that is less.
 
@@ -249,7 +252,9 @@ class Clock:
         self._end = self._end or now + self.seconds
         if now >= self._end:
             raise UnreachableError(
-                f"the Git server takes too long ({self.why})", hint=_AGAIN, subject=self.subject
+                f"the Git server takes too long ({self.why})",
+                hint=_AGAIN,
+                subject=self.subject,
             )
         return self._end - now
 
@@ -295,7 +300,9 @@ def start(
         12,
     ):
         warnings.filterwarnings(
-            "ignore", r"This process .* is multi-threaded, use of fork", DeprecationWarning
+            "ignore",
+            r"This process .* is multi-threaded, use of fork",
+            DeprecationWarning,
         )
 
     def begin() -> None:  # runs in the new process before it becomes the program

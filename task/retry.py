@@ -2,7 +2,7 @@
 
 A signal ends every pause.
 
-`land_once` is for a server that may carry out a change and then fail to say so: the change lands
+`send_once` is for a server that may carry out a change and then fail to say so: the change lands
 once, and is reported.
 """
 
@@ -71,7 +71,7 @@ class NotDoneError(UnreachableError):
     """The server says that it has done nothing, and that another attempt would not help."""
 
 
-def land_once(send: Callable[[], T], landed: Callable[[], T], unknown: str) -> T:
+def send_once(send: Callable[[], T], landed: Callable[[], T], unknown: str) -> T:
     """Return what `send` returns.
 
     If its answer was lost, look for the change, and send again only if it is not there.
@@ -89,12 +89,12 @@ def land_once(send: Callable[[], T], landed: Callable[[], T], unknown: str) -> T
         except (Outpaced, RepositoryError):
             # What was in the way may be our own first request, which was still on its way when we
             # looked.
-            if lost and (found := _looked(landed, unknown, lost)):
+            if lost and (found := _arrived_or_unknown(landed, unknown, lost)):
                 return found
             raise
         except UnreachableError as error:
             lost = error
-            if found := _looked(landed, unknown, lost):
+            if found := _arrived_or_unknown(landed, unknown, lost):
                 return found
             if not pause or shutdown.code():
                 raise
@@ -102,9 +102,9 @@ def land_once(send: Callable[[], T], landed: Callable[[], T], unknown: str) -> T
     raise AssertionError  # pragma: no cover - the last turn returns or raises
 
 
-def _looked(landed: Callable[[], T], unknown: str, cause: UnreachableError) -> T:
+def _arrived_or_unknown(landed: Callable[[], T], unknown: str, cause: UnreachableError) -> T:
     try:
         return landed()
     except TaskError:
-        hint = f"{unknown} is not known; run it again: it finds what has landed"
+        hint = f"{unknown} is unknown; run it again: it finds what has landed"
         raise UnreachableError(cause.message, hint=hint, subject=cause.subject) from cause

@@ -5,12 +5,13 @@ help and reader are a field of a frozen record.
 with what was given. What it does not take has its default.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import Field, dataclass, fields
 from functools import cache, partial
 from itertools import chain
 from typing import Any, get_args, get_type_hints
 
+from task.command_kinds import commands_that, kind_of
 from task.errors import UsageError
 from task.model import Strategy, Through
 from task.option import (
@@ -31,16 +32,17 @@ from task.secret import Secret
 
 # The groups of the help, in their order.
 HELD, EVENT, FIND, RULES = map(Group, ("What is held", "The image", "Applications", "Rules"))
+CHANGE = Group("The change")
 COMMIT, REQUEST, RESULTS = map(Group, ("The commit", "Pull requests", "Results and log"))
 GIT, ARGO, REGISTRY = map(Group, ("Git", "Argo CD and Kubernetes", "The registry"))
-GROUPS = (HELD, EVENT, FIND, RULES, COMMIT, REQUEST, RESULTS, GIT, ARGO, REGISTRY)
+GROUPS = (HELD, CHANGE, EVENT, FIND, RULES, COMMIT, REQUEST, RESULTS, GIT, ARGO, REGISTRY)
 
 # The commands whose `--help` shows an option that other commands take as well.
-BUILDS = ("run", "plan")
-NARROWED = (*BUILDS, "scan", "lint")
+BUILDS = commands_that(lambda command: command.takes_images)
+NARROWED = (*BUILDS, "scan", "lint", "check")
 ROLLED_OUT = ("run", "scan", "promote", "release", "rollback")
-WRITERS = (*ROLLED_OUT, "hold")
-LOGGED_IN = (*WRITERS, "plan", "status", "lint")
+WRITERS = commands_that(lambda command: command.writes)
+LOGGED_IN = (*WRITERS, "plan", "status", "lint", "check")
 
 # Secrets have a variable and no option, because arguments are visible to other processes.
 GIT_SECRETS = (
@@ -75,7 +77,7 @@ class EventOptions:
     image: tuple[str, ...] = EVENT.option(
         (),
         "Image that was just built, with its tag or digest. One value may hold several images,"
-        " separated by commas, blanks or newlines, or a JSON list.",
+        " separated by commas, spaces or newlines, or a JSON list.",
         "REF",
         read=every_text,
         common=True,
@@ -92,7 +94,7 @@ class EventOptions:
     )
     images_format: str = EVENT.choice(
         "auto",
-        "What the file of --images-from has to be. registry is any registry's event; auto also "
+        "What the file of --images-from contains. registry is any registry's event; auto also "
         "takes builders' files and lines of our own, which are trusted.",
         "auto|builder|lines|registry|distribution|harbor|quay|docker-hub|github|ecr|google|azure|"
         "artifactory|nexus|gitea|aliyun|cdevents|cloudevents",
@@ -166,7 +168,7 @@ class SourceOptions:
         "FILE",
     )
     argocd_plaintext: bool = ARGO.flag("Connect to Argo CD's API over plain http.")
-    argocd_insecure: bool = ARGO.flag("Skip the check of the certificate of Argo CD's API server.")
+    argocd_insecure: bool = ARGO.flag("Do not verify the TLS certificate of Argo CD's API server.")
     argocd_ca_file: str = ARGO.text(
         "File of certificate authorities to trust for Argo CD's API.", "FILE"
     )
@@ -401,13 +403,15 @@ class RegistryOptions:
 
     registries_conf: str = REGISTRY.text("The registries.conf file of Image Updater.", "FILE")
     registry_username: str = REGISTRY.text(
-        "User name for the registry. Docker's config files are read too.", "NAME", common=("scan",)
+        "User name for the registry. Docker's config files are read too.",
+        "NAME",
+        common=("scan", "check"),
     )
     registry_password_file: str = REGISTRY.text(
         "File with the password or token for the registry. IMAGE_UPDATE_REGISTRY_PASSWORD may hold"
         " it instead.",
         "FILE",
-        common=("scan",),
+        common=("scan", "check"),
     )
     registry_credentials_for: tuple[str, ...] = REGISTRY.words(
         "Registry or repository that the user name and password are for, such as ghcr.io or"
@@ -598,7 +602,7 @@ class PromoteOptions:
         "Promote only from Applications with these labels.", "LABELS", common=True
     )
     promote_to: tuple[str, ...] = FIND.words(
-        "Applications that get them; {namespace}, {name} and {project} are those of the source.",
+        "Applications to promote to; {namespace}, {name} and {project} are those of the source.",
         "PATTERN",
         flag="--to",
         common=True,
@@ -607,7 +611,7 @@ class PromoteOptions:
         "Promote only to Applications with these labels.", "LABELS", common=True
     )
     healthy: bool = FIND.flag(
-        "Promote only what Argo CD says is Synced and Healthy, and runs, in the source.",
+        "Promote only versions that run in the source, Synced and Healthy.",
         common=True,
     )
 
@@ -678,18 +682,19 @@ class LintOptions:
     """What `lint` checks."""
 
     source: tuple[str, ...] = FIND.lines(
-        "Where to read Applications, as for --applications; . is the files here.",
+        "Where to read Applications, as for --applications; . means this folder.",
         "[SOURCE...]",
         common=True,
         argument=True,
     )
     holds: bool = HELD.flag(
-        "Also list the holds, and check the written files, in repositories that need a login.",
+        "Also read repositories that need a login: list their holds and check the files that"
+        " updates write.",
         common=True,
     )
     from_image_updater: bool = FIND.flag(
-        "Also compare both: what Argo CD Image Updater does with each Application, and what Image"
-        " Update will do.",
+        "Show, for each Application, what Argo CD Image Updater does now and what Image Update"
+        " will do.",
         common=True,
     )
     output: str = RESULTS.choice(
@@ -697,6 +702,30 @@ class LintOptions:
         "How to print the findings on stdout. gitlab is its Code Quality report.",
         "text|json|junit|sarif|gitlab",
         common=True,
+    )
+
+
+@dataclass(frozen=True)
+class CheckOptions(ResultOptions):
+    """The change that `check` judges, and how it tells what it found."""
+
+    output: str = RESULTS.choice(
+        "text",
+        "What to print on stdout. gitlab is its Code Quality report.",
+        "text|json|gitlab",
+        common=True,
+    )
+
+    base: str = CHANGE.text(
+        f"Branch or commit that the change goes into, such as origin/main. {FROM_CI}",
+        "REF",
+        common=True,
+    )
+    head: str = CHANGE.text(
+        f"Branch or commit of the change. {FROM_CI} Without them, HEAD.", "REF", common=True
+    )
+    repository: str = CHANGE.text(
+        "Repository of both. By default the checkout in the present folder.", "URL", common=True
     )
 
 
@@ -728,6 +757,7 @@ class Settings:
     status: StatusOptions = StatusOptions()
     wait: WaitOptions = WaitOptions()
     lint: LintOptions = LintOptions()
+    check: CheckOptions = CheckOptions()
     # These options are each taken by other commands than the records.
     source_repository: str = COMMIT.text(
         f"Repository that holds the source commit. {FROM_CI}", "URL"
@@ -749,9 +779,10 @@ class Settings:
         "auto|always|never",
     )
     comment: bool = REQUEST.flag(
-        "Write the plan as a comment to the pull request that the CI job runs for. Needs plan or"
-        " --dry-run.",
-        common=("plan",),
+        "Write the plan as a comment to the pull request that the CI job runs for. Needs plan,"
+        " check"
+        " or --dry-run.",
+        common=("plan", "check"),
     )
     deployments: bool = REQUEST.flag(
         "Show each update as a deployment of the source commit, on GitHub or GitLab. With --wait"
@@ -784,7 +815,7 @@ class Settings:
         common=True,
         argument=True,
     )
-    discard: bool = HELD.flag("Drop the build that waits, which is otherwise written.", common=True)
+    discard: bool = HELD.flag("Discard the waiting build instead of writing it.", common=True)
     report_file: str = RESULTS.text(
         "The JSON report of a run, as --report or --output json wrote it; - reads stdin.",
         "FILE",
@@ -801,7 +832,7 @@ class Settings:
     @property
     def dry(self) -> bool:
         """Whether nothing is written."""
-        return self.command in ("plan", "status") or self.send.dry_run
+        return kind_of(self.command).dry or self.send.dry_run
 
     @property
     def pin_digest(self) -> bool:
@@ -879,6 +910,7 @@ TAKEN: Mapping[str, tuple[Taken, ...]] = {
     ),
     "wait": (WaitOptions, *REACHING, HandedOptions),
     "lint": (LintOptions, "application", *READING, ForgeOptions, HandedOptions),
+    "check": (CheckOptions, "application", *DECIDING, "comment"),
     "report": ("report_file", "html"),
 }
 REQUIRED = {
@@ -892,11 +924,11 @@ REQUIRED = {
 
 def options_of(command: str) -> tuple[tuple[Field[Any], Any, Option], ...]:
     """Return the options of a command: each with its field, and the type of its value."""
-    return tuple(chain.from_iterable(map(_options, TAKEN.get(command, ()))))
+    return tuple(chain.from_iterable(map(_options_taken, TAKEN.get(command, ()))))
 
 
 @cache
-def _options(taken: Taken) -> tuple[tuple[Field[Any], Any, Option], ...]:
+def _options_taken(taken: Taken) -> tuple[tuple[Field[Any], Any, Option], ...]:
     record = Settings if isinstance(taken, str) else taken
     hints = get_type_hints(record)
     found = (
@@ -926,32 +958,39 @@ def check(settings: Settings) -> None:
         )
         raise UsageError("--to is missing", hint=hint)
     if settings.on_failure == "rollback":
-        if not settings.rollout.wait:
-            raise UsageError(
-                "--on-failure=rollback is given without --wait",
-                hint="give --wait: it sees the failure",
-            )
-        if settings.git.pull_request and not settings.commit.auto_merge:
-            hint = "give --auto-merge, or leave out --on-failure and run: image-update rollback"
-            raise UsageError(
-                "--on-failure=rollback does not go with a pull request that a person merges",
-                hint=hint,
-            )
+        _check_rollback_on_failure(settings)
     for text in settings.commit.push_option:
         if not text.isprintable():
             raise UsageError(f"--push-option: {text!r} has a control character", hint="remove it")
     if settings.commit.commit_through == "github":
         _check_api(settings.commit)
     if settings.command == "promote":
-        given = settings.promote
-        named = {
-            "--from": given.promote_from or given.from_selector,
-            "--to": given.promote_to or given.to_selector,
-        }
-        for side, apps in named.items():
-            if not apps:
-                hint = f"name Applications with {side}, or their labels with {side}-selector"
-                raise UsageError(f"{side} is missing", hint=hint)
+        _check_sides(settings.promote)
+
+
+def _check_rollback_on_failure(settings: Settings) -> None:
+    if not settings.rollout.wait:
+        raise UsageError(
+            "--on-failure=rollback is given without --wait",
+            hint="give --wait: it sees the failure",
+        )
+    if settings.git.pull_request and not settings.commit.auto_merge:
+        hint = "give --auto-merge, or leave out --on-failure and run: image-update rollback"
+        raise UsageError(
+            "--on-failure=rollback does not go with a pull request that a person merges",
+            hint=hint,
+        )
+
+
+def _check_sides(given: PromoteOptions) -> None:
+    named = {
+        "--from": given.promote_from or given.from_selector,
+        "--to": given.promote_to or given.to_selector,
+    }
+    for side, apps in named.items():
+        if not apps:
+            hint = f"name Applications with {side}, or their labels with {side}-selector"
+            raise UsageError(f"{side} is missing", hint=hint)
 
 
 def _check_verify(given: VerifyOptions) -> None:
@@ -986,7 +1025,14 @@ def _check_api(given: CommitOptions) -> None:
             f"{', '.join(named)} and --commit-through github are {'all' if named[1:] else 'both'}"
             " given",
             hint=(
-                f"leave out --commit-through, or {'the others' if named[1:] else named[0]}: "
-                "the author is whom the token belongs to, and GitHub signs the commit"
+                f"leave out --commit-through, or {'the others' if named[1:] else named[0]}:"
+                f" {_api_takes(named)}"
             ),
         )
+
+
+def _api_takes(named: Collection[str]) -> str:
+    """Return why a commit through GitHub's API cannot have these options."""
+    if list(named) == [flag_of("push_option")]:
+        return "GitHub's API takes no push options"
+    return "GitHub signs the commit, and its author is the owner of the token"

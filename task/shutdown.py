@@ -13,11 +13,11 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-from task.errors import UnreachableError
+from task.errors import Exit, Trouble, Troubled, UnreachableError, exit_of
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
@@ -78,12 +78,21 @@ def code() -> int:
     return 128 + _STATE.number if _STATE.number else 0
 
 
+def code_of_run(troubles: Iterable[Trouble | Troubled], before: int = Exit.OK) -> int:
+    """Return the exit code of this run: that of its signal, or else that of its troubles.
+
+    `before` is the code that it has without these troubles.
+    """
+    return code() or int(exit_of(troubles, before))
+
+
 def check() -> None:
     """Raise `StoppedError` if a signal has come. Call this before you start anything new."""
     if _STATE.number:
         name = signal.Signals(_STATE.number).name
         raise StoppedError(
-            f"stopped by {name}", hint="run it again: it finds what was already pushed"
+            f"stopped by {name}",
+            hint="run it again: it finds what was already pushed",
         )
 
 

@@ -39,7 +39,11 @@ _ADDRESS = re.compile(r"[^\s<>@]+@[^\s<>@]+")
 _JSON_HASH = re.compile(
     "#(?=[#\\w\u034f\u17b4\u17b5\u180b-\u180f\ufe00-\ufe0f\U000e0100-\U000e01ef]*\\[)"
 )
-_IN_GLOB = {"*": "[^/]*", "**": ".*", "/**/": "/(?:.*/)?"}
+_IN_GLOB = {
+    "*": "[^/]*",
+    "**": ".*",
+    "/**/": "/(?:.*/)?",
+}
 
 
 def is_name(text: str) -> bool:
@@ -142,7 +146,9 @@ def visible(text: str) -> str:
     text = without_logins(text)
     if text.isprintable():
         return text
-    return "".join(char if char.isprintable() or char == "\t" else _shown(char) for char in text)
+    return "".join(
+        char if char.isprintable() or char == "\t" else _escaped_char(char) for char in text
+    )
 
 
 def harmless(text: str) -> str:
@@ -163,7 +169,8 @@ def exact_json(text: str) -> str:
     if text.isascii() and "\x7f" not in text:
         return text
     return "\n".join(
-        line if line.isprintable() else "".join(map(_json, line)) for line in text.split("\n")
+        line if line.isprintable() else "".join(map(_json_escape, line))
+        for line in text.split("\n")
     )
 
 
@@ -171,20 +178,20 @@ def _disobeyed(line: str) -> str:
     if not line.isascii():
         seen = _OVERLOOKED.sub("", line)  # the line as the runner compares it
         if seen.lstrip().startswith("::") or _BRACKET.search(seen):
-            line = _OVERLOOKED.sub(lambda match: _shown(match[0]), line)
+            line = _OVERLOOKED.sub(lambda match: _escaped_char(match[0]), line)
     start = line.lstrip()
     if start.startswith("::"):
         line = f"{line[: len(line) - len(start)]}\\{start}"
     return _BRACKET.sub(r"\1\\[", line)
 
 
-def _shown(char: str) -> str:
+def _escaped_char(char: str) -> str:
     number = ord(char)
     # ASCII's control characters are shown as `cat -v` does: ^[ is the escape.
     return f"^{chr(number ^ 64)}" if number < 32 or number == 127 else f"<U+{number:04X}>"
 
 
-def _json(char: str) -> str:
+def _json_escape(char: str) -> str:
     if char.isprintable():
         return char
     units = char.encode("utf-16-be", "surrogatepass")

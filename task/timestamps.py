@@ -6,6 +6,7 @@ import re
 from datetime import UTC, datetime, timedelta
 
 from task.errors import Malformed
+from task.text import counted
 
 _TIME = re.compile(
     r"(\d{4}-\d\d-\d\d)(?:[Tt"
@@ -53,6 +54,14 @@ def of_unix(seconds: int, milliseconds: int = 0) -> str:
 def readable(text: str) -> str:
     """Return a time as people read it, to the minute: `2026-11-21 06:00 UTC`. "" stays ""."""
     return f"{text[:10]} {text[11:16]} UTC" if text else ""
+
+
+def span(seconds: int) -> str:
+    """Return a length of time in its largest whole unit: `3 days`."""
+    for noun, size in (("day", 86_400), ("hour", 3600), ("minute", 60)):
+        if seconds % size == 0:
+            return counted(seconds // size, noun)
+    return counted(seconds, "second")
 
 
 def epoch_seconds(text: str) -> float:

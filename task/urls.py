@@ -13,7 +13,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 from urllib.parse import quote, unquote, urlsplit
 
-_PORTS = {"https": "443", "http": "80", "ssh": "22"}
+_PORTS = {
+    "https": "443",
+    "http": "80",
+    "ssh": "22",
+}
 _SCHEMES = {"git+ssh": "ssh", "ssh+git": "ssh"}
 # Up to the last @ before the path: a password may hold an @, a # or a ?. One with a slash that is
 # not escaped ends what programs take for the host, but behind its colon there is no port then.

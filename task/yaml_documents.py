@@ -36,7 +36,14 @@ _MERGE = object()  # the key `<<`
 # of the time.
 OURS = re.compile(r"argoproj\.io|fluxcd\.io|weave\.works|argocd-image-updater-config")
 _START = re.compile(r"^---(?=[ \t\r\n]|\Z)", re.MULTILINE)
-_PLAIN = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
+_PLAIN = {
+    "true": True,
+    "True": True,
+    "TRUE": True,
+    "false": False,
+    "False": False,
+    "FALSE": False,
+}
 _FEW = 10_000  # keys that merge keys may add to the smallest text
 
 
@@ -88,7 +95,7 @@ class Dialect:
 
     scalar: Callable[[Any], Any]  # its event → the value
     key: Callable[[Any, Mapping[Any, Any]], Any]  # the value, and the mapping so far → the key
-    value: Callable[[Any], Any] = lambda value: value  # of what is no key
+    value: Callable[[Any], Any] = lambda value: value  # of everything that is not a key
     deepest: int = 200
     merged: int = 0  # keys that `<<` may add to all mappings; if 0, `<<` is a key like any other
     # values after aliases are expanded: seven lines can expand to ten million. 0 is no limit
@@ -127,7 +134,9 @@ class _Builder:
                 )
             if kind == "ScalarEvent":
                 self._put(
-                    _MERGE if self._merges(event) else self._how.scalar(event), 1, event.anchor
+                    _MERGE if self._merges(event) else self._how.scalar(event),
+                    1,
+                    event.anchor,
                 )
             elif kind in ("MappingStartEvent", "SequenceStartEvent"):
                 if len(self._stack) >= self._how.deepest:
@@ -163,7 +172,8 @@ class _Builder:
         For Go, the order of lines counts: a key that comes before `<<` is replaced, and one after
         it wins.
         """
-        for item in reversed(value) if isinstance(value, list) else (value,):
+        items = value[::-1] if isinstance(value, list) else [value]
+        for item in items:
             if not isinstance(item, dict):
                 raise Malformed("a merge key (<<) takes a mapping or a list of mappings")
             self._left -= len(item)
@@ -250,7 +260,7 @@ def plain(text: str, *, exact: bool = False) -> Any:
     A merge key is a key like any other. `exact` refuses what readers understand in different ways:
     explicit tags, and keys that are there twice.
     """
-    data = loaded(text, Dialect(_scalar, _unique if exact else _key, tags=not exact))
+    data = loaded(text, Dialect(_scalar, _unique_key if exact else _key, tags=not exact))
     return data[0] if data else None
 
 
@@ -276,7 +286,7 @@ def _key(value: Any, _container: Mapping[Any, Any]) -> Any:
     return value if isinstance(value, (str, bool)) or value is None else str(type(value))
 
 
-def _unique(value: Any, container: Mapping[Any, Any]) -> Any:
+def _unique_key(value: Any, container: Mapping[Any, Any]) -> Any:
     key = _key(value, container)
     if key in container:
         raise Malformed(f"the key {str(key)[:100]!r} is there twice", "keep one of them")

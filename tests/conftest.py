@@ -6,9 +6,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from fakes.argocd_api import ArgoCDServer, argocd_server
+from fakes.registry_api import RegistryApi, registry_api
 from hypothesis import settings
-from real_servers import Nginx, Sshd, nginx, sshd
 from support import IN_CI, MEASURE, clean_environment
+from support.real_servers import Nginx, Sshd, nginx, sshd
 
 settings.register_profile("dev", deadline=None, max_examples=100)
 settings.register_profile("ci", deadline=None, max_examples=60, derandomize=True, print_blob=True)
@@ -36,6 +38,7 @@ SLOW = {
     "test_builds.py",
     "test_bump.py",
     "test_by_a_click.py",
+    "test_check_files.py",
     "test_child_environment.py",
     "test_cluster_runs.py",
     "test_command_line.py",
@@ -186,6 +189,20 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name, value in clean_environment(folder).items():
         monkeypatch.setenv(name, value)
     return folder
+
+
+@pytest.fixture
+def argo_cd() -> Iterator[ArgoCDServer]:
+    """An Argo CD without Applications."""
+    with argocd_server() as running:
+        yield running
+
+
+@pytest.fixture
+def oci_registry() -> Iterator[RegistryApi]:
+    """A registry without images."""
+    with registry_api() as running:
+        yield running
 
 
 @pytest.fixture(scope="module")

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import jsonschema
 import pytest
-from runs import KUSTOMIZATION, PREFIX, WEB, arguments, target
 from support import bare_repo, changed_paths, image_update
+from support.runs import KUSTOMIZATION, PREFIX, WEB, arguments, target
 
 from task.schemas import load
 
@@ -114,7 +114,7 @@ spec:
 """
 
 
-def test_a_mistake_of_a_template_with_a_placeholder_in_it_is_told_once(tmp_path: Path) -> None:
+def test_a_mistake_of_a_template_with_a_placeholder_in_it_is_reported_once(tmp_path: Path) -> None:
     """What comes with the parameters of one Application is that Application's own."""
     (tmp_path / "set.yaml").write_text(PLACEHOLDERS.format(prefix=PREFIX))
     result = image_update("lint", tmp_path, "--output", "json")

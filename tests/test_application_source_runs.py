@@ -7,12 +7,8 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from runs import WEB, application, arguments, manifest, repository
-from support import Content, Result, bare_repo, command, image_update
-
-
-def run(source: Path | str, stdin: str = "") -> Result:
-    return image_update(*arguments(source), stdin=stdin)
+from support import Content, bare_repo, command
+from support.runs import WEB, application, manifest, repository, run
 
 
 def test_half_a_character_in_json_stops_nobody(tmp_path: Path) -> None:
@@ -21,15 +17,17 @@ def test_half_a_character_in_json_stops_nobody(tmp_path: Path) -> None:
         "HALF", "\\ud800"
     )
     listed = f'{{"kind": "List", "apiVersion": "v1", "items": [{broken}, {json.dumps(application("a", repo))}]}}'
-    result = run("-", stdin=listed)
+    result = run("--applications", "-", stdin=listed)
     assert [one["verdict"] for one in result.json["decisions"]] == ["update", "error"]
 
 
 def test_a_json_array_of_applications(tmp_path: Path) -> None:
     assert (
-        run("-", stdin=json.dumps([application("a", repository(tmp_path, "a", "b"))])).json[
-            "counts"
-        ]["updated"]
+        run(
+            "--applications",
+            "-",
+            stdin=json.dumps([application("a", repository(tmp_path, "a", "b"))]),
+        ).json["counts"]["updated"]
         == 1
     )
 
@@ -41,11 +39,11 @@ def test_an_application_list_whose_items_lack_their_kind(tmp_path: Path) -> None
         if key in ("metadata", "spec")
     }
     listed = {"kind": "ApplicationList", "apiVersion": "argoproj.io/v1alpha1", "items": [item]}
-    assert run("-", stdin=json.dumps(listed)).json["counts"]["updated"] == 1
+    assert run("--applications", "-", stdin=json.dumps(listed)).json["counts"]["updated"] == 1
 
 
 def test_no_application_at_all_is_said() -> None:
-    result = run("-")
+    result = run("--applications", "-")
     assert (result.code, result.json["status"]) == (0, "unchanged")
     assert "no Application" in result.stderr
 
@@ -54,7 +52,7 @@ def test_a_pipe_in_a_folder_is_not_opened(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.yaml")
     (tmp_path / "gone.yaml").symlink_to("nowhere")
     (tmp_path / "a.yaml").write_text(json.dumps(application("a", repository(tmp_path, "a", "b"))))
-    result = run(tmp_path)
+    result = run("--applications", tmp_path)
     assert result.json["counts"]["updated"] == 1
     assert [one["severity"] for one in result.json["errors"]] == [
         "warning",
@@ -119,16 +117,16 @@ def test_a_manifest_in_git_that_cannot_be_read_is_a_warning(tmp_path: Path) -> N
         "argo/b.yaml": b"argoproj.io: \xff",
     }
     apps = bare_repo(tmp_path, manifests, name="apps.git")
-    result = run(f"{apps}//argo")
+    result = run("--applications", f"{apps}//argo")
     assert result.json["counts"]["updated"] == 1
     assert "b.yaml" in result.json["errors"][0]["message"]
 
 
 @pytest.mark.parametrize("namespace", ["a/b", "a\nb"])
-def test_a_namespace_that_is_none_is_a_warning(tmp_path: Path, namespace: str) -> None:
+def test_an_invalid_namespace_is_a_warning(tmp_path: Path, namespace: str) -> None:
     repo = repository(tmp_path, "a", "b")
     other = application("b", repo)
     other["metadata"]["namespace"] = namespace
-    result = run(manifest(tmp_path, application("a", repo), other))
+    result = run("--applications", manifest(tmp_path, application("a", repo), other))
     assert [one["application"] for one in result.json["decisions"]] == ["argocd/a"]
     assert "is not a valid namespace" in result.json["errors"][0]["message"]

@@ -1,24 +1,18 @@
 """Whole runs whose Applications come from Argo CD's API: what is read, written, refreshed and patched."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
-from clusters import app, kubeconfig, live_app, rules, run
 from fakes.argocd_api import ArgoCDServer, Fault, argocd_server
 from fakes.kubernetes_api import APPLICATIONS, running
-from runs import WEB, repository, target
 from support import Result, git, image_update, show
+from support.clusters import app, kubeconfig, live_app, rules
+from support.runs import WEB, repository, run, target
 
 TOKEN = "good-token"
-
-
-@pytest.fixture
-def server() -> Iterator[ArgoCDServer]:
-    with argocd_server() as one:
-        yield one
 
 
 def versioned(one: dict[str, Any]) -> dict[str, Any]:
@@ -26,111 +20,111 @@ def versioned(one: dict[str, Any]) -> dict[str, Any]:
     return {**one, "metadata": {"resourceVersion": "7", **one["metadata"]}}
 
 
-def env(server: ArgoCDServer, **more: str) -> Mapping[str, str]:
+def env(argo_cd: ArgoCDServer, **more: str) -> Mapping[str, str]:
     """What users of the argocd command have."""
     return {
-        "ARGOCD_SERVER": server.address,
+        "ARGOCD_SERVER": argo_cd.address,
         "ARGOCD_AUTH_TOKEN": TOKEN,
         "ARGOCD_OPTS": "--plaintext",
         **more,
     }
 
 
-def with_argocd(server: ArgoCDServer, *more: str | Path, **others: Any) -> Result:
-    return run(*more, env=env(server), **others)
+def with_argocd(argo_cd: ArgoCDServer, *more: str | Path, **others: Any) -> Result:
+    return run(*more, env=env(argo_cd), **others)
 
 
-def refreshed(server: ArgoCDServer) -> list[str]:
+def refreshed(argo_cd: ArgoCDServer) -> list[str]:
     return sorted(
-        one.path.rpartition("/")[2] for one in server.asked("GET") if "refresh" in one.query
+        one.path.rpartition("/")[2] for one in argo_cd.asked("GET") if "refresh" in one.query
     )
 
 
-def test_a_run_with_argo_cd(tmp_path: Path, server: ArgoCDServer) -> None:
+def test_a_run_with_argo_cd(tmp_path: Path, argo_cd: ArgoCDServer) -> None:
     repo = repository(tmp_path, "web", "api", "other")
     for one in (app("web", repo), app("api", repo), app("other", repo, image_list="x=acme/other")):
-        server.add(versioned(one))
-    result = with_argocd(server)  # the default: ARGOCD_SERVER is set
+        argo_cd.add(versioned(one))
+    result = with_argocd(argo_cd)  # the default: ARGOCD_SERVER is set
     assert (result.code, result.json["status"]) == (0, "updated"), result.stderr
     assert rules(result) == {"argocd/api": "admitted", "argocd/web": "admitted"}
     assert "newTag: 1.1.0" in show(repo, "main", target("web"))
     assert result.json["counts"]["applications"] == 3
-    assert refreshed(server) == ["api", "web"]
-    assert "/other" not in {one.path[-6:] for one in server.seen}
+    assert refreshed(argo_cd) == ["api", "web"]
+    assert "/other" not in {one.path[-6:] for one in argo_cd.seen}
     assert TOKEN not in result.stdout + result.stderr
 
 
 @pytest.mark.parametrize("readable", [True, False])
 def test_a_project_that_wants_signed_commits(
-    tmp_path: Path, server: ArgoCDServer, readable: bool
+    tmp_path: Path, argo_cd: ArgoCDServer, readable: bool
 ) -> None:
     repo = repository(tmp_path, "web")
-    server.add(versioned(app("web", repo, project="shop")))
+    argo_cd.add(versioned(app("web", repo, project="shop")))
     if readable:
-        server.others["projects", "argocd", "shop"] = {
+        argo_cd.others["projects", "argocd", "shop"] = {
             "spec": {"signatureKeys": [{"keyID": "D56C4FCA57A46444"}]}
         }
-    result = with_argocd(server)
+    result = with_argocd(argo_cd)
     assert (result.code, rules(result)) == (
         (4, {"argocd/web": "repository"}) if readable else (0, {"argocd/web": "admitted"})
     )
     assert ("signed by D56C4FCA57A46444" in result.stderr) == readable
-    assert [one.path for one in server.seen if "/projects/" in one.path] == [
+    assert [one.path for one in argo_cd.seen if "/projects/" in one.path] == [
         "/api/v1/projects/shop"
     ]
-    assert server.wrong == []
+    assert argo_cd.wrong == []
 
 
-def test_mistakes_in_what_is_passed_over(tmp_path: Path, server: ArgoCDServer) -> None:
+def test_mistakes_in_what_is_passed_over(tmp_path: Path, argo_cd: ArgoCDServer) -> None:
     repo = repository(tmp_path, "web")
     for one in (app("web", repo), app("other", repo, image_list="x=acme/other", allow_tag="any")):
-        server.add(versioned(one))
-    result = with_argocd(server)
+        argo_cd.add(versioned(one))
+    result = with_argocd(argo_cd)
     assert [one["application"] for one in result.json["errors"]] == [None]
     assert (
         "one other Application has annotations that are not read: argocd/other (allow-tag)"
         in result.stderr
     )
-    assert "/other" not in {one.path[-6:] for one in server.seen}
-    assert "did you mean acme/other?" in with_argocd(server, image="ghcr.io/acme/other:1").stderr
-    unknown = with_argocd(server, "--application", "wbe")
+    assert "/other" not in {one.path[-6:] for one in argo_cd.seen}
+    assert "did you mean acme/other?" in with_argocd(argo_cd, image="ghcr.io/acme/other:1").stderr
+    unknown = with_argocd(argo_cd, "--application", "wbe")
     assert unknown.code == 3
     assert "did you mean web?" in unknown.stderr
 
 
-def test_a_token_that_may_see_nothing(tmp_path: Path, server: ArgoCDServer) -> None:
-    server.add(versioned(app("web", repository(tmp_path, "web"))))
-    server.hidden.add(("argocd", "web"))
-    result = with_argocd(server)
+def test_a_token_that_may_see_nothing(tmp_path: Path, argo_cd: ArgoCDServer) -> None:
+    argo_cd.add(versioned(app("web", repository(tmp_path, "web"))))
+    argo_cd.hidden.add(("argocd", "web"))
+    result = with_argocd(argo_cd)
     assert (result.code, result.json["status"]) == (0, "unchanged")
     told = [one for one in result.json["errors"] if "shows no Application" in one["message"]]
     assert ["applications, get, */*, allow" in one["hint"] for one in told] == [True]
     assert "there is none, or the token may not get it" in result.stderr
-    named = with_argocd(server, "--application", "web")
+    named = with_argocd(argo_cd, "--application", "web")
     assert named.code == 3
     assert "no Application is called 'web'" in named.stderr
 
 
 def test_a_selector_that_cannot_be_read_is_refused_before_anything_is_asked(
-    server: ArgoCDServer,
+    argo_cd: ArgoCDServer,
 ) -> None:
-    result = with_argocd(server, "--selector", "team in a")
+    result = with_argocd(argo_cd, "--selector", "team in a")
     assert result.code == 2
     assert "--selector: cannot read 'team in a'" in result.stderr
-    assert server.seen == []
+    assert argo_cd.seen == []
 
 
-def test_a_second_run_refreshes_nothing(tmp_path: Path, server: ArgoCDServer) -> None:
-    server.add(versioned(app("web", repository(tmp_path, "web"))))
-    assert with_argocd(server, "--applications", "argocd").json["status"] == "updated"
-    assert with_argocd(server, "--applications", "argocd").json["status"] == "unchanged"
-    assert refreshed(server) == ["web"]
+def test_a_second_run_refreshes_nothing(tmp_path: Path, argo_cd: ArgoCDServer) -> None:
+    argo_cd.add(versioned(app("web", repository(tmp_path, "web"))))
+    assert with_argocd(argo_cd, "--applications", "argocd").json["status"] == "updated"
+    assert with_argocd(argo_cd, "--applications", "argocd").json["status"] == "unchanged"
+    assert refreshed(argo_cd) == ["web"]
 
 
-def test_no_refresh(tmp_path: Path, server: ArgoCDServer) -> None:
-    server.add(versioned(app("web", repository(tmp_path, "web"))))
-    assert with_argocd(server, "--no-refresh").code == 0
-    assert refreshed(server) == []
+def test_no_refresh(tmp_path: Path, argo_cd: ArgoCDServer) -> None:
+    argo_cd.add(versioned(app("web", repository(tmp_path, "web"))))
+    assert with_argocd(argo_cd, "--no-refresh").code == 0
+    assert refreshed(argo_cd) == []
 
 
 WAYS = [
@@ -143,22 +137,22 @@ WAYS = [
 
 @pytest.mark.parametrize(("given", "options"), WAYS)
 def test_ways_to_name_the_server(
-    tmp_path: Path, server: ArgoCDServer, given: dict[str, str], options: tuple[str, ...]
+    tmp_path: Path, argo_cd: ArgoCDServer, given: dict[str, str], options: tuple[str, ...]
 ) -> None:
-    server.add(versioned(app("web", repository(tmp_path, "web"))))
-    environ = {name: value.format(server.address) for name, value in given.items()}
-    result = run(*(one.format(server.address) for one in options), env=environ)
+    argo_cd.add(versioned(app("web", repository(tmp_path, "web"))))
+    environ = {name: value.format(argo_cd.address) for name, value in given.items()}
+    result = run(*(one.format(argo_cd.address) for one in options), env=environ)
     assert (result.code, rules(result)) == (0, {"argocd/web": "admitted"}), result.stderr
 
 
 def test_a_token_by_file_a_root_path_and_a_header(tmp_path: Path) -> None:
     token = tmp_path / "token"
     token.write_text(f"{TOKEN}\n")
-    with argocd_server("/argo") as server:
-        server.add(versioned(app("web", repository(tmp_path, "web"))))
+    with argocd_server("/argo") as argo_cd:
+        argo_cd.add(versioned(app("web", repository(tmp_path, "web"))))
         ways = (
             "--argocd-server",
-            server.address,
+            argo_cd.address,
             "--argocd-plaintext",
             "--argocd-root-path",
             "argo",
@@ -171,7 +165,7 @@ def test_a_token_by_file_a_root_path_and_a_header(tmp_path: Path) -> None:
             "X-Proxy: secret-of-the-proxy",
         )
         assert result.code == 0, result.stderr
-        assert {one.headers["x-proxy"] for one in server.seen} == {"secret-of-the-proxy"}
+        assert {one.headers["x-proxy"] for one in argo_cd.seen} == {"secret-of-the-proxy"}
     assert "secret-of-the-proxy" not in result.stderr
 
 
@@ -182,12 +176,12 @@ def test_without_a_source_the_choices_are_named(tmp_path: Path) -> None:
         assert choice in result.stderr
 
 
-def test_applications_given_win_over_the_variables(tmp_path: Path, server: ArgoCDServer) -> None:
+def test_applications_given_win_over_the_variables(tmp_path: Path, argo_cd: ArgoCDServer) -> None:
     path = tmp_path / "apps.json"
     path.write_text(json.dumps(app("web", repository(tmp_path, "web"))))
-    result = with_argocd(server, "--applications", path)
+    result = with_argocd(argo_cd, "--applications", path)
     assert (result.code, rules(result)) == (0, {"argocd/web": "admitted"})
-    assert server.seen == []
+    assert argo_cd.seen == []
 
 
 NARROW = [
@@ -201,37 +195,37 @@ NARROW = [
 
 @pytest.mark.parametrize(("options", "found"), NARROW)
 def test_narrowing(
-    tmp_path: Path, server: ArgoCDServer, options: tuple[str, ...], found: list[str]
+    tmp_path: Path, argo_cd: ArgoCDServer, options: tuple[str, ...], found: list[str]
 ) -> None:
     repo = repository(tmp_path, "web", "api", "far")
     labelled = app("api", repo)
     labelled["metadata"]["labels"] = {"team": "a"}
     for one in (app("web", repo), labelled, app("far", repo, namespace="team", project="shop")):
-        server.add(versioned(one))
-    result = with_argocd(server, *options)
+        argo_cd.add(versioned(one))
+    result = with_argocd(argo_cd, *options)
     assert (result.code, sorted(rules(result))) == (0, found), result.stderr
     assert result.json["counts"]["applications"] == 1
     read = [
         one
-        for one in server.asked("GET")
+        for one in argo_cd.asked("GET")
         if "/applications" in one.path and "refresh" not in one.query
     ]
     assert len(read) == 2  # the list, and that one
 
 
 @pytest.mark.measured
-def test_lint(server: ArgoCDServer) -> None:
-    server.add(versioned(app("web", "https://git.example.com/x.git", update_strategy="nonsense")))
-    result = image_update("lint", "--applications", "argocd", "--output", "json", env=env(server))
+def test_lint(argo_cd: ArgoCDServer) -> None:
+    argo_cd.add(versioned(app("web", "https://git.example.com/x.git", update_strategy="nonsense")))
+    result = image_update("lint", "--applications", "argocd", "--output", "json", env=env(argo_cd))
     assert (result.code, result.json["findings"][0]["severity"]) == (3, "error")
     assert result.json["findings"][0]["file"] is None
 
 
-def test_a_rollback(tmp_path: Path, server: ArgoCDServer) -> None:
+def test_a_rollback(tmp_path: Path, argo_cd: ArgoCDServer) -> None:
     repo = repository(tmp_path, "web")
-    server.add(versioned(app("web", repo)))
-    assert with_argocd(server).code == 0
-    back = with_argocd(server, "web", "--to", "previous", "--reason", "x", command="rollback")
+    argo_cd.add(versioned(app("web", repo)))
+    assert with_argocd(argo_cd).code == 0
+    back = with_argocd(argo_cd, "web", "--to", "previous", "--reason", "x", command="rollback")
     assert (back.code, "newTag: 1.0.0" in show(repo, "main", target("web"))) == (0, True), (
         back.stderr
     )
@@ -240,80 +234,80 @@ def test_a_rollback(tmp_path: Path, server: ArgoCDServer) -> None:
 # write-back-method: argocd
 
 
-def test_the_live_application_is_patched(server: ArgoCDServer) -> None:
-    server.add(versioned(live_app("web")))
-    result = with_argocd(server)
+def test_the_live_application_is_patched(argo_cd: ArgoCDServer) -> None:
+    argo_cd.add(versioned(live_app("web")))
+    result = with_argocd(argo_cd)
     assert (result.code, result.json["status"]) == (0, "updated"), result.stderr
-    assert server.plays["argocd", "web"][0]["spec"]["source"]["kustomize"]["images"] == [
+    assert argo_cd.plays["argocd", "web"][0]["spec"]["source"]["kustomize"]["images"] == [
         f"{WEB}:1.1.0"
     ]
     assert result.json["decisions"][0]["target"] == "live"
-    assert refreshed(server) == ["web"]
-    assert with_argocd(server).json["status"] == "unchanged"
+    assert refreshed(argo_cd) == ["web"]
+    assert with_argocd(argo_cd).json["status"] == "unchanged"
 
 
 def test_the_live_application_is_patched_through_kubernetes_where_that_has_it(
-    tmp_path: Path, server: ArgoCDServer
+    tmp_path: Path, argo_cd: ArgoCDServer
 ) -> None:
     with running() as api:
         api.add(APPLICATIONS, live_app("web"))
-        server.add(api.of(APPLICATIONS, "web"))
-        result = run(env={**env(server), "KUBECONFIG": str(kubeconfig(tmp_path, api))})
+        argo_cd.add(api.of(APPLICATIONS, "web"))
+        result = run(env={**env(argo_cd), "KUBECONFIG": str(kubeconfig(tmp_path, api))})
         assert (result.code, result.json["status"]) == (0, "updated"), result.stderr
         assert api.of(APPLICATIONS, "web")["spec"]["source"]["kustomize"]["images"] == [
             f"{WEB}:1.1.0"
         ]
-    assert server.asked("PATCH") == []
+    assert argo_cd.asked("PATCH") == []
 
 
-def test_two_images_are_two_patches_in_a_row(server: ArgoCDServer) -> None:
+def test_two_images_are_two_patches_in_a_row(argo_cd: ArgoCDServer) -> None:
     one = live_app("web", image_list="a=reg:5000/a,b=reg:5000/b")
     one["spec"]["source"]["kustomize"] = {"images": ["reg:5000/b:1.0.0", "reg:5000/a:1.0.0"]}
-    server.add(versioned(one))
-    result = with_argocd(server, image="reg:5000/a:2.0.0,reg:5000/b:3.0.0")
+    argo_cd.add(versioned(one))
+    result = with_argocd(argo_cd, image="reg:5000/a:2.0.0,reg:5000/b:3.0.0")
     assert result.code == 0, result.stderr
-    images = server.plays["argocd", "web"][0]["spec"]["source"]["kustomize"]["images"]
+    images = argo_cd.plays["argocd", "web"][0]["spec"]["source"]["kustomize"]["images"]
     assert images == ["reg:5000/b:3.0.0", "reg:5000/a:2.0.0"]
-    assert len(server.asked("PATCH")) == 2
-    assert refreshed(server) == ["web"]
+    assert len(argo_cd.asked("PATCH")) == 2
+    assert refreshed(argo_cd) == ["web"]
 
 
-def test_a_conflict_is_decided_again(server: ArgoCDServer) -> None:
+def test_a_conflict_is_decided_again(argo_cd: ArgoCDServer) -> None:
     one = live_app("web")
     one["spec"]["source"]["kustomize"] = {"images": [f"{WEB}:1.0.0"]}
-    server.add(versioned(one))
+    argo_cd.add(versioned(one))
 
     class Changed(dict[tuple[str, str], list[dict[str, Any]]]):
         """The Application is changed by somebody else right before the first patch."""
 
         def __getitem__(self, key: tuple[str, str]) -> list[dict[str, Any]]:
             found = super().__getitem__(key)
-            if server.asked("PATCH") and found[0]["metadata"]["resourceVersion"] == "7":
+            if argo_cd.asked("PATCH") and found[0]["metadata"]["resourceVersion"] == "7":
                 found[0]["metadata"]["resourceVersion"] = "8"
                 found[0]["spec"]["source"]["kustomize"]["images"] = [f"{WEB}:1.2.0"]
             return found
 
-    server.plays = Changed(server.plays)
-    result = with_argocd(server)
+    argo_cd.plays = Changed(argo_cd.plays)
+    result = with_argocd(argo_cd)
     assert (result.code, rules(result)) == (0, {"argocd/web": "not-newer"}), result.stderr
-    assert server.plays["argocd", "web"][0]["spec"]["source"]["kustomize"]["images"] == [
+    assert argo_cd.plays["argocd", "web"][0]["spec"]["source"]["kustomize"]["images"] == [
         f"{WEB}:1.2.0"
     ]
 
 
-def test_a_plan_patches_nothing(server: ArgoCDServer) -> None:
-    server.add(versioned(live_app("web")))
-    result = with_argocd(server, command="plan")
+def test_a_plan_patches_nothing(argo_cd: ArgoCDServer) -> None:
+    argo_cd.add(versioned(live_app("web")))
+    result = with_argocd(argo_cd, command="plan")
     assert (result.code, rules(result)) == (0, {"argocd/web": "admitted"})
-    assert (server.asked("PATCH"), refreshed(server)) == ([], [])
+    assert (argo_cd.asked("PATCH"), refreshed(argo_cd)) == ([], [])
 
 
-def test_a_token_that_may_not_update(tmp_path: Path, server: ArgoCDServer) -> None:
+def test_a_token_that_may_not_update(tmp_path: Path, argo_cd: ArgoCDServer) -> None:
     repo = repository(tmp_path, "git")
-    server.add(versioned(live_app("web")))
-    server.add(versioned(app("git", repo)))
-    server.frozen.add(("argocd", "web"))
-    result = with_argocd(server)
+    argo_cd.add(versioned(live_app("web")))
+    argo_cd.add(versioned(app("git", repo)))
+    argo_cd.frozen.add(("argocd", "web"))
+    result = with_argocd(argo_cd)
     assert (result.code, rules(result)) == (4, {"argocd/web": "source", "argocd/git": "admitted"})
     assert "ci may not (applications, update, default/web)" in result.stderr
     assert git(repo, "rev-list", "--count", "main") == "2"
@@ -338,21 +332,21 @@ FAULTS = [
 
 @pytest.mark.parametrize(("fault", "code"), FAULTS)
 def test_a_server_that_does_not_let_us_in(
-    tmp_path: Path, server: ArgoCDServer, fault: Fault, code: int
+    tmp_path: Path, argo_cd: ArgoCDServer, fault: Fault, code: int
 ) -> None:
-    server.add(versioned(app("web", repository(tmp_path, "web"))))
-    server.faults = [fault] * 10
-    result = with_argocd(server)
+    argo_cd.add(versioned(app("web", repository(tmp_path, "web"))))
+    argo_cd.faults = [fault] * 10
+    result = with_argocd(argo_cd)
     assert (result.code, result.json["status"]) == (code, "failed")
     assert TOKEN not in result.stdout + result.stderr
 
 
-def test_a_short_fault_is_waited_out(tmp_path: Path, server: ArgoCDServer) -> None:
-    server.add(versioned(app("web", repository(tmp_path, "web"))))
-    server.faults = [Fault(503), Fault(429, "", {"Retry-After": "0"})]
-    assert with_argocd(server).code == 0
+def test_a_short_fault_is_waited_out(tmp_path: Path, argo_cd: ArgoCDServer) -> None:
+    argo_cd.add(versioned(app("web", repository(tmp_path, "web"))))
+    argo_cd.faults = [Fault(503), Fault(429, "", {"Retry-After": "0"})]
+    assert with_argocd(argo_cd).code == 0
 
 
-def test_a_server_that_is_not_there_is_temporary(server: ArgoCDServer) -> None:
-    result = run(env={**env(server), "ARGOCD_SERVER": "127.0.0.1:1"})
+def test_a_server_that_is_not_there_is_temporary(argo_cd: ArgoCDServer) -> None:
+    result = run(env={**env(argo_cd), "ARGOCD_SERVER": "127.0.0.1:1"})
     assert result.code == 75

@@ -9,10 +9,9 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
-import fork_server
 import pytest
-from runs import WEB, application, arguments, manifest, repository, target
-from support import command, git, image_update, show
+from support import command, fork_server, git, image_update, show
+from support.runs import WEB, application, arguments, manifest, repository, target
 
 Broken = Callable[[], AbstractContextManager[BinaryIO]]
 WARNED = ("--git-cache-dir", "/proc/nothing")  # something to log before the push

@@ -9,8 +9,17 @@ import random
 from pathlib import Path
 
 import pytest
-from runs import WEB, application, arguments, manifest, repository, start, target, wait_until
 from support import git, show
+from support.runs import (
+    WEB,
+    application,
+    arguments,
+    manifest,
+    repository,
+    start,
+    target,
+    wait_until,
+)
 
 ROUNDS = int(os.environ.get("ROUNDS") or 1)
 AT_ONCE = 10

@@ -4,8 +4,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from runs import WEB, application, manifest, repository, target
 from support import Result, bare_repo, changed_paths, commit, git, image_update, show
+from support.runs import WEB, application, manifest, repository, target
 
 STATE = ".image-update/apps/a/argocd_a.state"
 DIGESTS = [f"sha256:{number:064x}" for number in range(1, 9)]

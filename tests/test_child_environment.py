@@ -6,9 +6,9 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from git_servers import git_server
-from runs import application, arguments, hook, manifest, repository
 from support import git, image_update, needs
+from support.git_servers import git_server
+from support.runs import application, arguments, hook, manifest, repository
 
 from task.applications.rendering import run as render
 from task.errors import Malformed, RegistryDownError, SourceAccessError

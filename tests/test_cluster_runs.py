@@ -9,8 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from clusters import app, kubeconfig, live_app, refreshed, rules
-from clusters import run as run_command
 from fakes.kubernetes_api import (
     APPLICATIONS,
     CONFIG_MAPS,
@@ -23,10 +21,11 @@ from fakes.kubernetes_api import (
 )
 from fakes.oci_images import image
 from fakes.registry_api import registry_api
-from git_servers import git_server
-from real_servers import sshd
-from runs import KUSTOMIZATION, PREFIX, WEB, application, manifest, repository, target
 from support import Result, bare_repo, commit, git, show
+from support.clusters import app, kubeconfig, live_app, refreshed, rules
+from support.git_servers import git_server
+from support.real_servers import sshd
+from support.runs import KUSTOMIZATION, PREFIX, WEB, application, manifest, repository, run, target
 
 from task.annotations.application import parse_application
 from task.annotations.subscription import subscribe
@@ -50,19 +49,19 @@ def api() -> Iterator[KubernetesApi]:
 
 
 @pytest.fixture
-def run(tmp_path: Path, api: KubernetesApi) -> Any:
+def run_here(tmp_path: Path, api: KubernetesApi) -> Any:
     """The command with this cluster."""
 
     def call(*more: str | Path, command: str = "run", **others: Any) -> Result:
         config = kubeconfig(tmp_path, api)
-        return run_command(
+        return run(
             "--applications", "cluster", "--kubeconfig", config, *more, command=command, **others
         )
 
     return call
 
 
-def test_a_run_on_a_cluster(tmp_path: Path, api: KubernetesApi, run: Any) -> None:
+def test_a_run_on_a_cluster(tmp_path: Path, api: KubernetesApi, run_here: Any) -> None:
     repo = repository(tmp_path, "web", "api")
     api.add(
         APPLICATIONS,
@@ -71,7 +70,7 @@ def test_a_run_on_a_cluster(tmp_path: Path, api: KubernetesApi, run: Any) -> Non
         app("other", repo, image_list="x=ghcr.io/acme/other"),
     )
     api.add(APPLICATIONS, app("plain", repo, image_list=""))
-    result = run()
+    result = run_here()
     assert (result.code, result.json["status"]) == (0, "updated")
     assert rules(result) == {"argocd/api": "admitted", "argocd/web": "admitted"}
     assert "newTag: 1.1.0" in show(repo, "main", target("web"))
@@ -81,7 +80,7 @@ def test_a_run_on_a_cluster(tmp_path: Path, api: KubernetesApi, run: Any) -> Non
 
 
 def test_only_metadata_is_read_of_those_that_do_not_take_the_image(
-    tmp_path: Path, api: KubernetesApi, run: Any
+    tmp_path: Path, api: KubernetesApi, run_here: Any
 ) -> None:
     repo = repository(tmp_path, "web")
     api.add(
@@ -89,7 +88,7 @@ def test_only_metadata_is_read_of_those_that_do_not_take_the_image(
         app("web", repo),
         *(app(f"o{n}", repo, image_list="x=acme/other") for n in range(1200)),
     )
-    assert run().code == 0
+    assert run_here().code == 0
     lists = [one for one in api.asked if one.verb == "list" and one.resource == APPLICATIONS]
     assert len(lists) == 3
     assert all("PartialObjectMetadataList" in one.accept for one in lists)
@@ -99,14 +98,14 @@ def test_only_metadata_is_read_of_those_that_do_not_take_the_image(
 
 
 def test_exactly_what_was_written_is_refreshed(
-    tmp_path: Path, api: KubernetesApi, run: Any
+    tmp_path: Path, api: KubernetesApi, run_here: Any
 ) -> None:
     repo = repository(tmp_path, "web", "api", "same")
     commit(repo, {target("same"): KUSTOMIZATION.replace("1.0.0", "1.1.0")})
     api.add(
         APPLICATIONS, app("web", repo), app("api", repo, allow_tags="regexp:^2"), app("same", repo)
     )
-    result = run()
+    result = run_here()
     assert rules(result) == {
         "argocd/web": "admitted",
         "argocd/api": "allow-tags",
@@ -117,24 +116,24 @@ def test_exactly_what_was_written_is_refreshed(
         api.of(APPLICATIONS, "web")["metadata"]["annotations"]["argocd.argoproj.io/refresh"]
         == "normal"
     )
-    assert run().json["status"] == "unchanged"
+    assert run_here().json["status"] == "unchanged"
     assert refreshed(api) == ["argocd/web"]
 
 
 @pytest.mark.parametrize("how", [("--no-refresh",), ()])
 def test_a_refresh_can_be_left_out(
-    tmp_path: Path, api: KubernetesApi, run: Any, how: tuple[str, ...]
+    tmp_path: Path, api: KubernetesApi, run_here: Any, how: tuple[str, ...]
 ) -> None:
     api.add(APPLICATIONS, app("web", repository(tmp_path, "web")))
-    assert run(*how).code == 0
+    assert run_here(*how).code == 0
     assert refreshed(api) == ([] if how else ["argocd/web"])
 
 
-def test_a_plan_touches_nothing(tmp_path: Path, api: KubernetesApi, run: Any) -> None:
+def test_a_plan_touches_nothing(tmp_path: Path, api: KubernetesApi, run_here: Any) -> None:
     repo = repository(tmp_path, "web")
     api.add(APPLICATIONS, app("web", repo), live_app("live"))
     before = json.dumps(list(api.objects[APPLICATIONS].values()))
-    result = run("--kubernetes-events", "--wait", command="plan")
+    result = run_here("--kubernetes-events", "--wait", command="plan")
     assert (result.code, sorted(rules(result))) == (0, ["argocd/live", "argocd/web"])
     assert git(repo, "rev-list", "--count", "main") == "1"
     assert json.dumps(list(api.objects[APPLICATIONS].values())) == before
@@ -159,7 +158,7 @@ def test_a_refresh_that_is_forbidden_is_a_warning(tmp_path: Path, api: Kubernete
         binding("ClusterRole"),
     ]
     config = kubeconfig(tmp_path, api, "reader")
-    result = run_command("--applications", "cluster", "--kubeconfig", config)
+    result = run("--applications", "cluster", "--kubeconfig", config)
     assert (result.code, result.json["status"]) == (0, "updated")
     assert "cannot ask for a refresh" in result.stderr
     assert "verbs: [patch]" in result.stderr
@@ -193,21 +192,17 @@ def test_where_all_is_forbidden_the_control_planes_namespace_is_read(
         }
     ]
     api.rules = [role("Role", granted), binding("Role")]
-    result = run_command(
-        "--applications", "cluster", "--kubeconfig", kubeconfig(tmp_path, api, "reader")
-    )
+    result = run("--applications", "cluster", "--kubeconfig", kubeconfig(tmp_path, api, "reader"))
     assert (result.code, rules(result)) == (0, {"argocd/web": "admitted"})
     assert "only those of namespace 'argocd' count" in result.stderr
 
 
 def test_no_access_at_all_is_4_and_names_the_right(tmp_path: Path, api: KubernetesApi) -> None:
     api.tokens = {"nobody": "system:serviceaccount:ci:nobody"}
-    result = run_command(
-        "--applications", "cluster", "--kubeconfig", kubeconfig(tmp_path, api, "nobody")
-    )
+    result = run("--applications", "cluster", "--kubeconfig", kubeconfig(tmp_path, api, "nobody"))
     assert (result.code, result.json["status"]) == (4, "failed")
     assert "may not list applications.argoproj.io" in result.stderr
-    result = run_command(
+    result = run(
         "--applications", "cluster", "--kubeconfig", kubeconfig(tmp_path, api, "wrong-token")
     )
     assert result.code == 4
@@ -226,7 +221,7 @@ NARROW = [
 
 @pytest.mark.parametrize(("options", "found"), NARROW)
 def test_narrowing(
-    tmp_path: Path, api: KubernetesApi, run: Any, options: tuple[str, ...], found: list[str]
+    tmp_path: Path, api: KubernetesApi, run_here: Any, options: tuple[str, ...], found: list[str]
 ) -> None:
     repo = repository(tmp_path, "web", "api", "far")
     labelled = app("api", repo)
@@ -234,13 +229,13 @@ def test_narrowing(
     api.add(
         APPLICATIONS, app("web", repo), labelled, app("far", repo, namespace="team", project="shop")
     )
-    result = run(*options)
+    result = run_here(*options)
     assert (result.code, sorted(rules(result))) == (0, found)
     assert result.json["counts"]["applications"] == 1
 
 
 def test_what_no_application_takes_is_a_warning(
-    tmp_path: Path, api: KubernetesApi, run: Any
+    tmp_path: Path, api: KubernetesApi, run_here: Any
 ) -> None:
     """Only metadata is read of those that do not take it, and that is enough to name the nearest."""
     repo = repository(tmp_path, "web")
@@ -249,17 +244,17 @@ def test_what_no_application_takes_is_a_warning(
         app("web", repo),
         app("far", repo, namespace="team", image_list="x=quay.io/acme/far"),
     )
-    result = run(image="ghcr.io/acme/wbe:1.0.0")
+    result = run_here(image="ghcr.io/acme/wbe:1.0.0")
     assert (result.code, result.json["counts"]["applications"]) == (0, 2)
     assert (
         "no Application tracks ghcr.io/acme/wbe\n  fix: did you mean ghcr.io/acme/web?"
         in result.stderr
     )
     assert not [one for one in api.requests() if one.startswith("get applications")]
-    assert run("--require-match", image="ghcr.io/acme/far:1.0.0").code == 5
+    assert run_here("--require-match", image="ghcr.io/acme/far:1.0.0").code == 5
 
 
-def test_mistakes_in_what_is_passed_over(tmp_path: Path, api: KubernetesApi, run: Any) -> None:
+def test_mistakes_in_what_is_passed_over(tmp_path: Path, api: KubernetesApi, run_here: Any) -> None:
     repo = repository(tmp_path, "web")
     others = [
         app(f"o{n}", repo, image_list="x=acme/other", x__alow_tags="any", project="shop")
@@ -267,7 +262,7 @@ def test_mistakes_in_what_is_passed_over(tmp_path: Path, api: KubernetesApi, run
     ]
     listless = app("listless", repo, image_list="", image_lst=f"web={WEB}")
     api.add(APPLICATIONS, app("web", repo, colour="blue"), listless, *others)
-    result = run()
+    result = run_here()
     assert result.code == 0
     assert [one["application"] for one in result.json["errors"]] == [
         "argocd/web",
@@ -279,24 +274,24 @@ def test_mistakes_in_what_is_passed_over(tmp_path: Path, api: KubernetesApi, run
         in result.stderr
     )
     # whose project these are, metadata does not tell
-    narrowed = run("--project", "default", image=f"{WEB}:1.2.0")
+    narrowed = run_here("--project", "default", image=f"{WEB}:1.2.0")
     assert [one["application"] for one in narrowed.json["errors"]] == ["argocd/web"]
 
 
 def test_a_name_that_no_application_of_the_cluster_has(
-    tmp_path: Path, api: KubernetesApi, run: Any
+    tmp_path: Path, api: KubernetesApi, run_here: Any
 ) -> None:
     repo = repository(tmp_path, "web")
     api.add(APPLICATIONS, app("web", repo), app("api", repo, image_list="x=acme/other"))
-    known = run("--application", "api")  # it is there, and does not take the image
+    known = run_here("--application", "api")  # it is there, and does not take the image
     assert (known.code, [one["rule"] for one in known.json["errors"]]) == (0, ["untracked"])
-    unknown = run("--application", "wbe")
+    unknown = run_here("--application", "wbe")
     assert unknown.code == 3
     assert "no Application is called 'wbe'\n  fix: did you mean web?" in unknown.stderr
 
 
 def test_an_image_updater_configures_what_it_references(
-    tmp_path: Path, api: KubernetesApi, run: Any
+    tmp_path: Path, api: KubernetesApi, run_here: Any
 ) -> None:
     repo = repository(tmp_path, "web")
     api.add(
@@ -317,12 +312,12 @@ def test_an_image_updater_configures_what_it_references(
             },
         },
     )
-    result = run()
+    result = run_here()
     assert (result.code, rules(result)) == (0, {"argocd/web": "admitted"})
     assert "newTag: 1.1.0" in show(repo, "main", target("web"))
 
 
-def test_lint_reads_all_of_them(tmp_path: Path, api: KubernetesApi, run: Any) -> None:
+def test_lint_reads_all_of_them(tmp_path: Path, api: KubernetesApi, run_here: Any) -> None:
     repo = repository(tmp_path, "web")
     broken = app("web", repo, update_strategy="nonsense")
     listless = app("none", repo, image_list="")
@@ -330,7 +325,7 @@ def test_lint_reads_all_of_them(tmp_path: Path, api: KubernetesApi, run: Any) ->
     (tmp_path / "cluster").write_text(
         "argocd-image-updater.argoproj.io/update-strategy: nonsense\n"
     )
-    result = run(command="lint", cwd=tmp_path)
+    result = run_here(command="lint", cwd=tmp_path)
     found = result.json["findings"]
     assert result.code == 3
     assert {(one["application"], one["severity"]) for one in found} >= {
@@ -339,18 +334,18 @@ def test_lint_reads_all_of_them(tmp_path: Path, api: KubernetesApi, run: Any) ->
     assert {(one["file"], one["line"]) for one in found} == {(None, None)}
 
 
-def test_hold_rollback_and_release(tmp_path: Path, api: KubernetesApi, run: Any) -> None:
+def test_hold_rollback_and_release(tmp_path: Path, api: KubernetesApi, run_here: Any) -> None:
     repo = repository(tmp_path, "web")
     api.add(APPLICATIONS, app("web", repo))
-    assert run().code == 0
-    back = run("web", "--to", "previous", "--reason", "it breaks", command="rollback")
+    assert run_here().code == 0
+    back = run_here("web", "--to", "previous", "--reason", "it breaks", command="rollback")
     assert (back.code, back.json["status"]) == (0, "updated"), back.stderr
     assert "newTag: 1.0.0" in show(repo, "main", target("web"))
-    assert rules(run(image=f"{WEB}:1.2.0")) == {"argocd/web": "held"}
-    assert run("argocd/web", command="release").code == 0
+    assert rules(run_here(image=f"{WEB}:1.2.0")) == {"argocd/web": "held"}
+    assert run_here("argocd/web", command="release").code == 0
     assert "newTag: 1.2.0" in show(repo, "main", target("web"))
     assert refreshed(api)[:2] == ["argocd/web"] * 2
-    unknown = run("nobody", "--reason", "x", command="hold")
+    unknown = run_here("nobody", "--reason", "x", command="hold")
     assert unknown.code == 3
     assert "no Application is called 'nobody'" in unknown.stderr
 
@@ -379,7 +374,7 @@ KINDS = [("repository", "repo.git"), ("repository", "repo"), ("repo-creds", "")]
 
 @pytest.mark.parametrize(("kind", "end"), KINDS)
 def test_argo_cds_own_login_for_a_repository(
-    tmp_path: Path, api: KubernetesApi, run: Any, kind: str, end: str
+    tmp_path: Path, api: KubernetesApi, run_here: Any, kind: str, end: str
 ) -> None:
     repo = repository(tmp_path, "web")
     git(repo, "config", "http.receivepack", "true")
@@ -387,13 +382,15 @@ def test_argo_cds_own_login_for_a_repository(
         server.logins = {"argo": f"{PASSWORD}-argo"}
         api.add(SECRETS, login("one", "argo", f"{server.url}{end}", kind))
         api.add(APPLICATIONS, app("web", f"{server.url}repo.git"))
-        result = run("--log-level", "debug")
+        result = run_here("--log-level", "debug")
     assert (result.code, result.json["status"]) == (0, "updated"), result.stderr
     assert {user for _, user in server.seen} >= {"argo"}
     assert hidden(result)
 
 
-def test_a_secret_that_an_annotation_names(tmp_path: Path, api: KubernetesApi, run: Any) -> None:
+def test_a_secret_that_an_annotation_names(
+    tmp_path: Path, api: KubernetesApi, run_here: Any
+) -> None:
     repo = repository(tmp_path, "web")
     git(repo, "config", "http.receivepack", "true")
     with git_server(tmp_path) as server:
@@ -403,14 +400,14 @@ def test_a_secret_that_an_annotation_names(tmp_path: Path, api: KubernetesApi, r
             APPLICATIONS,
             app("web", f"{HTTPS}repo.git", "team", write_back_method="git:secret:team/git"),
         )
-        result = run("--rewrite-url", f"{HTTPS}={server.url}", "--log-level", "debug")
+        result = run_here("--rewrite-url", f"{HTTPS}={server.url}", "--log-level", "debug")
     assert (result.code, result.json["status"]) == (0, "updated"), result.stderr
     assert hidden(result)
 
 
 @pytest.mark.measured
 def test_each_application_writes_as_its_own_secret_says(
-    tmp_path: Path, api: KubernetesApi, run: Any
+    tmp_path: Path, api: KubernetesApi, run_here: Any
 ) -> None:
     repo = repository(tmp_path, "a", "b", "c")
     git(repo, "config", "http.receivepack", "true")
@@ -423,7 +420,7 @@ def test_each_application_writes_as_its_own_secret_says(
             APPLICATIONS,
             app("b", f"{HTTPS}repo.git", "team", write_back_method="git:secret:team/git"),
         )
-        result = run("--rewrite-url", f"{HTTPS}={server.url}")
+        result = run_here("--rewrite-url", f"{HTTPS}={server.url}")
     assert (result.code, len(result.json["decisions"])) == (0, 3), result.stderr
     assert sorted(one["applications"] for one in result.json["commits"]) == [
         ["argocd/a", "argocd/c"],
@@ -441,7 +438,7 @@ def test_each_application_writes_as_its_own_secret_says(
 
 
 def test_projects_share_a_commit_where_they_share_the_login(
-    tmp_path: Path, api: KubernetesApi, run: Any
+    tmp_path: Path, api: KubernetesApi, run_here: Any
 ) -> None:
     repo = repository(tmp_path, "a", "b", "c")
     git(repo, "config", "http.receivepack", "true")
@@ -455,7 +452,7 @@ def test_projects_share_a_commit_where_they_share_the_login(
             app("b", url, project="other"),
             app("c", url, project="shop"),
         )
-        result = run()
+        result = run_here()
     assert result.code == 0, result.stderr
     assert sorted(one["applications"] for one in result.json["commits"]) == [
         ["argocd/a", "argocd/b"],
@@ -477,7 +474,13 @@ FOREIGN = [
 
 @pytest.mark.parametrize(("method", "namespace", "code", "said"), FOREIGN)
 def test_secrets_that_are_not_used(
-    tmp_path: Path, api: KubernetesApi, run: Any, method: str, namespace: str, code: int, said: str
+    tmp_path: Path,
+    api: KubernetesApi,
+    run_here: Any,
+    method: str,
+    namespace: str,
+    code: int,
+    said: str,
 ) -> None:
     repo = repository(tmp_path, "web", "good")
     api.add(SECRETS, secret("git", "other", username="x", password=PASSWORD), secret("empty"))
@@ -486,14 +489,16 @@ def test_secrets_that_are_not_used(
     api.add(SECRETS, secret("plain", username="x", password=PASSWORD))
     api.add(APPLICATIONS, app("web", f"{HTTPS}{repo.name}", namespace, write_back_method=method))
     api.add(APPLICATIONS, app("good", f"{HTTPS}{repo.name}"))
-    result = run("--rewrite-url", f"{HTTPS}={tmp_path}/")
+    result = run_here("--rewrite-url", f"{HTTPS}={tmp_path}/")
     assert result.code == code, result.stderr
     assert said in result.stderr
     assert rules(result)["argocd/good"] == "admitted"
     assert hidden(result)
 
 
-def test_argo_cds_own_key_and_known_hosts(tmp_path: Path, api: KubernetesApi, run: Any) -> None:
+def test_argo_cds_own_key_and_known_hosts(
+    tmp_path: Path, api: KubernetesApi, run_here: Any
+) -> None:
     repo = repository(tmp_path, "web")
     with sshd(tmp_path) as server:
         key = server.key.read_text()
@@ -506,7 +511,7 @@ def test_argo_cds_own_key_and_known_hosts(tmp_path: Path, api: KubernetesApi, ru
         data = {"ssh_known_hosts": f"{server.host_key}\n"}
         api.add(CONFIG_MAPS, {"metadata": {"name": "argocd-ssh-known-hosts-cm"}, "data": data})
         api.add(APPLICATIONS, app("web", server.url(repo)))
-        result = run("--log-level", "debug")
+        result = run_here("--log-level", "debug")
         assert (result.code, rules(result)) == (0, {"argocd/web": "admitted"}), result.stderr
         api.add(
             CONFIG_MAPS,
@@ -515,12 +520,12 @@ def test_argo_cds_own_key_and_known_hosts(tmp_path: Path, api: KubernetesApi, ru
                 "data": {"ssh_known_hosts": "x y z"},
             },
         )
-        refused = run(image=f"{WEB}:1.2.0")
+        refused = run_here(image=f"{WEB}:1.2.0")
     assert (refused.code, rules(refused)) == (4, {"argocd/web": "credentials"}), refused.stderr
     assert "PRIVATE KEY" not in result.stderr + refused.stderr
 
 
-def test_what_is_given_by_options_wins(tmp_path: Path, api: KubernetesApi, run: Any) -> None:
+def test_what_is_given_by_options_wins(tmp_path: Path, api: KubernetesApi, run_here: Any) -> None:
     repo = repository(tmp_path, "web")
     git(repo, "config", "http.receivepack", "true")
     with git_server(tmp_path) as server:
@@ -531,11 +536,11 @@ def test_what_is_given_by_options_wins(tmp_path: Path, api: KubernetesApi, run: 
             "IMAGE_UPDATE_GIT_TOKEN": "token-of-the-pipeline",
             "IMAGE_UPDATE_GIT_USERNAME": "given",
         }
-        result = run("--git-credentials-url", server.url, env=given)
+        result = run_here("--git-credentials-url", server.url, env=given)
         assert result.code == 0, result.stderr
         assert {user for _, user in server.seen if user} == {"given"}
         server.seen.clear()
-        other = run(
+        other = run_here(
             "--git-credentials-url",
             "https://elsewhere.example.com/",
             env=given,
@@ -574,7 +579,7 @@ def subscription_of(url: str) -> Subscription:
 
 @pytest.mark.measured
 def test_empty_folders_and_the_workflows_own_token_hide_no_secret(
-    tmp_path: Path, api: KubernetesApi, run: Any
+    tmp_path: Path, api: KubernetesApi, run_here: Any
 ) -> None:
     repo = repository(tmp_path, "web")
     git(repo, "config", "http.receivepack", "true")
@@ -585,7 +590,7 @@ def test_empty_folders_and_the_workflows_own_token_hide_no_secret(
         api.add(APPLICATIONS, app("web", f"{server.url}repo.git"))
         empty = ("--ssh-directory", tmp_path / "none", "--basic-auth-directory", tmp_path / "none")
         env = {"GITHUB_TOKEN": "ghs_x", "GITHUB_SERVER_URL": "https://github.com"}
-        result = run(*empty, "--ca-file", tmp_path / "none", env=env)
+        result = run_here(*empty, "--ca-file", tmp_path / "none", env=env)
     assert result.code == 0, result.stderr
 
 
@@ -603,9 +608,7 @@ def test_without_the_right_to_read_secrets_git_is_tried_as_it_is(
         }
     ]
     api.rules = [role("ClusterRole", granted), binding("ClusterRole")]
-    result = run_command(
-        "--applications", "cluster", "--kubeconfig", kubeconfig(tmp_path, api, "reader")
-    )
+    result = run("--applications", "cluster", "--kubeconfig", kubeconfig(tmp_path, api, "reader"))
     assert (result.code, rules(result)) == (0, {"argocd/web": "admitted"})
     assert "Argo CD's repository secrets are not used" in result.stderr
 
@@ -622,10 +625,10 @@ def kustomize(
     return one
 
 
-def test_the_live_application_is_patched(api: KubernetesApi, run: Any, tmp_path: Path) -> None:
+def test_the_live_application_is_patched(api: KubernetesApi, run_here: Any, tmp_path: Path) -> None:
     api.add(APPLICATIONS, kustomize())
     results = tmp_path / "results"
-    result = run("--results-dir", results)
+    result = run_here("--results-dir", results)
     assert (result.code, result.json["status"]) == (0, "updated"), result.stderr
     assert api.of(APPLICATIONS, "web")["spec"]["source"]["kustomize"] == {
         "images": [f"{WEB}:1.1.0"]
@@ -642,13 +645,13 @@ def test_the_live_application_is_patched(api: KubernetesApi, run: Any, tmp_path:
         "updated": "true", "commit": "", "applications": '["argocd/web"]',
     }  # fmt: skip
     assert refreshed(api) == ["argocd/web"]
-    again = run()
+    again = run_here()
     assert (again.json["status"], rules(again)) == ("unchanged", {"argocd/web": "same"})
 
 
 @pytest.mark.parametrize(("heals", "leaves"), [(True, False), (True, True), (False, False)])
-def test_a_parent_that_takes_a_patch_back_is_told_before_it(
-    api: KubernetesApi, run: Any, heals: bool, leaves: bool
+def test_a_parent_that_takes_a_patch_back_is_reported_before_it(
+    api: KubernetesApi, run_here: Any, heals: bool, leaves: bool
 ) -> None:
     one = kustomize("https://git.example.com/x.git", f"{WEB}:1.0.0")
     one["metadata"]["annotations"]["argocd.argoproj.io/tracking-id"] = (
@@ -663,7 +666,7 @@ def test_a_parent_that_takes_a_patch_back_is_told_before_it(
     }
     root["spec"]["ignoreDifferences"] = [rule] if leaves else []
     api.add(APPLICATIONS, one, root)
-    planned, found, done = run(command="plan"), run(command="lint", image=""), run()
+    planned, found, done = run_here(command="plan"), run_here(command="lint", image=""), run_here()
     told = "Application argocd/root takes the patch back, because it does not ignore this field of the Application"
     expected = [told] if heals and not leaves else []
     for report in (planned, done):
@@ -675,14 +678,14 @@ def test_a_parent_that_takes_a_patch_back_is_told_before_it(
 
 
 def test_a_project_of_the_cluster_that_wants_signed_commits(
-    api: KubernetesApi, run: Any, tmp_path: Path
+    api: KubernetesApi, run_here: Any, tmp_path: Path
 ) -> None:
     repo = repository(tmp_path, "web", "api")
     api.add(APPLICATIONS, app("web", repo, project="shop"), app("api", repo, project="other"))
     policy = {"repos": [{"url": "*"}], "gpg": {"mode": "head", "keys": ["D56C4FCA57A46444"]}}
     spec = {"sourceIntegrity": {"git": {"policies": [policy]}}}
     api.add(PROJECTS, {"metadata": {"name": "shop", "namespace": "argocd"}, "spec": spec})
-    result = run()
+    result = run_here()
     assert (result.code, rules(result)) == (
         4,
         {"argocd/web": "repository", "argocd/api": "admitted"},
@@ -691,13 +694,13 @@ def test_a_project_of_the_cluster_that_wants_signed_commits(
     assert "syncs only commits that are signed by D56C4FCA57A46444" in result.stderr
 
 
-def test_no_method_means_git(api: KubernetesApi, run: Any, tmp_path: Path) -> None:
+def test_no_method_means_git(api: KubernetesApi, run_here: Any, tmp_path: Path) -> None:
     repo = repository(tmp_path, "web")
     api.add(APPLICATIONS, app("web", repo, write_back_method=""))
-    assert run().json["commits"][0]["applications"] == ["argocd/web"]
+    assert run_here().json["commits"][0]["applications"] == ["argocd/web"]
 
 
-def test_several_images_of_one_application(api: KubernetesApi, run: Any) -> None:
+def test_several_images_of_one_application(api: KubernetesApi, run_here: Any) -> None:
     one = kustomize("https://git.example.com/x.git", "reg:5000/a:1.0.0", "reg:5000/b:1.0.0",
                     image_list="a=reg:5000/a,b=reg:5000/b,c=reg:5000/c")  # fmt: skip
     one["status"]["summary"]["images"] = [
@@ -706,7 +709,7 @@ def test_several_images_of_one_application(api: KubernetesApi, run: Any) -> None
         "reg:5000/c:1.0.0",
     ]
     api.add(APPLICATIONS, one)
-    result = run(image="reg:5000/b:2.0.0,reg:5000/a:3.0.0,reg:5000/c:4.0.0")
+    result = run_here(image="reg:5000/b:2.0.0,reg:5000/a:3.0.0,reg:5000/c:4.0.0")
     assert result.code == 0, result.stderr
     images = api.of(APPLICATIONS, "web")["spec"]["source"]["kustomize"]["images"]
     assert images == ["reg:5000/a:3.0.0", "reg:5000/b:2.0.0", "reg:5000/c:4.0.0"]
@@ -714,7 +717,7 @@ def test_several_images_of_one_application(api: KubernetesApi, run: Any) -> None
 
 
 @pytest.mark.measured
-def test_a_conflict_is_decided_again(api: KubernetesApi, run: Any) -> None:
+def test_a_conflict_is_decided_again(api: KubernetesApi, run_here: Any) -> None:
     api.add(APPLICATIONS, kustomize("https://git.example.com/x.git", f"{WEB}:1.0.0"))
     changes = iter(("1.0.5", "1.2.0"))
 
@@ -723,20 +726,20 @@ def test_a_conflict_is_decided_again(api: KubernetesApi, run: Any) -> None:
             api.add(APPLICATIONS, kustomize("https://git.example.com/x.git", f"{WEB}:{tag}"))
 
     api.before = meanwhile
-    result = run()
+    result = run_here()
     assert (result.code, rules(result)) == (0, {"argocd/web": "not-newer"}), result.stderr
     assert api.of(APPLICATIONS, "web")["spec"]["source"]["kustomize"]["images"] == [f"{WEB}:1.2.0"]
     assert refreshed(api) == []
 
 
-def test_helm_parameters_are_patched(api: KubernetesApi, run: Any) -> None:
+def test_helm_parameters_are_patched(api: KubernetesApi, run_here: Any) -> None:
     one = live_app("web", web__helm__image_tag="image.tag", web__helm__image_name="image.repo")
     one["status"]["sourceType"] = "Helm"
     one["spec"]["source"]["helm"] = {
         "parameters": [{"name": "image.tag", "value": "1.0.0", "forceString": True}]
     }
     api.add(APPLICATIONS, one)
-    assert run().code == 0
+    assert run_here().code == 0
     assert api.of(APPLICATIONS, "web")["spec"]["source"]["helm"]["parameters"] == [
         {"name": "image.tag", "value": "1.1.0", "forceString": True},
         {"name": "image.repo", "value": WEB, "forceString": True},
@@ -753,33 +756,31 @@ def test_a_patch_that_is_forbidden_is_an_error_of_that_application(
         {"apiGroups": ["argoproj.io"], "resources": ["applications"], "verbs": ["list", "get"]}
     ]
     api.rules = [role("ClusterRole", granted), binding("ClusterRole")]
-    result = run_command(
-        "--applications", "cluster", "--kubeconfig", kubeconfig(tmp_path, api, "reader")
-    )
+    result = run("--applications", "cluster", "--kubeconfig", kubeconfig(tmp_path, api, "reader"))
     assert result.code == 4
     assert rules(result) == {"argocd/web": "source", "argocd/git": "admitted"}
     assert "may not patch applications.argoproj.io 'web'" in result.stderr
 
 
-def test_require_update_counts_live_applications(api: KubernetesApi, run: Any) -> None:
+def test_require_update_counts_live_applications(api: KubernetesApi, run_here: Any) -> None:
     api.add(APPLICATIONS, kustomize())
-    assert run("--require-update").code == 0
-    assert run("--require-update").code == 5
+    assert run_here("--require-update").code == 0
+    assert run_here("--require-update").code == 5
 
 
-def test_a_live_application_has_nothing_to_hold(api: KubernetesApi, run: Any) -> None:
+def test_a_live_application_has_nothing_to_hold(api: KubernetesApi, run_here: Any) -> None:
     api.add(APPLICATIONS, kustomize())
-    result = run("web", "--reason", "x", command="hold")
+    result = run_here("web", "--reason", "x", command="hold")
     assert result.code == 3
     assert "leaves nothing in Git to hold" in result.stderr
 
 
 def test_only_one_repository_leaves_live_applications_alone(
-    api: KubernetesApi, run: Any, tmp_path: Path
+    api: KubernetesApi, run_here: Any, tmp_path: Path
 ) -> None:
     repo = repository(tmp_path, "git")
     api.add(APPLICATIONS, kustomize(), app("git", repo))
-    assert rules(run("--only-repository", repo)) == {"argocd/git": "admitted"}
+    assert rules(run_here("--only-repository", repo)) == {"argocd/git": "admitted"}
     assert "kustomize" not in api.of(APPLICATIONS, "web")["spec"]["source"]
 
 
@@ -787,19 +788,19 @@ def test_only_one_repository_leaves_live_applications_alone(
 
 
 def test_events_are_written_where_they_are_asked_for(
-    tmp_path: Path, api: KubernetesApi, run: Any
+    tmp_path: Path, api: KubernetesApi, run_here: Any
 ) -> None:
     repo = repository(tmp_path, "web", "api")
     api.add(
         APPLICATIONS, app("web", repo), app("api", repo, allow_tags="regexp:^2"), live_app("live")
     )
-    assert run("--kubernetes-events").code == 0
+    assert run_here("--kubernetes-events").code == 0
     events = list(api.objects[EVENTS].values())
     assert sorted(one["involvedObject"]["name"] for one in events) == ["live", "web"]
     assert {one["reason"] for one in events} == {"ImagesUpdated"}
     web = next(one for one in events if one["involvedObject"]["name"] == "web")
     assert web["metadata"]["annotations"]["argocd-image-updater.image-0/new-tag"] == "1.1.0"
-    assert run(image=f"{WEB}:1.2.0").code == 0
+    assert run_here(image=f"{WEB}:1.2.0").code == 0
     assert len(api.objects[EVENTS]) == 2
 
 
@@ -816,7 +817,7 @@ def test_events_that_are_forbidden_are_a_warning(tmp_path: Path, api: Kubernetes
     ]
     api.rules = [role("ClusterRole", granted), binding("ClusterRole")]
     config = kubeconfig(tmp_path, api, "reader")
-    result = run_command("--applications", "cluster", "--kubeconfig", config, "--kubernetes-events")
+    result = run("--applications", "cluster", "--kubeconfig", config, "--kubernetes-events")
     assert (result.code, result.json["status"]) == (0, "updated")
     warning = result.json["errors"][0]
     assert (warning["severity"], "may not create events" in warning["message"]) == ("warning", True)
@@ -824,7 +825,7 @@ def test_events_that_are_forbidden_are_a_warning(tmp_path: Path, api: Kubernetes
 
 
 def test_parents_are_refreshed_where_that_is_asked_for(
-    tmp_path: Path, api: KubernetesApi, run: Any
+    tmp_path: Path, api: KubernetesApi, run_here: Any
 ) -> None:
     child = app("web", repository(tmp_path, "web"))
     child["metadata"]["annotations"]["argocd.argoproj.io/tracking-id"] = (
@@ -832,11 +833,11 @@ def test_parents_are_refreshed_where_that_is_asked_for(
     )
     root = app("root", "https://git.example.com/x.git", image_list="")
     api.add(APPLICATIONS, child, root)
-    assert run("--refresh-parents").code == 0
+    assert run_here("--refresh-parents").code == 0
     assert sorted(refreshed(api)) == ["argocd/root", "argocd/web"]
 
 
-def test_pull_secrets_of_the_cluster(tmp_path: Path, api: KubernetesApi, run: Any) -> None:
+def test_pull_secrets_of_the_cluster(tmp_path: Path, api: KubernetesApi, run_here: Any) -> None:
     repo = repository(tmp_path, "web", "far")
     api.add(
         SECRETS,
@@ -846,7 +847,7 @@ def test_pull_secrets_of_the_cluster(tmp_path: Path, api: KubernetesApi, run: An
     given: Mapping[str, str] = {"update_strategy": "newest-build"}
     api.add(APPLICATIONS, app("web", repo, pull_secret="pullsecret:argocd/pull", **given))
     api.add(APPLICATIONS, app("far", repo, pull_secret="pullsecret:other/pull", **given))
-    result = run("--registry-check", "always")
+    result = run_here("--registry-check", "always")
     assert rules(result) == {"argocd/web": "registry", "argocd/far": "annotation"}
     assert "holds no login for ghcr.io" in result.stderr
     assert "names a secret of namespace other" in result.stderr
@@ -857,7 +858,7 @@ def test_pull_secrets_of_the_cluster(tmp_path: Path, api: KubernetesApi, run: An
 
 
 def test_an_application_of_a_file_gets_no_secret_of_the_cluster(
-    tmp_path: Path, api: KubernetesApi, run: Any
+    tmp_path: Path, api: KubernetesApi, run_here: Any
 ) -> None:
     """A file may claim any namespace."""
     repo = repository(tmp_path, "web")
@@ -873,7 +874,7 @@ def test_an_application_of_a_file_gets_no_secret_of_the_cluster(
         update_strategy="newest-build",
     )
     files = manifest(tmp_path, claims)
-    result = run(
+    result = run_here(
         "--applications",
         files,
         "--rewrite-url",
@@ -905,7 +906,7 @@ def test_an_application_of_a_file_gets_no_secret_of_the_cluster(
 )
 @pytest.mark.parametrize("check", ["auto", "always"])
 def test_a_secret_of_argo_cds_namespace_never_reaches_a_registry(
-    tmp_path: Path, api: KubernetesApi, run: Any, check: str, home: str, named: str, words: str
+    tmp_path: Path, api: KubernetesApi, run_here: Any, check: str, home: str, named: str, words: str
 ) -> None:
     api.add(
         SECRETS,
@@ -918,7 +919,7 @@ def test_a_secret_of_argo_cds_namespace_never_reaches_a_registry(
         given = {"image_list": f"web={server.name}/acme/web:1.1.0", "update_strategy": "digest"}
         repo = bare_repo(tmp_path, {target("web"): "resources: []\n"})
         api.add(APPLICATIONS, app("web", repo, home, pull_secret=named, **given))
-        result = run("--registry-check", check, image=f"{server.name}/acme/web:1.1.0")
+        result = run_here("--registry-check", check, image=f"{server.name}/acme/web:1.1.0")
     assert (result.code, rules(result)) == (3, {f"{home}/web": "annotation"}), result.stderr
     assert words in result.stderr
     assert [one.login for one in server.seen if one.login] == []
@@ -939,7 +940,7 @@ def test_a_secret_of_argo_cds_namespace_never_reaches_a_registry(
     ],
 )
 def test_an_image_updater_may_name_no_more_than_an_annotation(
-    tmp_path: Path, api: KubernetesApi, run: Any, settings: dict[str, Any], words: str
+    tmp_path: Path, api: KubernetesApi, run_here: Any, settings: dict[str, Any], words: str
 ) -> None:
     repo = repository(tmp_path, "web")
     api.add(SECRETS, login("theirs", "them", "https://git.example.com/bank/infra.git"))
@@ -955,20 +956,20 @@ def test_an_image_updater_may_name_no_more_than_an_annotation(
         "applicationRefs": [{"namePattern": "w*", "images": [{"alias": "web", "imageName": WEB}]}],
     }
     api.add(UPDATERS, {"metadata": {"name": "all", "namespace": "team"}, "spec": spec})
-    result = run("--rewrite-url", f"{HTTPS}={tmp_path}/", "--registry-check", "always")
+    result = run_here("--rewrite-url", f"{HTTPS}={tmp_path}/", "--registry-check", "always")
     assert (result.code, rules(result)) == (3, {"team/web": "annotation"}), result.stderr
     assert words in result.stderr
     assert hidden(result)
 
 
-def test_a_refused_pull_secret_is_no_mere_warning(
-    tmp_path: Path, api: KubernetesApi, run: Any
+def test_a_refused_pull_secret_is_not_a_mere_warning(
+    tmp_path: Path, api: KubernetesApi, run_here: Any
 ) -> None:
     """`newest-build` goes on where a registry does not answer; not where the annotation itself is wrong."""
     repo = repository(tmp_path, "web")
     given = {"update_strategy": "newest-build", "pull_secret": "pullsecret:other/pull"}
     api.add(APPLICATIONS, app("web", repo, **given))
-    result = run("--registry-check", "auto")
+    result = run_here("--registry-check", "auto")
     assert (result.code, rules(result)) == (3, {"argocd/web": "annotation"}), result.stderr
     assert "newTag: 1.0.0" in show(repo, "main", target("web"))
 
@@ -990,7 +991,7 @@ def test_a_pull_secret_that_may_not_be_read_is_an_error_of_that_entry(
     api.rules = [role("ClusterRole", granted), binding("ClusterRole")]
     config = kubeconfig(tmp_path, api, "reader")
     check = ("--registry-check", "always", "--application", "web")
-    result = run_command("--applications", "cluster", "--kubeconfig", config, *check)
+    result = run("--applications", "cluster", "--kubeconfig", config, *check)
     assert result.code == 4, result.stderr
     assert "may not get secrets 'pull'" in result.stderr
 
@@ -1027,18 +1028,18 @@ def test_the_source_where_none_is_given(
 
 
 def test_a_kubeconfig_that_is_not_there(tmp_path: Path) -> None:
-    result = run_command("--applications", "cluster", "--kubeconfig", tmp_path / "none")
+    result = run("--applications", "cluster", "--kubeconfig", tmp_path / "none")
     assert result.code == 2
-    result = run_command("--applications", "cluster")
+    result = run("--applications", "cluster")
     assert result.code == 2
     assert "there is no cluster to ask" in result.stderr
     (tmp_path / "empty").write_text("{}")
-    result = run_command("--applications", "cluster", "--kubeconfig", tmp_path / "empty")
+    result = run("--applications", "cluster", "--kubeconfig", tmp_path / "empty")
     assert (result.code, f"the kubeconfig '{tmp_path}/empty' has no context" in result.stderr) == (
         2,
         True,
     )
-    result = run_command(
+    result = run(
         "--applications", "cluster", "--kubeconfig", tmp_path / "empty", "--kube-context", "a"
     )
     assert (
@@ -1049,7 +1050,7 @@ def test_a_kubeconfig_that_is_not_there(tmp_path: Path) -> None:
 
 def test_events_without_a_cluster_are_a_warning(tmp_path: Path) -> None:
     apps = manifest(tmp_path, application("web", repository(tmp_path, "web")))
-    result = run_command("--applications", apps, "--kubernetes-events")
+    result = run("--applications", apps, "--kubernetes-events")
     assert (result.code, result.json["status"]) == (0, "updated")
     assert "warning: --kubernetes-events: no Event is written without a cluster" in result.stderr
 
@@ -1058,19 +1059,19 @@ def test_a_cluster_that_is_down_is_temporary(tmp_path: Path, api: KubernetesApi)
     config = kubeconfig(tmp_path, api)
     text = config.read_text().replace(api.url, "http://127.0.0.1:1")
     config.write_text(text)
-    result = run_command("--applications", "cluster", "--kubeconfig", config)
+    result = run("--applications", "cluster", "--kubeconfig", config)
     assert (result.code, result.json["status"]) == (75, "failed")
 
 
-def test_without_argo_cd_it_is_said(api: KubernetesApi, run: Any) -> None:
+def test_without_argo_cd_it_is_said(api: KubernetesApi, run_here: Any) -> None:
     api.forget(APPLICATIONS)
-    result = run()
+    result = run_here()
     assert result.code == 4
     assert "Argo CD is not installed here" in result.stderr
 
 
 def test_certificates_of_argo_cds_config_map_are_trusted_besides(
-    tmp_path: Path, api: KubernetesApi, run: Any
+    tmp_path: Path, api: KubernetesApi, run_here: Any
 ) -> None:
     repo = bare_repo(tmp_path, {target("web"): KUSTOMIZATION})
     api.add(
@@ -1082,7 +1083,7 @@ def test_certificates_of_argo_cds_config_map_are_trusted_besides(
     )
     api.add(SECRETS, login("one", "argo", f"{HTTPS}repo.git"))
     api.add(APPLICATIONS, app("web", f"{HTTPS}repo.git"))
-    result = run("--rewrite-url", f"{HTTPS}={tmp_path}/")
+    result = run_here("--rewrite-url", f"{HTTPS}={tmp_path}/")
     assert result.code == 0, result.stderr
     assert "newTag: 1.1.0" in show(repo, "main", target("web"))
     assert PREFIX in json.dumps(api.of(APPLICATIONS, "web"))

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from fakes.forge_server import serving
 from fakes.github_commits_api import CommittingGitHub
-from request_scenes import Scene, a_reviewers_week
-from runs import WEB, repository, target
 from support import commit, git, needs, show
+from support.request_scenes import Scene, a_reviewers_week
+from support.runs import WEB, repository, target
+from support.serving import serving
 
 WRITERS = [f"app{number}" for number in range(10)]
 

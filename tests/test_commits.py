@@ -4,8 +4,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from runs import application, arguments, manifest, repository, start
 from support import git, image_update
+from support.runs import application, arguments, manifest, repository, start
 
 SHA = "0123456789abcdef0123456789abcdef01234567"
 GITLAB = {
@@ -78,7 +78,9 @@ def test_by_the_variables_of_the_ci_system(tmp_path: Path) -> None:
     ]
 
 
-def test_what_the_ci_system_says_is_not_said_of_another_commit(tmp_path: Path) -> None:
+def test_what_the_ci_system_says_about_its_commit_is_not_said_about_another_one(
+    tmp_path: Path,
+) -> None:
     _, trailers = message(tmp_path, "--source-commit", "f" * 40, env=GITLAB)
     assert [(key, value) for key, value in trailers if key.startswith("Argocd")] == [
         ("Argocd-reference-commit-sha", "f" * 40)
@@ -98,7 +100,7 @@ def test_a_login_in_a_variable_is_not_written(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("value", ["main", "xyz", "123", "f" * 65])
-def test_what_is_no_commit(tmp_path: Path, value: str) -> None:
+def test_what_is_not_a_commit(tmp_path: Path, value: str) -> None:
     running = start(arguments(manifest(tmp_path), "--source-commit", value))
     _, err = running.communicate()
     assert (running.returncode, b"--source-commit" in err) == (2, True)

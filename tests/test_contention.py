@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fork_server import Running
-from runs import (
+from support import commit, git, show
+from support.fork_server import Running
+from support.runs import (
     KUSTOMIZATION,
     WEB,
     application,
@@ -25,7 +26,6 @@ from runs import (
     target,
     wait_until,
 )
-from support import commit, git, show
 
 CROWD = int(os.environ.get("CROWD") or 15)
 ROUNDS = int(os.environ.get("KILL_ROUNDS") or 8)

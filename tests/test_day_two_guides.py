@@ -6,26 +6,20 @@ from pathlib import Path
 
 import pytest
 import yaml
-from clusters import app
-from fakes.argocd_api import ArgoCDServer, argocd_server
-from fakes.forge_server import serving
+from fakes.argocd_api import ArgoCDServer
 from fakes.github_api import GitHub
 from hosts.checks import maps
-from request_scenes import TOKEN, Scene
-from runs import KUSTOMIZATION, WEB, repository, target
 from support import ROOT, Result, bare_repo, commit, git, image_update, show
+from support.clusters import app
+from support.request_scenes import TOKEN, Scene
+from support.runs import KUSTOMIZATION, WEB, repository, target
+from support.serving import serving
 from test_wait_runs import Played, env, good, hook_fails, versioned
 
 from scripts.transcripts import alike, blocks
 
 HOW_TO = ROOT / "docs" / "how-to"
 URL = "https://github.com/acme/gitops.git"
-
-
-@pytest.fixture
-def server() -> Iterator[ArgoCDServer]:
-    with argocd_server() as one:
-        yield one
 
 
 def commands(page: Path) -> list[str]:
@@ -43,40 +37,42 @@ def shown(page: Path) -> list[str]:
     return [alike(one.code) for one in blocks(page.read_text()) if one.language == "text"]
 
 
-def run(line: str, environ: Mapping[str, str]) -> Result:
+def run_line(line: str, environ: Mapping[str, str]) -> Result:
     return image_update(*shlex.split(line)[1:], env=environ)
 
 
-def environment(server: ArgoCDServer, repo: Path) -> Mapping[str, str]:
+def environment(argo_cd: ArgoCDServer, repo: Path) -> Mapping[str, str]:
     return {
-        **env(server),
+        **env(argo_cd),
         "IMAGE_UPDATE_REWRITE_URL": f"{URL}={repo}",
         "IMAGE_UPDATE_ALLOW_PROTOCOL": "file",
         "IMAGE_UPDATE_WAIT_TIMEOUT": "20",
     }
 
 
-def test_roll_back_by_itself(tmp_path: Path, server: ArgoCDServer) -> None:
-    page = HOW_TO / "roll-back-by-itself.md"
+def test_roll_back_by_itself(tmp_path: Path, argo_cd: ArgoCDServer) -> None:
+    page = HOW_TO / "roll-back-automatically.md"
     repo = repository(tmp_path, "web")
-    server.plays = Played(repo, {"web": hook_fails}, [versioned(app("web", URL))])
-    first, later, release = (run(line, environment(server, repo)) for line in commands(page))
+    argo_cd.plays = Played(repo, {"web": hook_fails}, [versioned(app("web", URL))])
+    first, later, release = (run_line(line, environment(argo_cd, repo)) for line in commands(page))
     assert [alike(first.stdout)] == shown(page), first.stderr
     assert [first.code, later.code, release.code] == [6, 0, 0]
     assert "held" in later.stdout
     assert "newTag: 1.2.0" in show(repo, "main", target("web"))
 
 
-def test_promote_from_staging_to_production(tmp_path: Path, server: ArgoCDServer) -> None:
+def test_promote_from_staging_to_production(tmp_path: Path, argo_cd: ArgoCDServer) -> None:
     page = HOW_TO / "promote.md"
     repo = repository(tmp_path, "web-staging", "web-production")
     apps = [versioned(app(name, URL)) for name in ("web-staging", "web-production")]
-    server.plays = Played(repo, {"web-staging": good, "web-production": good}, apps)
-    staging, production, *others = (run(line, environment(server, repo)) for line in commands(page))
+    argo_cd.plays = Played(repo, {"web-staging": good, "web-production": good}, apps)
+    staging, production, *others = (
+        run_line(line, environment(argo_cd, repo)) for line in commands(page)
+    )
     assert staging.code == 0, staging.stderr
     assert ([alike(production.stdout)], production.code) == (shown(page), 0), production.stderr
     assert "newTag: 1.1.0" in show(repo, "main", target("web-production"))
-    assert [(one.code, "no Application fits" in one.stderr) for one in others] == [
+    assert [(one.code, "no Application matches" in one.stderr) for one in others] == [
         (3, False),
         (3, True),
     ]
@@ -114,7 +110,7 @@ def test_every_host_promotes() -> None:
     ("host", "given"), PROMOTIONS, ids=lambda one: one if isinstance(one, str) else ""
 )
 def test_the_pipelines_propose_it(
-    host: str, given: dict[str, str], tmp_path: Path, server: ArgoCDServer
+    host: str, given: dict[str, str], tmp_path: Path, argo_cd: ArgoCDServer
 ) -> None:
     secrets = [name for name in given if name.endswith("-token")]
     assert bool(secrets) == (host == "github")
@@ -129,14 +125,14 @@ def test_the_pipelines_propose_it(
         apps = [versioned(app(name, scene.url)) for name in ("web-staging", "web-production")]
         commit(scene.repo, {target("web-staging"): KUSTOMIZATION.replace("1.0.0", "1.1.0")})
         for one in apps:
-            server.add(good(one, git(scene.repo, "rev-parse", "main"))[-1])
+            argo_cd.add(good(one, git(scene.repo, "rev-parse", "main"))[-1])
         environ = {
             **{
                 f"IMAGE_UPDATE_PARAMETER_{name.upper().replace('-', '_')}": value
                 for name, value in params.items()
             },
-            **environment(server, scene.repo),
-            "IMAGE_UPDATE_ARGOCD_SERVER": server.address,
+            **environment(argo_cd, scene.repo),
+            "IMAGE_UPDATE_ARGOCD_SERVER": argo_cd.address,
             "IMAGE_UPDATE_ARGOCD_AUTH_TOKEN": "good-token",
             "IMAGE_UPDATE_ARGOCD_PLAINTEXT": "true",
             "IMAGE_UPDATE_FORGE_TOKEN": TOKEN,

@@ -5,21 +5,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from clusters import run
-from fakes.argocd_api import ArgoCDServer, argocd_server
-from fakes.forge_server import serving
+from fakes.argocd_api import ArgoCDServer
 from fakes.github_api import NAME, GitHub
 from fakes.gitlab_api import PROJECT, GitLab
 from support import git
+from support.runs import run
+from support.serving import serving
 from test_wait_runs import good, hook_fails, paused, played
 
 COMMIT = "c" * 40
-
-
-@pytest.fixture
-def server() -> Iterator[ArgoCDServer]:
-    with argocd_server() as one:
-        yield one
 
 
 @pytest.fixture
@@ -29,21 +23,21 @@ def github() -> Iterator[GitHub]:
         yield one
 
 
-def actions(server: ArgoCDServer, github: GitHub) -> Mapping[str, str]:
+def actions(argo_cd: ArgoCDServer, github: GitHub) -> Mapping[str, str]:
     """A job of GitHub Actions."""
     return {
-        "ARGOCD_SERVER": server.address, "ARGOCD_AUTH_TOKEN": "good-token", "ARGOCD_OPTS": "--plaintext",
+        "ARGOCD_SERVER": argo_cd.address, "ARGOCD_AUTH_TOKEN": "good-token", "ARGOCD_OPTS": "--plaintext",
         "GITHUB_SERVER_URL": github.url, "GITHUB_REPOSITORY": NAME, "GITHUB_SHA": COMMIT,
         "GITHUB_TOKEN": "good-token",
     }  # fmt: skip
 
 
 def test_each_application_is_an_environment(
-    tmp_path: Path, server: ArgoCDServer, github: GitHub
+    tmp_path: Path, argo_cd: ArgoCDServer, github: GitHub
 ) -> None:
-    played(server, tmp_path, web=good, api=hook_fails)
-    server.settings = {"url": "https://argocd.example.com"}
-    result = run("--wait", "--deployments", env=actions(server, github))
+    played(argo_cd, tmp_path, web=good, api=hook_fails)
+    argo_cd.settings = {"url": "https://argocd.example.com"}
+    result = run("--wait", "--deployments", env=actions(argo_cd, github))
     assert result.code == 6
     assert {one.environment: one.states for one in github.deployments} == {
         "web": ["in_progress", "success"],
@@ -59,21 +53,21 @@ def test_each_application_is_an_environment(
 
 
 def test_a_paused_rollout_stays_in_progress(
-    tmp_path: Path, server: ArgoCDServer, github: GitHub
+    tmp_path: Path, argo_cd: ArgoCDServer, github: GitHub
 ) -> None:
-    played(server, tmp_path, web=paused)
-    result = run("--wait", "--deployments", env=actions(server, github))
+    played(argo_cd, tmp_path, web=paused)
+    result = run("--wait", "--deployments", env=actions(argo_cd, github))
     assert result.code == 0, result.stderr
     assert [one.states for one in github.deployments] == [["in_progress"]]
     assert {state for _, _, state in github.statuses} == {"pending"}
 
 
 def test_a_forge_that_refuses_changes_nothing_else(
-    tmp_path: Path, server: ArgoCDServer, github: GitHub
+    tmp_path: Path, argo_cd: ArgoCDServer, github: GitHub
 ) -> None:
-    repo = played(server, tmp_path, web=good)
+    repo = played(argo_cd, tmp_path, web=good)
     github.fail(github.refusal("forbidden"), "POST", "/deployments", times=5)
-    result = run("--wait", "--deployments", env=actions(server, github))
+    result = run("--wait", "--deployments", env=actions(argo_cd, github))
     assert (result.code, result.json["status"]) == (0, "updated"), result.stderr
     assert result.json["commits"][0]["commit"] == git(repo, "rev-parse", "main")
     (warning,) = result.json["errors"]
@@ -82,32 +76,32 @@ def test_a_forge_that_refuses_changes_nothing_else(
 
 
 def test_a_rollout_whose_end_nobody_knows_stays_in_progress(
-    tmp_path: Path, server: ArgoCDServer, github: GitHub
+    tmp_path: Path, argo_cd: ArgoCDServer, github: GitHub
 ) -> None:
     """And the run that is started again ends it, although it writes nothing."""
 
     def expires(one: dict[str, Any], tip: str) -> Sequence[dict[str, Any]]:
-        server.expired.add("good-token")
+        argo_cd.expired.add("good-token")
         return good(one, tip)
 
-    played(server, tmp_path, web=expires)
-    unknown = run("--wait", "--deployments", env=actions(server, github))
+    played(argo_cd, tmp_path, web=expires)
+    unknown = run("--wait", "--deployments", env=actions(argo_cd, github))
     assert unknown.code != 0
     assert [one.states for one in github.deployments] == [["in_progress"]]
-    server.expired.clear()
-    again = run("--wait", "--deployments", env=actions(server, github))
+    argo_cd.expired.clear()
+    again = run("--wait", "--deployments", env=actions(argo_cd, github))
     assert (again.code, again.json["status"]) == (0, "unchanged"), again.stderr
     assert [one.states for one in github.deployments] == [["in_progress", "success"]]
 
 
 def test_gitlab_has_an_environment_that_leads_to_argo_cd(
-    tmp_path: Path, server: ArgoCDServer
+    tmp_path: Path, argo_cd: ArgoCDServer
 ) -> None:
-    played(server, tmp_path, web=good)
+    played(argo_cd, tmp_path, web=good)
     with serving(GitLab()) as gitlab:
         gitlab.commits.add(COMMIT)
         env = {
-            "ARGOCD_SERVER": server.address, "ARGOCD_AUTH_TOKEN": "good-token", "ARGOCD_OPTS": "--plaintext",
+            "ARGOCD_SERVER": argo_cd.address, "ARGOCD_AUTH_TOKEN": "good-token", "ARGOCD_OPTS": "--plaintext",
             "CI_SERVER_URL": gitlab.url, "CI_PROJECT_URL": f"{gitlab.url}/{PROJECT}", "CI_COMMIT_SHA": COMMIT,
             "CI_COMMIT_REF_NAME": "main", "IMAGE_UPDATE_FORGE_TOKEN": "good-token",
         }  # fmt: skip
@@ -115,23 +109,23 @@ def test_gitlab_has_an_environment_that_leads_to_argo_cd(
         assert (result.code, result.json["errors"]) == (0, []), result.stderr
         (one,) = gitlab.deployments
         assert (one.environment, one.commit, one.states) == ("web", COMMIT, ["running"])
-        assert list(gitlab.links.values()) == [f"http://{server.address}/applications/argocd/web"]
+        assert list(gitlab.links.values()) == [f"http://{argo_cd.address}/applications/argocd/web"]
         assert f"deployments are shown at {gitlab.url}/{PROJECT}: 1 queued" in result.stderr
 
 
 def test_what_was_built_has_to_be_known(
-    tmp_path: Path, server: ArgoCDServer, github: GitHub
+    tmp_path: Path, argo_cd: ArgoCDServer, github: GitHub
 ) -> None:
-    repo = played(server, tmp_path, web=good)
+    repo = played(argo_cd, tmp_path, web=good)
     for missing in ("GITHUB_SHA", "GITHUB_REPOSITORY"):
-        env = {name: value for name, value in actions(server, github).items() if name != missing}
+        env = {name: value for name, value in actions(argo_cd, github).items() if name != missing}
         result = run("--wait", "--deployments", env=env)
         assert result.code == 2
         assert missing in result.stderr
-    nonsense = run("--deployments", "--source-repository", "nonsense", env=actions(server, github))
+    nonsense = run("--deployments", "--source-repository", "nonsense", env=actions(argo_cd, github))
     assert nonsense.code == 2
     assert (
-        "--source-repository: no deployment is shown for 'nonsense': it is not an https or ssh URL"
+        "--source-repository: cannot show a deployment for 'nonsense': it is not an https or ssh URL"
         in nonsense.stderr
     )
     assert (git(repo, "rev-list", "--count", "main"), github.seen) == ("1", [])

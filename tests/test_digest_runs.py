@@ -4,8 +4,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from runs import WEB, application, arguments, manifest, repository
 from support import Result, bare_repo, commit, image_update, show
+from support.runs import WEB, application, arguments, manifest, repository
 
 OLD, NEW = (f"sha256:{letter * 64}" for letter in "ab")
 VALUES = f"image:\n  repository: {WEB}\n  tag: 1.4.2\n  digest: {OLD}\n"
@@ -30,7 +30,7 @@ def errors(result: Result) -> str:
 
 
 @pytest.mark.parametrize("target", ["helmvalues", "", "helmvalues:prod.yaml"])
-def test_every_command_tells_of_an_old_digest_beside_the_tag(tmp_path: Path, target: str) -> None:
+def test_every_command_reports_an_old_digest_beside_the_tag(tmp_path: Path, target: str) -> None:
     repo, apps = scene(tmp_path, write_back_target=target, **KEYS)
     before = show(repo, "main", "apps/web/values.yaml")
     given = arguments(apps, "--image-digest", NEW, image=f"{WEB}:1.5.0")
@@ -109,7 +109,7 @@ def test_a_shared_value_changes_with_a_warning(tmp_path: Path) -> None:
         result = image_update(*arguments(apps, *more, image=f"{WEB}:1.5.0"))
         assert (result.code, [one["message"] for one in result.json["errors"]]) == (
             0,
-            ["apps/web/values.yaml: by an anchor, this also changes worker.tag"],
+            ["apps/web/values.yaml: this also changes worker.tag, through an anchor"],
         )
     assert show(repo, "main", "apps/web/values.yaml") == values.replace("1.4.2", "1.5.0")
 

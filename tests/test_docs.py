@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import Any, get_args
 
 import pytest
-from host_schemas import fields
 from support import ROOT
+from support.host_schemas import fields
 
 from scripts.options import table
 from scripts.typer_options import all_options, commands
@@ -201,7 +201,9 @@ def test_every_file_that_contributing_names_is_there() -> None:
     assert [one for one in named if not (ROOT / one).exists()] == []
 
 
-SENTENCE = "ommits a newly built image to Git for every Argo CD Application that tracks it"
+SENTENCE = (
+    "rites the version of a newly built image to Git, for every Argo CD Application that tracks it"
+)
 DESCRIBED = (
     "task/__init__.py", "task/cli/app.py", "pyproject.toml", "mkdocs.yml", "Dockerfile", "action.yml", "README.md",
     "docs/index.md", "tekton/task/image-update/image-update.yaml", "tekton/stepaction/image-update/image-update.yaml",

@@ -3,8 +3,8 @@
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from memory import Branch, Story, story
-from runs import KUSTOMIZATION, WEB, application, target
+from support.memory import Branch, Story, story
+from support.runs import KUSTOMIZATION, WEB, application, target
 
 from task.errors import RegistryDownError, RegistryError
 from task.image import parse_image
@@ -139,7 +139,7 @@ def test_the_time_of_the_event_counts_only_for_images_without_a_date() -> None:
     one.events(event("new", A, "2026-11-02T00:00:00Z"), event("old", A, "2026-11-01T00:00:00Z"))
     assert one.value == "new"
     assert [text for level, text in one.log if level == "warning"] == [
-        "the times of events tell which build is newer: the images have no date of their own, or were not asked for it"
+        "the times of events tell which build is newer: the images have no creation date, or the registry was not asked"
     ]
     assert verdicts(one.events(event("old", A, "2026-11-01T00:00:00Z"))) == [
         ("refuse", "superseded")
@@ -181,12 +181,12 @@ def test_the_report_and_the_commit_say_where_a_build_came_from() -> None:
     assert decision.event == "registry event, harbor"
 
 
-def test_an_event_of_an_untracked_image_is_no_warning() -> None:
+def test_an_event_of_an_untracked_image_is_not_a_warning() -> None:
     one = story("semver")
     one.answer = Answer(digest=A)
     report = one.events(event("1.1.0", A), event("1.1.0", A, image="ghcr.io/acme/other"))
     assert report.problems == ()
-    assert ("info", "1 of 2 images is tracked by no Application") in one.log
+    assert ("info", "1 of 2 images is not tracked by any Application") in one.log
 
 
 # Any order, any split
@@ -203,12 +203,13 @@ def minute(number: int) -> str:
 
 
 def made(
-    strategy: str, kind: str, order: list[int], before: str, *, pinned: bool
+    strategy: str, kind: str, order: list[int], before: str, *, pinned: bool, **more: str
 ) -> tuple[Story, Events, str]:
     """Return a story, and events whose builds are in this order; each tag once, or one tag with several digests."""
     follows = strategy == "digest"
     annotations = {"image_list": f"web={WEB}:1.0.0"} if follows else {}
     annotations |= {"pin_digest": "true"} if pinned else {}
+    annotations |= more
     one = story(strategy, **annotations)
     tags = ["1.0.0"] * len(order) if follows else TAGS[: len(order)]
     events = []
@@ -258,5 +259,34 @@ def test_any_order_and_any_split_ends_in_the_same_tree(
         for start, end in zip([0, *cuts], [*cuts, len(events)], strict=True):
             one.events(*events[start:end], check=check)
         ends.append(one.branch.files)
+    assert ends[0] == ends[1]
+    assert ends[0] == ends[2]
+
+
+@given(
+    st.data(),
+    st.sampled_from(["semver", "newest-build", "alphabetical"]),
+    st.sampled_from(["sequence", "date"]),
+)
+@settings(max_examples=25, deadline=None)
+def test_any_order_and_any_split_ends_in_the_same_head(
+    data: st.DataObject, strategy: str, kind: str
+) -> None:
+    """What waits on a head branch is the newest build as well, and the base stays as it is."""
+    order = list(data.draw(st.permutations(range(1, data.draw(st.integers(2, 5)) + 1))))
+    ends = []
+    for number in range(3):
+        one, events, check = made(
+            strategy, kind, order, "nothing", pinned=False, git_branch="main:updates"
+        )
+        before = one.branch.files
+        if number:
+            events = data.draw(st.permutations(events))
+        cuts = sorted(data.draw(st.sets(st.integers(1, len(events) - 1)))) if number else []
+        for start, end in zip([0, *cuts], [*cuts, len(events)], strict=True):
+            one.events(*events[start:end], check=check)
+        assert one.branch.files == before
+        (proposed,) = one.branch.proposals.values()
+        ends.append(proposed.files)
     assert ends[0] == ends[1]
     assert ends[0] == ends[2]

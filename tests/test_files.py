@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
-from runs import application, arguments, manifest, repository
 from support import Result, command, costs_at_most, image_update
+from support.runs import application, arguments, manifest, repository
 
 from scripts.typer_options import options_of
 from task.errors import ExhaustedError, Exit
@@ -46,7 +46,7 @@ def linked(target: str) -> Callable[[Path], Path]:
         (linked("large"), "it is larger than 10,000,000 bytes"),
     ],
 )
-def test_what_is_no_file_is_refused_at_once(
+def test_what_is_not_a_file_is_refused_at_once(
     make: Callable[[Path], Path], says: str, tmp_path: Path
 ) -> None:
     if make is not a_pipe:
@@ -156,7 +156,7 @@ def test_an_option_that_names_a_pipe_is_an_error(option: str, tmp_path: Path) ->
 @pytest.mark.parametrize(
     "command_line", ["run --image ghcr.io/acme/web:1.1.0 --allow-protocol file", "lint"]
 )
-def test_a_manifest_that_is_no_file_is_a_warning(command_line: str, tmp_path: Path) -> None:
+def test_a_manifest_that_is_not_a_file_is_a_warning(command_line: str, tmp_path: Path) -> None:
     folder = tmp_path / "apps"
     folder.mkdir()
     manifest(folder, application("web", repository(tmp_path, "web")))
@@ -211,7 +211,7 @@ def test_what_is_said_where_files_memory_or_threads_run_out(error: Exception, sa
         assert found is None
 
 
-def test_a_run_without_enough_memory_is_no_defect(tmp_path: Path) -> None:
+def test_a_run_without_enough_memory_is_not_a_defect(tmp_path: Path) -> None:
     (tmp_path / "app.yaml").write_text("kind: Application\n")
     args = ("plan", "--image", "ghcr.io/acme/web:1.0", "--applications", tmp_path / "app.yaml")
     done = subprocess.run(
@@ -246,3 +246,14 @@ def test_few_open_files_are_an_error_that_says_what_to_do(most: int, tmp_path: P
     assert f"too many open files: this step may have {most} open at a time" in done.stderr
     assert "ulimit -n" in done.stderr
     assert done.code == 75
+
+
+@pytest.mark.parametrize("what", ["nowhere", "a file"])
+def test_a_tmpdir_that_is_no_folder_is_a_mistake_of_the_call(tmp_path: Path, what: str) -> None:
+    repo = repository(tmp_path, "a")
+    apps = manifest(tmp_path, application("a", repo))
+    there = apps if what == "a file" else tmp_path / what
+    found = image_update(*arguments(apps), env={"TMPDIR": str(there)})
+    assert found.code == 2
+    assert f"TMPDIR: {there} is not a folder\n" in found.stderr
+    assert "set TMPDIR to a folder that this user can write to" in found.stderr

@@ -6,12 +6,11 @@ import signal
 import subprocess
 from pathlib import Path
 
-import fork_server
 import pytest
 from coverage import CoverageData
-from fork_server import Forked
-from runs import application, manifest, repository, wait_until
-from support import Result, command, git, image_update
+from support import Result, command, fork_server, git, image_update
+from support.fork_server import Forked
+from support.runs import application, manifest, repository, wait_until
 
 APPS = ["--applications", "applications.json", "--allow-protocol", "file"]
 PLAN = ["plan", "--image", "ghcr.io/acme/web:1.1.0", *APPS]
@@ -96,7 +95,7 @@ def test_a_run_lands(folder: Path) -> None:
     assert git(folder / "repo.git", "rev-list", "--count", "main") == "2"
 
 
-def test_a_killed_one_is_told_from_others(folder: Path) -> None:
+def test_a_killed_one_is_reported_from_others(folder: Path) -> None:
     env = program(folder, 'kill -9 "$PPID"')
     assert fork(PLAN, env, folder, b"").code == process(PLAN, env, folder, b"").code == -9
 

@@ -5,10 +5,10 @@ from typing import Any
 
 import jsonschema
 import pytest
-from clusters import app, kubeconfig, live_app
 from fakes.kubernetes_api import APPLICATIONS, running
-from runs import WEB, application, manifest, repository, target
 from support import Content, Result, bare_repo, commit, image_update, show
+from support.clusters import app, kubeconfig, live_app
+from support.runs import WEB, application, manifest, repository, target
 
 from task.annotations.image_updater import NO_LOOP, ConfigOption, options_of
 from task.schemas import load
@@ -189,7 +189,7 @@ def test_logins(tmp_path: Path, secret: str, login: str, strategy: str) -> None:
     assert ("only for scan" in registry) == (strategy == "semver")
 
 
-def test_it_is_told_in_text(tmp_path: Path) -> None:
+def test_it_is_reported_in_text(tmp_path: Path) -> None:
     repo = repository(tmp_path, "a", "b", "c")
     silent = [application(one, repo) for one in ("b", "c")]
     apps = manifest(
@@ -272,7 +272,7 @@ def test_keys_of_the_config_map(key: str, value: str, option: str, note: str) ->
 @pytest.mark.parametrize(
     "item", [{}, {"data": None}, {"data": []}, {"data": {"interval": {"x": 1}}}]
 )
-def test_a_config_map_that_is_malformed_is_no_error(item: dict[str, Any]) -> None:
+def test_a_config_map_that_is_malformed_is_not_an_error(item: dict[str, Any]) -> None:
     assert [one.option for one in options_of(item)] in ([], [""])
 
 

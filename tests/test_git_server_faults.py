@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from faults import Ground, problem
-from real_servers import Nginx, nginx
-from runs import KUSTOMIZATION, hook, target, wait_until
 from support import commit, git
+from support.faults import Ground, problem
+from support.real_servers import Nginx, nginx
+from support.runs import KUSTOMIZATION, hook, target, wait_until
 
 pytestmark = [pytest.mark.servers, pytest.mark.xdist_group("servers")]
 

@@ -3,8 +3,8 @@
 from pathlib import Path
 
 import pytest
-from runs import WEB, application, arguments, manifest
 from support import Result, bare_repo, image_update
+from support.runs import WEB, application, arguments, manifest
 
 FILES = {"apps/a/Chart.yaml": "name: a\n", "apps/a/values.yaml": "image: {tag: 1.0.0}\n"}
 PLACE = "spec.source.helm.parameters of the Application sets image.tag"

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 import yaml
-from runs import WEB, application, manifest, repository, target
 from support import Result, changed_paths, commit, git, image_update, show
+from support.runs import WEB, application, manifest, repository, target
 
 STATE = ".image-update/apps/a/argocd_a.state"
 
@@ -160,7 +160,7 @@ def test_single_images_and_several_applications(tmp_path: Path) -> None:
     [
         (
             "",
-            "build: automatic update of a, b to 1.1.0\n\nupdates image acme/web tag '1.0.0' to '1.1.0' for a, b\n",
+            "build: automatic update of acme/web to 1.1.0 for a, b\n\nupdates image acme/web tag '1.0.0' to '1.1.0' for a, b\n",
         ),
         ("chore: {{.AppName}}", "chore: a, b\n"),
     ],
@@ -260,6 +260,6 @@ def test_a_hold_and_its_end_say_that_they_committed(tmp_path: Path) -> None:
     ]
     for (command, *more), words in ends:
         assert (
-            image_update(command, *more, *given).stdout.splitlines()[-1]
-            == f"image-update {command} argocd/a: {words}; exit code 0"
+            image_update(command, *more, *given).stdout.splitlines()[0]
+            == f"image-update {command} argocd/a: {words}"
         )

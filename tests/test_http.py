@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from serving import Answers as Server
+from support.serving import Answers as Server
 
 from task.errors import NoAnswerError
 from task.http import Http, Limits, Response
@@ -208,7 +208,7 @@ def test_what_changes_something_is_not_redirected(server: Server) -> None:
 @pytest.mark.parametrize(
     "target", ["ftp://127.0.0.1/x", "file:///etc/passwd", "javascript:x", "gopher://x"]
 )
-def test_redirects_to_what_is_no_web_server(server: Server, target: str) -> None:
+def test_redirects_to_what_is_not_a_web_server(server: Server, target: str) -> None:
     server.reply = lambda _: (302, {"Location": target}, b"")
     with pytest.raises(NoAnswerError) as refused:
         http(server).ask("GET", "/")
@@ -387,7 +387,7 @@ def test_a_server_that_speaks_no_tls(server: Server) -> None:
 @pytest.mark.parametrize(
     "url", ["http://", "http://a..b/", "http://[::1/", "http://host:port/", "http://\udcff/"]
 )
-def test_what_is_no_url(url: str) -> None:
+def test_what_is_not_a_url(url: str) -> None:
     with pytest.raises(NoAnswerError):
         http(url).ask("GET", "/")
 

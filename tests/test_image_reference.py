@@ -151,9 +151,9 @@ def test_parses_a_reference(
     ("text", "says"),
     [
         ("", "empty"),
-        (" nginx", "blank"),
-        ("nginx:1\n", "blank"),
-        ("nginx:1\u00a0", "blank"),
+        (" nginx", "spaces"),
+        ("nginx:1\n", "spaces"),
+        ("nginx:1\u00a0", "spaces"),
         ("ng\x00inx", "control character"),
         ("nginx:", "nothing follows the colon"),
         ("nginx:-1", "not a tag"),
@@ -226,7 +226,7 @@ def test_takes_several_references_in_one_value(values: list[str], references: li
 @pytest.mark.parametrize(
     "value", ["[", '["a:1"', "[1]", '[["a:1"]]', "[null]", '["a b"]', "[a:1]", "a:1,B:2", '"a:1"']
 )
-def test_refuses_a_value_that_is_no_list_of_references(value: str) -> None:
+def test_refuses_a_value_that_is_not_a_list_of_references(value: str) -> None:
     with pytest.raises(Malformed):
         parse_images([value])
 

@@ -684,7 +684,7 @@ def test_an_alias_is_the_beginning_of_a_name_that_kubernetes_takes(
 
 
 @pytest.mark.parametrize("alias", ["web", "web.v2", "Web_2", "0"])
-def test_an_alias_that_kubernetes_takes_is_no_finding(alias: str) -> None:
+def test_an_alias_that_kubernetes_takes_is_not_a_finding(alias: str) -> None:
     assert lint({"image-list": f"{alias}=acme/web", f"{alias}.allow-tags": "any"}) == ()
 
 
@@ -699,14 +699,20 @@ def test_two_images_in_one_helm_value_are_an_error() -> None:
     assert lint({"image-list": "a=acme/a, b=acme/b"}, kind="Kustomize") == ()
 
 
-def test_a_misspelt_image_list_is_told_once() -> None:
+def test_a_misspelt_image_list_is_reported_once() -> None:
     (one,) = lint({"imagelist": "web=acme/web"})
     assert (one.key, one.severity) == ("imagelist", "error")
 
 
-def test_a_comma_in_a_constraint_is_told_once() -> None:
+def test_a_comma_in_a_constraint_is_reported_once() -> None:
     found = lint({"image-list": "web=acme/web:>=1.0, <2"})
     assert [one.message for one in found] == ["'<2' follows a comma: a comma ends an entry"]
+
+
+@pytest.mark.parametrize("key", ["git-commit-template", "git-commit-message", "web.colour"])
+def test_a_template_where_nobody_reads_it_is_one_warning(key: str) -> None:
+    (one,) = (one for one in lint({**WEB, key: "{{ .AppName }}"}) if one.key == key)
+    assert one.severity == "warning"
 
 
 def test_good_annotations_have_no_findings() -> None:
@@ -901,7 +907,7 @@ spec: {values: {image: acme/web, tag: "1.0"}}
 """
 
 
-def test_a_field_of_aiu_s_own_resource_is_no_remark(tmp_path: Path) -> None:
+def test_a_field_of_aiu_s_own_resource_is_not_a_remark(tmp_path: Path) -> None:
     path = tmp_path / "iu.yaml"
     path.write_text(OWN_FIELD)
     result = image_update("lint", "--applications", path, "--output", "json")
@@ -955,7 +961,7 @@ spec:
 """
 
 
-def test_what_is_wrong_with_an_image_updater_is_told_at_its_own_line(tmp_path: Path) -> None:
+def test_what_is_wrong_with_an_image_updater_is_reported_at_its_own_line(tmp_path: Path) -> None:
     """Not at the Application's, and once, however many Applications it references."""
     (tmp_path / "updater.yaml").write_text(f"# another document\n---\n{RESOURCE}")
     for name in ("web", "web-2", "web-3"):
@@ -969,7 +975,7 @@ def test_what_is_wrong_with_an_image_updater_is_told_at_its_own_line(tmp_path: P
     result = image_update("lint", tmp_path, "--output", "json")
     jsonschema.validate(result.json, load("lint.v1"))
     assert {Path(one["file"]).name for one in result.json["findings"]} == {"updater.yaml"}
-    at, left_out = "ImageUpdater argocd/iu", ": the images that this is for are left out"
+    at, left_out = "ImageUpdater argocd/iu", ": the images that it applies to are left out"
     assert [(one["line"], one["message"], one["hint"]) for one in result.json["findings"]][:5] == [
         (
             7,
@@ -999,13 +1005,17 @@ def test_what_is_wrong_with_an_image_updater_is_told_at_its_own_line(tmp_path: P
     ]
     idle, rule = result.json["findings"][5:]
     assert (idle["severity"], idle["line"]) == ("error", 22)
-    assert idle["message"] == f"{at}, applicationRefs[1]: no Application in namespace 'argocd' fits"
+    assert (
+        idle["message"] == f"{at}, applicationRefs[1]: no Application in namespace 'argocd' matches"
+    )
     assert (rule["application"], rule["key"], rule["line"]) == (None, "web.allow-tags", 16)
     assert rule["message"].startswith(f"{at}: web.allow-tags: '^v1' is neither")
     assert rule["message"].endswith("(argocd/web-2 and 2 more Applications)")
 
 
-def test_each_reference_that_makes_a_resource_unusable_is_told_at_its_line(tmp_path: Path) -> None:
+def test_each_reference_that_makes_a_resource_unusable_is_reported_at_its_line(
+    tmp_path: Path,
+) -> None:
     path = tmp_path / "updater.yaml"
     path.write_text(
         RESOURCE.replace("namePattern: none", "namePattern: []").replace(
@@ -1084,7 +1094,7 @@ def test_what_came_by_stdin_is_in_no_file() -> None:
         ({"images": ("acme/other:main-1",)}, (), False),
     ],
 )
-def test_an_order_that_does_not_match_the_current_tag_is_told(
+def test_an_order_that_does_not_match_the_current_tag_is_reported(
     source: dict[str, Any], live: tuple[str, ...], told: bool
 ) -> None:
     order = {"web.update-strategy": "alphabetical", "web.tag-order": "regexp:^v(?P<n>[0-9]+)$"}
@@ -1145,7 +1155,7 @@ def test_a_host_gets_the_results_of_a_lint_that_cannot_begin(tmp_path: Path) -> 
         ("numeric", "1.2.0-beta1", ""),
     ],
 )
-def test_a_commit_id_in_an_order_by_numbers_is_told(order: str, tag: str, commit: str) -> None:
+def test_a_commit_id_in_an_order_by_numbers_is_reported(order: str, tag: str, commit: str) -> None:
     """`main-99fffff-1` would come after `main-1fffff-2` for ever."""
     given = {"web.update-strategy": "alphabetical", "web.tag-order": order}
     source = Source("https://git.example/x", "apps/web", "main")

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 import yaml
-from runs import PREFIX
 from support import ROOT, bare_repo, image_update
+from support.runs import PREFIX
 
 WRONG = f"""\
 apiVersion: argoproj.io/v1alpha1

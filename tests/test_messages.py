@@ -1,7 +1,7 @@
 """Messages that people had to read twice: each says what is wrong, where, and something to do."""
 
 import pytest
-from memory import Story, story
+from support.memory import Story, story
 
 from task.annotations.keys import doubt
 from task.argocd.api import explained
@@ -36,14 +36,18 @@ REPO = "https://git.example/acme/deploy"
         (
             "1.6.0-rc.1",
             (),
-            "without a constraint only releases go in; to admit it, write the constraint >=0-0",
+            "without a constraint, only releases are admitted; to admit it, write the constraint >=0-0",
         ),
         (
             "main-42",
             (),
-            "semver, the default strategy, needs; write update-strategy: newest-build, or a tag-order for",
+            "the strategy is semver (the default). For such tags: update-strategy: newest-build, or a tag-order for",
         ),
-        ("latest", (), "write update-strategy: newest-build, or digest to follow this tag"),
+        (
+            "latest",
+            (),
+            "For such tags: update-strategy: newest-build, or digest to follow this tag",
+        ),
     ],
 )
 def test_a_tag_that_the_default_strategy_refuses(
@@ -106,21 +110,21 @@ HELD = "held by jane since 2026-11-22 12:00 UTC: load test"
     [
         (held(), f"{HELD}; image-update release argocd/a ends the hold"),
         (waiting(), f"{HELD}; a waits: image-update release argocd/a ends the hold and writes it"),
-        (overtaken(), f"{HELD}; a waits already and is newer: sequence 1 comes before sequence 2"),
-        (released(held()), f"released: it was {HELD}; no build waits, so nothing is written"),
+        (overtaken(), f"{HELD}; a is already waiting, and sequence 1 comes before sequence 2"),
+        (released(held()), f"released, 1.0.0 stays: it was {HELD}"),
         (released(waiting()), f"released: it was {HELD}; a waited: "),
         (
             newer(),
             (
                 "a newer build was written, b: sequence 1 comes before sequence 2; "
-                "to write it all the same: image-update rollback argocd/a --to a"
+                "to write it anyway: image-update rollback argocd/a --to a"
             ),
         ),
         (
             replayed(),
             (
                 "b was written before and has been replaced since, so a repeated run does not bring it back; "
-                "to write it all the same: image-update rollback argocd/a --to b"
+                "to write it anyway: image-update rollback argocd/a --to b"
             ),
         ),
     ],
@@ -177,7 +181,7 @@ def argo_login_page() -> None:
         (range_as_revision, "'1.x ^1' is not a branch name", "such as git-branch: main"),
         (
             lambda: below("replicas: 1\nimage: ghcr.io/acme/web:1.0.0\n", "image.tag"),
-            "line 2: image is the single value 'ghcr.io/acme/web:1.0.0', so image.tag cannot be below it",
+            "line 2: image is a plain value ('ghcr.io/acme/web:1.0.0'), so it has no key tag",
             "if image holds the whole reference, annotate <alias>.helm.image-spec: image",
         ),
         (
@@ -205,7 +209,7 @@ def argo_login_page() -> None:
         (
             argo_login_page,
             "https://argocd.example answers with a web page (200), not with Argo CD's API",
-            "if a login page is in front of it, send what it wants with --argocd-header; ",
+            "if a login page is in front of it, send what it requires with --argocd-header; ",
         ),
     ],
 )  # fmt: skip

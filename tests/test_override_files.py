@@ -4,8 +4,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from runs import WEB, application, arguments, manifest
 from support import Result, bare_repo, commit, git, image_update, show
+from support.runs import WEB, application, arguments, manifest
 
 FILE = "apps/a/.argocd-source-a.yaml"
 HELM = {"apps/a/Chart.yaml": "apiVersion: v2\nname: a\nversion: 0.1.0\n"}
@@ -53,7 +53,7 @@ def test_what_was_carried_follows_the_spec(tmp_path: Path) -> None:
     assert warnings(done) == []
 
 
-def test_what_a_person_wrote_stays_and_is_told(tmp_path: Path) -> None:
+def test_what_a_person_wrote_stays_and_is_reported(tmp_path: Path) -> None:
     scene = Scene(tmp_path, HELM)
     scene.run("1.1.0", helm(replicas="2", log="info"))
     mine = scene.text.replace(
@@ -197,7 +197,7 @@ AIU = f"""helm:
 
 
 @pytest.mark.parametrize("command", ["run", "plan", "status", "lint", "lint here"])
-def test_what_a_file_hides_and_what_it_does_not_change_is_told_by(
+def test_what_a_file_hides_and_what_it_does_not_change_is_reported_by(
     command: str, tmp_path: Path
 ) -> None:
     scene = Scene(tmp_path, {**HELM, FILE: AIU})

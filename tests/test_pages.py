@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 import yaml
-from host_schemas import problems, schema_of
 from markdown import Markdown
 from support import ROOT, image_update
+from support.host_schemas import problems, schema_of
 
 from scripts.transcripts import blocks
 from scripts.typer_options import all_options, commands, options_of
@@ -54,7 +54,7 @@ def test_lint_finds_nothing_wrong_with_what_is_shown(tmp_path: Path) -> None:
     ended = image_update("lint", "--applications", tmp_path, "--output", "json")
     errors = [one for one in ended.json["findings"] if one["severity"] == "error"]
     assert [
-        one for one in errors if not one["message"].endswith("fits")
+        one for one in errors if not one["message"].endswith("matches")
     ] == []  # not every page shows the Applications
 
 

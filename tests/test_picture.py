@@ -5,8 +5,8 @@ from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import pytest
-from runs import KUSTOMIZATION, WEB, application, manifest, target
 from support import ROOT, bare_repo, image_update, show
+from support.runs import KUSTOMIZATION, WEB, application, manifest, target
 
 from scripts.picture import BARS, FIGURES, PICTURE, bars, demo, svg, text_of
 from scripts.screenshots import FOLDER, pages

@@ -11,8 +11,8 @@ from fakes import cosign
 from fakes.oci_images import image
 from fakes.registry_api import RegistryApi, registry_api
 from fakes.sigstore_instance import GITHUB, Sigstore, workflow
-from runs import application, manifest
 from support import Result, bare_repo, commit, git, image_update, show
+from support.runs import application, manifest
 
 from task.schemas import load
 
@@ -147,7 +147,7 @@ def test_what_is_proved_is_written_by_its_digest_and_told(
 
 @pytest.mark.parametrize("command", ["plan", "run"])
 @pytest.mark.parametrize("demand", [PROVENANCE, SIGNATURES])
-def test_the_proof_of_another_digest_with_the_same_tag_is_none(
+def test_the_proof_of_another_digest_with_the_same_tag_does_not_count(
     tmp_path: Path, server: RegistryApi, pair: cosign.Keys, command: str, demand: str
 ) -> None:
     scene = Scene(tmp_path, server.name, pair, demand)

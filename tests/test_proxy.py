@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from faults import Ground, problem
-from http_proxy import Proxy, http_proxy
-from real_servers import Nginx, free_port
+from support.faults import Ground, problem
+from support.http_proxy import Proxy, http_proxy
+from support.real_servers import Nginx, free_port
 
 pytestmark = [pytest.mark.servers, pytest.mark.xdist_group("servers")]
 LOGIN, SECRETS = "bob:pr0xy-s3cret", ("pr0xy", "s3cret")

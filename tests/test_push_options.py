@@ -3,8 +3,8 @@
 from pathlib import Path
 
 import pytest
-from runs import KUSTOMIZATION, WEB, application, manifest, target
 from support import bare_repo, commit, git, image_update
+from support.runs import KUSTOMIZATION, WEB, application, manifest, target
 
 
 def scene(folder: Path, *, takes: bool = True) -> tuple[Path, Path]:
@@ -19,7 +19,9 @@ def scene(folder: Path, *, takes: bool = True) -> tuple[Path, Path]:
     return repo, manifest(folder, application("a", repo))
 
 
-def run(apps: Path, *more: str, image: str = f"{WEB}:1.1.0", verb: str = "run") -> tuple[int, str]:
+def run_or_hold(
+    apps: Path, *more: str, image: str = f"{WEB}:1.1.0", verb: str = "run"
+) -> tuple[int, str]:
     given = ["--image", image] if verb == "run" else ["a", "--reason", "quiet"]
     result = image_update(
         verb, *given, "--applications", str(apps), "--allow-protocol", "file", *more
@@ -34,23 +36,23 @@ def told(repo: Path) -> list[str]:
 def test_the_server_gets_them_with_a_change_and_not_with_a_memory(tmp_path: Path) -> None:
     repo, apps = scene(tmp_path)
     options = ("--push-option", "ci.skip", "--push-option", "topic=image updates")
-    assert run(apps, *options)[0] == 0
+    assert run_or_hold(apps, *options)[0] == 0
     assert told(repo) == ["push", "ci.skip", "topic=image updates"]
-    assert run(apps, *options, verb="hold")[0] == 0
+    assert run_or_hold(apps, *options, verb="hold")[0] == 0
     assert told(repo)[3:] == ["push"]
 
 
 def test_the_config_names_them_and_an_option_wins(tmp_path: Path) -> None:
     repo, apps = scene(tmp_path)
     commit(repo, {".image-update/config": "version: 1\npushOptions: [ci.skip]\n"})
-    assert run(apps)[0] == 0
-    assert run(apps, "--push-option", "mine", image=f"{WEB}:1.2.0")[0] == 0
+    assert run_or_hold(apps)[0] == 0
+    assert run_or_hold(apps, "--push-option", "mine", image=f"{WEB}:1.2.0")[0] == 0
     assert told(repo) == ["push", "ci.skip", "push", "mine"]
 
 
 def test_a_server_without_them_gets_the_push_and_the_log_says_so_once(tmp_path: Path) -> None:
     repo, apps = scene(tmp_path, takes=False)
-    code, log = run(apps, "--push-option", "ci.skip")
+    code, log = run_or_hold(apps, "--push-option", "ci.skip")
     assert code == 0
     assert told(repo) == ["push"]
     assert log.count("takes no push options") == 1
@@ -70,6 +72,6 @@ def test_what_cannot_be_sent_is_a_usage_error(
     tmp_path: Path, more: tuple[str, ...], words: str
 ) -> None:
     _, apps = scene(tmp_path)
-    code, log = run(apps, *more)
+    code, log = run_or_hold(apps, *more)
     assert code == 2
     assert words in log

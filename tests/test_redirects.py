@@ -4,12 +4,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from clusters import in_cluster, of_argo_cd
 from fakes.kubernetes_api import SECRETS, KubernetesApi, running
-from git_servers import GitServer, git_server
-from runs import application, arguments, manifest, repository, target
-from serving import certificate
 from support import Result, git, image_update, show
+from support.clusters import in_cluster, of_argo_cd
+from support.git_servers import GitServer, git_server
+from support.runs import application, arguments, manifest, repository, target
+from support.serving import certificate
 
 from task.errors import NoAnswerError
 from task.http import Http
@@ -38,7 +38,7 @@ def other(repo: Path) -> Iterator[GitServer]:
         yield server
 
 
-def run(
+def run_with_config(
     folder: Path, url: str, *more: str | Path, config: str = "", env: dict[str, str] | None = None
 ) -> Result:
     """A run on one repository; `config` is the user's configuration of git."""
@@ -84,7 +84,7 @@ def test_a_header_of_the_users_configuration_does_so_too(
 ) -> None:
     with git_server(tmp_path) as server:
         server.moved["/old"] = f"{other.url}new"
-        result = run(
+        result = run_with_config(
             tmp_path,
             f"{server.url}old.git",
             config=config.replace("SERVER", server.url.rstrip("/")),
@@ -103,7 +103,7 @@ def test_a_header_of_a_variable_does_so_too(tmp_path: Path, repo: Path, other: G
     }
     with git_server(tmp_path) as server:
         server.moved["/old"] = f"{other.url}new"
-        result = run(tmp_path, f"{server.url}old.git", env=pairs)
+        result = run_with_config(tmp_path, f"{server.url}old.git", env=pairs)
     assert (result.code, other.headers, landed(repo)) == (4, [], False), result.stderr
 
 
@@ -114,7 +114,9 @@ def test_without_a_header_another_server_is_followed_without_the_login(
     with git_server(tmp_path) as server:
         server.moved["/old"] = f"{other.url}new"
         login = ("--git-username", "u", "--git-password-file", tmp_path / "password")
-        result = run(tmp_path, f"{server.url}old.git", *login, "--git-credentials-url", server.url)
+        result = run_with_config(
+            tmp_path, f"{server.url}old.git", *login, "--git-credentials-url", server.url
+        )
     assert (result.code, landed(repo), tokens(other)) == (0, True, set()), result.stderr
 
 
@@ -146,7 +148,7 @@ def test_a_header_of_the_configuration_finds_a_renamed_repository(
     with git_server(tmp_path) as server:
         server.moved["/old"], server.bearer = "/new", TOKEN
         config = f'[http "{server.url}"]\n\textraHeader = Authorization: Bearer {TOKEN}\n'
-        result = run(tmp_path, f"{server.url}old.git", config=config)
+        result = run_with_config(tmp_path, f"{server.url}old.git", config=config)
     assert (result.code, landed(repo)) == (0, True), result.stderr
 
 
@@ -157,7 +159,7 @@ def test_redirects_that_lead_nowhere(tmp_path: Path, repo: Path, moved: str, sai
     with git_server(repo.parent) as server:
         server.moved["/old"] = moved
         config = f"[http]\n\textraHeader = Authorization: Bearer {TOKEN}\n"
-        result = run(tmp_path, f"{server.url}old.git", config=config)
+        result = run_with_config(tmp_path, f"{server.url}old.git", config=config)
     assert result.code == 4, result.stderr
     assert said in result.stderr
 
@@ -169,7 +171,9 @@ def test_https_is_never_left_for_plain_http(
     found, key = certificate(tmp_path)
     with git_server(tmp_path, (found, key)) as server:
         server.moved["/old"] = f"{other.url}new"
-        result = run(tmp_path, f"{server.url}old.git", "--ca-file", found, config=config)
+        result = run_with_config(
+            tmp_path, f"{server.url}old.git", "--ca-file", found, config=config
+        )
     assert (result.code, other.headers, landed(repo)) == (4, [], False), result.stderr
     assert ("redirects from https to plain http" if not config else ELSEWHERE) in result.stderr
 
@@ -178,7 +182,7 @@ def test_an_application_of_https_that_is_rewritten_to_http(
     tmp_path: Path, repo: Path, other: GitServer
 ) -> None:
     config = f'[url "{other.url}"]\n\tinsteadOf = https://git.example.com/\n'
-    result = run(tmp_path, "https://git.example.com/new.git", config=config)
+    result = run_with_config(tmp_path, "https://git.example.com/new.git", config=config)
     assert (result.code, landed(repo)) == (0, True), result.stderr
 
 

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from fakes.oci_images import Content, image, index, push
 from fakes.registry_api import RegistryApi, Seen, registry_api
-from real_registry import PASSWORD, USER, open_registry, password_registry, tls_registry
-from runs import application, manifest
 from support import Result, bare_repo, git, image_update, show
+from support.real_registry import PASSWORD, USER, open_registry, password_registry, tls_registry
+from support.runs import application, manifest
 
 ASK = {"IMAGE_UPDATE_REGISTRY_CHECK": "auto"}
 TARGET = "apps/a/kustomization.yaml"

@@ -5,8 +5,8 @@ import os
 from pathlib import Path
 
 import pytest
-from runs import KUSTOMIZATION, PREFIX, WEB, application, arguments, manifest, target
 from support import bare_repo, changed_paths, image_update, needs
+from support.runs import KUSTOMIZATION, PREFIX, WEB, application, arguments, manifest, target
 
 TEMPLATE = """\
 {{{{- range .Values.apps }}}}

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import jsonschema
 import pytest
-from runs import WEB, application, arguments, manifest, repository, target
 from support import Result, commit, git, image_update, show
+from support.runs import WEB, application, arguments, manifest, repository, target
 
 from task.schemas import load
 
@@ -18,7 +18,7 @@ STATE = ".image-update/apps/a/argocd_a.state"
 NOW = 'version: 1\nfreezes:\n- {schedule: "* * * * *", duration: 1h, reason: the big sale, match: {paths: [apps/a]}}\n'
 
 
-def run(
+def run_for(
     folder: Path, repo: Path, *names: str, image: str = f"{WEB}:1.1.0", more: tuple[str, ...] = ()
 ) -> Result:
     apps = manifest(
@@ -36,7 +36,7 @@ def tag(repo: Path, name: str = "a") -> str:
 def test_a_freeze_holds_an_event_back_and_the_first_run_after_it_writes_it(tmp_path: Path) -> None:
     repo = repository(tmp_path, "a", "b")
     commit(repo, {CONFIG: NOW})
-    result = run(tmp_path, repo, "a", "b", more=("--sequence", "1"))
+    result = run_for(tmp_path, repo, "a", "b", more=("--sequence", "1"))
     assert result.code == 0, result.stderr
     found = {one["application"]: one for one in result.json["decisions"]}
     assert (found["argocd/a"]["verdict"], found["argocd/a"]["rule"]) == ("defer", "held")
@@ -62,7 +62,7 @@ def test_a_freeze_holds_an_event_back_and_the_first_run_after_it_writes_it(tmp_p
     assert frozen["deferred"]["tag"] == "1.1.0"
 
     commit(repo, {CONFIG: None})
-    assert run(tmp_path, repo, image=f"{WEB}:1.0.5", more=("--sequence", "0")).code == 0
+    assert run_for(tmp_path, repo, image=f"{WEB}:1.0.5", more=("--sequence", "0")).code == 0
     assert tag(repo) == "1.1.0"
 
 
@@ -109,7 +109,7 @@ def test_the_config_words_the_commit_and_what_is_given_wins(tmp_path: Path) -> N
         "  template: .image-update/message.tmpl\n  trailers: {Team: platform}\n  signOff: true\n"
     )
     commit(repo, {CONFIG: config, ".image-update/message.tmpl": "deploy {{.AppName}}\n"})
-    assert run(tmp_path, repo, more=("--git-author-email", "given@example.com")).code == 0
+    assert run_for(tmp_path, repo, more=("--git-author-email", "given@example.com")).code == 0
     author, _, message = git(repo, "log", "-1", "--format=%an <%ae>%n%B", "main").partition("\n")
     assert author == "Deploy Bot <given@example.com>"
     assert message.startswith("deploy a\n")
@@ -122,7 +122,7 @@ def test_the_config_is_read_in_the_fetch_of_the_other_files(tmp_path: Path) -> N
     commit(repo, {f"filler/{number}": f"{number}" for number in range(2000)})
 
     def transfers(image: str) -> int:
-        result = run(tmp_path, repo, image=image, more=("--log-level", "debug"))
+        result = run_for(tmp_path, repo, image=image, more=("--log-level", "debug"))
         assert result.code == 0, result.stderr
         return result.stderr.count(": fetch ")
 
@@ -192,7 +192,7 @@ def test_lint_tells_all_mistakes_of_the_config_by_line(tmp_path: Path) -> None:
             "rules[2] does not match the one Application read that writes to this repository",
         ),
         (5, "error", "commit.template: there is no file no"),
-        (5, "error", "rules[3].match.projects is empty, and fits nothing"),
+        (5, "error", "rules[3].match.projects is empty, and matches nothing"),
         (6, "error", "pinDigest is neither true nor false"),
     ]
 
@@ -266,7 +266,7 @@ def test_a_config_with_an_ending_is_an_error(tmp_path: Path, ending: str, beside
     assert git(repo, "rev-parse", "main") == tip
 
 
-def test_lint_tells_of_a_config_in_the_wrong_place(tmp_path: Path) -> None:
+def test_lint_reports_a_config_in_the_wrong_place(tmp_path: Path) -> None:
     git(tmp_path, "init", "--quiet", "work")
     (tmp_path / "work" / CONFIG).mkdir(parents=True)
     (tmp_path / "work" / f"{CONFIG}.yaml").write_text("version: 1\n")

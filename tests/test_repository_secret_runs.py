@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from clusters import app, in_cluster, kubeconfig, of_argo_cd, run
 from fakes.kubernetes_api import APPLICATIONS, SECRETS, KubernetesApi, running
-from git_servers import git_server
-from http_proxy import http_proxy
-from runs import application, arguments, manifest, repository, target
-from serving import certificate
 from support import Result, git, image_update, show
+from support.clusters import app, in_cluster, kubeconfig, of_argo_cd
+from support.git_servers import git_server
+from support.http_proxy import http_proxy
+from support.runs import application, arguments, manifest, repository, run, target
+from support.serving import certificate
 
 TOKEN = "b3arer-t0ken"
 # (the kind of secret, the end of its URL, the end of the Application's)
@@ -120,7 +120,7 @@ def test_servers_that_need_no_proxy(
         assert bool(proxy.seen) is used
 
 
-def test_the_proxy_of_one_repository_is_no_others(
+def test_the_proxy_of_one_repository_is_not_used_for_another(
     tmp_path: Path, repo: Path, api: KubernetesApi
 ) -> None:
     second = repository(tmp_path, "api", name="second.git")
@@ -145,7 +145,7 @@ def named(name: str, namespace: str, **data: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize("own", [OWN, {"bearerToken": "s3cret-mine"}], ids=["password", "bearer"])
 @pytest.mark.parametrize("accepted", [True, False])
-def test_an_unchecked_server_is_told_no_login_of_the_platform(
+def test_an_unchecked_server_gets_no_login_of_the_platform(
     tmp_path: Path, api: KubernetesApi, own: dict[str, str], accepted: bool
 ) -> None:
     """Whoever chooses the proxy and has no certificate checked, reads along."""

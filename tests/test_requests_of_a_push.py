@@ -8,9 +8,9 @@ as a refused request.
 from pathlib import Path
 
 import pytest
-from git_servers import git_server
-from runs import application, arguments, manifest, repository, start
 from support import git
+from support.git_servers import git_server
+from support.runs import application, arguments, manifest, repository, start
 
 
 @pytest.mark.slow

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from task.errors import Outpaced, RepositoryError, SourceError, UnreachableError
-from task.retry import NotDoneError, again, land_once, until
+from task.retry import NotDoneError, again, send_once, until
 
 
 @pytest.fixture(autouse=True)
@@ -119,10 +119,10 @@ ENDS: list[tuple[list[Answer], list[Answer], Answer]] = [
 def test_how_it_ends(sent: list[Answer], seen: list[Answer], end: Answer) -> None:
     send, look = giving(sent), giving(seen)
     if isinstance(end, str):
-        assert land_once(send, look, "whether it arrived") == end
+        assert send_once(send, look, "whether it arrived") == end
     else:
         with pytest.raises(type(end)) as caught:
-            land_once(send, look, "whether it arrived")
+            send_once(send, look, "whether it arrived")
         assert caught.value is end
     for all_used in (send, look):
         with pytest.raises(IndexError):
@@ -134,16 +134,15 @@ def test_an_end_that_cannot_be_seen_is_called_unknown(
     sent: list[Answer], seen: list[Answer]
 ) -> None:
     with pytest.raises(UnreachableError) as caught:
-        land_once(giving(sent), giving(seen), "whether it arrived")
+        send_once(giving(sent), giving(seen), "whether it arrived")
     assert (caught.value.message, caught.value.subject) == ("broke off", "repo")
     assert (
-        caught.value.hint
-        == "whether it arrived is not known; run it again: it finds what has landed"
+        caught.value.hint == "whether it arrived is unknown; run it again: it finds what has landed"
     )
 
 
 def test_a_signal_ends_the_repetitions(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("task.shutdown.code", lambda: 143)
     with pytest.raises(UnreachableError) as caught:
-        land_once(giving([LOST]), giving([""]), "whether it arrived")
+        send_once(giving([LOST]), giving([""]), "whether it arrived")
     assert caught.value is LOST

@@ -4,7 +4,7 @@ import base64
 import json
 import os
 import subprocess
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 import yaml
-from clusters import app, kubeconfig, live_app, rules, run
 from fakes.kubernetes_api import APPLICATIONS, SECRETS, running
 from fakes.oci_images import image, index
-from fakes.registry_api import RegistryApi, Reply, Seen, registry_api
-from runs import application, manifest
+from fakes.registry_api import RegistryApi, Reply, Seen
 from support import DATA, Result, bare_repo, command, commit, git, image_update, show
+from support.clusters import app, kubeconfig, live_app, rules
+from support.runs import application, manifest, run
 
 from task.annotations.application import PREFIX, parse_application
 from task.annotations.subscription import subscribe
@@ -34,17 +34,11 @@ ASK = {"IMAGE_UPDATE_REGISTRY_CHECK": "auto"}
 DAY = "2026-11-{:02}T06:00:00Z"
 
 
-@pytest.fixture
-def server() -> Iterator[RegistryApi]:
-    with registry_api() as running:
-        yield running
-
-
 class Scene:
     """Applications in one repository, each with an image of the registry."""
 
-    def __init__(self, folder: Path, server: RegistryApi) -> None:
-        self.folder, self.server = folder, server
+    def __init__(self, folder: Path, oci_registry: RegistryApi) -> None:
+        self.folder, self.server = folder, oci_registry
         self.repo = bare_repo(folder, {"README": ""})
         self.apps: list[dict[str, Any]] = []
 
@@ -77,12 +71,12 @@ def verdicts(result: Result) -> dict[str, tuple[str, str]]:
 
 
 def test_two_thousand_tags_are_one_list_and_no_manifest(
-    tmp_path: Path, server: RegistryApi
+    tmp_path: Path, oci_registry: RegistryApi
 ) -> None:
     one = image()
     for number in range(2000):
-        server.put("acme/web", f"1.{number // 100}.{number % 100}", one)
-    scene = Scene(tmp_path, server)
+        oci_registry.put("acme/web", f"1.{number // 100}.{number % 100}", one)
+    scene = Scene(tmp_path, oci_registry)
     scene.add("a", image_list="web=IMAGE:~1.7")
     scene.add("b")
     scene.add("c", update_strategy="alphabetical", **{"web.allow_tags": "regexp:^1[.]3[.]"})
@@ -90,7 +84,7 @@ def test_two_thousand_tags_are_one_list_and_no_manifest(
     assert (dry.code, dry.json["commits"][0]["commit"], scene.value("a")) == (0, None, "0.1.0")
     assert "+  newTag: 1.7.99" in dry.json["commits"][0]["diff"]
     done = scene.scan()
-    assert server.asked == ["GET /v2/acme/web/tags/list"]
+    assert oci_registry.asked == ["GET /v2/acme/web/tags/list"]
     assert [scene.value(name) for name in "abc"] == ["1.7.99", "1.19.99", "1.3.99"]
     assert (done.json["command"], done.json["status"]) == ("scan", "updated")
     assert [one["tag"] for one in done.json["images"]] == ["1.7.99", "1.19.99", "1.3.99"]
@@ -101,81 +95,83 @@ def test_two_thousand_tags_are_one_list_and_no_manifest(
 
 
 def test_newest_build_asks_for_dates_once_and_then_for_what_is_new(
-    tmp_path: Path, server: RegistryApi
+    tmp_path: Path, oci_registry: RegistryApi
 ) -> None:
     for number in (3, 1, 2):
-        server.put(
+        oci_registry.put(
             "acme/web", f"main-{9 - number}", image(created=DAY.format(number), seed=str(number))
         )
-    server.put("acme/web", "release-1", image(created=DAY.format(9)))
-    scene, cache = Scene(tmp_path, server), tmp_path / "cache"
+    oci_registry.put("acme/web", "release-1", image(created=DAY.format(9)))
+    scene, cache = Scene(tmp_path, oci_registry), tmp_path / "cache"
     scene.add("a", "main-0", update_strategy="newest-build", **{"web.allow_tags": "regexp:^main-"})
     kept = ("--registry-cache-dir", cache)
     scene.scan(*kept)
     assert scene.value("a") == "main-6"
-    assert len([one for one in server.asked if "/blobs/" in one]) == 3
-    assert not any("release-1" in one for one in server.asked)
+    assert len([one for one in oci_registry.asked if "/blobs/" in one]) == 3
+    assert not any("release-1" in one for one in oci_registry.asked)
     assert verdicts(scene.scan(*kept)) == {"argocd/a": ("unchanged", "same")}
-    assert {one.partition(" ")[0] for one in server.asked if "/manifests/" in one} == {
+    assert {one.partition(" ")[0] for one in oci_registry.asked if "/manifests/" in one} == {
         "HEAD"
     }  # tags move
-    assert [one for one in server.asked if "/blobs/" in one] == []
-    server.put("acme/web", "main-1", image(created=DAY.format(4), seed="4"))
+    assert [one for one in oci_registry.asked if "/blobs/" in one] == []
+    oci_registry.put("acme/web", "main-1", image(created=DAY.format(4), seed="4"))
     scene.scan(*kept)
     assert scene.value("a") == "main-1"
-    assert [one for one in server.asked if one.startswith("GET")][1:] == [
+    assert [one for one in oci_registry.asked if one.startswith("GET")][1:] == [
         "GET /v2/acme/web/manifests/main-1",
-        next(one for one in server.asked if "/blobs/" in one),
+        next(one for one in oci_registry.asked if "/blobs/" in one),
     ]
 
 
 def test_what_ties_goes_to_the_greatest_text_and_what_has_no_date_is_oldest(
-    tmp_path: Path, server: RegistryApi
+    tmp_path: Path, oci_registry: RegistryApi
 ) -> None:
     for tag, created in (("b", DAY.format(1)), ("c", DAY.format(1)), ("d", None)):
-        server.put("acme/web", tag, image(created=created, seed=tag))
-    scene = Scene(tmp_path, server)
+        oci_registry.put("acme/web", tag, image(created=created, seed=tag))
+    scene = Scene(tmp_path, oci_registry)
     scene.add("a", "old", update_strategy="newest-build", **{"web.ignore_tags": "old"})
     scene.scan()
     assert scene.value("a") == "c"
 
 
 def test_a_newer_build_that_the_rules_no_longer_admit_is_replaced(
-    tmp_path: Path, server: RegistryApi
+    tmp_path: Path, oci_registry: RegistryApi
 ) -> None:
-    server.put("acme/web", "main-1", image(created=DAY.format(9), seed="1"))
-    server.put("acme/web", "release-1", image(created=DAY.format(1), seed="2"))
-    scene = Scene(tmp_path, server)
+    oci_registry.put("acme/web", "main-1", image(created=DAY.format(9), seed="1"))
+    oci_registry.put("acme/web", "release-1", image(created=DAY.format(1), seed="2"))
+    scene = Scene(tmp_path, oci_registry)
     scene.add(
         "a", "main-1", update_strategy="newest-build", **{"web.allow_tags": "regexp:^release-"}
     )
     scene.scan()
     assert scene.value("a") == "release-1"
-    assert server.asked == ["GET /v2/acme/web/tags/list"]
+    assert oci_registry.asked == ["GET /v2/acme/web/tags/list"]
 
 
-def test_the_digest_of_one_tag_is_one_head_and_no_list(tmp_path: Path, server: RegistryApi) -> None:
-    digest = server.put("acme/web", "live", image())
-    scene = Scene(tmp_path, server)
+def test_the_digest_of_one_tag_is_one_head_and_no_list(
+    tmp_path: Path, oci_registry: RegistryApi
+) -> None:
+    digest = oci_registry.put("acme/web", "live", image())
+    scene = Scene(tmp_path, oci_registry)
     scene.add("a", "live", image_list="web=IMAGE:live", update_strategy="digest")
     scene.scan()
-    assert server.asked == ["HEAD /v2/acme/web/manifests/live"]
+    assert oci_registry.asked == ["HEAD /v2/acme/web/manifests/live"]
     assert digest in show(scene.repo, "main", "apps/a/kustomization.yaml")
     assert verdicts(scene.scan()) == {"argocd/a": ("unchanged", "same")}
 
 
 @pytest.mark.measured
 def test_platforms_are_walked_down_to_the_first_that_fits(
-    tmp_path: Path, server: RegistryApi
+    tmp_path: Path, oci_registry: RegistryApi
 ) -> None:
     both = index([image("linux/amd64"), image("linux/arm64")])
     for number in range(1, 6):
-        server.put(
+        oci_registry.put(
             "acme/web",
             f"1.{number}.0",
             both if number <= 3 else image("linux/amd64", seed=str(number)),
         )
-    scene = Scene(tmp_path, server)
+    scene = Scene(tmp_path, oci_registry)
     scene.add("a", "1.0.0", **{"web.platforms": "linux/arm64"})
     scene.add("b", "1.0.0", **{"web.platforms": "windows/amd64"})
     result = scene.scan()
@@ -185,14 +181,14 @@ def test_platforms_are_walked_down_to_the_first_that_fits(
 
 
 def test_a_registry_that_fails_is_an_error_of_its_own_entries(
-    tmp_path: Path, server: RegistryApi
+    tmp_path: Path, oci_registry: RegistryApi
 ) -> None:
-    server.put("acme/web", "1.0.0", image())
-    server.put("acme/down", "1.0.0", image())
-    server.faults["/acme/down/tags/list"] = lambda _: (503, {}, b"")
-    server.put("acme/closed", "1.0.0", image())
-    server.faults["/acme/closed/tags/list"] = lambda _: (403, {}, b"")
-    scene = Scene(tmp_path, server)
+    oci_registry.put("acme/web", "1.0.0", image())
+    oci_registry.put("acme/down", "1.0.0", image())
+    oci_registry.faults["/acme/down/tags/list"] = lambda _: (503, {}, b"")
+    oci_registry.put("acme/closed", "1.0.0", image())
+    oci_registry.faults["/acme/closed/tags/list"] = lambda _: (403, {}, b"")
+    scene = Scene(tmp_path, oci_registry)
     scene.add("a")
     scene.add("b", repository="acme/down")
     scene.add("c", repository="acme/closed")
@@ -208,12 +204,12 @@ def test_a_registry_that_fails_is_an_error_of_its_own_entries(
 
 
 def test_a_date_that_cannot_be_had_is_never_another_choice(
-    tmp_path: Path, server: RegistryApi
+    tmp_path: Path, oci_registry: RegistryApi
 ) -> None:
-    server.put("acme/web", "a", image(created=DAY.format(1), seed="a"))
-    server.put("acme/web", "b", image(created=DAY.format(2), seed="b"))
-    server.faults["/manifests/b"] = lambda _: (500, {}, b"")
-    scene = Scene(tmp_path, server)
+    oci_registry.put("acme/web", "a", image(created=DAY.format(1), seed="a"))
+    oci_registry.put("acme/web", "b", image(created=DAY.format(2), seed="b"))
+    oci_registry.faults["/manifests/b"] = lambda _: (500, {}, b"")
+    scene = Scene(tmp_path, oci_registry)
     scene.add("a", "old", update_strategy="newest-build")
     result = scene.scan()
     assert (result.code, verdicts(result)) == (75, {"argocd/a": ("error", "registry")})
@@ -236,40 +232,40 @@ def test_a_date_that_cannot_be_had_is_never_another_choice(
 )
 def test_no_tag_that_the_rules_admit(
     tmp_path: Path,
-    server: RegistryApi,
+    oci_registry: RegistryApi,
     tags: list[str],
     annotations: dict[str, str],
     rule: str,
     words: str,
 ) -> None:
     for tag in tags:
-        server.put("acme/web", tag, image())
-    scene = Scene(tmp_path, server)
+        oci_registry.put("acme/web", tag, image())
+    scene = Scene(tmp_path, oci_registry)
     scene.add("a", **annotations)
     result = scene.scan()
     assert (result.code, verdicts(result)) == (0, {"argocd/a": ("refuse", rule)})
     assert words in result.json["decisions"][0]["because"]
 
 
-def test_what_git_says_is_not_downgraded(tmp_path: Path, server: RegistryApi) -> None:
-    server.put("acme/web", "1.0.0", image())
-    scene = Scene(tmp_path, server)
+def test_what_git_says_is_not_downgraded(tmp_path: Path, oci_registry: RegistryApi) -> None:
+    oci_registry.put("acme/web", "1.0.0", image())
+    scene = Scene(tmp_path, oci_registry)
     scene.add("a", "1.2.0")
     assert verdicts(scene.scan()) == {"argocd/a": ("refuse", "not-newer")}
     assert verdicts(scene.scan("--allow-downgrade")) == {"argocd/a": ("update", "admitted")}
 
 
 def test_a_hold_defers_what_is_found_and_release_applies_it(
-    tmp_path: Path, server: RegistryApi
+    tmp_path: Path, oci_registry: RegistryApi
 ) -> None:
-    server.put("acme/web", "1.0.0", image())
-    scene = Scene(tmp_path, server)
+    oci_registry.put("acme/web", "1.0.0", image())
+    scene = Scene(tmp_path, oci_registry)
     scene.add("a", "1.0.0")
     apps = manifest(tmp_path, *scene.apps)
     common = ("--applications", apps, "--allow-protocol", "file")
     assert image_update("hold", "a", "--reason", "freeze", *common).code == 0
     assert verdicts(scene.scan()) == {"argocd/a": ("unchanged", "same")}
-    server.put("acme/web", "1.1.0", image())
+    oci_registry.put("acme/web", "1.1.0", image())
     assert verdicts(scene.scan()) == {"argocd/a": ("defer", "held")}
     tip = git(scene.repo, "rev-parse", "main")
     assert verdicts(scene.scan()) == {"argocd/a": ("defer", "held")}
@@ -278,28 +274,28 @@ def test_a_hold_defers_what_is_found_and_release_applies_it(
     assert scene.value("a") == "1.1.0"
 
 
-def test_what_was_rolled_back_does_not_come_back(tmp_path: Path, server: RegistryApi) -> None:
+def test_what_was_rolled_back_does_not_come_back(tmp_path: Path, oci_registry: RegistryApi) -> None:
     for number in (1, 2):
-        server.put(
+        oci_registry.put(
             "acme/web", f"main-{number}", image(created=DAY.format(number), seed=str(number))
         )
-    scene = Scene(tmp_path, server)
+    scene = Scene(tmp_path, oci_registry)
     scene.add("a", "main-1", update_strategy="newest-build")
     scene.scan()
     assert scene.value("a") == "main-2"
     common = ("--applications", manifest(tmp_path, *scene.apps), "--allow-protocol", "file")
     assert image_update("rollback", "a", "--to", "main-1", "--no-hold", *common).code == 0
     assert verdicts(scene.scan()) == {"argocd/a": ("refuse", "superseded")}
-    server.put("acme/web", "main-3", image(created=DAY.format(3), seed="3"))
+    oci_registry.put("acme/web", "main-3", image(created=DAY.format(3), seed="3"))
     scene.scan()
     assert scene.value("a") == "main-3"
 
 
 def test_a_broken_entry_is_an_error_and_the_others_go_on(
-    tmp_path: Path, server: RegistryApi
+    tmp_path: Path, oci_registry: RegistryApi
 ) -> None:
-    server.put("acme/web", "1.0.0", image())
-    scene = Scene(tmp_path, server)
+    oci_registry.put("acme/web", "1.0.0", image())
+    scene = Scene(tmp_path, oci_registry)
     scene.add("a")
     scene.add("b", image_list="web=IMAGE:not~a^range")
     result = scene.scan()
@@ -308,10 +304,10 @@ def test_a_broken_entry_is_an_error_and_the_others_go_on(
 
 
 @pytest.mark.measured
-def test_the_job_that_scans_is_not_the_build(tmp_path: Path, server: RegistryApi) -> None:
-    server.put("acme/web", "main-2", image(created=DAY.format(2)))
-    server.put("acme/web", "main-1", image(created=DAY.format(1), seed="1"))
-    scene = Scene(tmp_path, server)
+def test_the_job_that_scans_is_not_the_build(tmp_path: Path, oci_registry: RegistryApi) -> None:
+    oci_registry.put("acme/web", "main-2", image(created=DAY.format(2)))
+    oci_registry.put("acme/web", "main-1", image(created=DAY.format(1), seed="1"))
+    scene = Scene(tmp_path, oci_registry)
     scene.add("a", "main-1", update_strategy="newest-build")
     ci = {
         "GITHUB_ACTIONS": "true", "GITHUB_RUN_NUMBER": "7", "GITHUB_SHA": "a" * 40, "GITHUB_REPOSITORY": "acme/config",
@@ -327,13 +323,13 @@ def test_the_job_that_scans_is_not_the_build(tmp_path: Path, server: RegistryApi
 
 
 def test_only_what_lands_in_the_repository_is_asked_about(
-    tmp_path: Path, server: RegistryApi
+    tmp_path: Path, oci_registry: RegistryApi
 ) -> None:
-    server.put("acme/web", "1.0.0", image())
-    scene = Scene(tmp_path, server)
+    oci_registry.put("acme/web", "1.0.0", image())
+    scene = Scene(tmp_path, oci_registry)
     scene.add("a")
     result = scene.scan("--only-repository", "https://git.example/other.git")
-    assert (result.code, result.json["decisions"], server.seen) == (0, [], [])
+    assert (result.code, result.json["decisions"], oci_registry.seen) == (0, [], [])
 
 
 @pytest.mark.measured
@@ -346,21 +342,23 @@ def test_only_what_lands_in_the_repository_is_asked_about(
     ],
 )
 def test_an_event_is_not_for_scan(
-    tmp_path: Path, server: RegistryApi, more: list[str], words: str
+    tmp_path: Path, oci_registry: RegistryApi, more: list[str], words: str
 ) -> None:
-    result = Scene(tmp_path, server).scan(*more)
+    result = Scene(tmp_path, oci_registry).scan(*more)
     assert result.code == 2
     assert words in result.stderr
 
 
-def test_one_registry_is_asked_eight_questions_at_once(tmp_path: Path, server: RegistryApi) -> None:
+def test_one_registry_is_asked_eight_questions_at_once(
+    tmp_path: Path, oci_registry: RegistryApi
+) -> None:
     for number in range(40):
-        server.put("acme/web", f"b{number}", image(created=DAY.format(1), seed=str(number)))
-    server.delay = 0.03
-    scene = Scene(tmp_path, server)
+        oci_registry.put("acme/web", f"b{number}", image(created=DAY.format(1), seed=str(number)))
+    oci_registry.delay = 0.03
+    scene = Scene(tmp_path, oci_registry)
     scene.add("a", "old", update_strategy="newest-build")
     assert scene.scan().code == 0
-    assert 1 < server.most_at_once <= 8
+    assert 1 < oci_registry.most_at_once <= 8
 
 
 LOGIN = "s3cret-of-the-cluster"
@@ -368,16 +366,16 @@ LOGIN = "s3cret-of-the-cluster"
 
 @pytest.mark.measured
 def test_applications_of_a_cluster_with_their_own_logins(
-    tmp_path: Path, server: RegistryApi
+    tmp_path: Path, oci_registry: RegistryApi
 ) -> None:
-    server.put("acme/web", "1.2.0", image())
-    digest = server.put("acme/live", "edge", image(seed="live"))
-    server.users["ci"] = LOGIN
-    server.challenge = 'Basic realm="registry"'
+    oci_registry.put("acme/web", "1.2.0", image())
+    digest = oci_registry.put("acme/live", "edge", image(seed="live"))
+    oci_registry.users["ci"] = LOGIN
+    oci_registry.challenge = 'Basic realm="registry"'
     secret = base64.b64encode(
-        json.dumps({"auths": {server.name: {"username": "ci", "password": LOGIN}}}).encode()
+        json.dumps({"auths": {oci_registry.name: {"username": "ci", "password": LOGIN}}}).encode()
     )
-    scene = Scene(tmp_path, server)
+    scene = Scene(tmp_path, oci_registry)
     scene.add("a", "1.0.0")
     with running() as api:
         pull = {
@@ -386,7 +384,7 @@ def test_applications_of_a_cluster_with_their_own_logins(
         }
         api.add(SECRETS, pull)
         named = {
-            "image_list": f"web={server.name}/acme/web",
+            "image_list": f"web={oci_registry.name}/acme/web",
             "web__pull_secret": "pullsecret:argocd/pull",
         }
         api.add(
@@ -394,7 +392,10 @@ def test_applications_of_a_cluster_with_their_own_logins(
             app("a", scene.repo, **named),
             app("b", scene.repo, **{**named, "web__pull_secret": ""}),
         )
-        live = {"image_list": f"web={server.name}/acme/live:edge", "update_strategy": "digest"}
+        live = {
+            "image_list": f"web={oci_registry.name}/acme/live:edge",
+            "update_strategy": "digest",
+        }
         api.add(APPLICATIONS, live_app("c", **live, web__pull_secret="pullsecret:argocd/pull"))
         config = kubeconfig(tmp_path, api)
         result = run("--applications", "cluster", "--kubeconfig", config, command="scan", env=ASK)
@@ -406,7 +407,7 @@ def test_applications_of_a_cluster_with_their_own_logins(
     }, result.stderr
     assert result.code == 4
     assert scene.value("a") == "1.2.0"
-    assert patched == [f"{server.name}/acme/live:edge@{digest}"]
+    assert patched == [f"{oci_registry.name}/acme/live:edge@{digest}"]
     assert LOGIN not in result.stdout + result.stderr
 
 
@@ -421,19 +422,19 @@ def date(seconds: int) -> str:
     return datetime.fromtimestamp(seconds, UTC).isoformat().replace("+00:00", "Z")
 
 
-def test_the_picks_of_image_updater(tmp_path: Path, server: RegistryApi) -> None:
+def test_the_picks_of_image_updater(tmp_path: Path, oci_registry: RegistryApi) -> None:
     """All of them in one scan: a repository and an Application for each."""
     cases = [
         case
         for case in rows("strategies")
         if case["input"]["op"] == "pick" and case["input"]["tags"]
     ]
-    scene, expected = Scene(tmp_path, server), dict[str, str]()
+    scene, expected = Scene(tmp_path, oci_registry), dict[str, str]()
     for number, case in enumerate(cases):
         given = case["input"]
         for tag in given["tags"]:
             created = date(tag["date"]) if "date" in tag else None
-            server.put(
+            oci_registry.put(
                 f"case/{number}",
                 tag["name"],
                 image(created=created, seed=f"{number} {tag['name']}"),
@@ -539,16 +540,16 @@ def test_whole_updates_of_image_updater(case: dict[str, Any]) -> None:
 
 
 def test_a_registry_that_never_ends_costs_its_own_application_only(
-    tmp_path: Path, server: RegistryApi
+    tmp_path: Path, oci_registry: RegistryApi
 ) -> None:
-    scene = Scene(tmp_path, server)
+    scene = Scene(tmp_path, oci_registry)
     scene.add("evil", repository="evil/web", allow_tags=f"regexp:^{'v' * 4000}")
     scene.add("good")
-    server.put("acme/web", "1.1.0", image())
-    server.tags["evil/web"] = {}
+    oci_registry.put("acme/web", "1.1.0", image())
+    oci_registry.tags["evil/web"] = {}
 
     def page(_: Seen) -> Reply:
-        at = len(server.seen)
+        at = len(oci_registry.seen)
         names = ",".join(f'"{at:030d}-{number:06d}"' for number in range(40_000)).encode()
         return (
             200,
@@ -556,7 +557,7 @@ def test_a_registry_that_never_ends_costs_its_own_application_only(
             b'{"tags":[%s]}' % names,
         )
 
-    server.faults["/evil/web/tags/list"] = page
+    oci_registry.faults["/evil/web/tags/list"] = page
     apps = manifest(tmp_path, *scene.apps)
     done = subprocess.run(
         ["sh", "-c", 'ulimit -d 500000 && exec "$@"', "sh", command(), "scan", "--applications", apps,

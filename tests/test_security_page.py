@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from runs import WEB, application, manifest
 from support import ROOT, image_update
+from support.runs import WEB, application, manifest
 
 from scripts.typer_options import all_options, name_of
 from task.secret import Secret

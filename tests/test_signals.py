@@ -11,9 +11,19 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from fork_server import Running
-from runs import WEB, application, arguments, hook, manifest, repository, start, target, wait_until
 from support import command, git, show
+from support.fork_server import Running
+from support.runs import (
+    WEB,
+    application,
+    arguments,
+    hook,
+    manifest,
+    repository,
+    start,
+    target,
+    wait_until,
+)
 
 MOMENTS = {signal.SIGTERM: 143, signal.SIGINT: 130}
 MANY = int(os.environ.get("KILL_ROUNDS") or 8)
@@ -160,7 +170,7 @@ def test_as_the_first_process_of_a_container(
     scene.check(running, code)
 
 
-def test_what_landed_in_other_repositories_is_told(tmp_path: Path) -> None:
+def test_what_landed_in_other_repositories_is_reported(tmp_path: Path) -> None:
     repos = [repository(tmp_path, name, name=f"{name}.git") for name in "abcd"]
     marker, scratch = tmp_path / "hanging", tmp_path / "scratch"
     scratch.mkdir()

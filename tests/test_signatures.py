@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from clusters import app, kubeconfig, live_app, run
 from fakes import cosign
 from fakes.kubernetes_api import APPLICATIONS, SECRETS, UPDATERS, running
 from fakes.oci_images import image, push
 from fakes.registry_api import RegistryApi, registry_api
-from real_registry import open_registry
-from runs import application, manifest, wait_until
 from support import Result, bare_repo, git, image_update, show
+from support.clusters import app, kubeconfig, live_app
+from support.real_registry import open_registry
+from support.runs import application, manifest, run, wait_until
 
 ASK = {"IMAGE_UPDATE_REGISTRY_CHECK": "auto"}
 IMAGE = image()

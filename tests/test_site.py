@@ -24,10 +24,22 @@ QUESTIONS = {
     "rollback": "how-to/rollback.html",
     "pull request": "pull-requests.html",
     "monorepo": "how-to/monorepo.html",
+    "required check": "how-to/check.html",
     "one trigger": "how-to/one-trigger.html",
     "many applications": "how-to/monorepo.html#many-applications-one-commit",
     "digest": "annotations.html#a-digest-beside-the-tag",
     "wait for rollout": "rollouts.html",
+    "migrate": "from-image-updater.html",
+    "ecr": "how-to/private-registries.html",
+    "harbor": "how-to/private-registries.html",
+    "webhook": "how-to/one-trigger.html#the-webhook-of-your-registry",
+    "timestamp": "ordering.html#a-timestamp-in-the-tag",
+    "two pipelines": "ordering.html#two-pipelines",
+    "notification": "observability.html#events-and-notifications",
+    "approve": "pull-requests.html#approve-merge-wait",
+    "dry run": "deployments.html#a-dry-run-as-a-comment",
+    "protected branch": "how-to/protect-the-branches.html",
+    "kustomize edit set image": "compared.html#instead-of-kustomize-edit-set-image",
 }
 BOX = "Array.from(document.querySelectorAll('*')).find(one => one.shadowRoot).shadowRoot"
 

@@ -12,17 +12,17 @@ from typing import Any
 import jsonschema
 import pytest
 import yaml
-from clusters import app, kubeconfig, live_app
 from fakes.argocd_api import argocd_server
-from fakes.forge_server import serving
 from fakes.github_api import GitHub
 from fakes.kubernetes_api import APPLICATIONS, running
 from fakes.oci_images import image
 from fakes.registry_api import RegistryApi, registry_api
-from request_scenes import API
-from request_scenes import Scene as RequestScene
-from runs import KUSTOMIZATION, WEB, application, manifest, repository, target
 from support import ROOT, Result, bare_repo, command, commit, git, image_update
+from support.clusters import app, kubeconfig, live_app
+from support.request_scenes import API
+from support.request_scenes import Scene as RequestScene
+from support.runs import KUSTOMIZATION, WEB, application, manifest, repository, target
+from support.serving import serving
 
 from task import __version__
 from task.schemas import load
@@ -182,9 +182,7 @@ def test_names_within_those_of_the_option(
     found = scene.status(*words, code=code)
     assert keys(found) == shown
     told = [(one["message"], one["hint"]) for one in found["errors"] if one["severity"] == "error"]
-    hint = (
-        "widen --application, --namespace, --project or --selector: there is one that it leaves out"
-    )
+    hint = "widen --application, --namespace, --project or --selector: it leaves out an Application of that name"
     assert told == ([("no Application is called 'a'", hint)] if code else [])
 
 

@@ -6,14 +6,13 @@ import re
 import signal
 import subprocess
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
 import yaml
 from support import (
-    ROOT,
     Content,
     Link,
     Result,
@@ -23,11 +22,13 @@ from support import (
     commit,
     git,
     image_update,
+    runs,
     show,
 )
+from support.runs import run
 
 P = "argocd-image-updater.argoproj.io/"
-SCHEMA = json.loads((ROOT / "task" / "schemas" / "report.v1.json").read_text())
+application = partial(runs.application, write_back_target="")  # beside the Application
 KUSTOMIZATION = "resources: []\nimages:\n- name: ghcr.io/acme/web\n  newTag: 1.0.0\n"
 WEB = "ghcr.io/acme/web"
 # An update hook: somebody else's commit lands while ours is being received.
@@ -35,36 +36,6 @@ MOVES_THE_BRANCH = """#!/bin/sh
 new=$(git -c user.name=x -c user.email=x commit-tree -p main -m other 'main^{tree}')
 env -u GIT_QUARANTINE_PATH git update-ref refs/heads/main $new
 """
-
-
-def application(
-    name: str,
-    repo: Path | str,
-    *,
-    revision: str = "main",
-    path: str | None = None,
-    **annotations: str,
-) -> dict[str, Any]:
-    given = {
-        "image-list": f"web={WEB}",
-        **{key.replace("__", ".").replace("_", "-"): value for key, value in annotations.items()},
-    }
-    return {
-        "apiVersion": "argoproj.io/v1alpha1",
-        "kind": "Application",
-        "metadata": {
-            "name": name,
-            "namespace": "argocd",
-            "annotations": {P + key: value for key, value in given.items()},
-        },
-        "spec": {
-            "source": {
-                "repoURL": str(repo),
-                "path": f"apps/{name}" if path is None else path,
-                "targetRevision": revision,
-            },
-        },
-    }
 
 
 def files(*names: str) -> dict[str, Content]:
@@ -77,27 +48,6 @@ def write(folder: Path, *apps: dict[str, Any]) -> Path:
     return manifest
 
 
-def run(
-    manifest: Path | str, *more: str, image: str = f"{WEB}:1.1.0", env: dict[str, str] | None = None
-) -> Result:
-    args = (
-        "run",
-        "--image",
-        image,
-        "--applications",
-        manifest,
-        "--allow-protocol",
-        "file",
-        "--output",
-        "json",
-        *more,
-    )
-    result = image_update(*args, env=env)
-    if result.stdout.startswith("{"):
-        jsonschema.validate(result.json, SCHEMA)
-    return result
-
-
 def rules(result: Result) -> dict[str, str]:
     return {one["application"]: one["rule"] for one in result.json["decisions"]}
 
@@ -105,7 +55,7 @@ def rules(result: Result) -> dict[str, str]:
 def test_one_commit_for_all_applications_of_a_branch(tmp_path: Path) -> None:
     repo = bare_repo(tmp_path, files("a", "b", "c"))
     manifest = write(tmp_path, *(application(name, repo) for name in "abc"))
-    result = run(manifest)
+    result = run("--applications", manifest)
     assert (result.code, result.json["status"]) == (0, "updated")
     assert git(repo, "rev-list", "--count", "main") == "2"
     assert changed_paths(repo) == [f"apps/{name}/.argocd-source-{name}.yaml" for name in "abc"]
@@ -116,8 +66,8 @@ def test_one_commit_for_all_applications_of_a_branch(tmp_path: Path) -> None:
 def test_the_second_run_finds_nothing_to_do(tmp_path: Path) -> None:
     repo = bare_repo(tmp_path, files("a"))
     manifest = write(tmp_path, application("a", repo))
-    run(manifest)
-    result = run(manifest)
+    run("--applications", manifest)
+    result = run("--applications", manifest)
     assert (result.code, result.json["status"], rules(result)) == (
         0,
         "unchanged",
@@ -129,21 +79,25 @@ def test_the_second_run_finds_nothing_to_do(tmp_path: Path) -> None:
 @pytest.mark.parametrize("revision", ["HEAD", ""])
 def test_an_empty_revision_is_the_default_branch(tmp_path: Path, revision: str) -> None:
     repo = bare_repo(tmp_path, files("a"), branch="trunk")
-    result = run(write(tmp_path, application("a", repo, revision=revision)))
+    result = run("--applications", write(tmp_path, application("a", repo, revision=revision)))
     assert result.json["commits"][0]["branch"] == "trunk"
     assert changed_paths(repo, "trunk") == ["apps/a/.argocd-source-a.yaml"]
 
 
 def test_default_and_named_branch_are_one_commit(tmp_path: Path) -> None:
     repo = bare_repo(tmp_path, files("a", "b"))
-    result = run(write(tmp_path, application("a", repo), application("b", repo, revision="HEAD")))
+    result = run(
+        "--applications",
+        write(tmp_path, application("a", repo), application("b", repo, revision="HEAD")),
+    )
     assert len(result.json["commits"]) == 1
 
 
 def test_a_repository_that_fails_fails_alone(tmp_path: Path) -> None:
     repo = bare_repo(tmp_path, files("a"))
     result = run(
-        write(tmp_path, application("a", repo), application("b", tmp_path / "nowhere.git"))
+        "--applications",
+        write(tmp_path, application("a", repo), application("b", tmp_path / "nowhere.git")),
     )
     assert result.code == 4
     assert rules(result) == {"argocd/a": "admitted", "argocd/b": "repository"}
@@ -152,14 +106,20 @@ def test_a_repository_that_fails_fails_alone(tmp_path: Path) -> None:
 
 def test_an_application_that_fails_leaves_the_others_alone(tmp_path: Path) -> None:
     repo = bare_repo(tmp_path, files("a"))
-    result = run(write(tmp_path, application("a", repo), application("gone", repo)))
+    result = run(
+        "--applications", write(tmp_path, application("a", repo), application("gone", repo))
+    )
     assert (result.code, rules(result)) == (3, {"argocd/a": "admitted", "argocd/gone": "source"})
     assert changed_paths(repo) == ["apps/a/.argocd-source-a.yaml"]
 
 
 def test_atomic_stops_the_whole_commit(tmp_path: Path) -> None:
     repo = bare_repo(tmp_path, files("a"))
-    result = run(write(tmp_path, application("a", repo), application("gone", repo)), "--atomic")
+    result = run(
+        "--applications",
+        write(tmp_path, application("a", repo), application("gone", repo)),
+        "--atomic",
+    )
     assert (result.code, rules(result)) == (3, {"argocd/a": "source", "argocd/gone": "source"})
     assert git(repo, "rev-list", "--count", "main") == "1"
 
@@ -170,7 +130,9 @@ def test_atomic_counts_a_broken_annotation_too(tmp_path: Path) -> None:
     other = bare_repo(tmp_path, files("c"), name="other.git")
     broken = application("b", repo, write_back_method="svn")
     result = run(
-        write(tmp_path, application("a", repo), broken, application("c", other)), "--atomic"
+        "--applications",
+        write(tmp_path, application("a", repo), broken, application("c", other)),
+        "--atomic",
     )
     expected = {"argocd/a": "annotation", "argocd/b": "annotation", "argocd/c": "admitted"}
     assert (result.code, rules(result)) == (3, expected)
@@ -179,7 +141,7 @@ def test_atomic_counts_a_broken_annotation_too(tmp_path: Path) -> None:
 def test_plan_knows_a_head_branch_that_holds_the_change_already(tmp_path: Path) -> None:
     repo = bare_repo(tmp_path, files("a"))
     manifest = write(tmp_path, application("a", repo, git_branch="main:upd"))
-    run(manifest)
+    run("--applications", manifest)
     args = (
         "--image",
         f"{WEB}:1.1.0",
@@ -200,7 +162,9 @@ def test_plan_knows_a_head_branch_that_holds_the_change_already(tmp_path: Path) 
 def test_a_login_in_the_url_hides_no_rewriting(tmp_path: Path) -> None:
     repo = bare_repo(tmp_path, files("a"))
     manifest = write(tmp_path, application("a", "https://me:s3cret@git.example/team/repo.git"))
-    result = run(manifest, "--rewrite-url", f"https://git.example/team/={tmp_path}/")
+    result = run(
+        "--applications", manifest, "--rewrite-url", f"https://git.example/team/={tmp_path}/"
+    )
     assert (result.code, rules(result)) == (0, {"argocd/a": "admitted"})
     assert "s3cret" not in result.stdout + result.stderr + git(repo, "log", "--format=%B", "main")
 
@@ -208,14 +172,16 @@ def test_a_login_in_the_url_hides_no_rewriting(tmp_path: Path) -> None:
 def test_one_teams_typo_does_not_fail_every_pipeline(tmp_path: Path) -> None:
     repo = bare_repo(tmp_path, files("a"))
     other = application("b", repo, image_list="x=acme/other:>", x__allow_tags="regexp:[")
-    result = run(write(tmp_path, application("a", repo), other))
+    result = run("--applications", write(tmp_path, application("a", repo), other))
     assert (result.code, rules(result)) == (0, {"argocd/a": "admitted"})
     assert {one["severity"] for one in result.json["errors"]} == {"warning"}
 
 
 def test_an_entry_that_cannot_be_read_may_be_ours(tmp_path: Path) -> None:
     repo = bare_repo(tmp_path, files("a"))
-    result = run(write(tmp_path, application("a", repo, image_list=f"{WEB}:>=1.0")))
+    result = run(
+        "--applications", write(tmp_path, application("a", repo, image_list=f"{WEB}:>=1.0"))
+    )
     assert (result.code, result.json["decisions"]) == (3, [])
     assert [one["rule"] for one in result.json["errors"]] == ["annotation"]
 
@@ -238,14 +204,16 @@ def test_a_broken_annotation_lets_no_tag_through(
     tmp_path: Path, annotations: dict[str, str]
 ) -> None:
     repo = bare_repo(tmp_path, files("a"))
-    result = run(write(tmp_path, application("a", repo, **annotations)))
+    result = run("--applications", write(tmp_path, application("a", repo, **annotations)))
     assert (result.code, rules(result)) == (3, {"argocd/a": "annotation"})
     assert git(repo, "rev-list", "--count", "main") == "1"
 
 
 def test_nobody_takes_the_image(tmp_path: Path) -> None:
     result = run(
-        write(tmp_path, application("a", "https://git.example/none")), image="acme/other:1"
+        "--applications",
+        write(tmp_path, application("a", "https://git.example/none")),
+        image="acme/other:1",
     )
     assert (result.code, result.json["status"], result.json["decisions"]) == (0, "unchanged", [])
 
@@ -255,7 +223,7 @@ def test_a_rerun_names_the_commit_that_it_finds(tmp_path: Path) -> None:
     manifest = write(tmp_path, application("a", repo), application("b", repo))
 
     def results(*more: str) -> tuple[str, ...]:
-        run(manifest, "--results-dir", str(tmp_path / "results"), *more)
+        run("--applications", manifest, "--results-dir", str(tmp_path / "results"), *more)
         return tuple(
             (tmp_path / "results" / name).read_text()
             for name in ("commit", "updated", "branch", "message")
@@ -272,8 +240,8 @@ def test_a_rerun_names_the_commit_that_it_finds(tmp_path: Path) -> None:
 def test_require_update_exits_5(tmp_path: Path) -> None:
     repo = bare_repo(tmp_path, files("a"))
     manifest = write(tmp_path, application("a", repo))
-    assert run(manifest, "--require-update").code == 0
-    again = run(manifest, "--require-update", env={"GITHUB_ACTIONS": "true"})
+    assert run("--applications", manifest, "--require-update").code == 0
+    again = run("--applications", manifest, "--require-update", env={"GITHUB_ACTIONS": "true"})
     assert (again.code, again.json["status"]) == (5, "unchanged")
     assert (
         "\n::error title=Image Update::--require-update: nothing was updated%0A  fix: "
@@ -285,13 +253,14 @@ def test_require_live_refuses_what_does_not_run(tmp_path: Path) -> None:
     repo = bare_repo(tmp_path, files("a", "b"))
     live = application("b", repo)
     live["status"] = {"summary": {"images": ["ghcr.io/acme/web:1.0.0"]}}
-    result = run(write(tmp_path, application("a", repo), live), "--require-live")
+    result = run("--applications", write(tmp_path, application("a", repo), live), "--require-live")
     assert rules(result) == {"argocd/a": "not-live", "argocd/b": "admitted"}
 
 
 def test_a_refusal_needs_no_repository(tmp_path: Path) -> None:
     result = run(
-        write(tmp_path, application("a", tmp_path / "nowhere.git", web__ignore_tags="1.*"))
+        "--applications",
+        write(tmp_path, application("a", tmp_path / "nowhere.git", web__ignore_tags="1.*")),
     )
     assert (result.code, rules(result)) == (0, {"argocd/a": "ignore-tags"})
 
@@ -299,7 +268,9 @@ def test_a_refusal_needs_no_repository(tmp_path: Path) -> None:
 def test_of_several_tags_of_one_build_the_newest_admitted_is_taken(tmp_path: Path) -> None:
     repo = bare_repo(tmp_path, files("a"))
     result = run(
-        write(tmp_path, application("a", repo)), image=f"{WEB}:latest {WEB}:1.2 {WEB}:1.2.3 {WEB}:1"
+        "--applications",
+        write(tmp_path, application("a", repo)),
+        image=f"{WEB}:latest {WEB}:1.2 {WEB}:1.2.3 {WEB}:1",
     )
     assert [one["candidate"] for one in result.json["decisions"]] == ["1.2.3"]
 
@@ -321,44 +292,54 @@ def test_a_digest_without_a_tag_is_not_rewritten_for_the_same_digest(
         write(tmp_path, application("a", repo, write_back_target=target)),
         git(repo, "rev-parse", "main"),
     )
-    assert rules(run(apps, image=f"{WEB}:1.1.0@{digest}")) == {"argocd/a": "same"}
+    assert rules(run("--applications", apps, image=f"{WEB}:1.1.0@{digest}")) == {"argocd/a": "same"}
     assert git(repo, "rev-parse", "main") == tip
-    assert rules(run(apps, image=f"{WEB}:1.1.0@sha256:{'d' * 64}")) == {"argocd/a": "admitted"}
+    assert rules(run("--applications", apps, image=f"{WEB}:1.1.0@sha256:{'d' * 64}")) == {
+        "argocd/a": "admitted"
+    }
 
 
 def test_pin_digest_writes_tag_and_digest(tmp_path: Path) -> None:
     repo = bare_repo(tmp_path, files("a"))
     digest = "sha256:" + "c" * 64
-    run(write(tmp_path, application("a", repo)), "--pin-digest", "--image-digest", digest)
+    run(
+        "--applications",
+        write(tmp_path, application("a", repo)),
+        "--pin-digest",
+        "--image-digest",
+        digest,
+    )
     assert f"{WEB}:1.1.0@{digest}" in show(repo, "main", "apps/a/.argocd-source-a.yaml")
 
 
 def test_a_head_branch_is_made_on_top_of_the_base(tmp_path: Path) -> None:
     repo = bare_repo(tmp_path, files("a"))
     manifest = write(tmp_path, application("a", repo, git_branch="main:upd-{{ .AppName }}"))
-    assert run(manifest).json["commits"][0]["head"] == "upd-a"
+    assert run("--applications", manifest).json["commits"][0]["head"] == "upd-a"
     assert git(repo, "rev-parse", "upd-a^") == git(repo, "rev-parse", "main")
-    assert run(manifest).json["status"] == "unchanged"
-    run(manifest, image=f"{WEB}:1.2.0")
+    assert run("--applications", manifest).json["status"] == "unchanged"
+    run("--applications", manifest, image=f"{WEB}:1.2.0")
     assert git(repo, "rev-list", "--count", "main..upd-a") == "1"
 
 
 def test_a_head_branch_of_64_hexadecimal_digits(tmp_path: Path) -> None:
     repo = bare_repo(tmp_path, files("a"))
     manifest = write(tmp_path, application("a", repo, git_branch="main:{{.SHA256}}"))
-    first = run(manifest)
+    first = run("--applications", manifest)
     assert (first.code, rules(first)) == (0, {"argocd/a": "admitted"})
     head = first.json["commits"][0]["head"]
     assert re.fullmatch("[0-9a-f]{64}", head)
     assert "1.1.0" in show(repo, f"refs/heads/{head}", "apps/a/.argocd-source-a.yaml")
-    assert run(manifest).json["status"] == "unchanged"
+    assert run("--applications", manifest).json["status"] == "unchanged"
     assert git(repo, "rev-list", "--count", f"main..refs/heads/{head}") == "1"
 
 
 def test_a_base_that_is_a_commit_is_an_error(tmp_path: Path) -> None:
     repo = bare_repo(tmp_path, files("a"))
     tip = git(repo, "rev-parse", "main")
-    result = run(write(tmp_path, application("a", repo, git_branch=f"{tip}:updates")))
+    result = run(
+        "--applications", write(tmp_path, application("a", repo, git_branch=f"{tip}:updates"))
+    )
     assert (result.code, rules(result)) == (3, {"argocd/a": "source"})
 
 
@@ -374,7 +355,7 @@ def test_results_for_hosts(tmp_path: Path) -> None:
         "--report",
         str(tmp_path / "r.json"),
     )
-    result = run(write(tmp_path, application("a", repo)), *where, env=env)
+    result = run("--applications", write(tmp_path, application("a", repo)), *where, env=env)
     written = {path.name: path.read_text() for path in (tmp_path / "results").iterdir()}
     assert written["status"] == "updated"
     assert written["updated"] == "true"
@@ -413,7 +394,7 @@ def test_applications_from_stdin(tmp_path: Path) -> None:
         stdin=stdin,
     )
     assert result.code == 0
-    assert ": 1 updated; exit code 0" in result.stdout
+    assert ": 1 updated" in result.stdout
 
 
 def test_applications_from_git(tmp_path: Path) -> None:
@@ -424,7 +405,7 @@ def test_applications_from_git(tmp_path: Path) -> None:
     }
     source = bare_repo(tmp_path, manifests, branch="live", name="apps.git")
     for path in ("argo", "argo/apps/a.yaml"):
-        result = run(f"{source}//{path}?ref=live")
+        result = run("--applications", f"{source}//{path}?ref=live")
         assert result.code == 0, result.stderr
     assert git(repo, "rev-list", "--count", "main") == "2"
 
@@ -432,10 +413,15 @@ def test_applications_from_git(tmp_path: Path) -> None:
 def test_narrowing(tmp_path: Path) -> None:
     repo = bare_repo(tmp_path, files("a", "b"))
     manifest = write(tmp_path, application("a", repo), application("b", repo))
-    assert set(rules(run(manifest, "--application", "a*"))) == {"argocd/a"}
-    assert set(rules(run(manifest, "--application", "argocd/b"))) == {"argocd/b"}
-    assert run(manifest, "--namespace", "other").json["counts"]["applications"] == 0
-    assert run(manifest, "--only-repository", "https://elsewhere/x").json["commits"] == []
+    assert set(rules(run("--applications", manifest, "--application", "a*"))) == {"argocd/a"}
+    assert set(rules(run("--applications", manifest, "--application", "argocd/b"))) == {"argocd/b"}
+    assert (
+        run("--applications", manifest, "--namespace", "other").json["counts"]["applications"] == 0
+    )
+    assert (
+        run("--applications", manifest, "--only-repository", "https://elsewhere/x").json["commits"]
+        == []
+    )
 
 
 def test_a_broken_manifest_is_a_warning_and_the_others_count(tmp_path: Path) -> None:
@@ -446,7 +432,7 @@ def test_a_broken_manifest_is_a_warning_and_the_others_count(tmp_path: Path) -> 
     (folder / "broken.yaml").write_text("apiVersion: argoproj.io/v1alpha1\nkind: [\n")
     (folder / "latin.yaml").write_bytes(b"argoproj.io: \xff\n")
     (folder / "nameless.yaml").write_text("apiVersion: argoproj.io/v1alpha1\nkind: Application\n")
-    result = run(folder)
+    result = run("--applications", folder)
     assert (result.code, rules(result)) == (0, {"argocd/a": "admitted"})
     assert len(result.json["errors"]) == 3
     assert all(name in result.stderr for name in ("broken.yaml", "latin.yaml", "nameless.yaml"))
@@ -515,7 +501,7 @@ def test_a_file_that_cannot_be_edited_is_left_alone(
     tmp_path: Path, content: dict[str, Content], rule: str
 ) -> None:
     repo = bare_repo(tmp_path, {**files("a", "b"), **content})
-    result = run(write(tmp_path, application("a", repo), application("b", repo)))
+    result = run("--applications", write(tmp_path, application("a", repo), application("b", repo)))
     assert (result.code, rules(result)) == (3, {"argocd/a": rule, "argocd/b": "admitted"})
     assert changed_paths(repo) == ["apps/b/.argocd-source-b.yaml"]
 
@@ -529,9 +515,13 @@ def test_a_file_that_cannot_be_edited_is_left_alone(
         ("apps/a", "--force", "source"),
     ],
 )
-def test_a_path_or_branch_that_is_none(tmp_path: Path, path: str, revision: str, rule: str) -> None:
+def test_a_path_or_branch_that_does_not_exist(
+    tmp_path: Path, path: str, revision: str, rule: str
+) -> None:
     repo = bare_repo(tmp_path, files("a"))
-    result = run(write(tmp_path, application("a", repo, path=path, revision=revision)))
+    result = run(
+        "--applications", write(tmp_path, application("a", repo, path=path, revision=revision))
+    )
     assert (result.code, rules(result)) == (3, {"argocd/a": rule})
 
 
@@ -543,7 +533,7 @@ def test_a_tag_stays_a_string(tmp_path: Path, tag: str) -> None:
     apps = (application("a", repo, write_back_target="kustomization"), application("h", repo))
     for app in apps:
         app["metadata"]["annotations"][P + "update-strategy"] = "newest-build"
-    assert run(write(tmp_path, *apps), image=f"{WEB}:{tag}").code == 0
+    assert run("--applications", write(tmp_path, *apps), image=f"{WEB}:{tag}").code == 0
     assert (
         yaml.safe_load(show(repo, "main", "apps/a/kustomization.yaml"))["images"][0]["newTag"]
         == tag
@@ -597,7 +587,7 @@ def test_the_branch_moves_while_we_push(tmp_path: Path) -> None:
     once = f"[ -e {tmp_path}/moved ] && exit 0\ntouch {tmp_path}/moved\n"
     hook.write_text(MOVES_THE_BRANCH.replace("\n", f"\n{once}", 1))
     hook.chmod(0o755)
-    result = run(write(tmp_path, application("a", repo)))
+    result = run("--applications", write(tmp_path, application("a", repo)))
     assert result.code == 0, result.stderr
     assert result.json["commits"][0]["attempts"] == 2
     assert git(repo, "log", "-2", "--format=%s", "main").splitlines()[1] == "other"
@@ -608,7 +598,7 @@ def test_a_refused_push_says_what_the_server_said(tmp_path: Path) -> None:
     hook = repo / "hooks" / "pre-receive"
     hook.write_text("#!/bin/sh\necho 'changes need a ticket number' >&2\nexit 1\n")
     hook.chmod(0o755)
-    result = run(write(tmp_path, application("a", repo)))
+    result = run("--applications", write(tmp_path, application("a", repo)))
     assert (result.code, rules(result)) == (4, {"argocd/a": "repository"})
     assert "changes need a ticket number" in result.json["decisions"][0]["because"]
 
@@ -619,7 +609,7 @@ def test_a_contended_branch_ends_at_the_deadline(tmp_path: Path) -> None:
     hook = repo / "hooks" / "update"
     hook.write_text(MOVES_THE_BRANCH)
     hook.chmod(0o755)
-    result = run(write(tmp_path, application("a", repo)), "--deadline", "0.5")
+    result = run("--applications", write(tmp_path, application("a", repo)), "--deadline", "0.5")
     assert (result.code, rules(result)) == (75, {"argocd/a": "contended"})
 
 
@@ -628,7 +618,7 @@ def test_only_the_meant_applications_file_changes_between_runs(tmp_path: Path) -
     manifest = write(tmp_path, application("a", repo, write_back_target="kustomization"))
     text = "# mine\r\nresources: []\r\nimages:\r\n- name: ghcr.io/acme/web # why\r\n  newTag: '1.0.0'\r\n"
     commit(repo, {"apps/a/kustomization.yaml": text})
-    run(manifest)
+    run("--applications", manifest)
     assert show(repo, "main", "apps/a/kustomization.yaml") == text.replace("1.0.0", "1.1.0")
 
 
@@ -651,14 +641,14 @@ def test_a_failure_does_not_say_that_nobody_takes_the_image() -> None:
     result = image_update("run", "--image", "web:1", "--applications", "/nowhere")
     assert (result.code, result.stdout) == (
         2,
-        "image-update run: 1 error; exit code 2: the pipeline's author acts\n",
+        "image-update run: 1 error; exit code 2 (for whoever wrote the pipeline)\n",
     )
 
 
 def test_an_image_that_runs_and_that_git_does_not_name_is_unchanged(tmp_path: Path) -> None:
     live = {"status": {"summary": {"images": [f"{WEB}:1.1.0"]}}}
     apps = write(tmp_path, {**application("a", bare_repo(tmp_path, files("a"))), **live})
-    (decision,) = run(apps).json["decisions"]
+    (decision,) = run("--applications", apps).json["decisions"]
     assert (decision["verdict"], decision["current"]) == ("unchanged", "1.1.0")
     assert "live" in decision["because"]
 
@@ -695,7 +685,7 @@ def test_plan_decides_as_run_does(tmp_path: Path, annotations: dict[str, str]) -
         "json",
     )
     planned = image_update("plan", *given)
-    done = run(apps)
+    done = run("--applications", apps)
     assert planned.json["decisions"] == done.json["decisions"]
     assert planned.json["counts"] == done.json["counts"]
     assert [one["tree"] for one in planned.json["commits"]] == [
@@ -708,6 +698,6 @@ def test_plan_decides_as_run_does(tmp_path: Path, annotations: dict[str, str]) -
 def test_the_annotation_prefix_ends_with_a_slash_or_not(tmp_path: Path, prefix: str) -> None:
     app = application("a", bare_repo(tmp_path, files("a")))
     app["metadata"]["annotations"] = {"deploy.example.com/image-list": WEB}
-    assert rules(run(write(tmp_path, app), "--annotation-prefix", prefix)) == {
+    assert rules(run("--applications", write(tmp_path, app), "--annotation-prefix", prefix)) == {
         "argocd/a": "admitted"
     }

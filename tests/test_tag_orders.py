@@ -4,9 +4,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from memory import Branch, Story, story
-from runs import KUSTOMIZATION, application, manifest, target
 from support import bare_repo, image_update
+from support.memory import Branch, Story, story
+from support.runs import KUSTOMIZATION, application, manifest, target
 
 BUILDS = r"regexp:^main-[0-9a-f]+-(?P<build>[0-9]+)$"
 RELEASES = r"regexp:^release-(?P<semver>.+)$"
@@ -42,7 +42,7 @@ def test_each_place_orders_events_and_scans(config: str, annotations: dict[str, 
     assert one.value == NEWEST
 
 
-def test_the_config_finds_versions_in_tags_that_are_none() -> None:
+def test_the_config_finds_versions_in_tags_that_are_not_versions() -> None:
     """The rules alone refuse such a tag without Git, so the config has to be read before they do."""
     one = tracking(
         "release-1.2.3", "semver", in_config(RELEASES), image_list="web=ghcr.io/acme/web:~1.2"

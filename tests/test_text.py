@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from runner_rules import ATTACKS, dangers
+from support.runner_rules import ATTACKS, dangers
 
 from task.text import (
     blanked,

@@ -10,7 +10,7 @@ from task.threads import in_threads, once
 
 
 @pytest.mark.parametrize("at_once", [1, 2, 100])
-def test_all_work_is_done_before_the_first_error_is_told(at_once: int) -> None:
+def test_all_work_is_done_before_the_first_error_is_reported(at_once: int) -> None:
     done: list[int] = []
 
     def work(number: int) -> None:

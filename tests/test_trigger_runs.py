@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 from fakes.oci_images import image, index, push
-from git_servers import git_server
-from real_registry import notifying_registry
-from runs import application, manifest, target
 from support import bare_repo, git, image_update, show
+from support.git_servers import git_server
+from support.real_registry import notifying_registry
+from support.runs import application, manifest, target
 
 DIGEST = f"sha256:{'a' * 64}"
 ASK = {"IMAGE_UPDATE_REGISTRY_CHECK": "auto"}

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from fakes.argocd_states import at, operated
-from fakes.kubernetes_api import APPLICATIONS, Asked, KubernetesApi, application, running
+from fakes.kubernetes_api import APPLICATIONS, Asked, KubernetesApi, cluster_application, running
 from support import ROOT, bare_repo, git, image_update
 
 from scripts.transcripts import PAGES, alike, beginning, blocks, printed, runnable
@@ -83,7 +83,9 @@ def test_the_commands_for_a_cluster_do_what_the_page_says(tmp_path: Path) -> Non
     with running() as api:
         api.add(
             APPLICATIONS,
-            application("web", metadata={"annotations": annotated}, spec={"source": source}),
+            cluster_application(
+                "web", metadata={"annotations": annotated}, spec={"source": source}
+            ),
         )
         api.before = lambda asked: _come_to_life(api, asked, git(repo, "rev-parse", "main"))
         environ = {

@@ -6,8 +6,8 @@ What is decided, event after event, is in tests/deciding/test_memory_of_two_clus
 from pathlib import Path
 from typing import Any
 
-from runs import PREFIX, WEB, manifest
 from support import Result, bare_repo, git, image_update
+from support.runs import PREFIX, WEB, manifest
 
 CHART = "apiVersion: v2\nname: web\nversion: 0.1.0\n"
 VALUES = "image:\n  tag: main-1\n"
@@ -32,8 +32,8 @@ class Scene:
             "write-back-method": "git",
         }
         annotations |= {"write-back-target": where["target"]} if "target" in where else {}
-        if ", " in where.get("target", ""):  # files that other Applications read, too
-            annotations["git-repository"] = str(self.repo)
+        files = [text.removeprefix("helmvalues:") for text in where.get("target", "").split(", ")]
+        helm = {"helm": {"valueFiles": files}} if len(files) > 1 else {}
         return {
             "apiVersion": "argoproj.io/v1alpha1",
             "kind": "Application",
@@ -47,6 +47,7 @@ class Scene:
                     "repoURL": str(self.repo),
                     "path": where["path"],
                     "targetRevision": "main",
+                    **helm,
                 }
             },
         }
@@ -96,7 +97,7 @@ def test_a_hold_on_staging_holds_nothing_on_production(tmp_path: Path) -> None:
     assert ("load test" in held, "main-3" in waits) == (True, True), waits
     assert (
         two.call("prod", "release", "web").json["decisions"][0]["because"]
-        == "it is not held, and no build waits"
+        == "it is not held, and no build is waiting"
     )
     back = two.call("prod", "rollback", "web", "--to", "previous", "--reason", "errors").json[
         "decisions"

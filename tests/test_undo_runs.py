@@ -3,16 +3,16 @@
 import json
 import os
 import signal
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
-from clusters import app
-from fakes.argocd_api import ArgoCDServer, Fault, argocd_server
+from fakes.argocd_api import ArgoCDServer, Fault
 from fakes.argocd_states import at, operated
-from runs import KUSTOMIZATION, WEB, arguments, manifest, start, target, wait_until
 from support import Result, commit, git, image_update, show
+from support.clusters import app
+from support.runs import KUSTOMIZATION, WEB, arguments, manifest, start, target, wait_until
 from test_wait_runs import (
     OLD_ONE,
     Play,
@@ -31,17 +31,12 @@ from test_wait_runs import (
 )
 
 BACK = f"rolled back: {WEB} is held at 1.0.0; "
+STATE = ".image-update/apps/web/argocd_web.state"
 ON_FAILURE = ("--on-failure", "rollback", "--wait-timeout", "6")
 
 
-@pytest.fixture
-def server() -> Iterator[ArgoCDServer]:
-    with argocd_server() as one:
-        yield one
-
-
-def undoing(server: ArgoCDServer, *more: str | Path, **others: Any) -> Result:
-    return waiting(server, *ON_FAILURE, *more, **others)
+def undoing(argo_cd: ArgoCDServer, *more: str | Path, **others: Any) -> Result:
+    return waiting(argo_cd, *ON_FAILURE, *more, **others)
 
 
 def then(*plays: Play) -> Play:
@@ -73,10 +68,10 @@ def warnings(result: Result) -> list[str]:
     return [one["message"] for one in result.json["errors"] if one["severity"] == "warning"]
 
 
-def test_only_the_application_that_fails_goes_back(tmp_path: Path, server: ArgoCDServer) -> None:
-    repo = played(server, tmp_path, web=hook_fails, api=good)
+def test_only_the_application_that_fails_goes_back(tmp_path: Path, argo_cd: ArgoCDServer) -> None:
+    repo = played(argo_cd, tmp_path, web=hook_fails, api=good)
     results, report = tmp_path / "results", tmp_path / "report.json"
-    result = undoing(server, "--results-dir", results, "--report", report)
+    result = undoing(argo_cd, "--results-dir", results, "--report", report)
     assert (result.code, result.json["status"]) == (6, "failed")
     assert "newTag: 1.0.0" in show(repo, "main", target("web"))
     assert "newTag: 1.1.0" in show(repo, "main", target("api"))
@@ -101,7 +96,7 @@ def test_only_the_application_that_fails_goes_back(tmp_path: Path, server: ArgoC
     ):
         assert "rolled back" in shown
         assert "failed" in shown
-    again = undoing(server)  # held: nothing is written, and what runs there is waited for
+    again = undoing(argo_cd)  # held: nothing is written, and what runs there is waited for
     assert {one["application"]: one["rule"] for one in again.json["decisions"]} == {
         "argocd/api": "same",
         "argocd/web": "superseded",
@@ -113,9 +108,9 @@ def never_synced(one: dict[str, Any], tip: str) -> list[dict[str, Any]]:
     return [old(one), at(one, "OutOfSync", "Healthy", revision=tip, operation=before)]
 
 
-def test_a_paused_canary_is_left_alone(tmp_path: Path, server: ArgoCDServer) -> None:
-    repo = played(server, tmp_path, web=paused, api=good)
-    result = undoing(server)
+def test_a_paused_canary_is_left_alone(tmp_path: Path, argo_cd: ArgoCDServer) -> None:
+    repo = played(argo_cd, tmp_path, web=paused, api=good)
+    result = undoing(argo_cd)
     assert (result.code, result.json["status"]) == (0, "updated"), result.stderr
     assert "newTag: 1.1.0" in show(repo, "main", target("web"))
     assert [one["rollback"] for one in result.json["commits"]] == [False]
@@ -123,22 +118,22 @@ def test_a_paused_canary_is_left_alone(tmp_path: Path, server: ArgoCDServer) -> 
 
 
 @pytest.mark.parametrize("play", [by_hand, never_synced])
-def test_what_was_never_synced_stays(tmp_path: Path, server: ArgoCDServer, play: Play) -> None:
-    repo = played(server, tmp_path, web=play)
-    result = undoing(server)
+def test_what_was_never_synced_stays(tmp_path: Path, argo_cd: ArgoCDServer, play: Play) -> None:
+    repo = played(argo_cd, tmp_path, web=play)
+    result = undoing(argo_cd)
     assert result.code == 6
     assert "newTag: 1.1.0" in show(repo, "main", target("web"))
     assert warnings(result) == ["not rolled back: no sync of what was written has begun and failed"]
 
 
-def test_a_sync_that_takes_too_long_goes_back(tmp_path: Path, server: ArgoCDServer) -> None:
-    repo = played(server, tmp_path, web=stuck)
-    result = undoing(server)
+def test_a_sync_that_takes_too_long_goes_back(tmp_path: Path, argo_cd: ArgoCDServer) -> None:
+    repo = played(argo_cd, tmp_path, web=stuck)
+    result = undoing(argo_cd)
     assert (result.code, [one["rollback"] for one in result.json["commits"]]) == (6, [False, True])
     assert "newTag: 1.0.0" in show(repo, "main", target("web"))
-    why = "the time of --wait-timeout is over"
+    why = "the time of --wait-timeout has run out"
     assert warnings(result) == [
-        f"{BACK}whether the Application is healthy again is not known: {why}"
+        f"{BACK}cannot tell whether the Application is healthy again: {why}"
     ]
 
 
@@ -150,10 +145,10 @@ def uncompared(one: dict[str, Any], tip: str) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("play", [unseen, uncompared])
 def test_an_argo_cd_that_is_only_slow_puts_nothing_back(
-    tmp_path: Path, server: ArgoCDServer, play: Play
+    tmp_path: Path, argo_cd: ArgoCDServer, play: Play
 ) -> None:
-    repo = played(server, tmp_path, web=play)
-    result = undoing(server)
+    repo = played(argo_cd, tmp_path, web=play)
+    result = undoing(argo_cd)
     assert result.code == 6
     assert "newTag: 1.1.0" in show(repo, "main", target("web"))
     assert [one["rollback"] for one in result.json["commits"]] == [False]
@@ -161,7 +156,7 @@ def test_an_argo_cd_that_is_only_slow_puts_nothing_back(
     assert told.startswith("not rolled back: how the rollout goes is not known: Argo CD has not")
 
 
-def during(server: ArgoCDServer, repo: Path, happens: Callable[[], object]) -> None:
+def during(argo_cd: ArgoCDServer, repo: Path, happens: Callable[[], object]) -> None:
     """Something that happens once while the rollout is waited for."""
 
     class Busy(Played):
@@ -170,54 +165,56 @@ def during(server: ArgoCDServer, repo: Path, happens: Callable[[], object]) -> N
                 happens()
             return super().__getitem__(key)
 
-    server.plays = Busy(repo, {"web": hook_fails}, [versioned(app("web", repo))])
+    argo_cd.plays = Busy(repo, {"web": hook_fails}, [versioned(app("web", repo))])
 
 
-def test_a_newer_build_stays(tmp_path: Path, server: ArgoCDServer) -> None:
-    repo = played(server, tmp_path, web=hook_fails)
+def test_a_newer_build_stays(tmp_path: Path, argo_cd: ArgoCDServer) -> None:
+    repo = played(argo_cd, tmp_path, web=hook_fails)
     newer = {target("web"): KUSTOMIZATION.replace("1.0.0", "1.2.0")}
-    during(server, repo, lambda: commit(repo, newer, message="A newer build"))
-    result = undoing(server)
+    during(argo_cd, repo, lambda: commit(repo, newer, message="A newer build"))
+    result = undoing(argo_cd)
     assert result.code == 6
     assert "newTag: 1.2.0" in show(repo, "main", target("web"))
-    assert [one["rollback"] for one in result.json["commits"]] == [False]
+    assert [one["rollback"] for one in result.json["commits"]] == [False, False]
+    assert "failed:" in show(repo, "main", STATE)
+    assert result.json["status"] == "failed"
     assert "is not what Git says now: 1.2.0" in warnings(result)[0]
 
 
 def test_an_argo_cd_that_cannot_be_asked_puts_nothing_back(
-    tmp_path: Path, server: ArgoCDServer
+    tmp_path: Path, argo_cd: ArgoCDServer
 ) -> None:
-    repo = played(server, tmp_path, web=hook_fails)
-    during(server, repo, lambda: server.faults.extend([Fault(503)] * 50))
-    result = undoing(server)
+    repo = played(argo_cd, tmp_path, web=hook_fails)
+    during(argo_cd, repo, lambda: argo_cd.faults.extend([Fault(503)] * 50))
+    result = undoing(argo_cd)
     assert (result.code, result.json["status"]) == (75, "failed")
     assert "newTag: 1.1.0" in show(repo, "main", target("web"))
 
 
 @pytest.mark.parametrize("again", [nothing_to_sync, synced_again])
 def test_a_version_that_is_back_is_healthy_again(
-    tmp_path: Path, server: ArgoCDServer, again: Play
+    tmp_path: Path, argo_cd: ArgoCDServer, again: Play
 ) -> None:
-    played(server, tmp_path, web=then(hook_fails, again))
-    result = undoing(server, "--wait-timeout", "20")
+    played(argo_cd, tmp_path, web=then(hook_fails, again))
+    result = undoing(argo_cd, "--wait-timeout", "20")
     assert result.code == 6
     assert warnings(result) == [BACK + "the Application is healthy again"]
 
 
 def test_a_version_that_is_back_and_fails_as_well_is_an_error(
-    tmp_path: Path, server: ArgoCDServer
+    tmp_path: Path, argo_cd: ArgoCDServer
 ) -> None:
-    repo = played(server, tmp_path, web=hook_fails)
-    result = undoing(server, "--wait-timeout", "20")
+    repo = played(argo_cd, tmp_path, web=hook_fails)
+    result = undoing(argo_cd, "--wait-timeout", "20")
     assert (result.code, "newTag: 1.0.0" in show(repo, "main", target("web"))) == (6, True)
     cause, back = (one["message"] for one in result.json["errors"] if one["severity"] == "error")
     assert "PreSync hook Job migrate" in cause
     assert back == f"{BACK}the Application is not healthy again: {cause}"
 
 
-def test_a_version_that_is_not_back_in_time(tmp_path: Path, server: ArgoCDServer) -> None:
-    repo = played(server, tmp_path, web=then(hook_fails, stuck))
-    result = undoing(server)
+def test_a_version_that_is_not_back_in_time(tmp_path: Path, argo_cd: ArgoCDServer) -> None:
+    repo = played(argo_cd, tmp_path, web=then(hook_fails, stuck))
+    result = undoing(argo_cd)
     assert result.code == 6
     (told,) = warnings(result)
     assert told.startswith(f"{BACK}the Application is not healthy again yet: the sync is running")
@@ -228,30 +225,30 @@ def test_a_version_that_is_not_back_in_time(tmp_path: Path, server: ArgoCDServer
 
 
 def test_an_argo_cd_that_is_gone_after_the_rollback_leaves_the_exit_code(
-    tmp_path: Path, server: ArgoCDServer
+    tmp_path: Path, argo_cd: ArgoCDServer
 ) -> None:
     def gone(one: dict[str, Any], tip: str) -> list[dict[str, Any]]:
-        server.faults.extend([Fault(503)] * 50)
+        argo_cd.faults.extend([Fault(503)] * 50)
         return stuck(one, tip)
 
-    played(server, tmp_path, web=then(hook_fails, gone))
-    result = undoing(server)
+    played(argo_cd, tmp_path, web=then(hook_fails, gone))
+    result = undoing(argo_cd)
     assert result.code == 6
     (told,) = warnings(result)
-    assert told.startswith(f"{BACK}whether the Application is healthy again is not known: ")
+    assert told.startswith(f"{BACK}cannot tell whether the Application is healthy again: ")
 
 
-def test_sigterm_after_the_rollback_tells_of_it(tmp_path: Path, server: ArgoCDServer) -> None:
+def test_sigterm_after_the_rollback_reports_it(tmp_path: Path, argo_cd: ArgoCDServer) -> None:
     looked: list[str] = []
 
     def looking(one: dict[str, Any], tip: str) -> Sequence[dict[str, Any]]:
         looked.append(tip)
         return stuck(one, tip)
 
-    repo = played(server, tmp_path, web=then(hook_fails, looking))
+    repo = played(argo_cd, tmp_path, web=then(hook_fails, looking))
     results = tmp_path / "results"
     more = ("--wait", *ON_FAILURE, "--wait-timeout", "60", "--results-dir", results)
-    one = start(arguments(manifest(tmp_path, app("web", repo)), *more), env=env(server))
+    one = start(arguments(manifest(tmp_path, app("web", repo)), *more), env=env(argo_cd))
     wait_until(lambda: looked)
     os.kill(one.pid, signal.SIGTERM)
     out, err = one.communicate(timeout=5)
@@ -260,15 +257,13 @@ def test_sigterm_after_the_rollback_tells_of_it(tmp_path: Path, server: ArgoCDSe
     (told,) = (
         each["message"] for each in json.loads(out)["errors"] if each["severity"] == "warning"
     )
-    assert (
-        told == f"{BACK}whether the Application is healthy again is not known: stopped by SIGTERM"
-    )
+    assert told == f"{BACK}cannot tell whether the Application is healthy again: stopped by SIGTERM"
 
 
-def test_it_is_told_in_text(tmp_path: Path, server: ArgoCDServer) -> None:
-    played(server, tmp_path, web=hook_fails)
-    told = undoing(server, "--output", "text")
+def test_it_is_reported_in_text(tmp_path: Path, argo_cd: ArgoCDServer) -> None:
+    played(argo_cd, tmp_path, web=hook_fails)
+    told = undoing(argo_cd, "--output", "text")
     assert told.code == 6
-    words = "1 failed rollout (argocd/web), 1 updated, rolled back; exit code 6: the developer acts"
+    words = "1 failed rollout (argocd/web), 1 updated, rolled back; exit code 6 (for the developer)"
     assert told.stdout.splitlines()[-1].endswith(f": {words}")
     assert "\nrollback commit " in told.stdout

@@ -3,17 +3,27 @@
 import json
 import os
 import signal
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
-from clusters import app, kubeconfig, live_app, refreshed, rules, run
-from fakes.argocd_api import ArgoCDServer, Fault, argocd_server
+from fakes.argocd_api import ArgoCDServer, Fault
 from fakes.argocd_states import applied, at, operated, resource
 from fakes.kubernetes_api import APPLICATIONS, PROJECTS, KubernetesApi, running
-from runs import KUSTOMIZATION, WEB, arguments, manifest, repository, start, target, wait_until
 from support import Result, commit, git, image_update
+from support.clusters import app, kubeconfig, live_app, refreshed, rules
+from support.runs import (
+    KUSTOMIZATION,
+    WEB,
+    arguments,
+    manifest,
+    repository,
+    run,
+    start,
+    target,
+    wait_until,
+)
 
 OLD = "a" * 40
 NEW = [f"{WEB}:1.1.0", "docker.io/library/nginx:1"]
@@ -156,38 +166,32 @@ class Played(dict[tuple[str, str], list[dict[str, Any]]]):
         return super().__getitem__(key)
 
 
-@pytest.fixture
-def server() -> Iterator[ArgoCDServer]:
-    with argocd_server() as one:
-        yield one
-
-
 def versioned(one: dict[str, Any]) -> dict[str, Any]:
     return {**one, "metadata": {"resourceVersion": "7", **one["metadata"]}}
 
 
-def env(server: ArgoCDServer) -> Mapping[str, str]:
+def env(argo_cd: ArgoCDServer) -> Mapping[str, str]:
     return {
-        "ARGOCD_SERVER": server.address,
+        "ARGOCD_SERVER": argo_cd.address,
         "ARGOCD_AUTH_TOKEN": "good-token",
         "ARGOCD_OPTS": "--plaintext",
     }
 
 
-def played(server: ArgoCDServer, folder: Path, **plays: Play) -> Path:
+def played(argo_cd: ArgoCDServer, folder: Path, **plays: Play) -> Path:
     """A repository, and an Application for each play."""
     repo = repository(folder, *plays)
-    server.plays = Played(repo, plays, [versioned(app(name, repo)) for name in plays])
+    argo_cd.plays = Played(repo, plays, [versioned(app(name, repo)) for name in plays])
     return repo
 
 
-def waiting(server: ArgoCDServer, *more: str | Path, **others: Any) -> Result:
-    return run("--wait", *more, env=env(server), **others)
+def waiting(argo_cd: ArgoCDServer, *more: str | Path, **others: Any) -> Result:
+    return run("--wait", *more, env=env(argo_cd), **others)
 
 
-def test_a_run_waits_for_its_own_commit(tmp_path: Path, server: ArgoCDServer) -> None:
-    repo = played(server, tmp_path, web=good)
-    result = waiting(server)
+def test_a_run_waits_for_its_own_commit(tmp_path: Path, argo_cd: ArgoCDServer) -> None:
+    repo = played(argo_cd, tmp_path, web=good)
+    result = waiting(argo_cd)
     assert (result.code, result.json["status"]) == (0, "updated"), result.stderr
     assert result.json["commits"][0]["commit"] == git(repo, "rev-parse", "main")
     lines = [line for line in result.stderr.splitlines() if line.startswith("argocd/web")]
@@ -203,11 +207,11 @@ BAD = [
 
 @pytest.mark.parametrize(("play", "cause"), BAD)
 def test_a_rollout_that_fails_is_6_with_the_cause(
-    tmp_path: Path, server: ArgoCDServer, play: Play, cause: str
+    tmp_path: Path, argo_cd: ArgoCDServer, play: Play, cause: str
 ) -> None:
-    repo = played(server, tmp_path, web=play)
+    repo = played(argo_cd, tmp_path, web=play)
     results = tmp_path / "results"
-    result = waiting(server, "--results-dir", results, "--report", tmp_path / "report.json")
+    result = waiting(argo_cd, "--results-dir", results, "--report", tmp_path / "report.json")
     assert (result.code, result.json["status"]) == (6, "failed")
     assert cause in result.stderr
     tip = git(repo, "rev-parse", "main")
@@ -221,9 +225,9 @@ def test_a_rollout_that_fails_is_6_with_the_cause(
     ]
 
 
-def test_healthy_means_that_the_image_runs(tmp_path: Path, server: ArgoCDServer) -> None:
-    played(server, tmp_path, web=runs_another)
-    result = waiting(server, "--wait-timeout", "4")
+def test_healthy_means_that_the_image_runs(tmp_path: Path, argo_cd: ArgoCDServer) -> None:
+    played(argo_cd, tmp_path, web=runs_another)
+    result = waiting(argo_cd, "--wait-timeout", "4")
     assert (result.code, result.json["status"]) == (6, "failed")
     (error,) = result.json["errors"]
     assert error["application"] == "argocd/web"
@@ -232,22 +236,22 @@ def test_healthy_means_that_the_image_runs(tmp_path: Path, server: ArgoCDServer)
     assert error["hint"] == f"do the manifests name {WEB}?"
 
 
-def test_the_image_need_not_run_where_that_is_said(tmp_path: Path, server: ArgoCDServer) -> None:
-    played(server, tmp_path, web=runs_another)
-    assert waiting(server, "--no-expect-image").code == 0
+def test_the_image_need_not_run_where_that_is_said(tmp_path: Path, argo_cd: ArgoCDServer) -> None:
+    played(argo_cd, tmp_path, web=runs_another)
+    assert waiting(argo_cd, "--no-expect-image").code == 0
 
 
-def test_an_image_that_does_not_run_is_a_warning(tmp_path: Path, server: ArgoCDServer) -> None:
-    played(server, tmp_path, web=runs_nothing)
-    result = waiting(server)
+def test_an_image_that_does_not_run_is_a_warning(tmp_path: Path, argo_cd: ArgoCDServer) -> None:
+    played(argo_cd, tmp_path, web=runs_nothing)
+    result = waiting(argo_cd)
     assert (result.code, result.json["status"]) == (0, "updated")
     (warning,) = result.json["errors"]
     assert (warning["application"], warning["severity"]) == ("argocd/web", "warning")
     assert warning["message"].startswith(f"{WEB}:1.1.0 does not run in it: it may have no replicas")
 
 
-def test_an_image_that_a_later_commit_replaced(tmp_path: Path, server: ArgoCDServer) -> None:
-    repo = played(server, tmp_path, web=good)
+def test_an_image_that_a_later_commit_replaced(tmp_path: Path, argo_cd: ArgoCDServer) -> None:
+    repo = played(argo_cd, tmp_path, web=good)
 
     class Newer(Played):
         def __getitem__(self, key: tuple[str, str]) -> list[dict[str, Any]]:
@@ -266,17 +270,17 @@ def test_an_image_that_a_later_commit_replaced(tmp_path: Path, server: ArgoCDSer
             {**end, "status": {**end["status"], "summary": {"images": [f"{WEB}:1.2.0"]}}},
         ]
 
-    server.plays = Newer(repo, {"web": newer}, [versioned(app("web", repo))])
-    result = waiting(server, "--wait-timeout", "30")
+    argo_cd.plays = Newer(repo, {"web": newer}, [versioned(app("web", repo))])
+    result = waiting(argo_cd, "--wait-timeout", "30")
     assert result.code == 0, result.stderr
     assert [one["message"] for one in result.json["errors"]] == [
         f"{WEB} was set to 1.2.0 meanwhile, no longer 1.1.0"
     ]
 
 
-def test_a_time_out_says_who_was_not_ready(tmp_path: Path, server: ArgoCDServer) -> None:
-    played(server, tmp_path, web=stuck, api=good)
-    result = waiting(server, "--wait-timeout", "6")
+def test_a_time_out_says_who_was_not_ready(tmp_path: Path, argo_cd: ArgoCDServer) -> None:
+    played(argo_cd, tmp_path, web=stuck, api=good)
+    result = waiting(argo_cd, "--wait-timeout", "6")
     assert result.code == 6
     (error,) = result.json["errors"]
     assert (error["application"], error["rule"]) == ("argocd/web", "rollout")
@@ -286,37 +290,37 @@ def test_a_time_out_says_who_was_not_ready(tmp_path: Path, server: ArgoCDServer)
 
 @pytest.mark.parametrize("length", [2, 5])
 def test_no_moment_before_the_end_is_a_success(
-    tmp_path: Path, server: ArgoCDServer, length: int
+    tmp_path: Path, argo_cd: ArgoCDServer, length: int
 ) -> None:
-    played(server, tmp_path, web=lambda one, tip: rollout(one, tip)[:length])
-    assert waiting(server, "--wait-timeout", "3").code == 6
+    played(argo_cd, tmp_path, web=lambda one, tip: rollout(one, tip)[:length])
+    assert waiting(argo_cd, "--wait-timeout", "3").code == 6
 
 
-def test_what_is_there_already_is_waited_for_as_well(tmp_path: Path, server: ArgoCDServer) -> None:
-    played(server, tmp_path, web=good)
-    assert run("--no-refresh", env=env(server)).code == 0
-    assert not [one for one in server.asked("GET") if "refresh" in one.query]
-    result = waiting(server)
+def test_what_is_there_already_is_waited_for_as_well(tmp_path: Path, argo_cd: ArgoCDServer) -> None:
+    played(argo_cd, tmp_path, web=good)
+    assert run("--no-refresh", env=env(argo_cd)).code == 0
+    assert not [one for one in argo_cd.asked("GET") if "refresh" in one.query]
+    result = waiting(argo_cd)
     assert (result.code, result.json["status"]) == (0, "unchanged")
     assert "synced-and-healthy" in result.stderr
 
 
-def test_an_unchanged_run_fails_with_its_rollout(tmp_path: Path, server: ArgoCDServer) -> None:
-    played(server, tmp_path, web=hook_fails)
-    assert run(env=env(server)).code == 0
-    result = waiting(server)
+def test_an_unchanged_run_fails_with_its_rollout(tmp_path: Path, argo_cd: ArgoCDServer) -> None:
+    played(argo_cd, tmp_path, web=hook_fails)
+    assert run(env=env(argo_cd)).code == 0
+    result = waiting(argo_cd)
     assert (result.code, rules(result)) == (6, {"argocd/web": "same"})
 
 
-def test_without_refresh_argo_cd_looks_by_itself(tmp_path: Path, server: ArgoCDServer) -> None:
-    played(server, tmp_path, web=good)
-    result = waiting(server, "--no-refresh")
+def test_without_refresh_argo_cd_looks_by_itself(tmp_path: Path, argo_cd: ArgoCDServer) -> None:
+    played(argo_cd, tmp_path, web=good)
+    result = waiting(argo_cd, "--no-refresh")
     assert result.code == 0, result.stderr
-    assert not [one for one in server.asked("GET") if "refresh" in one.query]
+    assert not [one for one in argo_cd.asked("GET") if "refresh" in one.query]
 
 
-def test_a_later_commit_that_holds_ours_counts(tmp_path: Path, server: ArgoCDServer) -> None:
-    repo = played(server, tmp_path, web=good)
+def test_a_later_commit_that_holds_ours_counts(tmp_path: Path, argo_cd: ArgoCDServer) -> None:
+    repo = played(argo_cd, tmp_path, web=good)
 
     class Moved(Played):
         def __getitem__(self, key: tuple[str, str]) -> list[dict[str, Any]]:
@@ -324,71 +328,71 @@ def test_a_later_commit_that_holds_ours_counts(tmp_path: Path, server: ArgoCDSer
                 commit(self.repo, {"other": "x"}, message="Somebody else's")
             return super().__getitem__(key)
 
-    server.plays = Moved(repo, {"web": good}, [versioned(app("web", repo))])
-    result = waiting(server, "--wait-timeout", "30")
+    argo_cd.plays = Moved(repo, {"web": good}, [versioned(app("web", repo))])
+    result = waiting(argo_cd, "--wait-timeout", "30")
     assert result.code == 0, result.stderr
     assert result.json["commits"][0]["commit"] == git(repo, "rev-parse", "main~1")
 
 
 @pytest.mark.measured
-def test_a_commit_without_ours_never_counts(tmp_path: Path, server: ArgoCDServer) -> None:
+def test_a_commit_without_ours_never_counts(tmp_path: Path, argo_cd: ArgoCDServer) -> None:
     repo = repository(tmp_path, "web")
     before = git(repo, "rev-parse", "main")
     one = versioned(app("web", repo))
-    server.plays = Played(repo, {"web": lambda app, _tip: good(app, before)}, [one])
-    result = waiting(server, "--wait-timeout", "3")
+    argo_cd.plays = Played(repo, {"web": lambda app, _tip: good(app, before)}, [one])
+    result = waiting(argo_cd, "--wait-timeout", "3")
     assert result.code == 6
     assert before[:12] in result.stderr
 
 
 def test_nothing_is_waited_for_where_nothing_was_asked(
-    tmp_path: Path, server: ArgoCDServer
+    tmp_path: Path, argo_cd: ArgoCDServer
 ) -> None:
-    played(server, tmp_path, web=stuck)
-    result = waiting(server, image="ghcr.io/acme/unknown:1.0.0")
+    played(argo_cd, tmp_path, web=stuck)
+    result = waiting(argo_cd, image="ghcr.io/acme/unknown:1.0.0")
     assert (result.code, result.json["status"]) == (0, "unchanged")
 
 
 @pytest.mark.measured
-def test_a_head_branch_is_not_waited_for(tmp_path: Path, server: ArgoCDServer) -> None:
+def test_a_head_branch_is_not_waited_for(tmp_path: Path, argo_cd: ArgoCDServer) -> None:
     repo = repository(tmp_path, "web")
-    server.plays = Played(
+    argo_cd.plays = Played(
         repo, {"web": stuck}, [versioned(app("web", repo, git_branch="main:updates"))]
     )
-    result = waiting(server)
+    result = waiting(argo_cd)
     assert (result.code, result.json["status"]) == (0, "updated"), result.stderr
     warning = result.json["errors"][0]
     assert (warning["severity"], "before updates is merged" in warning["message"]) == (
         "warning",
         True,
     )
-    assert not [one for one in server.asked("GET") if "refresh" in one.query]
+    assert not [one for one in argo_cd.asked("GET") if "refresh" in one.query]
 
 
 def test_a_repository_that_no_source_is_of_is_not_waited_for(
-    tmp_path: Path, server: ArgoCDServer
+    tmp_path: Path, argo_cd: ArgoCDServer
 ) -> None:
     repo = repository(tmp_path, "web")
     one = app(
         "web", "https://git.example.com/charts.git", git_repository=str(repo), git_branch="main"
     )
-    server.plays = Played(repo, {"web": stuck}, [versioned(one)])
-    result = waiting(server)
+    argo_cd.plays = Played(repo, {"web": stuck}, [versioned(one)])
+    result = waiting(argo_cd)
     assert (result.code, result.json["status"]) == (0, "updated"), result.stderr
     assert "none of its sources is of" in result.json["errors"][0]["message"]
 
 
-def test_a_patched_application_is_waited_for(server: ArgoCDServer) -> None:
+def test_a_patched_application_is_waited_for(argo_cd: ArgoCDServer) -> None:
     one = versioned(live_app("web"))
     before = old(one)
     before["status"] |= one["status"]
-    server.add(before)
+    argo_cd.add(before)
 
     class Synced(dict[tuple[str, str], list[dict[str, Any]]]):
         def __getitem__(self, key: tuple[str, str]) -> list[dict[str, Any]]:
             found = super().__getitem__(key)
             spec = found[0]["spec"]
-            asked = any("refresh" in one.query for one in server.asked("GET"))
+            asked = any("refresh" in one.query for one in argo_cd.asked("GET"))
             if "kustomize" in spec["source"] and len(found) == 1 and asked:
                 done = operated(revision=OLD)
                 done["syncResult"]["source"] = spec["source"]
@@ -400,12 +404,12 @@ def test_a_patched_application_is_waited_for(server: ArgoCDServer) -> None:
                 found[:] = [found[0], found[0], after]
             return found
 
-    server.plays = Synced(server.plays)
-    result = waiting(server, "--wait-timeout", "20")
+    argo_cd.plays = Synced(argo_cd.plays)
+    result = waiting(argo_cd, "--wait-timeout", "20")
     assert (result.code, result.json["status"]) == (0, "updated"), result.stderr
 
 
-def test_a_patch_that_its_owner_takes_back_is_6(server: ArgoCDServer) -> None:
+def test_a_patch_that_its_owner_takes_back_is_6(argo_cd: ArgoCDServer) -> None:
     """The ApplicationSet writes the old spec again, and the pods of the patch still run for a moment."""
     one = versioned(live_app("web"))
     owner = {
@@ -417,14 +421,14 @@ def test_a_patch_that_its_owner_takes_back_is_6(server: ArgoCDServer) -> None:
     one["metadata"]["ownerReferences"] = [owner]
     before = old(one)
     before["status"] |= one["status"]
-    server.add(before)
-    server.others["applicationsets", "argocd", "gen"] = {"spec": {"generators": []}}
+    argo_cd.add(before)
+    argo_cd.others["applicationsets", "argocd", "gen"] = {"spec": {"generators": []}}
     seconds = iter(range(14, 60))
 
     class TakenBack(dict[tuple[str, str], list[dict[str, Any]]]):
         def __getitem__(self, key: tuple[str, str]) -> list[dict[str, Any]]:
             found = super().__getitem__(key)
-            if any("refresh" in request.query for request in server.asked("GET")):
+            if any("refresh" in request.query for request in argo_cd.asked("GET")):
                 done = operated(revision=OLD)
                 done["syncResult"]["source"] = one["spec"]["source"]
                 state = at(
@@ -439,8 +443,8 @@ def test_a_patch_that_its_owner_takes_back_is_6(server: ArgoCDServer) -> None:
                 found[:] = [state]
             return found
 
-    server.plays = TakenBack(server.plays)
-    result = waiting(server, "--wait-timeout", "4")
+    argo_cd.plays = TakenBack(argo_cd.plays)
+    result = waiting(argo_cd, "--wait-timeout", "4")
     assert (result.code, result.json["status"]) == (6, "failed"), result.stderr
     (warning, error) = sorted(result.json["errors"], key=lambda found: found["severity"] == "error")
     assert warning["message"].startswith("ApplicationSet gen takes the patch back")
@@ -448,8 +452,8 @@ def test_a_patch_that_its_owner_takes_back_is_6(server: ArgoCDServer) -> None:
     assert error["message"] == gone
 
 
-def test_files_need_to_know_whom_to_ask(tmp_path: Path, server: ArgoCDServer) -> None:
-    repo = played(server, tmp_path, web=good)
+def test_files_need_to_know_whom_to_ask(tmp_path: Path, argo_cd: ArgoCDServer) -> None:
+    repo = played(argo_cd, tmp_path, web=good)
     apps = tmp_path / "apps.json"
     apps.write_text(json.dumps(app("web", repo)))
     result = run("--applications", apps, "--wait")
@@ -464,25 +468,25 @@ def test_files_need_to_know_whom_to_ask(tmp_path: Path, server: ArgoCDServer) ->
         env={"ARGOCD_AUTH_TOKEN": "x"},
     )
     assert (wrong.code, git(repo, "rev-list", "--count", "main")) == (2, "1")
-    assert waiting(server, "--applications", apps).code == 0
+    assert waiting(argo_cd, "--applications", apps).code == 0
 
 
-def test_a_server_that_goes_down_is_temporary(tmp_path: Path, server: ArgoCDServer) -> None:
-    repo = played(server, tmp_path, web=stuck)
+def test_a_server_that_goes_down_is_temporary(tmp_path: Path, argo_cd: ArgoCDServer) -> None:
+    repo = played(argo_cd, tmp_path, web=stuck)
 
     class Down(Played):
         def __getitem__(self, key: tuple[str, str]) -> list[dict[str, Any]]:
             if git(self.repo, "rev-list", "--count", "main") != "1":
-                server.faults += [Fault(503)] * 50
+                argo_cd.faults += [Fault(503)] * 50
             return super().__getitem__(key)
 
-    server.plays = Down(repo, {"web": stuck}, [versioned(app("web", repo))])
-    result = waiting(server, "--wait-timeout", "4")
+    argo_cd.plays = Down(repo, {"web": stuck}, [versioned(app("web", repo))])
+    result = waiting(argo_cd, "--wait-timeout", "4")
     assert (result.code, result.json["status"]) == (75, "failed")
     assert result.json["commits"][0]["commit"] == git(repo, "rev-parse", "main")
 
 
-def test_an_image_that_cannot_be_pulled(tmp_path: Path, server: ArgoCDServer) -> None:
+def test_an_image_that_cannot_be_pulled(tmp_path: Path, argo_cd: ArgoCDServer) -> None:
     def starting(one: dict[str, Any], tip: str) -> list[dict[str, Any]]:
         done = operated(revision=tip)
         return [
@@ -493,7 +497,7 @@ def test_an_image_that_cannot_be_pulled(tmp_path: Path, server: ArgoCDServer) ->
             ),
         ]
 
-    played(server, tmp_path, web=starting)
+    played(argo_cd, tmp_path, web=starting)
     pod = resource(
         "Pod",
         "web-1",
@@ -501,18 +505,18 @@ def test_an_image_that_cannot_be_pulled(tmp_path: Path, server: ArgoCDServer) ->
         f'Back-off pulling image "{WEB}:1.1.0"',
         createdAt="2026-11-21T06:00:12Z",
     )
-    server.trees["argocd", "web"] = {"nodes": [pod]}
-    result = waiting(server, "--wait-timeout", "8")
+    argo_cd.trees["argocd", "web"] = {"nodes": [pod]}
+    result = waiting(argo_cd, "--wait-timeout", "8")
     assert result.code == 6
     assert "the image cannot be pulled: Pod web-1" in result.json["errors"][0]["message"]
 
 
-def test_sigterm_while_waiting_tells_what_landed(tmp_path: Path, server: ArgoCDServer) -> None:
-    repo = played(server, tmp_path, web=stuck)
+def test_sigterm_while_waiting_tells_what_landed(tmp_path: Path, argo_cd: ArgoCDServer) -> None:
+    repo = played(argo_cd, tmp_path, web=stuck)
     apps = manifest(tmp_path, app("web", repo))
     results = tmp_path / "results"
-    running_one = start(arguments(apps, "--wait", "--results-dir", results), env=env(server))
-    wait_until(lambda: [one for one in server.asked("GET") if "refresh" in one.query])
+    running_one = start(arguments(apps, "--wait", "--results-dir", results), env=env(argo_cd))
+    wait_until(lambda: [one for one in argo_cd.asked("GET") if "refresh" in one.query])
     os.kill(running_one.pid, signal.SIGTERM)
     out, _err = running_one.communicate(timeout=5)
     assert running_one.returncode == 143
@@ -564,7 +568,7 @@ def out_of_sync(one: dict[str, Any], tip: str) -> list[dict[str, Any]]:
     return [at(one, "OutOfSync", "Healthy", revision=tip)]
 
 
-def test_a_sync_window_is_told_before_the_push_and_ends_the_wait(tmp_path: Path) -> None:
+def test_a_sync_window_is_reported_before_the_push_and_ends_the_wait(tmp_path: Path) -> None:
     """Not after ten minutes, with the advice to wait longer."""
     repo = repository(tmp_path, "web")
     window = {"kind": "deny", "schedule": "* * * * *", "duration": "1h", "applications": ["*"]}
@@ -601,42 +605,42 @@ def test_a_sync_window_is_told_before_the_push_and_ends_the_wait(tmp_path: Path)
 # `wait`
 
 
-def wait(server: ArgoCDServer, *words: str, **others: Any) -> Result:
-    return image_update("wait", *words, env=env(server), **others)
+def wait(argo_cd: ArgoCDServer, *words: str, **others: Any) -> Result:
+    return image_update("wait", *words, env=env(argo_cd), **others)
 
 
-def rolled_out(server: ArgoCDServer, folder: Path, play: Play) -> Path:
+def rolled_out(argo_cd: ArgoCDServer, folder: Path, play: Play) -> Path:
     """A repository with a second commit, whose rollout is played."""
-    repo = played(server, folder, web=play)
+    repo = played(argo_cd, folder, web=play)
     commit(repo, {target("web"): KUSTOMIZATION.replace("1.0.0", "1.1.0")})
     return repo
 
 
 @pytest.mark.measured
-def test_the_command_waits(tmp_path: Path, server: ArgoCDServer) -> None:
-    repo = rolled_out(server, tmp_path, good)
-    result = wait(server, "web", "--revision", git(repo, "rev-parse", "main"))
+def test_the_command_waits(tmp_path: Path, argo_cd: ArgoCDServer) -> None:
+    repo = rolled_out(argo_cd, tmp_path, good)
+    result = wait(argo_cd, "web", "--revision", git(repo, "rev-parse", "main"))
     assert result.code == 0, result.stderr
     assert result.stdout.startswith("argocd/web: synced-and-healthy")
 
 
-def test_the_command_fails_with_the_cause(tmp_path: Path, server: ArgoCDServer) -> None:
-    repo = rolled_out(server, tmp_path, hook_fails)
-    result = wait(server, "argocd/web", "--revision", git(repo, "rev-parse", "main")[:12])
+def test_the_command_fails_with_the_cause(tmp_path: Path, argo_cd: ArgoCDServer) -> None:
+    repo = rolled_out(argo_cd, tmp_path, hook_fails)
+    result = wait(argo_cd, "argocd/web", "--revision", git(repo, "rev-parse", "main")[:12])
     assert result.code == 6
     assert "backoff limit" in result.stderr
 
 
-def test_the_command_accepts_a_later_commit(tmp_path: Path, server: ArgoCDServer) -> None:
-    repo = rolled_out(server, tmp_path, good)
+def test_the_command_accepts_a_later_commit(tmp_path: Path, argo_cd: ArgoCDServer) -> None:
+    repo = rolled_out(argo_cd, tmp_path, good)
     wanted = git(repo, "rev-parse", "main")
     commit(repo, {"other": "x"})
     result = wait(
-        server, "web", "--revision", wanted, "--allow-protocol", "file", "--wait-timeout", "30"
+        argo_cd, "web", "--revision", wanted, "--allow-protocol", "file", "--wait-timeout", "30"
     )
     assert result.code == 0, result.stderr
     late = wait(
-        server, "web", "--revision", "f" * 40, "--allow-protocol", "file", "--wait-timeout", "2"
+        argo_cd, "web", "--revision", "f" * 40, "--allow-protocol", "file", "--wait-timeout", "2"
     )
     assert late.code == 6
 
@@ -650,11 +654,11 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("words", "said"), WRONG)
-def test_usage_of_the_command(server: ArgoCDServer, words: tuple[str, ...], said: str) -> None:
-    result = wait(server, *words)
+def test_usage_of_the_command(argo_cd: ArgoCDServer, words: tuple[str, ...], said: str) -> None:
+    result = wait(argo_cd, *words)
     assert result.code == 2
     assert said in result.stderr
-    assert server.seen == []
+    assert argo_cd.seen == []
 
 
 def test_the_command_needs_an_argo_cd(tmp_path: Path) -> None:

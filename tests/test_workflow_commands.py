@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from runner_rules import ATTACKS, dangers, obeyed
-from runs import PREFIX, WEB, application, arguments, hook, manifest, repository, target
 from support import Result, commit, image_update
+from support.runner_rules import ATTACKS, dangers, obeyed
+from support.runs import PREFIX, WEB, application, arguments, hook, manifest, repository, target
 
 from task.annotations.keys import APPLICATION_KEYS, IMAGE_KEYS
 

@@ -3,8 +3,8 @@
 from pathlib import Path
 
 import pytest
-from runs import application, arguments, manifest, repository, target
 from support import image_update, show
+from support.runs import application, arguments, manifest, repository, target
 
 BROKEN = "[core\n\tbare = maybe"
 HOSTILE = """\

@@ -4,8 +4,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from runs import KUSTOMIZATION, PREFIX, WEB, application, arguments, manifest, target
 from support import Content, Link, Result, bare_repo, commit, git, image_update, show
+from support.runs import KUSTOMIZATION, PREFIX, WEB, application, arguments, manifest, target
 
 BASE: dict[str, Content] = {target("a"): KUSTOMIZATION, target("b"): KUSTOMIZATION}
 
@@ -91,7 +91,7 @@ def test_spellings_of_one_path(tmp_path: Path, path: str) -> None:
         ({"other": "text"}, "'apps/x' does not exist"),
     ],
 )
-def test_a_path_that_is_no_folder_says_what_it_is(
+def test_a_path_that_is_not_a_folder_says_what_it_is(
     tmp_path: Path, content: dict[str, Content], words: str
 ) -> None:
     result = call(tmp_path, app("x", bare_repo(tmp_path, content)))

@@ -10,11 +10,12 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from task import shutdown
-from task.deciding.job import DeployedSource, Followed, Job, Landed, RolloutEnd
-from task.errors import ForgeError, TaskError
+from task.deciding.job import DeployedSource, Followed, Job, LandedApplication, RolloutEnd
+from task.errors import ForgeError, TaskError, Trouble
+from task.forges.deployment import CommitStatus, Deployment, DeploymentState
 from task.forges.host import Deployments
 from task.landing.ports import World
-from task.model import CommitStatus, Deployment, DeploymentState, Problem, Tracker
+from task.model import Problem, Tracker
 from task.text import without_logins
 
 MOST = 50  # environments of one run; each costs three requests, and forges limit writes per hour
@@ -28,7 +29,11 @@ class ShownDeployments:
     """The deployments of one run, one for each Application that was written."""
 
     def __init__(
-        self, source: DeployedSource, job: Job, world: World, everyone: Iterable[Tracker]
+        self,
+        source: DeployedSource,
+        job: Job,
+        world: World,
+        everyone: Iterable[Tracker],
     ) -> None:
         """`everyone`: the Applications among which an environment's name must be unique."""
         self._source = source
@@ -44,7 +49,7 @@ class ShownDeployments:
         # true once the forge refuses or does not answer: it gets no more requests
         self._over = False
 
-    def begin(self, landed: Sequence[Landed]) -> None:
+    def begin(self, landed: Sequence[LandedApplication]) -> None:
         """Show what has landed as in progress,
         or as queued if the run does not wait for the end.
         """
@@ -59,30 +64,35 @@ class ShownDeployments:
                 self._begun[key] = wanted
         if len(there) > MOST:
             self._warn(
-                "usage", f"deployments are shown for {MOST} of {len(there)} Applications", ""
+                "usage",
+                f"deployments are shown for {MOST} of {len(there)} Applications",
+                "",
             )
         self._sum_up()
 
-    def end(self, landed: Sequence[Landed], followed: Followed) -> tuple[Problem, ...]:
+    def end(self, landed: Sequence[LandedApplication], followed: Followed) -> tuple[Problem, ...]:
         """Show how the rollouts ended, and return the warnings about showing them."""
         if not self._source.waits:
             self.begin(landed)
         elif not shutdown.code():  # a later run may end the deployments
             self._over = False  # the wait took minutes, so the forge may answer again
             self._end(
-                landed, {rollout_end.application: rollout_end for rollout_end in followed.ends}
+                landed,
+                {rollout_end.application: rollout_end for rollout_end in followed.ends},
             )
         if shown := tuple({**self._begun, **self._ended}.values()):
             said = summary(shown, self._source.commit, self._run).description
             self._world.log("info", f"deployments are shown at {self._source.repository}: {said}")
         return tuple(self._problems)
 
-    def _end(self, landed: Sequence[Landed], ends: Mapping[str, RolloutEnd]) -> None:
+    def _end(self, landed: Sequence[LandedApplication], ends: Mapping[str, RolloutEnd]) -> None:
         for key, of in list(by_application(landed).items())[: 2 * MOST]:
             if key not in ends:  # the end is unknown; a later run may end the deployment
                 continue
             wanted = self._deployment(
-                of, "success" if ends[key].state == "healthy" else "failure", ends[key].because
+                of,
+                "success" if ends[key].state == "healthy" else "failure",
+                ends[key].because,
             )
             if self._ends(key, wanted, written=any(item.written for item in of)):
                 self._ended[key] = wanted
@@ -106,7 +116,10 @@ class ShownDeployments:
         return any(found)
 
     def _deployment(
-        self, of: Sequence[Landed], state: DeploymentState, description: str
+        self,
+        of: Sequence[LandedApplication],
+        state: DeploymentState,
+        description: str,
     ) -> Deployment:
         app = of[0].application
         source = self._source
@@ -114,7 +127,14 @@ class ShownDeployments:
         said = without_logins(description)
         page = self._world.page(app)
         return Deployment(
-            name, source.commit, state, said, source.ref, source.is_tag, page, self._run
+            name,
+            source.commit,
+            state,
+            said,
+            source.ref,
+            source.is_tag,
+            page,
+            self._run,
         )
 
     def _sum_up(self) -> None:
@@ -144,7 +164,7 @@ class ShownDeployments:
         return True
 
     def _warn(self, rule: str, message: str, hint: str) -> None:
-        self._problems.append(Problem(rule=rule, message=message, hint=hint, severity="warning"))
+        self._problems.append(Problem(Trouble.warning(rule, message, hint)))
 
 
 def summary(shown: Sequence[Deployment], commit: str, run: str) -> CommitStatus:
@@ -156,13 +176,17 @@ def summary(shown: Sequence[Deployment], commit: str, run: str) -> CommitStatus:
     if states["failure"]:
         return CommitStatus(commit, context, "failure", said, run)
     return CommitStatus(
-        commit, context, "success" if states["success"] == len(shown) else "pending", said, run
+        commit,
+        context,
+        "success" if states["success"] == len(shown) else "pending",
+        said,
+        run,
     )
 
 
-def by_application(landed: Iterable[Landed]) -> Mapping[str, list[Landed]]:
+def by_application(landed: Iterable[LandedApplication]) -> Mapping[str, list[LandedApplication]]:
     """Return what landed for each Application, in order."""
-    found: dict[str, list[Landed]] = {}
+    found: dict[str, list[LandedApplication]] = {}
     for item in landed:
         found.setdefault(item.application.key, []).append(item)
     return found

@@ -15,7 +15,7 @@ from typing import Any
 
 from task.argocd.owners import set_of
 from task.argocd.rollout import Rollout, revisions_of
-from task.deciding.job import Landed
+from task.deciding.job import LandedApplication
 from task.deciding.target import resolve, target_of, target_places
 from task.editors import EDITORS
 from task.editors.live import read as read_live
@@ -45,7 +45,7 @@ class Expected:
     now: Callable[[Mapping[str, Any]], Image | None] = lambda _item: None
 
 
-def expected(landed: Sequence[Landed], repository: Repositories) -> list[Expected]:
+def expected(landed: Sequence[LandedApplication], repository: Repositories) -> list[Expected]:
     """Return the images of one Application that were written, or were there before."""
     found = []
     for item in landed:
@@ -156,9 +156,10 @@ def reverted(decisions: Sequence[Decision], item: Mapping[str, Any]) -> Rollout 
 
 
 def _at_the_tip(
-    decision: Decision, repository: Repositories
+    decision: Decision,
+    repository: Repositories,
 ) -> Callable[[Mapping[str, Any]], Image | None]:
-    """Return what the branch has by now.
+    """Return what the branch has now.
 
     It is read once, because a later commit is the reason for the question.
     """
@@ -230,7 +231,7 @@ def _set_meanwhile(expected: Expected, item: Mapping[str, Any]) -> str:
     now = expected.now(item)
     if now is None or (now.tag, now.digest) == (image.tag, image.digest):
         return ""
-    return f"{image.name} was set to {now.version} meanwhile, no longer {image.version}"
+    return f"{image.name} was set to {now.version} meanwhile, instead of {image.version}"
 
 
 def _runs_as(expected: Expected, wanted: Image, others: Sequence[Image]) -> str:

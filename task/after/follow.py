@@ -5,10 +5,10 @@ and waiting for the merge and the rollout.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
 from task import shutdown
 from task.after.deployments import by_application
@@ -19,8 +19,8 @@ from task.argocd.application_store import ApplicationApi
 from task.argocd.owners import parent_of
 from task.argocd.rollout import ROLLED_OUT
 from task.argocd.rollouts import Awaited, Judge, RolloutState, bare, refresh
-from task.deciding.job import Failure, Followed, Landed, RolloutEnd, change_of
-from task.errors import Exit, RolloutError, TaskError, UnreachableError
+from task.deciding.job import Failure, Followed, LandedApplication, RolloutEnd, change_of
+from task.errors import Exit, RolloutError, Severity, TaskError, Trouble, UnreachableError
 from task.forges.host import Host
 from task.kubernetes.client import APPLICATIONS, Kubernetes
 from task.model import Problem, Proposed
@@ -29,7 +29,6 @@ from task.settings import Settings
 from task.templates.change import Change
 from task.urls import normal_url, without_login
 
-Severity = Literal["error", "warning"]
 _FIRST_PAUSE = 0.5
 _LONGEST_PAUSE = 10.0  # seconds between two looks at a pull request
 _LEAST = 1.0  # seconds that have to be left for another wait
@@ -74,7 +73,7 @@ class Follow:
         self._ends: dict[str, RolloutEnd] = {}
         self._late = 0.0  # when the time for rollouts is over
 
-    def __call__(self, landed: Sequence[Landed]) -> Followed:
+    def __call__(self, landed: Sequence[LandedApplication]) -> Followed:
         """Refresh and wait. Every failure is a separate problem, because what has landed stays."""
         self._problems = []
         self._failures = []
@@ -84,12 +83,16 @@ class Follow:
         if self._given.kubernetes_events and self._argo.kind == "cluster":
             self._guarded(lambda: self._events(written), "warning")
         if self._given.wait:
-            self._wait_for(landed, there, written)
+            self._follow_requests(landed, there, written)
         elif self._given.refresh and self._argo.kind:
             self._guarded(lambda: self._refresh(written), "warning")
-        return Followed(tuple(self._problems), tuple(self._failures), tuple(self._ends.values()))
+        return Followed(
+            tuple(self._problems),
+            tuple(self._failures),
+            tuple(self._ends.values()),
+        )
 
-    def back(self, landed: Sequence[Landed]) -> Followed:
+    def back(self, landed: Sequence[LandedApplication]) -> Followed:
         """Refresh what was rolled back, and see within the time
         that is left whether it is healthy again.
 
@@ -104,7 +107,9 @@ class Follow:
         recoveries = self._recoveries(there, left) if there else ()
         return Followed(tuple(self._problems), recoveries=recoveries)
 
-    def _recoveries(self, there: Sequence[Landed], left: float) -> tuple[RolloutEnd, ...]:
+    def _recoveries(
+        self, there: Sequence[LandedApplication], left: float
+    ) -> tuple[RolloutEnd, ...]:
         applications = _by_application(there)
         # An Application may have sources of several repositories, and the command waits for one
         # commit.
@@ -113,7 +118,7 @@ class Follow:
             for key, of in applications.items()
         }
         if left < _LEAST:
-            why = "the time of --wait-timeout is over"
+            why = "the time of --wait-timeout has run out"
             return tuple(RolloutEnd(key, "unknown", why, hint) for key, hint in waits.items())
         self._argo.log("info", "waiting until what was rolled back is healthy again")
         try:
@@ -142,14 +147,12 @@ class Follow:
             self._tell(error, severity)
 
     def _tell(self, error: TaskError, severity: Severity) -> None:
-        code = int(error.exit) if severity == "error" else 0
-        self._problems.append(
-            Problem(
-                rule=error.rule, message=str(error), hint=error.hint, severity=severity, exit=code
-            )
-        )
+        trouble = error.trouble
+        if severity == "warning":
+            trouble = trouble.as_warning()
+        self._problems.append(Problem(trouble))
 
-    def _events(self, written: Sequence[Landed]) -> None:
+    def _events(self, written: Sequence[LandedApplication]) -> None:
         kubernetes = self._argo.kubernetes()
         for members in _by_application(written).values():
             app = members[0].application
@@ -161,12 +164,16 @@ class Follow:
                 changes = [change_of(two) for two in updates]
                 kubernetes.post(updated_event(item["metadata"], changes, time.time()))
 
-    def _refresh(self, landed: Sequence[Landed]) -> None:
+    def _refresh(self, landed: Sequence[LandedApplication]) -> None:
         keys = [(item.application.namespace, item.application.name) for item in landed]
         refresh(self._argo.api(), keys, self._argo.log)
-        refresh(self._argo.api(), self._parents(landed), self._argo.log)
+        refresh(
+            self._argo.api(),
+            self._parents(landed),
+            self._argo.log,
+        )
 
-    def _parents(self, landed: Sequence[Landed]) -> list[tuple[str, str]]:
+    def _parents(self, landed: Sequence[LandedApplication]) -> list[tuple[str, str]]:
         """Return the parents of the Applications that were written (app of apps),
         if they are to be refreshed.
         """
@@ -180,8 +187,11 @@ class Follow:
         )
         return [parent for parent in parents if parent is not None]
 
-    def _wait_for(
-        self, landed: Sequence[Landed], there: Sequence[Landed], written: Sequence[Landed]
+    def _follow_requests(
+        self,
+        landed: Sequence[LandedApplication],
+        there: Sequence[LandedApplication],
+        written: Sequence[LandedApplication],
     ) -> None:
         """Wait for pull requests to be merged, and then for all rollouts."""
         requested = [item for item in landed if item.request]
@@ -189,37 +199,46 @@ class Follow:
         if self._given.refresh and (requested or self._given.refresh_parents):
             self._guarded(lambda: self._refresh(written), "warning")
         end = time.monotonic() + self._given.wait_timeout
-        merged, unmerged = _merged(requested, self._forge, end, self._argo.log)
+        merged, unmerged = _once_merged(requested, self._forge, end, self._argo.log)
         for error in unmerged:
             self._tell(error, "error")
         awaited = [item for item in (*there, *merged) if self._follows(item)]
         for item in landed:
             if item not in there and not item.request:
-                head = next(two.head for two in item.decisions if two.head)
-                self._untold(item, f"nothing is rolled out before {head} is merged")
+                head = next(decision.head for decision in item.decisions if decision.head)
+                self._untold(item, f"nothing is rolled out until {head} is merged")
         if awaited:
-            self._guarded(lambda: self._wait(awaited), "error")
-        there_now = {(entry.application.key, entry.repo) for entry in merged}
-        for key, repo in ((entry.application.key, entry.repo) for entry in requested):
-            if key in self._ends and (key, repo) not in there_now:  # only a part of it has landed
-                self._ends[key] = RolloutEnd(key, "failed", "a pull request of it is not merged")
+            self._guarded(lambda: self._follow_rollouts(awaited), "error")
+        self._end_unmerged(requested, merged)
 
-    def _follows(self, one: Landed) -> bool:
+    def _end_unmerged(
+        self, requested: Iterable[LandedApplication], merged: Iterable[LandedApplication]
+    ) -> None:
+        """Let the rollout of an Application fail if only a part of it has landed."""
+        there_now = {(item.application.key, item.repo) for item in merged}
+        for item in requested:
+            key = item.application.key
+            if key in self._ends and (key, item.repo) not in there_now:
+                self._ends[key] = RolloutEnd(key, "failed", "its pull request is not merged")
+
+    def _follows(self, landed: LandedApplication) -> bool:
         """Tell whether a source of the Application is from the repository that was written."""
-        url = normal_url(one.repo)
-        if not one.commit or any(
-            normal_url(source.repo) == url for source in one.application.sources
+        url = normal_url(landed.repo)
+        if not landed.commit or any(
+            normal_url(source.repo) == url for source in landed.application.sources
         ):
             return True
-        self._untold(one, f"none of its sources is of {without_login(one.repo)}")
+        self._untold(landed, f"none of its sources is in {without_login(landed.repo)}")
         return False
 
-    def _untold(self, one: Landed, why: str) -> None:
+    def _untold(self, landed: LandedApplication, why: str) -> None:
         hint = "wait for what deploys it: image-update wait APP --revision SHA"
-        self._problems.append(warning(one.application.key, f"not waited for: {why}", hint))
+        self._problems.append(warning(landed.application.key, f"not waited for: {why}", hint))
 
     def _watched(
-        self, applications: Mapping[str, Sequence[Landed]], limit: float
+        self,
+        applications: Mapping[str, Sequence[LandedApplication]],
+        limit: float,
     ) -> tuple[tuple[RolloutState, ...], Mapping[str, TaskError]]:
         """Wait for the rollouts of these Applications, as `watch` does."""
         awaited = []
@@ -230,26 +249,22 @@ class Follow:
             awaited.append(Awaited(of[0].application.namespace, of[0].application.name, judge))
         argo = self._argo
         return watch(
-            argo.patient(), awaited, limit, argo.environ, argo.log, refresh=self._given.refresh
+            argo.patient(),
+            awaited,
+            limit,
+            argo.environ,
+            argo.log,
+            refresh=self._given.refresh,
         )
 
-    def _wait(self, landed: Sequence[Landed]) -> None:
+    def _follow_rollouts(self, landed: Sequence[LandedApplication]) -> None:
         applications = _by_application(landed)
         self._late = time.monotonic() + self._given.wait_timeout
         rows, errors = self._watched(applications, self._given.wait_timeout)
         for row in rows:
             key = row.application
             if error := errors.get(key):
-                message = bare(error, key)
-                self._problems.append(
-                    Problem(
-                        application=key,
-                        rule=error.rule,
-                        message=message,
-                        hint=error.hint,
-                        exit=int(error.exit),
-                    )
-                )
+                self._problems.append(Problem(error.saying(bare(error, key)), application=key))
             elif row.state in ROLLED_OUT:
                 # nobody knows yet how that ends, so a deployment stays in progress
                 if row.state != "paused":
@@ -257,15 +272,9 @@ class Follow:
                 if row.warning:
                     self._problems.append(warning(key, row.warning, row.hint))
             else:
-                self._problems.append(
-                    Problem(
-                        application=key,
-                        rule="rollout",
-                        message=told(row),
-                        hint=row.hint,
-                        exit=int(Exit.ROLLOUT),
-                    )
-                )
+                hint = self._way_out(row, applications[key])
+                trouble = Trouble("rollout", told(row), hint, exit=Exit.ROLLOUT)
+                self._problems.append(Problem(trouble, application=key))
                 self._ends[key] = RolloutEnd(key, "failed", told(row))
                 if row.begun and row.known and row.state in ("failed", "timed-out"):
                     self._failures.append(Failure(tuple(applications[key]), told(row)))
@@ -275,26 +284,37 @@ class Follow:
         if bad and len(rows) > 1:
             self._argo.log("error", f"{bad} of {len(rows)} Applications are not rolled out")
 
-    def _judge(self, one: Landed) -> Judge:
+    def _way_out(self, row: RolloutState, landed: Sequence[LandedApplication]) -> str:
+        """Return what to do about a rollout that failed, with the command that goes back."""
+        failed = row.begun and row.state in ("failed", "timed-out")
+        by_hand = self._settings.on_failure != "rollback"
+        if not (failed and by_hand and all(item.commit for item in landed)):
+            return row.hint
+        back = f"to go back: image-update rollback {row.application} --to previous"
+        return f"{row.hint}; {back}" if row.hint else back
+
+    def _judge(self, landed: LandedApplication) -> Judge:
         """Accept an Application that is synced with the commit or a later one,
         or with the patched spec without Git.
         """
-        if not one.commit:
+        if not landed.commit:
             patched = judge_of(lambda _any: True, spec=True)
             return lambda item, since, details: (
-                reverted(one.decisions, item) or patched(item, since, details)
+                reverted(landed.decisions, item) or patched(item, since, details)
             )
-        sub = one.decisions[0].subscription
+        sub = landed.decisions[0].subscription
         return judge_of(
-            holding(lambda found: self._descends(sub, one.repo, found, one.commit), one.commit),
-            one.repo,
+            holding(
+                lambda found: self._descends(sub, landed.repo, found, landed.commit), landed.commit
+            ),
+            landed.repo,
         )
 
 
 def _why_not_undone(row: RolloutState) -> str:
     """Return why a rollout that did not succeed is no reason to go back."""
     if row.begun and row.state == "timed-out":
-        return "how the rollout goes is not known: Argo CD has not looked since its sync began"
+        return "cannot tell how the rollout is going: Argo CD has not looked since its sync began"
     return "no sync of what was written has begun and failed"
 
 
@@ -303,7 +323,7 @@ def _running(judge: Judge, images: Sequence[Expected]) -> Judge:
     return lambda item, since, details: expecting(judge(item, since, details), item, images)
 
 
-def _by_application(landed: Sequence[Landed]) -> dict[str, list[Landed]]:
+def _by_application(landed: Sequence[LandedApplication]) -> dict[str, list[LandedApplication]]:
     """Return each Application once.
 
     If something was written in a repository, only that counts there.
@@ -318,16 +338,19 @@ def _by_application(landed: Sequence[Landed]) -> dict[str, list[Landed]]:
     }
 
 
-def _merged(
-    landed: Sequence[Landed], forge: Callable[[str], Host], end: float, log: Log
-) -> tuple[list[Landed], list[TaskError]]:
+def _once_merged(
+    landed: Sequence[LandedApplication],
+    forge: Callable[[str], Host],
+    end: float,
+    log: Log,
+) -> tuple[list[LandedApplication], list[TaskError]]:
     """Return what landed once its pull requests are merged,
     and the reasons why others were not merged.
 
     Argo CD then sees the merge commit.
     """
     ends: dict[tuple[str, str], Proposed | TaskError] = {}
-    found: list[Landed] = []
+    found: list[LandedApplication] = []
     for item in landed:
         key = item.repo, item.request
         if key not in ends:
@@ -369,7 +392,9 @@ def _merged_request(forge: Host, number: str, end: float, log: Log) -> Proposed:
 
 
 def updated_event(
-    metadata: Mapping[str, Any], changes: Sequence[Change], now: float
+    metadata: Mapping[str, Any],
+    changes: Sequence[Change],
+    now: float,
 ) -> dict[str, Any]:
     """Return the Event that lists an Application's changed images. `now` is in seconds since 1970.
 

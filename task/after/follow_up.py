@@ -11,8 +11,9 @@ from dataclasses import replace
 
 from task import shutdown
 from task.after.deployments import ShownDeployments
+from task.command_kinds import kind_of
 from task.deciding.job import Ask, Failure, Intent, Job, Outcome, RolloutEnd
-from task.errors import Exit, TaskError
+from task.errors import Exit, TaskError, Trouble
 from task.forges.proposal import HIDDEN, HIDDEN_WITHOUT_HTML, WITHOUT_HTML, longest_body
 from task.image import live_image
 from task.landing.ports import World
@@ -32,7 +33,7 @@ _AGAIN: Mapping[str, str] = {
     "healthy": "the Application is healthy again",
     "late": "the Application is not healthy again yet",
     "failed": "the Application is not healthy again",
-    "unknown": "whether the Application is healthy again is not known",
+    "unknown": "cannot tell whether the Application is healthy again",
 }
 MARK = "image-update-plan"
 
@@ -62,7 +63,9 @@ def follow_up(delivered: Delivered, world: World) -> Ended:
 
 
 def undo(
-    failures: tuple[Failure, ...], delivered: Delivered, world: World
+    failures: tuple[Failure, ...],
+    delivered: Delivered,
+    world: World,
 ) -> tuple[Outcome, tuple[Problem, ...]]:
     """Restore what was there before these failed rollouts,
     unless Git has changed since this run wrote it.
@@ -74,9 +77,22 @@ def undo(
     again, problems = asks_to_undo(failures, delivered.matched.asks, now)
     done = Outcome()
     if again:
-        done = deliver_all(Matched(tuple(again)), job_to_undo(job, again), world)
+        done = deliver_all(
+            Matched(tuple(again)),
+            job_to_undo(job, again),
+            world,
+        )
     followed = world.follow_back([landed for landed in done.landed if not landed.request])
-    commits = tuple(replace(commit, rollback=True) for commit in done.commits)
+    back = {
+        decision.subscription.application.key
+        for decision in done.decisions
+        if decision.verdict == "update"
+    }
+    # Another commit says only that a version has failed which Git has replaced meanwhile.
+    commits = tuple(
+        replace(commit, rollback=any(app in back for app in commit.applications))
+        for commit in done.commits
+    )
     return replace(done, commits=commits), (
         *problems,
         *told_of(done, followed.recoveries),
@@ -85,7 +101,9 @@ def undo(
 
 
 def asks_to_undo(
-    failures: Iterable[Failure], asks: Iterable[Ask], now: str
+    failures: Iterable[Failure],
+    asks: Iterable[Ask],
+    now: str,
 ) -> tuple[list[Ask], list[Problem]]:
     """Return an ask for each failed update that can be undone,
     and a warning with the reason for each that cannot.
@@ -114,23 +132,30 @@ def asks_to_undo(
             cause = shortened(without_logins(one_line(failure.cause)), LONGEST_CAUSE)
             hold = Hold(f"the rollout of {decision.candidate.version} failed: {cause}", BY, now)
             intent = Intent("undo", hold, whole=False, undone=decision)
-            found.append(Ask(sub, (), intent, siblings.get(sub.identity, ())))
+            found.append(
+                Ask(
+                    sub,
+                    (),
+                    intent,
+                    siblings.get(sub.identity, ()),
+                )
+            )
     return found, problems
 
 
-def _never(one: Decision) -> str:
-    """Return why an update can never be undone, whatever Git says by now; "" if it can."""
-    sub = one.subscription
-    before = one.current
+def _never(decision: Decision) -> str:
+    """Return why an update can never be undone, whatever Git says now; "" if it can."""
+    sub = decision.subscription
+    before = decision.current
     if sub.method == "argocd":
         return "it was not written to Git (write-back-method argocd): use argocd app rollback"
-    if one.head != one.branch and not sub.pull_request:
-        return f"it is on the branch {one.head}, and {one.branch} never had it"
+    if decision.head != decision.branch and not sub.pull_request:
+        return f"it is on the branch {decision.head}, and {decision.branch} never had it"
     if not before.version:
         return "there was no version before it"
     was = live_image(before.name) if before.name else None
     if was and was.identity != sub.entry.image.identity:
-        return f"the image before it was another one, {before.name}"
+        return f"the previous image was a different one, {before.name}"
     return ""
 
 
@@ -142,7 +167,13 @@ def job_to_undo(job: Job, asks: Sequence[Ask]) -> Job:
         if trailer[0] != "Source-Commit" and not trailer[0].startswith(REFERENCE)
     ]
     wording = replace(job.wording, command="rollback", trailers=tuple(kept))
-    return replace(job, command="rollback", wording=wording, atomic=False, intent=asks[0].intent)
+    return replace(
+        job,
+        command="rollback",
+        wording=wording,
+        atomic=False,
+        intent=asks[0].intent,
+    )
 
 
 def told_of(undone: Outcome, recoveries: Iterable[RolloutEnd] = ()) -> list[Problem]:
@@ -154,48 +185,49 @@ def told_of(undone: Outcome, recoveries: Iterable[RolloutEnd] = ()) -> list[Prob
     proposed = {
         app: commit.pull_request
         for commit in undone.commits
-        if commit.head != commit.branch
+        if commit.pull_request
         for app in commit.applications
     }
     found = []
     for decision in undone.decisions:
         app = decision.subscription.application.key
-        name = decision.subscription.entry.image.name
         verdict = decision.judged
         if decision.unchecked:
             message = f"{decision.candidate.reference}: {decision.unchecked.message}"
-            found.append(replace(warning(app, message, decision.unchecked.hint), rule="registry"))
+            found.append(Problem(replace(decision.unchecked, message=message), application=app))
         if verdict.verdict == "update":
-            request = proposed.get(app)
-            version = decision.candidate.version
-            back = f"rolled back: {name} is held at {version}"
-            because = f"{request} rolls {name} back to {version}" if request else back
-            hint = f"once the cause is repaired: image-update release {app}"
-            end = None if request else ends.get(app)
-            if end:
-                because = (
-                    f"{because}; {_AGAIN[end.state]}{f': {end.because}' if end.because else ''}"
-                )
-                hint = f"{end.hint}; {hint}" if end.hint else hint
-            told = warning(app, because, hint)
-            failed = end and end.state == "failed"
             found.append(
-                replace(told, severity="error", exit=int(Exit.ROLLOUT)) if failed else told
+                _told_of_rollback(
+                    decision,
+                    proposed.get(app),
+                    ends.get(app),
+                )
             )
         elif verdict.verdict == "error":
-            because = f"not rolled back: {verdict.because}"
-            found.append(
-                Problem(
-                    application=app,
-                    rule=verdict.rule,
-                    message=because,
-                    hint=verdict.hint,
-                    exit=verdict.exit,
-                )
-            )
+            trouble = replace(verdict.trouble, message=f"not rolled back: {verdict.because}")
+            found.append(Problem(trouble, application=app))
         else:
+            name = decision.subscription.entry.image.name
             found.append(not_undone(app, f"{name}: {verdict.because}"))
     return found
+
+
+def _told_of_rollback(decision: Decision, request: str | None, end: RolloutEnd | None) -> Problem:
+    """Return the line for an image that was rolled back, or that a request rolls back."""
+    app = decision.subscription.application.key
+    name = decision.subscription.entry.image.name
+    version = decision.candidate.version
+    hint = f"once the cause is repaired: image-update release {app}"
+    if request:
+        return warning(app, f"{request} rolls {name} back to {version}", hint)
+    because = f"rolled back: {name} is held at {version}"
+    if not end:
+        return warning(app, because, hint)
+    because = f"{because}; {_AGAIN[end.state]}{f': {end.because}' if end.because else ''}"
+    told = warning(app, because, f"{end.hint}; {hint}" if end.hint else hint)
+    if end.state == "failed":
+        return replace(told, trouble=replace(told.trouble, severity="error", exit=Exit.ROLLOUT))
+    return told
 
 
 def not_undone(app: str, why: str) -> Problem:
@@ -209,34 +241,33 @@ def not_undone(app: str, why: str) -> Problem:
 
 def warning(app: str, message: str, hint: str) -> Problem:
     """Return a warning about the rollout of one Application."""
-    return Problem(application=app, rule="rollout", message=message, hint=hint, severity="warning")
+    return Problem(Trouble.warning("rollout", message, hint), application=app)
 
 
 def commented(report: Report, job: Job, world: World) -> Report:
-    """Write the plan as a comment.
+    """Write the plan, or what `check` found, as a comment.
 
     Return the report, with a warning if the comment could not be written.
 
-    It is no error, because the plan itself is right, and the pipeline of a fork must not write
+    It is no error, because the report itself is right, and the pipeline of a fork must not write
     comments.
     """
     if job.comment is None:
         return report
+    what = "result" if kind_of(job.command).judges else "plan"
     try:
         comments = world.comments(job.comment.repository)
         html = comments.forge not in WITHOUT_HTML
         mark = (HIDDEN if html else HIDDEN_WITHOUT_HTML).format(MARK, job.comment.key)
         room = longest_body(comments.forge) - len(mark) - 2
         page = comments.put(
-            job.comment.number, mark, f"{summary(as_json(report), room, html=html)}\n{mark}\n"
+            job.comment.number,
+            mark,
+            f"{summary(as_json(report), room, html=html)}\n{mark}\n",
         )
     except TaskError as error:
-        problem = Problem(
-            rule=error.rule,
-            message=f"the plan is in no comment: {error.message}",
-            hint=error.hint,
-            severity="warning",
-        )
+        message = f"could not post the {what} as a comment: {error.message}"
+        problem = Problem(error.saying(message).as_warning())
         return replace(report, problems=(*report.problems, problem))
-    world.log("info", f"the plan is in a comment: {page}")
+    world.log("info", f"the {what} is in a comment: {page}")
     return report

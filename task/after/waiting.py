@@ -133,7 +133,8 @@ def accepts(revision: str, found: str) -> bool:
 
 
 def rollout_error(
-    rows: Iterable[RolloutState], errors: Mapping[str, TaskError] = {}
+    rows: Iterable[RolloutState],
+    errors: Mapping[str, TaskError] = {},
 ) -> TaskError | None:
     """Return the error for rollouts that did not succeed, or None.
 
@@ -151,7 +152,9 @@ def rollout_error(
 
 @contextmanager
 def display(
-    log: Log, environ: Mapping[str, str], limit: float
+    log: Log,
+    environ: Mapping[str, str],
+    limit: float,
 ) -> Iterator[Callable[[Sight], None]]:
     """Show the sights as they come. The log of a CI job gets a line for each change.
 
@@ -167,11 +170,17 @@ def display(
     if console is None:
         yield tell
         return
-    live = Live(console=console, auto_refresh=False, redirect_stdout=False, redirect_stderr=False)
+    live = Live(
+        console=console,
+        auto_refresh=False,
+        redirect_stdout=False,
+        redirect_stderr=False,
+    )
     try:
         live.start()
         yield lambda sight: live.update(
-            picture(sight.rows, sight.seconds, limit, console.size), refresh=True
+            picture(sight.rows, sight.seconds, limit, console.size),
+            refresh=True,
         )
     finally:
         with shutdown.shield():  # restores the cursor
@@ -179,7 +188,10 @@ def display(
 
 
 def picture(
-    rows: Sequence[RolloutState], seconds: float, limit: float, size: ConsoleDimensions
+    rows: Sequence[RolloutState],
+    seconds: float,
+    limit: float,
+    size: ConsoleDimensions,
 ) -> RenderableType:
     """Draw all Applications at `seconds` of at most `limit`, one line each,
     cut at the terminal's width.
@@ -193,8 +205,12 @@ def picture(
     done = sum(row.state == "synced-and-healthy" for row in rows)
     bar = Table.grid(padding=(0, 1))
     bar.add_row(
-        ProgressBar(total=max(len(rows), 1), completed=done if rows else 1, width=20),
-        Text(f"{done} of {len(rows)} rolled out, {_time(seconds)} of {_time(limit)}"),
+        ProgressBar(
+            total=max(len(rows), 1),
+            completed=done if rows else 1,
+            width=20,
+        ),
+        Text(f"{done} of {len(rows)} rolled out, {_minutes(seconds)} of {_minutes(limit)}"),
     )
     widest = max((cell_len(printable(row.application)) for row in shown), default=0)
     table = Table.grid(padding=(0, 1), expand=True)
@@ -204,7 +220,9 @@ def picture(
     for row in shown:
         mark, style, _rank = MARKS[row.state]
         table.add_row(
-            Text(mark, style), Text(printable(row.application)), Text(printable(row.because))
+            Text(mark, style),
+            Text(printable(row.application)),
+            Text(printable(row.because)),
         )
     more = [Text(f"   and {len(rows) - len(shown)} more")] if len(shown) < len(rows) else []
     return Group(bar, table, *more)
@@ -214,7 +232,7 @@ def line(row: RolloutState) -> str:
     """Return one change as a line for the log."""
     hint = f"; {printable(row.hint)}" if row.hint and row.ended else ""
     return (
-        f"{printable(row.application)}: {row.state} after {_time(row.seconds)}:"
+        f"{printable(row.application)}: {row.state} after {_minutes(row.seconds)}:"
         f" {printable(row.because)}{hint}"
     )
 
@@ -222,7 +240,9 @@ def line(row: RolloutState) -> str:
 def told(row: RolloutState) -> str:
     """Return what happened to an Application that is not rolled out."""
     late = (
-        f"not synced and healthy after {_time(row.seconds)}: " if row.state == "timed-out" else ""
+        f"not synced and healthy after {_minutes(row.seconds)}: "
+        if row.state == "timed-out"
+        else ""
     )
     return f"{late}{printable(row.because)}"
 
@@ -239,7 +259,7 @@ def summary(rows: Sequence[RolloutState]) -> str:
     return f"{len(bad)} of {len(rows)} Applications are not rolled out: {names}"
 
 
-def _time(seconds: float) -> str:
+def _minutes(seconds: float) -> str:
     whole = int(seconds)
     if whole < 60:  # a minute
         return f"{whole} s"

@@ -162,7 +162,8 @@ def blind_glob(glob: str) -> str:
     """
     outside = re.sub(r"\[(?:\\.|[^\]])*\]|\\", "", glob)
     return next(
-        (letter for letter in outside if letter not in TAG_LETTERS and letter not in "*?"), ""
+        (letter for letter in outside if letter not in TAG_LETTERS and letter not in "*?"),
+        "",
     )
 
 

@@ -42,55 +42,70 @@ def is_application(item: object) -> bool:
 
 
 def parse_application(
-    item: Mapping[str, Any], prefix: str = PREFIX, origin: str = "", namespace: str = "argocd"
+    item: Mapping[str, Any],
+    prefix: str = PREFIX,
+    origin: str = "",
+    namespace: str = "argocd",
 ) -> Application:
     """Return the Application in a manifest or API object.
 
     `namespace` is for a manifest without one. Raises `Malformed` for a manifest without a name, and
     for a section that is not a mapping.
     """
-    metadata, spec, status = (_mapping(item, key) for key in ("metadata", "spec", "status"))
-    name = metadata.get("name")
-    if not isinstance(name, str) or not name:
-        raise Malformed("an Application without metadata.name", "give it a name")
-    # Names become parts of paths: of the override file, and of the state file.
-    if "/" in name or not name.isprintable():
-        raise Malformed(
-            f"{name!r} is not a valid name of an Application", "use a name that Kubernetes accepts"
-        )
-    namespace = _text(metadata.get("namespace")) or namespace
-    if "/" in namespace or not namespace.isprintable():
-        raise Malformed(
-            f"{name}: {namespace!r} is not a valid namespace", "use a name that Kubernetes accepts"
-        )
-    sources, multi = _sources(spec, status)
-    live = tuple(_strings(_mapping(status, "summary").get("images")))
+    metadata, spec, status = (_mapping_at(item, key) for key in ("metadata", "spec", "status"))
+    name, namespace = _checked_name(metadata, namespace)
+    sources, multi = _sources_of(spec, status)
+    live = tuple(map(intern, _only_texts(_mapping_at(status, "summary").get("images"))))
     # Blanks as in AIU v1; v0 keeps those of some values. Thousands of Applications say the same
     # words.
     found = {
         intern(key.removeprefix(prefix)): intern(value.strip())
-        for key, value in _mapping(metadata, "annotations").items()
+        for key, value in _mapping_at(metadata, "annotations").items()
         if key.startswith(prefix) and key != prefix and isinstance(value, str)
     }
+    # What runs says more than the values do, and they may be long. They may hide a values file.
+    if live and "write-back-target" not in found and "image-list" in found:
+        sources = tuple(replace(source, values="") for source in sources)
     return Application(
         namespace=namespace,
         name=name,
         annotations=found,
-        # What runs says more than the values do, and they may be long. They may hide a values file.
-        sources=(
-            sources
-            if not live or "write-back-target" in found or "image-list" not in found
-            else tuple(replace(source, values="") for source in sources)
-        ),
+        sources=sources,
         multi=multi,
         live=live,
-        sync=intern(_text(_mapping(status, "sync").get("status"))),
-        health=intern(_text(_mapping(status, "health").get("status"))),
+        sync=intern(_text(_mapping_at(status, "sync").get("status"))),
+        health=intern(_text(_mapping_at(status, "health").get("status"))),
         project=intern(_text(spec.get("project"))),
-        destination=_deployed_to(_mapping(spec, "destination")),
-        labels={k: v for k, v in _mapping(metadata, "labels").items() if isinstance(v, str)},
+        destination=_deployed_to(_mapping_at(spec, "destination")),
+        labels={
+            intern(key): intern(value)
+            for key, value in _mapping_at(metadata, "labels").items()
+            if isinstance(value, str)
+        },
         origin=origin,
     )
+
+
+def _checked_name(metadata: Mapping[str, Any], default: str) -> tuple[str, str]:
+    """Return the name, and the namespace or this default.
+
+    They become parts of paths: of the override file, and of the state file. Raises `Malformed`.
+    """
+    name = metadata.get("name")
+    if not isinstance(name, str) or not name:
+        raise Malformed("an Application without metadata.name", "give it a name")
+    if "/" in name or not name.isprintable():
+        raise Malformed(
+            f"{name!r} is not a valid name of an Application",
+            "use a name that Kubernetes accepts",
+        )
+    namespace = intern(_text(metadata.get("namespace")) or default)
+    if "/" in namespace or not namespace.isprintable():
+        raise Malformed(
+            f"{name}: {namespace!r} is not a valid namespace",
+            "use a name that Kubernetes accepts",
+        )
+    return name, namespace
 
 
 def _deployed_to(raw: Mapping[str, Any]) -> Destination:
@@ -111,11 +126,14 @@ def annotated(item: Mapping[str, Any], prefix: str, origin: str = "") -> Applica
     return app if app.annotations else None
 
 
-def _sources(spec: Mapping[str, Any], status: Mapping[str, Any]) -> tuple[tuple[Source, ...], bool]:
+def _sources_of(
+    spec: Mapping[str, Any],
+    status: Mapping[str, Any],
+) -> tuple[tuple[Source, ...], bool]:
     hydrator = spec.get("sourceHydrator")
     # Argo CD generates the hydrated branch from the dry source; AIU reads it since v1.3
     if isinstance(hydrator, dict):
-        return (_source(_mapping(hydrator, "drySource"), status.get("sourceType")),), False
+        return (_source(_mapping_at(hydrator, "drySource"), status.get("sourceType")),), False
     several = spec.get("sources")
     if isinstance(several, list) and several:
         # `status.sourceTypes` has the order of `spec.sources`. It is shorter or absent until Argo
@@ -125,14 +143,14 @@ def _sources(spec: Mapping[str, Any], status: Mapping[str, Any]) -> tuple[tuple[
             tuple(_source(raw, kind) for raw, kind in zip_longest(several, types[: len(several)])),
             True,
         )
-    single = _mapping(spec, "source")
+    single = _mapping_at(spec, "source")
     return ((_source(single, status.get("sourceType")),) if single else ()), False
 
 
 def _source(raw: object, status_kind: object) -> Source:
     if not isinstance(raw, dict):
         raise Malformed("a source of the Application is not a mapping", _WRITE_IT)
-    sections = {key: _mapping(raw, key) for key in SECTIONS if raw.get(key) is not None}
+    sections = {key: _mapping_at(raw, key) for key in SECTIONS if raw.get(key) is not None}
     section: Kind = SECTIONS[next(iter(sections))] if sections else ""
     helm, kustomize, plugin = (
         sections.get(key, NOTHING) for key in ("helm", "kustomize", "plugin")
@@ -149,18 +167,20 @@ def _source(raw: object, status_kind: object) -> Source:
         section=section,
         parameters=tuple(
             Parameter(
-                _text(item.get("name")), _text(item.get("value")), item.get("forceString") is True
+                _text(item.get("name")),
+                _text(item.get("value")),
+                item.get("forceString") is True,
             )
             for item in mappings(helm.get("parameters"))
             if item.get("name")
         ),
-        images=tuple(_strings(kustomize.get("images"))),
+        images=tuple(_only_texts(kustomize.get("images"))),
         env=tuple(
             (_text(item.get("name")), _text(item.get("value")))
             for item in mappings(plugin.get("env"))
         ),
-        value_files=tuple(_strings(helm.get("valueFiles"))),
-        values=_values(helm),
+        value_files=tuple(_only_texts(helm.get("valueFiles"))),
+        values=_values_text(helm),
         values_field="valuesObject" if isinstance(helm.get("valuesObject"), dict) else "values",
         file_parameters=tuple(
             _text(item.get("name")) for item in mappings(helm.get("fileParameters"))
@@ -169,7 +189,7 @@ def _source(raw: object, status_kind: object) -> Source:
     )
 
 
-def _values(helm: Mapping[str, Any]) -> str:
+def _values_text(helm: Mapping[str, Any]) -> str:
     """Return the values in the spec. Argo CD ignores `values` if there is a `valuesObject`."""
     given = helm.get("valuesObject")
     if not isinstance(given, dict):
@@ -190,7 +210,7 @@ def _values(helm: Mapping[str, Any]) -> str:
 NOTHING: Mapping[str, Any] = {}
 
 
-def _mapping(raw: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+def _mapping_at(raw: Mapping[str, Any], key: str) -> Mapping[str, Any]:
     value = raw.get(key)
     if value is None:
         return NOTHING
@@ -199,7 +219,7 @@ def _mapping(raw: Mapping[str, Any], key: str) -> Mapping[str, Any]:
     return value
 
 
-def _strings(raw: object) -> list[str]:
+def _only_texts(raw: object) -> list[str]:
     return [item for item in raw if isinstance(item, str)] if isinstance(raw, list) else []
 
 
@@ -296,7 +316,9 @@ def parse_selector(text: str) -> tuple[Requirement, ...]:
             values = tuple(value.strip() for value in match["values"].split(","))
             requirements.append(
                 Requirement(
-                    match["key"], "NotIn" if match["not"] in ("!", "notin") else "In", values
+                    match["key"],
+                    "NotIn" if match["not"] in ("!", "notin") else "In",
+                    values,
                 )
             )
         elif match := _EXISTS.fullmatch(part):

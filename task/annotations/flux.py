@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from task.errors import Malformed
+from task.errors import Malformed, Trouble
 from task.image import live_image, split_registry
 from task.model import Entry, Flaw, Image, Keys, Policy, Source, Subscribed, Subscription, Tracker
 from task.plain_data import mapping, text, value_at
@@ -36,7 +36,11 @@ def is_helm_release(item: object) -> bool:
 
 
 def subscribe_helm_release(
-    item: Mapping[str, Any], origin: str, repo: str, branch: str, path: str
+    item: Mapping[str, Any],
+    origin: str,
+    repo: str,
+    branch: str,
+    path: str,
 ) -> Subscribed:
     """Return one Subscription for each image in `spec.values` that Flux would update,
     and the release's flaws.
@@ -51,10 +55,14 @@ def subscribe_helm_release(
     flaws = _switch_flaws(annotations)
     automated = _policy(annotations, "automated")[1] == "true"
     if not automated or _policy(annotations, "ignore")[1] == "true":
-        return Subscribed(release, (), tuple(flaws))
+        return Subscribed(
+            release,
+            (),
+            tuple(flaws),
+        )
     values = mapping(item, "spec", "values")
     named = [key.removeprefix(MAPPED[0]) for key in annotations if key.startswith(MAPPED[0])]
-    mapped = {name: _mapped(name, values, annotations) for name in named}
+    mapped = {name: _mapped_image(name, values, annotations) for name in named}
     images = containers(values, mapped)
     flaws += _unknown_containers(annotations, images)
     for name, container in mapped.items():
@@ -63,14 +71,14 @@ def subscribe_helm_release(
             hint = "name a key path below spec.values"
             flaws.append(_warned(key, annotations[key], "spec.values has no image there", hint))
     release = replace(release, live=tuple(container.image.reference for container in images))
-    held = _held(annotations)
+    held = _why_locked(annotations)
     subscriptions = []
     for container in images:
         image = replace(container.image, tag="", digest="")
         entry = Entry(container.name, image, "", f"{container.name}={image.name}")
         policy, wrong = _filter_of(entry, annotations)
         if wrong:
-            flaws.append(replace(wrong, severity="warning") if held else wrong)
+            flaws.append(replace(wrong, trouble=wrong.trouble.as_warning()) if held else wrong)
         if placeless := _without_place(entry, container, repo, path):
             flaws.append(placeless)
         elif not wrong or held:
@@ -89,7 +97,11 @@ def subscribe_helm_release(
                     suspended=held,
                 )
             )
-    return Subscribed(release, tuple(subscriptions), tuple(flaws))
+    return Subscribed(
+        release,
+        tuple(subscriptions),
+        tuple(flaws),
+    )
 
 
 def _annotations(item: Mapping[str, Any]) -> dict[str, str]:
@@ -138,7 +150,13 @@ def _filter_of(entry: Entry, annotations: Mapping[str, str]) -> tuple[Policy, Fl
         return filter_policy(value if key else "glob:*"), None
     except Malformed as error:
         message = f"{key}: {error.message}"
-        return Policy(), Flaw(entry.text, entry, key, value, message, error.hint)
+        return Policy(), Flaw(
+            entry.text,
+            entry,
+            key,
+            value,
+            Trouble("annotation", message, error.hint),
+        )
 
 
 def _without_place(entry: Entry, container: Container, repo: str, path: str) -> Flaw | None:
@@ -147,14 +165,14 @@ def _without_place(entry: Entry, container: Container, repo: str, path: str) -> 
         manifest = path or "the manifest"
         message = f"{manifest} is not in a Git work tree with an origin and a commit"
         hint = "clone the repository with git, or give --applications REPO//PATH"
-        return Flaw(entry.text, entry, "", "", message, hint, "source")
+        return Flaw(entry.text, entry, "", "", Trouble("source", message, hint))
     if not container.path:
         key = f"repository.fluxcd.io/{entry.alias}"
         message = (
             f"{key}: repository and tag are not next to each other, or are next to another image"
         )
         hint = "keep the two keys in one mapping of their own, as repository and tag"
-        return Flaw(entry.text, entry, key, "", message, hint)
+        return Flaw(entry.text, entry, key, "", Trouble("annotation", message, hint))
     return None
 
 
@@ -165,7 +183,7 @@ def _policy(annotations: Mapping[str, str], name: str) -> tuple[str, str]:
     return next(((key, annotations[key]) for key in keys if key in annotations), ("", ""))
 
 
-def _held(annotations: Mapping[str, str]) -> str:
+def _why_locked(annotations: Mapping[str, str]) -> str:
     """Return why a locked release does not change, although it is automated,
     or "" if it is not locked.
     """
@@ -177,7 +195,8 @@ def _held(annotations: Mapping[str, str]) -> str:
 
 
 def _unknown_containers(
-    annotations: Mapping[str, str], containers: tuple[Container, ...]
+    annotations: Mapping[str, str],
+    containers: tuple[Container, ...],
 ) -> Iterator[Flaw]:
     known = {container.name for container in containers}
     for key, value in annotations.items():
@@ -189,7 +208,7 @@ def _unknown_containers(
 
 
 def _warned(key: str, value: str, message: str, hint: str) -> Flaw:
-    return Flaw("", None, key, value, f"{key}: {message}", hint, severity="warning")
+    return Flaw("", None, key, value, Trouble.warning("annotation", f"{key}: {message}", hint))
 
 
 def filter_policy(text: str) -> Policy:
@@ -242,7 +261,8 @@ class Container:
 
 
 def containers(
-    values: Mapping[str, Any], mapped: Mapping[str, Container | None]
+    values: Mapping[str, Any],
+    mapped: Mapping[str, Container | None],
 ) -> tuple[Container, ...]:
     """Return the images by name, each once.
 
@@ -291,33 +311,33 @@ def _image(text: object, beside: Mapping[str, Any]) -> Image | None:
     return replace(image, tag=tag) if image and isinstance(tag, str) and tag else image
 
 
-def _mapped(
-    name: str, values: Mapping[str, Any], annotations: Mapping[str, str]
+def _mapped_image(
+    name: str,
+    values: Mapping[str, Any],
+    annotations: Mapping[str, str],
 ) -> Container | None:
     """Return the image at the keys in `repository.fluxcd.io/<name>: path`, `tag…` and `registry…`,
     or None.
     """
     where, tag, registry = (annotations.get(prefix + name, "") for prefix in MAPPED)
-    beside = {"tag": _at(values, tag), "registry": _at(values, registry)}
-    image = _image(_at(values, where), beside)
+    beside = {"tag": _value_at(values, tag), "registry": _value_at(values, registry)}
+    image = _image(_value_at(values, where), beside)
     if image is None or any(
-        path and not isinstance(_at(values, path), str) for path in (tag, registry)
+        path and not isinstance(_value_at(values, path), str) for path in (tag, registry)
     ):
         return None
-    return Container(name, image, _common(values, where, tag))
+    return Container(name, image, _common_mapping(values, where, tag))
 
 
-def _common(values: Mapping[str, Any], repository: str, tag: str) -> str:
+def _common_mapping(values: Mapping[str, Any], repository: str, tag: str) -> str:
     """Return the path of the mapping that has both keys, or "" if there is none.
 
     Without a tag key, return the repository's own path.
     """
     if not tag:
         return repository
-    (folder, _, name_key), (tag_folder, _, tag_key) = (
-        repository.rpartition("."),
-        tag.rpartition("."),
-    )
+    folder, _, name_key = repository.rpartition(".")
+    tag_folder, _, tag_key = tag.rpartition(".")
     if folder != tag_folder or name_key not in ("repository", "image") or tag_key != "tag":
         return ""
     holder = mapping(values, *folder.split(".")) if folder else values
@@ -325,6 +345,6 @@ def _common(values: Mapping[str, Any], repository: str, tag: str) -> str:
     return "" if name_key == "repository" and "image" in holder else folder or TOP
 
 
-def _at(values: Mapping[str, Any], path: str) -> object:
+def _value_at(values: Mapping[str, Any], path: str) -> object:
     """Return the value at a dotted path, or None if there is none."""
     return value_at(values, *path.split("."))

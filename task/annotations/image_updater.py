@@ -24,7 +24,7 @@ from task.annotations.image_updater_settings import (
     text,
     unknown_fields,
 )
-from task.errors import Malformed
+from task.errors import Malformed, Trouble
 from task.model import Application, Problem
 from task.policy.tag_filter import check_glob, glob_match
 from task.text import nearest, shortened
@@ -115,7 +115,7 @@ def configure(
     if not updaters:
         return tuple(apps), ()
     places = origins or [""] * len(updaters)
-    references, problems = _references(list(zip(updaters, places, strict=True)), namespace)
+    references, problems = _references_of_all(list(zip(updaters, places, strict=True)), namespace)
     settings: dict[Reference, ReferenceSettings] = {}
     configured = []
     used: set[Reference] = set()
@@ -125,9 +125,11 @@ def configure(
         for at, reference in enumerate(matching):
             if reference not in settings:
                 settings[reference] = reference_settings(
-                    reference.spec, reference.ref, reference.namespace
+                    reference.spec,
+                    reference.ref,
+                    reference.namespace,
                 )
-                problems += _told(reference, settings[reference])
+                problems += _reference_warnings(reference, settings[reference])
             if settings[reference].annotations is not None or app.annotations.get("image-list"):
                 configured.append(_configured(app, reference, settings[reference]))
                 problems += _rivals(app, reference, matching[at + 1 :])
@@ -142,7 +144,8 @@ def configure(
 
 
 def _matching(
-    app: Application, references: Mapping[tuple[str, str], Sequence[Reference]]
+    app: Application,
+    references: Mapping[tuple[str, str], Sequence[Reference]],
 ) -> list[Reference]:
     """Return the references that select an Application, the strongest first."""
     possible = (
@@ -165,26 +168,37 @@ def _rivals(app: Application, winner: Reference, others: Sequence[Reference]) ->
         f"{winner.updater} counts, not {', '.join(rivals)}"
     )
     hint = "let each Application be referenced by one ImageUpdater"
-    return [replace(_warning(winner.origin, message, hint, winner.field), application=app.key)]
+    return [
+        replace(_resource_warning(winner.origin, message, hint, winner.field), application=app.key)
+    ]
 
 
 def _idle(reference: Reference) -> Problem:
     """Return the warning for a reference that selects nothing."""
-    message = f"{reference.place}: no Application in namespace {reference.namespace!r} fits"
+    message = f"{reference.place}: no Application in namespace {reference.namespace!r} matches"
     labels = ", or its labelSelectors" if reference.labels else ""
     hint = (
         f"correct namePattern: {reference.pattern!r}{labels}, or put the ImageUpdater into their"
         " namespace"
     )
-    return _warning(reference.origin, message, hint, reference.field)
+    return _resource_warning(reference.origin, message, hint, reference.field)
 
 
-def _told(reference: Reference, settings: ReferenceSettings) -> Iterator[Problem]:
+def _reference_warnings(reference: Reference, settings: ReferenceSettings) -> Iterator[Problem]:
     """Yield the warnings about a reference."""
     for words in settings.warnings:
-        yield _warning(reference.origin, f"{reference.place}: {words}", field=reference.field)
+        yield _resource_warning(
+            reference.origin,
+            f"{reference.place}: {words}",
+            field=reference.field,
+        )
     for words in settings.advice:
-        told = _warning(reference.origin, f"{reference.place}: {words}", _STRATEGY, reference.field)
+        told = _resource_warning(
+            reference.origin,
+            f"{reference.place}: {words}",
+            _STRATEGY,
+            reference.field,
+        )
         yield replace(told, advice=True)
 
 
@@ -210,14 +224,15 @@ def _configured(app: Application, reference: Reference, settings: ReferenceSetti
     )
 
 
-def _warning(origin: str, message: str, hint: str = "", field: Path = ()) -> Problem:
+def _resource_warning(origin: str, message: str, hint: str = "", field: Path = ()) -> Problem:
     told = f"{origin}: {message}" if origin not in NO_FILES else message
     hint = hint or "see the ImageUpdater specification"
-    return Problem(rule="source", message=told, hint=hint, severity="warning", field=field)
+    return Problem(Trouble.warning("source", told, hint), field=field)
 
 
-def _references(
-    updaters: Sequence[tuple[Mapping[str, Any], str]], namespace: str
+def _references_of_all(
+    updaters: Sequence[tuple[Mapping[str, Any], str]],
+    namespace: str,
 ) -> tuple[References, list[Problem]]:
     """Return the references of all resources in the order of their names,
     and the problems in them.
@@ -233,9 +248,9 @@ def _references(
             if isinstance(metadata.get(key), (dict, list))
         ]
         if unusual:  # YAML reads `name: {{app}}` of a template as a mapping
-            message = f"an ImageUpdater is skipped: {unusual[0]} is not a text"
+            message = f"an ImageUpdater is skipped: {unusual[0]} is not a string"
             hint = "put quotes around it, or render the template first"
-            problems.append(_warning(origin, message, hint))
+            problems.append(_resource_warning(origin, message, hint))
             continue
         name = (str(metadata.get("namespace") or namespace), str(metadata.get("name") or ""))
         named.append((name, item, origin))
@@ -245,18 +260,18 @@ def _references(
             continue  # the same object from two files: the first one counts, as with Applications
         called = f"ImageUpdater {'/'.join(name)}"
         for message, hint, path in unknown_fields(item):
-            problems.append(_warning(origin, f"{called}: {message}", hint, path))
+            problems.append(_resource_warning(origin, f"{called}: {message}", hint, path))
         try:
             spec = mapping(item, "spec")
             # AIU up to v1.1 read the Applications' namespace from here.
             if spec.get("namespace") not in (None, "", name[0]):
                 message = (
-                    f"spec.namespace is not read any more; only Applications in {name[0]!r} are"
+                    f"spec.namespace is no longer read; only Applications in {name[0]!r} are"
                     " referenced"
                 )
                 hint = "put the ImageUpdater into the namespace of its Applications"
                 problems.append(
-                    _warning(origin, f"{called}: {message}", hint, ("spec", "namespace"))
+                    _resource_warning(origin, f"{called}: {message}", hint, ("spec", "namespace"))
                 )
             for reference in _of_resource(index, name, spec, origin, problems):
                 several = _WILD.search(reference.pattern) or "\\" in reference.pattern
@@ -264,12 +279,18 @@ def _references(
                     reference
                 )
         except Malformed as error:
-            problems.append(_warning(origin, f"{called} is skipped: {error.message}", error.hint))
+            problems.append(
+                _resource_warning(origin, f"{called} is skipped: {error.message}", error.hint)
+            )
     return references, problems
 
 
 def _of_resource(
-    index: int, name: tuple[str, str], spec: Mapping[str, Any], origin: str, problems: list[Problem]
+    index: int,
+    name: tuple[str, str],
+    spec: Mapping[str, Any],
+    origin: str,
+    problems: list[Problem],
 ) -> list[Reference]:
     """Return the references of one resource,
     and none if AIU rejects the whole resource for one of them.
@@ -279,7 +300,8 @@ def _of_resource(
     refs = mappings(spec, "applicationRefs")
     if not refs:
         raise Malformed(
-            "spec.applicationRefs is empty", "reference an Application with namePattern"
+            "spec.applicationRefs is empty",
+            "reference an Application with namePattern",
         )
     references = []
     rejected = False
@@ -287,18 +309,23 @@ def _of_resource(
     for at, ref in enumerate(refs):
         where = ("spec", "applicationRefs", at)
         try:
-            pattern = _pattern(ref, at)
+            pattern = _name_pattern(ref, at)
         except Malformed as error:
             problems.append(
-                _warning(origin, f"{called} is skipped: {error.message}", error.hint, where)
+                _resource_warning(
+                    origin,
+                    f"{called} is skipped: {error.message}",
+                    error.hint,
+                    where,
+                )
             )
             rejected = True
             continue
         try:
-            labels = tuple(_labels(ref))
+            labels = tuple(_label_requirements(ref))
         except Malformed as error:  # AIU: an invalid selector selects nothing
             message = f"{called}, applicationRefs[{at}]: {error.message}"
-            problems.append(_warning(origin, message, field=(*where, "labelSelectors")))
+            problems.append(_resource_warning(origin, message, field=(*where, "labelSelectors")))
             continue
         # AIU's score: an exact name, then a label selector and its parts, then literal characters.
         score = 0 if _WILD.search(pattern) else 1_000_000
@@ -309,12 +336,20 @@ def _of_resource(
                 len(selector.get(key) or ()) for key in ("matchLabels", "matchExpressions")
             )
         references.append(
-            Reference((index, -score, at), "/".join(name), pattern, labels, spec, ref, origin)
+            Reference(
+                (index, -score, at),
+                "/".join(name),
+                pattern,
+                labels,
+                spec,
+                ref,
+                origin,
+            )
         )
     return [] if rejected else references
 
 
-def _pattern(ref: Mapping[str, Any], at: int) -> str:
+def _name_pattern(ref: Mapping[str, Any], at: int) -> str:
     """Return the glob of names of a reference.
 
     Raises `Malformed` if there is none that can be read.
@@ -329,11 +364,15 @@ def _pattern(ref: Mapping[str, Any], at: int) -> str:
     raise Malformed(f"applicationRefs[{at}] has no namePattern", "write a name, or a glob of names")
 
 
-def _labels(ref: Mapping[str, Any]) -> Iterator[Requirement]:
+def _label_requirements(ref: Mapping[str, Any]) -> Iterator[Requirement]:
     selector = mapping(ref, "labelSelectors")
     labels = mapping(selector, "matchLabels")
     for key in labels:
-        yield Requirement(str(key), "In", (text(labels, key),))
+        yield Requirement(
+            str(key),
+            "In",
+            (text(labels, key),),
+        )
     for raw in mappings(selector, "matchExpressions"):
         key = text(raw, "key")
         operator = text(raw, "operator")
@@ -380,7 +419,9 @@ def _option_of(key: str, text: str) -> ConfigOption:
         )
         needs += " Variables (env:) need --allow-env." if "env:" in text else ""
         return ConfigOption(
-            key, "--registries-conf registries.conf", f"save the value as registries.conf.{needs}"
+            key,
+            "--registries-conf registries.conf",
+            f"save the value as registries.conf.{needs}",
         )
     if key == "git.commit-message-template":
         option = "--commit-message-template commit.template"
@@ -391,7 +432,9 @@ def _option_of(key: str, text: str) -> ConfigOption:
     if key in _SWITCHES:
         on = text.lower() == "true"
         return ConfigOption(
-            key, _SWITCHES[key] if on else "", "" if on else f"not needed: it is {text or 'empty'}"
+            key,
+            _SWITCHES[key] if on else "",
+            "" if on else f"not needed: it is {text or 'empty'}",
         )
     note = (
         NO_SERVER if key.startswith("webhook.") else "Image Updater does not read this key either"

@@ -33,9 +33,17 @@ GIT = {
     "writeBackTarget": "write-back-target",
 }
 TARGETS = {
-    "helm": {"name": "helm.image-name", "tag": "helm.image-tag", "spec": "helm.image-spec"},
+    "helm": {
+        "name": "helm.image-name",
+        "tag": "helm.image-tag",
+        "spec": "helm.image-spec",
+    },
     "kustomize": {"name": "kustomize.image-name"},
-    "plugin": {"name": "plugin.image-name", "tag": "plugin.image-tag", "spec": "plugin.image-spec"},
+    "plugin": {
+        "name": "plugin.image-name",
+        "tag": "plugin.image-tag",
+        "spec": "plugin.image-spec",
+    },
 }
 # The field for each annotation.
 FIELDS: Mapping[str, str] = {
@@ -80,7 +88,9 @@ class _Images:
 
 
 def reference_settings(
-    spec: Mapping[str, Any], ref: Mapping[str, Any], namespace: str
+    spec: Mapping[str, Any],
+    ref: Mapping[str, Any],
+    namespace: str,
 ) -> ReferenceSettings:
     """Return the settings of one reference, merged from `spec`, `ref` and each image.
 
@@ -88,7 +98,11 @@ def reference_settings(
 
     The annotations are empty if no image can be used. Never raises.
     """
-    images = _Images({}, [], [])
+    images = _Images(
+        {},
+        [],
+        [],
+    )
     try:
         if flag(ref, "useAnnotations"):
             # Then AIU ignores the other settings of the reference. Its documentation does not say
@@ -118,20 +132,26 @@ def reference_settings(
     listing = ", ".join(f"{alias}={image}" for alias, (image, *_) in images.known.items())
     signed = {alias: key for alias, (*_, key) in images.known.items() if key}
     advice = tuple(dict.fromkeys(images.advice))
-    annotations = {"image-list": listing, **places, **named}
+    annotations = {
+        "image-list": listing,
+        **places,
+        **named,
+    }
     return ReferenceSettings(annotations, tuple(images.warnings), signed, labels, advice)
 
 
 def _write_back(
-    spec: Mapping[str, Any], ref: Mapping[str, Any], warnings: list[str]
+    spec: Mapping[str, Any],
+    ref: Mapping[str, Any],
+    warnings: list[str],
 ) -> tuple[dict[str, str], tuple[str, ...]]:
     """Return the annotations that say where changes go, and the labels of requests.
 
     Raises Malformed.
     """
     levels = [mapping(level, "writeBackConfig") for level in (spec, ref)]
-    method = text(_merged(levels), "method")
-    git = _merged([mapping(level, "gitConfig") for level in levels])
+    method = text(_merged_levels(levels), "method")
+    git = _merged_levels([mapping(level, "gitConfig") for level in levels])
     if method == "argocd":  # then AIU does not read gitConfig
         git = {}
     places = {"write-back-method": method, **{name: text(git, key) for key, name in GIT.items()}}
@@ -141,7 +161,10 @@ def _write_back(
 
 
 def _add_image(
-    raw: Mapping[str, Any], levels: Sequence[Mapping[str, Any]], namespace: str, images: _Images
+    raw: Mapping[str, Any],
+    levels: Sequence[Mapping[str, Any]],
+    namespace: str,
+    images: _Images,
 ) -> None:
     """Read one image and add it to `images`.
 
@@ -154,7 +177,7 @@ def _add_image(
         raise Malformed("it has no imageName")
     common = [mapping(level, "commonUpdateSettings") for level in (*levels, raw)]
     _stored_default((*levels, raw), common, images.advice)
-    keys = {**_update(common), **_targets(mapping(raw, "manifestTargets"))}
+    keys = {**_update(common), **_manifest_targets(mapping(raw, "manifestTargets"))}
     signed_by = _verification((raw, *reversed(levels)), namespace)
     alias = text(raw, "alias")
     if not ALIAS.fullmatch(alias):
@@ -180,7 +203,9 @@ def _add_image(
 
 
 def _stored_default(
-    levels: Iterable[Mapping[str, Any]], common: Iterable[Mapping[str, Any]], advice: list[str]
+    levels: Iterable[Mapping[str, Any]],
+    common: Iterable[Mapping[str, Any]],
+    advice: list[str],
 ) -> None:
     """Tell of a block without a strategy.
 
@@ -207,7 +232,7 @@ def _update(levels: Iterable[Mapping[str, Any]]) -> dict[str, str]:
 
     A later level wins, and its empty value hides earlier ones.
     """
-    merged = _merged(levels)
+    merged = _merged_levels(levels)
     values = {}
     for key, name in UPDATE.items():
         if key == "forceUpdate":
@@ -221,7 +246,7 @@ def _update(levels: Iterable[Mapping[str, Any]]) -> dict[str, str]:
     return {name: value for name, value in values.items() if value}
 
 
-def _targets(targets: Mapping[str, Any]) -> dict[str, str]:
+def _manifest_targets(targets: Mapping[str, Any]) -> dict[str, str]:
     """Return the annotations for `manifestTargets`.
 
     Raises `Malformed` if it has several kinds, or an unknown field.
@@ -274,9 +299,10 @@ def _verification(levels: Iterable[Mapping[str, Any]], namespace: str) -> KeySec
         return None
     try:
         blocks = [
-            {"enabled": True, **_merged([mapping(level, "imagesVerification")])} for level in given
+            {"enabled": True, **_merged_levels([mapping(level, "imagesVerification")])}
+            for level in given
         ]
-        return _key(_merged(blocks), namespace)
+        return _key(_merged_levels(blocks), namespace)
     except UnknownFieldError:
         raise
     except Malformed as error:
@@ -293,7 +319,11 @@ def _key(wanted: Mapping[str, Any], namespace: str) -> KeySecret | None:
     key = mapping(wanted, "cosignKey")
     _refuse_unknown(wanted, ("enabled", "cosignKey"))
     _refuse_unknown(key, ("secretName", "key"))
-    found = KeySecret(namespace, text(key, "secretName"), text(key, "key"))
+    found = KeySecret(
+        namespace,
+        text(key, "secretName"),
+        text(key, "key"),
+    )
     if not found.name or not found.key:
         raise Malformed("it has no cosignKey with secretName and key")
     return found
@@ -304,7 +334,7 @@ def _refuse_unknown(given: Iterable[str], known: Container[str]) -> None:
         raise UnknownFieldError(unknown[0])
 
 
-def _merged(levels: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+def _merged_levels(levels: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     return {key: value for level in levels for key, value in level.items() if value is not None}
 
 
@@ -313,7 +343,7 @@ def mapping(raw: Mapping[str, Any], key: str) -> Mapping[str, Any]:
 
     Raises `Malformed` for anything else.
     """
-    return _value(raw, key, "a mapping", lambda value: isinstance(value, Mapping)) or {}
+    return _value_that_fits(raw, key, "a mapping", lambda value: isinstance(value, Mapping)) or {}
 
 
 def mappings(raw: Mapping[str, Any], key: str) -> list[Mapping[str, Any]]:
@@ -321,7 +351,10 @@ def mappings(raw: Mapping[str, Any], key: str) -> list[Mapping[str, Any]]:
 
     Raises `Malformed` for anything else.
     """
-    return _value(raw, key, "a list of mappings", lambda value: _is_list_of(Mapping, value)) or []
+    return (
+        _value_that_fits(raw, key, "a list of mappings", lambda value: _is_list_of(Mapping, value))
+        or []
+    )
 
 
 def strings(raw: Mapping[str, Any], key: str) -> list[str]:
@@ -329,7 +362,9 @@ def strings(raw: Mapping[str, Any], key: str) -> list[str]:
 
     Raises `Malformed` for anything else.
     """
-    return _value(raw, key, "a list of strings", lambda value: _is_list_of(str, value)) or []
+    return (
+        _value_that_fits(raw, key, "a list of strings", lambda value: _is_list_of(str, value)) or []
+    )
 
 
 def text(raw: Mapping[str, Any], key: str) -> str:
@@ -337,10 +372,17 @@ def text(raw: Mapping[str, Any], key: str) -> str:
 
     Raises `Malformed` for anything else.
     """
-    return str(_value(raw, key, "a string", lambda value: isinstance(value, str)) or "").strip()
+    return str(
+        _value_that_fits(raw, key, "a string", lambda value: isinstance(value, str)) or ""
+    ).strip()
 
 
-def _value(raw: Mapping[str, Any], key: str, what: str, fits: Callable[[Any], bool]) -> Any:
+def _value_that_fits(
+    raw: Mapping[str, Any],
+    key: str,
+    what: str,
+    fits: Callable[[Any], bool],
+) -> Any:
     value = raw.get(key)
     if value is not None and not fits(value):
         raise Malformed(f"{key} is not {what}")
@@ -357,14 +399,14 @@ def flag(raw: Mapping[str, Any], key: str) -> bool:
     Raises `Malformed` for anything else.
     """
     value = raw.get(key)
-    if value is None or _word(value) in _FALSE:
+    if value is None or _lower_word(value) in _FALSE:
         return False
-    if _word(value) in _TRUE:
+    if _lower_word(value) in _TRUE:
         return True
     raise Malformed(f"{key} is neither true nor false")
 
 
-def _word(value: object) -> str:
+def _lower_word(value: object) -> str:
     return str(value).lower() if isinstance(value, (str, bool)) else ""
 
 
@@ -425,23 +467,30 @@ def unknown_fields(item: Mapping[str, Any]) -> Iterator[tuple[str, str, Path]]:
 
     There are at most `MOST`. Values of a wrong shape are skipped.
     """
-    for (*place, key), hint in islice(_unknown(item.get("spec"), SPEC, ("spec",)), MOST):
+    for (*place, key), hint in islice(
+        _unknown(
+            item.get("spec"),
+            SPEC,
+            ("spec",),
+        ),
+        MOST,
+    ):
         message = f"{shown(place)} has an unknown field {str(key)[:LONGEST]!r}"
         if "manifestTargets" in place or "imagesVerification" in place:
-            message += ": the images that this is for are left out"
+            message += ": the images that it applies to are left out"
         yield message, hint, (*place, key)
 
 
 def _unknown(value: object, fields: Fields, path: Path) -> Iterator[tuple[Path, str]]:
     if isinstance(value, list):
-        for number, one in enumerate(value):
-            yield from _unknown(one, fields, (*path, number))
+        for number, below in enumerate(value):
+            yield from _unknown(below, fields, (*path, number))
     elif isinstance(value, Mapping):
-        for key, one in value.items():
+        for key, below in value.items():
             if key not in fields:
                 yield (*path, str(key)), _hint(str(key), fields)
             elif fields[key]:
-                yield from _unknown(one, fields[key], (*path, key))
+                yield from _unknown(below, fields[key], (*path, key))
 
 
 def _hint(key: str, fields: Fields) -> str:
@@ -450,10 +499,14 @@ def _hint(key: str, fields: Fields) -> str:
     while level:
         names = {path.rpartition(".")[2]: path for path in level}
         if near := nearest(
-            key[:LONGEST], names, 2 if level.keys() == fields.keys() and len(key) > 4 else 1
+            key[:LONGEST],
+            names,
+            2 if level.keys() == fields.keys() and len(key) > 4 else 1,
         ):
             return f"did you mean {names[near]}?"
         level = {
-            f"{path}.{name}": below for path, one in level.items() for name, below in one.items()
+            f"{path}.{name}": below
+            for path, level_below in level.items()
+            for name, below in level_below.items()
         }
     return f"remove it, or use {', '.join(fields)}"

@@ -108,25 +108,23 @@ def read_image_list(text: str) -> ImageList:
     """Return what an `image-list` says. An unreadable entry keeps its alias."""
     pieces = split_image_list(text)
     cut = cut_ranges(text)
-    listed = [
-        one
-        for number, one in enumerate(zip(pieces, parse_image_list(text), strict=True))
-        if number not in cut
-    ]
-    entries = [one for _, one in listed if isinstance(one, Entry)]
-    unreadable = [(piece, one) for piece, one in listed if isinstance(one, Malformed)]
+    entries: list[Entry] = []
+    unreadable: list[tuple[str, Malformed]] = []
+    for number, (piece, found) in enumerate(zip(pieces, parse_image_list(text), strict=True)):
+        if number in cut:
+            continue
+        if isinstance(found, Entry):
+            entries.append(found)
+        else:
+            unreadable.append((piece, found))
     halves: dict[str, list[str]] = {}
     for number, owner in cut.items():
         halves.setdefault(pieces[owner], []).append(pieces[number])
     aliases = frozenset(name for entry in entries if entry.alias for name in prefixes(entry))
     malformed = [piece.partition("=")[0].strip() for piece, _ in unreadable if "=" in piece]
-    bare = [
-        (entry, names)
-        for entry in entries
-        if not entry.alias and (names := prefixes(entry, aliases))
-    ]
+    bare = _without_alias(entries, aliases)
     shown = (
-        *(prefixes(item)[0] for item in entries if item.alias),
+        *(prefixes(entry)[0] for entry in entries if entry.alias),
         *malformed,
         *(names[-1] for _, names in bare),
     )
@@ -140,6 +138,19 @@ def read_image_list(text: str) -> ImageList:
         names=aliases.union(malformed, by_name),
         shown=tuple(dict.fromkeys(shown)),
     )
+
+
+def _without_alias(
+    entries: Iterable[Entry],
+    aliases: frozenset[str],
+) -> list[tuple[Entry, tuple[str, ...]]]:
+    """Return the entries without an alias, each with the names that no alias has taken."""
+    bare = []
+    for entry in entries:
+        names = () if entry.alias else prefixes(entry, aliases)
+        if names:
+            bare.append((entry, names))
+    return bare
 
 
 # Image key → name before it ("" for the Application-wide form) → value.
@@ -254,7 +265,10 @@ def git_branch(value: str) -> tuple[str, str]:
     parts.append(value[start:].strip())
     if len(parts) > 2:  # base and head
         raise Faulty(
-            "git-branch", value, f"{value!r} has more than two parts", "write <base>:<head>"
+            "git-branch",
+            value,
+            f"{value!r} has more than two parts",
+            "write <base>:<head>",
         )
     return parts[0], parts[1] if len(parts) > 1 else ""
 
@@ -268,6 +282,7 @@ FORMER: Mapping[str, str] = {
     "git-secret": "write write-back-method: git:secret:<namespace>/<name>",
     "git-commit-message": "give the step --commit-message-template",
     "git-commit-message-template": "give the step --commit-message-template",
+    "git-commit-template": "give the step --commit-message-template",
     "git-commit-user": "give the step --git-author-name",
     "git-user": "give the step --git-author-name",
     "git-username": "give the step --git-author-name",
@@ -339,12 +354,7 @@ def _doubts(key: str, listed: ImageList, *, known: bool) -> Iterator[Doubt]:
     splits = _splits(key)
     for name, rest in splits:
         if name in listed.names:
-            if rest in APPLICATION_KEYS:
-                yield _level(key, rest)
-            if normal_spelling(rest) in FORMER:
-                yield _former(key, name, rest)
-            if near := nearest(rest, IMAGE_KEYS):
-                yield _near(key, near, name)
+            yield from _doubts_behind_a_name(key, name, rest)
     if normal_spelling(key) in FORMER:
         yield _former(key, "", key)
     for _, rest in splits:
@@ -358,10 +368,7 @@ def _doubts(key: str, listed: ImageList, *, known: bool) -> Iterator[Doubt]:
         if (alias := normal.get(normal_spelling(prefix))) and (near := nearest(rest, IMAGE_KEYS)):
             yield _near(key, near, alias)
     for prefix, rest in reversed(splits):  # none of them names an entry
-        if normal_spelling(rest) in FORMER:
-            yield _former(key, prefix, rest)
-        if near := nearest(rest, IMAGE_KEYS):
-            yield _orphan(key, prefix, near, listed)
+        yield from _doubts_behind_an_unknown_name(key, prefix, rest, listed)
     guess = nearest(key, every, len(key) // 3)
     hint = f"did you mean {guess}? " if guess else ""
     yield Doubt(
@@ -370,6 +377,27 @@ def _doubts(key: str, listed: ImageList, *, known: bool) -> Iterator[Doubt]:
         f"{hint}See the list of annotations, or remove it",
         guess,
     )
+
+
+def _doubts_behind_a_name(key: str, name: str, rest: str) -> Iterator[Doubt]:
+    if rest in APPLICATION_KEYS:
+        yield _level(key, rest)
+    if normal_spelling(rest) in FORMER:
+        yield _former(key, name, rest)
+    if near := nearest(rest, IMAGE_KEYS):
+        yield _near(key, near, name)
+
+
+def _doubts_behind_an_unknown_name(
+    key: str,
+    prefix: str,
+    rest: str,
+    listed: ImageList,
+) -> Iterator[Doubt]:
+    if normal_spelling(rest) in FORMER:
+        yield _former(key, prefix, rest)
+    if near := nearest(rest, IMAGE_KEYS):
+        yield _orphan(key, prefix, near, listed)
 
 
 def _splits(key: str, at: str = ".") -> list[tuple[str, str]]:
@@ -381,7 +409,11 @@ def _near(key: str, known: str, name: str = "") -> Doubt:
     known = "allow-tags" if known == "tag-match" else known
     meant = f"{name}.{known}" if name else known
     return Doubt(
-        "near", f"unknown annotation {key!r}", f"rename it to {meant}, or remove it", meant, name
+        "near",
+        f"unknown annotation {key!r}",
+        f"rename it to {meant}, or remove it",
+        meant,
+        name,
     )
 
 
@@ -461,7 +493,8 @@ def parse_credential_source(spec: str) -> CredentialSource:
         return CredentialSource("ext", registry, script=place)
     if kind not in ("pullsecret", "secret"):
         raise Malformed(
-            f"{shortened(spec)!r}: unknown kind of credentials {shortened(word)!r}", _LOGIN_HINT
+            f"{shortened(spec)!r}: unknown kind of credentials {shortened(word)!r}",
+            _LOGIN_HINT,
         )
     # As in AIU, a `#` belongs to the name of a pull secret.
     secret, _, field = place.partition("#") if kind == "secret" else (place, "", DOCKER_CONFIG)
@@ -469,5 +502,9 @@ def parse_credential_source(spec: str) -> CredentialSource:
     if not (namespace and name and field) or "/" in name or "#" in field:
         raise Malformed(f"{shortened(spec)!r} names no secret", _LOGIN_HINT)
     return CredentialSource(
-        "secret" if kind == "secret" else "pullsecret", registry, namespace, name, field
+        "secret" if kind == "secret" else "pullsecret",
+        registry,
+        namespace,
+        name,
+        field,
     )

@@ -12,7 +12,6 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import Literal
 
 from task.annotations.advice import (
     blind_pattern,
@@ -40,14 +39,13 @@ from task.annotations.keys import (
 )
 from task.annotations.subscription import Defaults, EntryReading, attempted, subscribe
 from task.annotations.write_back import inside
-from task.errors import Malformed, TaskError
+from task.errors import Malformed, Severity, TaskError, Trouble, Troubled
 from task.image import RANGE, cut_ranges, live_image, split_image_list
 from task.model import Application, Entry, Flaw, Subscription, Tracker
 from task.policy.strategies import commit_in, parse_tag_order, rules_of
 from task.templates.branch_name import check_branch_template
 from task.text import and_more, counted
 
-Severity = Literal["error", "warning", "info"]
 # an annotation, how bad it is, what is wrong, and what to write instead
 Remark = tuple[str, Severity, str, str]
 OURS = (
@@ -74,23 +72,28 @@ NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?")
 
 
 @dataclass(frozen=True)
-class Finding:
-    """One problem, its place, and what to write instead."""
+class Finding(Troubled):
+    """One trouble in what `lint` reads, and its place."""
 
-    application: str
-    key: str
-    value: str
-    severity: Severity
-    message: str
-    hint: str
-    origin: str  # "file:line" of the manifest; "" for an Application from a cluster or from Argo CD
+    trouble: Trouble
+    application: str = ""
+    key: str = ""
+    value: str = ""
+    origin: str = (
+        ""  # "file:line" of the manifest; "" for an Application from a cluster or from Argo CD
+    )
     field: str = ""  # of the ImageUpdater at `origin`, if that set the annotation: "allowTags"
+
+
+def noted(severity: Severity, message: str, hint: str) -> Trouble:
+    """Return a trouble as `lint` tells it: all of them count as wrong annotations."""
+    return Trouble("annotation", message, hint, severity)
 
 
 def findings(app: Application, defaults: Defaults = Defaults()) -> tuple[Finding, ...]:
     """Return all problems of one Application's annotations, errors first."""
     subscribed = subscribe(app, defaults)
-    misplaced = dict(_misplaced(app.annotations.get("image-list", "")))
+    misplaced = dict(_impossible_entries(app.annotations.get("image-list", "")))
     flaws = (flaw for flaw in subscribed.flaws if not flaw.misspelt)  # `_key` reports misspelt keys
     found = [of_flaw(app, flaw) for flaw in flaws if flaw.text not in misplaced]
     readings, asked = attempted(app, defaults)
@@ -98,13 +101,17 @@ def findings(app: Application, defaults: Defaults = Defaults()) -> tuple[Finding
         (("image-list", "error", message, hint) for message, hint in misplaced.values()),
         _without_effect(app),
         *(_key(app, key) for key in app.annotations),
-        *(_value(key, value) for key, value in app.annotations.items()),
-        _entries(app, misplaced),
+        *(
+            _value_mistakes(key, value)
+            for key, value in app.annotations.items()
+            if _is_read(app, key)
+        ),
+        _entry_mistakes(app, misplaced),
         _readings(app, readings),
-        _shared(asked),
+        _shared_helm_values(asked),
         _two_rules(asked),
-        _targets(asked),
-        _head(app),
+        _target_mistakes(asked),
+        _head_template_mistakes(app),
     )
     found += [_finding(app, *remark) for remark in remarks]
     order = ("error", "warning", "info")
@@ -190,13 +197,13 @@ def told_once(apps: Iterable[Application], defaults: Defaults = Defaults()) -> t
             )
     told: dict[int, Finding] = {}
     for members in kin.values():
-        _, app, one = members[0]
-        if one.field or len(members) == made[app.generated_by, app.origin]:
+        _, app, example = members[0]
+        if example.field or len(members) == made[app.generated_by, app.origin]:
             groups = [members]
         else:
             groups = _of_the_same_words(members)
-        for (at, app, one), *others in groups:
-            told[at] = _common(app, one, len(others)) if others else one
+        for (at, app, first), *others in groups:
+            told[at] = _of_several(app, first, len(others)) if others else first
     return tuple(told[at] for at in sorted(told))
 
 
@@ -209,49 +216,40 @@ def _of_the_same_words(members: Iterable[_Member]) -> list[list[_Member]]:
     """
     groups: dict[str, list[_Member]] = {}
     for member in members:
-        _, app, one = member
-        words = (one.message, f"{_without_name(app, one, one.message)}\0")
+        _, app, finding = member
+        words = (finding.message, f"{_without_name(app, finding, finding.message)}\0")
         group = next((groups[word] for word in words if word in groups), [])
         group.append(member)
         groups.update({word: group for word in words if word not in groups})
     return list({id(group): group for group in groups.values()}.values())
 
 
-def _without_name(app: Application, one: Finding, text: str) -> str:
-    return (text.replace(one.key, "") if one.key else text).replace(app.name, "")
+def _without_name(app: Application, finding: Finding, text: str) -> str:
+    return (text.replace(finding.key, "") if finding.key else text).replace(app.name, "")
 
 
-def _maker(app: Application, one: Finding) -> str:
+def _maker(app: Application, finding: Finding) -> str:
     """Return what made this annotation for several Applications, or ""."""
-    if one.field:
+    if finding.field:
         return f"ImageUpdater {app.resource}"
     return f"ApplicationSet {app.generated_by}" if app.generated_by else ""
 
 
-def _common(app: Application, one: Finding, others: int) -> Finding:
+def _of_several(app: Application, finding: Finding, others: int) -> Finding:
     more = counted(others, "more Application")
-    return replace(
-        one, application="", message=f"{_maker(app, one)}: {one.message} ({app.key} and {more})"
-    )
+    message = f"{_maker(app, finding)}: {finding.message} ({app.key} and {more})"
+    return replace(finding, application="", trouble=replace(finding.trouble, message=message))
 
 
 def _finding(app: Tracker, key: str, severity: Severity, message: str, hint: str) -> Finding:
-    return Finding(
-        app.key, key, app.annotations.get(key, ""), severity, message, hint, *_place(app, key)
-    )
+    value = app.annotations.get(key, "")
+    return Finding(noted(severity, message, hint), app.key, key, value, *_place(app, key))
 
 
 def of_flaw(app: Tracker, flaw: Flaw) -> Finding:
     """Return a flaw as a finding."""
-    return Finding(
-        app.key,
-        flaw.key,
-        flaw.value,
-        flaw.severity,
-        flaw.message,
-        flaw.hint,
-        *_place(app, flaw.key),
-    )
+    trouble = noted(flaw.severity, flaw.message, flaw.hint)
+    return Finding(trouble, app.key, flaw.key, flaw.value, *_place(app, flaw.key))
 
 
 def _place(app: Tracker, key: str) -> tuple[str, str]:
@@ -261,7 +259,7 @@ def _place(app: Tracker, key: str) -> tuple[str, str]:
     return app.resource_origin, FIELDS.get(split_key(key)[1] or key, "spec")
 
 
-def _misplaced(text: str) -> Iterator[tuple[str, tuple[str, str]]]:
+def _impossible_entries(text: str) -> Iterator[tuple[str, tuple[str, str]]]:
     """Yield the pieces of an `image-list` that cannot be images, each with a message and a hint."""
     pieces = split_image_list(text)
     cut = cut_ranges(text)
@@ -299,7 +297,7 @@ def _misplaced(text: str) -> Iterator[tuple[str, tuple[str, str]]]:
                 "name each image by itself: <alias>=<image>; to choose tags, write"
                 " <alias>.allow-tags: regexp:…"
             )
-            yield piece, (f"{piece!r} is a pattern, which image-list does not take", hint)
+            yield piece, (f"{piece!r} is a pattern, which image-list does not accept", hint)
 
 
 def _key(app: Application, key: str) -> Iterator[Remark]:
@@ -338,7 +336,13 @@ def _key(app: Application, key: str) -> Iterator[Remark]:
         yield key, "info", f"{known or key} works here; AIU ignores it", ""
 
 
-def _value(key: str, value: str) -> Iterator[Remark]:
+def _is_read(app: Application, key: str) -> bool:
+    """Tell whether an annotation is read, or would be if its key were spelt right."""
+    doubtful = doubt(key, app.annotations.get("image-list", ""))
+    return doubtful is None or doubtful.kind not in ("former", "unknown")
+
+
+def _value_mistakes(key: str, value: str) -> Iterator[Remark]:
     """Yield the problems of a value that would otherwise show only when a run asks the registry."""
     if not value:
         return
@@ -383,46 +387,25 @@ def _value(key: str, value: str) -> Iterator[Remark]:
                 yield key, "error", message, f"write pullsecret:{source.namespace}/{source.name}"
 
 
-def _entries(app: Application, misplaced: Collection[str]) -> Iterator[Remark]:
+def _entry_mistakes(app: Application, misplaced: Collection[str]) -> Iterator[Remark]:
     """Yield mistakes that show only when all settings of an entry are compared."""
     listed = read_image_list(app.annotations.get("image-list", ""))
     annotated = index(app.annotations)
     for entry in (item for item in listed.entries if item.text not in misplaced):
         if entry.image.repository != entry.image.repository.lower():
-            why = (
-                "the repository has upper-case letters, which no registry accepts: no build fits it"
-            )
-            name = (
-                entry.image.name.removesuffix(entry.image.repository)
-                + entry.image.repository.lower()
-            )
-            fixed = listed_as(
-                replace(entry, image=replace(entry.image, name=name)), entry.constraint
-            )
-            yield "image-list", "error", f"{entry.text!r}: {why}", f"write {fixed}"
+            yield _upper_case(entry)
         if entry.alias and not ALIAS.fullmatch(entry.alias):
             yield _alias(entry.alias)
         own = settings(annotated, listed.prefixes(entry))
         yield from _helm_keys(entry, own)
         yield from _kinds(app, entry, own)
-        strategy = own["update-strategy"]
-        word, colon, _ = strategy.value.partition(":")
-        wanted = range_of(strategy.value) if colon and word.strip().lower() == "semver" else ""
-        if wanted and wanted != entry.constraint:
-            both = (
-                f"{entry.constraint} {wanted}"
-                if entry.constraint and "||" not in wanted
-                else wanted
-            )
-            message = f"{strategy.value!r} works here; AIU reads it as semver without a constraint"
-            hint = f"write {listed_as(entry, both)} in image-list, and {strategy.key}: semver"
-            yield strategy.key, "info", message, hint
+        yield from _range_in_strategy(entry, own["update-strategy"])
         allow = own["allow-tags"]
         keyword, colon, expression = allow.value.partition(":")
         # The blank after `regexp:` belongs to the pattern (AIU issue 1018).
         if colon and keyword.lower() == "regexp" and (bare := blind_pattern(expression)):
             message = (
-                f"the pattern {expression!r} matches no tag: blanks, quotes and slashes are part"
+                f"the pattern {expression!r} matches no tag: spaces, quotes and slashes are part"
                 " of it"
             )
             yield allow.key, "error", f"{allow.key}: {message}", f"write {bare}"
@@ -434,6 +417,28 @@ def _entries(app: Application, misplaced: Collection[str]) -> Iterator[Remark]:
                 " of the name"
             )
             yield named.key, "error", message, f"write {image.name}"
+
+
+def _upper_case(entry: Entry) -> Remark:
+    why = "the repository has upper-case letters, which no registry accepts: no build matches it"
+    image = entry.image
+    name = image.name.removesuffix(image.repository) + image.repository.lower()
+    fixed = listed_as(replace(entry, image=replace(image, name=name)), entry.constraint)
+    return "image-list", "error", f"{entry.text!r}: {why}", f"write {fixed}"
+
+
+def _range_in_strategy(entry: Entry, strategy: Setting) -> Iterator[Remark]:
+    """Yield a remark for `semver:<range>`, which AIU does not know."""
+    word, colon, _ = strategy.value.partition(":")
+    wanted = range_of(strategy.value) if colon and word.strip().lower() == "semver" else ""
+    if not wanted or wanted == entry.constraint:
+        return
+    both = wanted
+    if entry.constraint and "||" not in wanted:
+        both = f"{entry.constraint} {wanted}"
+    message = f"{strategy.value!r} works here; AIU reads it as semver without a constraint"
+    hint = f"write {listed_as(entry, both)} in image-list, and {strategy.key}: semver"
+    yield strategy.key, "info", message, hint
 
 
 def _alias(alias: str) -> Remark:
@@ -473,32 +478,7 @@ def _helm_keys(entry: Entry, own: Mapping[str, Setting]) -> Iterator[Remark]:
         (digest, "image.digest"),
     )
     for setting, sample in samples:
-        key = setting.key
-        value = setting.value
-        wanted = "the key takes the name of the Helm parameter that holds it"
-        bare = value.removeprefix("$").lstrip(".")
-        if bare.startswith("Values."):
-            message = f"{key}: {value!r} is how a template names the value"
-            yield key, "error", message, f"write {bare.removeprefix('Values.')}"
-        elif is_tag(value):
-            yield (
-                key,
-                "error",
-                f"{key}: {value!r} is a tag; {wanted}",
-                f"write {sample}, or as the chart has it",
-            )
-        elif (image := is_image(value, entry)) is not False:
-            message = f"{key}: {value!r} {'is' if image else 'looks like'} an image; {wanted}"
-            yield (
-                key,
-                "error" if image else "warning",
-                message,
-                f"write {sample}, or as the chart has it",
-            )
-        elif "." in value and any(part.isdigit() for part in value.split(".")):
-            message = f"{key}: {value!r} uses a number as a key, which is not an index of a list"
-            places = re.sub(r"\.([0-9]+)(?=\.|$)", r"[\1]", value)
-            yield key, "warning", message, f"write {places} for an index of a list"
+        yield from _helm_key(setting, sample, entry)
     if spec and is_tag_key(spec.value):
         message = (
             f"{spec.key} takes the whole reference (name:tag), and {spec.value!r} looks like a key"
@@ -514,6 +494,27 @@ def _helm_keys(entry: Entry, own: Mapping[str, Setting]) -> Iterator[Remark]:
             else "write the key of the tag"
         )
         yield tag.key, "error" if swapped else "warning", message, hint
+
+
+def _helm_key(setting: Setting, sample: str, entry: Entry) -> Iterator[Remark]:
+    """Yield the mistake in one key, which may be such as `sample`."""
+    key = setting.key
+    value = setting.value
+    wanted = "the key takes the name of the Helm parameter that holds it"
+    as_in_chart = f"write {sample}, or as the chart has it"
+    bare = value.removeprefix("$").lstrip(".")
+    if bare.startswith("Values."):
+        message = f"{key}: {value!r} is how a template names the value"
+        yield key, "error", message, f"write {bare.removeprefix('Values.')}"
+    elif is_tag(value):
+        yield key, "error", f"{key}: {value!r} is a tag; {wanted}", as_in_chart
+    elif (image := is_image(value, entry)) is not False:
+        message = f"{key}: {value!r} {'is' if image else 'looks like'} an image; {wanted}"
+        yield key, "error" if image else "warning", message, as_in_chart
+    elif "." in value and any(part.isdigit() for part in value.split(".")):
+        message = f"{key}: {value!r} uses a number as a key, which is not an index of a list"
+        places = re.sub(r"\.([0-9]+)(?=\.|$)", r"[\1]", value)
+        yield key, "warning", message, f"write {places} for an index of a list"
 
 
 def _kinds(app: Application, entry: Entry, own: Mapping[str, Setting]) -> Iterator[Remark]:
@@ -567,33 +568,36 @@ def _readings(app: Application, readings: Iterable[EntryReading]) -> Iterator[Re
             )
 
 
-def _order(app: Application, one: EntryReading) -> Iterator[Remark]:
+def _order(app: Application, reading: EntryReading) -> Iterator[Remark]:
     """Yield a warning if `tag-order` does not suit a tag that runs, or that the own source has.
 
     It has no place for the tag, or it compares the digits of a commit id, which have no order.
     """
-    rules = rules_of(one.policy)
-    if not one.policy.tag_order or not rules.ordered:
+    rules = rules_of(reading.policy)
+    if not reading.policy.tag_order or not rules.ordered:
         return
     listed = read_image_list(app.annotations.get("image-list", ""))
-    key = settings(index(app.annotations), listed.prefixes(one.entry))["tag-order"].key
+    key = settings(index(app.annotations), listed.prefixes(reading.entry))["tag-order"].key
     images = map(
-        live_image, (*app.live, *(text for source in app.sources for text in source.images))
+        live_image,
+        (*app.live, *(text for source in app.sources for text in source.images)),
     )
-    named = one.keys.tag or "image.tag"
-    tags = [image.tag for image in images if image and image.identity == one.entry.image.identity]
+    named = reading.keys.tag or "image.tag"
+    tags = [
+        image.tag for image in images if image and image.identity == reading.entry.image.identity
+    ]
     tags += [
         each.value for source in app.sources for each in source.parameters if each.name == named
     ]
     for tag in dict.fromkeys(filter(None, tags)):
-        rule, why = rules.objection(tag, one.policy)
+        rule, why = rules.objection(tag, reading.policy)
         if rule == "tag-order":
             hint = (
                 "correct the pattern; a current tag that it does not match is replaced by any that"
                 " it does"
             )
             yield key, "warning", f"{key}: {why}, which is the current tag", hint
-        elif commit := commit_in(parse_tag_order(one.policy.tag_order), tag):
+        elif commit := commit_in(parse_tag_order(reading.policy.tag_order), tag):
             message = (
                 f"{key}: the current tag {tag} has the commit id {commit}, "
                 "whose digits say nothing about order"
@@ -602,7 +606,7 @@ def _order(app: Application, one: EntryReading) -> Iterator[Remark]:
             yield key, "warning", message, hint
 
 
-def _shared(asked: Iterable[Subscription]) -> Iterator[Remark]:
+def _shared_helm_values(asked: Iterable[Subscription]) -> Iterator[Remark]:
     """Yield a mistake for two images that are written to one Helm value:
     each event would undo the other's.
     """
@@ -657,8 +661,8 @@ def _containers(sub: Subscription) -> str:
     return f"the containers of {sub.keys.manifests_name or sub.entry.image.name}"
 
 
-def _alias_of(one: EntryReading | Subscription) -> str:
-    return one.entry.alias or "<alias>"
+def _alias_of(entry: EntryReading | Subscription) -> str:
+    return entry.entry.alias or "<alias>"
 
 
 def _helm_value(sub: Subscription) -> str:
@@ -721,7 +725,7 @@ def _rules(sub: Subscription) -> tuple[object, ...]:
     )
 
 
-def _targets(asked: Iterable[Subscription]) -> Iterator[Remark]:
+def _target_mistakes(asked: Iterable[Subscription]) -> Iterator[Remark]:
     """Yield mistakes that show only when a target is compared with its keys and its source."""
     for sub in asked:
         alias = _alias_of(sub)
@@ -756,7 +760,7 @@ def _targets(asked: Iterable[Subscription]) -> Iterator[Remark]:
             yield "write-back-target", "error", message, "write write-back-target: manifests"
 
 
-def _head(app: Application) -> Iterator[Remark]:
+def _head_template_mistakes(app: Application) -> Iterator[Remark]:
     """Yield the mistake in the template of a head branch."""
     with suppress(Malformed):
         _, head = git_branch(app.annotations.get("git-branch", ""))

@@ -18,7 +18,7 @@ from task.annotations import advice, keys
 from task.annotations.application import Narrow
 from task.annotations.keys import DEPRECATED, Faulty, Index, Setting, doubts, read_image_list
 from task.annotations.write_back import TARGET, Where, write_backs
-from task.errors import Malformed, TaskError
+from task.errors import Malformed, TaskError, Trouble
 from task.model import (
     Application,
     Claim,
@@ -61,14 +61,16 @@ class Scope:
 
 
 def subscribe(
-    app: Application, defaults: Defaults = Defaults(), wanted: Collection[str] | None = None
+    app: Application,
+    defaults: Defaults = Defaults(),
+    wanted: Collection[str] | None = None,
 ) -> Subscribed:
     """Return all Subscriptions of an Application, and every flaw in its annotations.
 
     There is one Subscription for each entry and write-back target. With `wanted`, there are
     Subscriptions only for images with these identities.
     """
-    asked = _asked(tuple(app.annotations.items()), defaults)
+    asked = _asked_by(tuple(app.annotations.items()), defaults)
     wheres, errors = write_backs(app, defaults.argocd_namespace)
     pull_request = defaults.pull_request
     if given := app.annotations.get("pull-request", ""):
@@ -87,7 +89,7 @@ def subscribe(
         and (wanted is None or entry_reading.entry.image.identity in wanted)
     ]
     subscriptions = (
-        () if errors else _subscriptions(app, asked, chosen, wheres, pull_request=pull_request)
+        () if errors else _subscriptions_for(app, asked, chosen, wheres, pull_request=pull_request)
     )
     strategies = {
         entry_reading.entry.text: entry_reading.strategy for entry_reading in asked.readings
@@ -100,19 +102,20 @@ def subscribe(
 
 
 def attempted(
-    app: Application, defaults: Defaults = Defaults()
+    app: Application,
+    defaults: Defaults = Defaults(),
 ) -> tuple[tuple[EntryReading, ...], tuple[Subscription, ...]]:
     """Return what the entries of an Application ask for, and where, as if it had no mistakes.
 
     Only `lint` needs this, so that one mistake hides no other. Entries with a misspelt key are left
     out, because they lack the setting of that key.
     """
-    asked = _asked(tuple(app.annotations.items()), defaults)
+    asked = _asked_by(tuple(app.annotations.items()), defaults)
     wheres, _ = write_backs(app, defaults.argocd_namespace)
-    return asked.usable, _subscriptions(app, asked, asked.usable, wheres, pull_request=False)
+    return asked.usable, _subscriptions_for(app, asked, asked.usable, wheres, pull_request=False)
 
 
-def _subscriptions(
+def _subscriptions_for(
     app: Application,
     asked: _Asked,
     readings: Iterable[EntryReading],
@@ -140,6 +143,7 @@ def _subscriptions(
             claims=asked.claims,
             pull_request=pull_request,
             home=where.home,
+            beside=where.beside,
             signed_by=key,
         )
         for reading in readings
@@ -149,20 +153,28 @@ def _subscriptions(
 
 
 def _of_every_entry(
-    app: Application, readings: Sequence[EntryReading], error: Faulty | TaskError
+    app: Application,
+    readings: Sequence[EntryReading],
+    error: Faulty | TaskError,
 ) -> list[Flaw]:
     """Return one flaw for each entry.
 
     If no entry can be parsed, return one flaw without an entry for a broken annotation.
     """
     if isinstance(error, Faulty):
-        flaw = Flaw("", None, error.key, error.value, str(error), error.hint)
+        flaw = Flaw("", None, error.key, error.value, Trouble("annotation", str(error), error.hint))
         return [
             replace(flaw, text=entry_reading.entry.text, entry=entry_reading.entry)
             for entry_reading in readings
         ] or [flaw]
     target = app.annotations.get(TARGET, "")
-    flaw = Flaw("", None, TARGET if target else "", target, error.message, error.hint, error.rule)
+    flaw = Flaw(
+        "",
+        None,
+        TARGET if target else "",
+        target,
+        Trouble(error.rule, error.message, error.hint),
+    )
     return [
         replace(flaw, text=entry_reading.entry.text, entry=entry_reading.entry)
         for entry_reading in readings
@@ -195,14 +207,20 @@ class _Asked:
 
 
 @lru_cache(maxsize=4096)  # the Applications of one generator have the same annotations
-def _asked(annotations: tuple[tuple[str, str], ...], defaults: Defaults) -> _Asked:
+def _asked_by(annotations: tuple[tuple[str, str], ...], defaults: Defaults) -> _Asked:
     by_key = dict(annotations)
     listed = read_image_list(by_key.get("image-list", ""))
     index = keys.index(by_key)
-    misspelt = _misspelt(by_key, index)
+    misspelt = _misspelt_flaws(by_key, index)
     stopped = {flaw.text for flaw in misspelt}
     flaws = [
-        Flaw(text, None, "image-list", text, f"image-list: {error.message}", error.hint)
+        Flaw(
+            text,
+            None,
+            "image-list",
+            text,
+            Trouble("annotation", f"image-list: {error.message}", error.hint),
+        )
         for text, error in listed.unreadable
     ]
     readings = []
@@ -213,8 +231,16 @@ def _asked(annotations: tuple[tuple[str, str], ...], defaults: Defaults) -> _Ask
         readings.append(replace(reading, broken=reading.broken or bool(rest)))
         if rest:
             message = f"{rest[0]!r} follows a comma: a comma ends an entry"
-            hint = f"join constraints with a blank: {' '.join((entry.text, *rest))}"
-            flaws.append(Flaw(entry.text, entry, "image-list", by_key["image-list"], message, hint))
+            hint = f"join constraints with a space: {' '.join((entry.text, *rest))}"
+            flaws.append(
+                Flaw(
+                    entry.text,
+                    entry,
+                    "image-list",
+                    by_key["image-list"],
+                    Trouble("annotation", message, hint),
+                )
+            )
     return _Asked(
         readings=tuple(readings),
         usable=tuple(
@@ -242,7 +268,7 @@ def _asked(annotations: tuple[tuple[str, str], ...], defaults: Defaults) -> _Ask
     )
 
 
-def _misspelt(annotations: Mapping[str, str], index: Index) -> list[Flaw]:
+def _misspelt_flaws(annotations: Mapping[str, str], index: Index) -> list[Flaw]:
     """Return the flaws for misspelt rules and places.
 
     Each one stops every entry that it would govern.
@@ -261,7 +287,14 @@ def _misspelt(annotations: Mapping[str, str], index: Index) -> list[Flaw]:
             own = any(name in index.get(doubt.meant, ()) for name in names)
             if doubt.name in names or (not doubt.name and not own):
                 flaws.append(
-                    Flaw(entry.text, entry, key, value, doubt.message, doubt.hint, misspelt=True)
+                    Flaw(
+                        entry.text,
+                        entry,
+                        key,
+                        value,
+                        Trouble("annotation", doubt.message, doubt.hint),
+                        misspelt=True,
+                    )
                 )
     return flaws
 
@@ -290,7 +323,8 @@ class EntryReader:
             tag_order=self._try(lambda: self._tag_order(strategy), ""),
             platforms=self._platforms(),
             pin_digest=self._try(
-                lambda: keys.boolean(pin) if pin else self.defaults.pin_digest, otherwise=False
+                lambda: keys.boolean(pin) if pin else self.defaults.pin_digest,
+                otherwise=False,
             ),
             pull_secret=values["pull-secret"],
         )
@@ -301,7 +335,9 @@ class EntryReader:
         except Faulty as error:
             self._warn(error, f"{error.value!r} is neither true nor false", error.hint)
         plugin = Keys(
-            values["plugin.image-name"], values["plugin.image-tag"], values["plugin.image-spec"]
+            values["plugin.image-name"],
+            values["plugin.image-tag"],
+            values["plugin.image-spec"],
         )
         names = Keys(
             name=values["helm.image-name"],
@@ -337,13 +373,15 @@ class EntryReader:
                 # AIU and Helm refuse an index with blanks. Here, it would become a key that no file
                 # has.
                 fixed = BLANK_INDEX.sub(lambda match: "".join(match[0].split()), setting.value)
-                message = f"{setting.key}: {setting.value!r} has a blank inside an index"
+                message = f"{setting.key}: {setting.value!r} has a space inside an index"
                 self._fault(setting, message, f"write {fixed}")
         digest = self.settings["helm.image-digest"]
         if digest and names.spec:
             message = "helm.image-digest: the value of helm.image-spec has the digest itself"
             self._fault(
-                digest, message, "remove it, or write helm.image-tag instead of helm.image-spec"
+                digest,
+                message,
+                "remove it, or write helm.image-tag instead of helm.image-spec",
             )
         elif digest and digest.value in (names.tag or "image.tag", names.name or "image.name"):
             self._fault(
@@ -360,12 +398,26 @@ class EntryReader:
             return otherwise
 
     def _fault(self, at: Setting | Faulty, message: str, hint: str) -> None:
-        self.flaws.append(Flaw(self.entry.text, self.entry, at.key, at.value, message, hint))
+        self.flaws.append(
+            Flaw(
+                self.entry.text,
+                self.entry,
+                at.key,
+                at.value,
+                Trouble("annotation", message, hint),
+            )
+        )
 
     def _warn(self, at: Setting | Faulty, message: str, hint: str) -> None:
         told = f"{at.key}: {message}"
         self.flaws.append(
-            Flaw(self.entry.text, self.entry, at.key, at.value, told, hint, severity="warning")
+            Flaw(
+                self.entry.text,
+                self.entry,
+                at.key,
+                at.value,
+                Trouble.warning("annotation", told, hint),
+            )
         )
 
     def _strategy(self) -> tuple[Strategy, str]:
@@ -376,9 +428,11 @@ class EntryReader:
         setting = self.settings["update-strategy"]
         if not setting:
             return self.defaults.strategy, ""
-        (name, _, constraint), whole = setting.value.partition(":"), setting.value.lower()
+        name, _, constraint = setting.value.partition(":")
+        whole = setting.value.lower()
         named = next(
-            (strategy for strategy in STRATEGIES if strategy == name.strip().lower()), None
+            (strategy for strategy in STRATEGIES if strategy == name.strip().lower()),
+            None,
         )
         # guides show `semver:1.6.x`; AIU reads plain semver
         if named and STRATEGIES[named].constraint == "range":
@@ -407,13 +461,13 @@ class EntryReader:
         if meaning == "range":
             for text in constraints:
                 if text == self.entry.constraint:
-                    _checked(
+                    _read_setting(
                         Setting("image-list", text),
                         parse_range,
                         lambda: advice.on_constraint(self.entry),
                     )
                 else:
-                    _checked(Setting(self.settings["update-strategy"].key, text), parse_range)
+                    _read_setting(Setting(self.settings["update-strategy"].key, text), parse_range)
         if self.entry.constraint and not meaning:
             self._warn_of_constraint(strategy)
         return constraints
@@ -424,7 +478,13 @@ class EntryReader:
         message = f"{entry.text!r}: {strategy} takes every tag, whatever {entry.constraint!r} says"
         hint = advice.on_ignored_constraint(entry)
         self.flaws.append(
-            Flaw(entry.text, entry, "image-list", entry.text, message, hint, severity="warning")
+            Flaw(
+                entry.text,
+                entry,
+                "image-list",
+                entry.text,
+                Trouble.warning("annotation", message, hint),
+            )
         )
 
     def _platforms(self) -> tuple[str, ...]:
@@ -435,15 +495,15 @@ class EntryReader:
         names = keys.platforms(setting)
         value = setting.value
         if not names:
-            self._platform_fault(f"{value!r} is not a platform, so no image ever fits it")
+            self._platform_fault(f"{value!r} is not a platform, so no image ever matches it")
         elif value != value.lower():  # the comparison is case-sensitive, as in AIU
-            message = f"platforms are written in lower case: no image ever fits {value!r}"
+            message = f"platforms are written in lower case: no image ever matches {value!r}"
             self._platform_fault(message, f"write {value.lower()}")
         for name in names:
             if not is_platform(name):
-                self._platform_fault(f"{name!r} is not a platform, so no image ever fits it")
+                self._platform_fault(f"{name!r} is not a platform, so no image ever matches it")
             elif name == name.lower() and (meant := meant_platforms(name)):
-                message = f"{name!r} has an unknown architecture, so no image fits it"
+                message = f"{name!r} has an unknown architecture, so no image matches it"
                 self._platform_fault(message, f"write {' or '.join(meant)}")
         return names
 
@@ -459,13 +519,13 @@ class EntryReader:
         if not setting:
             return None
         advise = partial(advice.on_allow_tags, self.entry, setting.key, setting.value)
-        return _checked(setting, tag_filter.allow_pattern, advise)
+        return _read_setting(setting, tag_filter.allow_pattern, advise)
 
     def _tag_order(self, strategy: Strategy) -> str:
         setting = self.settings["tag-order"]
         if not setting:
             return ""
-        order = _checked(setting, parse_tag_order).text
+        order = _read_setting(setting, parse_tag_order).text
         if why := unfit_order(Policy(strategy, tag_order=order)):
             raise setting.wrong(why, UNFIT_HINT)
         if not STRATEGIES[strategy].ordered:
@@ -499,11 +559,12 @@ def _check_glob(glob: str) -> None:
     tag_filter.check_glob(glob)
     if sign := advice.blind_glob(glob):
         raise Malformed(
-            f"{glob!r} ignores nothing: no tag has {sign!r}", advice.on_blind_glob(glob)
+            f"{glob!r} ignores nothing: no tag has {sign!r}",
+            advice.on_blind_glob(glob),
         )
 
 
-def _checked(setting: Setting, read: Callable[[str], T], advise: Callable[[], str] = str) -> T:
+def _read_setting(setting: Setting, read: Callable[[str], T], advise: Callable[[], str] = str) -> T:
     """Call `read` with the value, and return the result.
 
     An error becomes a `Faulty` with the key, and with advice if there is any.

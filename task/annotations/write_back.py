@@ -13,14 +13,14 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeVar
 
 from task.annotations.keys import Faulty, git_branch, write_back_method
 from task.errors import NotPermittedError, SourceError, TargetError, TaskError
-from task.model import Application, Kind, Source, Subscription, Tracker
+from task.model import Application, Kind, Source, Subscription, Tracker, Writes
 from task.repository_config.config import PATH
 from task.text import fits_glob, nearest, shortened
 from task.urls import normal_url, without_login
@@ -62,6 +62,7 @@ class Where:
     credentials: str = ""
     # the folder of the first target that goes to the same branch, for the state file's path
     home: str = ""
+    beside: tuple[str, ...] = ()  # the paths of the other targets that go to the same branch
 
     @property
     def of_plugin(self) -> bool:
@@ -90,13 +91,13 @@ def write_backs(
         lambda: write_back_method(app.annotations.get("write-back-method", "")), ("git", "")
     )
     base, head = tried(lambda: git_branch(app.annotations.get("git-branch", "")), ("", ""))
-    # `_where` does not get there if the target is broken
+    # `_where_to_write` does not get there if the target is broken
     tried(lambda: choose_source(app, ""), None)
     # In AIU, there is only one target. Several, separated by commas, are our addition.
     texts = [
         text.strip() for text in app.annotations.get(TARGET, "").split(",") if text.strip()
     ] or [""]
-    places = [tried(partial(_where, app, text, argocd_namespace), None) for text in texts]
+    places = [tried(partial(_where_to_write, app, text, argocd_namespace), None) for text in texts]
     homes: dict[tuple[str, str], str] = {}
     wheres = []
     for place in dict.fromkeys(filter(None, places)):  # a duplicate target is written once
@@ -109,12 +110,25 @@ def write_backs(
         )
         folder = place.path if is_folder else posixpath.dirname(place.path)
         home = homes.setdefault((normal_url(place.repo), branch), folder)
-        where = replace(place, base=branch, head_template=head, home=home)
+        where = replace(
+            place,
+            base=branch,
+            head_template=head,
+            home=home,
+        )
         wheres.append(replace(where, method=method, credentials=credentials))
-    return tuple(wheres), list(errors.values())
+    return tuple(_with_others(where, wheres) for where in wheres), list(errors.values())
 
 
-def _where(app: Application, text: str, argocd_namespace: str) -> Where:
+def _with_others(where: Where, wheres: Sequence[Where]) -> Where:
+    if len(wheres) == 1:
+        return where
+    home = normal_url(where.repo), where.base
+    others = (other for other in wheres if (normal_url(other.repo), other.base) == home)
+    return replace(where, beside=tuple(other.path for other in others if other is not where))
+
+
+def _where_to_write(app: Application, text: str, argocd_namespace: str) -> Where:
     where = _resolved(app, *_target(text), argocd_namespace)
     refuse_unwritable(where.path)
     return where
@@ -122,16 +136,8 @@ def _where(app: Application, text: str, argocd_namespace: str) -> Where:
 
 def _resolved(app: Application, target: str, path: str, argocd_namespace: str) -> Where:
     source = choose_source(app, FORCED.get(target, ""))
-    # As in a chart's `valueFiles`, `$ref` is the root of the repository of the source with this
-    # `ref`.
     if target == "helmvalues" and path.startswith("$"):
-        ref, _, rest = path[1:].partition("/")
-        named = next((other for other in app.sources if other.ref == ref), None)
-        if named is None or not rest:
-            known = ", ".join(f"${other.ref}" for other in app.sources if other.ref) or "none"
-            hint = f"refs of this Application: {known}"
-            raise Faulty(TARGET, f"helmvalues:{path}", f"no source has the ref {ref!r}", hint)
-        return Where("helmvalues", inside("", rest), source, named.repo, named.revision)
+        return _at_ref(app, path, source)
     if source.chart and (target == "override" or not app.annotations.get("git-repository")):
         # Argo CD never reads override files for a chart from a Helm repository (argo-cd issue
         # 14672).
@@ -141,18 +147,31 @@ def _resolved(app: Application, target: str, path: str, argocd_namespace: str) -
     if repo.startswith("oci://"):
         what = f"the OCI artifact {without_login(repo)}"
         raise SourceError(f"the source is {what}, not a Git repository", hint=WAY_OUT_OF_CHARTS)
-    fallbacks: tuple[str, ...] = ()
     if target == "override":
         folder = inside(source.path, ".", "source")
-        path, *others = (
+        first, *others = (
             f"{folder}/{name}" if folder else name for name in override_names(app, argocd_namespace)
         )
-        fallbacks = tuple(others)
-    elif target == "file":
-        path = inside("", path.lstrip("/"))
-    else:
-        path = inside(source.path, path or ("values.yaml" if target == "helmvalues" else "."))
-    return Where(target, path, source, repo, base, fallbacks)
+        return Where(target, first, source, repo, base, tuple(others))
+    if target == "file":
+        return Where(target, inside("", path.lstrip("/")), source, repo, base)
+    default = "values.yaml" if target == "helmvalues" else "."
+    return Where(target, inside(source.path, path or default), source, repo, base)
+
+
+def _at_ref(app: Application, path: str, source: Source) -> Where:
+    """Return the place of a values file at `$ref/path`.
+
+    As in a chart's `valueFiles`, `$ref` is the root of the repository of the source with this
+    `ref`.
+    """
+    ref, _, rest = path[1:].partition("/")
+    named = next((other for other in app.sources if other.ref == ref), None)
+    if named is None or not rest:
+        known = ", ".join(f"${other.ref}" for other in app.sources if other.ref) or "none"
+        hint = f"refs of this Application: {known}"
+        raise Faulty(TARGET, f"helmvalues:{path}", f"no source has the ref {ref!r}", hint)
+    return Where("helmvalues", inside("", rest), source, named.repo, named.revision)
 
 
 def _target(text: str) -> tuple[str, str]:
@@ -166,26 +185,7 @@ def _target(text: str) -> tuple[str, str]:
         raise Faulty(TARGET, text, message, f"write kustomization:{folder}")
     if word in TARGETS:
         return word, path
-    if word.lower() in ("git", "argocd"):
-        hint = f"write write-back-method: {text}, and kustomization, helmvalues or manifests here"
-        raise Faulty(TARGET, text, f"unknown target {text!r}: that is a method", hint)
-    if (
-        "/" not in word
-        and "." not in word
-        and (meant := MEANT.get(word.lower()) or nearest(word, TARGETS))
-    ):
-        raise Faulty(
-            TARGET, text, f"unknown target {text!r}", f"write {meant}{f':{path}' if path else ''}"
-        )
-    # AIU compares only the beginning, so it takes `kustomizationX` and `helmvalues.yaml` for these
-    # targets.
-    for known in FORCED:
-        if text.startswith(known):
-            if posixpath.basename(text) in KUSTOMIZATIONS:
-                break
-            raise Faulty(
-                TARGET, text, f"unknown target {text!r}", f"write {known} or {known}:<path>"
-            )
+    _refuse_likeness(text, word, path)
     if posixpath.basename(text).lower() in (name.lower() for name in KUSTOMIZATIONS):
         folder = posixpath.dirname(text).lstrip("/") or "."
         raise Faulty(
@@ -195,6 +195,23 @@ def _target(text: str) -> tuple[str, str]:
         hint = "write kustomization[:dir], helmvalues[:file], manifests[:path] or a file"
         raise Faulty(TARGET, text, f"unknown target {text!r}", hint)
     return ("file", text) if text else ("override", "")
+
+
+def _refuse_likeness(text: str, word: str, path: str) -> None:
+    """Raise `Faulty` for a method, and for a word that looks like one of the targets."""
+    unknown = f"unknown target {text!r}"
+    if word.lower() in ("git", "argocd"):
+        hint = f"write write-back-method: {text}, and kustomization, helmvalues or manifests here"
+        raise Faulty(TARGET, text, f"{unknown}: that is a method", hint)
+    if "/" not in word and "." not in word:
+        meant = MEANT.get(word.lower()) or nearest(word, TARGETS)
+        if meant:
+            raise Faulty(TARGET, text, unknown, f"write {meant}{f':{path}' if path else ''}")
+    # AIU compares only the beginning, so it takes `kustomizationX` and `helmvalues.yaml` for these
+    # targets.
+    begun = next((known for known in FORCED if text.startswith(known)), "")
+    if begun and posixpath.basename(text) not in KUSTOMIZATIONS:
+        raise Faulty(TARGET, text, unknown, f"write {begun} or {begun}:<path>")
 
 
 class Neighbours:
@@ -231,30 +248,38 @@ def choose_source(app: Application, forced: Kind) -> Source:
             "the Application has no source", hint="give it spec.source or spec.sources"
         )
     if name := app.annotations.get("write-back-source", ""):
-        for source in app.sources:
-            if name in (source.name, source.ref):
-                return source
-        for index, source in enumerate(app.sources):
-            if name == str(index):
-                return source
-        called = enumerate(app.sources)
-        known = ", ".join(source.name or source.ref or str(index) for index, source in called)
-        hint = f"write a name, a ref or an index from 0: {known}"
-        raise Faulty("write-back-source", name, f"no source {name!r}", hint)
+        return _named_source(app, name)
     if not app.multi:
         return app.sources[0]
-    stated = (
-        source.kind for source in app.sources if source.kind in ("Helm", "Kustomize", "Plugin")
-    )
-    kind = forced or next(stated, "")
-    explicit = [source for source in app.sources if kind and source.section == kind]  # AIU v0
-    aligned = [source for source in app.sources if kind and source.kind == kind]  # AIU v1.1
-    return (
-        explicit
-        or aligned
-        or [source for source in app.sources if not source.ref]
-        or list(app.sources)
-    )[0]
+    of_kind = _sources_of_kind(app.sources, forced)
+    without_ref = [source for source in app.sources if not source.ref]
+    candidates = of_kind or without_ref or app.sources
+    return candidates[0]
+
+
+def _sources_of_kind(sources: Sequence[Source], forced: Kind) -> Sequence[Source]:
+    """Return the sources of the forced kind, or of the first kind that is stated."""
+    stated = [source.kind for source in sources if source.kind in ("Helm", "Kustomize", "Plugin")]
+    kind = forced or (stated[0] if stated else "")
+    if not kind:
+        return ()
+    explicit = [source for source in sources if source.section == kind]  # AIU v0
+    aligned = [source for source in sources if source.kind == kind]  # AIU v1.1
+    return explicit or aligned
+
+
+def _named_source(app: Application, name: str) -> Source:
+    """Return the source that `write-back-source` names, refs and names before indices."""
+    for source in app.sources:
+        if name in (source.name, source.ref):
+            return source
+    for index, source in enumerate(app.sources):
+        if name == str(index):
+            return source
+    called = enumerate(app.sources)
+    known = ", ".join(source.name or source.ref or str(index) for index, source in called)
+    hint = f"write a name, a ref or an index from 0: {known}"
+    raise Faulty("write-back-source", name, f"no source {name!r}", hint)
 
 
 def _repository(app: Application, source: Source) -> tuple[str, str]:
@@ -359,32 +384,37 @@ def refuse_files(sub: Subscription, paths: Collection[str], branch: str) -> None
     """
     for path in paths:
         refuse_unwritable(path)
-        owned = {part: what for part, what in _guarded(path).items() if what not in _NEVER_AT_ALL}
-        named = (
-            glob
-            for writes in sub.writes
-            for glob in writes.paths or ()
-            if owned.keys() <= set(glob.split("/"))
-        )
-        if owned and not any(fits_glob(glob, path) for glob in named):
-            raise _not_written(
-                next(iter(owned.values())), path, f", or name it in `writes` of {PATH}"
-            )
+        _refuse_guarded(sub, path)
     for writes in sub.writes:
         concerned = [path for path in paths if writes.only in ("", path)]
-        if not concerned:
-            continue
-        rule = f"by {PATH}, line {writes.line}, {sub.application.key}"
-        hint = f"let the repository's owner add it to `writes` in {PATH}"
-        for path in concerned:
-            if writes.paths is not None and not any(fits_glob(glob, path) for glob in writes.paths):
-                raise NotPermittedError(f"{rule} may not write {shortened(path)!r}", hint=hint)
-        if writes.branches is not None and not any(
-            fits_glob(glob, branch) for glob in writes.branches
-        ):
-            raise NotPermittedError(
-                f"{rule} may not write the branch {shortened(branch)!r}", hint=hint
-            )
+        if concerned:
+            _refuse_by_rule(sub, writes, concerned, branch)
+
+
+def _refuse_guarded(sub: Subscription, path: str) -> None:
+    """Raise `NotPermittedError` for a guarded file that no rule of the repository names."""
+    owned = {part: what for part, what in _guarded_names(path).items() if what not in _NEVER_AT_ALL}
+    named = (
+        glob
+        for writes in sub.writes
+        for glob in writes.paths or ()
+        if owned.keys() <= set(glob.split("/"))
+    )
+    if owned and not any(fits_glob(glob, path) for glob in named):
+        raise _not_written(next(iter(owned.values())), path, f", or name it in `writes` of {PATH}")
+
+
+def _refuse_by_rule(sub: Subscription, writes: Writes, paths: Collection[str], branch: str) -> None:
+    """Raise `NotPermittedError` for a file or branch that this rule of the repository does not
+    list.
+    """
+    rule = f"by {PATH}, line {writes.line}, {sub.application.key}"
+    hint = f"let the repository's owner add it to `writes` in {PATH}"
+    for path in paths:
+        if writes.paths is not None and not any(fits_glob(glob, path) for glob in writes.paths):
+            raise NotPermittedError(f"{rule} may not write {shortened(path)!r}", hint=hint)
+    if writes.branches is not None and not any(fits_glob(glob, branch) for glob in writes.branches):
+        raise NotPermittedError(f"{rule} may not write the branch {shortened(branch)!r}", hint=hint)
 
 
 def refuse_unwritable(path: str) -> None:
@@ -395,7 +425,7 @@ def refuse_unwritable(path: str) -> None:
     reviewers may still be permitted by its config.
     """
     parts = path.split("/")
-    if what := next((what for what in _guarded(path).values() if what in _NEVER_AT_ALL), ""):
+    if what := next((what for what in _guarded_names(path).values() if what in _NEVER_AT_ALL), ""):
         raise _not_written(what, path)
     if (longest := max(parts, key=size)) and size(longest) > LONGEST_NAME:
         message = (
@@ -412,7 +442,7 @@ def refuse_unwritable(path: str) -> None:
         raise TargetError(message, hint="name a file in fewer folders in write-back-target")
 
 
-def _guarded(path: str) -> Mapping[str, str]:
+def _guarded_names(path: str) -> Mapping[str, str]:
     """Return the names in a path that annotations may not write, each with what it is."""
     found = {}
     for part in path.split("/"):

@@ -25,7 +25,7 @@ from task.applications.kustomizations import kustomization_in, listed, needed, p
 from task.applications.manifest_text import KINDS, SUFFIXES, found_in, makes_applications
 from task.applications.rendering import Kind, Release, Rendering, kind_of
 from task.applications.work_tree import LINK
-from task.errors import Exit, Malformed, SourceError, TaskError
+from task.errors import Exit, Malformed, SourceError, TaskError, Trouble
 from task.model import File, Found, Place, Snapshot
 from task.plain_data import elements, mapping
 from task.text import and_more
@@ -43,7 +43,7 @@ _IF_ANY = (
 _LONGEST = 200  # characters of a path in a message
 _NO_FOLDERS = {
     "chart": "charts from Helm repositories",
-    "plugin": "what plugins make",
+    "plugin": "what plugins generate",
 }
 _TOO_MANY = "begin with fewer Applications, or read them with --applications cluster"
 _BRACES = re.compile(r"\{([^{}]*)\}")
@@ -75,9 +75,9 @@ class Deployed:
         below = posixpath.relpath(path, self.path or ".")
         if "/" in below and not self.recurse:
             return False
-        if self.exclude and _fits(below, self.exclude):
+        if self.exclude and _fits_argo_glob(below, self.exclude):
             return False
-        return not self.include or _fits(below, self.include)
+        return not self.include or _fits_argo_glob(below, self.include)
 
 
 @dataclass(frozen=True)
@@ -110,9 +110,12 @@ def deployed(item: Mapping[str, Any]) -> Iterator[Deployed | NoFolder]:
 
 
 def _deployed_by(
-    source: Mapping[str, Any], parent: str, name: str, namespace: str
+    source: Mapping[str, Any],
+    parent: str,
+    name: str,
+    namespace: str,
 ) -> Iterator[Deployed | NoFolder]:
-    """Yield what one source deploys, or why that is no folder;
+    """Yield what one source deploys, or why it is not a folder;
     nothing if it only has values for another one.
     """
     repo = _scalar(source.get("repoURL"))
@@ -194,31 +197,32 @@ def _set_options(helm: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
     for parameter in elements(helm.get("parameters")):
         if isinstance(parameter, dict) and parameter.get("name"):
             option = "--set-string" if parameter.get("forceString") is True else "--set"
-            value = _escaped(_scalar(parameter.get("value")))
+            value = _helm_escaped(_scalar(parameter.get("value")))
             yield option, _scalar(parameter["name"]), value
 
 
-def _escaped(value: str) -> str:
+def _helm_escaped(value: str) -> str:
     """Escape a parameter's value as Argo CD does for Helm: commas are text, except in a list."""
     if value.startswith("{") and value.endswith("}"):
         return value
     return re.sub(r"(?<!\\),", r"\\,", value)
 
 
-def _fits(path: str, pattern: str) -> bool:
+def _fits_argo_glob(path: str, pattern: str) -> bool:
     """Tell whether a path fits one of Argo CD's globs: `*` is any text, even with slashes,
     and {a,b} is a or b.
     """
     waiting = [pattern[:_LONGEST_PATTERN]]
     patterns = list[str]()
     while waiting and len(waiting) + len(patterns) < _MOST_PATTERNS:
-        one = waiting.pop()
-        if found := _BRACES.search(one):
-            waiting += [
-                one[: found.start()] + part + one[found.end() :] for part in found[1].split(",")
-            ]
-        else:
-            patterns.append(one)
+        glob = waiting.pop()
+        found = _BRACES.search(glob)
+        if found is None:
+            patterns.append(glob)
+            continue
+        before = glob[: found.start()]
+        after = glob[found.end() :]
+        waiting += [f"{before}{part}{after}" for part in found[1].split(",")]
     return any(fnmatchcase(path, text) for text in patterns)
 
 
@@ -285,7 +289,11 @@ class FollowedApplications:
                             f"--follow-apps: there are more than {self._most:,} Applications to"
                             " follow to"
                         )
-                        yield Found({}, "", message, _TOO_MANY, severity="error")
+                        yield Found(
+                            {},
+                            "",
+                            Trouble("source", message, _TOO_MANY),
+                        )
                         return
                     self.note(found)
                     yield found
@@ -312,24 +320,28 @@ class FollowedApplications:
         for folder, kind in looks:
             for manifest in self._folder(folder, kind, branch):
                 for found in self._rendered_sets(_in_namespace(manifest, folder.release.namespace)):
-                    if found.problem or found.item.get("kind") in KINDS:
+                    if found.trouble or found.item.get("kind") in KINDS:
                         yield found
 
     def _unopened(self, folders: Sequence[Deployed], error: TaskError) -> Iterator[Found]:
         """Yield what is wrong with the repository of these folders, unless that was told before."""
         if isinstance(error, TooManyRepositoriesError):
             if not self._full:
-                yield Found({}, "", f"--follow-apps: {error.message}", error.hint, severity="error")
+                yield Found(
+                    {}, "", Trouble("source", f"--follow-apps: {error.message}", error.hint)
+                )
             self._full = True
         elif isinstance(error, SourceError):
             # No option should allow the URL, because others wrote it.
             self._unreadable.add(folders[0].repo)
-            yield replace(self._problem(folders, error), hint=_URL)
+            yield self._problem(folders, error, _URL)
         else:
             yield self._problem(folders, error)
 
     def _look(
-        self, kept: KeptRepository, folders: Sequence[Deployed]
+        self,
+        kept: KeptRepository,
+        folders: Sequence[Deployed],
     ) -> tuple[_Branch, list[tuple[Deployed, Kind | None]]]:
         """Read what the new ones of these folders need, and return the branch,
         and each of them with its kind.
@@ -374,20 +386,30 @@ class FollowedApplications:
                 yield replace(found, place=(branch.repo, branch.name, folder.path))
         except (Malformed, SourceError) as error:
             message = f"{where}, which {folder.parent} deploys, is not followed: {error.message}"
-            yield Found({}, where, message, error.hint, advice=True)
+            yield Found(
+                {},
+                where,
+                Trouble.warning("source", message, error.hint),
+                advice=True,
+            )
 
     def _is_new(self, folder: Deployed, kind: Kind | None) -> bool:
         """Tell whether this folder has not been read in this way yet, and remember it."""
         release = folder.release if kind == "helm" else Release()
         key = (
-            replace(folder, repo=repository_key(folder.repo), release=release, parent=""),
+            replace(
+                folder,
+                repo=repository_key(folder.repo),
+                release=release,
+                parent="",
+            ),
             folder.release.namespace,
         )
         new = key not in self._seen
         self._seen.add(key)
         return new
 
-    def _problem(self, folders: Sequence[Deployed], error: TaskError) -> Found:
+    def _problem(self, folders: Sequence[Deployed], error: TaskError, hint: str = "") -> Found:
         """Return one problem for all Applications of a branch.
 
         It is an error if another run may help.
@@ -397,9 +419,14 @@ class FollowedApplications:
         others = f" and {len(folders) - 1} more" if len(folders) > 1 else ""
         message = f"what {folders[0].parent}{others} deploys is not followed: {error}"
         if error.exit == Exit.TEMPORARY:
-            return Found({}, "", message, error.hint, severity="error", exit=int(error.exit))
+            trouble = Trouble("source", message, hint or error.hint, exit=error.exit)
+            return Found({}, "", trouble)
+        hint = hint or (_BRANCH if isinstance(error, SourceError) else error.hint)
         return Found(
-            {}, "", message, _BRANCH if isinstance(error, SourceError) else error.hint, advice=True
+            {},
+            "",
+            Trouble.warning("source", message, hint),
+            advice=True,
         )
 
 
@@ -530,9 +557,7 @@ def _refusals(found: Iterable[NoFolder]) -> Iterator[Found]:
                 f"the path {no_folder.path[:_LONGEST]!r} leads out of the repository",
             )
         if no_folder.why == "no repoURL":
-            yield replace(
-                _not_followed(no_folder.parent, "its source has no repoURL"), hint=_NO_URL
-            )
+            yield _not_followed(no_folder.parent, "its source has no repoURL", _NO_URL)
     for why, what in _NO_FOLDERS.items():
         parents = [item.parent for item in found if item.why == why]
         if parents:
@@ -541,11 +566,22 @@ def _refusals(found: Iterable[NoFolder]) -> Iterator[Found]:
                 f"--follow-apps does not follow {what}; Applications with such a source:"
                 f" {len(parents)} ({names})"
             )
-            yield Found({}, "", message, _IF_ANY, advice=True)
+            yield Found(
+                {},
+                "",
+                Trouble.warning("source", message, _IF_ANY),
+                advice=True,
+            )
 
 
-def _not_followed(parent: str, why: str) -> Found:
-    return Found({}, "", f"what {parent} deploys is not followed: {why}", _PATH, advice=True)
+def _not_followed(parent: str, why: str, hint: str = _PATH) -> Found:
+    message = f"what {parent} deploys is not followed: {why}"
+    return Found(
+        {},
+        "",
+        Trouble.warning("source", message, hint),
+        advice=True,
+    )
 
 
 def _in_namespace(found: Found, namespace: str) -> Found:

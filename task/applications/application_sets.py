@@ -6,11 +6,12 @@ This is not needed for a cluster, because there the generated Applications thems
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from task.applications.git import Repositories
 from task.applicationsets import Budget, NamedCluster, Rendered, load, may_name, render, template_of
-from task.errors import Malformed, TaskError, UsageError
+from task.errors import Exit, Malformed, TaskError, Trouble, UsageError
 from task.files import read_text
 from task.model import Found, Image
 from task.plain_data import mapping
@@ -64,12 +65,18 @@ class RenderedSets:
             )
         except TaskError as error:
             rendered = Rendered()
-            yield self._problem(found, key, error.message, error.hint or _FAILED, int(error.exit))
+            yield self._problem(found, key, error.message, error.hint or _FAILED, error.exit)
         except RecursionError:
             rendered = Rendered()
             yield self._problem(found, key, "nested too deeply", _FAILED)
         for item in rendered.applications:
-            yield Found(item, found.origin, generated_by=key, owner=found.item, text=found.text)
+            yield Found(
+                item,
+                found.origin,
+                generated_by=key,
+                owner=found.item,
+                text=found.text,
+            )
         for trouble in rendered.troubles:
             yield self._problem(
                 found,
@@ -79,19 +86,38 @@ class RenderedSets:
             )
         for unknown in rendered.unknown:
             message = f"{found.origin}: {unknown.message}"
-            yield Found({}, found.origin, message, unknown.hint, subject=key)
+            yield Found(
+                {},
+                found.origin,
+                Trouble.warning("source", message, unknown.hint),
+                subject=key,
+            )
         if not rendered.applications and (template := template_of(found.item, self._prefix)):
-            yield Found(template, found.origin, generated_by=key, template=True, text=found.text)
+            yield Found(
+                template,
+                found.origin,
+                generated_by=key,
+                template=True,
+                text=found.text,
+            )
 
-    def _problem(self, found: Found, key: str, message: str, hint: str, code: int = 0) -> Found:
+    def _problem(
+        self,
+        found: Found,
+        key: str,
+        message: str,
+        hint: str,
+        code: Exit = Exit.OK,
+    ) -> Found:
         concerned = (
             may_name(found.item, self._images, self._prefix) if self._images else self._strict
         )
         # Argo CD quotes whole templates
         where = without_logins(f"{found.origin}: ApplicationSet {key}: {message}")
-        return Found(
-            {}, found.origin, where, hint, severity="error" if concerned else "warning", exit=code
-        )
+        trouble = Trouble("source", where, hint, "warning", code)
+        if concerned:
+            trouble = replace(trouble, severity="error", exit=code or Exit.CONFIGURATION)
+        return Found({}, found.origin, trouble)
 
     def _key(self, item: Mapping[str, Any]) -> str:
         about = mapping(item.get("metadata"))
@@ -107,7 +133,8 @@ def clusters_of(path: str) -> tuple[NamedCluster, ...]:
         listed = load(read_text(path))
     except OSError as error:
         raise UsageError(
-            f"--clusters: cannot read {path!r}: {error.strerror}", hint="name a readable file"
+            f"--clusters: cannot read {path!r}: {error.strerror}",
+            hint="name a readable file",
         ) from None
     except (UnicodeDecodeError, Malformed) as error:
         message = f"--clusters: {path!r}: {getattr(error, 'message', error)}"
@@ -115,12 +142,12 @@ def clusters_of(path: str) -> tuple[NamedCluster, ...]:
     if not isinstance(listed, list):
         raise UsageError(f"--clusters: {path!r} is not a list", hint=_CLUSTERS)
     return tuple(
-        _cluster(entry, f"--clusters: {path!r}: entry {number}")
+        _listed_cluster(entry, f"--clusters: {path!r}: entry {number}")
         for number, entry in enumerate(listed, start=1)
     )
 
 
-def _cluster(entry: Any, where: str) -> NamedCluster:
+def _listed_cluster(entry: Any, where: str) -> NamedCluster:
     """Return one cluster of the file. Raises UsageError."""
     if not isinstance(entry, dict) or not all(
         isinstance(entry.get(key), str) for key in ("name", "server")

@@ -15,7 +15,7 @@ from typing import Any
 
 from task.annotations.application import Narrow, annotated, considered, is_glob
 from task.argocd.api import ArgoCDApi
-from task.errors import AbsentError, SourceDownError, SourceError
+from task.errors import AbsentError, SourceDownError, SourceError, Trouble
 from task.kubernetes.client import APPLICATIONS, UPDATERS, ForbiddenError, Kubernetes
 from task.model import Application, Found
 from task.plain_data import mapping, mappings, text
@@ -79,7 +79,7 @@ class ClusterManifests:
             reference
             for item in updaters
             if self._wanted({"kind": "ImageUpdater", **item})
-            for reference in _references(item)
+            for reference in _patterns_of(item)
         ]
         for scope in scopes:
             try:
@@ -87,7 +87,12 @@ class ClusterManifests:
             except ForbiddenError as error:
                 # If we only have a Role in Argo CD's namespace, use its Applications, unless the
                 # options exclude them.
-                home = Application(self._home, "", {}, ())
+                home = Application(
+                    self._home,
+                    "",
+                    {},
+                    (),
+                )
                 if scope or not considered(home, Narrow(namespaces=self._narrow.namespaces)):
                     raise
                 told = "the step may not list the Applications of all namespaces"
@@ -120,7 +125,7 @@ class ClusterManifests:
                 return self._updaters(self._home)
             self._log("info", f"ImageUpdater resources are skipped: {error.message}; {error.hint}")
         except AbsentError:
-            self._log("debug", "the cluster knows no ImageUpdater resources")
+            self._log("debug", "the cluster does not have the ImageUpdater CRD")
         return []
 
     def _chosen(self, scope: str, references: Sequence[_Reference]) -> list[Item]:
@@ -151,11 +156,11 @@ class ClusterManifests:
             annotations = metadata.get("annotations") or {}
             if not any(key.startswith(self._prefix) for key in annotations):
                 return False
-            if not (self._wanted(item) and _within(item, self._narrow)):
+            if not (self._wanted(item) and _passes_narrowing(item, self._narrow)):
                 app = annotated(item, self._prefix, ORIGIN)
                 self.passed_over += [app] if app else []
                 return False
-        return _within(item, self._narrow)
+        return _passes_narrowing(item, self._narrow)
 
     def _whole(self, scope: str, chosen: Sequence[Item]) -> Iterator[Item]:
         """Yield the whole objects, read in the cheaper way.
@@ -168,14 +173,18 @@ class ClusterManifests:
         if len(needed) > max(_HANDFUL, self.listed * _SHARE):
             names = {_key(item) for item in needed}
             for item in self._kubernetes.list(
-                APPLICATIONS, scope, selector=self._narrow.selector, full=True
+                APPLICATIONS,
+                scope,
+                selector=self._narrow.selector,
+                full=True,
             ):
                 if _key(item) in names:
                     yield item
             return
         for start in range(0, len(needed), _HANDFUL):  # not all at once, because objects are large
             yield from filter(
-                None, in_threads(self._get, needed[start : start + _HANDFUL], AT_ONCE)
+                None,
+                in_threads(self._get, needed[start : start + _HANDFUL], AT_ONCE),
             )
 
     def _get(self, item: Item) -> Item | None:
@@ -190,7 +199,12 @@ class ArgoCDManifests:
     """
 
     def __init__(
-        self, api: ArgoCDApi, wanted: Wanted, *, prefix: str = "", narrow: Narrow = Narrow()
+        self,
+        api: ArgoCDApi,
+        wanted: Wanted,
+        *,
+        prefix: str = "",
+        narrow: Narrow = Narrow(),
     ) -> None:
         """Projects and namespaces of `narrow` may be globs.
 
@@ -217,16 +231,20 @@ class ArgoCDManifests:
         # without any right, Argo CD answers 200 and an empty list (`items` is null)
         if not self._listed:
             narrowed = self._projects or self._narrow.selector or self._namespaces != ("",)
-            options = " that fits --project, --selector and --namespace" if narrowed else ""
+            options = " that matches --project, --selector and --namespace" if narrowed else ""
             why = (
-                f"Argo CD shows no Application{options}: there is none, or the token may not get it"
+                f"Argo CD shows no Application{options}: none exists, or the token is not"
+                " allowed to read it"
             )
             return [
                 Found(
                     {},
                     "argocd",
-                    why,
-                    "grant it in argocd-rbac-cm: p, <subject>, applications, get, */*, allow",
+                    Trouble.warning(
+                        "source",
+                        why,
+                        "grant it in argocd-rbac-cm: p, <subject>, applications, get, */*, allow",
+                    ),
                 )
             ]
         return in_threads(self._found, keys, AT_ONCE)
@@ -234,14 +252,19 @@ class ArgoCDManifests:
     def _keys(self, namespace: str) -> list[tuple[str, str]]:
         selector = self._narrow.selector
         listed = self._api.list_applications(
-            projects=self._projects, selector=selector, namespace=namespace
+            projects=self._projects,
+            selector=selector,
+            namespace=namespace,
         )
         self._listed += len(listed)
-        chosen = [item for item in listed if self._wanted(item) and _within(item, self._narrow)]
+        chosen = [
+            item for item in listed if self._wanted(item) and _passes_narrowing(item, self._narrow)
+        ]
         keys = {key for item in chosen if (key := _key(item))[1]}
         others = (item for item in listed if _key(item) not in keys)
         self.passed_over += filter(
-            None, (annotated(item, self._prefix, "argocd") for item in others)
+            None,
+            (annotated(item, self._prefix, "argocd") for item in others),
         )
         return [key for item in chosen if (key := _key(item)) in keys]
 
@@ -252,7 +275,11 @@ class ArgoCDManifests:
             raise
         # it may have been deleted meanwhile: Argo CD answers 403, as for a forbidden one
         except SourceError as error:
-            return Found({}, "argocd", str(error), error.hint)
+            return Found(
+                {},
+                "argocd",
+                Trouble.warning("source", str(error), error.hint),
+            )
 
 
 def _typed(item: Item, version: str, kind: str) -> Item:
@@ -264,7 +291,7 @@ def _typed(item: Item, version: str, kind: str) -> Item:
     }
 
 
-def _references(updater: Item) -> Iterator[_Reference]:
+def _patterns_of(updater: Item) -> Iterator[_Reference]:
     """Yield the patterns of an ImageUpdater.
 
     None for a malformed resource, which `configure` reports.
@@ -284,7 +311,7 @@ def _key(item: Item) -> tuple[str, str]:
     return text(metadata.get("namespace")), text(metadata.get("name"))
 
 
-def _within(item: Item, narrow: Narrow) -> bool:
+def _passes_narrowing(item: Item, narrow: Narrow) -> bool:
     """Tell whether an Application's metadata passes the narrowing.
 
     The project is not in the metadata.
@@ -294,4 +321,12 @@ def _within(item: Item, narrow: Narrow) -> bool:
         return True
     given = mapping(mapping(item.get("metadata")).get("labels"))
     labels = {key: value for key, value in given.items() if isinstance(value, str)}
-    return considered(Application(*_key(item), {}, (), labels=labels), known)
+    return considered(
+        Application(
+            *_key(item),
+            {},
+            (),
+            labels=labels,
+        ),
+        known,
+    )

@@ -86,7 +86,8 @@ class Repositories:
             if named and self._named >= MOST_REPOSITORIES:
                 message = f"the manifests name more than {MOST_REPOSITORIES} repositories"
                 raise TooManyRepositoriesError(
-                    message, hint="name fewer manifests with --applications"
+                    message,
+                    hint="name fewer manifests with --applications",
                 )
             self._named += named
             reader = self._open(repo)
@@ -117,7 +118,8 @@ class Repositories:
             for path, file in found.files.items():
                 if file.problem:
                     raise Malformed(
-                        f"cannot read {path!r}: {file.problem}", "write it as UTF-8 text"
+                        f"cannot read {path!r}: {file.problem}",
+                        "write it as UTF-8 text",
                     )
                 known[path] = file.text
         return {path: known[path] for path in paths if path in known}
@@ -191,11 +193,13 @@ def _ref(query: str) -> str:
         key, _, value = part.partition("=")
         if key != "ref":
             raise UsageError(
-                f"--applications: unknown key {key!r} in ?{query}", hint="write REPO//PATH?ref=REF"
+                f"--applications: unknown key {key!r} in ?{query}",
+                hint="write REPO//PATH?ref=REF",
             )
         refs.append(value)
     if len(set(refs)) > 1:
         raise UsageError(
-            f"--applications: several refs in ?{query}", hint="write REPO//PATH?ref=REF"
+            f"--applications: several refs in ?{query}",
+            hint="write REPO//PATH?ref=REF",
         )
     return refs[0] if refs else ""

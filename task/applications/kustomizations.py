@@ -78,7 +78,9 @@ def path_at(folder: str, entry: str) -> str:
 
 
 def needed(
-    folder: str, read: Callable[[str], Mapping[str, str]], links: Collection[str] = frozenset()
+    folder: str,
+    read: Callable[[str], Mapping[str, str]],
+    links: Collection[str] = frozenset(),
 ) -> dict[str, str]:
     """Return all files that a kustomization needs, by path from the top.
 
@@ -97,12 +99,14 @@ def needed(
         done.add(here)
         if len(done) > MOST_FOLDERS:
             raise Malformed(
-                f"the kustomization needs more than {MOST_FOLDERS} folders", "name a smaller one"
+                f"the kustomization needs more than {MOST_FOLDERS} folders",
+                "name a smaller one",
             )
         path = kustomization_in(files, here)
         if not path:
             raise Malformed(
-                f"{here or 'the root'} has no kustomization.yaml", "check what refers to it"
+                f"{here or 'the root'} has no kustomization.yaml",
+                "check what refers to it",
             )
         for entry in places(files[path], path):
             there = _inside(here, entry, path)
@@ -125,7 +129,8 @@ def _inside(here: str, entry: str, path: str) -> str:
     there = path_at(here, entry)
     if there.startswith("../") or there == ".." or entry.startswith("/"):
         raise Malformed(
-            f"{path}: {entry[:200]!r} leads out of the repository", "copy what it needs"
+            f"{path}: {entry[:200]!r} leads out of the repository",
+            "copy what it needs",
         )
     return there
 
@@ -149,16 +154,17 @@ def places(text: str, path: str) -> Iterator[str]:
     Raises Malformed for anything that would be fetched, or start a program, and for anything that
     Kustomize may read in another way than this check.
     """
-    kustomization = _parsed(text, path, exact=True)
+    kustomization = _parsed_kustomization(text, path, exact=True)
     for key, (why, hint) in _REFUSED.items():
         if kustomization.get(key):
             raise Malformed(f"{path}: {key} is not rendered: {why}", hint)
-    for string in _strings(kustomization):
+    for string in _texts_in(kustomization):
         if _URL.match(string):
             raise Malformed(f"{path}: {string.strip()[:200]!r} is not in the repository", _NOT_HERE)
     if strange := [key for key in kustomization if key not in _KEYS]:
         raise Malformed(
-            f"{path}: {str(strange[0])[:200]!r} is not a key of a kustomization", _SPELLING
+            f"{path}: {str(strange[0])[:200]!r} is not a key of a kustomization",
+            _SPELLING,
         )
     yield from entries(kustomization)
 
@@ -232,22 +238,23 @@ def parsed_kustomization(text: str, path: str) -> dict[str, Any]:
 
     Raises Malformed for a text that is not one.
     """
-    return {str(key).lower(): value for key, value in _parsed(text, path).items()}
+    return {str(key).lower(): value for key, value in _parsed_kustomization(text, path).items()}
 
 
-def _parsed(text: str, path: str, *, exact: bool = False) -> dict[Any, Any]:
+def _parsed_kustomization(text: str, path: str, *, exact: bool = False) -> dict[Any, Any]:
     try:
         data = plain(text, exact=exact)
     except Malformed as error:
         raise Malformed(
-            f"{path}: {error.message}", error.hint or "correct the kustomization"
+            f"{path}: {error.message}",
+            error.hint or "correct the kustomization",
         ) from None
     if not isinstance(data, dict):
         raise Malformed(f"{path} is not a kustomization", "write a mapping with resources")
     return data
 
 
-def _strings(value: Any) -> Iterator[str]:
+def _texts_in(value: Any) -> Iterator[str]:
     """Yield the texts that Kustomize may open.
 
     Raises Malformed for a merge key, because what it adds is not checked here.
@@ -255,18 +262,18 @@ def _strings(value: Any) -> Iterator[str]:
     waiting = [value]
     seen = set[int]()  # an alias shares its value, and may contain itself
     while waiting:
-        one = waiting.pop()
-        if isinstance(one, str):
-            yield one
-        elif id(one) in seen:
+        item = waiting.pop()
+        if isinstance(item, str):
+            yield item
+        elif id(item) in seen:
             continue
-        seen.add(id(one))
-        if isinstance(one, list):
-            waiting += one
-        elif isinstance(one, dict):
-            if "<<" in one:
+        seen.add(id(item))
+        if isinstance(item, list):
+            waiting += item
+        elif isinstance(item, dict):
+            if "<<" in item:
                 raise Malformed(
                     "a kustomization with a merge key (<<) is not rendered",
                     "write out what it merges",
                 )
-            waiting += [below for key, below in one.items() if str(key).lower() not in _TEXTS]
+            waiting += [below for key, below in item.items() if str(key).lower() not in _TEXTS]

@@ -29,7 +29,7 @@ from task.applications.kustomizations import (
 from task.applications.manifest_text import SUFFIXES, found_in, makes_applications, or_broken
 from task.applications.rendering import CHART, Kind, Rendering, kind_of
 from task.applications.work_tree import LocalFiles
-from task.errors import Malformed, UsageError
+from task.errors import Malformed, Trouble, UsageError
 from task.files import LARGEST as LARGEST_TEXT
 from task.files import read_file
 from task.model import Found, Snapshot
@@ -91,7 +91,11 @@ class Folder:
             try:
                 content = self._read(path)
             except Malformed as error:
-                yield Found({}, where, f"cannot read {where}: {error.message}", error.hint)
+                yield Found(
+                    {},
+                    where,
+                    Trouble.warning("source", f"cannot read {where}: {error.message}", error.hint),
+                )
                 continue
             if self._is_template(path, content):
                 continue
@@ -266,9 +270,9 @@ def _in_folder(root: str, rendering: Rendering) -> Iterator[Found]:
         subfolders[:] = sorted(name for name in subfolders if name != ".git")
         if folder == root and (kind := kind_of(names)) and not rendering.way_out(kind):
             files = LocalFiles(folder)
-            yield from rendering.rendered(kind, _shown(root) or ".", files.folder, files.read)
+            yield from rendering.rendered(kind, _path_shown(root) or ".", files.folder, files.read)
             return
-        paths += [os.path.join(_shown(folder), name) for name in sorted(names)]
+        paths += [os.path.join(_path_shown(folder), name) for name in sorted(names)]
     problems = []
     for error in unreadable:
         if error.filename == root:
@@ -278,10 +282,18 @@ def _in_folder(root: str, rendering: Rendering) -> Iterator[Found]:
             )
         where = str(error.filename)
         problems.append(
-            Found({}, where, f"cannot read {where}: {error.strerror}", "check its permissions")
+            Found(
+                {},
+                where,
+                Trouble.warning(
+                    "source",
+                    f"cannot read {where}: {error.strerror}",
+                    "check its permissions",
+                ),
+            )
         )
     inside = Folder(
-        _shown(root),
+        _path_shown(root),
         paths,
         [path for path in paths if path.endswith(SUFFIXES)],
         _content,
@@ -290,7 +302,7 @@ def _in_folder(root: str, rendering: Rendering) -> Iterator[Found]:
     yield from or_broken(chain(inside.found(), problems), inside.contents())
 
 
-def _shown(folder: str) -> str:
+def _path_shown(folder: str) -> str:
     """Return a folder's path as CI systems write it:
     they show a finding of `lint .` at its line only without `./`.
     """

@@ -8,14 +8,15 @@ from dataclasses import replace
 from typing import Any
 
 from task.applicationsets import load_all
-from task.errors import Exit, Malformed
+from task.errors import Exit, Malformed, Trouble
 from task.model import Found
 from task.text import FEW
 from task.yaml_documents import ManifestDocument, broken, documents
 
-_BROKEN = int(Exit.CONFIGURATION)  # where nothing else was read, it is an error
+_BROKEN = Exit.CONFIGURATION  # where nothing else was read, it is an error
 _APPLICATION = re.compile(
-    r"(?:^|[\s{,\"'])kind[\"']?:[ \t]*[\"']?Application(?:Set)?\b", re.MULTILINE
+    r"(?:^|[\s{,\"'])kind[\"']?:[ \t]*[\"']?Application(?:Set)?\b",
+    re.MULTILINE,
 )
 SUFFIXES = (".yaml", ".yml", ".json")
 MOST = 4 * 1024 * 1024  # bytes in which they are looked for, because parsing takes long
@@ -52,7 +53,11 @@ def found_in(content: bytes, origin: str) -> Iterator[Found]:
     try:
         text = content.decode("utf-8")
     except UnicodeDecodeError:
-        yield Found({}, origin, f"{origin} is not UTF-8 text", "write manifests in UTF-8")
+        yield Found(
+            {},
+            origin,
+            Trouble.warning("source", f"{origin} is not UTF-8 text", "write manifests in UTF-8"),
+        )
         return
     for document in documents(text):
         where = f"{origin}:{document.line}"
@@ -60,9 +65,13 @@ def found_in(content: bytes, origin: str) -> Iterator[Found]:
             yield Found(
                 {},
                 where,
-                f"{where}: not YAML: {document.problem}",
-                "fix the file; its other documents are used",
-                exit=_BROKEN,
+                Trouble(
+                    "source",
+                    f"{where}: not YAML: {document.problem}",
+                    "fix the file; its other documents are used",
+                    "warning",
+                    _BROKEN,
+                ),
             )
         elif isinstance(document.data, (dict, list)):
             items = list(_items(document.data, where))
@@ -74,7 +83,7 @@ def found_in(content: bytes, origin: str) -> Iterator[Found]:
 def or_broken(found: Iterable[Found], others: Iterable[tuple[str, bytes]]) -> Iterator[Found]:
     """Yield what was found.
 
-    If none of it concerns us, also yield the first few files that are no YAML.
+    If none of it concerns us, also yield the first few files that are not YAML.
 
     One of these may be the reason. `others` are the files with their origins, which are read only
     then. Most of them are not manifests but templates of other programs, so a message about them is
@@ -98,7 +107,13 @@ def or_broken(found: Iterable[Found], others: Iterable[tuple[str, bytes]]) -> It
             where = f"{origin}:{document.line}"
             what = f"{where}: not YAML: {document.problem}"
             hint = "fix the file if it has Applications, because none was found"
-            told.append(Found({}, where, what, hint, exit=_BROKEN))
+            told.append(
+                Found(
+                    {},
+                    where,
+                    Trouble("source", what, hint, "warning", _BROKEN),
+                )
+            )
     yield from (replace(entry, advice=len(told) < files) for entry in told)
 
 
@@ -106,14 +121,20 @@ def _with_types(items: list[Found], document: ManifestDocument, where: str) -> l
     """Return the same manifests, but with the numbers and booleans
     in ApplicationSets as kubectl reads them.
 
-    In an Application, every scalar is a text. In an ApplicationSet, what a template makes of 1.10
+    In an Application, every scalar is a string. In an ApplicationSet, what a template makes of 1.10
     depends on its type.
     """
     try:
         typed = list(_items(load_all(document.text)[document.number], where))
     except Malformed as error:
         hint = error.hint or "fix the file; its other documents are used"
-        return [Found({}, where, f"{where}: {error.message}", hint)]
+        return [
+            Found(
+                {},
+                where,
+                Trouble.warning("source", f"{where}: {error.message}", hint),
+            )
+        ]
     return [
         new if new.item.get("kind") == "ApplicationSet" else old
         for old, new in zip(items, typed, strict=True)

@@ -23,7 +23,7 @@ from task.applications.kustomizations import NAMES as KUSTOMIZATIONS
 from task.applications.kustomizations import needed
 from task.applications.manifest_text import KINDS, found_in
 from task.applications.work_tree import LARGEST, LINK
-from task.errors import Malformed, SourceError
+from task.errors import Malformed, SourceError, Trouble
 from task.files import remove_folder, temporary_folder
 from task.model import File, Found
 from task.processes import Bounds, CapturedOutput, Watch, exit_code, finish, send, start
@@ -145,7 +145,10 @@ class Rendering:
         )
 
     def unrendered(
-        self, root: str, folders: Iterable[tuple[Kind, str]], before: str
+        self,
+        root: str,
+        folders: Iterable[tuple[Kind, str]],
+        before: str,
     ) -> Iterator[Found]:
         """Yield a warning about each of these folders, which are the source's root or below it.
 
@@ -163,10 +166,20 @@ class Rendering:
     def advice(self, kind: Kind, where: str, hint: str) -> Found:
         """Return the warning about one chart or kustomization that is not rendered."""
         message = f"{where}: this {_WHAT[kind]} makes Applications, and it is not rendered"
-        return Found({}, where, message, hint, advice=True)
+        return Found(
+            {},
+            where,
+            Trouble.warning("source", message, hint),
+            advice=True,
+        )
 
     def rendered(
-        self, kind: Kind, where: str, folder: str, read: ReadFiles, release: Release = Release()
+        self,
+        kind: Kind,
+        where: str,
+        folder: str,
+        read: ReadFiles,
+        release: Release = Release(),
     ) -> Iterator[Found]:
         """Yield the Applications of a folder, all of them with the origin `where`.
 
@@ -199,9 +212,14 @@ class Rendering:
             what = "the chart asks for .Capabilities, which only the cluster knows"
             message = f"{where}: {what}, in {and_more(asked)}"
             hint = f"if its Applications depend on it, {_OTHERWISE.removeprefix('or ')}"
-            yield Found({}, where, message, hint, advice=True)
+            yield Found(
+                {},
+                where,
+                Trouble.warning("source", message, hint),
+                advice=True,
+            )
         for found in found_in(text.encode(), where):
-            if found.problem or found.item.get("kind") in KINDS:
+            if found.trouble or found.item.get("kind") in KINDS:
                 yield replace(found, origin=where)
 
     def _run(self, argv: list[str], files: Mapping[str, str]) -> str:
@@ -267,7 +285,8 @@ def _installed(names: Sequence[str], environ: Mapping[str, str]) -> str:
         folder for folder in environ.get("PATH", "").split(os.pathsep) if os.path.isabs(folder)
     ]
     return next(
-        filter(None, (shutil.which(name, path=os.pathsep.join(folders)) for name in names)), ""
+        filter(None, (shutil.which(name, path=os.pathsep.join(folders)) for name in names)),
+        "",
     )
 
 
@@ -287,8 +306,8 @@ def run(
     room = temporary_folder(environ.get("TMPDIR") or "/tmp")  # noqa: S108 - the name is random, the folder private
     try:
         tree = os.path.join(room, "files")
-        _write(files, tree)
-        code, out, err, why = _run(argv, tree, _environment(room), seconds, bounds)
+        _write_files(files, tree)
+        code, out, err, why = _run_renderer(argv, tree, _environment(room), seconds, bounds)
     finally:
         remove_folder(room)
     name = os.path.basename(argv[0])
@@ -302,16 +321,18 @@ def run(
             if line.strip() and not line.startswith(_ADVICE)
         ]
         raise Malformed(
-            f"{name} ended with {code}: {' '.join(said[-_LAST:])[:_LONGEST]}", f"try {name} by hand"
+            f"{name} ended with {code}: {' '.join(said[-_LAST:])[:_LONGEST]}",
+            f"try {name} by hand",
         )
     return out
 
 
-def _write(files: Mapping[str, str], tree: str) -> None:
+def _write_files(files: Mapping[str, str], tree: str) -> None:
     """Write the files. Raises Malformed for a path that cannot be in a checkout."""
     if sum(len(text) for text in files.values()) > LARGEST:
         raise Malformed(
-            f"the files hold more than {LARGEST // 1_000_000} MB", "name a smaller folder"
+            f"the files hold more than {LARGEST // 1_000_000} MB",
+            "name a smaller folder",
         )
     os.makedirs(tree, exist_ok=True)
     for path, text in files.items():
@@ -324,7 +345,8 @@ def _write(files: Mapping[str, str], tree: str) -> None:
                 file.write(text)
         except OSError as error:
             raise Malformed(
-                f"cannot copy {path[:200]!r}: {error.strerror}", "rename the file, or free space"
+                f"cannot copy {path[:200]!r}: {error.strerror}",
+                "rename the file, or free space",
             ) from None
 
 
@@ -338,7 +360,11 @@ def _environment(room: str) -> dict[str, str]:
     proxies |= {name.lower(): value for name, value in proxies.items()}
     homes = ("HOME", "TMPDIR", "PATH", "XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_DATA_HOME")
     helm = ("HELM_CONFIG_HOME", "HELM_CACHE_HOME", "HELM_DATA_HOME", "HELM_PLUGINS")
-    git = {"GIT_ALLOW_PROTOCOL": "none", "GIT_TERMINAL_PROMPT": "0", "GIT_CONFIG_NOSYSTEM": "1"}
+    git = {
+        "GIT_ALLOW_PROTOCOL": "none",
+        "GIT_TERMINAL_PROMPT": "0",
+        "GIT_CONFIG_NOSYSTEM": "1",
+    }
     return {
         **dict.fromkeys((*homes, *helm), home),
         **proxies,
@@ -348,8 +374,12 @@ def _environment(room: str) -> dict[str, str]:
     }
 
 
-def _run(
-    argv: Sequence[str], folder: str, env: dict[str, str], seconds: float, bounds: Bounds
+def _run_renderer(
+    argv: Sequence[str],
+    folder: str,
+    env: dict[str, str],
+    seconds: float,
+    bounds: Bounds,
 ) -> tuple[int, str, str, str]:
     """Return the exit code, stdout, stderr, and why the program was stopped, or ""."""
     with (
@@ -360,17 +390,28 @@ def _run(
     ):
         try:
             files = (nothing, out.sink, err.sink)
-            running = start(sh.Command(argv[0]), argv[1:], env, files, bounds.limits(), folder)
+            running = start(
+                sh.Command(argv[0]),
+                argv[1:],
+                env,
+                files,
+                bounds.limits(),
+                folder,
+            )
         # Such as a program for another architecture; a ValueError if the process was killed before
         # it could begin.
         except (sh.ForkException, sh.CommandNotFound, OSError, ValueError) as error:
             raise Malformed(
-                f"{argv[0]} cannot be started", "install the one for this machine"
+                f"{argv[0]} cannot be started",
+                "install the one for this machine",
             ) from error
         out.sink.close()
         err.sink.close()
         watch = Watch(
-            running, (seconds, f"it took more than {seconds:.0f} seconds", 0), (out, err), bounds
+            running,
+            (seconds, f"it took more than {seconds:.0f} seconds", 0),
+            (out, err),
+            bounds,
         )
         try:
             with shutdown.ending(watch.end):

@@ -38,7 +38,7 @@ def locate(path: str, git: Git) -> Located | None:
     """
     real = os.path.realpath(path)
     top = top_of(os.path.dirname(real))
-    origin = _origin(top, git) if top and os.path.exists(real) else None
+    origin = _remote_and_branch(top, git) if top and os.path.exists(real) else None
     return Located(*origin, os.path.relpath(real, top).replace(os.sep, "/")) if origin else None
 
 
@@ -56,7 +56,7 @@ def top_of(folder: str) -> str:
 
 
 @lru_cache(maxsize=256)
-def _origin(top: str, git: Git) -> tuple[str, str] | None:
+def _remote_and_branch(top: str, git: Git) -> tuple[str, str] | None:
     """Return the URL and branch, or None if there is no origin or commit.
 
     Warns about a broken configuration.
@@ -78,7 +78,7 @@ def _origin(top: str, git: Git) -> tuple[str, str] | None:
         )
     except GitFailed as error:
         if error.err.strip() and not any(words in error.err for words in _NO_COMMIT):
-            why = f"which repository {blanked(top)} belongs to is not known: {quoted(error.err)}"
+            why = f"cannot tell which repository {blanked(top)} belongs to: {quoted(error.err)}"
             git.log(f"warning: {why}; repair it, or clone the repository again")
         return None
     if url.startswith(("./", "../")):

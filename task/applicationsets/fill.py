@@ -14,9 +14,18 @@ from task.errors import Malformed
 from task.templates.go_template import STEPS, FailedTemplate, Language, parse
 from task.templates.go_template.functions import BUILTINS
 
-FUNCTIONS = {**BUILTINS, **TEXT_FUNCTIONS, **DATA_FUNCTIONS}
+FUNCTIONS = {
+    **BUILTINS,
+    **TEXT_FUNCTIONS,
+    **DATA_FUNCTIONS,
+}
 LANGUAGE = Language(FUNCTIONS)
-MISSING_KEYS = {"default": "default", "invalid": "default", "zero": "zero", "error": "error"}
+MISSING_KEYS = {
+    "default": "default",
+    "invalid": "default",
+    "zero": "zero",
+    "error": "error",
+}
 
 Params = dict[str, Any]
 
@@ -49,7 +58,8 @@ class Budget:
         self.characters -= characters
         if self.characters < 0:
             raise Malformed(
-                "the ApplicationSets hold too much text", "make them smaller, or name fewer of them"
+                "the ApplicationSets hold too much text",
+                "make them smaller, or name fewer of them",
             )
 
     def row(self) -> None:
@@ -57,7 +67,8 @@ class Budget:
         self.rows -= 1
         if self.rows < 0:
             raise Malformed(
-                "the generators make too many sets of parameters", "name fewer ApplicationSets"
+                "the generators make too many sets of parameters",
+                "name fewer ApplicationSets",
             )
 
     def make(self) -> None:

@@ -18,6 +18,7 @@ from task.applicationsets.git_paths import chosen_files, chosen_folders, path_pa
 from task.applicationsets.sprig_text import normalize
 from task.errors import Malformed
 from task.templates.go_template.values import AnyMap, GoMap
+from task.text import nearest, shortened
 
 LOCAL_NAME = "in-cluster"
 LOCAL_SERVER = "https://kubernetes.default.svc"
@@ -84,10 +85,7 @@ class Generators:
             generator = self._filled(generator, outer)
         kinds = [kind for kind in (*_MAKERS, *ELSEWHERE) if generator.get(kind) is not None]
         if not kinds:
-            raise Malformed(
-                "found no generator of a known kind",
-                "see the generators in Argo CD's documentation",
-            )
+            raise _unknown(generator)
         if kinds[0] in ELSEWHERE:
             message = (
                 f"the ApplicationSet's generator {kinds[0]} needs a server: {ELSEWHERE[kinds[0]]}"
@@ -120,15 +118,16 @@ class Generators:
                 elif isinstance(body, dict) and kind != "selector":
                     rest = {key: value for key, value in body.items() if key != "values"}
                     values = {
-                        name: self._own_value(name, one, outer)
-                        for name, one in _mapped(body, "values").items()
+                        name: self._own_value(name, given, outer)
+                        for name, given in _mapping_in(body, "values").items()
                     }
                     filled[kind] = self.filler.deep(rest, outer) | {"values": values}
                 else:
                     filled[kind] = self.filler.deep(body, outer)
             except Malformed as error:
                 raise Malformed(
-                    f"failed to replace parameters in generator: {error.message}", error.hint
+                    f"failed to replace parameters in generator: {error.message}",
+                    error.hint,
                 ) from None
         return filled
 
@@ -147,19 +146,20 @@ class Generators:
             ):
                 return str(value)
             raise Malformed(
-                f'failed to pre-resolve Values key "{name}": {error.message}', error.hint
+                f'failed to pre-resolve Values key "{name}": {error.message}',
+                error.hint,
             ) from None
 
     def list_elements(self, body: Mapping[str, Any], _depth: int) -> list[Params]:
         """Return the parameters of the generator `list`."""
         rows: list[Params] = []
-        for at, element in enumerate(_listed(body, "elements")):
+        for at, element in enumerate(_list_in(body, "elements")):
             if not isinstance(element, dict):
                 raise Malformed(
                     f"error unmarshling list element: element {at + 1} is not a mapping"
                 )
             self.filler.budget.read(_size(element))
-            rows.append(go_value(element) if self.filler.go else _texts(element, at + 1))
+            rows.append(go_value(element) if self.filler.go else _element_texts(element, at + 1))
         if body.get("elementsYaml"):
             rows += self._elements_yaml(str(body["elementsYaml"]))
         return rows
@@ -183,9 +183,10 @@ class Generators:
                 "the ApplicationSet's generator clusters needs to know which clusters there are"
             )
             raise UnknowableError(
-                message, f"list them in a file, for --clusters FILE, or {WAY_OUT}"
+                message,
+                f"list them in a file, for --clusters FILE, or {WAY_OUT}",
             )
-        selector = _mapped(body, "selector")
+        selector = _mapping_in(body, "selector")
         everywhere = not (selector.get("matchLabels") or selector.get("matchExpressions"))
         # Argo CD finds the secret of each cluster by this label.
         known = [
@@ -204,7 +205,7 @@ class Generators:
             }
             rows.append(go_value(local) if self.filler.go else local)
         rows += [
-            _cluster(c, labels, go=self.filler.go)
+            _cluster_params(c, labels, go=self.filler.go)
             for c, labels in known
             if selects(selector, labels)
         ]
@@ -220,8 +221,8 @@ class Generators:
         prefix = str(body.get("pathParamPrefix") or "")
         if not repo:
             raise Malformed("error generating params from git: the generator git has no repoURL")
-        directories = _listed(body, "directories")
-        files = _listed(body, "files")
+        directories = _list_in(body, "directories")
+        files = _list_in(body, "files")
         if not directories and not files:
             raise Malformed(
                 "error generating params from git: neither directories nor files are given"
@@ -238,7 +239,12 @@ class Generators:
         return [self._with_values(body, row) for row in rows]
 
     def _chosen_paths(
-        self, repo: str, revision: str, entries: tuple[tuple[str, bool], ...], *, folders: bool
+        self,
+        repo: str,
+        revision: str,
+        entries: tuple[tuple[str, bool], ...],
+        *,
+        folders: bool,
     ) -> Sequence[str]:
         """Return the folders or files that the entries choose. Each question is answered once."""
         key = (repo, revision, folders, entries)
@@ -287,7 +293,7 @@ class Generators:
 
         They may use the row, but not one another.
         """
-        values = _mapped(body, "values")
+        values = _mapping_in(body, "values")
         try:
             filled = {str(key): self.filler.text(str(value), row) for key, value in values.items()}
         except Malformed as error:
@@ -307,7 +313,7 @@ class Generators:
 
         Each row of the first generator is combined with each row of the second, which it fills.
         """
-        members = _listed(body, "generators")
+        members = _list_in(body, "generators")
         if len(members) != 2:
             number = "less" if len(members) < 2 else "more"
             raise Malformed(f"found {number} than two generators, Matrix support only two")
@@ -341,8 +347,8 @@ class Generators:
         They are the rows of the first generator, with what rows of the others with the same keys
         add.
         """
-        members = _listed(body, "generators")
-        keys = [str(key) for key in _listed(body, "mergeKeys")]
+        members = _list_in(body, "generators")
+        keys = [str(key) for key in _list_in(body, "mergeKeys")]
         if len(members) < 2:
             raise Malformed("found less than two generators, Merge requires two or more")
         failed = "error getting param sets from generators: error getting params from generator"
@@ -371,23 +377,34 @@ _MAKERS = {
 }
 
 
+def _unknown(generator: Mapping[str, Any]) -> Malformed:
+    """Return the error for a generator whose kind is missing, or unknown."""
+    named = next((key for key in generator if key not in ("selector", "name")), "")
+    if not named:
+        return Malformed("the generator is empty", "see the generators in Argo CD's documentation")
+    near = nearest(named, (*_MAKERS, *ELSEWHERE))
+    hint = f"did you mean {near}?" if near else "see the generators in Argo CD's documentation"
+    return Malformed(f"unknown generator {shortened(named)!r}", hint)
+
+
 def _as_json(filler: Filler, value: Any, params: Params) -> Any:
     try:
         return filler.deep(value, params, nulls=False)
     except Malformed as error:
         raise Malformed(
-            f"failed to deeply replace JSON field contents: {error.message}", error.hint
+            f"failed to deeply replace JSON field contents: {error.message}",
+            error.hint,
         ) from None
 
 
-def _mapped(body: Mapping[str, Any], key: str) -> dict[str, Any]:
+def _mapping_in(body: Mapping[str, Any], key: str) -> dict[str, Any]:
     found = body.get(key) or {}
     if not isinstance(found, dict):
         raise Malformed(f"{key} is not a mapping")
     return found
 
 
-def _listed(body: Mapping[str, Any], key: str) -> list[Any]:
+def _list_in(body: Mapping[str, Any], key: str) -> list[Any]:
     found = body.get(key)
     if found is not None and not isinstance(found, list):
         raise Malformed(f"{key} is not a list")
@@ -403,7 +420,7 @@ def _size(value: Any) -> int:
     return 1 + sum(map(_size, value.values() if isinstance(value, dict) else value))
 
 
-def _texts(element: Mapping[str, Any], number: int) -> Params:
+def _element_texts(element: Mapping[str, Any], number: int) -> Params:
     """Return the parameters of a list element without goTemplate: texts, and `values`,
     a mapping of texts.
     """
@@ -414,21 +431,21 @@ def _texts(element: Mapping[str, Any], number: int) -> Params:
                 f"error parsing values map: of element {number}, 'values' is not a mapping"
             )
         texts = (
-            {f"values.{name}": one for name, one in value.items()}
+            {f"values.{name}": text for name, text in value.items()}
             if key == "values"
             else {key: value}
         )
-        for name, one in texts.items():
-            if not isinstance(one, str):
+        for name, text in texts.items():
+            if not isinstance(text, str):
                 message = (
                     f"error parsing value as string: of element {number}, {name!r} is not text"
                 )
                 raise Malformed(message, "put it in quotes, or set goTemplate: true")
-            row[name] = one
+            row[name] = text
     return row
 
 
-def _cluster(cluster: NamedCluster, labels: Mapping[str, str], *, go: bool) -> Params:
+def _cluster_params(cluster: NamedCluster, labels: Mapping[str, str], *, go: bool) -> Params:
     row: Params = {
         "name": cluster.name,
         "nameNormalized": normalize(cluster.name),
@@ -464,8 +481,8 @@ def _as_texts(row: Params) -> Params:
     return {key: shown(value) for key, value in row.items()}
 
 
-def _combined(one: Params, other: Params) -> Params:
-    result = _as_texts(one)
+def _combined(params: Params, other: Params) -> Params:
+    result = _as_texts(params)
     for key, value in _as_texts(other).items():
         if result.setdefault(key, value) != value:
             message = (
@@ -554,15 +571,15 @@ def flat(value: Any, room: int = 100_000) -> dict[str, str]:
     found: dict[str, str] = {}
     waiting: list[tuple[str, Any]] = [("", value)]
     while waiting:
-        name, one = waiting.pop()
-        if isinstance(one, (dict, list)):
-            items = one.items() if isinstance(one, dict) else enumerate(one)
-            room -= len(one)
+        name, node = waiting.pop()
+        if isinstance(node, (dict, list)):
+            items = node.items() if isinstance(node, dict) else enumerate(node)
+            room -= len(node)
             if room < 0:
                 raise Malformed("a set of parameters is too large")
             waiting += [(f"{name}.{key}" if name else str(key), item) for key, item in items]
         elif name:
             found[name] = shown(
-                float(one) if isinstance(one, int) and not isinstance(one, bool) else one
+                float(node) if isinstance(node, int) and not isinstance(node, bool) else node
             )
     return found

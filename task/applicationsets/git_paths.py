@@ -39,7 +39,8 @@ def chosen_folders(entries: Sequence[tuple[str, bool]], files: Iterable[str]) ->
     select.
     """
     return _chosen(
-        [(partial(glob_match, path), exclude) for path, exclude in entries], folders_of(files)
+        [(partial(glob_match, path), exclude) for path, exclude in entries],
+        folders_of(files),
     )
 
 
@@ -49,12 +50,14 @@ def chosen_files(entries: Sequence[tuple[str, bool]], files: Iterable[str]) -> l
     Paths match as in `git ls-files`: `*` also matches `/`.
     """
     return _chosen(
-        [(_pathspec(path).fullmatch, exclude) for path, exclude in entries], sorted(files)
+        [(_pathspec(path).fullmatch, exclude) for path, exclude in entries],
+        sorted(files),
     )
 
 
 def _chosen(
-    entries: Sequence[tuple[Callable[[str], object], bool]], paths: Iterable[str]
+    entries: Sequence[tuple[Callable[[str], object], bool]],
+    paths: Iterable[str],
 ) -> list[str]:
     """Return the paths that fit one of the entries, (fits, exclude). An exclusion always wins."""
     wanted = [fits for fits, exclude in entries if not exclude]
@@ -91,7 +94,7 @@ def _pathspec(spec: str) -> re.Pattern[str]:
         elif sign == "?":
             runs[-1] += "."
         elif sign == "[":
-            piece, at = _class(plain, at)
+            piece, at = _bracket_pattern(plain, at)
             runs[-1] += piece
             continue
         else:
@@ -103,11 +106,12 @@ def _pathspec(spec: str) -> re.Pattern[str]:
         return re.compile(first, re.DOTALL)
     *inner, last = between
     return re.compile(
-        first + "".join(f"(?>.*?{run})" for run in inner if run) + f".*{last}", re.DOTALL
+        first + "".join(f"(?>.*?{run})" for run in inner if run) + f".*{last}",
+        re.DOTALL,
     )
 
 
-def _class(spec: str, at: int) -> tuple[str, int]:
+def _bracket_pattern(spec: str, at: int) -> tuple[str, int]:
     """Return the pattern of `[…]` and where the rest begins.
 
     `!` and `^` negate. Nothing matches a `[` without a `]`.
@@ -138,7 +142,13 @@ def path_params(path: str, prefix: str, *, go: bool, file: str = "") -> dict[str
     if file:
         names |= {"filename": file, "filenameNormalized": normalize(file)}
     if go:
-        found = {"path": {"path": path, "segments": path.split("/"), **names}}
+        found = {
+            "path": {
+                "path": path,
+                "segments": path.split("/"),
+                **names,
+            }
+        }
         params: dict[str, Any] = go_value({prefix: found} if prefix else found)
         return params
     name = f"{prefix}.path" if prefix else "path"

@@ -46,7 +46,7 @@ def _scalar(event: Any) -> Any:
     if event.style or (event.tag and event.tag != "tag:yaml.org,2002:int"):
         return value
     if value and value[0] in _FIRST:
-        return _number(value)
+        return _scalar_number(value)
     if value in NULL:
         return None
     if value in _TRUE:
@@ -54,7 +54,7 @@ def _scalar(event: Any) -> Any:
     return False if value in _FALSE else value
 
 
-def _number(value: str) -> Any:
+def _scalar_number(value: str) -> Any:
     """Return what a plain scalar that begins like a number means: an int, a float, or its text."""
     plain = value.replace("_", "")
     if _INTEGER.fullmatch(plain):
@@ -102,10 +102,12 @@ def dump(value: Any, most: int) -> str:
 
     Raises `Malformed` beyond `most` characters.
     """
+    if isinstance(value, (dict, list)) and value:
+        written = _block(value, "", "")
+    else:
+        written = iter([_flow(value, "")])
     lines = []
-    for line in (
-        _block(value, "", "") if isinstance(value, (dict, list)) and value else (_flow(value, ""),)
-    ):
+    for line in written:
         most -= len(line) + 1
         if most < 0:
             raise Malformed("the text grows too long")
@@ -154,7 +156,7 @@ def _flow(value: Any, indent: str) -> str:
 def _text(text: str, indent: str) -> str:
     if "\n" in text and not re.search(r"[\x00-\x08\x0b-\x1f\x7f]", text):
         if indent and not text.startswith((" ", "\n", "\t")):
-            return _literal(text, indent)
+            return _literal_style(text, indent)
         return json.dumps(text, ensure_ascii=False)
     if _means_something_else(text):
         return json.dumps(text)
@@ -165,7 +167,7 @@ def _text(text: str, indent: str) -> str:
     return text
 
 
-def _literal(text: str, indent: str) -> str:
+def _literal_style(text: str, indent: str) -> str:
     """Return a text of several lines in the literal style."""
     mark = "|"
     if text.endswith("\n\n"):

@@ -14,7 +14,7 @@ from typing import Any
 from task.applicationsets import go_yaml
 from task.applicationsets.fill import Budget, Filler, Params
 from task.applicationsets.generators import Generators, GitFiles, NamedCluster, UnknowableError
-from task.errors import Malformed
+from task.errors import Malformed, Trouble
 from task.model import Image
 from task.plain_data import mapping
 
@@ -38,26 +38,19 @@ _DEEPEST = 6  # levels of a source that are kept
 
 
 @dataclass(frozen=True)
-class Trouble:
-    """A mistake in an ApplicationSet: one of Argo CD's reasons, and its message."""
-
-    reason: str
-    message: str
-    hint: str = ""
-
-
-@dataclass(frozen=True)
 class Rendered:
     """The result for one ApplicationSet."""
 
     applications: tuple[Mapping[str, Any], ...] = ()
-    troubles: tuple[Trouble, ...] = ()  # after PARAMS or TEMPLATE, there are no Applications
+    # The rules are Argo CD's reasons, with its messages. After PARAMS or TEMPLATE, there are no
+    # Applications.
+    troubles: tuple[Trouble, ...] = ()
     unknown: tuple[UnknowableError, ...] = ()  # generators whose parameters cannot be known here
 
     @property
     def failed(self) -> bool:
         """Whether a generator or template failed, so that Argo CD makes nothing."""
-        return any(trouble.reason in (PARAMS, TEMPLATE) for trouble in self.troubles)
+        return any(trouble.rule in (PARAMS, TEMPLATE) for trouble in self.troubles)
 
 
 def render(
@@ -74,12 +67,12 @@ def render(
     """
     unknown: list[UnknowableError] = []
     try:
-        metadata = _mapping(manifest, "metadata")
-        spec = _mapping(manifest, "spec")
+        metadata = _required_mapping(manifest, "metadata")
+        spec = _required_mapping(manifest, "spec")
         given = spec.get("goTemplateOptions") or []
         options = tuple(map(str, given if isinstance(given, list) else [given]))
         filler = Filler(budget, go=spec.get("goTemplate") is True, options=options)
-        made = list(_rows(spec, Generators(filler, git, clusters), unknown))
+        made = list(_parameter_sets(spec, Generators(filler, git, clusters), unknown))
     except Malformed as error:
         return Rendered(troubles=(Trouble(PARAMS, error.message, error.hint),))
     home = str(metadata.get("namespace") or namespace)
@@ -93,24 +86,32 @@ def render(
             )
         except Malformed as error:
             return Rendered(
-                troubles=(Trouble(TEMPLATE, error.message, error.hint),), unknown=tuple(unknown)
+                troubles=(Trouble(TEMPLATE, error.message, error.hint),),
+                unknown=tuple(unknown),
             )
-    kept, troubles = _checked(applications, owner["name"])
-    return Rendered(tuple(kept), tuple(troubles), tuple(unknown))
+    kept, troubles = _with_valid_names(applications, owner["name"])
+    return Rendered(
+        tuple(kept),
+        tuple(troubles),
+        tuple(unknown),
+    )
 
 
-def _rows(
-    spec: Mapping[str, Any], generators: Generators, unknown: list[UnknowableError]
+def _parameter_sets(
+    spec: Mapping[str, Any],
+    generators: Generators,
+    unknown: list[UnknowableError],
 ) -> Iterator[tuple[Mapping[str, Any], Params]]:
     """Yield each set of parameters with its template.
 
     Generators that need a server are added to `unknown`.
     """
-    common = _mapping(spec, "template")
+    common = _required_mapping(spec, "template")
     listed = spec.get("generators")
     if not isinstance(listed, list):
         raise Malformed(
-            "the ApplicationSet has no generators", "see the ApplicationSet specification"
+            "the ApplicationSet has no generators",
+            "see the ApplicationSet specification",
         )
     for generator in listed:
         own = next(
@@ -146,8 +147,8 @@ def _application(
     namespace: str,
     owner: Mapping[str, str],
 ) -> Mapping[str, Any]:
-    metadata = _mapping(template, "metadata")
-    spec = _mapping(template, "spec")
+    metadata = _required_mapping(template, "metadata")
+    spec = _required_mapping(template, "spec")
     parts = {
         "metadata": {
             key: metadata[key] for key in ("name", "labels", "annotations") if metadata.get(key)
@@ -157,11 +158,12 @@ def _application(
     if row:  # without parameters Argo CD leaves the template as it is
         filled = filler.deep(filled, row)
     if isinstance(patch, str) and patch:
-        filled = _patched(filled, patch, row, filler)
+        filled = _with_template_patch(filled, patch, row, filler)
     name = filled["metadata"].get("name") or ""
     if not isinstance(name, str):
         raise Malformed(
-            "spec.template.metadata.name is not text", "put it in quotes: name: '{{name}}'"
+            "spec.template.metadata.name is not text",
+            "put it in quotes: name: '{{name}}'",
         )
     about = {"name": name, "namespace": namespace}
     about |= {
@@ -177,7 +179,12 @@ def _application(
     }
 
 
-def _patched(filled: dict[str, Any], patch: str, row: Params, filler: Filler) -> dict[str, Any]:
+def _with_template_patch(
+    filled: dict[str, Any],
+    patch: str,
+    row: Params,
+    filler: Filler,
+) -> dict[str, Any]:
     """Return the Application with `templatePatch`.
 
     Mappings are merged, lists are replaced, and null removes a key. The project does not change.
@@ -186,7 +193,8 @@ def _patched(filled: dict[str, Any], patch: str, row: Params, filler: Filler) ->
         text = filler.text(patch, row)
     except Malformed as error:
         raise Malformed(
-            f"error replacing values in templatePatch: {error.message}", error.hint
+            f"error replacing values in templatePatch: {error.message}",
+            error.hint,
         ) from None
     try:
         data = go_yaml.load(text)
@@ -222,8 +230,9 @@ def _merge_patch(onto: Any, patch: Any) -> Any:
     return result
 
 
-def _checked(
-    applications: Sequence[Mapping[str, Any]], name: str
+def _with_valid_names(
+    applications: Sequence[Mapping[str, Any]],
+    name: str,
 ) -> tuple[list[Mapping[str, Any]], list[Trouble]]:
     """Return the Applications that Argo CD would make, without duplicate and invalid names,
     and the troubles.
@@ -231,9 +240,10 @@ def _checked(
     count = Counter(app["metadata"]["name"] for app in applications)
     troubles = [
         Trouble(
-            DUPLICATE, f"ApplicationSet {name} contains applications with duplicate name: {one}"
+            DUPLICATE,
+            f"ApplicationSet {name} contains applications with duplicate name: {repeated}",
         )
-        for one, times in count.items()
+        for repeated, times in count.items()
         if times > 1
     ]
     kept = [app for app in applications if count[app["metadata"]["name"]] == 1]
@@ -249,7 +259,7 @@ def _checked(
     return accepted, troubles
 
 
-def _mapping(raw: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+def _required_mapping(raw: Mapping[str, Any], key: str) -> Mapping[str, Any]:
     value = raw.get(key)
     if value is None:
         return {}
@@ -278,15 +288,15 @@ def _image_lists(value: Any, key: str) -> Iterator[str]:
     for _ in range(_MOST):
         if not waiting:
             return
-        one = waiting.pop()
-        if isinstance(one, dict):
-            if isinstance(found := one.get(key), str):
+        item = waiting.pop()
+        if isinstance(item, dict):
+            if isinstance(found := item.get(key), str):
                 yield found
-            waiting += one.values()
-        elif isinstance(one, list):
-            waiting += one
-        elif isinstance(one, str) and key in one:
-            yield one
+            waiting += item.values()
+        elif isinstance(item, list):
+            waiting += item
+        elif isinstance(item, str) and key in item:
+            yield item
 
 
 def template_of(manifest: Mapping[str, Any], prefix: str) -> Mapping[str, Any] | None:

@@ -31,7 +31,7 @@ from task.templates.go_template.values import LONGEST_TEXT, AnyMap, FailedTempla
 DEEPEST = 100
 
 
-def _integer(value: Any) -> int:
+def _as_integer(value: Any) -> int:
     """Convert any value like spf13/cast: a text that is not a number is 0."""
     if isinstance(value, bool):
         return int(value)
@@ -47,30 +47,30 @@ def _integer(value: Any) -> int:
         )
 
 
-def _float(value: Any) -> float:
+def _as_float(value: Any) -> float:
     try:
         return float(value if isinstance(value, (str, int, float)) else 0)
     except (ValueError, OverflowError):
         return 0.0
 
 
-def _wrapped(value: int) -> int:
+def _int64(value: int) -> int:
     """Return the value as an int64, which silently overflows in Go."""
     return (value + 2**63) % 2**64 - 2**63
 
 
 def _divided(first: Any, second: Any) -> int:
-    by = _integer(second)
+    by = _as_integer(second)
     if not by:
         raise FailedTemplate("runtime error: integer divide by zero")
-    whole = abs(_integer(first)) // abs(by)
-    return whole if (_integer(first) < 0) == (by < 0) else -whole
+    whole = abs(_as_integer(first)) // abs(by)
+    return whole if (_as_integer(first) < 0) == (by < 0) else -whole
 
 
 def _multiplied(*values: Any) -> int:
     product = 1
     for value in values:
-        product = _wrapped(product * _integer(value))
+        product = _int64(product * _as_integer(value))
     return product
 
 
@@ -129,7 +129,7 @@ def _dig(*arguments: Any) -> Any:
     return value
 
 
-def _merged(onto: Any, *others: Any, overwrite: bool = False, depth: int = 0) -> GoMap:
+def _merge_into(onto: Any, *others: Any, overwrite: bool = False, depth: int = 0) -> GoMap:
     """Run `merge` or `mergeOverwrite`: the first map is changed, and is the result."""
     if depth > DEEPEST:
         raise FailedTemplate("maps nested too deeply")
@@ -137,7 +137,7 @@ def _merged(onto: Any, *others: Any, overwrite: bool = False, depth: int = 0) ->
     for other in others:
         for key, value in mapping(other).items():
             if isinstance(value, GoMap) and isinstance(target.get(key), GoMap):
-                _merged(target[key], value, overwrite=overwrite, depth=depth + 1)
+                _merge_into(target[key], value, overwrite=overwrite, depth=depth + 1)
             elif overwrite or not truth(target.get(key)):
                 target[key] = value
     return target
@@ -166,24 +166,24 @@ def _omit(given: Any, *keys: Any) -> AnyMap:
     return AnyMap({key: value for key, value in mapping(given).items() if key not in keys})
 
 
-def _identity(value: Any) -> str:
+def _equality_text(value: Any) -> str:
     """Return the same text for values that `deepEqual` calls equal.
 
     It distinguishes an int from a float.
     """
-    return json.dumps(_json(value), sort_keys=True)
+    return json.dumps(_plain_json(value), sort_keys=True)
 
 
-def _unique(values: Any) -> list[Any]:
+def _without_repetition(values: Any) -> list[Any]:
     seen: dict[str, Any] = {}
     for value in items(values):
-        seen.setdefault(_identity(value), value)
+        seen.setdefault(_equality_text(value), value)
     return list(seen.values())
 
 
 def _without(values: Any, *gone: Any) -> list[Any]:
-    keys = set(map(_identity, gone))
-    return [value for value in items(values) if _identity(value) not in keys]
+    keys = set(map(_equality_text, gone))
+    return [value for value in items(values) if _equality_text(value) not in keys]
 
 
 def _has(value: Any, values: Any) -> bool:
@@ -191,7 +191,7 @@ def _has(value: Any, values: Any) -> bool:
 
 
 def _slice(values: Any, *bounds: Any) -> Any:
-    return None if values == [] else cut(items(values), *map(_integer, bounds))
+    return None if values == [] else cut(items(values), *map(_as_integer, bounds))
 
 
 def _chunk(size: Any, values: Any) -> list[Any]:
@@ -207,7 +207,7 @@ class NotJson(FailedTemplate):
     """JSON has no text for the value."""
 
 
-def _json(value: Any, room: list[int] | None = None, depth: int = 0) -> Any:
+def _plain_json(value: Any, room: list[int] | None = None, depth: int = 0) -> Any:
     """Return the value as plain data, of limited size: a map may contain another one twice,
     or itself.
     """
@@ -216,9 +216,9 @@ def _json(value: Any, room: list[int] | None = None, depth: int = 0) -> Any:
     if room[0] < 0 or depth > DEEPEST:
         raise FailedTemplate("the value is too large")
     if isinstance(value, Mapping):
-        return {key: _json(item, room, depth + 1) for key, item in value.items()}
+        return {key: _plain_json(item, room, depth + 1) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_json(item, room, depth + 1) for item in value]
+        return [_plain_json(item, room, depth + 1) for item in value]
     if isinstance(value, float):
         if not math.isfinite(value):
             raise NotJson(f"json: unsupported value: {shown(value)}")
@@ -243,8 +243,8 @@ def _json_text(value: Any, end: str) -> str:
     if isinstance(value, list):
         return f"[{inner}{f',{inner}'.join(_json_text(item, inner) for item in value)}{end}]"
     pairs = (
-        f"{json.dumps(key, ensure_ascii=False)}:{' ' if end else ''}{_json_text(one, inner)}"
-        for key, one in sorted(value.items())
+        f"{json.dumps(key, ensure_ascii=False)}:{' ' if end else ''}{_json_text(member, inner)}"
+        for key, member in sorted(value.items())
     )
     return f"{{{inner}{f',{inner}'.join(pairs)}{end}}}"
 
@@ -255,7 +255,7 @@ def _to_json(value: Any, *, pretty: bool = False, escape: bool = True, must: boo
     Those without `must` make "" of a value that JSON has no text for.
     """
     try:
-        written = _json_text(_json(value), "\n" if pretty else "")
+        written = _json_text(_plain_json(value), "\n" if pretty else "")
     except NotJson:
         if must:
             raise
@@ -275,7 +275,7 @@ def _from_json(value: Any) -> Any:
 
 
 def _to_yaml(value: Any) -> str:
-    return go_yaml.dump(_json(value), LONGEST_TEXT)
+    return go_yaml.dump(_plain_json(value), LONGEST_TEXT)
 
 
 def _from_yaml(kind: type, name: str, value: Any) -> Any:
@@ -288,20 +288,24 @@ def _from_yaml(kind: type, name: str, value: Any) -> Any:
     return go_value(kind() if data is None else data)
 
 
-def _kind(value: Any) -> str:
+def _go_kind(value: Any) -> str:
     return {"nil": "invalid", "list": "slice"}.get(named(value), named(value))
 
 
 def _type(value: Any) -> str:
-    names = {"nil": "<nil>", "list": "[]interface {}", "map": "map[string]interface {}"}
+    names = {
+        "nil": "<nil>",
+        "list": "[]interface {}",
+        "map": "map[string]interface {}",
+    }
     return names.get(named(value), named(value))
 
 
 def _round(value: Any, places: Any, at: Any = 0.5) -> float:
     scale = 10.0 ** max(min(number(places), 15), -15)
-    whole = _float(value) * scale
+    whole = _as_float(value) * scale
     fraction = whole - math.floor(whole)
-    return (math.ceil(whole) if fraction >= _float(at) else math.floor(whole)) / scale
+    return (math.ceil(whole) if fraction >= _as_float(at) else math.floor(whole)) / scale
 
 
 def _seq(*bounds: Any) -> str:
@@ -340,13 +344,21 @@ DATA_FUNCTIONS: dict[str, Builtin] = {
     "prepend": Builtin(lambda values, value: [value, *items(values)], 2, 2),
     "concat": Builtin(_concat, 0),
     "reverse": Builtin(lambda values: list(reversed(items(values))), 1, 1),
-    "uniq": Builtin(_unique, 1, 1),
+    "uniq": Builtin(_without_repetition, 1, 1),
     "without": Builtin(_without, 1),
     "has": Builtin(_has, 2, 2),
     "compact": Builtin(lambda values: [item for item in items(values) if truth(item)], 1, 1),
     "slice": Builtin(_slice, 1),
     "chunk": Builtin(_chunk, 2, 2),
-    "until": Builtin(lambda count: _until(0, number(count), 1 if count >= 0 else -1), 1, 1),
+    "until": Builtin(
+        lambda count: _until(
+            0,
+            number(count),
+            1 if count >= 0 else -1,
+        ),
+        1,
+        1,
+    ),
     "untilStep": Builtin(lambda *given: _until(*map(number, given)), 3, 3),
     "seq": Builtin(_seq, 0),
     "dict": Builtin(_dict, 0),
@@ -360,30 +372,36 @@ DATA_FUNCTIONS: dict[str, Builtin] = {
     "pick": Builtin(_pick, 1),
     "omit": Builtin(_omit, 1),
     "dig": Builtin(_dig, 3),
-    "merge": Builtin(_merged, 1),
-    "mergeOverwrite": Builtin(lambda onto, *others: _merged(onto, *others, overwrite=True), 1),
+    "merge": Builtin(_merge_into, 1),
+    "mergeOverwrite": Builtin(lambda onto, *others: _merge_into(onto, *others, overwrite=True), 1),
     "deepCopy": Builtin(_deep_copy, 1, 1),
-    "deepEqual": Builtin(lambda one, other: _identity(one) == _identity(other), 2, 2),
-    "kindOf": Builtin(_kind, 1, 1),
-    "kindIs": Builtin(lambda kind, value: _kind(value) == kind, 2, 2),
+    "deepEqual": Builtin(lambda one, other: _equality_text(one) == _equality_text(other), 2, 2),
+    "kindOf": Builtin(_go_kind, 1, 1),
+    "kindIs": Builtin(lambda kind, value: _go_kind(value) == kind, 2, 2),
     "typeOf": Builtin(_type, 1, 1),
     "typeIs": Builtin(lambda kind, value: _type(value) == kind, 2, 2),
-    "int": Builtin(_integer, 1, 1),
-    "int64": Builtin(_integer, 1, 1),
-    "float64": Builtin(_float, 1, 1),
+    "int": Builtin(_as_integer, 1, 1),
+    "int64": Builtin(_as_integer, 1, 1),
+    "float64": Builtin(_as_float, 1, 1),
     "atoi": Builtin(
-        lambda value: int(text(value)) if text(value).lstrip("+-").isdecimal() else 0, 1, 1
+        lambda value: int(text(value)) if text(value).lstrip("+-").isdecimal() else 0,
+        1,
+        1,
     ),
-    "add": Builtin(lambda *values: _wrapped(sum(map(_integer, values))), 0),
-    "add1": Builtin(lambda value: _wrapped(_integer(value) + 1), 1, 1),
-    "sub": Builtin(lambda one, other: _wrapped(_integer(one) - _integer(other)), 2, 2),
+    "add": Builtin(lambda *values: _int64(sum(map(_as_integer, values))), 0),
+    "add1": Builtin(lambda value: _int64(_as_integer(value) + 1), 1, 1),
+    "sub": Builtin(lambda one, other: _int64(_as_integer(one) - _as_integer(other)), 2, 2),
     "mul": Builtin(_multiplied, 1),
     "div": Builtin(_divided, 2, 2),
-    "mod": Builtin(lambda one, other: _integer(one) - _integer(other) * _divided(one, other), 2, 2),
-    "max": Builtin(lambda *values: max(map(_integer, values)), 1),
-    "min": Builtin(lambda *values: min(map(_integer, values)), 1),
-    "floor": Builtin(lambda value: float(math.floor(_float(value))), 1, 1),
-    "ceil": Builtin(lambda value: float(math.ceil(_float(value))), 1, 1),
+    "mod": Builtin(
+        lambda one, other: _as_integer(one) - _as_integer(other) * _divided(one, other),
+        2,
+        2,
+    ),
+    "max": Builtin(lambda *values: max(map(_as_integer, values)), 1),
+    "min": Builtin(lambda *values: min(map(_as_integer, values)), 1),
+    "floor": Builtin(lambda value: float(math.floor(_as_float(value))), 1, 1),
+    "ceil": Builtin(lambda value: float(math.ceil(_as_float(value))), 1, 1),
     "round": Builtin(_round, 2, 3),
 }
 _FLOATS: dict[str, Callable[[float, float], float]] = {
@@ -396,10 +414,11 @@ _FLOATS: dict[str, Callable[[float, float], float]] = {
 }
 for _name, _work in _FLOATS.items():
     DATA_FUNCTIONS[_name] = Builtin(
-        lambda *values, work=_work: reduce(work, map(_float, values)), 1
+        lambda *values, work=_work: reduce(work, map(_as_float, values)),
+        1,
     )
 DATA_FUNCTIONS |= {
-    "add1f": Builtin(lambda value: _float(value) + 1, 1, 1),
+    "add1f": Builtin(lambda value: _as_float(value) + 1, 1, 1),
     "biggest": DATA_FUNCTIONS["max"],
     "typeIsLike": Builtin(lambda kind, value: _type(value) in (kind, f"*{kind}"), 2, 2),
 }
@@ -424,5 +443,6 @@ _CHANCE = (
 )
 # Functions of Argo CD that are missing here, and what to do about it.
 ELSEWHERE = dict.fromkeys(
-    _CHANCE.split(), "its value is not the same in two runs: give it by a generator"
+    _CHANCE.split(),
+    "its value is not the same in two runs: give it by a generator",
 )

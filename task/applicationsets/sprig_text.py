@@ -214,12 +214,12 @@ def _join(between: Any, values: Any) -> str:
     return joined((shown(item) for item in listed if item is not None), text(between))
 
 
-def _split(mark: Any, value: Any, most: int = -1) -> list[str]:
+def _split_at(mark: Any, value: Any, most: int = -1) -> list[str]:
     return text(value).split(text(mark), most) if text(mark) else list(text(value))
 
 
 def _split_map(mark: Any, value: Any, most: int = -1) -> Mapping[str, str]:
-    return GoMap({f"_{at}": part for at, part in enumerate(_split(mark, value, most))})
+    return GoMap({f"_{at}": part for at, part in enumerate(_split_at(mark, value, most))})
 
 
 def _quote(*values: Any) -> str:
@@ -230,7 +230,7 @@ def _squote(*values: Any) -> str:
     return joined((f"'{shown(value)}'" for value in values if value is not None), " ")
 
 
-def _decoded(decode: Callable[[bytes], bytes], value: Any) -> str:
+def _decoded_text(decode: Callable[[bytes], bytes], value: Any) -> str:
     try:
         return go_text(decode(go_bytes(text(value))))
     except ValueError as error:
@@ -304,7 +304,11 @@ def _semver(value: Any) -> Printable:
     version = parse_version(value) if isinstance(value, str) else None
     if version is None:
         raise FailedTemplate("Invalid Semantic Version")
-    fields = {"Major": version.major, "Minor": version.minor, "Patch": version.patch}
+    fields = {
+        "Major": version.major,
+        "Minor": version.minor,
+        "Patch": version.patch,
+    }
     return Printable(
         str(version),
         fields | {"Prerelease": version.prerelease or "", "Metadata": version.build or ""},
@@ -343,9 +347,9 @@ def url_parse(value: Any) -> AnyMap:
     elif rest.startswith("//") and (scheme or not rest.startswith("///")):
         authority, slash, rest = rest[2:].partition("/")
         before, _, host = authority.rpartition("@")
-        host = _host(scheme, host)
+        host = _host_with_port(scheme, host)
         rest = slash + rest
-        user = _user(before)
+        user = _userinfo(before)
     port = host.rfind(":")
     name = host[:port] if port >= 0 and _PORT.fullmatch(host[port:]) else host
     return AnyMap(
@@ -357,26 +361,26 @@ def url_parse(value: Any) -> AnyMap:
 def url_join(given: Any) -> str:
     """Run `urlJoin`."""
     parts = {
-        key: _part(mapping(given), key)
+        key: _url_part(mapping(given), key)
         for key in ("scheme", "host", "path", "query", "opaque", "fragment")
     }
-    user = _user(_part(mapping(given), "userinfo"))
+    user = _userinfo(_url_part(mapping(given), "userinfo"))
     url = f"{parts['scheme']}:" if parts["scheme"] else ""
     url += parts["opaque"] or _place(parts, user)
     if parts["query"]:
         url += f"?{parts['query']}"
     if parts["fragment"]:
-        url += f"#{_escaped(parts['fragment'], _IN_FRAGMENT)}"
+        url += f"#{_percent_escaped(parts['fragment'], _IN_FRAGMENT)}"
     return url
 
 
 def _place(parts: Mapping[str, str], user: str) -> str:
     """Return the authority and the path of a URL, as Go's `URL.String` writes them."""
     host = parts["host"]
-    path = parts["path"] if parts["path"] == "*" else _escaped(parts["path"], _IN_PATH)
+    path = parts["path"] if parts["path"] == "*" else _percent_escaped(parts["path"], _IN_PATH)
     authority = ""
     if host or user or (parts["scheme"] and path):
-        authority = "//" + (f"{user}@" if user else "") + _escaped(host, _IN_HOST)
+        authority = "//" + (f"{user}@" if user else "") + _percent_escaped(host, _IN_HOST)
     if host and path and not path.startswith("/"):
         path = f"/{path}"
     if not parts["scheme"] and not authority and ":" in path.partition("/")[0]:
@@ -388,7 +392,7 @@ def _bad(why: str) -> FailedTemplate:
     return FailedTemplate(f"unable to parse url: {why}")
 
 
-def _part(given: AnyMap, key: str) -> str:
+def _url_part(given: AnyMap, key: str) -> str:
     value = given.get(key, "")
     if not isinstance(value, str):
         raise FailedTemplate(
@@ -403,18 +407,22 @@ def _unescaped(value: str) -> str:
     return go_text(unquote_to_bytes(go_bytes(value)))
 
 
-def _escaped(value: str, safe: str) -> str:
+def _percent_escaped(value: str, safe: str) -> str:
     return quote(go_bytes(value), safe=safe)
 
 
-def _user(value: str) -> str:
+def _userinfo(value: str) -> str:
     if not _USER.fullmatch(value):
         raise _bad("net/url: invalid userinfo")
     name, colon, password = value.partition(":")
-    return _escaped(_unescaped(name), _IN_USER) + colon + _escaped(_unescaped(password), _IN_USER)
+    return (
+        _percent_escaped(_unescaped(name), _IN_USER)
+        + colon
+        + _percent_escaped(_unescaped(password), _IN_USER)
+    )
 
 
-def _host(scheme: str, host: str) -> str:
+def _host_with_port(scheme: str, host: str) -> str:
     """Return the host, unescaped, with its port."""
     at = host.find(":") if scheme in ("http", "https") else host.rfind(":")
     if "[" in host:
@@ -439,11 +447,15 @@ TEXT_FUNCTIONS: dict[str, Builtin] = {
     "lower": Builtin(lambda value: text(value).lower(), 1, 1),
     "title": Builtin(_title, 1, 1),
     "untitle": Builtin(
-        lambda value: re.sub(r"(?<!\S)\S", lambda match: match.group().lower(), text(value)), 1, 1
+        lambda value: re.sub(r"(?<!\S)\S", lambda match: match.group().lower(), text(value)),
+        1,
+        1,
     ),
     "trim": Builtin(lambda value: text(value).strip(), 1, 1),
     "trimAll": Builtin(
-        lambda signs, value: text(value).strip(text(signs)) if signs else text(value), 2, 2
+        lambda signs, value: text(value).strip(text(signs)) if signs else text(value),
+        2,
+        2,
     ),
     "trimPrefix": Builtin(lambda prefix, value: text(value).removeprefix(text(prefix)), 2, 2),
     "trimSuffix": Builtin(lambda suffix, value: text(value).removesuffix(text(suffix)), 2, 2),
@@ -462,7 +474,9 @@ TEXT_FUNCTIONS: dict[str, Builtin] = {
     "repeat": Builtin(_repeat, 2, 2),
     "replace": Builtin(_replace, 3, 3),
     "plural": Builtin(
-        lambda one, many, count: text(one) if number(count) == 1 else text(many), 3, 3
+        lambda one, many, count: text(one) if number(count) == 1 else text(many),
+        3,
+        3,
     ),
     "contains": Builtin(lambda part, value: text(part) in text(value), 2, 2),
     "hasPrefix": Builtin(lambda prefix, value: text(value).startswith(text(prefix)), 2, 2),
@@ -470,31 +484,38 @@ TEXT_FUNCTIONS: dict[str, Builtin] = {
     "quote": Builtin(_quote, 0),
     "squote": Builtin(_squote, 0),
     "cat": Builtin(
-        lambda *values: joined((shown(value) for value in values if value is not None), " "), 0
+        lambda *values: joined((shown(value) for value in values if value is not None), " "),
+        0,
     ),
     "indent": Builtin(_indent, 2, 2),
     "nindent": Builtin(lambda width, value: "\n" + _indent(width, value), 2, 2),
     "join": Builtin(_join, 2, 2),
-    "splitList": Builtin(_split, 2, 2),
+    "splitList": Builtin(_split_at, 2, 2),
     "split": Builtin(_split_map, 2, 2),
     "splitn": Builtin(
-        lambda mark, most, value: _split_map(mark, value, max(number(most) - 1, 0)), 3, 3
+        lambda mark, most, value: _split_map(mark, value, max(number(most) - 1, 0)),
+        3,
+        3,
     ),
     "sortAlpha": Builtin(lambda values: sorted(texts(values), key=go_bytes), 1, 1),
     "toString": Builtin(shown, 1, 1),
     "toStrings": Builtin(lambda values: [] if values is None else texts(values), 1, 1),
     "b64enc": Builtin(lambda value: base64.b64encode(go_bytes(text(value))).decode(), 1, 1),
-    "b64dec": Builtin(partial(_decoded, partial(base64.b64decode, validate=True)), 1, 1),
+    "b64dec": Builtin(partial(_decoded_text, partial(base64.b64decode, validate=True)), 1, 1),
     "b32enc": Builtin(lambda value: base64.b32encode(go_bytes(text(value))).decode(), 1, 1),
-    "b32dec": Builtin(partial(_decoded, base64.b32decode), 1, 1),
+    "b32dec": Builtin(partial(_decoded_text, base64.b32decode), 1, 1),
     "sha1sum": Builtin(
-        lambda value: hashlib.sha1(go_bytes(text(value)), usedforsecurity=False).hexdigest(), 1, 1
+        lambda value: hashlib.sha1(go_bytes(text(value)), usedforsecurity=False).hexdigest(),
+        1,
+        1,
     ),
     "sha256sum": Builtin(lambda value: hashlib.sha256(go_bytes(text(value))).hexdigest(), 1, 1),
     "sha512sum": Builtin(lambda value: hashlib.sha512(go_bytes(text(value))).hexdigest(), 1, 1),
     "adler32sum": Builtin(lambda value: str(zlib.adler32(go_bytes(text(value)))), 1, 1),
     "regexMatch": Builtin(
-        lambda pattern, value: _regex(text(pattern)).search(text(value)) is not None, 2, 2
+        lambda pattern, value: _regex(text(pattern)).search(text(value)) is not None,
+        2,
+        2,
     ),
     "regexFind": Builtin(_found, 2, 2),
     "regexFindAll": Builtin(_find_all, 3, 3),
@@ -502,12 +523,16 @@ TEXT_FUNCTIONS: dict[str, Builtin] = {
     "regexReplaceAllLiteral": Builtin(lambda *given: _replace_all(*given, literal=True), 3, 3),
     "regexSplit": Builtin(_regex_split, 3, 3),
     "regexQuoteMeta": Builtin(
-        lambda value: re.sub(r"([\\.+*?()|\[\]{}^$])", r"\\\1", text(value)), 1, 1
+        lambda value: re.sub(r"([\\.+*?()|\[\]{}^$])", r"\\\1", text(value)),
+        1,
+        1,
     ),
     "semver": Builtin(_semver, 1, 1),
     "semverCompare": Builtin(_semver_compare, 2, 2),
     "base": Builtin(
-        lambda value: posixpath.basename(text(value).rstrip("/")) or ("/" if value else "."), 1, 1
+        lambda value: posixpath.basename(text(value).rstrip("/")) or ("/" if value else "."),
+        1,
+        1,
     ),
     "dir": Builtin(lambda value: posixpath.normpath(posixpath.dirname(text(value)) or "."), 1, 1),
     "clean": Builtin(lambda value: posixpath.normpath(text(value) or "."), 1, 1),

@@ -76,19 +76,22 @@ class ArgoCDApi:
         except Malformed as error:
             raise UsageError(error.message, hint=error.hint) from None
         for path in filter(
-            None, (self._to.ca_file, self._to.certificate, self._to.key, self._to.token_file)
+            None,
+            (self._to.ca_file, self._to.certificate, self._to.key, self._to.token_file),
         ):
             try:
                 check_file(path)
             except (OSError, ValueError) as error:
                 why = getattr(error, "strerror", None) or "it is not a path"
                 raise UsageError(
-                    f"Argo CD: cannot read {path!r}: {why}", hint="name a readable file"
+                    f"Argo CD: cannot read {path!r}: {why}",
+                    hint="name a readable file",
                 ) from None
         self.namespace = namespace
         self._http = self._client(limits, log)
         self._quick = self._client(
-            replace(limits, silence=min(limits.silence, REFRESH_PATIENCE)), log
+            replace(limits, silence=min(limits.silence, REFRESH_PATIENCE)),
+            log,
         )
 
     def _client(self, limits: Limits, log: Callable[[str], None]) -> Http:
@@ -163,7 +166,8 @@ class ArgoCDApi:
         )
         if not isinstance(found.get("items") or [], list):
             raise SourceDownError(
-                "Argo CD answers with something other than a list of Applications", hint=_SERVER
+                "Argo CD answers with something other than a list of Applications",
+                hint=_SERVER,
             )
         return [{**KIND, **item} for item in mappings(found, "items")]
 
@@ -201,7 +205,10 @@ class ArgoCDApi:
         self._known(answer, right, subject)
 
     def patch_application(
-        self, namespace: str, name: str, operations: Sequence[Mapping[str, Any]]
+        self,
+        namespace: str,
+        name: str,
+        operations: Sequence[Mapping[str, Any]],
     ) -> dict[str, Any]:
         """Apply a JSON patch, and return the changed Application.
 
@@ -250,7 +257,11 @@ class ArgoCDApi:
         path = f"/api/v1/applicationsets/{path_part(name)}"
         right = f"applicationsets, get, <project>/{name}"
         return self._ask(
-            "GET", path, right, f"ApplicationSet {name}", {"appsetNamespace": namespace or None}
+            "GET",
+            path,
+            right,
+            f"ApplicationSet {name}",
+            {"appsetNamespace": namespace or None},
         )
 
     def project(self, namespace: str, name: str) -> dict[str, Any]:  # noqa: ARG002 - as in Kubernetes
@@ -295,7 +306,12 @@ class ArgoCDApi:
         return self._known(answer, right, subject, patched=method == "PATCH")
 
     def _known(
-        self, answer: Response, right: str, subject: str, *, patched: bool = False
+        self,
+        answer: Response,
+        right: str,
+        subject: str,
+        *,
+        patched: bool = False,
     ) -> dict[str, Any]:
         """Return the JSON object of a successful answer. Raises our error for any other one."""
         # the gateway sends no other success
@@ -346,11 +362,13 @@ def unreachable(error: NoAnswerError, to: Connection) -> TaskError:
         return SourceAccessError(where, hint=hint)
     if error.kind == "redirect":
         return SourceAccessError(
-            where, hint="give the address that it redirects to: --argocd-server"
+            where,
+            hint="give the address that it redirects to: --argocd-server",
         )
     if error.kind == "large":
         return SourceError(
-            where, hint="narrow the Applications: --project, --selector, --namespace"
+            where,
+            hint="narrow the Applications: --project, --selector, --namespace",
         )
     plain = "" if error.kind == "slow" or to.plaintext else " (and --argocd-plaintext)"
     return SourceDownError(where, hint=f"{_SERVER}{plain}")
@@ -370,16 +388,8 @@ def explained(
     `Outpaced` only for a patch, which decides again.
     """
     if origin(answer.url) != origin(to.base):
-        hint = (
-            "leave out --argocd-plaintext"
-            if to.plaintext
-            else "give the headers that the proxy wants: --argocd-header"
-        )
-        return SourceAccessError(
-            f"Argo CD's server redirects to {origin(answer.url)}, and no token is sent there",
-            hint=hint,
-        )
-    code, message = _message(answer, secrets)
+        return _redirected(answer, to)
+    code, message = _grpc_message(answer, secrets)
     low = message.lower()
     # Mistakes of the client have the code 2 (unknown) as well, with status 500.
     if patched and (answer.status == 409 or any(sign in low for sign in _MEANWHILE)):
@@ -387,28 +397,54 @@ def explained(
     if code is None and (page := _page(answer, to)):
         return page
     if answer.status == 401:
-        given = to.token or to.token_file
-        what = (
-            "Argo CD does not accept the token"
-            if given
-            else "Argo CD wants a token, and none is given"
-        )
-        return SourceAccessError(f"{what} ({message or 'unauthenticated'})", hint=_TOKEN)
+        return _unauthenticated(message, to)
     if answer.status == 403:
         return _forbidden(message, right, subject)
     if answer.status == 404 and code == _NOT_FOUND:
         return AbsentError(f"{subject}: does not exist", hint="check the name and its namespace")
     if "parsing the selector" in low:
         return UsageError(
-            f"--selector: Argo CD says: {message}", hint="write a=b, a!=b, a in (b,c), a or !a"
+            f"--selector: Argo CD says: {message}",
+            hint="write a=b, a!=b, a in (b,c), a or !a",
         )
-    said = f"{subject}: Argo CD says: {message or 'nothing'} ({answer.status})"
+    return _other_error(
+        answer.status,
+        f"{subject}: Argo CD says: {message or 'nothing'} ({answer.status})",
+        message,
+    )
+
+
+def _redirected(answer: Response, to: Connection) -> SourceAccessError:
+    hint = (
+        "leave out --argocd-plaintext"
+        if to.plaintext
+        else "give the headers that the proxy requires: --argocd-header"
+    )
+    return SourceAccessError(
+        f"Argo CD's server redirects to {origin(answer.url)}, and no token is sent there",
+        hint=hint,
+    )
+
+
+def _unauthenticated(message: str, to: Connection) -> SourceAccessError:
+    what = (
+        "Argo CD does not accept the token"
+        if to.token or to.token_file
+        else "Argo CD requires a token, and none was given"
+    )
+    return SourceAccessError(f"{what} ({message or 'unauthenticated'})", hint=_TOKEN)
+
+
+def _other_error(status: int, said: str, message: str) -> TaskError:
+    """Return the error for an answer whose meaning is in the text or the status alone."""
+    low = message.lower()
     if "unable to generate manifests" in low or "repository not accessible" in low:
         # Argo CD accepts a patch only after its repository server has rendered the manifests with
         # it.
         if passing(message):
             return SourceDownError(
-                said, hint="Argo CD's repository server could not make the manifests: run it again"
+                said,
+                hint="Argo CD's repository server could not make the manifests: run it again",
             )
         hint = (
             "the manifests cannot be made with this change: correct the Application's source, or"
@@ -417,17 +453,15 @@ def explained(
         return SourceError(said, hint=hint)
     if any(sign in low for sign in _MALFORMED):
         return SourceError(
-            said, hint="the Application is not built as Image Update expects: write to Git instead"
+            said,
+            hint="the Application is not built as Image Update expects: write to Git instead",
         )
     # A refresh writes an annotation, so even a GET can meet a conflict.
-    if answer.status in (409, 429) or answer.status >= 500:
+    if status in (409, 429) or status >= 500:
         return SourceDownError(said, hint="run it again")
-    hint = (
-        "check the name and --argocd-root-path"
-        if answer.status == 404
-        else "see Argo CD's log for more"
-    )
-    return SourceError(said, hint=hint)
+    if status == 404:
+        return SourceError(said, hint="check the name and --argocd-root-path")
+    return SourceError(said, hint="see Argo CD's log for more")
 
 
 def _forbidden(message: str, right: str, subject: str) -> SourceAccessError:
@@ -439,7 +473,8 @@ def _forbidden(message: str, right: str, subject: str) -> SourceAccessError:
     if not said:
         hint = f"check the name, or grant it in argocd-rbac-cm: p, <subject>, {right}, allow"
         return SourceAccessError(
-            f"{subject}: does not exist, or the token may not ({right})", hint=hint
+            f"{subject}: does not exist, or the token may not ({right})",
+            hint=hint,
         )
     missing = said["right"].strip()
     who = said["who"] or "<subject>"
@@ -449,7 +484,7 @@ def _forbidden(message: str, right: str, subject: str) -> SourceAccessError:
     )
 
 
-def _message(answer: Response, secrets: tuple[str, ...]) -> tuple[int | None, str]:
+def _grpc_message(answer: Response, secrets: tuple[str, ...]) -> tuple[int | None, str]:
     """Return the gRPC code (None if the gateway sent none) and the message without secrets."""
     found = answer.mapping()
     if not isinstance(found.get("code"), int):
@@ -472,7 +507,7 @@ def _page(answer: Response, to: Connection) -> TaskError | None:
         return SourceAccessError(
             f"{origin(to.base)} answers with {what} ({answer.status}), not with Argo CD's API",
             hint=(
-                "if a login page is in front of it, send what it wants with --argocd-header; "
+                "if a login page is in front of it, send what it requires with --argocd-header; "
                 "if the API is at another path, give --argocd-root-path"
             ),
         )

@@ -68,7 +68,10 @@ class ApplicationApi(Protocol):
         """
 
     def patch_application(
-        self, namespace: str, name: str, operations: Sequence[Operation]
+        self,
+        namespace: str,
+        name: str,
+        operations: Sequence[Operation],
     ) -> Mapping[str, Any]:
         """Apply a JSON patch, and return the changed Application.
 
@@ -107,19 +110,27 @@ class ApplicationStore:
         found = self._api.get_application(namespace, name)
         version = text(found, "metadata", "resourceVersion")
         if not version:
-            message = f"{namespace}/{name}: the API gives it no resourceVersion"
+            message = f"{namespace}/{name}: the API returned it without a resourceVersion"
             raise SourceError(message, hint="ask Kubernetes itself: --applications cluster")
         return found, version
 
     def patch(
-        self, namespace: str, name: str, version: str, operations: Sequence[Operation]
+        self,
+        namespace: str,
+        name: str,
+        version: str,
+        operations: Sequence[Operation],
     ) -> bool:
         """Patch the Application at that resourceVersion,
         and tell whether nobody can have overwritten the patch.
 
         Raises `Outpaced` if it has another version: read it and decide again.
         """
-        test = {"op": "test", "path": "/metadata/resourceVersion", "value": version}
+        test = {
+            "op": "test",
+            "path": "/metadata/resourceVersion",
+            "value": version,
+        }
         self._api.patch_application(namespace, name, [test, *operations])
         return self._atomic
 
@@ -161,7 +172,11 @@ class PreferredStore:
         return found
 
     def patch(
-        self, namespace: str, name: str, version: str, operations: Sequence[Operation]
+        self,
+        namespace: str,
+        name: str,
+        version: str,
+        operations: Sequence[Operation],
     ) -> bool:
         """Patch like `ApplicationStore.patch`, with the API that the Application was read from."""
         store = self._read_by[namespace, name]
@@ -176,7 +191,8 @@ class PreferredStore:
     def _leave(self, why: str) -> None:
         self._why = why
         self._log(
-            "info", f"Applications are patched through Argo CD's API, not through Kubernetes: {why}"
+            "info",
+            f"Applications are patched through Argo CD's API, not through Kubernetes: {why}",
         )
 
 
@@ -203,7 +219,8 @@ class ClusterApplications:
         found = self._cluster.get(APPLICATIONS, namespace, name)
         if found is None:
             raise AbsentError(
-                f"there is no Application {namespace}/{name}", hint="check its name and namespace"
+                f"there is no Application {namespace}/{name}",
+                hint="check its name and namespace",
             )
         return found
 
@@ -215,7 +232,10 @@ class ClusterApplications:
         return [key_of(item) for item in self._cluster.list(APPLICATIONS)]
 
     def patch_application(
-        self, namespace: str, name: str, operations: Sequence[Operation]
+        self,
+        namespace: str,
+        name: str,
+        operations: Sequence[Operation],
     ) -> Mapping[str, Any]:
         """Apply a JSON patch, and return the changed Application.
 
@@ -257,7 +277,8 @@ class ClusterApplications:
         for where, owners in workloads(application).items():
             try:
                 found += nodes(
-                    islice(self._cluster.list(PODS, where, full=True), _MOST_PODS), owners
+                    islice(self._cluster.list(PODS, where, full=True), _MOST_PODS),
+                    owners,
                 )
             except ForbiddenError:
                 self._blind = True
@@ -271,7 +292,12 @@ class ClusterApplications:
         """
         item = self.get_application(namespace, name)
         project = self.project(self._home, text(item, "spec", "project") or "default")
-        return sync_windows(project, name, live_destination(item), self._now().isoformat())
+        return sync_windows(
+            project,
+            name,
+            live_destination(item),
+            self._now().isoformat(),
+        )
 
     def application_set(self, namespace: str, name: str) -> Mapping[str, Any]:
         """Return the ApplicationSet, or {} if it is gone."""

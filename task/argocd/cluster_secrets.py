@@ -82,10 +82,11 @@ class ClusterSecrets:
         item = self._kubernetes.get(SECRETS, home, name)
         if item is None:
             raise CredentialsError(
-                f"there is no secret {secret}", hint="create it, or name another one"
+                f"there is no secret {secret}",
+                hint="create it, or name another one",
             )
         kind = argo_cds_kind(item)
-        data = _texts(item)
+        data = _text_values(item)
         if not kind and home != namespace:
             raise AnnotationError(
                 f"secret {secret} is for Applications of the namespace {home}, and this one is in"
@@ -133,14 +134,15 @@ class ClusterSecrets:
                 f" --from-file={key.key}=cosign.pub"
             )
             raise CredentialsError(
-                f"imagesVerification: there is no secret {key.namespace}/{key.name}", hint=hint
+                f"imagesVerification: there is no secret {key.namespace}/{key.name}",
+                hint=hint,
             )
         if argo_cds_kind(item):
             message = (
                 f"imagesVerification: secret {key.namespace}/{key.name} belongs to Argo CD itself"
             )
             raise AnnotationError(message, hint="name a secret that was made for this key")
-        if not (found := _texts(item).get(key.key, "")):
+        if not (found := _text_values(item).get(key.key, "")):
             message = (
                 f"imagesVerification: secret {key.namespace}/{key.name} has no text at {key.key!r}"
             )
@@ -152,18 +154,22 @@ class ClusterSecrets:
         try:
             for kind in (REPOSITORY, TEMPLATE):
                 for item in self._kubernetes.list(
-                    SECRETS, self._home, selector=f"{LABEL}={kind}", full=True
+                    SECRETS,
+                    self._home,
+                    selector=f"{LABEL}={kind}",
+                    full=True,
                 ):
                     name = f"{self._home}/{text(item, 'metadata', 'name')}"
                     try:
-                        secret = repo_secret(kind, name, _texts(item))
+                        secret = repo_secret(kind, name, _text_values(item))
                     except CredentialsError as error:  # the other secrets still count
                         self._log("warning", f"{error.message}: it is skipped; {error.hint}")
                         continue
                     found += [secret] if secret else []
         except ForbiddenError as error:
             self._log(
-                "info", f"Argo CD's repository secrets are not used: {error.message}; {error.hint}"
+                "info",
+                f"Argo CD's repository secrets are not used: {error.message}; {error.hint}",
             )
             return ()
         return tuple(found)
@@ -172,7 +178,8 @@ class ClusterSecrets:
         """Add what Argo CD knows about the server."""
         if url.lower().startswith(("https://", "http://")):
             return replace(
-                found, authorities=self._map(AUTHORITIES).get(split(url).host.strip("[]"), "")
+                found,
+                authorities=self._map(AUTHORITIES).get(split(url).host.strip("[]"), ""),
             )
         return replace(found, known_hosts=self._map(KNOWN_HOSTS).get("ssh_known_hosts", ""))
 
@@ -196,7 +203,7 @@ def _bytes(item: Mapping[str, Any]) -> dict[str, bytes]:
     return found
 
 
-def _texts(item: Mapping[str, Any]) -> dict[str, str]:
+def _text_values(item: Mapping[str, Any]) -> dict[str, str]:
     """Return the values that are text. Credentials have no others."""
     found = {}
     for key, value in _bytes(item).items():

@@ -113,9 +113,10 @@ def parse_options(words: str) -> Connection:
         split = shlex.split(words)
     except ValueError:
         raise Malformed(
-            "ARGOCD_OPTS has a quote that is not closed", "quote it as in a shell"
+            "ARGOCD_OPTS has a quote that is not closed",
+            "quote it as in a shell",
         ) from None
-    for name, value in _options(split):
+    for name, value in _flags_in(split):
         found.setdefault(name, []).append(value)
     last = {name: values[-1] for name, values in found.items()}
     # Like the command, accept several headers in one value: one line of CSV.
@@ -135,14 +136,15 @@ def parse_options(words: str) -> Connection:
     )
 
 
-def _options(words: Sequence[str]) -> Iterator[tuple[str, str]]:
+def _flags_in(words: Sequence[str]) -> Iterator[tuple[str, str]]:
     """Yield (name, value). A flag without a value is "true"."""
     name = ""
     for word in (*words, "--"):
         if not word.startswith("--") and word[:2] != "-H":
             if not name:
                 raise Malformed(
-                    "ARGOCD_OPTS contains a word that belongs to no option", "write --option value"
+                    "ARGOCD_OPTS contains a word that belongs to no option",
+                    "write --option value",
                 )
             yield name, word
             name = ""

@@ -24,7 +24,8 @@ def set_of(item: Mapping[str, Any]) -> str:
     """
     owners = mappings(item, "metadata", "ownerReferences")
     return next(
-        (text(owner, "name") for owner in owners if text(owner, "kind") == "ApplicationSet"), ""
+        (text(owner, "name") for owner in owners if text(owner, "kind") == "ApplicationSet"),
+        "",
     )
 
 
@@ -79,7 +80,8 @@ def set_takes_back(owner: Mapping[str, Any], name: str, field: str) -> bool:
         return False
     ignored = mappings(spec, "ignoreApplicationDifferences")
     return bool(spec) and not _ignores(
-        (item for item in ignored if text(item, "name") in ("", name)), field
+        (item for item in ignored if text(item, "name") in ("", name)),
+        field,
     )
 
 
@@ -166,7 +168,7 @@ def keys_wanted(project: Mapping[str, Any], repo: str) -> tuple[str, ...]:
             if isinstance(repos, list)
             else []
         )
-        if _matches([glob for glob in globs if isinstance(glob, str)], repo):
+        if _globs_allow([glob for glob in globs if isinstance(glob, str)], repo):
             gpg = mapping(policy, "gpg")
             keys = gpg.get("keys")
             return () if text(gpg, "mode") == "none" or not isinstance(keys, list) else _ids(keys)
@@ -184,7 +186,7 @@ def _ids(keys: Sequence[Any]) -> tuple[str, ...]:
     )
 
 
-def _matches(globs: Sequence[str], repo: str) -> bool:
+def _globs_allow(globs: Sequence[str], repo: str) -> bool:
     """Tell whether a glob names the repository, and none with `!` excludes it.
 
     A `*` also counts across slashes.

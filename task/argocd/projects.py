@@ -22,7 +22,10 @@ _GLOBS = ("applications", "namespaces", "clusters")
 
 
 def sync_windows(
-    project: Mapping[str, Any], application: str, to: Destination, now: str
+    project: Mapping[str, Any],
+    application: str,
+    to: Destination,
+    now: str,
 ) -> dict[str, Any]:
     """Return what Argo CD's API says about an Application's sync windows.
 
@@ -55,7 +58,11 @@ def sync_windows(
 def live_destination(item: Mapping[str, Any]) -> Destination:
     """Return where a live Application is deployed."""
     spec = mapping(item, "spec", "destination")
-    return Destination(text(spec, "server"), text(spec, "name"), text(spec, "namespace"))
+    return Destination(
+        text(spec, "server"),
+        text(spec, "name"),
+        text(spec, "namespace"),
+    )
 
 
 def blocks(windows: Mapping[str, Any]) -> bool:
@@ -69,7 +76,10 @@ def blocks(windows: Mapping[str, Any]) -> bool:
 
 
 def _because(
-    project: Mapping[str, Any], windows: Mapping[str, Any], until: str, openings: Iterable[str]
+    project: Mapping[str, Any],
+    windows: Mapping[str, Any],
+    until: str,
+    openings: Iterable[str],
 ) -> str:
     """Return which window keeps Argo CD from syncing, and until when; "" if none does."""
     if not blocks(windows):
@@ -87,30 +97,39 @@ def _because(
     )
 
 
-def _words_of(one: Mapping[str, Any], project: str) -> str:
+def _words_of(sync_window: Mapping[str, Any], project: str) -> str:
     """Return what people call a window.
 
     It has no name, but newer versions of Argo CD have a description.
     """
     words = (
-        said(text(one, "description"))
-        or f"{said(text(one, 'schedule'))}, {said(text(one, 'duration'))}"
+        said(text(sync_window, "description"))
+        or f"{said(text(sync_window, 'schedule'))}, {said(text(sync_window, 'duration'))}"
     )
-    article = "an" if text(one, "kind") == "allow" else "a"
-    return f"{article} {text(one, 'kind')} window of AppProject {project} ({words})"
+    article = "an" if text(sync_window, "kind") == "allow" else "a"
+    return f"{article} {text(sync_window, 'kind')} window of AppProject {project} ({words})"
 
 
-def _open_from_to(one: Mapping[str, Any], now: str) -> tuple[str, str] | None:
+def _open_from_to(sync_window: Mapping[str, Any], now: str) -> tuple[str, str] | None:
     """Return when a window that is open now began and ends, or None. Raises `Malformed`."""
-    zone = zone_of(text(one, "timeZone") or "UTC")
-    return window(schedule(text(one, "schedule")), seconds_of(text(one, "duration")), zone, now)
+    zone = zone_of(text(sync_window, "timeZone") or "UTC")
+    return window(
+        schedule(text(sync_window, "schedule")),
+        seconds_of(text(sync_window, "duration")),
+        zone,
+        now,
+    )
 
 
-def _next_opening(one: Mapping[str, Any], now: str) -> str:
-    return next_start(text(one, "schedule"), zone_of(text(one, "timeZone") or "UTC"), now)
+def _next_opening(sync_window: Mapping[str, Any], now: str) -> str:
+    return next_start(
+        text(sync_window, "schedule"),
+        zone_of(text(sync_window, "timeZone") or "UTC"),
+        now,
+    )
 
 
-def _is_for(one: Mapping[str, Any], application: str, to: Destination) -> bool:
+def _is_for(sync_window: Mapping[str, Any], application: str, to: Destination) -> bool:
     """Tell whether a window is for an Application.
 
     Any of its globs must fit, or with `andOperator` one of each list.
@@ -121,11 +140,15 @@ def _is_for(one: Mapping[str, Any], application: str, to: Destination) -> bool:
         "clusters": _clusters(to),
     }
     fits = [
-        any(_fits_glob(pattern, value) for pattern in elements(one, key) for value in values[key])
+        any(
+            _fits_glob(pattern, value)
+            for pattern in elements(sync_window, key)
+            for value in values[key]
+        )
         for key in _GLOBS
-        if elements(one, key)
+        if elements(sync_window, key)
     ]
-    return bool(fits) and (all(fits) if one.get("andOperator") is True else any(fits))
+    return bool(fits) and (all(fits) if sync_window.get("andOperator") is True else any(fits))
 
 
 def _clusters(to: Destination) -> tuple[str, ...]:
@@ -187,7 +210,10 @@ def _permits(pattern: str, value: str) -> bool:
 
 
 def hindrance_of(
-    project: Mapping[str, Any], application: str, to: Destination, now: str
+    project: Mapping[str, Any],
+    application: str,
+    to: Destination,
+    now: str,
 ) -> tuple[str, str]:
     """Return what keeps Argo CD from deploying a commit now, and what to do about it.
 

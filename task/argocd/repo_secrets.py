@@ -106,7 +106,12 @@ def repo_secret(kind: str, name: str, data: Mapping[str, str]) -> RepoSecret | N
     """
     if data.get("type", "").lower() not in ("", "git"):
         return None
-    return RepoSecret(kind, data.get("url", ""), data.get("project", ""), _credentials(name, data))
+    return RepoSecret(
+        kind,
+        data.get("url", ""),
+        data.get("project", ""),
+        _credentials(name, data),
+    )
 
 
 def choose(secrets: Sequence[RepoSecret], url: str, project: str = "") -> RepoCredentials | None:
@@ -118,29 +123,43 @@ def choose(secrets: Sequence[RepoSecret], url: str, project: str = "") -> RepoCr
     template, as in Argo CD.
     """
     wanted = argo_cd_url(url)
-    same = [
+    own = _own_credentials(secrets, wanted, project)
+    fitting = [
         secret
         for secret in secrets
-        if secret.kind == REPOSITORY and wanted and argo_cd_url(secret.url) == wanted
+        if secret.kind == TEMPLATE
+        and secret.project in ("", project)
+        and _begins(wanted, argo_cd_url(secret.url))
     ]
-    scoped = (
-        one.credentials
-        for scope in dict.fromkeys((project, ""))
-        for one in same
-        if one.project == scope
-    )
-    own = next(scoped, None)
-    fitting = [
-        secret for secret in secrets
-        if secret.kind == TEMPLATE and secret.project in ("", project) and _begins(wanted, argo_cd_url(secret.url))
-    ]  # fmt: skip
-    longest = max(fitting, key=lambda one: len(argo_cd_url(one.url)), default=None)
+    longest = max(fitting, key=lambda secret: len(argo_cd_url(secret.url)), default=None)
     template = longest.credentials if longest else None
     if own is None or template is None or own.anything:
         return own or template
     proxy = own.proxy or template.proxy
     no_proxy = own.no_proxy if own.proxy else template.no_proxy
-    return replace(template, insecure=own.insecure, proxy=proxy, no_proxy=no_proxy)
+    return replace(
+        template,
+        insecure=own.insecure,
+        proxy=proxy,
+        no_proxy=no_proxy,
+    )
+
+
+def _own_credentials(
+    secrets: Sequence[RepoSecret],
+    wanted: str,
+    project: str,
+) -> RepoCredentials | None:
+    """Return the credentials in the repository's own secret, that of the project first."""
+    if not wanted:
+        return None
+    for scope in (project, ""):
+        for secret in secrets:
+            if secret.kind != REPOSITORY or secret.project != scope:
+                continue
+            if argo_cd_url(secret.url) == wanted:
+                return secret.credentials
+    return None
 
 
 def argo_cds_kind(secret: Mapping[str, Any]) -> str:
@@ -178,11 +197,13 @@ def may_log_in(secret: str, kind: str, data: Mapping[str, str], url: str, projec
     # a template for `https://` alone would fit every server
     if not fits or not login_and_host(ours) or climbs:
         raise AnnotationError(
-            f"secret {secret} is Argo CD's login for another repository", hint=_NAME_ANOTHER
+            f"secret {secret} is Argo CD's login for another repository",
+            hint=_NAME_ANOTHER,
         )
     if data.get("project", "") not in ("", project):
         raise AnnotationError(
-            f"secret {secret} is for another project than {project or 'none'!r}", hint=_NAME_ANOTHER
+            f"secret {secret} is for another project than {project or 'none'!r}",
+            hint=_NAME_ANOTHER,
         )
 
 
@@ -195,11 +216,13 @@ def named_credentials(name: str, url: str, data: Mapping[str, str]) -> RepoCrede
     if is_ssh_for_argo_cd(url):
         if not found.ssh_key:
             raise CredentialsError(
-                f"secret {name} has no field sshPrivateKey, which an SSH URL needs", hint="add it"
+                f"secret {name} has no field sshPrivateKey, which an SSH URL needs",
+                hint="add it",
             )
     elif not url.lower().startswith("https://"):
         raise CredentialsError(
-            f"secret {name} serves https and SSH URLs only", hint="use one of them as repoURL"
+            f"secret {name} serves https and SSH URLs only",
+            hint="use one of them as repoURL",
         )
     elif not found.app and not found.bearer and not (found.username and found.password):
         raise CredentialsError(
@@ -223,7 +246,8 @@ def secret_place(words: str, namespace: str) -> tuple[str, str]:
     found = (first, second) if slash else (namespace, first)
     if not all(found) or "/" in second or not all(_NAME.fullmatch(part) for part in found):
         raise AnnotationError(
-            f"{words[:200]!r} names no secret", hint="write git:secret:<namespace>/<name>"
+            f"{words[:200]!r} names no secret",
+            hint="write git:secret:<namespace>/<name>",
         )
     return found
 
@@ -258,7 +282,11 @@ def credentials_of(found: RepoCredentials, url: str) -> Credentials:
 
     def of_app(ca_file: str) -> Login:
         secret = token(
-            app, ca_file, verify=not found.insecure, proxy=found.proxy, no_proxy=found.no_proxy
+            app,
+            ca_file,
+            verify=not found.insecure,
+            proxy=found.proxy,
+            no_proxy=found.no_proxy,
         )
         return Login(server, _TOKEN_USER, secret)
 
@@ -280,9 +308,12 @@ def _settings(found: RepoCredentials, server: str, folder: str) -> list[tuple[st
         pairs.append((f"{prefix}.extraHeader", f"Authorization: Bearer {found.bearer.reveal()}"))
     if found.certificate:
         name = os.urandom(4).hex()
-        pairs.append((f"{prefix}.sslCert", _write(folder, f"{name}.pem", found.certificate)))
+        pairs.append((f"{prefix}.sslCert", _write_secret(folder, f"{name}.pem", found.certificate)))
         pairs.append(
-            (f"{prefix}.sslKey", _write(folder, f"{name}.key", found.certificate_key.reveal()))
+            (
+                f"{prefix}.sslKey",
+                _write_secret(folder, f"{name}.key", found.certificate_key.reveal()),
+            )
         )
     return pairs
 
@@ -315,7 +346,7 @@ def _credentials(name: str, data: Mapping[str, str]) -> RepoCredentials:
         password=Secret(data.get("password", "")),
         bearer=Secret(data.get("bearerToken", "")),
         ssh_key=Secret(data.get("sshPrivateKey", "")),
-        app=_app(name, data),
+        app=_github_app_of(name, data),
         certificate=certificate,
         certificate_key=Secret(key),
         insecure=any(insecure),
@@ -324,7 +355,7 @@ def _credentials(name: str, data: Mapping[str, str]) -> RepoCredentials:
     )
 
 
-def _app(name: str, data: Mapping[str, str]) -> App | None:
+def _github_app_of(name: str, data: Mapping[str, str]) -> App | None:
     fields = ("githubAppID", "githubAppInstallationID", "githubAppPrivateKey")
     number, installation, key = (data.get(field, "").strip() for field in fields)
     if not any((number, installation, key)):
@@ -338,7 +369,8 @@ def _app(name: str, data: Mapping[str, str]) -> App | None:
     for field, value in (("githubAppID", number), ("githubAppInstallationID", installation)):
         if not value.isascii() or not value.isdigit():
             raise CredentialsError(
-                f"secret {name}: {field} is not a number", hint="see the App's settings on GitHub"
+                f"secret {name}: {field} is not a number",
+                hint="see the App's settings on GitHub",
             )
     api = data.get("githubAppEnterpriseBaseUrl", "").strip().rstrip("/") or _GITHUB_API
     if not api.lower().startswith("https://"):
@@ -373,16 +405,27 @@ def _ssh(found: RepoCredentials) -> SshFiles:
         )
     files = {_KEY: f"{key}\n"} if key else {}
     if found.insecure:
-        return SshFiles({**files, "config": _UNCHECKED}, tuple(files), only_keys=bool(key))
+        return SshFiles(
+            {**files, "config": _UNCHECKED},
+            tuple(files),
+            only_keys=bool(key),
+        )
     known = found.known_hosts.strip()
     files |= {"known_hosts": f"{known}\n"} if known else {}
-    return SshFiles(files, (_KEY,) if key else (), only_keys=bool(key), known_hosts=bool(known))
+    return SshFiles(
+        files,
+        (_KEY,) if key else (),
+        only_keys=bool(key),
+        known_hosts=bool(known),
+    )
 
 
-def _write(folder: str, name: str, content: str) -> str:
+def _write_secret(folder: str, name: str, content: str) -> str:
     path = os.path.join(folder, name)
     with open(
-        os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8"
+        os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600),
+        "w",
+        encoding="utf-8",
     ) as file:
         file.write(content)
     return path

@@ -32,7 +32,7 @@ from task.timestamps import epoch_seconds
 Wants = Literal["", "tree", "windows", "owner"]
 Details = Mapping[Wants, Mapping[str, Any]]  # more about an Application, by what it is
 State = Literal["waiting", "progressing", "synced-and-healthy", "paused", "failed", "needs-sync"]
-ROLLED_OUT = ("synced-and-healthy", "paused")  # the states that are no error
+ROLLED_OUT = ("synced-and-healthy", "paused")  # the states that are not errors
 SKIP = "argocd.argoproj.io/skip-reconcile"
 _BROKEN = ("Failed", "Error")
 # Since Argo CD 3.6, `ServerSideApply=true` makes the diff server-side, and the cluster's webhooks
@@ -70,7 +70,7 @@ class Rollout:
     stale: bool = False  # a newer comparison is needed: request a refresh
     wants: Wants = ""  # what was not given, and would make the answer more precise
     compared: str = ""  # status.reconciledAt: the time of Argo CD's last comparison with Git
-    warning: str = ""  # what a person should know about a rollout that is no failure
+    warning: str = ""  # what a person should know about a rollout that has not failed
     begun: bool = False  # whether Argo CD has begun to sync the wanted revision
     # whether it has looked since that sync began (ended, if it has): it is not only slow
     looked: bool = False
@@ -121,7 +121,7 @@ class View:
     @property
     def current(self) -> bool:
         """Whether the last operation was for the revisions of the last comparison."""
-        return revisions_of(_result(self.operation)) == revisions_of(self.sync)
+        return revisions_of(_sync_result(self.operation)) == revisions_of(self.sync)
 
 
 def view_of(item: Mapping[str, Any], wanted: Wanted, tree: Mapping[str, Any]) -> View:
@@ -130,7 +130,7 @@ def view_of(item: Mapping[str, Any], wanted: Wanted, tree: Mapping[str, Any]) ->
     sync = mapping(status, "sync")
     operation = mapping(status, "operationState")
     compared = text(status, "reconciledAt")
-    result = _result(operation)
+    result = _sync_result(operation)
     dry_run = value_at(operation, "operation", "sync", "dryRun") is True
     return View(
         item,
@@ -139,16 +139,26 @@ def view_of(item: Mapping[str, Any], wanted: Wanted, tree: Mapping[str, Any]) ->
         operation,
         tree,
         compared,
-        at=_accepted(_sources(item, mapping(sync, "comparedTo")), revisions_of(sync), wanted)
+        at=_accepted(
+            _compared_sources(item, mapping(sync, "comparedTo")),
+            revisions_of(sync),
+            wanted,
+        )
         and not (wanted.spec and _other_spec(item, mapping(sync, "comparedTo"))),
-        applied=_accepted(_sources(item, result), revisions_of(result), wanted)
+        applied=_accepted(
+            _compared_sources(item, result),
+            revisions_of(result),
+            wanted,
+        )
         and not (dry_run or (wanted.spec and _other_spec(item, result))),
         fresh=not wanted.since or later(compared, wanted.since),
     )
 
 
 def judge(
-    item: Mapping[str, Any], wanted: Wanted, details: Mapping[Wants, Mapping[str, Any]] = {}
+    item: Mapping[str, Any],
+    wanted: Wanted,
+    details: Mapping[Wants, Mapping[str, Any]] = {},
 ) -> Rollout:
     """Return the state of the rollout.
 
@@ -156,7 +166,6 @@ def judge(
 
     Anything older than the wanted revision never counts, neither as a success nor as a failure.
     """
-    tree = mapping(details, "tree")
     metadata = mapping(item, "metadata")
     if metadata.get("deletionTimestamp"):
         return Rollout(
@@ -170,19 +179,16 @@ def judge(
     dry = _hydrated(item, wanted)
     if isinstance(dry, Rollout):
         return dry
+    tree = mapping(details, "tree")
     view = view_of(item, dry, tree)
-    windows = mapping(details, "windows")
-    answer = _refused(view) or _operating(view, windows) or _broken(view) or _elsewhere(view, dry)
-    if answer is None:  # compared with the wanted revision, and no operation runs or failed
-        status = text(view.sync, "status")
-        if status == "Synced":
-            answer = _synced(view)
-        elif status == "OutOfSync":
-            answer = _out_of_sync(view, windows, mapping(details, "owner"))
-        else:
-            answer = Rollout("progressing", "its sync status is not known yet", stale=True)
+    answer = _answer(view, dry, details)
     if dry.tentative and answer.state == "synced-and-healthy":
-        answer = replace(answer, sure=False, slow=True, stale=True)
+        answer = replace(
+            answer,
+            sure=False,
+            slow=True,
+            stale=True,
+        )
     pods = sick_pods(tree, text(view.operation, "startedAt")) if view.applied else ()
     hints = (answer.hint, text(tree, "hint") if answer.wants == "tree" and _of_pods(view) else "")
     return replace(
@@ -194,6 +200,26 @@ def judge(
         pods=listed(pods) if pods else "",
         hint="; ".join(filter(None, hints)),
     )
+
+
+def _answer(view: View, wanted: Wanted, details: Mapping[Wants, Mapping[str, Any]]) -> Rollout:
+    """Return the state by the first question that has an answer."""
+    windows = mapping(details, "windows")
+    answer = (
+        _refused(view)
+        or _operating(view, windows)
+        or _of_failed_operation(view)
+        or _elsewhere(view, wanted)
+    )
+    if answer is not None:
+        return answer
+    # compared with the wanted revision, and no operation runs or failed
+    status = text(view.sync, "status")
+    if status == "Synced":
+        return _synced(view)
+    if status == "OutOfSync":
+        return _out_of_sync(view, windows, mapping(details, "owner"))
+    return Rollout("progressing", "its sync status is not known yet", stale=True)
 
 
 def _of_pods(view: View) -> bool:
@@ -246,10 +272,13 @@ def _refused(view: View) -> Rollout | None:
     if not view.fresh:
         return Rollout("waiting", "Argo CD has not compared again yet", stale=True)
     if all(passing(problem) for problem in problems) or not conditions(
-        view.status, "ComparisonError"
+        view.status,
+        "ComparisonError",
     ):
         return Rollout(
-            "progressing", f"Argo CD cannot compare just now: {listed(problems)}", stale=True
+            "progressing",
+            f"Argo CD cannot compare just now: {listed(problems)}",
+            stale=True,
         )
     hint = "the manifests of this revision cannot be made: correct them in Git"
     if any(WEBHOOK in problem for problem in problems):  # of a server-side diff
@@ -264,32 +293,35 @@ def _operating(view: View, windows: Mapping[str, Any]) -> Rollout | None:
     message = text(view.operation, "message") if view.running else ""
     if "blocked by sync window" in message:
         return replace(_blocked(windows), wants="" if windows else "windows")
-    if view.applied and (unpulled := _unpulled(view)):
-        return unpulled  # a sync wave waits for pods that will never start
-    if (
-        view.applied
-        and "waiting for healthy state of" in message
-        and _suspended(view, text(view.operation, "startedAt"))
-    ):
-        return _paused(view)  # the wave goes on once the pause is over
-    wants: Wants = "tree" if view.applied else ""
     if not view.applied:
         state: State = "progressing" if view.at else "waiting"
         what = "a sync of another revision is running"
         return Rollout(state, f"{what}: {said(message)}" if message else what)
+    if unpulled := _unpulled(view):
+        return unpulled  # a sync wave waits for pods that will never start
+    begun = text(view.operation, "startedAt")
+    if "waiting for healthy state of" in message and _suspended(view, begun):
+        return _paused(view)  # the wave goes on once the pause is over
+    what = f"the sync is running: {said(message)}" if message else "the sync is running"
+    return _tried_again(view) or Rollout("progressing", what, wants="tree")
+
+
+def _tried_again(view: View) -> Rollout | None:
+    """Return the state if the sync has failed, and Argo CD tries it again by itself."""
     count = view.operation.get("retryCount")
     limit = value_at(view.operation, "operation", "retry", "limit")
-    if isinstance(count, int) and count > 0:
-        # The phase stays Running until the last attempt has failed. An Application without a
-        # `retry` has five more attempts, which take five minutes.
-        tries = f"{count} of {limit}" if isinstance(limit, int) and limit else str(count)
-        why = listed(failures(view.operation))
-        hint = "Argo CD goes on trying by itself; give a longer --wait-timeout to see how it ends"
-        return Rollout(
-            "progressing", f"the sync failed and is tried again ({tries}): {why}", hint, wants=wants
-        )
-    what = f"the sync is running: {said(message)}" if message else "the sync is running"
-    return Rollout("progressing", what, wants=wants)
+    if not isinstance(count, int) or count <= 0:
+        return None
+    # The phase stays Running until the last attempt has failed. An Application without a `retry`
+    # has five more attempts, which take five minutes.
+    tries = f"{count} of {limit}" if isinstance(limit, int) and limit else str(count)
+    why = listed(failures(view.operation))
+    return Rollout(
+        "progressing",
+        f"the sync failed and is tried again ({tries}): {why}",
+        "Argo CD goes on trying by itself; give a longer --wait-timeout to see how it ends",
+        wants="tree",
+    )
 
 
 def _blocked(windows: Mapping[str, Any]) -> Rollout:
@@ -298,7 +330,7 @@ def _blocked(windows: Mapping[str, Any]) -> Rollout:
     return Rollout("needs-sync", because, hint)
 
 
-def _broken(view: View) -> Rollout | None:
+def _of_failed_operation(view: View) -> Rollout | None:
     """Return the state if the last operation was for the wanted revision and finally failed."""
     if not view.applied or view.phase not in _BROKEN or (view.at and not view.current):
         return None  # there will be another operation for the wanted revision
@@ -316,7 +348,9 @@ def _elsewhere(view: View, wanted: Wanted) -> Rollout | None:
         return Rollout("waiting", "Argo CD has not compared again yet", stale=True)
     if wanted.spec:
         return Rollout(
-            "waiting", "Argo CD has not compared with the changed Application yet", stale=True
+            "waiting",
+            "Argo CD has not compared with the changed Application yet",
+            stale=True,
         )
     if _looking(view):  # it says nothing else for three minutes while manifests cannot be rendered
         return Rollout("waiting", "Argo CD has not finished looking at Git since it was asked to")
@@ -375,7 +409,8 @@ def _suspended(view: View, since: str) -> bool:
     """
     health = mapping(view.status, "health")
     return text(health, "status") == "Suspended" and later(
-        text(health, "lastTransitionTime"), since
+        text(health, "lastTransitionTime"),
+        since,
     )
 
 
@@ -400,38 +435,14 @@ def _unpulled(view: View) -> Rollout | None:
 def _out_of_sync(view: View, windows: Mapping[str, Any], owner: Mapping[str, Any]) -> Rollout:
     automated = value_at(view.item, "spec", "syncPolicy", "automated")
     if not isinstance(automated, dict) or automated.get("enabled") is False:
-        if step := step_of(owner, view.item):
-            return Rollout(
-                "waiting",
-                step,
-                "see the ApplicationSet's status, or wait longer",
-                stale=True,
-                wants="owner",
-            )
-        hint = "argocd app sync, or Sync in the UI"
-        if unread := set_of(view.item) if not owner else "":
-            hint += (
-                f"; if ApplicationSet {unread} has a RollingSync, let the step get"
-                " applicationsets.argoproj.io"
-            )
-        wants: Wants = "owner" if unread else ""
-        return Rollout(
-            "needs-sync",
-            "auto-sync is off: someone must sync it",
-            hint,
-            sure=not unread,
-            wants=wants,
-        )
+        return _not_automated(view, owner)
     resources = [
         item for item in mappings(view.status, "resources") if text(item, "status") == "OutOfSync"
     ]
     names = listed([f"{text(resource, 'kind')} {text(resource, 'name')}" for resource in resources])
-    if (
-        resources
-        and not automated.get("prune")
-        and all(resource.get("requiresPruning") is True for resource in resources)
-    ):
-        because = f"only what is to be pruned is left, and auto-prune is off: {names}"
+    only_pruning = resources and all(item.get("requiresPruning") is True for item in resources)
+    if only_pruning and not automated.get("prune"):
+        because = f"only resources to prune are left, and auto-prune is off: {names}"
         return Rollout(
             "needs-sync",
             because,
@@ -439,38 +450,82 @@ def _out_of_sync(view: View, windows: Mapping[str, Any], owner: Mapping[str, Any
             sure=False,
         )
     if view.applied and view.current:  # the sync succeeded, but something still differs
-        if not later(view.compared, text(view.operation, "finishedAt")):
-            return Rollout("progressing", "synced; Argo CD has not compared since then", stale=True)
-        if _suspended(view, text(view.operation, "startedAt")):
-            return _paused(view)  # a canary moves weights that Git has, too
-        because = f"out of sync again after the sync{f': {names}' if names else ''}"
-        if automated.get("selfHeal") is True:
-            return Rollout("progressing", because, stale=True)
+        return _differs_after_its_sync(view, names, heals=automated.get("selfHeal") is True)
+    if refused := _refused_syncs(view):
         return Rollout(
-            "needs-sync",
-            because,
-            "something else changes these: see the diff in Argo CD",
-            sure=False,
-        )
-    revisions = revisions_of(view.sync)
-    if refused := [
-        condition
-        for condition in conditions(view.status, "SyncError")
-        if any(each in condition for each in revisions)
-    ]:
-        return Rollout(
-            "failed", f"Argo CD does not sync: {listed(refused)}", "someone must sync it"
+            "failed",
+            f"Argo CD does not sync: {listed(refused)}",
+            "someone must sync it",
         )
     if blocks(windows):
         return _blocked(windows)
     # {} is what a step sees that may not read AppProjects
     unless = "" if windows else ", unless a sync window keeps it from that"
     return Rollout(
-        "progressing", f"out of sync, auto-sync is about to begin{unless}", wants="windows"
+        "progressing",
+        f"out of sync, auto-sync is about to begin{unless}",
+        wants="windows",
     )
 
 
-def _result(operation: Mapping[str, Any]) -> Mapping[str, Any]:
+def _refused_syncs(view: View) -> list[str]:
+    """Return the conditions that say why the wanted revision is not synced."""
+    revisions = revisions_of(view.sync)
+    return [
+        condition
+        for condition in conditions(view.status, "SyncError")
+        if any(revision in condition for revision in revisions)
+    ]
+
+
+def _not_automated(view: View, owner: Mapping[str, Any]) -> Rollout:
+    """Return the state without auto-sync: a step of the ApplicationSet syncs it, or a person."""
+    if step := step_of(owner, view.item):
+        return Rollout(
+            "waiting",
+            step,
+            "see the ApplicationSet's status, or wait longer",
+            stale=True,
+            wants="owner",
+        )
+    off = Rollout(
+        "needs-sync",
+        "auto-sync is off: someone must sync it",
+        "argocd app sync, or Sync in the UI",
+    )
+    unread = "" if owner else set_of(view.item)
+    if not unread:
+        return off
+    hint = (
+        f"{off.hint}; if ApplicationSet {unread} has a RollingSync, let the step get"
+        " applicationsets.argoproj.io"
+    )
+    return replace(
+        off,
+        hint=hint,
+        sure=False,
+        wants="owner",
+    )
+
+
+def _differs_after_its_sync(view: View, names: str, *, heals: bool) -> Rollout:
+    """Return the state if the sync of this commit succeeded, but resources still differ."""
+    if not later(view.compared, text(view.operation, "finishedAt")):
+        return Rollout("progressing", "synced; Argo CD has not compared since then", stale=True)
+    if _suspended(view, text(view.operation, "startedAt")):
+        return _paused(view)  # a canary moves weights that Git has, too
+    because = f"out of sync again after the sync{f': {names}' if names else ''}"
+    if heals:
+        return Rollout("progressing", because, stale=True)
+    return Rollout(
+        "needs-sync",
+        because,
+        "something else changes these: see the diff in Argo CD",
+        sure=False,
+    )
+
+
+def _sync_result(operation: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the part of an operation that has its revision: the result,
     or the request if there is no result yet.
     """
@@ -483,8 +538,8 @@ def revisions_of(where: Mapping[str, Any]) -> tuple[str, ...]:
     several = where.get("revisions")
     if isinstance(several, list) and several:
         return tuple(item if isinstance(item, str) else "" for item in several)
-    one = text(where, "revision")
-    return (one,) if one else ()
+    single = text(where, "revision")
+    return (single,) if single else ()
 
 
 def synced_revisions(item: Mapping[str, Any], ours: Callable[[str], bool]) -> tuple[str, ...]:
@@ -495,12 +550,19 @@ def synced_revisions(item: Mapping[str, Any], ours: Callable[[str], bool]) -> tu
     """
     found: dict[str, None] = {}
     for entry in reversed(mappings(item, "status", "history")):
-        pairs = zip(_sources({}, entry), revisions_of(entry), strict=False)
+        pairs = zip(
+            _compared_sources({}, entry),
+            revisions_of(entry),
+            strict=False,
+        )
         found.update({revision: None for (url, _), revision in pairs if revision and ours(url)})
     return tuple(found)
 
 
-def _sources(item: Mapping[str, Any], compared: Mapping[str, Any]) -> list[tuple[str, str]]:
+def _compared_sources(
+    item: Mapping[str, Any],
+    compared: Mapping[str, Any],
+) -> list[tuple[str, str]]:
     """Return (repository, target revision) of each source, from the last comparison,
     or else from the spec.
     """
@@ -508,8 +570,8 @@ def _sources(item: Mapping[str, Any], compared: Mapping[str, Any]) -> list[tuple
     several = mappings(compared, "sources") or mappings(spec, "sources")
     if several:
         return [(text(entry, "repoURL"), text(entry, "targetRevision")) for entry in several]
-    one = mapping(compared, "source") or mapping(spec, "source")
-    return [(text(one, "repoURL"), text(one, "targetRevision"))]
+    source = mapping(compared, "source") or mapping(spec, "source")
+    return [(text(source, "repoURL"), text(source, "targetRevision"))]
 
 
 def _accepted(sources: list[tuple[str, str]], revisions: tuple[str, ...], wanted: Wanted) -> bool:
@@ -518,13 +580,13 @@ def _accepted(sources: list[tuple[str, str]], revisions: tuple[str, ...], wanted
     Other sources do not matter.
     """
     pairs = [
-        (target, one)
-        for (url, target), one in zip(sources, revisions, strict=False)
+        (target, revision)
+        for (url, target), revision in zip(sources, revisions, strict=False)
         if wanted.ours(url)
     ]
-    targets = {target for target, one in pairs if one and wanted.accepts(one)}
+    targets = {target for target, revision in pairs if revision and wanted.accepts(revision)}
     return bool(targets) and all(
-        one and wanted.accepts(one) for target, one in pairs if target in targets
+        revision and wanted.accepts(revision) for target, revision in pairs if target in targets
     )
 
 
@@ -537,7 +599,9 @@ def _full(value: object) -> object:
     """Drop empty values, because Argo CD drops them when it copies the spec."""
     if isinstance(value, dict):
         return {
-            key: full for key, one in value.items() if (full := _full(one)) not in (None, "", False)
+            key: full
+            for key, part in value.items()
+            if (full := _full(part)) not in (None, "", False)
         } or None
     if isinstance(value, list):
         return [_full(item) for item in value] or None

@@ -48,7 +48,8 @@ def failures(operation: Mapping[str, Any]) -> tuple[str, ...]:
     found = [said(message)] if message else []
     for mapping in mappings(operation, "syncResult", "resources"):
         if text(mapping, "status") in ("SyncFailed", "PruneFailed") or text(
-            mapping, "hookPhase"
+            mapping,
+            "hookPhase",
         ) in (
             "Failed",
             "Error",
@@ -71,14 +72,14 @@ def unwell(status: Mapping[str, Any], tree: Mapping[str, Any]) -> tuple[str, ...
     objects: set[tuple[str, str]] = set()
     worst = "Degraded", "Missing"
     for states in (worst, ("Progressing", "Suspended")):
-        for state, one in product(states, resources):
-            known = (text(one, "kind"), text(one, "name"))
-            message = text(one, "health", "message")
-            if text(one, "health", "status") == state and (
+        for state, resource in product(states, resources):
+            known = (text(resource, "kind"), text(resource, "name"))
+            message = text(resource, "health", "message")
+            if text(resource, "health", "status") == state and (
                 message or (state in worst and known not in objects)
             ):
                 objects.add(known)
-                found.append(said(_named(one, message or state.lower())))
+                found.append(said(_named(resource, message or state.lower())))
         if found:
             break
     own = text(status, "health", "message")

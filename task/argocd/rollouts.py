@@ -26,7 +26,12 @@ from task.threads import in_threads
 
 AT_ONCE = 8  # requests
 # short, because the API is asked again anyway
-LIMITS = Limits(connect=5.0, silence=15.0, total=30.0, tries=1)
+LIMITS = Limits(
+    connect=5.0,
+    silence=15.0,
+    total=30.0,
+    tries=1,
+)
 _GRACE = 5.0  # seconds after the limit in which a look still begins
 _SLOWER = 3  # how much longer to wait for what is slow to pass
 Log = Callable[[str, str], object]
@@ -71,7 +76,7 @@ class RolloutState:
     because: str
     hint: str = ""
     seconds: float = 0.0  # since the wait began
-    warning: str = ""  # about a rollout that is no failure
+    warning: str = ""  # about a rollout that has not failed
     begun: bool = False  # whether Argo CD has begun to sync the wanted revision
     # Whether anything says how the rollout goes: Argo CD has looked since, or a pod is unhealthy.
     # Otherwise the time was over because Argo CD was slow.
@@ -170,7 +175,11 @@ class Rollouts:
             ]
             for watch in changed:
                 watch.told = (watch.row.state, watch.row.because)
-            yield Sight(self.rows, tuple(watch.row for watch in changed), self._elapsed())
+            yield Sight(
+                self.rows,
+                tuple(watch.row for watch in changed),
+                self._elapsed(),
+            )
             wait = self._pace.first if changed else min(wait * 1.5, self._pace.longest)
             if any(not watch.row.ended for watch in self._watches):
                 self._sleep(min(wait * (0.75 + self._jitter() / 2), max(left, 0.05)))
@@ -205,7 +214,9 @@ class Rollouts:
         except SourceDownError as error:
             watch.error = error
             self._show(
-                watch, watch.row.state, f"no answer just now: {bare(error, watch.awaited.key)}"
+                watch,
+                watch.row.state,
+                f"no answer at the moment: {bare(error, watch.awaited.key)}",
             )
         except SourceError as error:
             if watch.project and isinstance(error, AbsentError):
@@ -304,11 +315,23 @@ class Rollouts:
         self._show(watch, "progressing", f"{found.because}; looking again", found.hint)
 
     def _show(
-        self, watch: _Watch, state: str, because: str, hint: str = "", warning: str = ""
+        self,
+        watch: _Watch,
+        state: str,
+        because: str,
+        hint: str = "",
+        warning: str = "",
     ) -> None:
         known = state == "failed" or watch.looked or bool(watch.pods)
         watch.row = RolloutState(
-            watch.awaited.key, state, because, hint, self._elapsed(), warning, watch.begun, known
+            watch.awaited.key,
+            state,
+            because,
+            hint,
+            self._elapsed(),
+            warning,
+            watch.begun,
+            known,
         )
 
     def _give_up(self) -> None:

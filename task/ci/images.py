@@ -9,7 +9,7 @@ Skaffold's build output, goreleaser's artifacts.json, and Tekton's `IMAGES`.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -37,44 +37,57 @@ def event_images(references: Sequence[str], digest: str = "", tag: str = "") -> 
             f"--image: {without_login(error.message)}", hint=without_login(error.hint)
         ) from None
     if not images:
-        hint = "name the image that was just built with --image REF, or give --images-from FILE"
-        raise UsageError("no image is given", hint=hint)
+        hint = (
+            "name the image that was just built with --image REF, or give --images-from FILE; if it"
+            " comes from a variable of your pipeline, is that variable set?"
+        )
+        raise UsageError("no image is given: --image is missing or empty", hint=hint)
     if digest:
-        if not DIGEST.fullmatch(digest):
-            hint = "write sha256: and 64 hexadecimal digits"
-            raise UsageError(f"--image-digest: {digest!r} is not a digest", hint=hint)
-        if len({image.identity for image in images}) > 1:
-            hint = "write the digests into the references: repo:tag@sha256:…"
-            raise UsageError(
-                "--image-digest: several images are given, and it is for one", hint=hint
-            )
-        if other := next(
-            (image.digest for image in images if image.digest not in ("", digest)), ""
-        ):
-            message = (
-                f"--image and --image-digest differ in the digest ({other[:19]}…, {digest[:19]}…)"
-            )
-            raise UsageError(message, hint="give one of them")
+        _check_digest(digest, images)
         images = tuple(replace(image, digest=digest) for image in images)
     if tag:
-        if not TAG.fullmatch(tag):
-            hint = "write letters, digits, '_', '.' and '-' only, 128 at most"
-            raise UsageError(f"--tag: {tag!r} is not a tag", hint=hint)
-        if other := next((image.tag for image in images if image.tag not in ("", tag)), ""):
-            raise UsageError(
-                f"--image and --tag differ in the tag ({other}, {tag})", hint="give one of them"
-            )
+        _check_tag(tag, images)
         images = tuple(replace(image, tag=tag) for image in images)
-    # One image for each repository and tag. A digest that is given once counts for all spellings of
-    # the repository.
+    return _one_for_each_tag(images)
+
+
+def _check_digest(digest: str, images: Sequence[Image]) -> None:
+    """Raise `UsageError` if the images cannot have this digest."""
+    if not DIGEST.fullmatch(digest):
+        hint = "write sha256: and 64 hexadecimal digits"
+        raise UsageError(f"--image-digest: {digest!r} is not a digest", hint=hint)
+    if len({image.identity for image in images}) > 1:
+        hint = "write the digests into the references: repo:tag@sha256:…"
+        raise UsageError("--image-digest: several images are given, and it is for one", hint=hint)
+    others = [image.digest for image in images if image.digest not in ("", digest)]
+    if others:
+        raise UsageError(
+            f"--image and --image-digest differ in the digest ({others[0][:19]}…, {digest[:19]}…)",
+            hint="give one of them",
+        )
+
+
+def _check_tag(tag: str, images: Sequence[Image]) -> None:
+    """Raise `UsageError` if the images cannot have this tag."""
+    if not TAG.fullmatch(tag):
+        hint = "write letters, digits, '_', '.' and '-' only, 128 at most"
+        raise UsageError(f"--tag: {tag!r} is not a tag", hint=hint)
+    others = [image.tag for image in images if image.tag not in ("", tag)]
+    if others:
+        raise UsageError(
+            f"--image and --tag differ in the tag ({others[0]}, {tag})", hint="give one of them"
+        )
+
+
+def _one_for_each_tag(images: Sequence[Image]) -> tuple[Image, ...]:
+    """Return one image for each repository and tag.
+
+    A digest that is given once counts for all spellings of the repository. Raises `UsageError`.
+    """
     distinct: dict[tuple[str, str], Image] = {}
     for image in images:
         if not image.tag and not image.digest:
-            if VERSION.fullmatch(image.name):
-                hint = f"write the whole reference, such as ghcr.io/acme/web:{image.name}"
-                raise UsageError(f"--image: {image.name!r} is a tag without an image", hint=hint)
-            hint = f"write {image.name}:<tag>, as the build pushed it"
-            raise UsageError(f"--image: {image.name!r} has neither a tag nor a digest", hint=hint)
+            raise _without_version(image)
         before = distinct.setdefault((image.identity, image.tag), image)
         if before.digest and image.digest and before.digest != image.digest:
             name = f"{image.name}:{image.tag}" if image.tag else image.name
@@ -84,6 +97,14 @@ def event_images(references: Sequence[str], digest: str = "", tag: str = "") -> 
         if image.digest:
             distinct[image.identity, image.tag] = image
     return tuple(distinct.values())
+
+
+def _without_version(image: Image) -> UsageError:
+    if VERSION.fullmatch(image.name):
+        hint = f"write the whole reference, such as ghcr.io/acme/web:{image.name}"
+        return UsageError(f"--image: {image.name!r} is a tag without an image", hint=hint)
+    hint = f"write {image.name}:<tag>, as the build pushed it"
+    return UsageError(f"--image: {image.name!r} has neither a tag nor a digest", hint=hint)
 
 
 def without_login(sentence: str) -> str:
@@ -139,7 +160,9 @@ def built(text: str) -> Built:
 
 
 def with_built(
-    given: Sequence[str], digest: str, files: Iterable[Built]
+    given: Sequence[str],
+    digest: str,
+    files: Iterable[Built],
 ) -> tuple[tuple[str, ...], str]:
     """Return the references and the digest for `event_images`:
     those of the options and those of the files.
@@ -154,23 +177,30 @@ def with_built(
         raise UsageError(
             f"--images-from: two different digests for one image ({shown})", hint="give one of them"
         )
+    the_digest = next(iter(digests), "")
     references = tuple(dict.fromkeys(text for file in files for text in file.references))
     images = [parse_image(text) for text in references]
     try:
         named = [*parse_images(given), *images]
     except Malformed:  # `event_images` reports the mistake in --image
-        return (*given, *references), next(iter(digests), "")
+        return (*given, *references), the_digest
+    joined = dict.fromkeys(image.reference for image in _with_digests_of_builders(images, named))
+    return (*given, *joined), the_digest
+
+
+def _with_digests_of_builders(images: Sequence[Image], named: Sequence[Image]) -> Iterator[Image]:
+    """Yield the images of the files; then the tags that get the digest of a reference without one.
+
+    `named`: the images of the files and of the options.
+    """
     bare = {image.identity: image.digest for image in images if not image.tag}
     tagged = [image for image in named if image.tag and not image.digest and image.identity in bare]
     taken = {image.identity for image in tagged}
-    whole = [replace(image, digest=bare[image.identity]) for image in tagged]
-    rest = [
-        image
-        for image in images
-        if image not in tagged and (image.tag or image.identity not in taken)
-    ]
-    joined = dict.fromkeys(image.reference for image in (*rest, *whole))
-    return (*given, *joined), next(iter(digests), "")
+    for image in images:
+        if image not in tagged and (image.tag or image.identity not in taken):
+            yield image
+    for image in tagged:
+        yield replace(image, digest=bare[image.identity])
 
 
 # JSON
@@ -180,11 +210,11 @@ def _of_object(document: Mapping[str, Any]) -> Built:
     formats = [name for name, (known, _) in FORMATS.items() if known(document)]
     if len(formats) > 1:
         raise Malformed(
-            f"it may be {' or '.join(formats)}: {_seen(document)}",
+            f"it may be {' or '.join(formats)}: {_keys_seen(document)}",
             "give the file as the builder wrote it",
         )
     if not formats:
-        raise Malformed(f"no known builder writes this: {_seen(document)}", KNOWN)
+        raise Malformed(f"no known builder writes this: {_keys_seen(document)}", KNOWN)
     return FORMATS[formats[0]][1](document)
 
 
@@ -195,11 +225,13 @@ def _of_list(items: list[Any]) -> Built:
         raise Malformed("no known builder writes this: a JSON list of mixed things", KNOWN)
     odd = [item for item in items if "type" not in item or not ("name" in item or "path" in item)]
     if odd:
-        raise Malformed(f"no known builder writes this: a JSON list with {_seen(odd[0])}", KNOWN)
+        raise Malformed(
+            f"no known builder writes this: a JSON list with {_keys_seen(odd[0])}", KNOWN
+        )
     return _goreleaser(items)
 
 
-def _seen(document: Mapping[str, Any]) -> str:
+def _keys_seen(document: Mapping[str, Any]) -> str:
     """Return the keys of an object, for a message. Its values may be secrets, and are not shown."""
     names = [repr(key[:40]) for key in document]
     return f"a JSON object with {and_more(names, _SHOWN)}" if names else "an empty JSON object"
@@ -212,9 +244,10 @@ def _has_metadata(document: Any) -> bool:
 
 
 def _buildkit(document: Mapping[str, Any]) -> Built:
-    digest = _digest(document.get("containerimage.digest", ""), "containerimage.digest")
+    digest = _digest_member(document.get("containerimage.digest", ""), "containerimage.digest")
     names = [
-        part.strip() for part in _string(document.get("image.name", ""), "image.name").split(",")
+        part.strip()
+        for part in _text_member(document.get("image.name", ""), "image.name").split(",")
     ]
     references = tuple(_with_digest(name, digest) for name in names if name)
     return Built(references) if references else Built(digest=digest)
@@ -228,15 +261,15 @@ def _bake(document: Mapping[str, Any]) -> Built:
 
 
 def _jib(document: Mapping[str, Any]) -> Built:
-    digest = _digest(document["imageDigest"], "imageDigest")
+    digest = _digest_member(document["imageDigest"], "imageDigest")
     if not digest:
         raise Malformed("its imageDigest is empty", "check that the build pushed the image")
-    image = parse_image(_reference(_with_digest(_string(document["image"], "image"), digest)))
+    image = parse_image(_reference(_with_digest(_text_member(document["image"], "image"), digest)))
     tags = document.get("tags") or []
     if not isinstance(tags, list):
         raise Malformed("its tags are not a list", KNOWN)
     names = dict.fromkeys(
-        tag for tag in (image.tag, *(_string(tag, "tags") for tag in tags)) if tag
+        tag for tag in (image.tag, *(_text_member(tag, "tags") for tag in tags)) if tag
     )
     return Built(
         tuple(_reference(f"{image.name}:{tag}@{digest}") for tag in names)
@@ -249,7 +282,7 @@ def _skaffold(document: Mapping[str, Any]) -> Built:
     for build in document["builds"]:
         if not isinstance(build, Mapping) or not build.get("tag"):
             raise Malformed("an item of its builds has no tag", KNOWN)
-        references.append(_reference(_string(build["tag"], "tag")))
+        references.append(_reference(_text_member(build["tag"], "tag")))
     return Built(tuple(references))
 
 
@@ -258,22 +291,17 @@ def _goreleaser(items: Sequence[Mapping[str, Any]]) -> Built:
 
     Images for single platforms are left out if there is a manifest that joins them.
     """
-    of_images = [
-        item for item in items if re.search(r"\bDocker (Image|Manifest)\b", str(item["type"]))
+    types = [str(item["type"]) for item in items]
+    known = [
+        (_of_artifact(item), "Manifest" in kind)
+        for item, kind in zip(items, types, strict=True)
+        if re.search(r"\bDocker (Image|Manifest)\b", kind)
     ]
-    if not of_images:
-        kinds = ", ".join(
-            repr(kind[:40]) for kind in sorted({str(item["type"]) for item in items})[:_SHOWN]
-        )
+    if not known:
+        kinds = ", ".join(repr(kind[:40]) for kind in sorted(set(types))[:_SHOWN])
         raise Malformed(
             f"it does not name an image, only artifacts of other types: {kinds or 'none'}", KNOWN
         )
-    known = []
-    for item in of_images:
-        extra = item.get("extra")
-        digest = _digest(extra.get("Digest", "") if isinstance(extra, Mapping) else "", "Digest")
-        name = _string(item.get("name") or item.get("path"), "name")
-        known.append((parse_image(_with_digest(name, digest)), "Manifest" in str(item["type"])))
     whole = {image.identity for image, manifest in known if manifest}
     kept = [image for image, manifest in known if manifest or image.identity not in whole]
     exact = {(image.identity, image.tag) for image in kept if image.digest}
@@ -284,6 +312,13 @@ def _goreleaser(items: Sequence[Mapping[str, Any]]) -> Built:
             if image.digest or (image.identity, image.tag) not in exact
         )
     )
+
+
+def _of_artifact(item: Mapping[str, Any]) -> Image:
+    extra = item.get("extra")
+    digest = _digest_member(extra.get("Digest", "") if isinstance(extra, Mapping) else "", "Digest")
+    name = _text_member(item.get("name") or item.get("path"), "name")
+    return parse_image(_with_digest(name, digest))
 
 
 FORMATS: Mapping[
@@ -311,8 +346,8 @@ def _of_words(text: str) -> Built:
         (number, word)
         for number, line in enumerate(text.splitlines(), 1)
         for word in re.split(r"[\s,]+", line)
+        if word
     ]
-    words = [(number, word) for number, word in words if word]
     different = {word for _, word in words}
     digests = {word for word in different if DIGEST.fullmatch(word)}
     if digests and len(different) == 1:
@@ -321,21 +356,23 @@ def _of_words(text: str) -> Built:
         seen = "digests and references" if len(digests) < len(different) else "several digests"
         hint = "write repository:tag@digest, one on a line"
         raise Malformed(f"{seen}, and nothing shows which belong together", hint)
-    references = []
-    for number, word in words:
-        quotable = _LIKE_A_REFERENCE.fullmatch(word)
-        if not quotable and "@" not in word:
-            raise Malformed(
-                f"no known builder writes this: a text whose line {number} is not an image"
-                " reference",
-                KNOWN,
-            )
-        try:
-            references.append(_reference(word))
-        except Malformed as problem:
-            why = problem.message if quotable else "it is not an image reference"
-            raise Malformed(f"line {number}: {why}", problem.hint) from None
+    references = [_word_read(word, number) for number, word in words]
     return Built(tuple(dict.fromkeys(references)))
+
+
+def _word_read(word: str, number: int) -> str:
+    """Return the reference that a word of this line is. Raises `Malformed`."""
+    quotable = _LIKE_A_REFERENCE.fullmatch(word)
+    if not quotable and "@" not in word:
+        raise Malformed(
+            f"no known builder writes this: a text whose line {number} is not an image reference",
+            KNOWN,
+        )
+    try:
+        return _reference(word)
+    except Malformed as problem:
+        why = problem.message if quotable else "it is not an image reference"
+        raise Malformed(f"line {number}: {why}", problem.hint) from None
 
 
 # Values
@@ -372,14 +409,14 @@ def _with_digest(name: str, digest: str) -> str:
     return _reference(name if before or not digest else f"{name}@{digest}")
 
 
-def _digest(value: Any, key: str) -> str:
-    text = _string(value, key)
+def _digest_member(value: Any, key: str) -> str:
+    text = _text_member(value, key)
     if text and not DIGEST.fullmatch(text):
         raise Malformed(f"its {key} is not a digest", "write sha256: and 64 digits 0-9a-f")
     return text
 
 
-def _string(value: Any, key: str) -> str:
+def _text_member(value: Any, key: str) -> str:
     if not isinstance(value, str):
         raise Malformed(f"its {key} is not text", KNOWN)
     return value.strip()

@@ -58,7 +58,8 @@ def _text(path: str) -> str:
             "name the file that the build wrote; this step must see it (a workspace, an artifact)"
         )
         raise UsageError(
-            f"--images-from: cannot read {path!r}: {error.strerror}", hint=hint
+            f"--images-from: cannot read {path!r}: {error.strerror}",
+            hint=hint,
         ) from None
     except UnicodeDecodeError:
         hint = "give the file that the builder wrote about the image, not the image"

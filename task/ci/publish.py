@@ -12,14 +12,15 @@ import json
 import os
 import sys
 from base64 import b64encode
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import TextIO
 from urllib.parse import quote
 
 from task.errors import UsageError
-from task.model import Problem, Report
+from task.model import Commit, Image, Problem, Report
 from task.option import RESULTS_PREFIX
+from task.output.code_quality import code_quality
 from task.output.console import say, stdout_console, unwritable, write_stdout
 from task.output.markdown import summary
 from task.output.report_json import as_json, json_text, status
@@ -46,69 +47,89 @@ def results(report: Report) -> Mapping[str, str]:
     written. A name that is too long is left out, because a cut name would mean something else. The
     report has the whole name.
     """
+    commit = _first_commit(report)
+    image = report.images[0] if report.images else None
+    updated = sorted({decision.subscription.application.key for decision in report.updates})
+    # a hold's memory alone changes no image
+    is_updated = bool(updated) and not report.dry
+    values = dict.fromkeys(NAMES, "") | {
+        "status": status(report),
+        "updated": "true" if is_updated else "false",
+        "applications-count": str(len(updated)),
+        "rolled-back": "true" if any(item.rollback for item in report.commits) else "false",
+        "image_ARTIFACT_INPUTS": _artifact_inputs(image),
+    }
+    if image:
+        values |= {
+            "tag": _if_it_fits(128, image.tag),
+            "digest": _if_it_fits(135, image.digest),
+        }
+    if commit:
+        values |= {
+            "commit": _if_it_fits(64, commit.commit),
+            "pull-request": web_page(commit.pull_request, 400),
+            "repository": _if_it_fits(250, without_login(commit.repo)),
+            "branch": _if_it_fits(250, commit.head),
+        }
+    taken = sum(len(name) + len(value.encode()) for name, value in values.items())
+    room = LIMIT - 1 - taken - len("[]")
+    longest = min(LONGEST_MESSAGE, max(room - _OF_APPLICATIONS, _SHORT_MESSAGE))
+    message = cut(_main_message(report), longest)
+    kept = _names_within(room - len(message.encode()), updated)
+    return {
+        **values,
+        "message": message,
+        "applications": json.dumps(kept, ensure_ascii=False),
+    }
+
+
+def _first_commit(report: Report) -> Commit | None:
+    """Return the first commit that was written.
+
+    One with an image comes before one that only remembers an event.
+    """
     written = {
         (decision.subscription.repo, decision.subscription.application.key)
         for decision in report.updates
     }
-    # Take the first commit that was written. One with an image comes before one that only remembers
-    # an event.
-    commit = min(
-        report.commits or report.earlier,
-        key=lambda commit: (
-            commit.already_there,
-            not any((commit.repo, app) in written for app in commit.applications),
-        ),
-        default=None,
-    )
-    image = report.images[0] if report.images else None
-    updated = sorted({decision.subscription.application.key for decision in report.updates})
-    uri = image.name + (f":{image.tag}" if image.tag else "") if image else ""
-    inputs = {"uri": (uri, 400), "digest": (image.digest if image else "", 135)}
-    values = dict.fromkeys(NAMES, "") | {
-        "status": status(report),
-        "updated": (
-            "true" if updated and not report.dry else "false"
-        ),  # a hold's memory alone changes no image
-        "applications-count": str(len(updated)),
-        "rolled-back": "true" if any(item.rollback for item in report.commits) else "false",
-        # For Chains, this is a material of this run. A Tekton step fails if its object result lacks
-        # a declared member.
-        "image_ARTIFACT_INPUTS": json.dumps(
-            {
-                name: text if len(json.dumps(text)) <= most + 2 else ""
-                for name, (text, most) in inputs.items()
-            }
-        ),
-    }
+
+    def order(commit: Commit) -> tuple[bool, bool]:
+        has_image = any((commit.repo, app) in written for app in commit.applications)
+        return commit.already_there, not has_image
+
+    return min(report.commits or report.earlier, key=order, default=None)
+
+
+def _artifact_inputs(image: Image | None) -> str:
+    """Return the result that Chains reads as a material of this run.
+
+    A Tekton step fails if its object result lacks a declared member.
+    """
+    uri = ""
+    digest = ""
     if image:
-        values |= {"tag": _within(128, image.tag), "digest": _within(135, image.digest)}
-    if commit:
-        values |= {
-            "commit": _within(64, commit.commit),
-            "pull-request": web_page(commit.pull_request, 400),
-            "repository": _within(250, without_login(commit.repo)),
-            "branch": _within(250, commit.head),
-        }
-    room = (
-        LIMIT
-        - 1
-        - sum(len(name) + len(value.encode()) for name, value in values.items())
-        - len("[]")
-    )
-    message = cut(
-        _message(report), min(LONGEST_MESSAGE, max(room - _OF_APPLICATIONS, _SHORT_MESSAGE))
-    )
-    room -= len(message.encode())
+        uri = f"{image.name}:{image.tag}" if image.tag else image.name
+        digest = image.digest
+    inputs = {"uri": (uri, 400), "digest": (digest, 135)}
+    fitting = {
+        name: text if len(json.dumps(text)) <= most + 2 else ""
+        for name, (text, most) in inputs.items()
+    }
+    return json.dumps(fitting)
+
+
+def _names_within(room: int, names: Iterable[str]) -> list[str]:
+    """Return as many names as fit into a JSON array of this many bytes."""
     kept: list[str] = []
-    for name in updated:
+    for name in names:
         room -= len(json.dumps(name, ensure_ascii=False).encode()) + len(", ")
         if room < 0:
             break
         kept.append(name)
-    return {**values, "message": message, "applications": json.dumps(kept, ensure_ascii=False)}
+    return kept
 
 
-def _message(report: Report) -> str:
+def _main_message(report: Report) -> str:
     """Return the first error, or else how many decisions there are of each kind."""
     for problem in report.problems:
         if problem.severity == "error":
@@ -130,7 +151,7 @@ def cut(text: str, size: int) -> str:
     )
 
 
-def _within(size: int, text: str | None) -> str:
+def _if_it_fits(size: int, text: str | None) -> str:
     """Return the text, or "" if it is longer than `size` bytes or has an invisible character.
 
     Git lets a branch have a name that a terminal shows the other way round, and a changed name is
@@ -179,6 +200,12 @@ def _one_line(value: str) -> str:
     return " ".join(value.splitlines())
 
 
+# What a program reads, by the words of --output.
+FORMS: Mapping[str, Callable[[Report], str]] = {
+    "json": json_text,
+    "repositories": repositories,
+    "gitlab": code_quality,
+}
 LARGEST_SUMMARY = 250_000  # characters; GitHub drops a summary of more than 1 MiB
 GITHUB = ("GITHUB_OUTPUT", "GITHUB_STEP_SUMMARY")
 
@@ -228,12 +255,8 @@ def publish(report: Report, output: ResultOptions, environ: Mapping[str, str]) -
                 )
             ]
         )
-    if output.output == "repositories":
-        refused = write_stdout(repositories(report))
-    else:
-        refused = write_stdout(
-            json_text(report) if output.output == "json" else shown(report, environ)
-        )
+    form = FORMS.get(output.output)
+    refused = write_stdout(form(report) if form else shown(report, environ))
     # `plan | head`: nothing is lost
     if refused and not (report.dry and isinstance(refused, BrokenPipeError)):
         failed.append(unwritable(refused))
@@ -256,14 +279,34 @@ def tell(
 
     Raises `UsageError` if a place cannot be written.
     """
-    named = results(Report(command, (), 0, (), (), problems, code))
+    named = results(
+        Report(
+            command,
+            (),
+            0,
+            (),
+            (),
+            problems,
+            code,
+        )
+    )
     message = named["message"] if code else cut(message, LONGEST_MESSAGE)
-    for failed in hand_over({**named, "commit": commit, "message": message}, output, environ):
+    for failed in hand_over(
+        {
+            **named,
+            "commit": commit,
+            "message": message,
+        },
+        output,
+        environ,
+    ):
         raise failed
 
 
 def hand_over(
-    named: Mapping[str, str], output: HandedOptions, environ: Mapping[str, str]
+    named: Mapping[str, str],
+    output: HandedOptions,
+    environ: Mapping[str, str],
 ) -> list[UsageError]:
     """Write the results to where the next step reads them.
 
@@ -289,7 +332,13 @@ def _write(writes: list[tuple[str, str, str, str]]) -> list[UsageError]:
         try:
             if option not in ("--report", "--html"):
                 os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
-            with open(path, mode, encoding="utf-8", errors="backslashreplace", newline="") as file:
+            with open(
+                path,
+                mode,
+                encoding="utf-8",
+                errors="backslashreplace",
+                newline="",
+            ) as file:
                 file.write(text)
         except OSError as error:
             failed.append(_unwritable(option, path, error.strerror))
@@ -337,7 +386,8 @@ def _report(output: ResultOptions) -> str:
 
 def _unwritable(option: str, path: str, why: str | None) -> UsageError:
     return UsageError(
-        f"{option}: cannot write {path!r}: {why}", hint="choose a place that this user may write to"
+        f"{option}: cannot write {path!r}: {why}",
+        hint="choose a place that this user may write to",
     )
 
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
+from task.ci_systems import SYSTEMS, Origin
 from task.errors import Malformed, UsageError
 from task.files import read_text
 from task.model import Build
@@ -20,61 +21,6 @@ from task.timestamps import of_unix, utc
 from task.urls import host_and_path, without_login
 
 
-class Origin(NamedTuple):
-    """Where an image comes from, and which run deploys it. Unknown parts are ""."""
-
-    commit: str = ""
-    repository: str = ""
-    run: str = ""
-    author: str = ""  # Name <address>
-    date: str = ""  # RFC 3339
-    message: str = ""
-
-
-SYSTEMS = (
-    Origin(  # GitHub, Gitea and Forgejo Actions
-        "{GITHUB_SHA}",
-        "{GITHUB_SERVER_URL}/{GITHUB_REPOSITORY}",
-        "{GITHUB_SERVER_URL}/{GITHUB_REPOSITORY}/actions/runs/{GITHUB_RUN_ID}",
-    ),
-    Origin(  # GitLab; Woodpecker below has some of its names
-        "{CI_COMMIT_SHA}",
-        "{CI_PROJECT_URL}",
-        "{CI_PIPELINE_URL}",
-        "{CI_COMMIT_AUTHOR}",
-        "{CI_COMMIT_TIMESTAMP}",
-        "{CI_COMMIT_MESSAGE}",
-    ),
-    Origin(
-        "{CI_COMMIT_SHA}", "{CI_REPO_URL}", "{CI_PIPELINE_URL}", message="{CI_COMMIT_MESSAGE}"
-    ),  # Woodpecker
-    Origin("{GIT_COMMIT}", "{GIT_URL}", "{BUILD_URL}"),  # Jenkins
-    Origin(
-        "{BITBUCKET_COMMIT}",
-        "{BITBUCKET_GIT_HTTP_ORIGIN}",
-        "{BITBUCKET_GIT_HTTP_ORIGIN}/pipelines/results/{BITBUCKET_BUILD_NUMBER}",
-    ),
-    Origin(  # Azure Pipelines
-        "{BUILD_SOURCEVERSION}",
-        "{BUILD_REPOSITORY_URI}",
-        "{SYSTEM_COLLECTIONURI}{SYSTEM_TEAMPROJECT}/_build/results?buildId={BUILD_BUILDID}",
-    ),
-    Origin("{CIRCLE_SHA1}", "{CIRCLE_REPOSITORY_URL}", "{CIRCLE_BUILD_URL}"),
-    Origin(
-        "{BUILDKITE_COMMIT}",
-        "{BUILDKITE_REPO}",
-        "{BUILDKITE_BUILD_URL}",
-        message="{BUILDKITE_MESSAGE}",
-    ),
-    Origin(
-        "{DRONE_COMMIT_SHA}",
-        "{DRONE_REPO_LINK}",
-        "{DRONE_BUILD_LINK}",
-        message="{DRONE_COMMIT_MESSAGE}",
-    ),
-)
-
-
 def origin_of(environ: Mapping[str, str]) -> Origin:
     """Return the origin from the system that knows most: the commit, else the repository,
     else the run.
@@ -82,10 +28,17 @@ def origin_of(environ: Mapping[str, str]) -> Origin:
     known = {name: text.strip() for name, text in environ.items() if text.strip()}
     # Several systems may seem to be present: Gitea's runner sets GitHub's names, and people set
     # some by hand.
-    origins = [Origin(*(filled(text, known) for text in system)) for system in SYSTEMS]
+    origins = [Origin(*(filled(text, known) for text in system.origin)) for system in SYSTEMS]
     return max(
-        origins, key=lambda origin: (bool(origin.commit), bool(origin.repository), bool(origin.run))
+        origins,
+        key=lambda origin: (bool(origin.commit), bool(origin.repository), bool(origin.run)),
     )
+
+
+def actor_of(environ: Mapping[str, str]) -> str:
+    """Return who started the pipeline, or "" if no CI system says it."""
+    names = (environ.get(system.actor, "").strip() for system in SYSTEMS)
+    return next(filter(None, names), "")
 
 
 def filled(template: str, known: Mapping[str, str]) -> str:
@@ -105,34 +58,6 @@ COMMIT = re.compile(r"[0-9a-fA-F]{7,64}")
 # For "no date", reproducible builds use these days: the epoch (Jib adds one second), ZIP's and Go's
 # first day.
 _NO_DATES = ("1970-01-01", "1980-01-01", "0001-01-01")
-
-# The number of the run, and the counters that it may belong to, as templates with variables. The
-# first system whose variables are set is used. Numbers of two counters are never compared.
-_COUNTERS = (
-    (  # GitHub, Gitea and Forgejo Actions: counted per workflow; running again keeps the number
-        "{GITHUB_RUN_NUMBER}",
-        (
-            "github:{GITHUB_SERVER_URL}/{GITHUB_REPOSITORY}/{WORKFLOW_FILE}",
-            "github:{GITHUB_SERVER_URL}/{GITHUB_REPOSITORY}/{GITHUB_WORKFLOW}",
-        ),
-    ),
-    ("{CI_PIPELINE_IID}", ("gitlab:{CI_PROJECT_URL}",)),
-    ("{CI_PIPELINE_NUMBER}", ("woodpecker:{CI_REPO_URL}",)),
-    (
-        "{BITBUCKET_BUILD_NUMBER}",
-        ("bitbucket:{BITBUCKET_GIT_HTTP_ORIGIN}", "bitbucket:{BITBUCKET_REPO_FULL_NAME}"),
-    ),
-    (
-        "{BUILDKITE_BUILD_NUMBER}",
-        ("buildkite:{BUILDKITE_ORGANIZATION_SLUG}/{BUILDKITE_PIPELINE_SLUG}",),
-    ),
-    ("{DRONE_BUILD_NUMBER}", ("drone:{DRONE_REPO_LINK}", "drone:{DRONE_REPO}")),
-    ("{BUILD_BUILDID}", ("azure:{SYSTEM_COLLECTIONURI}",)),  # one count for the whole organization
-    (
-        "{BUILD_NUMBER}",
-        ("jenkins:{JOB_URL}", "jenkins:{JENKINS_URL}/{JOB_NAME}", "jenkins:{JOB_NAME}"),
-    ),
-)
 
 
 def build_of(environ: Mapping[str, str], given: EventOptions, repository: str) -> Build:
@@ -220,10 +145,10 @@ def _counted(environ: Mapping[str, str]) -> tuple[int | None, str]:
     # owner/repository/file@ref; a file may be called `release.yml@x.yml`
     workflow = known.get("GITHUB_WORKFLOW_REF", "").partition("@refs/")[0].split("/", 2)
     known |= {"WORKFLOW_FILE": workflow[2]} if len(workflow) > 2 else {}
-    for number, counters in _COUNTERS:
-        for counter in counters:
-            text = filled(number, known)
-            name = filled(counter, known)
+    for counter in (system.counter for system in SYSTEMS if system.counter):
+        text = filled(counter.number, known)
+        for template in counter.names:
+            name = filled(template, known)
             if name and _NUMBER.fullmatch(text):
                 # `gitlab:https://user@host/a/` → `gitlab:host/a`
                 system, _, url = name.partition(":")
@@ -238,45 +163,6 @@ _PAGE = re.compile(r"https://[^\s?#]+/(?:pull|pull-requests|merge_requests)/([0-
 _REF = re.compile(r"refs/pull/([0-9]{1,18})/(?:merge|head)")
 
 
-_PIPELINE = "run it in a pipeline that is started by a pull request"
-
-
-class RequestVariables(NamedTuple):
-    """The variables of a CI system for the pull request."""
-
-    system: str  # the variable that distinguishes this system from others
-    numbers: tuple[str, ...]  # variables; the first that is set counts
-    repositories: tuple[str, ...]  # templates of variables
-    hint: str = _PIPELINE
-
-
-REQUESTS = (
-    RequestVariables(
-        "GITLAB_CI",
-        ("CI_MERGE_REQUEST_IID",),
-        ("{CI_MERGE_REQUEST_PROJECT_URL}", "{CI_PROJECT_URL}"),
-        "run it in a merge request pipeline: rules: [{if: $CI_PIPELINE_SOURCE =="
-        " 'merge_request_event'}]",
-    ),
-    RequestVariables(
-        "BITBUCKET_BUILD_NUMBER",
-        ("BITBUCKET_PR_ID",),
-        ("{BITBUCKET_GIT_HTTP_ORIGIN}",),
-        "put it under pull-requests: in bitbucket-pipelines.yml",
-    ),
-    RequestVariables(  # for GitHub's repositories, the number is set, and the id is something else
-        "TF_BUILD",
-        ("SYSTEM_PULLREQUEST_PULLREQUESTNUMBER", "SYSTEM_PULLREQUEST_PULLREQUESTID"),
-        ("{BUILD_REPOSITORY_URI}",),
-    ),
-    RequestVariables("CIRCLECI", ("CIRCLE_PULL_REQUEST",), ("{CIRCLE_REPOSITORY_URL}",)),
-    RequestVariables("JENKINS_URL", ("CHANGE_ID",), ("{GIT_URL}",)),
-    RequestVariables("BUILDKITE", ("BUILDKITE_PULL_REQUEST",), ("{BUILDKITE_REPO}",)),
-    RequestVariables("DRONE", ("DRONE_PULL_REQUEST",), ("{DRONE_REPO_LINK}",)),
-    RequestVariables("CI_REPO_URL", ("CI_COMMIT_PULL_REQUEST",), ("{CI_REPO_URL}",)),  # Woodpecker
-)
-
-
 def request_event(environ: Mapping[str, str]) -> tuple[str, str]:
     """Return the repository's URL and the number of the pull request that this job runs for.
 
@@ -284,9 +170,10 @@ def request_event(environ: Mapping[str, str]) -> tuple[str, str]:
     """
     known = {name: text.strip() for name, text in environ.items() if text.strip()}
     if "GITHUB_REPOSITORY" in known:  # Gitea's and Forgejo's runners set GitHub's names
-        return _of_actions(known)
-    for request in REQUESTS:
-        if request.system not in known:
+        return _number_of_actions(known)
+    requests = [(system.marker, system.request) for system in SYSTEMS if system.request]
+    for marker, request in requests:
+        if marker not in known:
             continue
         number = next((known[name] for name in request.numbers if name in known), "")
         if match := _PAGE.fullmatch(number):  # CircleCI has the page
@@ -294,22 +181,26 @@ def request_event(environ: Mapping[str, str]) -> tuple[str, str]:
         if not _REQUEST.fullmatch(number):
             said = f"is {number[:100]!r}" if number else "is not set"
             raise UsageError(
-                f"--comment: this job runs for no pull request: {request.numbers[-1]} {said}",
+                f"--comment: this job does not run for a pull request: {request.numbers[-1]}"
+                f" {said}",
                 hint=request.hint,
             )
         repository = next(filter(None, (filled(text, known) for text in request.repositories)), "")
         if not repository:
             names = " or ".join(text.strip("{}") for text in request.repositories)
             raise UsageError(
-                "--comment: the pull request's repository is not known", hint=f"set {names}"
+                "--comment: cannot tell the pull request's repository",
+                hint=f"set {names}",
             )
         return repository, number
-    names = ", ".join(("GITHUB_REF", *(item.numbers[-1] for item in REQUESTS)))
+    names = ", ".join(request.numbers[-1] for _, request in requests)
     hint = f"run it in a job of a pull request, or set one of {names}"
-    raise UsageError("--comment: no variable of a CI system names a pull request", hint=hint)
+    if "GITHUB_REF" in known:
+        hint += "; GITHUB_REF counts only together with GITHUB_REPOSITORY"
+    raise UsageError("--comment: no variable of a CI system contains a pull request", hint=hint)
 
 
-def _of_actions(known: Mapping[str, str]) -> tuple[str, str]:
+def _number_of_actions(known: Mapping[str, str]) -> tuple[str, str]:
     """Return the pull request in the reference, else the one in the event.
 
     In `pull_request_target`, the reference is the base branch.
@@ -317,7 +208,8 @@ def _of_actions(known: Mapping[str, str]) -> tuple[str, str]:
     repository = filled("{GITHUB_SERVER_URL}/{GITHUB_REPOSITORY}", known)
     if not repository:
         raise UsageError(
-            "--comment: the pull request's repository is not known", hint="set GITHUB_SERVER_URL"
+            "--comment: cannot tell the pull request's repository",
+            hint="set GITHUB_SERVER_URL",
         )
     reference = known.get("GITHUB_REF", "")
     path = known.get("GITHUB_EVENT_PATH", "")
@@ -331,7 +223,8 @@ def _of_actions(known: Mapping[str, str]) -> tuple[str, str]:
         else "GITHUB_EVENT_PATH is not set"
     )
     message = (
-        f"--comment: this job runs for no pull request: GITHUB_REF is {reference[:200]!r}, and"
+        "--comment: this job does not run for a pull request: GITHUB_REF is"
+        f" {reference[:200]!r}, and"
         f" {event}"
     )
     raise UsageError(message, hint="run it in a workflow that is started on: pull_request")

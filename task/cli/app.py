@@ -19,21 +19,21 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
-from task import __version__, shutdown
+from task import DOCS, __version__, shutdown
 from task.ci.publish import hand_over, publish, results
-from task.cli.call import HOSTED, Call, strange_variables
+from task.cli.call import Call, strange_variables
 from task.cli.command import GroupedHelp, function_of, record_of
 from task.cli.exit_codes import TABLE
 from task.cli.mistakes import as_given, explained
-from task.errors import Exit, TaskError, UsageError
+from task.command_kinds import kind_of
+from task.errors import Exit, TaskError, Trouble, UsageError
 from task.files import exhausted
 from task.model import Problem, Report
 from task.output.console import abandon, unwritable
 from task.output.notify import count_run
-from task.settings import WRITERS, ResultOptions
+from task.settings import ResultOptions
 
 SIGNALS = {int(Exit.INTERRUPTED): "interrupted", int(Exit.TERMINATED): "terminated"}
-LOOKING = ("status", "wait", "lint")  # they print something else than a report
 SHOWN_BY_TYPER = {
     "-h",
     "--help",
@@ -42,8 +42,6 @@ SHOWN_BY_TYPER = {
     "--show-completion",
     "--install-completion",
 }
-
-DOCS = f"https://github.com/argocd-image-update/image-update/blob/v{__version__}/docs"
 
 
 class About(NamedTuple):
@@ -60,7 +58,8 @@ GITOPS = "https://github.com/acme/gitops.git//applications?ref=main"
 GROUPS = {
     "Update": {
         "run": About(
-            "Commit a newly built image to Git for every Argo CD Application that tracks it.",
+            "Write the version of a newly built image to Git, for every Argo CD Application that"
+            " tracks it.",
             (
                 "--image ghcr.io/acme/web:1.5.0 --applications argocd",
                 "--image ghcr.io/acme/web:1.5.0 --applications apps/ --pull-request",
@@ -136,6 +135,15 @@ GROUPS = {
             ("apps/", ". -o sarif", "apps/ config.yaml --from-image-updater"),
             "lint.md",
         ),
+        "check": About(
+            "Judge every change of a version between two commits by the rules, as a required check"
+            " of pull requests.",
+            (
+                "--base origin/main --head HEAD --applications apps/",
+                "--applications apps/ --comment",
+            ),
+            "how-to/check.md",
+        ),
         "wait": About(
             "Wait until Argo CD has synced a revision and its Applications are healthy.",
             (
@@ -200,8 +208,10 @@ class CommandFiles(Mapping[str, TyperCommand]):
 def _command(name: str) -> TyperCommand:
     # A signal in the middle would leave modules half imported, and the results of a stopped run
     # need this one again.
+    kind = kind_of(name)
     with shutdown.shield():
-        module = import_module(f"task.cli.{'update' if name in (*WRITERS, 'plan') else name}")
+        update = kind.writes or kind.takes_images
+        module = import_module(f"task.cli.{'update' if update else name}")
     function = function_of(name, getattr(module, name))
     first, examples, page = COMMANDS[name]
     shown = "\n".join(f"  image-update {name} {example}".rstrip() for example in examples)
@@ -227,7 +237,7 @@ VARIABLES = (
 app = typer.Typer(
     name="image-update",
     cls=GroupedCommands,
-    help="Commits a newly built image to Git for every Argo CD Application that tracks it.",
+    help="Writes the version of a newly built image to Git, for every Argo CD Application that tracks it.",
     epilog=f"{VARIABLES}\n\n\b\n{TABLE}",
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
@@ -242,11 +252,17 @@ def _version(wanted: bool) -> None:  # noqa: FBT001 - as Typer calls it
 
 
 @app.callback(invoke_without_command=True)
-def _root(
+def _root_options(
     context: typer.Context,
     *,
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
+        bool,
+        typer.Option(
+            "--version",
+            callback=_version,
+            is_eager=True,
+            help="Show the version.",
+        ),
     ] = False,
 ) -> None:
     del version
@@ -259,7 +275,7 @@ group = cast("TyperGroup", get_command(app))
 group.commands = cast("dict[str, Any]", CommandFiles())
 
 
-def main(argv: Sequence[str]) -> int:
+def main(argv: Sequence[str]) -> int:  # noqa: PLR0911 - a table: how a run ends, and its exit code
     """Run one command line and return its exit code."""
     if argv[:1] == ["help"]:
         argv = [*argv[1:], "--help"]
@@ -270,10 +286,13 @@ def main(argv: Sequence[str]) -> int:
             typer.echo(TABLE)
             return int(Exit.OK)
         if call.mistake:
-            return _end(call.mistake, call)
+            return _end_with(call.mistake, call)
         return (
             group.main(
-                args=list(call.argv), prog_name="image-update", standalone_mode=False, obj=call
+                args=list(call.argv),
+                prog_name="image-update",
+                standalone_mode=False,
+                obj=call,
             )
             or 0
         )
@@ -284,39 +303,42 @@ def main(argv: Sequence[str]) -> int:
             return _defect(broken, call)
         return int(end.code or 0)
     except UsageError as error:
-        return _end(as_given(error, call.variables), call)
+        return _end_with(as_given(error, call.variables), call)
     except TaskError as error:
-        return _end(error, call)
+        return _end_with(error, call)
     except typer.TyperException as error:
-        options = {
-            name: [
-                flag
-                for param in found.params
-                if not getattr(param, "hidden", False)
-                for flag in param.opts
-            ]
-            for name, found in group.commands.items()
-        }
-        return _end(
-            as_given(explained(error, call.command, options, call.environ, argv), call.variables),
-            call,
-        )
+        mistake = explained(error, call.command, _flags_of_commands(), call.environ, argv)
+        return _end_with(as_given(mistake, call.variables), call)
     except shutdown.Stopped:
         name = SIGNALS.get(shutdown.code(), "stopped")
-        return _end(
-            shutdown.StoppedError(name, hint="nothing is left half done; run it again"), call
+        return _end_with(
+            shutdown.StoppedError(name, hint="nothing is left half done; run it again"),
+            call,
         )
     except Exception as error:  # noqa: BLE001 - people get the traceback, hosts their results
         if isinstance(error, OSError) and SHOWN_BY_TYPER.intersection(argv):  # to a full disk
             abandon(sys.stdout)
-            return _end(unwritable(error), call)
+            return _end_with(unwritable(error), call)
         if spent := exhausted(error):
-            return _end(spent, call)
+            return _end_with(spent, call)
         return _defect(error, call)
 
 
+def _flags_of_commands() -> dict[str, list[str]]:
+    """Return the flags of each command that its help shows."""
+    return {
+        name: [
+            flag
+            for param in command.params
+            if not getattr(param, "hidden", False)
+            for flag in param.opts
+        ]
+        for name, command in group.commands.items()
+    }
+
+
 def _defect(error: Exception, call: Call) -> int:
-    code = _end(
+    code = _end_with(
         TaskError(
             f"a defect of image-update: {type(error).__name__}",
             hint="please report it with the traceback",
@@ -327,21 +349,29 @@ def _defect(error: Exception, call: Call) -> int:
     return code
 
 
-def _end(error: TaskError, call: Call) -> int:
+def _end_with(error: TaskError, call: Call) -> int:
     """Print the error once, and write the results of a failed run,
     because a CI host waits for them.
     """
-    code = int(shutdown.code() or error.exit)
+    code = shutdown.code_of_run([error.trouble])
     message = call.in_words_of_the_form(str(error))
     hint = call.in_words_of_the_form(error.hint)
     call.log.problem("error", error.subject, call.in_words_of_the_form(error.message), hint)
-    if call.command in HOSTED:
-        problem = Problem(rule=error.rule, message=message, hint=hint)
+    if kind_of(call.command).hosted:
+        problem = Problem(Trouble(error.rule, message, hint, exit=error.exit))
         problems = (problem, *strange_variables(call.environ))
-        failure = Report(call.command, (), 0, (), (), problems, code)
+        failure = Report(
+            call.command,
+            (),
+            0,
+            (),
+            (),
+            problems,
+            code,
+        )
         output = record_of(ResultOptions, call.given)
         with shutdown.shield():  # an error here stays silent, because the run has failed already
-            if call.command in LOOKING:
+            if not kind_of(call.command).reports:
                 hand_over(results(failure), output, call.environ)
             else:
                 publish(failure, output, call.environ)

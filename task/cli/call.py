@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 from typer.core import TyperGroup
 
 from task.cli import form
-from task.errors import UsageError
+from task.command_kinds import commands_that
+from task.errors import Trouble, UsageError
 from task.model import Problem
 from task.option import ENV_PREFIX, PARAMETER_PREFIX, RESULTS_PREFIX, variable_of
 from task.output.console import stderr_console
@@ -23,18 +24,7 @@ from task.settings import SECRETS, every_option
 from task.text import nearest
 
 # What a host calls: these hand over results, however they end.
-HOSTED = (
-    "run",
-    "plan",
-    "scan",
-    "promote",
-    "hold",
-    "release",
-    "rollback",
-    "status",
-    "wait",
-    "lint",
-)
+HOSTED = commands_that(lambda command: command.hosted)
 
 
 class Adopted(NamedTuple):
@@ -57,16 +47,13 @@ def adopt(
     `options` are the arguments of a Tekton step. A blank parameter counts as not given, and so does
     one with its default, which every step has.
     """
-    given = {
-        name.removeprefix(PARAMETER_PREFIX).lower().replace("_", "-"): environ.pop(name)
-        for name in sorted(environ)
-        if name.startswith(PARAMETER_PREFIX)
-    }
+    given = _parameters_in(environ)
     if not given:
         return Adopted()
     if not command:
         mistake = UsageError(
-            f"command: it is none of {', '.join(HOSTED)}", hint="choose one of them"
+            f"the parameter `command` is missing; it is one of {', '.join(HOSTED)}",
+            hint="choose one of them",
         )
         return Adopted(mistake=mistake)
     entries = [*options, *given.pop("options", "").splitlines()]
@@ -95,8 +82,19 @@ def adopt(
     return Adopted(called, fields, words)
 
 
+def _parameters_in(environ: MutableMapping[str, str]) -> dict[str, str]:
+    """Take the variables of a form's parameters out of the environment."""
+    return {
+        name.removeprefix(PARAMETER_PREFIX).lower().replace("_", "-"): environ.pop(name)
+        for name in sorted(environ)
+        if name.startswith(PARAMETER_PREFIX)
+    }
+
+
 def _parameters_not_taken(
-    refused: Sequence[str], command: str, commands: Mapping[str, Any]
+    refused: Sequence[str],
+    command: str,
+    commands: Mapping[str, Any],
 ) -> UsageError:
     it, they = ("them", "they are") if refused[1:] else ("it", "it is")
     others = [text for text in HOSTED if set(refused) <= variables(commands[text].params).keys()]
@@ -116,9 +114,9 @@ def variables(params: Collection[Any]) -> dict[str, str]:
     }
 
 
-def parameter_of(one: Any) -> str:
+def parameter_of(param: Any) -> str:
     """Return what hosts call an option."""
-    return "names" if one.name == "app" else str(one.opts[0]).removeprefix("--")
+    return "names" if param.name == "app" else str(param.opts[0]).removeprefix("--")
 
 
 def defaults() -> dict[str, str]:
@@ -161,14 +159,7 @@ def strange_variables(environ: Mapping[str, str]) -> tuple[Problem, ...]:
             if near
             else "see the list of options in the reference, or remove it"
         )
-        found.append(
-            Problem(
-                rule="usage",
-                message=f"the variable {name} is not read",
-                hint=hint,
-                severity="warning",
-            )
-        )
+        found.append(Problem(Trouble.warning("usage", f"unknown variable {name}", hint)))
     return tuple(found)
 
 
@@ -255,7 +246,11 @@ class Call:
         form = self.given.get("log_format", "auto")
         if form == "auto":
             form = "github" if self.environ.get("GITHUB_ACTIONS") == "true" else "text"
-        log = Log(self.given.get("log_level", "info"), form, console=stderr_console(self.environ))
+        log = Log(
+            self.given.get("log_level", "info"),
+            form,
+            console=stderr_console(self.environ),
+        )
         for problem in strange_variables(self.environ):
             log.problem(problem.severity, "", problem.message, problem.hint)
         return log

@@ -24,7 +24,11 @@ from task.option import Given, Option, Origin, flag_of, one_of, variable_of
 from task.secret import Secret
 from task.settings import GROUPS, REQUIRED, TAKEN, Settings, check, options_of
 
-SHORT = {"--output": "-o", "--namespace": "-n", "--selector": "-l"}  # as in kubectl
+SHORT = {
+    "--output": "-o",
+    "--namespace": "-n",
+    "--selector": "-l",
+}  # as in kubectl
 SOURCES: Mapping[str, Origin] = {"COMMANDLINE": "command line", "ENVIRONMENT": "variable"}
 
 
@@ -36,7 +40,8 @@ def function_of(command: str, body: Callable[..., int]) -> Callable[..., int]:
     """
 
     def called(
-        context: typer.Context, **_given: Any
+        context: typer.Context,
+        **_given: Any,
     ) -> int:  # Typer hands over None for an empty list
         shutdown.check()  # a signal during the imports has raised nothing, and stdin may never end
         if command in TAKEN:
@@ -44,10 +49,14 @@ def function_of(command: str, body: Callable[..., int]) -> Callable[..., int]:
         return body(**context.params)
 
     required = REQUIRED.get(command, ())
-    params = [_parameter(*item, needed=item[0].name in required) for item in options_of(command)]
+    params = [
+        _typer_parameter(*item, needed=item[0].name in required) for item in options_of(command)
+    ]
     params = params or list(inspect.signature(body).parameters.values())
     context = inspect.Parameter(
-        "context", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context
+        "context",
+        inspect.Parameter.POSITIONAL_OR_KEYWORD,
+        annotation=typer.Context,
     )
     called.__signature__ = inspect.Signature([context, *params, _help_all()])  # type: ignore[attr-defined]
     called.__annotations__ = {}
@@ -64,7 +73,9 @@ def settings_of(command: str, given: Mapping[str, Any]) -> Settings:
     kinds = get_type_hints(Settings)
     records = {place: record_of(kind, given) for place, kind in kinds.items() if kind in taken}
     settings = Settings(
-        command, **records, **{name: given[name] for name in given if name in taken}
+        command,
+        **records,
+        **{name: given[name] for name in given if name in taken},
     )
     check(settings)
     return settings
@@ -77,7 +88,13 @@ def record_of(record: type, given: Mapping[str, Any]) -> Any:
     )
 
 
-def _parameter(field: Field[Any], kind: Any, option: Option, *, needed: bool) -> inspect.Parameter:
+def _typer_parameter(
+    field: Field[Any],
+    kind: Any,
+    option: Option,
+    *,
+    needed: bool,
+) -> inspect.Parameter:
     """Return the parameter from which Typer makes the option of this field.
 
     For a bool, it is `--x/--no-x`.
@@ -85,16 +102,6 @@ def _parameter(field: Field[Any], kind: Any, option: Option, *, needed: bool) ->
     flag = kind is bool or bool in get_args(kind)
     many = get_origin(kind) is tuple
     default = "" if many or isinstance(field.default, Secret) else field.default
-
-    def read(context: typer.Context, param: typer.CallbackParam, value: Any) -> Any:
-        given = _given(context, param, value, option, default)
-        if flag:  # its variable is that of `--x`, and a blank one counts as not given
-            return value if given.is_given else field.default
-        found = option.read(given)
-        if needed and not found:
-            raise typer.BadParameter("it is blank", param=param)
-        return found
-
     name = option.flag or flag_of(field.name)
     shown_name = f"{name}/--no-{name[2:]}" if flag else name
     named = () if option.argument else (shown_name, *filter(None, [SHORT.get(name, "")]))
@@ -105,22 +112,62 @@ def _parameter(field: Field[Any], kind: Any, option: Option, *, needed: bool) ->
         metavar=option.metavar or None,
         help=option.help,
         rich_help_panel=option.group,
-        parser=None if many or flag else str,  # `read` takes texts, whatever type the default has
-        callback=read,
+        parser=None if many or flag else str,  # `_reader` takes texts, whatever the default is
+        callback=_reader(field, option, default, flag=flag, needed=needed),
         autocompletion=(lambda: option.metavar.split("|")) if option.read is one_of else None,
     )
-    typed: Any = bool if flag else list[str] | None if many else str
-    shown: Any = bool(default) if flag else None if many else option.shown or default
-    if needed:
-        typed = list[str] if many else str
-        shown = inspect.Parameter.empty
-    return inspect.Parameter(
-        field.name, inspect.Parameter.KEYWORD_ONLY, default=shown, annotation=Annotated[typed, info]
+    typed = _type_for_typer(
+        flag=flag,
+        many=many,
+        needed=needed,
     )
+    shown = bool(default) if flag else option.shown or default
+    if many:
+        shown = None
+    return inspect.Parameter(
+        field.name,
+        inspect.Parameter.KEYWORD_ONLY,
+        default=inspect.Parameter.empty if needed else shown,
+        annotation=Annotated[typed, info],
+    )
+
+
+def _reader(
+    field: Field[Any],
+    option: Option,
+    default: Any,
+    *,
+    flag: bool,
+    needed: bool,
+) -> Callable[[typer.Context, typer.CallbackParam, Any], Any]:
+    """Return the callback that makes the value of the field from what is given."""
+
+    def read(context: typer.Context, param: typer.CallbackParam, value: Any) -> Any:
+        given = _given(context, param, value, option, default)
+        if flag:  # its variable is that of `--x`, and a blank one counts as not given
+            return value if given.is_given else field.default
+        found = option.read(given)
+        if needed and not found:
+            raise typer.BadParameter("it is blank", param=param)
+        return found
+
+    return read
+
+
+def _type_for_typer(*, flag: bool, many: bool, needed: bool) -> Any:
+    if needed:
+        return list[str] if many else str
+    if flag:
+        return bool
+    return list[str] | None if many else str
 
 
 def _given(
-    context: typer.Context, param: typer.CallbackParam, value: Any, option: Option, default: Any
+    context: typer.Context,
+    param: typer.CallbackParam,
+    value: Any,
+    option: Option,
+    default: Any,
 ) -> Given:
     found = context.get_parameter_source(str(param.name))
     source = SOURCES.get(found.name if found else "", "default")
@@ -180,17 +227,16 @@ class GroupedHelp(TyperCommand):
         declared = {field.name: option for field, _, option in options_of(str(self.name))}
         for param in self.get_params(ctx):
             option = declared.get(str(param.name))
-            common = option is None or (
-                self.name in option.common if isinstance(option.common, tuple) else option.common
-            )
             record = param.get_help_record(ctx)
-            if record and not everything and not common:
+            if not record:
+                continue
+            if not everything and not self._is_common(option):
                 left_out += 1
-            elif record:
-                if option and isinstance(param, TyperOption | TyperArgument):
-                    named = record[0] if isinstance(param, TyperOption) else str(param.metavar)
-                    record = _row(param, named, option, everything=everything)
-                sections.setdefault(option.group if option else "Help", []).append(record)
+                continue
+            if option and isinstance(param, TyperOption | TyperArgument):
+                named = record[0] if isinstance(param, TyperOption) else str(param.metavar)
+                record = _help_row(param, named, option, everything=everything)
+            sections.setdefault(option.group if option else "Help", []).append(record)
         for name, records in sections.items():
             if records:
                 with formatter.section(name):
@@ -200,6 +246,14 @@ class GroupedHelp(TyperCommand):
             formatter.write_text(f"{left_out} more options: {ctx.command_path} --help-all")
         formatter.write_paragraph()
         formatter.write_text(FOOT)
+
+    def _is_common(self, option: Option | None) -> bool:
+        """Tell whether `--help` shows an option. Typer's own, such as `--help`, are no options."""
+        if option is None:
+            return True
+        if isinstance(option.common, tuple):
+            return self.name in option.common
+        return option.common
 
     def whole_help(self, context: Any) -> str:
         """Return the help with all options."""
@@ -228,8 +282,12 @@ def _help_all() -> inspect.Parameter:
     return inspect.Parameter("help_all", kind, default=False, annotation=Annotated[bool, info])
 
 
-def _row(
-    param: TyperOption | TyperArgument, shown: str, option: Option, *, everything: bool
+def _help_row(
+    param: TyperOption | TyperArgument,
+    shown: str,
+    option: Option,
+    *,
+    everything: bool,
 ) -> tuple[str, str]:
     """Return the option's name and value, and its description with the default."""
     notes = []

@@ -89,11 +89,24 @@ def _play(folder: str) -> int:
     event = EventOptions(image=IMAGES)
     sources = SourceOptions(applications=(applications,))
     settings = Settings(
-        "run", event, sources=sources, transport=TransportOptions(allow_protocol=("file",))
+        "run",
+        event,
+        sources=sources,
+        transport=TransportOptions(allow_protocol=("file",)),
     )
     with ExitStack() as shielded:
-        plan = carry_out(replace(settings, command="plan"), {}, Log("warning"), shielded)
-        report = carry_out(settings, {}, Log("warning"), shielded)
+        plan = carry_out(
+            replace(settings, command="plan"),
+            {},
+            Log("warning"),
+            shielded,
+        )
+        report = carry_out(
+            settings,
+            {},
+            Log("warning"),
+            shielded,
+        )
     environ = dict(os.environ)
     say(shown(report, environ))
     console = stdout_console(environ)
@@ -113,7 +126,13 @@ def _play(folder: str) -> int:
 def _applications(repo: str) -> str:
     def one(name: str, images: str, *more: str) -> str:
         lines = "".join(f"    {PREFIX}/{line}\n" for line in more)
-        return MANIFEST.format(name=name, prefix=PREFIX, images=images, more=lines, repo=repo)
+        return MANIFEST.format(
+            name=name,
+            prefix=PREFIX,
+            images=images,
+            more=lines,
+            repo=repo,
+        )
 
     return (
         one(

@@ -9,7 +9,7 @@ MEANINGS = {
     "2": "wrong usage",
     "3": "an annotation, target or source is wrong",
     "4": "no access: credentials, permissions, a host key, a hook, a protected branch",
-    "5": "what --require-update, --require-match, or status --fail-on looks for",
+    "5": "what --require-update, --require-match, status --fail-on or check looks for",
     "6": "with --wait: the rollout failed or took too long",
     "75": "temporary: something was unreachable, or others kept pushing; run it again",
     "130, 143": "interrupted, terminated; no push is half done",

@@ -84,14 +84,18 @@ def _as_argument(
 
 
 def _refuse_what_is_given(
-    name: str, option: Any, parameters: Collection[str], environ: Mapping[str, str]
+    name: str,
+    option: Any,
+    parameters: Collection[str],
+    environ: Mapping[str, str],
 ) -> None:
     """Raise `UsageError` for an option that repeats a parameter or undoes what is set."""
     first = str(option.opts[0]) if option is not None else name
     named = first.removeprefix("--")
     if named in parameters:
         raise UsageError(
-            f"options: {name} is a parameter of its own", hint=f"set the parameter {named}"
+            f"options: {name} is a parameter of its own",
+            hint=f"set the parameter {named}",
         )
     if first in _RESULTS or (first in _MOUNTED and variable_of(first) in environ):
         raise UsageError(f"options: the manifest sets {name}", hint="leave it out")
@@ -99,7 +103,8 @@ def _refuse_what_is_given(
     if secret and environ.get(secret, "").strip():
         hint = "leave it out, or remove the key from the secret"
         raise UsageError(
-            f"options: the manifest's secret already gives what {name} reads", hint=hint
+            f"options: the manifest's secret already gives what {name} reads",
+            hint=hint,
         )
 
 

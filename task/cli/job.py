@@ -15,7 +15,9 @@ from task.annotations.subscription import Defaults, Scope
 from task.ci.events.forms import Events
 from task.ci.images import TAG, event_images, with_built
 from task.ci.images_from import STDIN, ImagesFrom, read_images_from
-from task.ci.variables import Origin, build_of, origin_of, request_event
+from task.ci.variables import actor_of, build_of, origin_of, request_event
+from task.ci_systems import Origin
+from task.command_kinds import kind_of
 from task.commands.promotion import check_promotion
 from task.deciding.job import (
     DeployedSource,
@@ -34,7 +36,6 @@ from task.git.names import rewritten
 from task.image import parse_image
 from task.model import Build, Hold, Image, Person
 from task.option import flag_of, variable_of
-from task.output.report_json import BY_HAND
 from task.repository_config.config import seconds_of
 from task.settings import SECRETS, CommitOptions, EventOptions, Settings
 from task.templates.commit_message import KEY as TRAILER_KEY
@@ -52,7 +53,7 @@ class GivenImages:
 
     @property
     def nothing_to_do(self) -> bool:
-        """Whether there are only events that are no push of a tagged image."""
+        """Whether all events are something else than a push of a tagged image."""
         return self.events is not None and not self.images
 
 
@@ -62,7 +63,8 @@ def given_images(given: EventOptions, applications: Sequence[str] = ()) -> Given
         return GivenImages(event_images(given.image, given.image_digest, given.tag))
     if STDIN in given.images_from and STDIN in applications:
         raise UsageError(
-            "--images-from - and --applications - both read stdin", hint="give one of them a file"
+            "--images-from - and --applications - both read stdin",
+            hint="give one of them a file",
         )
     found = read_images_from(given.images_from, given.images_format, given.images_registry)
     if found.events is None:
@@ -78,14 +80,15 @@ def _check_beside_events(given: EventOptions, found: ImagesFrom) -> None:
     fields = ("image", "image_digest", "tag", "sequence", "source_commit", "created")
     if found.built:
         raise UsageError(
-            "--images-from: a builder's file beside events", hint="run it once for each of them"
+            "--images-from: a builder's file and events together",
+            hint="run it once for each of them",
         )
     for field in fields:
         if getattr(given, field):
             hint = (
                 "leave it out: each event is a build of its own, and a line of our own says which"
             )
-            raise UsageError(f"{flag_of(field)} beside events: it is about one build", hint=hint)
+            raise UsageError(f"{flag_of(field)} with events: it is for a single build", hint=hint)
 
 
 def job_of(
@@ -99,13 +102,13 @@ def job_of(
     origin = origin_of(environ)
     now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     own = without_login(settings.source_repository or origin.repository)
-    # The CI job has built nothing.
-    if events is not None or settings.command in ("scan", "promote"):
+    built_here = events is None and not kind_of(settings.command).deploys_only
+    if not built_here:
         origin = Origin(run=origin.run)
-        environ = {}
     given = settings.event
     commits = settings.commit
-    build = Build() if events else build_of(environ, given, settings.source_repository)
+    of_build = environ if built_here else {}
+    build = Build() if events else build_of(of_build, given, settings.source_repository)
     repository = without_login(settings.source_repository or origin.repository).removesuffix(".git")
     commit = given.source_commit or origin.commit
     run = commits.pipeline_run or without_login(origin.run)
@@ -119,23 +122,23 @@ def job_of(
         images=images,
         scope=scope_of(settings),
         terms=Terms(
-            settings.rules.allow_downgrade,
-            settings.git.carry_parameters,
-            settings.rules.require_live,
-            build,
-            settings.registry_check,
-            now,
+            allow_downgrade=settings.rules.allow_downgrade,
+            carry=settings.git.carry_parameters,
+            require_live=settings.rules.require_live,
+            build=build,
+            check=settings.registry_check,
+            now=now,
             through=commits.commit_through,
             minimum_age=duration_of("--minimum-age", settings.minimum_age),
             verify=settings.verify.wanted,
         ),
         wording=Wording(
-            Person(commits.git_author_name, commits.git_author_email),
-            _template(commits.commit_message_template),
-            _trailers(settings, origin),
-            settings.command,
+            author=Person(commits.git_author_name, commits.git_author_email),
+            template=_template(commits.commit_message_template),
+            trailers=_build_trailers(settings, origin),
+            command=settings.command,
             # GitHub's API makes whom the token belongs to the author: nobody can sign off for them.
-            False if commits.commit_through == "github" else commits.sign_off,
+            sign_off=False if commits.commit_through == "github" else commits.sign_off,
             push_options=commits.push_option,
         ),
         deadline=settings.git.deadline,
@@ -147,14 +150,14 @@ def job_of(
         intent=_intent(settings, now, environ),
         aliases=settings.aliases,
         deployed=_deployed(settings, own.removesuffix(".git"), commit, environ),
-        comment=_comment(settings, images, environ) if settings.comment else None,
+        comment=_plan_comment(settings, images, environ) if settings.comment else None,
         requests=PullRequestOptions(
-            commits.pull_request_label,
-            commits.pull_request_reviewer,
-            commits.pull_request_assignee,
-            commits.pull_request_draft,
-            commits.auto_merge,
-            named,
+            labels=commits.pull_request_label,
+            reviewers=commits.pull_request_reviewer,
+            assignees=commits.pull_request_assignee,
+            draft=commits.pull_request_draft,
+            auto_merge=commits.auto_merge,
+            named=named,
             source=page,
             run=run,
         ),
@@ -189,8 +192,10 @@ def _named_for_requests(asked: CommitOptions, environ: Mapping[str, str]) -> tup
     return tuple(flag for flag in named if not environ.get(variable_of(flag), "").strip())
 
 
-def _comment(
-    settings: Settings, images: tuple[Image, ...], environ: Mapping[str, str]
+def _plan_comment(
+    settings: Settings,
+    images: tuple[Image, ...],
+    environ: Mapping[str, str],
 ) -> PlanComment:
     """Return the pull request for the plan's comment.
 
@@ -198,9 +203,12 @@ def _comment(
     """
     if not settings.dry:
         raise UsageError(
-            "--comment is for a plan only", hint="run image-update plan --comment, or add --dry-run"
+            "--comment is for a plan only",
+            hint="run image-update plan --comment, or add --dry-run",
         )
-    (repository, number), argo, scope = request_event(environ), settings.sources, settings.scope
+    repository, number = request_event(environ)
+    argo = settings.sources
+    scope = settings.scope
     narrowed = (settings.application, scope.project, scope.namespace, scope.selector)
     sources = tuple(without_login(application) for application in settings.sources.applications)
     plan = (
@@ -210,11 +218,18 @@ def _comment(
         argo.kube_context,
         narrowed,
     )
-    return PlanComment(repository, number, sha256(json.dumps(plan).encode()).hexdigest())
+    return PlanComment(
+        repository=repository,
+        number=number,
+        key=sha256(json.dumps(plan).encode()).hexdigest(),
+    )
 
 
 def _deployed(
-    settings: Settings, repository: str, commit: str, environ: Mapping[str, str]
+    settings: Settings,
+    repository: str,
+    commit: str,
+    environ: Mapping[str, str],
 ) -> DeployedSource | None:
     """Return what was built, if its deployments are to be shown.
 
@@ -230,24 +245,28 @@ def _deployed(
         ("commit", "--source-commit", commit, "GITHUB_SHA, CI_COMMIT_SHA"),
     ):
         if not value and (name, settings.command) != ("commit", "promote"):
-            hint = (
-                f"give {option}; without it, the CI system's variables tell ({variables} and"
-                " others)"
-            )
-            raise UsageError(f"--deployments: the {name} that was built is not known", hint=hint)
+            hint = f"give {option}; in CI, it comes from variables ({variables} and others)"
+            raise UsageError(f"--deployments: the {name} that was built is unknown", hint=hint)
     if not (
         _is_remote(repository) or _is_remote(rewritten(repository, settings.transport.rewrite_url))
     ):
         hint = "write it as https://host/owner/repository: it is the repository of the source code"
         message = (
-            f"--source-repository: no deployment is shown for {repository!r}: it is not an https or"
+            f"--source-repository: cannot show a deployment for {repository!r}: it is not an"
+            " https or"
             " ssh URL"
         )
         raise UsageError(message, hint=hint)
     of_the_job = bool(commit) and environ.get("CI_COMMIT_SHA", "").strip() == commit
     ref = environ.get("CI_COMMIT_REF_NAME", "").strip() if of_the_job else ""
     is_tag = bool(ref) and environ.get("CI_COMMIT_TAG", "").strip() == ref
-    return DeployedSource(repository, commit, ref, is_tag, settings.rollout.wait)
+    return DeployedSource(
+        repository=repository,
+        commit=commit,
+        ref=ref,
+        is_tag=is_tag,
+        waits=settings.rollout.wait,
+    )
 
 
 def _is_remote(url: str) -> bool:
@@ -266,20 +285,20 @@ def scope_of(settings: Settings) -> Scope:
     names = settings.application
     apps = settings.app or settings.status.app
     return Scope(
-        given.annotation_prefix,
-        Narrow(
-            apps or names,
-            given.namespace,
-            given.project,
-            given.selector,
+        prefix=given.annotation_prefix,
+        narrow=Narrow(
+            names=apps or names,
+            namespaces=given.namespace,
+            projects=given.project,
+            selector=given.selector,
             within=names if apps else (),
             typed=bool(apps),
         ),
-        Defaults(
-            settings.sources.argocd_namespace,
-            given.strategy,
-            settings.pin_digest,
-            settings.git.pull_request,
+        defaults=Defaults(
+            argocd_namespace=settings.sources.argocd_namespace,
+            strategy=given.strategy,
+            pin_digest=settings.pin_digest,
+            pull_request=settings.git.pull_request,
         ),
     )
 
@@ -293,13 +312,13 @@ def _promotion(settings: Settings, repository: str) -> Promotion | None:
         return None
     given = settings.promote
     found = Promotion(
-        given.promote_from,
-        given.promote_to,
-        given.from_selector,
-        given.to_selector,
-        settings.aliases,
-        given.healthy,
-        repository,
+        sources=given.promote_from,
+        targets=given.promote_to,
+        source_selector=given.from_selector,
+        target_selector=given.to_selector,
+        images=settings.aliases,
+        healthy=given.healthy,
+        repository=repository,
     )
     check_promotion(found)
     return found
@@ -310,7 +329,7 @@ def _intent(settings: Settings, now: str, environ: Mapping[str, str]) -> Intent 
     given = settings.hold
     back = settings.rollback
     hold = None
-    if settings.command not in BY_HAND:
+    if not kind_of(settings.command).by_hand:
         return None
     for name in SECRETS:
         # A CI system puts the value of a variable into what a person types: GitLab does that for
@@ -321,12 +340,17 @@ def _intent(settings: Settings, now: str, environ: Mapping[str, str]) -> Intent 
             )
             raise UsageError("--reason and --by must not have a secret in them", hint=hint)
     if settings.command == "hold" or (settings.command == "rollback" and back.hold):
-        by = words_of(given.by or actor_of(environ))
-        hold = Hold(words_of(given.reason), by, now, until_of(given.until, now))
+        by = words_of(given.by or actor_of(environ)[:LONGEST])
+        hold = Hold(
+            words_of(given.reason),
+            by,
+            now,
+            until_of(given.until, now),
+        )
     rolls_back = settings.command == "rollback"
     return Intent(
-        settings.command,
-        hold,
+        verb=settings.command,
+        hold=hold,
         whole=not (settings.aliases or back.failed),
         to=destination_of(back.to) if rolls_back and back.to else "",
         discard=settings.discard,
@@ -347,7 +371,7 @@ def _failed_image(text: str) -> Image:
     return image
 
 
-def _trailers(settings: Settings, origin: Origin) -> tuple[Trailer, ...]:
+def _build_trailers(settings: Settings, origin: Origin) -> tuple[Trailer, ...]:
     """Return what is known about the build. The CI system's facts count only for its own commit."""
     git = settings.commit
     given = settings.event.source_commit
@@ -373,7 +397,8 @@ def _template(path: str) -> str | None:
     except OSError as error:
         hint = "name a readable file"
         raise UsageError(
-            f"--commit-message-template: cannot read {path!r}: {error.strerror}", hint=hint
+            f"--commit-message-template: cannot read {path!r}: {error.strerror}",
+            hint=hint,
         ) from None
     except (Malformed, UnicodeDecodeError) as error:
         hint = "write a Go text/template, as Image Updater takes it"
@@ -382,21 +407,15 @@ def _template(path: str) -> str | None:
 
 
 DURATION = re.compile(r"([1-9][0-9]{0,5})([mhdw])")
-SECONDS = {"m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
+SECONDS = {
+    "m": 60,
+    "h": 3600,
+    "d": 86400,
+    "w": 7 * 86400,
+}
 DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 BACK = re.compile(r"[1-9][0-9]{0,3}-back")
 _LIKE_BACK = re.compile(r"[0-9]+-back")  # 0-back is more likely a mistake than a tag
-# Who started the pipeline, as the CI systems document it. The first variable that is set wins.
-ACTORS = (
-    "GITHUB_ACTOR",
-    "GITLAB_USER_LOGIN",
-    "BUILD_USER_ID",  # Jenkins, with the build user vars plugin
-    "BITBUCKET_STEP_TRIGGERER_UUID",
-    "BUILD_REQUESTEDFOR",  # Azure Pipelines
-    "CIRCLE_USERNAME",
-    "BUILDKITE_BUILD_CREATOR",
-    "DRONE_BUILD_TRIGGER",
-)
 LONGEST = 500  # characters of a reason or a name
 
 
@@ -440,11 +459,6 @@ def destination_of(text: str) -> str:
         return text
     hint = "write a tag, tag@sha256:…, previous, or 3-back"
     raise UsageError(f"--to: {text!r} is not a version to go back to", hint=hint)
-
-
-def actor_of(environ: Mapping[str, str]) -> str:
-    """Return who started the pipeline, from the CI system's variables, or "" outside of one."""
-    return next((name for key in ACTORS if (name := environ.get(key, "").strip())), "")[:LONGEST]
 
 
 def words_of(text: str) -> str:

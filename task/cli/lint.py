@@ -4,13 +4,13 @@ import os
 import time
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
 from task.annotations.lint import (
     Finding,
-    Severity,
+    noted,
     of_flaw,
     shared_places,
     told_once,
@@ -30,7 +30,7 @@ from task.commands.migration import Migration, lines, migration
 from task.deciding.cautions import taken_back
 from task.deciding.verify import only_signed
 from task.editors.yaml.tree import pairs, parse, resolved
-from task.errors import Exit, TargetError, TaskError, UsageError
+from task.errors import Severity, TargetError, TaskError, UsageError, exit_of
 from task.files import read_text
 from task.landing.live import owner_of
 from task.landing.ports import World
@@ -64,31 +64,31 @@ def lint(settings: Settings, call: Call) -> int:
             # else.
             error = UsageError(error.message.removeprefix("--applications: "), hint=error.hint)
         if report := lint_views.REPORTS.get(form):
-            say(report([(Finding("", "", "", "error", str(error), error.hint, ""), "", 0)]))
+            say(report([(Finding(noted("error", str(error), error.hint)), "", 0)]))
         raise error from None
-    if form == "json":
-        say(lint_views.as_report(found, moved))
-    elif report := lint_views.REPORTS.get(form):
-        say(report(found))
-    elif log.form == "github":
-        say("".join(f"{printable(line)}\n" for line in lines(moved)) if moved else "")
-        say("".join(lint_views.as_annotation(*text) for text in found), commands=True)
-    else:
-        say(lint_views.as_text(found, read, lines(moved) if moved else ()))
-    wrong = [one for one, _, _ in found if one.severity == "error"]
-    code = int(Exit.CONFIGURATION if wrong else Exit.OK)
-    problems = tuple(
-        Problem(
-            application=finding.application,
-            rule="annotation",
-            message=finding.message,
-            hint=finding.hint,
-        )
-        for finding in wrong
-    )
+    _show(found, read, moved, form, log)
+    wrong = [finding for finding, _, _ in found if finding.severity == "error"]
+    code = int(exit_of(wrong))
+    problems = tuple(Problem(finding.trouble, application=finding.application) for finding in wrong)
     told = f"nothing wrong in {counted(read, 'Application')}"
     tell("lint", told, settings.handed, environ, problems=problems, code=code)
     return code
+
+
+def _show(found: Sequence[Placed], read: int, moved: Migration | None, form: str, log: Log) -> None:
+    """Print the findings in the wanted form."""
+    if form == "json":
+        say(lint_views.as_report(found, moved))
+        return
+    if report := lint_views.REPORTS.get(form):
+        say(report(found))
+        return
+    comparison = lines(moved) if moved else ()
+    if log.form == "github":
+        say("".join(f"{printable(line)}\n" for line in comparison))
+        say("".join(lint_views.as_annotation(*text) for text in found), commands=True)
+        return
+    say(lint_views.as_text(found, read, comparison))
 
 
 def _with_sources(settings: Settings, call: Call) -> Settings:
@@ -104,84 +104,132 @@ def _with_sources(settings: Settings, call: Call) -> Settings:
     return replace(settings, sources=replace(settings.sources, applications=(*given, *named)))
 
 
+@dataclass(frozen=True)
+class _Inspected:
+    """What is known about the Applications and their repositories once everything is read."""
+
+    found: Discovered
+    texts: Mapping[str, str]  # of the files from Git, by their path
+    passed_over: Sequence[Application]
+    written: Sequence[Subscription]
+    of_repositories: Sequence[Finding]  # about configs and open branches
+    of_owners: Sequence[Finding]  # about those who take a patch back, or want signed commits
+    on_hold: Sequence[Finding]
+    moved: Migration | None
+
+
 def _collect(
-    settings: Settings, environ: Mapping[str, str], log: Log
+    settings: Settings,
+    environ: Mapping[str, str],
+    log: Log,
 ) -> tuple[list[Placed], int, Migration | None]:
     """Return all findings, how many Applications were read, and the wanted comparison with AIU."""
     scope = scope_of(settings)
     world = RealWorld(settings, environ, log, scope)
     try:
-        texts: dict[str, str] = {}
-        sets: dict[str, Mapping[str, Any]] = {}
-        found = discovered(_with_texts(world.applications(), texts, sets), scope, world.locate)
-        apps = [
-            *found.applications,
-            *(subscribed.application for subscribed in found.helm_releases),
-        ]
-        now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-        on_hold = list(held(found.applications, settings, world, now))
-        taken = [
-            *_taken_back(found.applications, sets, scope, world),
-            *_only_signed(found.applications, scope, world),
-        ]
-        written = [] if world.passed_over() else _all_that_writes(found, scope)
-        moved = None
-        if settings.lint.from_image_updater:
-            job = replace(job_of(settings, (), environ), dry=True)
-            moved = migration(found, job, world, in_cluster="cluster" in sources(settings, environ))
-        first = [
-            *config_findings(settings.sources.applications, written, world.locate),
-            *open_branches(written, world.forge_if_known),
-        ]
+        seen = _inspected(settings, environ, scope, world)
     finally:
         world.close()
-    read = found.read + len(world.passed_over())
-    if not (read or found.templates or found.problems):
+    read = seen.found.read + len(seen.passed_over)
+    placed: list[Placed] = [(item, *_path_and_line(item.origin)) for item in seen.of_repositories]
+    if not (read or seen.found.templates or seen.found.problems):
         hint = "name their folder or file, as in image-update lint apps/"
-        first.append(
-            Finding(
-                "", "", "", "warning", "no Application was found, so nothing was checked", hint, ""
-            )
+        placed.append(
+            _unplaced("warning", "no Application was found, so nothing was checked", hint)
         )
-    placed: list[Placed] = [(item, *_origin(item.origin)) for item in first]
-    placed += [_of_problem(problem) for problem in found.problems]
-    unknown = unknown_names(scope.narrow.names, apps, (*found.outside, *world.passed_over()))
-    placed += [
-        (Finding("", "", "", item.severity, item.message, item.hint, ""), "", 0) for item in unknown
+    placed += [_finding_of_problem(problem) for problem in seen.found.problems]
+    placed += _of_unknown_names(seen, scope)
+    compares = settings.lint.from_image_updater
+    prefix = settings.scope.annotation_prefix
+    told = (*_told_of_applications(seen, scope, compares=compares), *seen.of_owners)
+    placed += [(item, *_place(item, prefix, seen.texts)) for item in told]
+    placed += _of_releases(seen)
+    placed += [(item, *_place(item, "", seen.texts)) for item in seen.on_hold]
+    return placed, read, seen.moved
+
+
+def _inspected(
+    settings: Settings,
+    environ: Mapping[str, str],
+    scope: Scope,
+    world: RealWorld,
+) -> _Inspected:
+    texts: dict[str, str] = {}
+    sets: dict[str, Mapping[str, Any]] = {}
+    found = discovered(_with_texts(world.applications(), texts, sets), scope, world.locate)
+    now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    on_hold = list(held(found.applications, settings, world, now))
+    of_owners = [
+        *_taken_back(found.applications, sets, scope, world),
+        *_only_signed(found.applications, scope, world),
     ]
+    written = [] if world.passed_over() else _all_that_writes(found, scope)
+    moved = None
+    if settings.lint.from_image_updater:
+        job = replace(job_of(settings, (), environ), dry=True)
+        moved = migration(found, job, world, in_cluster="cluster" in sources(settings, environ))
+    of_repositories = [
+        *config_findings(settings.sources.applications, written, world.locate),
+        *open_branches(written, world.forge_if_known),
+    ]
+    return _Inspected(
+        found=found,
+        texts=texts,
+        passed_over=world.passed_over(),
+        written=written,
+        of_repositories=of_repositories,
+        of_owners=of_owners,
+        on_hold=on_hold,
+        moved=moved,
+    )
+
+
+def _unplaced(severity: Severity, message: str, hint: str) -> Placed:
+    return Finding(noted(severity, message, hint)), "", 0
+
+
+def _of_unknown_names(seen: _Inspected, scope: Scope) -> list[Placed]:
+    found = seen.found
+    apps = [
+        *found.applications,
+        *(subscribed.application for subscribed in found.helm_releases),
+    ]
+    unknown = unknown_names(scope.narrow.names, apps, (*found.outside, *seen.passed_over))
+    return [_unplaced(item.severity, item.message, item.hint) for item in unknown]
+
+
+def _told_of_applications(seen: _Inspected, scope: Scope, *, compares: bool) -> Sequence[Finding]:
+    """Return the findings about annotations. `compares`: a comparison with AIU is asked for."""
+    found = seen.found
     told = told_once((*found.applications, *found.templates), scope.defaults)
-    if settings.lint.from_image_updater or found.updaters or found.updater_config:
+    if compares or found.updaters or found.updater_config:
         told += without_method(found.applications)
-    if found.updater_config and not settings.lint.from_image_updater:
-        origin = found.updater_config.origin
+    if found.updater_config and not compares:
+        message = "a run does not read Image Updater's ConfigMap"
         hint = "image-update lint --from-image-updater shows its keys as options"
-        told += (
-            Finding(
-                "", "", "", "info", "Image Updater's ConfigMap is not read by a run", hint, origin
-            ),
-        )
+        told += (Finding(noted("info", message, hint), origin=found.updater_config.origin),)
     outside = {app.key for app in found.outside}
-    told += shared_places(sub for sub in written if sub.application.key not in outside)
-    placed += [
-        (item, *_place(item, settings.scope.annotation_prefix, texts)) for item in (*told, *taken)
-    ]
-    for release in found.helm_releases:
+    told += shared_places(sub for sub in seen.written if sub.application.key not in outside)
+    return told
+
+
+def _of_releases(seen: _Inspected) -> Iterator[Placed]:
+    for release in seen.found.helm_releases:
         for flaw in release.flaws:
             finding = of_flaw(release.application, flaw)
             # it is about the place of the release, which may be elsewhere in the repository
             if not flaw.key:
-                finding = replace(finding, severity="warning")
-            placed.append((finding, *_place(finding, "", texts)))
-    return placed + [(item, *_place(item, "", texts)) for item in on_hold], read, moved
+                finding = replace(finding, trouble=finding.trouble.as_warning())
+            yield finding, *_place(finding, "", seen.texts)
 
 
-def _of_problem(problem: Problem) -> Placed:
+def _finding_of_problem(problem: Problem) -> Placed:
     """Return what could not be read as a finding.
 
     Its message begins with its place, if it has one.
     """
     place, _, message = problem.message.partition(": ")
-    path, line = _origin(place)
+    path, line = _path_and_line(place)
     if not os.path.exists(path):
         path = ""
         line = 0
@@ -192,12 +240,20 @@ def _of_problem(problem: Problem) -> Placed:
     severity: Severity = "warning" if problem.application or problem.advice else "error"
     key = problem.key
     value = problem.value
-    finding = Finding(problem.application, key, value, severity, message, problem.hint, origin="")
+    finding = Finding(
+        noted(severity, message, problem.hint),
+        application=problem.application,
+        key=key,
+        value=value,
+    )
     return finding, path, line
 
 
 def _taken_back(
-    apps: Iterable[Application], sets: Mapping[str, Mapping[str, Any]], scope: Scope, world: World
+    apps: Iterable[Application],
+    sets: Mapping[str, Mapping[str, Any]],
+    scope: Scope,
+    world: World,
 ) -> Iterator[Finding]:
     """Yield a warning for each live Application, or for its ApplicationSet,
     whose owner would take a patch back.
@@ -211,7 +267,9 @@ def _taken_back(
         if live and app.generated_by:
             field = "spec.sources" if app.multi else "spec.source"
             taken = app.generated_by not in told and set_takes_back(
-                sets[app.generated_by], app.name, field
+                sets[app.generated_by],
+                app.name,
+                field,
             )
             owner = f"ApplicationSet {app.generated_by}" if taken else ""
         elif live:
@@ -220,7 +278,11 @@ def _taken_back(
             told.add(app.generated_by)
             value = app.annotations.get("write-back-method", "")
             yield Finding(
-                app.key, "write-back-method", value, "warning", *taken_back(owner), app.origin
+                noted("warning", *taken_back(owner)),
+                application=app.key,
+                key="write-back-method",
+                value=value,
+                origin=app.origin,
             )
 
 
@@ -238,7 +300,11 @@ def _only_signed(apps: Iterable[Application], scope: Scope, world: World) -> Ite
                 and (keys := world.keys_wanted(sub))
             ):
                 told.add((app.project, sub.repo))
-                yield Finding(app.key, "", "", "info", *only_signed(sub, keys), app.origin)
+                yield Finding(
+                    noted("info", *only_signed(sub, keys)),
+                    application=app.key,
+                    origin=app.origin,
+                )
 
 
 def _all_that_writes(found: Discovered, scope: Scope) -> list[Subscription]:
@@ -252,14 +318,16 @@ def _all_that_writes(found: Discovered, scope: Scope) -> list[Subscription]:
     return [sub for sub in every if sub.method == "git"]
 
 
-def _origin(origin: str) -> tuple[str, int]:
+def _path_and_line(origin: str) -> tuple[str, int]:
     """Split `path:line` into path and line. The line is 0 if there is none."""
     path, _, line = origin.rpartition(":")
     return (path, int(line)) if path and line.isdigit() else (origin, 0)
 
 
 def _with_texts(
-    manifests: Iterable[Found], texts: dict[str, str], sets: dict[str, Mapping[str, Any]]
+    manifests: Iterable[Found],
+    texts: dict[str, str],
+    sets: dict[str, Mapping[str, Any]],
 ) -> Iterator[Found]:
     """Yield the manifests.
 
@@ -271,20 +339,20 @@ def _with_texts(
         if found.owner is not None:
             sets[found.generated_by] = found.owner
         if found.text:
-            texts[_origin(found.origin)[0]] = found.text
+            texts[_path_and_line(found.origin)[0]] = found.text
         yield found
 
 
-def _place(one: Finding, prefix: str, texts: Mapping[str, str]) -> tuple[str, int]:
+def _place(finding: Finding, prefix: str, texts: Mapping[str, str]) -> tuple[str, int]:
     """Return the file and line of the annotation, or else of the manifest."""
-    path, start = _origin(one.origin)
-    if not one.key or path in NO_FILES:
+    path, start = _path_and_line(finding.origin)
+    if not finding.key or path in NO_FILES:
         return path, start
-    if one.field:
+    if finding.field:
         # An `image-list` has what the fields `alias` and `imageName` say, of each image.
-        value = one.value.partition("=")[2] if one.field == "imageName" else one.value
-        return path, line_of(path, start, one.field, value, sure=True, text=texts.get(path))
-    return path, line_of(path, start, f"{prefix}{one.key}", one.value, text=texts.get(path))
+        value = finding.value.partition("=")[2] if finding.field == "imageName" else finding.value
+        return path, line_of(path, start, finding.field, value, sure=True, text=texts.get(path))
+    return path, line_of(path, start, f"{prefix}{finding.key}", finding.value, text=texts.get(path))
 
 
 LARGEST_DOCUMENT = 1_000_000  # characters of a document in which a field is looked for
@@ -294,7 +362,13 @@ MOST = 500
 
 
 def line_of(
-    path: str, start: int, key: str, value: str, *, sure: bool = False, text: str | None = None
+    path: str,
+    start: int,
+    key: str,
+    value: str,
+    *,
+    sure: bool = False,
+    text: str | None = None,
 ) -> int:
     """Return the line of `key` (with its prefix) in the document that begins at `start`,
     or `start` if there is none.
@@ -331,7 +405,8 @@ def line_of_field(path: str, start: int, field: Sequence[str | int]) -> int:
             at = node = node.children[part] if part < len(node.children) else None
         elif node and isinstance(part, str) and node.kind == "mapping":
             at, node = next(
-                ((key, one) for key, one in pairs(node) if key.value == part), (None, None)
+                ((key, one) for key, one in pairs(node) if key.value == part),
+                (None, None),
             )
         else:
             break

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 
-from task.annotations.lint import Finding
+from task import DOCS
+from task.annotations.lint import Finding, noted
 from task.errors import TaskError
 from task.forges.host import Host
 from task.git.names import MEMORY, OURS
@@ -15,11 +16,12 @@ from task.urls import without_login
 
 # A branch of each kind: Git hosts tell for a name whether a pattern protects it.
 _NAMES = (f"{OURS}lint", f"{MEMORY}lint")
-HINT = "let only this login push image-update*/** (docs/how-to/protect-the-branches.md)"
+HINT = f"let only this login push image-update*/**: {DOCS}/how-to/protect-the-branches.md"
 
 
 def open_branches(
-    subs: Iterable[Subscription], host_of: Callable[[str], Host | None]
+    subs: Iterable[Subscription],
+    host_of: Callable[[str], Host | None],
 ) -> Iterator[Finding]:
     """Yield a warning for each repository with requests or head branches that others may push.
 
@@ -33,9 +35,9 @@ def open_branches(
             told = " and ".join(f"{name.removesuffix('lint')}**" for name in names)
             message = (
                 f"{printable(without_login(repo))}: others may push {told}, "
-                "and so say what is proposed and what is held"
+                "and so change what is proposed and what is held"
             )
-            yield Finding("", "", "", "warning", message, HINT, "")
+            yield Finding(noted("warning", message, HINT))
 
 
 def _open(repo: str, host_of: Callable[[str], Host | None]) -> list[str]:

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
-from task.annotations.lint import Finding
+from task.annotations.lint import Finding, noted
 from task.annotations.subscription import subscribe
 from task.annotations.write_back import Neighbours, refuse_files
 from task.applications.work_tree import LocalFiles, top_of
@@ -65,7 +65,9 @@ _LINE = re.compile(r"\bline (\d+)")
 
 
 def config_findings(
-    sources: Iterable[str], subs: Sequence[Subscription], locate: Locate
+    sources: Iterable[str],
+    subs: Sequence[Subscription],
+    locate: Locate,
 ) -> Iterator[Finding]:
     """Yield an error for each mistake in a config,
     and a warning for each rule that matches no Application.
@@ -75,49 +77,56 @@ def config_findings(
     folder of Applications lies in.
     """
     for path in dict.fromkeys(_config_of(source) for source in sources if os.path.exists(source)):
-        yield from _misplaced(path)
+        yield from _misplaced_configs(path)
         if not os.path.isfile(path):
             continue
         try:
             config, mistakes = check_config(read_text(path, 4 * LARGEST))  # bytes of a letter
         except (OSError, UnicodeDecodeError) as error:
-            yield _placed(path, f"cannot be read: {error}", "write a file in UTF-8")
-        else:
-            in_order = sorted(mistakes, key=lambda one: _line_in(one.message))
-            yield from (
-                _placed(path, target_error.message, target_error.hint) for target_error in in_order
-            )
-            yield from _of_templates(path, config.templates)
-            yield from _of_keys(path, config)
-            found = locate(f"{path}:0") if config.rules or config.freezes else None
-            ours = [sub for sub in subs if found and same_repository(sub.repo, found[0])]
-            number = len({sub.application.key for sub in ours})
-            if unmatched(config, ours):  # a target may be a folder, and a rule for a part of it
-                top = os.path.dirname(os.path.dirname(path))
-                ours += [replace(sub, path=file) for sub in ours for file in _changed_in(top, sub)]
-            if ours:
-                for what, line in unmatched(config, ours):
-                    message = (
-                        f"{what} matches none of the {number} Applications read that write to this"
-                        " repository"
-                    )
-                    if number == 1:
-                        message = (
-                            f"{what} does not match the one Application read that writes to this"
-                            " repository"
-                        )
-                    hint = "correct the names and globs of its match, or remove it"
-                    yield Finding("", "", "", "warning", message, hint, f"{path}:{line}")
+            yield _finding_at(path, f"cannot be read: {error}", "write a file in UTF-8")
+            continue
+        for mistake in sorted(mistakes, key=lambda error: _line_in(error.message)):
+            yield _finding_at(path, mistake.message, mistake.hint)
+        yield from _of_templates(path, config.templates)
+        yield from _of_keys(path, config)
+        found = locate(f"{path}:0") if config.rules or config.freezes else None
+        if found:
+            ours = [sub for sub in subs if same_repository(sub.repo, found[0])]
+            yield from _of_unmatched_rules(path, config, ours)
 
 
-def _misplaced(config: str) -> Iterator[Finding]:
+def _of_unmatched_rules(
+    path: str,
+    config: RepositoryConfig,
+    ours: list[Subscription],
+) -> Iterator[Finding]:
+    """Yield a warning for each rule that matches none of the Applications of the repository."""
+    number = len({sub.application.key for sub in ours})
+    if unmatched(config, ours):  # a target may be a folder, and a rule for a part of it
+        top = os.path.dirname(os.path.dirname(path))
+        ours += [replace(sub, path=file) for sub in ours for file in _changed_in(top, sub)]
+    if not ours:
+        return
+    whom = f"matches none of the {number} Applications read that write to this repository"
+    if number == 1:
+        whom = "does not match the one Application read that writes to this repository"
+    for what, line in unmatched(config, ours):
+        hint = "correct the names and globs of its match, or remove it"
+        yield Finding(noted("warning", f"{what} {whom}", hint), origin=f"{path}:{line}")
+
+
+def _misplaced_configs(config: str) -> Iterator[Finding]:
     """Yield what people take for the config, although it is not read."""
     if os.path.isdir(config):
         hint = f"write one file, {PATH}"
-        yield Finding("", "", "", "warning", f"the folder {PATH} is not read", hint, config)
+        yield Finding(noted("warning", f"the folder {PATH} is not read", hint), origin=config)
     for name in MISTAKEN:
         if os.path.isfile(path := f"{config.removesuffix(PATH)}{name}"):
-            yield _placed(path, f"{name} {NOT_READ} {PATH}", f"rename it to {PATH}, or delete it")
+            yield _finding_at(
+                path,
+                f"{name} {NOT_READ} {PATH}",
+                f"rename it to {PATH}, or delete it",
+            )
 
 
 def same_repository(one: str, other: str) -> bool:
@@ -132,7 +141,7 @@ def _of_templates(config: str, templates: Iterable[tuple[str, int]]) -> Iterator
         try:
             template_in(files_to(top, path), path, line)
         except TargetError as error:
-            yield _placed(config, error.message, error.hint)
+            yield _finding_at(config, error.message, error.hint)
 
 
 def _of_keys(config: str, read: RepositoryConfig) -> Iterator[Finding]:
@@ -153,7 +162,7 @@ def _of_keys(config: str, read: RepositoryConfig) -> Iterator[Finding]:
                     message = f"line {demand.line}: {path}: {error.message}"
                     raise TargetError(message, hint=error.hint) from error
         except TargetError as error:
-            yield _placed(config, error.message, error.hint)
+            yield _finding_at(config, error.message, error.hint)
 
 
 def files_to(top: str, path: str, largest: int = 10 * LONGEST) -> Files:
@@ -169,11 +178,11 @@ def files_to(top: str, path: str, largest: int = 10 * LONGEST) -> Files:
         if os.path.isdir(here):
             found[name] = File("", "040000")
         elif os.path.exists(here):
-            found[name] = _file(here, largest)
+            found[name] = _local_file(here, largest)
     return found
 
 
-def _file(path: str, largest: int) -> File:
+def _local_file(path: str, largest: int) -> File:
     try:
         return File(read_text(path, largest))
     except (OSError, UnicodeDecodeError) as error:
@@ -184,10 +193,10 @@ def _line_in(message: str) -> int:
     return int(found[1]) if (found := _LINE.search(message)) else 0
 
 
-def _placed(path: str, message: str, hint: str) -> Finding:
+def _finding_at(path: str, message: str, hint: str) -> Finding:
     line = _line_in(message)
     said = message.removeprefix(f"line {line}: ").removesuffix(f", line {line}")
-    return Finding("", "", "", "error", said, hint, f"{path}:{line}" if line else path)
+    return Finding(noted("error", said, hint), origin=f"{path}:{line}" if line else path)
 
 
 def _config_of(source: str) -> str:
@@ -208,7 +217,10 @@ LOCAL = ("/", ".", "file://")  # these URLs need no login
 
 
 def held(
-    apps: Iterable[Application], settings: Settings, world: World, now: str
+    apps: Iterable[Application],
+    settings: Settings,
+    world: World,
+    now: str,
 ) -> Iterator[Finding]:
     """Return an info for each hold, an error for each unreadable state file and unusable target,
     and `target_findings`.
@@ -234,11 +246,15 @@ def held(
         try:
             yield from _of_repository(repo, base, subs, world, now)
         except TaskError as error:
-            world.log("warning", f"its holds are not known: {error}")
+            world.log("warning", f"cannot read its holds: {error}")
 
 
 def _of_repository(
-    repo: str, base: str, subs: Sequence[Subscription], world: World, now: str
+    repo: str,
+    base: str,
+    subs: Sequence[Subscription],
+    world: World,
+    now: str,
 ) -> Iterator[Finding]:
     repository = world.repository(repo, subs[0])
     try:
@@ -246,13 +262,15 @@ def _of_repository(
             place for sub in subs for place in (Place(state_path(sub)), *target_places(sub))
         )
         snapshot = repository.snapshot(
-            base, (*CONFIG, *dict.fromkeys(states_and_targets)), default=CONFIG
+            base,
+            (*CONFIG, *dict.fromkeys(states_and_targets)),
+            default=CONFIG,
         )
         snapshot = with_missing(snapshot, subs, Terms(), repository, whole=True)
     finally:
         repository.close()
     yield from _frozen(snapshot, subs, now)
-    yield from _unusable(snapshot, subs)
+    yield from _unusable_targets(snapshot, subs)
     yield from target_findings(snapshot, subs)
     seen: set[tuple[str, str]] = set()
     for sub in subs:
@@ -263,7 +281,11 @@ def _of_repository(
             states = states_of(snapshot, sub)
         except TaskError as error:
             if (path, "") not in seen:
-                yield Finding(key, "", "", "error", str(error), error.hint, origin)
+                yield Finding(
+                    noted("error", str(error), error.hint),
+                    application=key,
+                    origin=origin,
+                )
             seen.add((path, ""))
             continue
         file = file_of(snapshot, sub, states)
@@ -275,18 +297,24 @@ def _of_repository(
         hint = f"image-update release {key}"
         if hold := active(state.hold, now):
             yield Finding(
-                key, "", "", "info", f"all images{within} are {hold_text(hold)}", hint, origin
+                noted("info", f"all images{within} are {hold_text(hold)}", hint),
+                application=key,
+                origin=origin,
             )
         for name, memory in state.images.items():
             waits = f"{memory.deferred.version} waits" if memory.deferred else ""
             if hold := active(memory.hold, now):
                 told = f"{name}{within} is {hold_text(hold)}{f'; {waits}' if waits else ''}"
-                yield Finding(key, "", "", "info", told, hint, origin)
+                yield Finding(noted("info", told, hint), application=key, origin=origin)
             elif waits:
-                yield Finding(key, "", "", "info", f"{name}{within}: {waits}", hint, origin)
+                yield Finding(
+                    noted("info", f"{name}{within}: {waits}", hint),
+                    application=key,
+                    origin=origin,
+                )
 
 
-def _unusable(snapshot: Snapshot, subs: Sequence[Subscription]) -> Iterator[Finding]:
+def _unusable_targets(snapshot: Snapshot, subs: Sequence[Subscription]) -> Iterator[Finding]:
     """Yield an error for each target that cannot be edited as it is now."""
     for sub in (subscription for subscription in subs if subscription.method == "git"):
         try:
@@ -295,7 +323,9 @@ def _unusable(snapshot: Snapshot, subs: Sequence[Subscription]) -> Iterator[Find
             refuse_hidden(snapshot.files, sub, kind, target_of(sub, kind))
         except TargetError as error:
             yield Finding(
-                sub.application.key, "", "", "error", str(error), error.hint, sub.application.origin
+                noted("error", str(error), error.hint),
+                application=sub.application.key,
+                origin=sub.application.origin,
             )
         except TaskError:
             continue  # `run` says it, and so do the annotations' own findings
@@ -306,9 +336,7 @@ def _frozen(snapshot: Snapshot, subs: Sequence[Subscription], now: str) -> Itera
     try:
         config = config_in(snapshot.files)
     except TaskError as error:
-        yield Finding(
-            "", "", "", "error", f"{snapshot.repo}@{snapshot.branch}: {error}", error.hint, ""
-        )
+        yield Finding(noted("error", f"{snapshot.repo}@{snapshot.branch}: {error}", error.hint))
         return
     hint = "wait for its end: the first run, release or scan after it writes what waits"
     seen = governed(subs, config, now, lambda sub: changed_files(snapshot, sub, Terms()))
@@ -322,7 +350,7 @@ def _frozen(snapshot: Snapshot, subs: Sequence[Subscription], now: str) -> Itera
         if subscription.freeze
     }
     for key, origin, told in frozen:
-        yield Finding(key, "", "", "info", f"images are {told}", hint, origin)
+        yield Finding(noted("info", f"images are {told}", hint), application=key, origin=origin)
 
 
 LARGEST_FILE = 10 * 1024 * 1024  # bytes of one file: what a run edits, too
@@ -339,7 +367,7 @@ def target_findings(snapshot: Snapshot, subs: Iterable[Subscription]) -> Iterato
         if sub.method != "git":
             continue
         with suppress(TaskError):
-            found.update(dict.fromkeys(_not_permitted(snapshot, sub)))
+            found.update(dict.fromkeys(_not_permitted_findings(snapshot, sub)))
             found.update(dict.fromkeys(_under_other_rules(snapshot, sub)))
         with suppress(TaskError):
             kind = resolve(sub, snapshot)
@@ -349,26 +377,26 @@ def target_findings(snapshot: Snapshot, subs: Iterable[Subscription]) -> Iterato
                 origin = sub.application.origin
                 found[
                     Finding(
-                        problem.application,
-                        "",
-                        "",
-                        "warning",
-                        problem.message,
-                        problem.hint,
-                        origin,
+                        noted("warning", problem.message, problem.hint),
+                        application=problem.application,
+                        origin=origin,
                     )
                 ] = None
     return iter(found)
 
 
-def _not_permitted(snapshot: Snapshot, sub: Subscription) -> Iterator[Finding]:
+def _not_permitted_findings(snapshot: Snapshot, sub: Subscription) -> Iterator[Finding]:
     """Yield an error if the repository's config does not let the Application write what an update
     would change.
     """
     config = replace(config_in(snapshot.files), freezes=())
     files = changed_files(snapshot, sub, Terms())
     (sub,) = governed([sub], config, "", lambda _: files)
-    (sub,) = also_limited([sub], config_in(snapshot.default), lambda _: files)
+    (sub,) = also_limited(
+        [sub],
+        config_in(snapshot.default),
+        lambda _: files,
+    )
     head = sub.head_template or (
         request_head(sub, snapshot.branch) if sub.pull_request else snapshot.branch
     )
@@ -378,7 +406,9 @@ def _not_permitted(snapshot: Snapshot, sub: Subscription) -> Iterator[Finding]:
         refuse_files(sub, files, head)
     except NotPermittedError as error:
         yield Finding(
-            sub.application.key, "", "", "error", error.message, error.hint, sub.application.origin
+            noted("error", error.message, error.hint),
+            application=sub.application.key,
+            origin=sub.application.origin,
         )
 
 
@@ -397,7 +427,7 @@ def _under_other_rules(snapshot: Snapshot, sub: Subscription) -> Iterator[Findin
         )
         hint = "name only files or folders with the same rules in write-back-target"
         app = sub.application
-        yield Finding(app.key, "", "", "warning", message, hint, app.origin)
+        yield Finding(noted("warning", message, hint), application=app.key, origin=app.origin)
 
 
 def local_findings(subs: Iterable[Subscription], locate: Locate) -> Iterator[Finding]:
@@ -409,32 +439,40 @@ def local_findings(subs: Iterable[Subscription], locate: Locate) -> Iterator[Fin
         located = locate(sub.application.origin) if os.path.exists(path) else None
         if located and same_repository(sub.repo, located[0]):
             top = top_of(os.path.dirname(os.path.realpath(path)))
-            files = {**_files_of(top, sub), **files_to(top, PATH, LARGEST_FILE)}
+            files = {**_places_in_work_tree(top, sub), **files_to(top, PATH, LARGEST_FILE)}
             snapshot = Snapshot(sub.repo, sub.base, "", files)
-            yield from _hidden(snapshot, sub)
+            yield from _hidden_targets(snapshot, sub)
             yield from target_findings(snapshot, (sub,))
         elif sub.target == "helmvalues":  # the Application itself may hide what is in any file
-            yield from _hidden(Snapshot(sub.repo, sub.base, "", {}), sub)
+            yield from _hidden_targets(Snapshot(sub.repo, sub.base, "", {}), sub)
 
 
-def _hidden(snapshot: Snapshot, sub: Subscription) -> Iterator[Finding]:
+def _hidden_targets(snapshot: Snapshot, sub: Subscription) -> Iterator[Finding]:
     """Yield an error if something hides the target, as far as these files say."""
     app = sub.application
     try:
         kind = resolve(sub, snapshot) if snapshot.files else "helmvalues"
         refuse_hidden(snapshot.files, sub, kind, target_of(sub, kind))
     except TargetError as error:
-        yield Finding(app.key, "", "", "error", str(error), error.hint, app.origin)
+        yield Finding(
+            noted("error", str(error), error.hint),
+            application=app.key,
+            origin=app.origin,
+        )
     except TaskError:
         return  # `run` says it
 
 
 def _changed_in(top: str, sub: Subscription) -> tuple[str, ...]:
     """Return the files in a work tree that an update would change."""
-    return changed_files(Snapshot(sub.repo, sub.base, "", _files_of(top, sub)), sub, Terms())
+    return changed_files(
+        Snapshot(sub.repo, sub.base, "", _places_in_work_tree(top, sub)),
+        sub,
+        Terms(),
+    )
 
 
-def _files_of(top: str, sub: Subscription) -> Files:
+def _places_in_work_tree(top: str, sub: Subscription) -> Files:
     """Return the subscription's places in a work tree. A folder with too much is left out."""
     files: dict[str, File] = {}
     read: set[Place] = set()
@@ -446,6 +484,11 @@ def _files_of(top: str, sub: Subscription) -> Files:
                 with suppress(Malformed):
                     files |= LocalFiles(os.path.join(top, place.path)).read(place.path)
         read.update(wanted)
-        more = missing_places(Snapshot(sub.repo, sub.base, "", files), sub, Terms(), whole=True)
+        more = missing_places(
+            Snapshot(sub.repo, sub.base, "", files),
+            sub,
+            Terms(),
+            whole=True,
+        )
         wanted = set(more) - read
     return files

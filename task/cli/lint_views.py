@@ -11,9 +11,10 @@ from typing import Any
 from urllib.parse import quote
 from xml.etree import ElementTree as ET
 
-from task import __version__
-from task.annotations.lint import Finding, Severity
+from task import DOCS, __version__
+from task.annotations.lint import Finding
 from task.commands.migration import Migration, as_json
+from task.errors import Severity
 from task.output.log import escaped, properties
 from task.text import counted, exact_json, printable, without_logins
 
@@ -21,35 +22,57 @@ SCHEMA = "image-update/lint/v1"
 SARIF_SCHEMA = (
     "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 )
-PROJECT = "https://github.com/argocd-image-update/image-update"
+
 NO_FILES = ("stdin", "cluster", "argocd")  # a line of stdin helps people, but belongs to no file
 SEVERITIES: tuple[Severity, ...] = ("error", "warning", "info")
-_IN_GITHUB = {"error": "error", "warning": "warning", "info": "notice"}
-_IN_SARIF = {"error": "error", "warning": "warning", "info": "note"}
-_IN_GITLAB = {"error": "major", "warning": "minor", "info": "info"}
+_IN_GITHUB = {
+    "error": "error",
+    "warning": "warning",
+    "info": "notice",
+}
+_IN_SARIF = {
+    "error": "error",
+    "warning": "warning",
+    "info": "note",
+}
+_IN_GITLAB = {
+    "error": "major",
+    "warning": "minor",
+    "info": "info",
+}
 Placed = tuple[Finding, str, int]  # a finding, its file (or "") and its line
 
 
 def as_text(found: Sequence[Placed], read: int, before: Iterable[str] = ()) -> str:
     """Return the findings for people. Editors open the `file:line` at the beginning of a line."""
     lines = list(before)
-    for one, path, line in found:
+    for finding, path, line in found:
         where = f"{path}:{line}" if line else path
-        lines.append(": ".join(filter(None, (where, one.severity, one.application, one.message))))
-        if one.hint:
-            lines.append(f"    fix: {one.hint}")
-    severities = Counter(one.severity for one, _, _ in found)
-    words = {"error": "error", "warning": "warning", "info": "remark"}
+        lines.append(
+            ": ".join(filter(None, (where, finding.severity, finding.application, finding.message)))
+        )
+        if finding.hint:
+            lines.append(f"    fix: {finding.hint}")
+    severities = Counter(finding.severity for finding, _, _ in found)
+    words = {
+        "error": "error",
+        "warning": "warning",
+        "info": "remark",
+    }
     counts = (counted(severities[kind], words[kind]) for kind in SEVERITIES)
     lines.append(f"{counted(read, 'Application')} read: {', '.join(counts)}")
     return "\n".join(map(printable, lines)) + "\n"
 
 
-def as_annotation(one: Finding, path: str, line: int) -> str:
+def as_annotation(finding: Finding, path: str, line: int) -> str:
     """Return a GitHub annotation for the file and line."""
-    named = properties(one.application or "manifest", "" if path in NO_FILES else path, line)
-    message = f"{one.message}; {one.hint}" if one.hint else one.message
-    return f"::{_IN_GITHUB[one.severity]} {named}::{escaped(printable(message))}\n"
+    named = properties(
+        finding.application or "manifest",
+        "" if path in NO_FILES else path,
+        line,
+    )
+    message = f"{finding.message}; {finding.hint}" if finding.hint else finding.message
+    return f"::{_IN_GITHUB[finding.severity]} {named}::{escaped(printable(message))}\n"
 
 
 def as_report(found: Iterable[Placed], moved: Migration | None = None) -> str:
@@ -62,14 +85,14 @@ def as_report(found: Iterable[Placed], moved: Migration | None = None) -> str:
     return _dumped(listed)
 
 
-def _as_finding(one: Finding, path: str, line: int) -> dict[str, object]:
+def _as_finding(finding: Finding, path: str, line: int) -> dict[str, object]:
     return {
-        "application": one.application or None,
-        "key": one.key or None,
-        "value": without_logins(one.value) or None,
-        "severity": one.severity,
-        "message": without_logins(one.message),
-        "hint": without_logins(one.hint) or None,
+        "application": finding.application or None,
+        "key": finding.key or None,
+        "value": without_logins(finding.value) or None,
+        "severity": finding.severity,
+        "message": without_logins(finding.message),
+        "hint": without_logins(finding.hint) or None,
         "file": path if path and path not in NO_FILES else None,
         "line": line if line and path not in NO_FILES else None,
     }
@@ -77,24 +100,28 @@ def _as_finding(one: Finding, path: str, line: int) -> dict[str, object]:
 
 def junit(found: Sequence[Placed]) -> str:
     """Return JUnit's XML: a test case for each finding. Only an error is a failure."""
-    errors = sum(one.severity == "error" for one, _, _ in found)
-    counts = {"tests": str(max(len(found), 1)), "failures": str(errors), "errors": "0"}
+    errors = sum(finding.severity == "error" for finding, _, _ in found)
+    counts = {
+        "tests": str(max(len(found), 1)),
+        "failures": str(errors),
+        "errors": "0",
+    }
     root = ET.Element("testsuites", {"name": "image-update lint", **counts})
     suite = ET.SubElement(root, "testsuite", {"name": "image-update lint", **counts})
     if not found:
         case = {"name": "annotations", "classname": "image-update"}
         ET.SubElement(suite, "testcase", case)
-    for one, path, line in found:
-        subject, message, details = _said(one, path, line)
+    for finding, path, line in found:
+        subject, message, details = _words_of_finding(finding, path, line)
         case = {"name": f"{subject}: {message}", "classname": subject}
         if path and path not in NO_FILES:
             case |= {"file": _in_workspace(path), "line": str(max(line, 1))}
         element = ET.SubElement(suite, "testcase", case)
-        if one.severity == "error":
-            failure = {"message": message, "type": _check_name(one)}
+        if finding.severity == "error":
+            failure = {"message": message, "type": _check_name(finding)}
             ET.SubElement(element, "failure", failure).text = details
         else:
-            ET.SubElement(element, "system-out").text = f"{one.severity}: {details}"
+            ET.SubElement(element, "system-out").text = f"{finding.severity}: {details}"
     ET.indent(root)
     return f'<?xml version="1.0" encoding="UTF-8"?>\n{ET.tostring(root, encoding="unicode")}\n'
 
@@ -102,19 +129,19 @@ def junit(found: Sequence[Placed]) -> str:
 def sarif(found: Sequence[Placed]) -> str:
     """Return SARIF 2.1.0, which GitHub's code scanning and many editors read."""
     results = []
-    for (one, path, line), fingerprint in zip(found, _fingerprints(found), strict=True):
-        subject, message, _ = _said(one, path, line)
+    for (finding, path, line), fingerprint in zip(found, _fingerprints(found), strict=True):
+        subject, message, _ = _words_of_finding(finding, path, line)
         words = (
-            f"{subject}: {message}. Fix: {_clean(one.hint)}"
-            if one.hint
+            f"{subject}: {message}. Fix: {_clean(finding.hint)}"
+            if finding.hint
             else f"{subject}: {message}"
         )
         # GitHub refuses a whole file for one result without a place, and takes any path.
-        place = {"artifactLocation": {"uri": quote(_file_or_application(one, path), safe="/:")}}
+        place = {"artifactLocation": {"uri": quote(_file_or_application(finding, path), safe="/:")}}
         results.append(
             {
-                "ruleId": _check_name(one),
-                "level": _IN_SARIF[one.severity],
+                "ruleId": _check_name(finding),
+                "level": _IN_SARIF[finding.severity],
                 "message": {"text": words},
                 "locations": [
                     {"physicalLocation": {**place, "region": {"startLine": max(line, 1)}}}
@@ -125,25 +152,37 @@ def sarif(found: Sequence[Placed]) -> str:
     driver = {
         "name": "image-update lint",
         "version": __version__,
-        "informationUri": f"{PROJECT}/blob/v{__version__}/docs/lint.md",
-        "rules": [{"id": rule} for rule in sorted({_check_name(one) for one, _, _ in found})],
+        "informationUri": f"{DOCS}/lint.md",
+        "rules": [
+            {"id": rule} for rule in sorted({_check_name(finding) for finding, _, _ in found})
+        ],
     }
-    run = {"tool": {"driver": driver}, "columnKind": "unicodeCodePoints", "results": results}
-    return _dumped({"$schema": SARIF_SCHEMA, "version": "2.1.0", "runs": [run]})
+    run = {
+        "tool": {"driver": driver},
+        "columnKind": "unicodeCodePoints",
+        "results": results,
+    }
+    return _dumped(
+        {
+            "$schema": SARIF_SCHEMA,
+            "version": "2.1.0",
+            "runs": [run],
+        }
+    )
 
 
 def gitlab(found: Sequence[Placed]) -> str:
     """Return GitLab's Code Quality report, which merge requests show in their diff."""
     issues = []
-    for (one, path, line), fingerprint in zip(found, _fingerprints(found), strict=True):
-        _, _, details = _said(one, path, line)
-        place = {"path": _file_or_application(one, path), "lines": {"begin": max(line, 1)}}
+    for (finding, path, line), fingerprint in zip(found, _fingerprints(found), strict=True):
+        _, _, details = _words_of_finding(finding, path, line)
+        place = {"path": _file_or_application(finding, path), "lines": {"begin": max(line, 1)}}
         issues.append(
             {
                 "description": details.replace("\n", "; "),
-                "check_name": _check_name(one),
+                "check_name": _check_name(finding),
                 "fingerprint": fingerprint,
-                "severity": _IN_GITLAB[one.severity],
+                "severity": _IN_GITLAB[finding.severity],
                 "location": place,
             }
         )
@@ -159,13 +198,13 @@ REPORTS: Mapping[str, Callable[[Sequence[Placed]], str]] = {
 }
 
 
-def _said(one: Finding, path: str, line: int) -> tuple[str, str, str]:
+def _words_of_finding(finding: Finding, path: str, line: int) -> tuple[str, str, str]:
     """Return whom a finding is about, what is wrong, and all of it with the fix."""
     where = f"{path}:{line}" if line else path
-    subject = _clean(one.application or where or "manifests")
-    message = _clean(one.message)
+    subject = _clean(finding.application or where or "manifests")
+    message = _clean(finding.message)
     details = f"{subject}: {message}"
-    return subject, message, f"{details}\nfix: {_clean(one.hint)}" if one.hint else details
+    return subject, message, f"{details}\nfix: {_clean(finding.hint)}" if finding.hint else details
 
 
 def _check_name(one: Finding) -> str:
@@ -173,9 +212,11 @@ def _check_name(one: Finding) -> str:
     return _clean(one.key.rpartition(".")[2]) or "applications"
 
 
-def _file_or_application(one: Finding, path: str) -> str:
+def _file_or_application(finding: Finding, path: str) -> str:
     """Return the file below the present folder, or else the Application: programs want a path."""
-    return _in_workspace(path) if path and path not in NO_FILES else _clean(one.application) or "."
+    return (
+        _in_workspace(path) if path and path not in NO_FILES else _clean(finding.application) or "."
+    )
 
 
 def _in_workspace(path: str) -> str:
@@ -189,8 +230,14 @@ def _in_workspace(path: str) -> str:
 def _fingerprints(found: Sequence[Placed]) -> Iterator[str]:
     """Yield a text for each finding that no other has, and that lines above do not change."""
     seen = Counter[str]()
-    for one, path, _ in found:
-        parts = (_file_or_application(one, path), one.application, one.key, one.value, one.message)
+    for finding, path, _ in found:
+        parts = (
+            _file_or_application(finding, path),
+            finding.application,
+            finding.key,
+            finding.value,
+            finding.message,
+        )
         named = "\0".join(map(without_logins, parts))
         seen[named] += 1
         yield hashlib.sha256(f"{named}\0{seen[named]}".encode(errors="replace")).hexdigest()

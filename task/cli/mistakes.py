@@ -5,10 +5,11 @@ and what to write instead.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any
 
+from task.command_kinds import COMMANDS, kind_of
 from task.errors import UsageError
 
 # Secrets that people try to give on the command line, and how to give them instead.
@@ -26,7 +27,6 @@ _SECRETS = {
     "--registry-password": "IMAGE_UPDATE_REGISTRY_PASSWORD, or give --registry-password-file FILE",
     "--cloudevent-token": "IMAGE_UPDATE_CLOUDEVENT_TOKEN",
 }
-_WRITES_NOTHING = ("plan", "status", "wait", "report", "lint", "demo")
 # Required options, and what to write.
 _REQUIRED = {
     "app": "name at least one Application, as NAME or NAMESPACE/NAME",
@@ -54,46 +54,62 @@ def explained(
     if kind == "NoSuchOption":
         return unknown_option(_as_typed(error.option_name, argv), command, options)
     if kind == "MissingParameter" and param is not None:
-        return _missing(param)
+        return _missing_option(param)
     if kind == "BadParameter" and param is not None and error.message == "it is blank":
-        return _missing(param, "is empty")
+        return _missing_option(param, "is empty")
     if kind == "BadParameter" and param is not None and getattr(param, "is_flag", False):
         # Only a variable can give it a value.
         value = environ.get(str(param.envvar), "").strip()
         return UsageError(
-            f"{param.opts[0]}: {value!r} is neither true nor false", hint="write true or false"
+            f"{param.opts[0]}: {value!r} is neither true nor false",
+            hint="write true or false",
         )
     if kind == "BadOptionUsage" and "requires an argument" in message:
         return UsageError(
-            f"{error.option_name} needs a value", hint=f"{called} --help-all shows what it takes"
+            f"{error.option_name} needs a value",
+            hint=f"{called} --help-all shows what it takes",
         )
     if kind == "BadOptionUsage" and "does not take a value" in message:
-        name = error.option_name
-        hint = (
-            f"write {name} alone"
-            if name.startswith("--no-")
-            else f"write {name}, or --no-{name[2:]}"
-        )
-        return UsageError(f"{name} takes no value", hint=hint)
+        return _takes_no_value(error.option_name)
     if found := re.match(r"No such command '(.*?)'", message):
-        near = get_close_matches(found[1], options, n=1, cutoff=0.65)  # deploy is not like demo
-        ask = f"did you mean {near[0]}? " if near else ""
-        return UsageError(
-            f"there is no command {found[1]!r}", hint=f"{ask}the commands are {', '.join(options)}"
-        )
+        return _unknown_command(found[1], options)
     if found := re.match(r"Got unexpected extra arguments?(?:\(s\))? \((.*)\)", message):
         first = found[1].partition(" ")[0]
-        image = command in ("run", "plan") and ("/" in first or ":" in first)
-        hint = (
-            f"give an image as --image {first}" if image else f"{called} --help shows what it takes"
+        hint = _instead_of_an_argument(first, command)
+        return UsageError(
+            f"{command} takes no argument {first!r}",
+            hint=hint or f"{called} --help shows what it takes",
         )
-        if command in ("run", "plan", "scan") and not image:
-            image_too = "" if command == "scan" else ", and the image as --image REF"
-            hint = f"for one Application, write --application {first}{image_too}"
-        if command == "promote":
-            hint = "name Applications with --from and --to"
-        return UsageError(f"{command} takes no argument {first!r}", hint=hint)
     return UsageError(message, hint=f"{called} --help shows what there is")
+
+
+def _takes_no_value(flag: str) -> UsageError:
+    hint = f"write {flag} alone"
+    if not flag.startswith("--no-"):
+        hint = f"write {flag}, or --no-{flag[2:]}"
+    return UsageError(f"{flag} takes no value", hint=hint)
+
+
+def _unknown_command(name: str, commands: Iterable[str]) -> UsageError:
+    near = get_close_matches(name, commands, n=1, cutoff=0.65)  # deploy is not like demo
+    ask = f"did you mean {near[0]}? " if near else ""
+    return UsageError(
+        f"there is no command {name!r}",
+        hint=f"{ask}the commands are {', '.join(commands)}",
+    )
+
+
+def _instead_of_an_argument(argument: str, command: str) -> str:
+    """Return the hint which option the argument was meant for, or ""."""
+    if command == "promote":
+        return "name Applications with --from and --to"
+    if kind_of(command).takes_images and ("/" in argument or ":" in argument):
+        return f"give an image as --image {argument}"
+    if kind_of(command).takes_images:
+        return f"for one Application, write --application {argument}, and the image as --image REF"
+    if command == "scan":
+        return f"for one Application, write --application {argument}"
+    return ""
 
 
 def unknown_option(name: str, command: str, options: Mapping[str, Collection[str]]) -> UsageError:
@@ -101,41 +117,49 @@ def unknown_option(name: str, command: str, options: Mapping[str, Collection[str
     if name in _SECRETS:
         message = f"{name} does not exist: on the command line, others could read the secret"
         return UsageError(message, hint=f"set {_SECRETS[name]}")
-    if name == "--dry-run" and command in _WRITES_NOTHING:
+    if name == "--dry-run" and command in COMMANDS and not kind_of(command).writes:
         return UsageError(
-            f"{command} has no --dry-run: it never writes to Git", hint="leave it out"
+            f"{command} has no --dry-run: it never writes to Git",
+            hint="leave it out",
         )
     if name == "--image" and command == "scan":
         message = (
             "scan has no --image: it asks the registries for the newest tag of every tracked image"
         )
         return UsageError(
-            message, hint="leave it out, or call run, which takes the image that was just built"
+            message,
+            hint="leave it out, or call run, which takes the image that was just built",
         )
-    called = f"image-update {command}" if command else "image-update"
-    if command and (others := [other for other, flags in options.items() if name in flags]):
-        hint = (
-            f"{' and '.join((', '.join(others[:-1]), others[-1])) if len(others) > 1 else others[0]}"
-            " have it"
-        )
-        hint = f"{hint}; {called} --help-all shows the options of {command}"
-        return UsageError(
-            f"{command} has no {name}",
-            hint=hint if len(others) > 1 else hint.replace("have", "has", 1),
-        )
-    if not command and (
-        owner := next((other for other, flags in options.items() if name in flags), "")
-    ):
+    others = [other for other, flags in options.items() if name in flags]
+    if others and command:
+        return _of_other_commands(name, command, others)
+    if others:
         return UsageError(
             f"{name} comes before the command",
-            hint=f"write it after: image-update {owner} {name} …",
+            hint=f"write it after: image-update {others[0]} {name} …",
         )
-    if short := _meant_by(name, options.get(command, ())):
+    return _unlike_any(name, command, options.get(command, ()))
+
+
+def _of_other_commands(name: str, command: str, others: Sequence[str]) -> UsageError:
+    have = f"{others[0]} has it"
+    if len(others) > 1:
+        have = f"{', '.join(others[:-1])} and {others[-1]} have it"
+    return UsageError(
+        f"{command} has no {name}",
+        hint=f"{have}; image-update {command} --help-all shows the options of {command}",
+    )
+
+
+def _unlike_any(name: str, command: str, flags: Collection[str]) -> UsageError:
+    """Return the error about an option that no command has. One of `flags` may be meant."""
+    called = f"image-update {command}" if command else "image-update"
+    if short := _meant_by(name, flags):
         hint = f"did you mean {short}? {called} --help-all shows all options"
         return UsageError(f"there is no option {name}", hint=hint)
     # The beginning of a name says more than a likeness: --app means --application, not --tag.
-    begun = sorted((flag for flag in options.get(command, ()) if flag.startswith(name)), key=len)
-    near = begun[:1] or get_close_matches(name, options.get(command, ()), n=1)
+    begun = sorted((flag for flag in flags if flag.startswith(name)), key=len)
+    near = begun[:1] or get_close_matches(name, flags, n=1)
     ask = f"did you mean {near[0]}? " if near else ""
     hint = f"{ask}{called} {'--help-all' if command else '--help'} shows all options"
     return UsageError(f"there is no option {name}", hint=hint)
@@ -178,10 +202,11 @@ def _meant_by(name: str, flags: Collection[str]) -> str:
     return begun[0] if begun else ""
 
 
-def _missing(param: Any, what: str = "is missing") -> UsageError:
+def _missing_option(param: Any, what: str = "is missing") -> UsageError:
     flag = param.opts[0] if str(param.opts[0]).startswith("--") else str(param.metavar)
     return UsageError(
-        f"{flag} {what}", hint=f"{_REQUIRED[param.name]} ({flag}, or the variable {param.envvar})"
+        f"{flag} {what}",
+        hint=f"{_REQUIRED[param.name]} ({flag}, or the variable {param.envvar})",
     )
 
 

@@ -48,7 +48,10 @@ def report(settings: Settings, call: Call) -> int:
         for item in found["errors"]:
             if (item["application"], item["message"]) not in in_table:
                 log.problem(
-                    item["severity"], item["application"] or "", item["message"], item["hint"] or ""
+                    item["severity"],
+                    item["application"] or "",
+                    item["message"],
+                    item["hint"] or "",
                 )
     return int(Exit.OK)
 
@@ -61,9 +64,7 @@ def shown(report: Mapping[str, Any], view: Callable[[Mapping[str, Any]], str]) -
     try:
         return view(report)
     except (AttributeError, KeyError, TypeError, ValueError, TemplateError) as error:
-        raise Malformed(
-            f"this is not a whole report of image-update: {one_line(str(error))}", HINT
-        ) from error
+        raise Malformed(f"this report is incomplete: {one_line(str(error))}", HINT) from error
 
 
 def _read(path: str) -> str:
@@ -74,10 +75,12 @@ def _read(path: str) -> str:
         data = sys.stdin.buffer.read(LARGEST + 1) if path == "-" else read_file(path, LARGEST)
     except OSError as error:
         raise UsageError(
-            f"cannot read {path!r}: {error.strerror}", hint="name the JSON report of a run"
+            f"cannot read {path!r}: {error.strerror}",
+            hint="name the JSON report of a run",
         ) from None
     if len(data) > LARGEST:
         raise UsageError(
-            f"{path!r} is larger than {LARGEST >> 20} MB", hint="name the JSON report of a run"
+            f"{path!r} is larger than {LARGEST >> 20} MB",
+            hint="name the JSON report of a run",
         )
     return data.decode("utf-8-sig", "replace")

@@ -12,10 +12,10 @@ from task.commands import fail_on
 from task.commands.status import Look
 from task.commands.status import status as look_at
 from task.errors import Exit, UsageError
-from task.model import Status
-from task.output.console import say, stdout_console
+from task.output.console import say, say_lines, stdout_console
+from task.output.image_status import Status
 from task.output.log import Log
-from task.output.status_views import json_text, page, plain, table
+from task.output.status_views import json_lines, page, plain, table
 from task.settings import FORGE_TOKENS, SECRETS, Settings
 from task.wiring.world import RealWorld
 
@@ -27,16 +27,11 @@ def status(settings: Settings, call: Call) -> int:
     log = call.log
     if given.older_than and not given.fail_on:
         raise UsageError(
-            "--older-than is given without --fail-on", hint="say what to look for: --fail-on behind"
+            "--older-than is given without --fail-on",
+            hint="say what to look for: --fail-on behind",
         )
     older_than = duration_of("--older-than", given.older_than)
-    if given.asks_for_newest and settings.registry_check == "never":
-        asked = "--newest" if given.newest else "--fail-on behind"
-        raise UsageError(
-            f"{asked} and --registry-check=never are both given", hint="leave out one of them"
-        )
-    if settings.html and given.output == "json":
-        raise UsageError("--html and --output=json are both given", hint="leave out one of them")
+    _check_pairs(settings)
     if environ.get("GITHUB_ACTIONS") == "true":
         mask(SECRETS, environ)
     found = _looked_at(settings, environ, log)
@@ -46,7 +41,7 @@ def status(settings: Settings, call: Call) -> int:
     if settings.html:
         write_page(page(found), settings.html)
     elif given.output == "json":
-        say(json_text(found))
+        say_lines(json_lines(found))
     else:
         brief = not given.app
         say(table(found, console, brief=brief) if console else plain(found, brief=brief))
@@ -58,6 +53,19 @@ def status(settings: Settings, call: Call) -> int:
     problems = (*found.problems, *late)
     tell("status", told, settings.handed, environ, problems=problems, code=code)
     return code
+
+
+def _check_pairs(settings: Settings) -> None:
+    """Raise `UsageError` for two options that contradict each other."""
+    given = settings.status
+    if given.asks_for_newest and settings.registry_check == "never":
+        asked = "--newest" if given.newest else "--fail-on behind"
+        raise UsageError(
+            f"{asked} and --registry-check=never are both given",
+            hint="leave out one of them",
+        )
+    if settings.html and given.output == "json":
+        raise UsageError("--html and --output=json are both given", hint="leave out one of them")
 
 
 def _looked_at(settings: Settings, environ: Mapping[str, str], log: Log) -> Status:

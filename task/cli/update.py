@@ -6,7 +6,7 @@ import os
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
 
@@ -17,6 +17,7 @@ from task.ci.publish import check_places, mask, publish
 from task.ci.variables import origin_of
 from task.cli.call import Call, strange_variables
 from task.cli.job import GivenImages, given_images, job_of
+from task.command_kinds import kind_of
 from task.commands.events import match_events
 from task.commands.promotion import match_promotion
 from task.commands.scan import match_newest
@@ -25,11 +26,10 @@ from task.errors import Exit, UsageError
 from task.model import Problem, Report
 from task.output.log import Log
 from task.output.notify import check_url, count_run, send_events
-from task.output.report_json import first_of
 from task.pipeline.match import match_images
 from task.pipeline.run import Match
 from task.pipeline.run import run as story
-from task.settings import SECRETS, Settings
+from task.settings import SECRETS, ResultOptions, Settings
 from task.text import FEW, and_more, counted
 from task.urls import without_login
 from task.wiring.world import RealWorld
@@ -43,7 +43,7 @@ def match_of(job: Job) -> Match:
 
 
 def run(settings: Settings, call: Call) -> int:
-    """Commit a newly built image to Git for every Argo CD Application that tracks it."""
+    """Write the version of a newly built image to Git, for every Argo CD Application that tracks it."""
     return update(replace(settings, command="plan") if settings.send.dry_run else settings, call)
 
 
@@ -53,7 +53,7 @@ def scan(settings: Settings, call: Call) -> int:
     """
     if settings.require_match:
         hint = "leave it out; it is for run and plan"
-        raise UsageError("--require-match: scan is given no image to look for", hint=hint)
+        raise UsageError("--require-match: scan does not take an image to look for", hint=hint)
     if settings.registry_check == "never":
         hint = "write auto or always, or leave it out"
         raise UsageError("--registry-check: scan cannot do without the registries", hint=hint)
@@ -87,34 +87,26 @@ def plan(settings: Settings, call: Call) -> int:
 
 def update(settings: Settings, call: Call) -> int:
     """Run the pipeline, publish its report, and return the exit code."""
+    return published(settings, call, carry_out, settings.results)
+
+
+Work = Callable[[Settings, Mapping[str, str], Log, ExitStack], Report]
+
+
+def published(settings: Settings, call: Call, work: Work, output: ResultOptions) -> int:
+    """Do this work, publish its report, and return the exit code."""
     environ = call.environ
     log = call.log
     if environ.get("GITHUB_ACTIONS") == "true":
         mask(SECRETS, environ)
-    output = settings.results
     send = settings.send
     check_places(output, environ)
     if send.cloudevent_url:
         check_url(send.cloudevent_url, environ)
     began = time.monotonic()
     with ExitStack() as shielded:
-        report = carry_out(settings, environ, log, shielded)
-        # The table of decisions shows these errors to a person already.
-        on_screen = {
-            (unusable.subscription.application.key, unusable.because)
-            for unusable in report.decisions
-            if unusable.verdict == "error"
-            and log.console
-            and sys.stdout.isatty()
-            and output.output == "text"
-        }
-        untold = [
-            item for item in report.problems if (item.application, item.message) not in on_screen
-        ]
-        places = places_here(report) if log.form == "github" else {}
-        for where, problem in told_together(untold):
-            place = places.get(problem.application, "")
-            log.problem(problem.severity, where, problem.message, problem.hint, place)
+        report = work(settings, environ, log, shielded)
+        _log_problems(report, output.output, log)
         # they are in the log already
         report = replace(report, problems=(*report.problems, *strange_variables(environ)))
         failed = publish(report, output, environ)
@@ -122,7 +114,7 @@ def update(settings: Settings, call: Call) -> int:
             log.problem("error", "", error.message, error.hint)
         # The results say what landed and are kept. The exit code says that something could not be
         # written.
-        code = shutdown.code() or int(first_of((report.exit, *(error.exit for error in failed))))
+        code = shutdown.code_of_run((error.trouble for error in failed), report.exit)
         if send.metrics_file:
             count_run(replace(report, exit=code), send.metrics_file, time.monotonic() - began, log)
         if send.cloudevent_url:
@@ -130,6 +122,22 @@ def update(settings: Settings, call: Call) -> int:
             send_events(report, send.cloudevent_url, source, settings.access.ca_file, environ, log)
         shutdown.deaf()  # everything is told: it is too late to stop anything
     return code
+
+
+def _log_problems(report: Report, form: str, log: Log) -> None:
+    """Log the problems of a run, except those that the table of decisions shows to a person."""
+    on_screen: set[tuple[str, str]] = set()
+    if log.console and sys.stdout.isatty() and form == "text":
+        on_screen = {
+            (unusable.subscription.application.key, unusable.because)
+            for unusable in report.decisions
+            if unusable.verdict == "error" or kind_of(report.command).judges
+        }
+    untold = [item for item in report.problems if (item.application, item.message) not in on_screen]
+    places = places_here(report) if log.form == "github" else {}
+    for where, problem in told_together(untold):
+        place = problem.place or places.get(problem.application, "")
+        log.problem(problem.severity, where, problem.message, problem.hint, place)
 
 
 def places_here(report: Report) -> Mapping[str, str]:
@@ -153,14 +161,14 @@ def told_together(problems: Iterable[Problem]) -> Iterator[tuple[str, Problem]]:
     """
     alike = [(replace(problem, application=""), problem) for problem in problems]
     same: dict[Problem, list[str]] = {}
-    for what, one in alike:
-        same.setdefault(what, []).append(one.application)
-    for what, one in alike:
+    for what, alike_problem in alike:
+        same.setdefault(what, []).append(alike_problem.application)
+    for what, alike_problem in alike:
         apps = same.get(what, [])
         if len(apps) > FEW:
-            yield and_more(same.pop(what)), one
+            yield and_more(same.pop(what)), alike_problem
         elif apps:
-            yield one.application, one
+            yield alike_problem.application, alike_problem
 
 
 def _tell_passed_over(events: Events, log: Log) -> None:
@@ -189,13 +197,16 @@ def nothing_to_do(job: Job) -> Report:
 
 
 def carry_out(
-    settings: Settings, environ: Mapping[str, str], log: Log, shielded: ExitStack
+    settings: Settings,
+    environ: Mapping[str, str],
+    log: Log,
+    shielded: ExitStack,
 ) -> Report:
     """Run the pipeline with the clients that these settings need, and return its report.
 
     `shielded`: see `run`.
     """
-    given = settings.command in ("run", "plan")
+    given = kind_of(settings.command).takes_images
     sources = settings.sources.applications
     found = given_images(settings.event, sources) if given else GivenImages()
     job = job_of(settings, found.images, environ, found.events)

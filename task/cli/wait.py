@@ -45,7 +45,8 @@ def wait(settings: Settings, call: Call) -> int:
         argo = Argo(settings, environ, log, opened)
         if not argo.where:
             raise UsageError(
-                "nothing says which Argo CD to ask", hint="give --applications cluster or argocd"
+                "nothing says which Argo CD to ask",
+                hint="give --applications cluster or argocd",
             )
         clients = once(lambda: GitClients(settings, environ, log, opened))
         code = wait_for(
@@ -109,7 +110,8 @@ def _judge(revision: str, repository: str, descends: Descends) -> Judge:
     def of(repo: str) -> Judge:
         if repo not in later:
             later[repo] = judge_of(
-                holding(lambda found: descends(None, repo, found, revision), revision), repo
+                holding(lambda found: descends(None, repo, found, revision), revision),
+                repo,
             )
         return later[repo]
 
@@ -127,37 +129,48 @@ def _judge(revision: str, repository: str, descends: Descends) -> Judge:
 def _meant(names: Sequence[str], namespace: str, api: ApplicationApi) -> list[tuple[str, str]]:
     """Return the Applications that the names mean.
 
-    A bare name means the control plane's namespace. If the list of Applications is refused, nobody
-    knows of others: a token for this one is enough to wait.
-
-    Raises `UsageError` if a bare name fits several namespaces, or a glob nothing.
+    A bare name means the control plane's namespace. Raises `UsageError` if a bare name fits several
+    namespaces, or a glob nothing.
     """
     given = [text.strip() for text in names]
-    bare = [text for text in given if "/" not in text and not is_glob(text)]
-    wild = any(map(is_glob, given))
-    listed: Sequence[tuple[str, str]] = ()
-    if bare or wild:
-        try:
-            listed = sorted(api.keys())
-        except SourceError:
-            if wild:
-                raise
-    for name in bare:
-        refuse_several(name, ["/".join(key) for key in listed if key[1] == name])
+    listed = _listed_for(given, api)
+    for text in given:
+        if _is_bare(text):
+            refuse_several(text, ["/".join(key) for key in listed if key[1] == text])
     found = []
     for text in given:
         if not is_glob(text):
             found.append(key_of(text, namespace))
             continue
-        fitting = [key for key in listed if _fits(text, key)]
+        fitting = [key for key in listed if _glob_fits_key(text, key)]
         if not fitting:
             hint = "check the name: Argo CD lists no such Application"
-            raise UsageError(f"no Application's name fits {text!r}", hint=hint)
+            raise UsageError(f"no Application's name matches {text!r}", hint=hint)
         found += fitting
     return found
 
 
-def _fits(glob: str, key: tuple[str, str]) -> bool:
+def _is_bare(name: str) -> bool:
+    return "/" not in name and not is_glob(name)
+
+
+def _listed_for(names: Sequence[str], api: ApplicationApi) -> Sequence[tuple[str, str]]:
+    """Return the Applications that a bare name or a glob may mean.
+
+    If the list of Applications is refused, nobody knows of others: a token for this one is enough
+    to wait. Only a glob needs the list.
+    """
+    if not any(_is_bare(name) or is_glob(name) for name in names):
+        return ()
+    try:
+        return sorted(api.keys())
+    except SourceError:
+        if any(map(is_glob, names)):
+            raise
+        return ()
+
+
+def _glob_fits_key(glob: str, key: tuple[str, str]) -> bool:
     return fnmatchcase("/".join(key) if "/" in glob else key[1], glob)
 
 
@@ -170,6 +183,7 @@ def key_of(text: str, namespace: str) -> tuple[str, str]:
     key = (first, rest) if slash else (namespace, first)
     if not all(_NAME.fullmatch(part) for part in key):
         raise UsageError(
-            f"{text!r} is not a valid name of an Application", hint="write NAME or NAMESPACE/NAME"
+            f"{text!r} is not a valid name of an Application",
+            hint="write NAME or NAMESPACE/NAME",
         )
     return key

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from task.deciding.decide import OF_VERSIONS, settled_without_git
 from task.deciding.job import Ask, Job
 from task.deciding.weigh import question_about, registry_error
-from task.errors import TaskError
+from task.errors import TaskError, Trouble
 from task.landing.ports import World
 from task.model import (
     Answer,
@@ -80,14 +80,18 @@ def match_events(seen: Seen, job: Job, world: World) -> tuple[Job, Matched]:
         ]
         good = [item for item in checked if item.good]
         if good:
-            asks.append(_with(ask, good))
+            asks.append(_with_events(ask, good))
             problems += [
-                _not_checked(ask, item.event, item.error) for item in checked if item.error
+                _unchecked_event(ask, item.event, item.error) for item in checked if item.error
             ]
         else:
             decisions.append(_refused(ask, checked))
     _warn_of_times(asks, job, world)
-    found = replace(matched, asks=tuple(asks), decisions=tuple(decisions))
+    found = replace(
+        matched,
+        asks=tuple(asks),
+        decisions=tuple(decisions),
+    )
     return job, replace(found, problems=tuple(dict.fromkeys((*matched.problems, *problems))))
 
 
@@ -137,7 +141,10 @@ def _question(sub: Subscription, event: Event, job: Job) -> Question | None:
 
 
 def _checked(
-    sub: Subscription, event: Event, answers: Mapping[Question, Answer], job: Job
+    sub: Subscription,
+    event: Event,
+    answers: Mapping[Question, Answer],
+    job: Job,
 ) -> Checked:
     """Compare an event with what the registry says."""
     asked = _question(sub, event, job)
@@ -146,7 +153,7 @@ def _checked(
         if event.claimed:
             return Checked(event, error=answer.error)
         answer = None  # it is trusted, and deciding asks again for what it needs
-    build = _build(event, answer, job)
+    build = _build_of_event(event, answer, job)
     if answer is None:
         return Checked(event, build)
     if not answer.exists:
@@ -162,7 +169,7 @@ def _checked(
     return Checked(replace(event, image=image), build)
 
 
-def _build(event: Event, answer: Answer | None, job: Job) -> Build:
+def _build_of_event(event: Event, answer: Answer | None, job: Job) -> Build:
     """Return what a line of ours says, else the image's label or date, else the event's time."""
     if event.build != Build():
         repository = event.build.repository or job.source_repository
@@ -170,11 +177,15 @@ def _build(event: Event, answer: Answer | None, job: Job) -> Build:
     created = answer.created if answer and answer.created >= _FIRST_DATE else ""
     revision = answer.labels.get(REVISION, "").lower() if answer else ""
     if job.source_repository and _COMMIT.fullmatch(revision):
-        return Build(commit=revision, repository=job.source_repository, created=created)
+        return Build(
+            commit=revision,
+            repository=job.source_repository,
+            created=created,
+        )
     return Build(created=created or event.at)
 
 
-def _with(ask: Ask, checked: Sequence[Checked]) -> Ask:
+def _with_events(ask: Ask, checked: Sequence[Checked]) -> Ask:
     """Return the ask for these events, each with its build. The same event twice is one."""
     distinct: dict[tuple[Image, Build], Event] = {}
     for item in checked:
@@ -186,19 +197,18 @@ def _with(ask: Ask, checked: Sequence[Checked]) -> Ask:
 
 def _refused(ask: Ask, checked: Sequence[Checked]) -> Decision:
     """Return the decision about an entry none of whose events the registry confirms."""
-    one = next((item for item in checked if item.error), checked[0])
-    verdict = one.refusal or _UNKNOWN
-    decision = Decision(ask.subscription, one.event.image, verdict, event=one.event.origin)
-    return registry_error(decision, one.error) if one.error else decision
+    shown = next((item for item in checked if item.error), checked[0])
+    verdict = shown.refusal or _UNKNOWN
+    decision = Decision(ask.subscription, shown.event.image, verdict, event=shown.event.origin)
+    return registry_error(decision, shown.error) if shown.error else decision
 
 
-def _not_checked(ask: Ask, event: Event, error: TaskError) -> Problem:
+def _unchecked_event(ask: Ask, event: Event, error: TaskError) -> Problem:
     """Return the error about an event that could not be checked, beside another one that could."""
     app = ask.subscription.application.key
     message = f"{event.image.reference} was not checked, and is not written: {error.message}"
-    return Problem(
-        application=app, rule="registry", message=message, hint=error.hint, exit=int(error.exit)
-    )
+    trouble = Trouble("registry", message, error.hint, exit=error.exit)
+    return Problem(trouble, application=app)
 
 
 def _warn_of_times(asks: Sequence[Ask], job: Job, world: World) -> None:
@@ -211,5 +221,5 @@ def _warn_of_times(asks: Sequence[Ask], job: Job, world: World) -> None:
         for event in ask.events
     )
     if ordered:
-        why = "the images have no date of their own, or were not asked for it"
+        why = "the images have no creation date, or the registry was not asked"
         world.log("warning", f"the times of events tell which build is newer: {why}")

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 
-from task.errors import Exit
-from task.model import ImageStatus, Problem, Status
+from task.errors import Exit, Trouble
+from task.model import Problem
+from task.output.image_status import ImageStatus, Status
 from task.output.status_views import differs, is_behind, name, says
 from task.text import printable
 from task.timestamps import epoch_seconds, readable
@@ -14,7 +15,7 @@ from task.timestamps import epoch_seconds, readable
 
 @dataclass(frozen=True)
 class Reason:
-    """One way in which an image may need somebody."""
+    """A reason why somebody has to look at an image."""
 
     is_true: Callable[[ImageStatus], bool]
     since: Callable[[ImageStatus], str]  # RFC 3339, or "" if it is not known
@@ -22,19 +23,24 @@ class Reason:
     hint: str
 
 
-def _is_held(one: ImageStatus) -> bool:
-    return one.hold is not None and one.scope != "freeze"  # a freeze ends by itself
+def _is_held(image_status: ImageStatus) -> bool:
+    return (
+        image_status.hold is not None and image_status.scope != "freeze"
+    )  # a freeze ends by itself
 
 
-def _present_since(one: ImageStatus) -> str:
+def _present_since(image_status: ImageStatus) -> str:
     """Return when the present value was written, if that build is known."""
-    newest = one.builds[0] if one.builds else None
-    is_present = newest and (newest.tag, newest.digest) == (one.in_git.tag, one.in_git.digest)
+    newest = image_status.builds[0] if image_status.builds else None
+    is_present = newest and (newest.tag, newest.digest) == (
+        image_status.in_git.tag,
+        image_status.in_git.digest,
+    )
     return newest.at if newest and is_present else ""
 
 
-def _versions_that_run(one: ImageStatus) -> str:
-    return ", ".join(dict.fromkeys(image.tag or image.digest for image in one.live))
+def _versions_that_run(image_status: ImageStatus) -> str:
+    return ", ".join(dict.fromkeys(image.tag or image.digest for image in image_status.live))
 
 
 REASONS: Mapping[str, Reason] = {
@@ -77,7 +83,9 @@ def late_images(found: Status, wanted: Collection[str], older_than: int) -> tupl
 
 
 def _each_that_is_late(
-    found: Status, wanted: Collection[str], older_than: int
+    found: Status,
+    wanted: Collection[str],
+    older_than: int,
 ) -> Iterator[Problem]:
     now = epoch_seconds(found.at)
     for row in found.images:
@@ -88,10 +96,8 @@ def _each_that_is_late(
             if since and now - epoch_seconds(since) < older_than:
                 continue
             when = f", since {readable(since)}" if since else ""
+            message = printable(f"{name(row)} {reason.words(row)}{when}")
             yield Problem(
+                Trouble(word, message, reason.hint, exit=Exit.NOTHING_UPDATED),
                 application=row.subscription.application.key,
-                rule=word,
-                message=printable(f"{name(row)} {reason.words(row)}{when}"),
-                hint=reason.hint,
-                exit=int(Exit.NOTHING_UPDATED),
             )

@@ -28,7 +28,8 @@ from task.deciding.weigh import may_ask
 from task.errors import Malformed
 from task.image import parse_image_list
 from task.landing.ports import World
-from task.model import Application, Entry, ImageStatus, Problem, Subscribed, Subscription
+from task.model import Application, Entry, Problem, Subscribed, Subscription
+from task.output.image_status import ImageStatus
 from task.pipeline.discover import Discovered
 from task.pipeline.match import asks_for_all
 from task.policy.strategies import STRATEGIES
@@ -89,7 +90,7 @@ class Comparison:
 
 def row_of(
     app: Application,
-    one: Subscribed,
+    subscribed: Subscribed,
     meant: Sequence[Subscription],
     status: Sequence[ImageStatus],
     problems: Sequence[Problem],
@@ -102,62 +103,74 @@ def row_of(
     `meant` are its subscriptions as if there were no mistakes, because AIU overlooks most of them.
     `updaters`: whether there are ImageUpdaters. `in_cluster`: whether secrets can be read there.
     """
-    selected = app.reference or ("no ImageUpdater" if updaters else BY_ANNOTATIONS)
-    if app.reference and not app.from_resource:
-        selected += ", which leaves it to its annotations"
-    entries = [
-        entry
-        for entry in parse_image_list(app.annotations.get("image-list", ""))
-        if isinstance(entry, Entry)
-    ]
+    listed = parse_image_list(app.annotations.get("image-list", ""))
+    entries = [entry for entry in listed if isinstance(entry, Entry)]
     read = {row.subscription.entry.text: row for row in status}
     now = _now(app, meant, skipped=updaters and not app.reference)
-    here = _here(one)
-    broken = [
-        problem
-        for problem in problems
-        if problem.severity == "error" and problem.rule in ("target", "source")
-    ]
+    here = _our_side(subscribed)
+    broken = _first_that_breaks(problems)
     if broken:
-        here = Side("nothing", because=_told(broken[0]))
+        here = Side("nothing", because=_problem_in_words(broken))
         # Without a status, only Git tells the type of the source. A plain directory is updated by
         # neither.
-        if (
-            now.how == "git"
-            and broken[0].rule == "target"
-            and not any(sub.source.kind for sub in meant)
-        ):
+        typed = any(sub.source.kind for sub in meant)
+        if now.how == "git" and broken.rule == "target" and not typed:
             now = here
     return Comparison(
         app.key,
-        selected,
+        _selected_by(app, updaters=updaters),
         now,
         here,
         tuple(
-            _image(app, entry, one.subscriptions, read.get(entry.text), hidden=bool(broken))
+            _image(
+                app,
+                entry,
+                subscribed.subscriptions,
+                read.get(entry.text),
+                hidden=bool(broken),
+            )
             for entry in entries
         ),
-        tuple(dict.fromkeys(_logins(one.subscriptions, in_cluster=in_cluster))),
-        tuple(dict.fromkeys(told for told in map(_told, problems) if told != here.because)),
+        tuple(dict.fromkeys(_logins(subscribed.subscriptions, in_cluster=in_cluster))),
+        tuple(
+            dict.fromkeys(told for told in map(_problem_in_words, problems) if told != here.because)
+        ),
     )
 
 
-def _told(problem: Problem) -> str:
+def _selected_by(app: Application, *, updaters: bool) -> str:
+    """Return what makes AIU look at an Application."""
+    if not app.reference:
+        return "no ImageUpdater" if updaters else BY_ANNOTATIONS
+    if app.from_resource:
+        return app.reference
+    return f"{app.reference}, which leaves it to its annotations"
+
+
+def _first_that_breaks(problems: Sequence[Problem]) -> Problem | None:
+    """Return the first problem that keeps the Application from being updated."""
+    for problem in problems:
+        if problem.severity == "error" and problem.rule in ("target", "source"):
+            return problem
+    return None
+
+
+def _problem_in_words(problem: Problem) -> str:
     return f"{problem.message}; {problem.hint}" if problem.hint else problem.message
 
 
-def _here(one: Subscribed) -> Side:
-    if not one.subscriptions:
+def _our_side(subscribed: Subscribed) -> Side:
+    if not subscribed.subscriptions:
         flaw = next(
-            (flaw.message for flaw in one.flaws if flaw.severity == "error"),
+            (flaw.message for flaw in subscribed.flaws if flaw.severity == "error"),
             "no image can be updated",
         )
         return Side("nothing", because=flaw)
-    first = one.subscriptions[0]
+    first = subscribed.subscriptions[0]
     if first.method != "git":
         return Side("live")
-    return _commits(
-        one.subscriptions,
+    return _where_it_commits(
+        subscribed.subscriptions,
         first.head_template or ("a branch of its own" if first.pull_request else ""),
     )
 
@@ -166,7 +179,8 @@ def _now(app: Application, subs: Sequence[Subscription], *, skipped: bool) -> Si
     """Return what AIU does. It patches the live Application unless the method is git."""
     if skipped:
         return Side(
-            "nothing", because="no ImageUpdater selects it, and Image Updater 1.x needs one"
+            "nothing",
+            because="no ImageUpdater selects it, and Image Updater 1.x needs one",
         )
     if not app.annotations.get("image-list"):
         return Side("nothing", because="it has no image-list")
@@ -180,11 +194,11 @@ def _now(app: Application, subs: Sequence[Subscription], *, skipped: bool) -> Si
     if method != "git":
         return Side("live")
     if not subs:
-        return Side("nothing", because="no source is a place to write to")
-    return _commits(subs, subs[0].head_template)
+        return Side("nothing", because="no source can be written to")
+    return _where_it_commits(subs, subs[0].head_template)
 
 
-def _commits(subs: Sequence[Subscription], head: str) -> Side:
+def _where_it_commits(subs: Sequence[Subscription], head: str) -> Side:
     files = tuple(dict.fromkeys(sub.path or "/" for sub in subs))
     return Side("git", files, without_login(subs[0].repo), subs[0].base, head)
 
@@ -199,24 +213,32 @@ def _image(
 ) -> TrackedImage:
     """Return one entry by both tools. A hidden file does not say what runs."""
     strategy = next((sub.policy.strategy for sub in subs if sub.entry.text == entry.text), "")
-    version = ""
-    source = ""
-    if row and row.in_git.version and not (hidden and row.live):
-        version = row.in_git.version
-        source = row.in_git.file or "the live Application"
-    elif row and row.live:
-        version = row.live[0].version
-        source = "status"
-    elif row and row.kind and (version := own_reading({}, row.subscription, row.kind).version):
-        source = "spec"
-    elif row and row.in_sources.version:
-        version = row.in_sources.version
-        source = "sources"
+    version, source = _version_and_source(row, hidden=hidden) if row else ("", "")
     now = _strategy_of_aiu(app.annotations, entry)
     known = row is None or row.read
     return TrackedImage(
-        entry.alias, entry.image.name, entry.constraint, now, strategy, version, source, known
+        entry.alias,
+        entry.image.name,
+        entry.constraint,
+        now,
+        strategy,
+        version,
+        source,
+        known,
     )
+
+
+def _version_and_source(row: ImageStatus, *, hidden: bool) -> tuple[str, str]:
+    """Return the version that runs, and what says so."""
+    if row.in_git.version and not (hidden and row.live):
+        return row.in_git.version, row.in_git.file or "the live Application"
+    if row.live:
+        return row.live[0].version, "status"
+    if row.kind and (version := own_reading({}, row.subscription, row.kind).version):
+        return version, "spec"
+    if row.in_sources.version:
+        return row.in_sources.version, "sources"
+    return "", ""
 
 
 def _strategy_of_aiu(annotations: Mapping[str, str], entry: Entry) -> str:
@@ -265,7 +287,11 @@ def _logins(subs: Sequence[Subscription], *, in_cluster: bool) -> Iterable[str]:
             yield f"registry: {login.kind} {login.namespace}/{login.name}, {read}{asked}"
 
 
-HOWS = {"git": "commits", "live": "patches the live Application", "nothing": "does nothing"}
+HOWS = {
+    "git": "commits",
+    "live": "patches the live Application",
+    "nothing": "does nothing",
+}
 
 
 @dataclass(frozen=True)
@@ -281,7 +307,10 @@ def migration(found: Discovered, job: Job, world: World, *, in_cluster: bool) ->
     """Return a row for each Application, with what Git says now. `job` must be dry."""
     subscribed = [(app, subscribe(app, job.scope.defaults)) for app in found.applications]
     read, problems = rows_of(
-        asks_for_all([one for _, one in subscribed]), job, world, Look(builds=0)
+        asks_for_all([subscribed_app for _, subscribed_app in subscribed]),
+        job,
+        world,
+        Look(builds=0),
     )
     status: dict[str, list[ImageStatus]] = {}
     for row in read:
@@ -290,7 +319,7 @@ def migration(found: Discovered, job: Job, world: World, *, in_cluster: bool) ->
     for problem in problems:
         unread.setdefault(problem.application, []).append(problem)
     rows = []
-    for app, one in subscribed:
+    for app, subscribed_app in subscribed:
         # AIU does not know these keys, and passes over them
         doubtful = {key for key, _ in doubts(app.annotations)}
         known = replace(
@@ -301,11 +330,21 @@ def migration(found: Discovered, job: Job, world: World, *, in_cluster: bool) ->
         said = status.get(app.key, ())
         wrong = unread.get(app.key, ())
         rows.append(
-            row_of(app, one, meant, said, wrong, updaters=found.updaters > 0, in_cluster=in_cluster)
+            row_of(
+                app,
+                subscribed_app,
+                meant,
+                said,
+                wrong,
+                updaters=found.updaters > 0,
+                in_cluster=in_cluster,
+            )
         )
     config = found.updater_config
     return Migration(
-        tuple(rows), options_of(config.item) if config else (), config.origin if config else ""
+        tuple(rows),
+        options_of(config.item) if config else (),
+        config.origin if config else "",
     )
 
 
@@ -355,7 +394,11 @@ def _summary(rows: Sequence[Comparison]) -> Iterator[str]:
     for login, number in sorted(logins.items()):
         yield f"    {login} ({counted(number, 'Application')})"
     kinds = Counter((row.now.how, row.here.how) for row in rows if row.now.how != row.here.how)
-    words = {"git": "Git", "live": "live", "nothing": "nothing"}
+    words = {
+        "git": "Git",
+        "live": "live",
+        "nothing": "nothing",
+    }
     moved = [
         f"{number} from {words[now]} to {words[here]}"
         for (now, here), number in sorted(kinds.items())
@@ -375,39 +418,47 @@ def _side(side: Side) -> str:
     return f"{told}: {side.because}" if side.because else told
 
 
-def _image_line(one: TrackedImage, row: Comparison) -> str:
-    name = f"{one.alias}={one.name}" if one.alias else one.name
-    rule = " ".join(filter(None, (one.strategy or "broken", one.constraint)))
-    before = f" (Image Updater: {one.strategy_now})" if one.strategy != one.strategy_now else ""
-    source = (
-        f"the {one.version_from} of the Application"
-        if one.version_from in ("status", "spec", "sources")
-        else one.version_from
+def _image_line(tracked: TrackedImage, row: Comparison) -> str:
+    name = f"{tracked.alias}={tracked.name}" if tracked.alias else tracked.name
+    rule = " ".join(filter(None, (tracked.strategy or "broken", tracked.constraint)))
+    before = (
+        f" (Image Updater: {tracked.strategy_now})"
+        if tracked.strategy != tracked.strategy_now
+        else ""
     )
-    if one.version:
-        return f"{name}  {rule}{before}; {one.version}, from {source}"
+    source = (
+        f"the {tracked.version_from} of the Application"
+        if tracked.version_from in ("status", "spec", "sources")
+        else tracked.version_from
+    )
+    if tracked.version:
+        return f"{name}  {rule}{before}; {tracked.version}, from {source}"
     if row.here.how == "nothing":
         return f"{name}  {rule}{before}"
     unknown = (
-        "nothing says its version: the first build is the first tag"
-        if one.read
-        else "its version is not known"
+        "no current version found: the first build sets the tag"
+        if tracked.read
+        else "its version is unknown"
     )
     return f"{name}  {rule}{before}; {unknown}"
 
 
-def as_json(one: Migration) -> dict[str, object]:
+def as_json(moved: Migration) -> dict[str, object]:
     """Return the rows and the ConfigMap as plain data."""
     return {
-        "applications": [_json(asdict(row) | {"changes": row.changes}) for row in one.rows],
-        "config": [_json(asdict(option)) for option in one.config] if one.config_origin else None,
+        "applications": [
+            _without_unknown(asdict(row) | {"changes": row.changes}) for row in moved.rows
+        ],
+        "config": [_without_unknown(asdict(option)) for option in moved.config]
+        if moved.config_origin
+        else None,
     }
 
 
-def _json(data: object) -> object:
+def _without_unknown(data: object) -> object:
     """Return the data without logins, and with null for what is not known."""
     if isinstance(data, dict):
-        return {key: _json(value) for key, value in data.items()}
+        return {key: _without_unknown(value) for key, value in data.items()}
     if isinstance(data, (list, tuple)):
-        return [_json(value) for value in data]
+        return [_without_unknown(value) for value in data]
     return (without_logins(data) or None) if isinstance(data, str) else data

@@ -7,7 +7,7 @@ Each target decides by its own rules.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import translate
 from functools import cache
@@ -22,7 +22,7 @@ from task.deciding.hiding import refuse_hidden
 from task.deciding.job import Ask, Job, Promoted, Promotion, Terms
 from task.deciding.target import all_live, earlier_reading, live_reading, resolve, target_of
 from task.deciding.weigh import key_of
-from task.errors import Exit, SourceError, TaskError, UsageError
+from task.errors import SourceError, TaskError, Trouble, UsageError
 from task.landing.before_deciding import with_missing
 from task.landing.ports import Batch, World
 from task.model import (
@@ -30,7 +30,6 @@ from task.model import (
     Decision,
     Image,
     Memory,
-    PastBuild,
     Problem,
     Reading,
     Snapshot,
@@ -42,6 +41,7 @@ from task.model import (
     Verdict,
     Written,
 )
+from task.output.image_status import PastBuild
 from task.pipeline.match import Matched, asks_for_images, siblings_of
 from task.pipeline.overlooked import Seen, refuse_ambiguous, unknown_names, untracked_problem
 from task.policy.builds import alike
@@ -90,7 +90,8 @@ def check_promotion(promotion: Promotion) -> None:
             parse_selector(selector)
         except UsageError as error:
             raise UsageError(
-                error.message.replace("--selector", flag, 1), hint=error.hint
+                error.message.replace("--selector", flag, 1),
+                hint=error.hint,
             ) from None
     known = ", ".join(f"{{{name}}}" for name in _facts(Tracker("", "")))
     for pattern in promotion.targets:
@@ -109,11 +110,16 @@ def check_promotion(promotion: Promotion) -> None:
 
 def _facts(source: Tracker) -> Mapping[str, str]:
     """Return the placeholders for `--to`, with their values for a source."""
-    return {"namespace": source.namespace, "name": source.name, "project": source.project}
+    return {
+        "namespace": source.namespace,
+        "name": source.name,
+        "project": source.project,
+    }
 
 
 def pairs_of(
-    subscribed: Sequence[Subscribed], promotion: Promotion
+    subscribed: Sequence[Subscribed],
+    promotion: Promotion,
 ) -> tuple[list[Pair], list[Problem]]:
     """Return a pair for each target, and an error if no Application matches one of the sides.
 
@@ -122,29 +128,39 @@ def pairs_of(
     apps = [item.application for item in subscribed]
     wanted = Narrow(promotion.sources, selector=promotion.source_selector)
     sources = [item for item in subscribed if considered(item.application, wanted)]
-    refuse_ambiguous(promotion.sources, [source.application for source in sources])
+    source_apps = [source.application for source in sources]
+    refuse_ambiguous(promotion.sources, source_apps)
     problems = list(unknown_names(promotion.sources, apps, strict=not sources))
     if not sources:
         return [], problems or [_nobody("--from-selector", promotion.source_selector)]
-    giving = _giving([source.application for source in sources], apps, promotion)
+    giving = _giving(source_apps, apps, promotion)
     fed = _fed(giving)
-    givers = _Givers([sub for source in sources for sub in source.subscriptions], giving, promotion)
+    given = [sub for source in sources for sub in source.subscriptions]
+    givers = _Givers(given, giving, promotion)
     pairs = [givers.pair(item) for item in subscribed if item.application.key in fed]
     plain = [pattern for pattern in promotion.targets if not _PLACEHOLDER.search(pattern)]
     problems += unknown_names(plain, apps, strict=not pairs)
     if not (pairs or problems):
         problems.append(_no_target(promotion, apps, giving))
-    for name in promotion.images:
-        if not any(_named(sub, (name,)) for source in sources for sub in source.subscriptions):
-            hint = "name an alias of the annotation image-list, or the image as it is written there"
-            problems.append(
-                Problem(rule="annotation", message=f"--alias {name}: no source has it", hint=hint)
-            )
+    problems += _images_without_source(promotion.images, given)
     return pairs, problems
 
 
+def _images_without_source(
+    names: Iterable[str],
+    given: Sequence[Subscription],
+) -> Iterator[Problem]:
+    hint = "name an alias of the annotation image-list, or the image as it is written there"
+    for name in names:
+        if not any(_named(sub, (name,)) for sub in given):
+            message = f"--alias {name}: no source has it"
+            yield Problem(Trouble("annotation", message, hint))
+
+
 def _giving(
-    sources: Sequence[Tracker], apps: Sequence[Tracker], promotion: Promotion
+    sources: Sequence[Tracker],
+    apps: Sequence[Tracker],
+    promotion: Promotion,
 ) -> Mapping[str, frozenset[str]]:
     """Return the targets of each source. Sources with the same targets share one set.
 
@@ -176,7 +192,10 @@ def _filled(pattern: str, source: Tracker, spelled: Callable[[str], str] = str) 
 
 
 def _fitting(
-    pattern: str, source: Tracker, apps: Sequence[Tracker], called: Mapping[str, Sequence[Tracker]]
+    pattern: str,
+    source: Tracker,
+    apps: Sequence[Tracker],
+    called: Mapping[str, Sequence[Tracker]],
 ) -> set[str]:
     """Return the Applications that match a pattern of `--to`.
 
@@ -229,7 +248,9 @@ class _Givers:
             target,
             tuple(tuple(self._of(target, sub)) for sub in target.subscriptions),
             tuple(
-                one for image in broken for one in self._to(target, self._by_image.get(image, ()))
+                given
+                for image in broken
+                for given in self._to(target, self._by_image.get(image, ()))
             ),
         )
 
@@ -254,7 +275,9 @@ class _Givers:
 
 
 def _no_target(
-    promotion: Promotion, apps: Iterable[Tracker], giving: Mapping[str, frozenset[str]]
+    promotion: Promotion,
+    apps: Iterable[Tracker],
+    giving: Mapping[str, frozenset[str]],
 ) -> Problem:
     """Return the error that no Application gets a version: by which option,
     or because it would be its own source.
@@ -267,9 +290,10 @@ def _no_target(
     if any(giving.values()):
         hint = "name other Applications, for example production/{name}"
         message = (
-            f"{flag}: {text!r} fits only the source itself, and no Application is its own source"
+            f"{flag}: {text!r} matches only the source itself, and an Application cannot be"
+            " promoted to itself"
         )
-        return Problem(rule="source", message=message, hint=hint, exit=int(Exit.CONFIGURATION))
+        return Problem(Trouble("source", message, hint))
     if patterns and selector:
         return _nobody("--to and --to-selector", f"{patterns} {selector}")
     return _nobody(flag, text)
@@ -277,12 +301,7 @@ def _no_target(
 
 def _nobody(flag: str, text: str) -> Problem:
     hint = "see what --applications reads; only Applications with an image-list count"
-    return Problem(
-        rule="source",
-        message=f"{flag}: no Application fits {text!r}",
-        hint=hint,
-        exit=int(Exit.CONFIGURATION),
-    )
+    return Problem(Trouble("source", f"{flag}: no Application matches {text!r}", hint))
 
 
 def _named(sub: Subscription, names: Sequence[str]) -> bool:
@@ -298,7 +317,9 @@ def wanted(pairs: Iterable[Pair]) -> list[Subscription]:
 
 
 def asks_to_promote(
-    pairs: Iterable[Pair], known: Sequence[SourceVersion], promotion: Promotion
+    pairs: Iterable[Pair],
+    known: Sequence[SourceVersion],
+    promotion: Promotion,
 ) -> Matched:
     """Return an ask for each entry that gets a version, and a decision for each that gets none.
 
@@ -314,7 +335,7 @@ def asks_to_promote(
         for sub, giving in zip(target.subscriptions, pair.givers, strict=True):
             if giving:
                 givers = [by_entry[subscription.identity] for subscription in giving]
-                found = _ask(sub, _one_of(sub, givers), target, promotion)
+                found = _promotion_ask(sub, _one_of(sub, givers), target, promotion)
                 refusal = _refusal(found, givers, promotion)
                 decisions += [refusal] if refusal else []
                 asks += [] if refusal else [found]
@@ -325,10 +346,20 @@ def asks_to_promote(
         flawed = asks_for_images([replace(target, subscriptions=())], images)
         unusable += flawed.unusable
         problems += flawed.problems
-    return Matched(tuple(asks), tuple(decisions), tuple(problems), tuple(unusable))
+    return Matched(
+        tuple(asks),
+        tuple(decisions),
+        tuple(problems),
+        tuple(unusable),
+    )
 
 
-def _ask(sub: Subscription, given: SourceVersion, target: Subscribed, promotion: Promotion) -> Ask:
+def _promotion_ask(
+    sub: Subscription,
+    given: SourceVersion,
+    target: Subscribed,
+    promotion: Promotion,
+) -> Ask:
     image = sub.image_at(given.image)
     # The build comes from a state file, which other people can write: its URL must not be
     # contacted, nor shown.
@@ -336,7 +367,13 @@ def _ask(sub: Subscription, given: SourceVersion, target: Subscribed, promotion:
     same = bool(ours) and host_and_path(given.build.repository) == host_and_path(ours)
     build = replace(given.build, repository=ours if same else "")
     promoted = Promoted(given.source, given.newest, given.pinned, given.since, given.went_back)
-    return Ask(sub, (image,), siblings=siblings_of(sub, target), build=build, promoted=promoted)
+    return Ask(
+        sub,
+        (image,),
+        siblings=siblings_of(sub, target),
+        build=build,
+        promoted=promoted,
+    )
 
 
 def _one_of(sub: Subscription, givers: Sequence[SourceVersion]) -> SourceVersion:
@@ -375,7 +412,7 @@ def _refusal(ask: Ask, givers: Sequence[SourceVersion], promotion: Promotion) ->
                 source_version.error.rule,
                 because,
                 source_version.error.hint,
-                int(source_version.error.exit),
+                source_version.error.exit,
             )
             return Decision(ask.subscription, ask.offered, verdict, current, source=source)
         if promotion.healthy and (why := unhealthy(source_version)):
@@ -384,20 +421,20 @@ def _refusal(ask: Ask, givers: Sequence[SourceVersion], promotion: Promotion) ->
     return None
 
 
-def unhealthy(one: SourceVersion) -> str:
+def unhealthy(version: SourceVersion) -> str:
     """Return why a source is not Synced and Healthy with the version in Git, or "" if it is."""
-    app = one.subscription.application
+    app = version.subscription.application
     if not (app.sync or app.health):
         return "has no status of Argo CD: read Applications from cluster or argocd"
     if app.sync != "Synced":
         return f"is not synced: Argo CD says {app.sync or 'nothing'}"
     if app.health != "Healthy":
         return f"is not healthy: Argo CD says {app.health or 'nothing'}"
-    running = all_live(one.subscription)
-    if any(_runs(one.image, image) for image in running):
+    running = all_live(version.subscription)
+    if any(_runs(version.image, image) for image in running):
         return ""
     versions = ", ".join(dict.fromkeys(image.version for image in running)) or "nothing of it"
-    return f"does not run {one.image.version}: Argo CD says {versions}"
+    return f"does not run {version.image.version}: Argo CD says {versions}"
 
 
 def _runs(wanted: Image, running: Image) -> bool:
@@ -414,13 +451,14 @@ def source_versions(subs: Sequence[Subscription], job: Job, world: World) -> lis
 
     A failure concerns one entry.
     """
-    found = [_known(sub, live_reading(sub)) for sub in subs if sub.method != "git"]
+    found = [_known_version(sub, live_reading(sub)) for sub in subs if sub.method != "git"]
     asks = tuple(Ask(sub, (sub.entry.image,)) for sub in subs if sub.method == "git")
     job = replace(job, only=())
 
     def read(batch: Batch) -> list[SourceVersion]:
         snapshot = batch.repository.snapshot(
-            batch.base, (place for ask in batch.asks for place in places(ask))
+            batch.base,
+            (place for ask in batch.asks for place in places(ask)),
         )
         subs = [ask.subscription for ask in batch.asks]
         snapshot = with_missing(snapshot, subs, job.terms, batch.repository)
@@ -447,14 +485,19 @@ def _version(snapshot: Snapshot, sub: Subscription, terms: Terms, world: World) 
         return _past(snapshot, sub, kind, now, world, most)
 
     return replace(
-        _known(sub, now, newest),
+        _known_version(sub, now, newest),
         since=cache(lambda: _since(now, past(1))),
         went_back=cache(lambda: rolled_back or _was_before(now, newest, past(_VERSIONS))),
     )
 
 
 def _past(
-    snapshot: Snapshot, sub: Subscription, kind: TargetKind, now: Reading, world: World, most: int
+    snapshot: Snapshot,
+    sub: Subscription,
+    kind: TargetKind,
+    now: Reading,
+    world: World,
+    most: int,
 ) -> tuple[PastBuild, ...]:
     """Return the last versions in the source's file, newest first, with their commits."""
     if not now.file:
@@ -489,11 +532,11 @@ def _was_before(now: Reading, newest: Written, past: Sequence[PastBuild]) -> boo
     return any(alike(_version_of(past_build), now) for past_build in past[at + 1 :])
 
 
-def _version_of(one: PastBuild) -> Written:
-    return Written(one.tag, one.digest)
+def _version_of(build: PastBuild) -> Written:
+    return Written(build.tag, build.digest)
 
 
-def _known(sub: Subscription, now: Reading, newest: Written = Written()) -> SourceVersion:
+def _known_version(sub: Subscription, now: Reading, newest: Written = Written()) -> SourceVersion:
     if not (now.tag or now.digest):
         error = SourceError(
             f"neither Git nor the cluster has a version of {sub.entry.image.name}",
@@ -550,4 +593,9 @@ def with_promoted(job: Job, matched: Matched, world: World) -> Job:
             " built"
         )
         world.log("warning", f"deployments are not shown: {why}")
-    return replace(job, images=images, wording=wording, deployed=deployed)
+    return replace(
+        job,
+        images=images,
+        wording=wording,
+        deployed=deployed,
+    )

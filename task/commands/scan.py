@@ -84,7 +84,8 @@ def _as_configs_want(matched: Matched, job: Job, world: World) -> Matched:
     An ask whose config cannot be read gets an error.
     """
     open_ones = replace(
-        matched, asks=tuple(ask for ask in matched.in_git if not _settled(ask, job.terms))
+        matched,
+        asks=tuple(ask for ask in matched.in_git if not _needs_no_tag_list(ask, job.terms)),
     )
 
     def read(batch: Batch) -> tuple[Sequence[Ask], Sequence[Decision]]:
@@ -96,7 +97,9 @@ def _as_configs_want(matched: Matched, job: Job, world: World) -> Matched:
         return as_wanted(batch.asks, snapshot, config, job.terms), ()
 
     def failed(
-        asks: Sequence[Ask], error: TaskError, base: str
+        asks: Sequence[Ask],
+        error: TaskError,
+        base: str,
     ) -> tuple[Sequence[Ask], Sequence[Decision]]:
         return (), [error_decision(ask.subscription, ask.offered, error, base) for ask in asks]
 
@@ -116,24 +119,24 @@ def chosen(matched: Matched, terms: Terms, registry: Registry) -> tuple[Matched,
     Also return until when the newest tag of an ask is too young, by the key of the ask.
     """
     ready = {ask.key: now for ask in matched.asks if (now := _without_asking(ask, terms))}
-    listed = _listed([ask for ask in matched.asks if ask.key not in ready], registry)
+    listed = _list_tags([ask for ask in matched.asks if ask.key not in ready], registry)
     choices = _dated(listed, registry)
-    newest = _newest(choices, terms, registry)
+    newest = _newest_of_each(choices, terms, registry)
     decisions: list[Decision] = []
     until: dict[Key, str] = {}
     for choice in choices:
         found = newest[choice.key]
         if found.tag and not found.error:
-            ready |= {ask.key: _with(ask, found.tag) for ask in choice.asks}
+            ready |= {ask.key: _with_tag(ask, found.tag) for ask in choice.asks}
         else:
-            decisions += _without_a_tag(choice, found)
+            decisions += _without_a_tag(choice, found, terms)
         if found.young:
             until |= dict.fromkeys((ask.key for ask in choice.asks), found.young[1])
     asks = tuple(ready[ask.key] for ask in matched.asks if ask.key in ready)
     return replace(matched, asks=asks, decisions=(*matched.decisions, *decisions)), until
 
 
-def _settled(ask: Ask, terms: Terms) -> bool:
+def _needs_no_tag_list(ask: Ask, terms: Terms) -> bool:
     sub = ask.subscription
     return bool(sub.suspended or (terms.require_live and not all_live(sub)))
 
@@ -143,7 +146,7 @@ def _without_asking(ask: Ask, terms: Terms) -> Ask | None:
 
     With `digest`, the tag is known.
     """
-    if _settled(ask, terms):
+    if _needs_no_tag_list(ask, terms):
         return ask
     sub = ask.subscription
     follows = (
@@ -151,18 +154,18 @@ def _without_asking(ask: Ask, terms: Terms) -> Ask | None:
         and sub.policy.constraints
         and not _age(sub.policy, terms)
     )
-    return _with(ask, sub.policy.constraints[0]) if follows else None
+    return _with_tag(ask, sub.policy.constraints[0]) if follows else None
 
 
 def _age(policy: Policy, terms: Terms) -> int:
     return max(policy.minimum_age, terms.minimum_age)
 
 
-def _with(ask: Ask, tag: str) -> Ask:
+def _with_tag(ask: Ask, tag: str) -> Ask:
     return replace(ask, candidates=(replace(ask.subscription.entry.image, tag=tag, digest=""),))
 
 
-def _listed(asks: Iterable[Ask], registry: Registry) -> list[Choice]:
+def _list_tags(asks: Iterable[Ask], registry: Registry) -> list[Choice]:
     """List the tags of each repository once."""
     groups: dict[tuple[Question, Policy], list[Ask]] = {}
     for ask in asks:
@@ -170,7 +173,11 @@ def _listed(asks: Iterable[Ask], registry: Registry) -> list[Choice]:
         secret = sub.policy.pull_secret
         image = replace(sub.entry.image, tag="", digest="")
         listing = Question(
-            image, ("tags",), (), secret, sub.application.namespace if secret else ""
+            image,
+            ("tags",),
+            (),
+            secret,
+            sub.application.namespace if secret else "",
         )
         groups.setdefault((listing, sub.policy), []).append(ask)
     answers = registry(tuple(dict.fromkeys(listing for listing, _ in groups))) if groups else {}
@@ -216,7 +223,8 @@ def _with_dates(choice: Choice, answers: Mapping[str, Answer]) -> Choice:
 
 
 def _ask_once(
-    about: Iterable[Mapping[str, Question]], registry: Registry
+    about: Iterable[Mapping[str, Question]],
+    registry: Registry,
 ) -> Mapping[Question, Answer]:
     """Ask each question once."""
     questions = tuple(dict.fromkeys(question for of_tags in about for question in of_tags.values()))
@@ -233,7 +241,11 @@ class Newest:
     young: tuple[str, str] | None = None
 
 
-def _newest(choices: Sequence[Choice], terms: Terms, registry: Registry) -> dict[Key, Newest]:
+def _newest_of_each(
+    choices: Sequence[Choice],
+    terms: Terms,
+    registry: Registry,
+) -> dict[Key, Newest]:
     """Return the tag of each choice, or why it has none."""
     searches = [_Search(choice, terms) for choice in choices if choice.error is None]
     size = 1
@@ -296,22 +308,25 @@ class _Search:
         return False
 
 
-def _without_a_tag(choice: Choice, newest: Newest) -> list[Decision]:
+def _without_a_tag(choice: Choice, newest: Newest, terms: Terms) -> list[Decision]:
     """Return the refusals or errors of asks for which no tag was found, or only a young one."""
     error = newest.error
     if error:
         example = ""
         verdict = Verdict("error", "registry", "")
     elif newest.young:
-        example = newest.young[0]
-        verdict = too_young(*newest.young)
+        example, until = newest.young
+        verdict = too_young(example, _age(choice.policy, terms), until)
     else:
         example, verdict = _none(choice)
     found = []
     for ask in choice.asks:
-        offered = ask if error else _with(ask, example)
+        offered = ask if error else _with_tag(ask, example)
         decision = Decision(
-            ask.subscription, offered.offered, verdict, live_reading(ask.subscription)
+            ask.subscription,
+            offered.offered,
+            verdict,
+            live_reading(ask.subscription),
         )
         found.append(registry_error(decision, error) if error else decision)
     return found
@@ -324,7 +339,9 @@ def _none(choice: Choice) -> tuple[str, Verdict]:
     sub = choice.asks[0].subscription
     if not choice.tags:
         return "", Verdict(
-            "refuse", "not-in-registry", f"the registry has no tag of {sub.entry.image.name}"
+            "refuse",
+            "not-in-registry",
+            f"the registry has no tag of {sub.entry.image.name}",
         )
     refusals = [(tag, no) for tag in choice.tags if (no := objection(tag, choice.policy))]
     if broken := next((no for _, no in refusals if no.verdict == "error"), None):

@@ -24,37 +24,32 @@ from task.deciding.decide import (
     states_of,
 )
 from task.deciding.hiding import refuse_hidden
-from task.deciding.job import Ask, Job, Terms, error_decision
+from task.deciding.job import Ask, Job, Terms
 from task.deciding.target import all_live, earlier_reading, own_reading, resolve, target_of
 from task.deciding.weigh import key_of, question_about
 from task.editors.state_file import read_state
-from task.errors import TargetError, TaskError
+from task.errors import TargetError, TaskError, Trouble
 from task.landing.before_deciding import CONFIG, gatherer, govern
 from task.landing.contention import Contention
-from task.landing.head_branches import lists_in
+from task.landing.head_branches import left_memory, lists_in
 from task.landing.live import patch, said_live
 from task.landing.ports import Batch, World
-from task.landing.waiting_list import BuildKey, key_of_entry
+from task.landing.waiting_list import BuildKey, ListedRelease, key_of_entry
 from task.model import (
     Answer,
     Decision,
     Fact,
     FileVersion,
     Hold,
-    ImageStatus,
-    Judged,
     Memory,
-    OpenRequest,
-    PastBuild,
     Problem,
     Proposed,
     Question,
     Reading,
     Snapshot,
-    Status,
     Subscription,
 )
-from task.output.report_json import exit_code
+from task.output.image_status import ImageStatus, OpenRequest, PastBuild, Status
 from task.pipeline.deliver import branches_of_requests, prepare
 from task.pipeline.discover import discover
 from task.pipeline.match import Matched, asks_for_all, asks_for_images, left_out
@@ -69,21 +64,34 @@ Versions = Sequence[FileVersion]
 def without_git(sub: Subscription) -> ImageStatus:
     """Return what the Application itself says, without Git."""
     hold = Hold(sub.suspended) if sub.suspended else None
-    return ImageStatus(sub, branch=sub.base, read=False, live=all_live(sub), hold=hold)
+    return ImageStatus(
+        sub,
+        branch=sub.base,
+        read=False,
+        live=all_live(sub),
+        hold=hold,
+    )
 
 
 def image_status(
-    snapshot: Snapshot, sub: Subscription, terms: Terms
+    snapshot: Snapshot,
+    sub: Subscription,
+    terms: Terms,
 ) -> tuple[ImageStatus, tuple[Problem, ...]]:
     """Return what the snapshot says about one image, and the problems with reading it."""
-    one = replace(without_git(sub), branch=snapshot.branch)
+    shown = replace(without_git(sub), branch=snapshot.branch)
     problems = list[Problem]()
     try:
         kind = resolve(sub, snapshot)
-        one = replace(one, kind=kind, read=True, in_git=reading(snapshot, sub, terms))
-        if not one.in_git.version and not one.live:
-            one = replace(one, in_sources=own_reading(snapshot.files, sub, kind))
-        image = sub.image_at(one.in_git)
+        shown = replace(
+            shown,
+            kind=kind,
+            read=True,
+            in_git=reading(snapshot, sub, terms),
+        )
+        if not shown.in_git.version and not shown.live:
+            shown = replace(shown, in_sources=own_reading(snapshot.files, sub, kind))
+        image = sub.image_at(shown.in_git)
         problems += file_cautions(snapshot.files, sub, kind, image, terms)
         refuse_hidden(snapshot.files, sub, kind, target_of(sub, kind))
     except TaskError as error:
@@ -92,38 +100,28 @@ def image_status(
         states = states_of(snapshot, sub)
         state = states.get(file_of(snapshot, sub, states), NOTHING)
     except TaskError as error:
-        return one, (*problems, unread(sub, error))
+        return shown, (*problems, unread(sub, error))
     memory = state.images.get(key_of(sub), Memory())
-    if not one.hold and (hold := holding(state, memory, terms.now)):
-        one = replace(
-            one, hold=hold, scope="image" if active(memory.hold, terms.now) else "application"
+    if not shown.hold and (hold := holding(state, memory, terms.now)):
+        shown = replace(
+            shown,
+            hold=hold,
+            scope="image" if active(memory.hold, terms.now) else "application",
         )
-    if not one.hold and sub.freeze:
-        one = replace(one, hold=sub.freeze, scope="freeze")
-    return replace(one, deferred=memory.deferred), tuple(problems)
+    if not shown.hold and sub.freeze:
+        shown = replace(shown, hold=sub.freeze, scope="freeze")
+    return replace(shown, deferred=memory.deferred), tuple(problems)
 
 
 def unread(sub: Subscription, error: TaskError) -> Problem:
     """Return the error about an image that could not be read."""
-    return _problem(error_decision(sub, sub.entry.image, error))
+    return Problem(error.trouble, application=sub.application.key)
 
 
-def _problem(decision: Judged) -> Problem:
-    key = decision.subscription.application.key
-    verdict = decision.judged
-    return Problem(
-        application=key,
-        rule=verdict.rule,
-        message=verdict.because,
-        hint=verdict.hint,
-        exit=verdict.exit,
-    )
-
-
-def paths_of(one: ImageStatus) -> tuple[str, ...]:
+def paths_of(shown: ImageStatus) -> tuple[str, ...]:
     """Return the files whose history says something about an image."""
-    state = (state_path(one.subscription),) if one.deferred else ()
-    return ((one.in_git.file,) if one.in_git.file else ()) + state
+    state = (state_path(shown.subscription),) if shown.deferred else ()
+    return ((shown.in_git.file,) if shown.in_git.file else ()) + state
 
 
 def versions_to_read(builds: int) -> int:
@@ -134,7 +132,11 @@ def versions_to_read(builds: int) -> int:
 
 
 def with_history(
-    one: ImageStatus, snapshot: Snapshot, versions: Mapping[str, Versions], most: int, terms: Terms
+    shown: ImageStatus,
+    snapshot: Snapshot,
+    versions: Mapping[str, Versions],
+    most: int,
+    terms: Terms,
 ) -> ImageStatus:
     """Add the last builds to an image, at most `most`,
     and the time at which its event was deferred.
@@ -142,20 +144,23 @@ def with_history(
     `versions` are those of `paths_of`, newest first, at most `versions_to_read(most)` of each file.
     """
     builds: tuple[PastBuild, ...] = ()
-    sub = one.subscription
-    path = one.in_git.file
-    if path and one.kind:
-        target = target_of(sub, one.kind, carry=terms.carry)
+    sub = shown.subscription
+    path = shown.in_git.file
+    if path and shown.kind:
+        target = target_of(sub, shown.kind, carry=terms.carry)
         of_file = versions.get(path, ())
         said = (
             (version, earlier_reading(snapshot.files, target, path, version.text or ""))
             for version in of_file
         )
         builds = past_builds(
-            said, most, sub.entry.image.name, cut=len(of_file) == versions_to_read(most)
+            said,
+            most,
+            sub.entry.image.name,
+            cut=len(of_file) == versions_to_read(most),
         )
-    since = _deferred_since(one, snapshot, versions.get(state_path(sub), ()))
-    return replace(one, builds=builds, deferred_at=since)
+    since = _deferred_since(shown, snapshot, versions.get(state_path(sub), ()))
+    return replace(shown, builds=builds, deferred_at=since)
 
 
 def past_builds(
@@ -178,7 +183,7 @@ def past_builds(
             found[-1] = (now, version)
         else:
             found.append((now, version))
-            if len([one for one, _ in found if one.version]) > most:
+            if len([build for build, _ in found if build.version]) > most:
                 break
     else:
         if cut:  # an older version, which was not read, may have written the last value
@@ -187,24 +192,24 @@ def past_builds(
         PastBuild(
             now.tag,
             now.digest,
-            one.commit,
-            one.at,
-            one.by,
-            without_login(trailer_of(one.message, "Pipeline-Run")),
-            proof=without_login(trailer_of(one.message, "Proof", image)),
-            event=without_login(trailer_of(one.message, "Event", image)),
+            build.commit,
+            build.at,
+            build.by,
+            without_login(trailer_of(build.message, "Pipeline-Run")),
+            proof=without_login(trailer_of(build.message, "Proof", image)),
+            event=without_login(trailer_of(build.message, "Event", image)),
         )
-        for now, one in found
-        if now.version and one.commit
+        for now, build in found
+        if now.version and build.commit
     )[:most]
 
 
-def _deferred_since(one: ImageStatus, snapshot: Snapshot, versions: Versions) -> str:
+def _deferred_since(shown: ImageStatus, snapshot: Snapshot, versions: Versions) -> str:
     """Return the time of the oldest version that has the deferred event, if all newer ones do;
     "" if unknown.
     """
-    sub = one.subscription
-    deferred = one.deferred
+    sub = shown.subscription
+    deferred = shown.deferred
     since = ""
     if deferred is None:
         return ""
@@ -214,7 +219,8 @@ def _deferred_since(one: ImageStatus, snapshot: Snapshot, versions: Versions) ->
         except TaskError:
             continue
         memory = states.get(file_of(snapshot, sub, states), NOTHING).images.get(
-            key_of(sub), Memory()
+            key_of(sub),
+            Memory(),
         )
         if memory.deferred is None or memory.deferred.version != deferred.version:
             break
@@ -231,6 +237,7 @@ def with_listed(rows: Sequence[ImageStatus], snapshot: Snapshot) -> list[ImageSt
     Of several versions, the last one.
     """
     waits: dict[BuildKey, OpenRequest] = {}
+    ends: dict[ListedRelease, OpenRequest] = {}
     for waiting_list in lists_in(snapshot.memory):
         url, number = (
             (waiting_list.request.url, waiting_list.request.number)
@@ -239,51 +246,86 @@ def with_listed(rows: Sequence[ImageStatus], snapshot: Snapshot) -> list[ImageSt
         )
         for build in waiting_list.builds:
             waits[build.key] = OpenRequest(
-                url, number, waiting_list.head, build.tag or build.version
+                url,
+                number,
+                waiting_list.head,
+                build.tag or build.version,
             )
-    return [replace(row, request=waits.get(key_of_entry(row.subscription))) for row in rows]
+        for release in waiting_list.releases:
+            ends[release] = OpenRequest(url, number, waiting_list.head, "")
+    return [
+        replace(
+            row,
+            request=waits.get(key_of_entry(row.subscription)),
+            ends_with=_ending(row, ends),
+        )
+        for row in rows
+    ]
+
+
+def _ending(row: ImageStatus, ends: Mapping[ListedRelease, OpenRequest]) -> OpenRequest | None:
+    """Return the request whose merge ends the hold of an image."""
+    sub = row.subscription
+    image = key_of(sub) if row.scope == "image" else ""
+    for release, request in ends.items():
+        place = (release.application, release.folder, release.image)
+        if release.hold == row.hold and place == (sub.application.key, sub.home, image):
+            return request
+    return None
 
 
 def with_requests(
-    rows: list[ImageStatus], batch: Batch, world: World
+    rows: list[ImageStatus],
+    batch: Batch,
+    world: World,
 ) -> tuple[list[ImageStatus], tuple[Problem, ...]]:
     """Return the rows with the open requests of what waits, and why requests could not be read."""
     repo = batch.asks[0].subscription.repo
-    heads = list(dict.fromkeys(row.request.head for row in rows if row.request))
+    known = (request for row in rows for request in (row.request, row.ends_with))
+    heads = list(dict.fromkeys(request.head for request in known if request))
     if not heads:
         return rows, ()
     try:
         forge = world.forge(repo)
     except TaskError as error:  # there is no token for it, or no forge at all
         world.log(
-            "info", f"open pull requests of {without_login(repo)} are not shown: {error.message}"
+            "info",
+            f"open pull requests of {without_login(repo)} cannot be shown: {error.message}",
         )
         return rows, ()
     try:
         asked = {head: forge.find(batch.base, head) for head in heads[:MOST]}
     except TaskError as error:
-        message = f"open pull requests of {without_login(repo)} are not known: {error.message}"
-        return rows, (
-            Problem(rule=error.rule, message=message, hint=error.hint, severity="warning"),
-        )
+        message = f"open pull requests of {without_login(repo)} cannot be read: {error.message}"
+        return rows, (Problem(error.saying(message).as_warning()),)
     if len(heads) > MOST:
         world.log(
             "warning",
             f"{without_login(repo)}: only {MOST} of {len(heads)} head branches were looked at",
         )
-    return [_with_request(row_image_status, asked) for row_image_status in rows], ()
+    return [
+        replace(
+            row,
+            request=_as_asked(row.request, asked),
+            ends_with=_as_asked(row.ends_with, asked),
+        )
+        for row in rows
+    ], ()
 
 
-def _with_request(one: ImageStatus, asked: Mapping[str, Proposed | None]) -> ImageStatus:
-    waits = one.request
-    if waits is None or waits.head not in asked:
-        return one
-    found = asked[waits.head]
+def _as_asked(
+    known: OpenRequest | None,
+    asked: Mapping[str, Proposed | None],
+) -> OpenRequest | None:
+    """Return a request as the Git host knows it now, None if it is not open any more."""
+    if known is None or known.head not in asked:
+        return known
+    found = asked[known.head]
     if found is None:
-        return replace(one, request=replace(waits, url="", number=""))
+        return replace(known, url="", number="")
     if found.state != "open":
-        return replace(one, request=None)
-    return replace(one, request=replace(waits, url=found.url, number=found.number))
+        return None
+    return replace(known, url=found.url, number=found.number)
 
 
 _PAGE = 500  # images whose history is in memory at a time
@@ -314,7 +356,10 @@ def status(job: Job, world: World, look: Look) -> Status:
         if job.images
         else asks_for_all(seen.subscribed)
     )
-    problems += matched.problems + tuple(_problem(unusable) for unusable in matched.unusable)
+    problems += matched.problems + tuple(
+        Problem(unusable.judged.trouble, application=unusable.subscription.application.key)
+        for unusable in matched.unusable
+    )
     problems += left_out(matched, job)
     rows, unread_ones = rows_of(matched, job, world, look)
     problems += unread_ones
@@ -330,12 +375,15 @@ def status(job: Job, world: World, look: Look) -> Status:
         )
     )
     problems = tuple(dict.fromkeys(problems))
-    code = shutdown.code() or int(exit_code((), problems))
+    code = shutdown.code_of_run(problems)
     return Status(tuple(rows), problems, seen.considered, code, job.terms.now)
 
 
 def rows_of(
-    matched: Matched, job: Job, world: World, look: Look
+    matched: Matched,
+    job: Job,
+    world: World,
+    look: Look,
 ) -> tuple[list[ImageStatus], tuple[Problem, ...]]:
     """Return what Git and the live Applications say about what was matched,
     and the problems with reading it.
@@ -375,7 +423,7 @@ def _of_branch(batch: Batch, job: Job, world: World, look: Look) -> Rows:
     expected = branches_of_requests(batch) if job.images else []
     wanted = (place for ask in batch.asks for place in places(ask))
     snapshot = batch.repository.snapshot(batch.base, chain(CONFIG, wanted), expected, CONFIG)
-    problems: list[Problem] = []
+    problems = left_memory(snapshot)
     broken = None
     try:
         batch, snapshot, job = govern(batch, snapshot, job)
@@ -386,7 +434,7 @@ def _of_branch(batch: Batch, job: Job, world: World, look: Look) -> Rows:
     problems += wrong
 
     if job.images:
-        decisions = _decided(batch, snapshot, broken, job, world)
+        decisions = _would_decide(batch, snapshot, broken, job, world)
         known = {decision.subscription.identity: decision for decision in decisions}
         rows = [_with_verdict(row, known.get(row.subscription.identity)) for row in rows]
 
@@ -398,15 +446,15 @@ def _of_branch(batch: Batch, job: Job, world: World, look: Look) -> Rows:
         try:
             rows = _with_builds(rows, batch, snapshot, look.builds, job.terms)
         except TaskError as error:
-            because = f"the history of {snapshot.branch} is not known: {error.message}"
-            problems.append(
-                Problem(rule=error.rule, message=because, hint=error.hint, exit=int(error.exit))
-            )
+            because = f"the history of {snapshot.branch} cannot be read: {error.message}"
+            problems.append(Problem(error.saying(because)))
     return rows, problems
 
 
 def _of_snapshot(
-    batch: Batch, snapshot: Snapshot, terms: Terms
+    batch: Batch,
+    snapshot: Snapshot,
+    terms: Terms,
 ) -> tuple[list[ImageStatus], list[Problem]]:
     """Return what the files of a branch, and the lists of what waits, say about each image."""
     elsewhere = holds_of_others(snapshot, (ask.subscription for ask in batch.asks), terms)
@@ -426,8 +474,12 @@ def _with_hold(row: ImageStatus, elsewhere: Hold | None) -> ImageStatus:
     return replace(row, hold=elsewhere, scope="application")
 
 
-def _decided(
-    batch: Batch, snapshot: Snapshot, broken: TargetError | None, job: Job, world: World
+def _would_decide(
+    batch: Batch,
+    snapshot: Snapshot,
+    broken: TargetError | None,
+    job: Job,
+    world: World,
 ) -> Sequence[Decision]:
     """Return what would become of the images, or the error of the repository's config."""
     if broken:
@@ -439,7 +491,11 @@ def _decided(
 
 
 def _with_builds(
-    rows: Sequence[ImageStatus], batch: Batch, snapshot: Snapshot, most: int, terms: Terms
+    rows: Sequence[ImageStatus],
+    batch: Batch,
+    snapshot: Snapshot,
+    most: int,
+    terms: Terms,
 ) -> list[ImageStatus]:
     """Add the last builds to each row, at most so many."""
     pages = [rows[start : start + _PAGE] for start in range(0, len(rows), _PAGE)]
@@ -464,12 +520,10 @@ def _of_live(ask: Ask, job: Job, world: World) -> Rows:
     row = replace(without_git(ask.subscription), kind="live", would=would)
     live = world.live()
     if live is None:
-        because = "what the live Application says is not known: these Applications come from files"
+        because = "the live Applications were not read: these Applications come from files"
         hint = "use --applications cluster or argocd"
         key = ask.subscription.application.key
-        return [row], [
-            Problem(application=key, rule="source", message=because, hint=hint, severity="warning")
-        ]
+        return [row], [Problem(Trouble.warning("source", because, hint), application=key)]
     try:
         _manifest, _version, said = said_live(ask.subscription, live)
     except TaskError as error:
@@ -478,7 +532,11 @@ def _of_live(ask: Ask, job: Job, world: World) -> Rows:
 
 
 def _with_newest(
-    rows: Sequence[ImageStatus], job: Job, world: World, *, dates: bool
+    rows: Sequence[ImageStatus],
+    job: Job,
+    world: World,
+    *,
+    dates: bool,
 ) -> tuple[list[ImageStatus], tuple[Problem, ...]]:
     """Add the newest tag that the rules admit to each row, and return why there is none."""
     asks = tuple(
@@ -494,7 +552,8 @@ def _with_newest(
         facts = _facts_to_ask(row, dates=dates)
         if facts and identity in newest:
             pinned[identity] = replace(
-                question_about(row.subscription, newest[identity]), facts=facts
+                question_about(row.subscription, newest[identity]),
+                facts=facts,
             )
     answers = world.registry(tuple(dict.fromkeys(pinned.values()))) if pinned else {}
     problems = [_why_none(decision) for decision in found.decisions]
@@ -533,12 +592,16 @@ def _why_none(decision: Decision) -> Problem:
 
     Either the registry did not answer, or the rules admit none of its tags, which is no error.
     """
-    problem = _problem(decision)
-    return problem if decision.verdict == "error" else replace(problem, severity="warning")
+    trouble = decision.judged.trouble
+    if decision.verdict != "error":
+        trouble = trouble.as_warning()
+    return Problem(trouble, application=decision.subscription.application.key)
 
 
 def _with_answer(
-    row: ImageStatus, question: Question, answer: Answer
+    row: ImageStatus,
+    question: Question,
+    answer: Answer,
 ) -> tuple[ImageStatus, tuple[Problem, ...]]:
     """Add what the registry says about the newest tag of a row, and return what is wrong with it.
 
@@ -554,9 +617,7 @@ def _with_answer(
     if answer.exists:
         return dated, ()
     gone = Problem(
+        Trouble.warning("not-in-registry", f"the registry has no {image.reference}"),
         application=sub.application.key,
-        rule="not-in-registry",
-        message=f"the registry has no {image.reference}",
-        severity="warning",
     )
     return dated, (gone,)

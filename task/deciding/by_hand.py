@@ -8,7 +8,7 @@ as it is, is decided in `weigh`.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from difflib import get_close_matches
@@ -17,7 +17,7 @@ from itertools import groupby
 from task.deciding.job import Intent, Move, Remember, failed
 from task.deciding.target import earlier_reading, target_of
 from task.deciding.weigh import Situation, always_counts, deferred, question_about, weigh
-from task.errors import TargetError, TaskError, UsageError
+from task.errors import TargetError, TaskError, Trouble, UsageError
 from task.image import live_image, split_image_list
 from task.model import (
     Decision,
@@ -28,17 +28,18 @@ from task.model import (
     Reading,
     Snapshot,
     State,
-    Unchecked,
+    Subscription,
     Verdict,
 )
-from task.policy.builds import active, hold_text, holding, released, rolled_back
+from task.policy.builds import active, hold_text, holding, noted_failure, released, rolled_back
 from task.policy.judge import same
 from task.text import counted
 
 BACK = re.compile(r"([1-9][0-9]{0,3})-back")
 MOST_TEXTS = 100  # how many versions of a file are read to go back N steps
 TEXTS_FOR_A_TAG = 50  # how many are read to find out whether a tag was ever written
-SURE = "check that the image exists: nothing else has checked it"
+_NO_END = "release does not end a freeze"
+MOST_SHOWN = 3  # of the versions in Git's history
 
 
 def fulfil(intent: Intent, situation: Situation, snapshot: Snapshot) -> Move:
@@ -53,7 +54,7 @@ def fulfil(intent: Intent, situation: Situation, snapshot: Snapshot) -> Move:
             return _release(intent, situation)
         if intent.undone:
             return _undo(intent, intent.undone, situation, snapshot)
-        return _rollback(intent, situation, snapshot)
+        return _roll_back(intent, situation, snapshot)
     except TaskError as error:
         return Move(
             failed(
@@ -71,9 +72,10 @@ def _hold(intent: Intent, situation: Situation) -> Move:
         because = hold_text(known) if known else "nothing is held"
         return Move(situation.decision(image, Verdict("unchanged", "same", because)))
     decision = situation.decision(
-        image, Verdict("defer", "held", _held_until_released(new, situation))
+        image,
+        Verdict("defer", "held", _held_until_released(new, situation)),
     )
-    return Move(decision, remember=_held(intent, situation.memory, new), hold=new)
+    return Move(decision, remember=_memory_with_hold(intent, situation.memory, new), hold=new)
 
 
 def _held_until_released(hold: Hold, situation: Situation) -> str:
@@ -88,7 +90,7 @@ def _equal(known: Hold | None, new: Hold) -> bool:
     return known is not None and replace(known, at=new.at) == new
 
 
-def _held(intent: Intent, memory: Memory, hold: Hold) -> Remember:
+def _memory_with_hold(intent: Intent, memory: Memory, hold: Hold) -> Remember:
     if intent.whole:
         return Remember(memory, hold=hold)
     return Remember(replace(memory, hold=hold))
@@ -108,66 +110,95 @@ def _release(intent: Intent, situation: Situation) -> Move:
     event = memory.deferred
     if not (memory.hold or event or (intent.whole and situation.state.hold)):
         return Move(
-            situation.decision(
-                image, Verdict("unchanged", "same", "it is not held, and no build waits")
-            )
+            situation.decision(image, Verdict("unchanged", "same", _nothing_to_release(situation)))
         )
     free = released(memory)
     lifted = intent.whole and situation.state.hold is not None
-    told = f"released: it was {hold_text(was)}" if was else "released"
     if event is None or intent.discard:
-        dropped = (
-            f"; {event.version} is dropped" if event else "; no build waits, so nothing is written"
-        )
+        stays = f"released, {situation.in_git.version or 'nothing'} stays"
+        told = f"{stays}: it was {hold_text(was)}" if was else stays
+        dropped = f"; {event.version} is discarded" if event else ""
         decision = situation.decision(image, Verdict("unchanged", "same", told + dropped))
-        return Move(decision, remember=Remember(free, lifted=lifted))
+        return Move(decision, remember=Remember(free, lifted=lifted), released=True)
+    told = f"released: it was {hold_text(was)}" if was else "released"
     now_free = replace(situation, memory=free, state=State(None, situation.state.images))
     move = weigh(now_free, deferred(situation.subscription, event))
     because = f"{told}; {event.version} waited: {move.decision.because}"
+    if move.hold and move.hold == situation.subscription.freeze:
+        because = f"{because}; {_NO_END}"
     decision = replace(move.decision, judged=replace(move.decision.judged, because=because))
     memory = move.remember.memory if move.remember and move.remember.memory is not None else free
-    return replace(move, decision=decision, remember=Remember(memory, lifted=lifted))
+    remember = Remember(memory, lifted=lifted)
+    return replace(
+        move,
+        decision=decision,
+        remember=remember,
+        released=True,
+    )
 
 
-def _rollback(intent: Intent, situation: Situation, snapshot: Snapshot) -> Move:
+def _nothing_to_release(situation: Situation) -> str:
+    freeze = situation.subscription.freeze
+    if freeze:
+        return f"still {hold_text(freeze)}; {_NO_END}"
+    return "it is not held, and no build is waiting"
+
+
+def _roll_back(intent: Intent, situation: Situation, snapshot: Snapshot) -> Move:
     sub = situation.subscription
     now = situation.in_git
-    if intent.failed and not _in_git(intent.failed, situation):
-        because = f"nothing to undo: Git has {now.version or 'no version'} by now"
+    if intent.failed and not _git_still_has(intent.failed, situation):
+        because = f"nothing to undo: Git now has {now.version or 'no version'}"
         verdict = Verdict("unchanged", "same", because)
         return Move(situation.decision(sub.image_at(situation.current), verdict))
     to, passed, unchecked = _version_to_write(intent, situation, snapshot)
-    wanted = sub.image_at(to)
     words = intent.to if _steps(intent.to) else ""
     memory = rolled_back(situation.memory, now, to, passed, words)
     there = to.version == now.version and now.sound
-    because = f"rolled back from {situation.current.version or 'nothing'}"
-    if unchecked:
-        because = f"{because}; not checked: {to.version} may not exist"
-    verdict = Verdict("update", "admitted", because)
-    if there:
-        meant = f", which {words} meant" if words else ""
-        verdict = Verdict("unchanged", "same", f"Git already says {to.version}{meant}")
-    decision = replace(situation.decision(wanted, verdict), unchecked=unchecked)
+    verdict = (
+        _already_there(to, words) if there else _goes_back(to, situation, checked=not unchecked)
+    )
+    decision = replace(situation.decision(sub.image_at(to), verdict), unchecked=unchecked)
     if intent.hold is None:
+        own = holding(situation.state, situation.memory, situation.terms.now)
+        if own:
+            because = f"{verdict.because}; still {hold_text(own)}"
+            decision = replace(decision, judged=replace(verdict, because=because))
         return Move(decision, remember=None if there else Remember(memory), rolled_back=not there)
-    hold = intent.hold
-    if not hold.reason:  # a hold of several images has one reason
-        listed = split_image_list(sub.application.annotations.get("image-list", ""))
-        several = intent.whole and len(listed) > 1
-        back = f"rolled back to {intent.to if several else to.version}"
-        failed_one = f"a test of {intent.failed.version} failed" if intent.failed else ""
-        hold = replace(hold, reason=failed_one or back)
+    hold = _with_reason(intent.hold, intent, sub, to)
     known = situation.state.hold if intent.whole else memory.hold
     because = f"{verdict.because}; {_held_until_released(hold, situation)}"
     decision = replace(decision, judged=replace(verdict, because=because))
     if there and _equal(active(known, situation.terms.now), hold):
         return Move(decision)
-    remember = _held(intent, situation.memory if there else memory, hold)
+    remember = _memory_with_hold(intent, situation.memory if there else memory, hold)
     return Move(decision, remember=remember, rolled_back=not there)
 
 
-def _in_git(image: Image, situation: Situation) -> bool:
+def _already_there(to: Reading, words: str) -> Verdict:
+    meant = f", which {words} meant" if words else ""
+    return Verdict("unchanged", "same", f"Git already says {to.version}{meant}")
+
+
+def _goes_back(to: Reading, situation: Situation, *, checked: bool) -> Verdict:
+    because = f"rolled back from {situation.current.version or 'nothing'}"
+    doubt = "" if checked else f"; not checked: {to.version} may not exist"
+    return Verdict("update", "admitted", f"{because}{doubt}")
+
+
+def _with_reason(hold: Hold, intent: Intent, sub: Subscription, to: Reading) -> Hold:
+    """Return the hold of a rollback. If nobody gave a reason, the rollback is the reason."""
+    if hold.reason:
+        return hold
+    if intent.failed:
+        return replace(hold, reason=f"a test of {intent.failed.version} failed")
+    # a hold of several images has one reason
+    listed = split_image_list(sub.application.annotations.get("image-list", ""))
+    several = intent.whole and len(listed) > 1
+    return replace(hold, reason=f"rolled back to {intent.to if several else to.version}")
+
+
+def _git_still_has(image: Image, situation: Situation) -> bool:
     """Tell whether Git still has this version. If both have a digest, it decides."""
     now = situation.in_git
     written = situation.memory.written
@@ -182,14 +213,15 @@ def _in_git(image: Image, situation: Situation) -> bool:
 def _undo(intent: Intent, undone: Decision, situation: Situation, snapshot: Snapshot) -> Move:
     """Go back from an update that failed.
 
-    It stays if Git says something else by now, or if somebody else holds it.
+    It stays if Git says something else now, or if somebody else holds it.
     """
     image = undone.candidate
     if not same(image, situation.current):
         because = (
             f"{image.version} is not what Git says now: {situation.current.version or 'nothing'}"
         )
-        return Move(situation.decision(image, Verdict("refuse", "superseded", because)))
+        decision = situation.decision(image, Verdict("refuse", "superseded", because))
+        return Move(decision, remember=_noted(image.version, situation))
     hold = holding(situation.state, situation.memory, situation.terms.now)
     # A freeze stops no rollback, and neither does one of ours: of two builds that fail in a row,
     # the newer one may have gone back to the older one before anybody knew that it fails, too.
@@ -206,27 +238,42 @@ def _undo(intent: Intent, undone: Decision, situation: Situation, snapshot: Snap
     return Move(decision, remember=Remember(replace(memory, hold=intent.hold)), rolled_back=True)
 
 
+def _noted(version: str, situation: Situation) -> Remember | None:
+    """Return what tells the rollback of a newer build that this version failed as well.
+
+    On a branch that is written by pull request, nobody merges what changes only a state file.
+    """
+    sub = situation.subscription
+    known = (*situation.memory.failed, *situation.memory.replaced)
+    if version in known or sub.pull_request or sub.head_template:
+        return None
+    return Remember(noted_failure(situation.memory, version))
+
+
 def _steps(to: str) -> int:
     """Return how many values to go back, or 0 if `to` names a version."""
     return 1 if to == "previous" else int(found[1]) if (found := BACK.fullmatch(to)) else 0
 
 
 def _before(
-    undone: Decision, situation: Situation, snapshot: Snapshot
+    undone: Decision,
+    situation: Situation,
+    snapshot: Snapshot,
 ) -> tuple[Reading, tuple[str, ...]]:
     """Return the value to go back to from an update that failed, and the versions in between."""
     before = undone.current
-    if before.version in situation.memory.replaced or situation.facts.synced(
-        situation.subscription
-    ):
+    bad = (*situation.memory.replaced, *situation.memory.failed)
+    if before.version in bad or situation.facts.synced(situation.subscription):
         with suppress(TargetError):  # the value before it may not be of this file
             return _last_good(situation, snapshot)
     return before, ()
 
 
 def _version_to_write(
-    intent: Intent, situation: Situation, snapshot: Snapshot
-) -> tuple[Reading, tuple[str, ...], Unchecked | None]:
+    intent: Intent,
+    situation: Situation,
+    snapshot: Snapshot,
+) -> tuple[Reading, tuple[str, ...], Trouble | None]:
     """Return what `_meant_value` returns, and without a destination, the last good value."""
     if intent.to:
         return _meant_value(intent, situation, snapshot)
@@ -241,7 +288,8 @@ def _last_good(situation: Situation, snapshot: Snapshot) -> tuple[Reading, tuple
     """
     sub = situation.subscription
     file = situation.in_git.file
-    bad = (situation.in_git.version, *situation.memory.replaced)
+    memory = situation.memory
+    bad = (situation.in_git.version, *memory.replaced, *memory.failed)
     synced = situation.facts.synced(sub)
     unsynced: tuple[Reading, tuple[str, ...]] | None = None
     passed: list[str] = []
@@ -260,69 +308,97 @@ def _last_good(situation: Situation, snapshot: Snapshot) -> tuple[Reading, tuple
 
 
 def _meant_value(
-    intent: Intent, situation: Situation, snapshot: Snapshot
-) -> tuple[Reading, tuple[str, ...], Unchecked | None]:
+    intent: Intent,
+    situation: Situation,
+    snapshot: Snapshot,
+) -> tuple[Reading, tuple[str, ...], Trouble | None]:
     """Return the value to go back to, the versions in between, and the doubt whether it exists.
 
     Raises `TargetError` if Git's history is too short, and `UsageError` if neither Git nor the
     registry knows the tag.
     """
-    to, name, back = intent.to, situation.subscription.entry.image.name, _steps(intent.to)
-    meant = situation.memory.rollback
-    # A job that runs a second time must not go back once more: its value is the one that Git has
-    # now.
-    again = meant and meant.to == to and meant.version == situation.in_git.version
-    if again or (not back and to in (situation.in_git.version, situation.in_git.tag)):
+    back = _steps(intent.to)
+    if _is_back_already(intent, situation):
         return situation.in_git, (), None
     passed: list[str] = []
     for earlier, _ran in _values(situation, snapshot, MOST_TEXTS if back else TEXTS_FOR_A_TAG):
-        if len(passed) == back - 1 if back else to in (earlier.version, earlier.tag):
+        if len(passed) == back - 1 if back else intent.to in (earlier.version, earlier.tag):
             return earlier, tuple(passed), None
         passed.append(earlier.version)
     if back:
         known = f"only {counted(len(passed), 'earlier value')}" if passed else "no earlier value"
-        message = f"Git's history has {known} of {name}"
-        file = situation.in_git.file
-        raise TargetError(message, hint="name the tag: --to TAG", subject=file)
+        message = f"Git's history has {known} of {situation.subscription.entry.image.name}"
+        raise TargetError(message, hint="name the tag: --to TAG", subject=situation.in_git.file)
+    reading, doubt = _value_outside_git(intent, situation, passed)
+    return reading, (), doubt
+
+
+def _is_back_already(intent: Intent, situation: Situation) -> bool:
+    """Tell whether Git has the value to go back to."""
+    meant = situation.memory.rollback
+    # A job that runs a second time must not go back once more: its value is the one that Git has
+    # now.
+    if meant and meant.to == intent.to and meant.version == situation.in_git.version:
+        return True
+    named = (situation.in_git.version, situation.in_git.tag)
+    return not _steps(intent.to) and intent.to in named
+
+
+def _value_outside_git(
+    intent: Intent,
+    situation: Situation,
+    passed: Sequence[str],
+) -> tuple[Reading, Trouble | None]:
+    """Return the tag or digest of `--to`, which Git's history lacks,
+    and the doubt whether the registry has it.
+
+    `passed`: the versions in Git's history, one of which may be meant. Raises `UsageError` if the
+    registry does not have it.
+    """
+    to = intent.to
     tag, _, digest = ("", "", to) if to.startswith("sha256:") else to.partition("@")
+    reading = Reading(tag=tag, digest=digest)
     if intent.unknown:
-        return Reading(tag=tag, digest=digest), (), None
+        return reading, None
     near = get_close_matches(to, passed, 1)
-    meant_tag = f"did you mean {near[0]}? " if near else ""
+    ask = f"did you mean {near[0]}? " if near else ""
     sub = situation.subscription
     wanted = replace(sub.entry.image, tag=tag, digest=digest)
     pinned = not digest and bool(situation.in_git.digest or sub.policy.pin_digest)
     facts: tuple[Fact, ...] = ("exists", "digest") if pinned else ("exists",)
     answer = situation.facts.exists(replace(question_about(sub, wanted), facts=facts))
-    if answer is None or answer.error:
+    if answer is None:
+        why = "the registry is not asked (--registry-check never)"
+        return reading, _doubt_about(to, why, ask, passed)
+    if answer.error:
         # The registry may be down, but an unreadable file on our side is a mistake of the user.
-        if (
-            answer
-            and answer.error
-            and (situation.terms.check == "always" or always_counts(answer.error))
-        ):
+        if situation.terms.check == "always" or always_counts(answer.error):
             raise answer.error
-        why = (
-            answer.error.message
-            if answer and answer.error
-            else "the registry is not asked (--registry-check never)"
-        )
-        doubt = Unchecked(f"Git's history does not have it, and {why}", f"{meant_tag}{SURE}")
-        return Reading(tag=tag, digest=digest), (), doubt
+        return reading, _doubt_about(to, answer.error.message, ask, passed)
     if not answer.exists:
         raise UsageError(
             f"the registry has no {wanted.reference}, and the last {TEXTS_FOR_A_TAG} versions of "
             f"{situation.in_git.file} do not have it either",
             hint=(
-                f"{meant_tag}name one image with --alias ALIAS, "
-                "or go back to the tag all the same with --unknown-tag"
+                f"{ask}name one image with --alias ALIAS, "
+                "or go back to the tag anyway with --unknown-tag"
             ),
         )
-    return Reading(tag=tag, digest=digest or (answer.digest if pinned else "")), (), None
+    return (replace(reading, digest=answer.digest) if pinned else reading), None
+
+
+def _doubt_about(to: str, why: str, ask: str, passed: Sequence[str]) -> Trouble:
+    history = ", ".join(passed[:MOST_SHOWN])
+    hint = f"this file's history has {history}" if history else "check it in the registry"
+    message = f"nobody has checked that {to} exists: Git's history does not have it, and {why}"
+    return Trouble.warning("registry", message, f"{ask}{hint}")
 
 
 def _values(
-    situation: Situation, snapshot: Snapshot, most: int, synced: Collection[str] = ()
+    situation: Situation,
+    snapshot: Snapshot,
+    most: int,
+    synced: Collection[str] = (),
 ) -> Iterator[tuple[Reading, bool]]:
     """Yield the values that the target had before, newest first, without repetitions.
 
@@ -339,7 +415,10 @@ def _values(
 
 
 def _earlier_readings(
-    situation: Situation, snapshot: Snapshot, most: int, marked: Collection[str]
+    situation: Situation,
+    snapshot: Snapshot,
+    most: int,
+    marked: Collection[str],
 ) -> Iterator[tuple[str, Reading]]:
     """Yield (commit, what the target said) for each version of its file, newest first."""
     sub = situation.subscription

@@ -16,7 +16,7 @@ from task.editors import also_at, helm_values, strays
 from task.editors.file_text import chosen
 from task.editors.kustomization import aliased, every_entry, is_component
 from task.editors.overrides import Stray
-from task.errors import TaskError
+from task.errors import TaskError, Trouble
 from task.model import (
     Commit,
     Decision,
@@ -31,26 +31,23 @@ from task.model import (
 from task.text import FEW, and_more, nearest
 
 
-def _warning(sub: Subscription, message: str, hint: str, rule: str = "target") -> Problem:
-    return Problem(
-        application=sub.application.key, rule=rule, message=message, hint=hint, severity="warning"
-    )
+def _caution(sub: Subscription, message: str, hint: str, rule: str = "target") -> Problem:
+    return Problem(Trouble.warning(rule, message, hint), application=sub.application.key)
 
 
 def first_tags(decisions: Iterable[Decision]) -> tuple[Problem, ...]:
     """Return a warning for each update that nothing is compared with,
     so that it may be an older version.
     """
-    why = "neither the target nor the Application's own sources name a version"
     hint = (
-        "if an older version must not go in, write the present one into the target, or use"
+        "write the current version into the target to protect it from older builds, or use"
         " --applications cluster"
     )
     return tuple(
-        _warning(
+        _caution(
             decision.subscription,
-            f"{decision.candidate.name}: {why}, so {decision.candidate.version} is a first tag,"
-            " compared with nothing",
+            f"{decision.candidate.name}: no current version found, so"
+            f" {decision.candidate.version} was not compared with anything",
             hint,
         )
         for decision in decisions
@@ -73,13 +70,16 @@ def without_request(decisions: Sequence[Decision], job: Job) -> tuple[Problem, .
     options = ", ".join(job.requests.named)
     message = f"{options}: no effect, because nothing asks for pull requests for {names}"
     hint = (
-        'add --pull-request, or the annotation pull-request: "true"; else leave out these options'
+        'add --pull-request, or the annotation pull-request: "true"; otherwise leave out these'
+        " options"
     )
-    return (Problem(rule="usage", message=message, hint=hint, severity="warning"),)
+    return (Problem(Trouble.warning("usage", message, hint)),)
 
 
 def not_merged(
-    decisions: Iterable[Decision], commits: Iterable[Commit], job: Job
+    decisions: Iterable[Decision],
+    commits: Iterable[Commit],
+    job: Job,
 ) -> tuple[Problem, ...]:
     """Return a warning for each commit of `hold`,
     `release` or `rollback` that only waits on a head branch.
@@ -88,29 +88,30 @@ def not_merged(
     """
     if job.intent is None:
         return ()
-    alone = {
-        decision.head
-        for decision in decisions
-        if decision.subscription.head_template and not decision.subscription.pull_request
-    }
+    alone: dict[str, set[str]] = {}
+    for decision in decisions:
+        sub = decision.subscription
+        if sub.head_template and not sub.pull_request and decision.verdict == "update":
+            alone.setdefault(decision.head, set()).add(sub.application.key)
     found = []
     for commit in commits:
         if commit.head != commit.branch and commit.head in alone:
             message = (
-                f"this {job.command} of {', '.join(commit.applications[:FEW])} goes to"
-                f" {commit.head}, as git-branch says: on {commit.branch}, nothing is different"
-                " before it is merged"
+                f"this {job.command} of {', '.join(sorted(alone[commit.head])[:FEW])} waits on"
+                f" {commit.head}, as git-branch says: {commit.branch} has the same version as"
+                " before until it is merged"
             )
-            hint = (
-                f"merge {commit.head} into {commit.branch}; until then, a build for another branch"
-                " does not see it"
-            )
-            found.append(Problem(rule="target", message=message, hint=hint, severity="warning"))
+            hint = f"merge {commit.head} into {commit.branch}"
+            found.append(Problem(Trouble.warning("target", message, hint)))
     return tuple(found)
 
 
 def file_cautions(
-    files: Files, sub: Subscription, kind: TargetKind, image: Image, terms: Terms
+    files: Files,
+    sub: Subscription,
+    kind: TargetKind,
+    image: Image,
+    terms: Terms,
 ) -> tuple[Problem, ...]:
     """Return a warning for each thing in a target's files that keeps this image,
     or something of the spec, from use.
@@ -146,7 +147,7 @@ def file_cautions(
                 "--carry-parameters copies them into the file; if nothing needs them, remove them"
                 " where they are"
             )
-        found.append(_warning(sub, message, hint))
+        found.append(_caution(sub, message, hint))
     if kind == "kustomization":
         found += _matches_nothing(files, sub, target)
     if sub.neighbour and read_by_nobody(files, sub, kind):
@@ -155,14 +156,14 @@ def file_cautions(
             f"which is in the path of {sub.neighbour}"
         )
         hint = "correct write-back-target, or let that Application track the image"
-        found.append(_warning(sub, message, hint))
+        found.append(_caution(sub, message, hint))
     if others:
         told = and_more([f"{path}:{line}" for path, line in others])
         hint = (
             "if it should have the new version, change it by hand, or let another write-back-target"
             " write it"
         )
-        found.append(_warning(sub, f"{image.name} is also at {told}, not changed", hint))
+        found.append(_caution(sub, f"{image.name} is also at {told}, not changed", hint))
     return tuple(found)
 
 
@@ -178,14 +179,14 @@ def _of_registry(files: Files, sub: Subscription, target: Target) -> list[Proble
         "a chart that joins them runs another image"
     )
     hint = f"write {sub.entry.image.registry} there, or remove it if the chart does not read it"
-    return [_warning(sub, message, hint)]
+    return [_caution(sub, message, hint)]
 
 
 def cut_loose(files: Files, sub: Subscription, target: Target) -> list[Problem]:
     """Return a warning for each alias that an update replaces by the new version itself."""
     hint = "if the anchor's other places should have the new version, change them by hand"
     return [
-        _warning(sub, f"{sub.path or '/'}: {text} is written out", hint)
+        _caution(sub, f"{sub.path or '/'}: {text} is written out", hint)
         for text in aliased(files, target)
     ]
 
@@ -208,70 +209,100 @@ def _matches_nothing(files: Files, sub: Subscription, target: Target) -> list[Pr
     near = nearest(mine[0], sorted(there)) or and_more(sorted(there))
     key = f"{target.alias or '<alias>'}.kustomize.image-name"
     hint = f"the manifests have {near}: annotate {key} with that name"
-    return [_warning(sub, message, hint)]
+    return [_caution(sub, message, hint)]
 
 
 def cautions(decisions: Sequence[Decision]) -> tuple[Problem, ...]:
     """Return a warning for each unchecked image, doubtful key or file,
     and override file with the wrong name.
     """
-    found: list[Problem] = []
-    for decision in decisions:
-        if decision.unchecked:
-            message = f"{decision.candidate.reference}: {decision.unchecked.message}"
-            found.append(
-                _warning(decision.subscription, message, decision.unchecked.hint, "registry")
-            )
-    for item in decisions:
-        if item.overridden_by:
-            file = item.current.file or item.subscription.path
-            app = item.subscription.application.key
-            message = (
-                f"{app} refuses {item.candidate.version}, but {item.overridden_by} writes it to the"
-                f" same entry of {file or '/'}: both run it"
-            )
-            hint = "give both the same rules, or each an entry or file of its own"
-            found.append(_warning(item.subscription, message, hint))
-    for entry in decisions:
-        if entry.misspelt:
-            file = entry.current.file or entry.subscription.path
-            key, near = entry.misspelt
-            message = f"{key} is not in {file}, and is added to it; the file has {near}"
-            hint = (
-                f"if the chart reads {near}, correct the annotation, and remove {key} from the file"
-            )
-            found.append(_warning(entry.subscription, message, hint))
-    found += [_warning(one.subscription, *taken_back(one.owner)) for one in decisions if one.owner]
-    for one in decisions:
-        if one.shared:
-            file = one.current.file or one.subscription.path
-            message = f"{file}: by an anchor, this also changes {and_more(one.shared)}"
-            found.append(
-                _warning(one.subscription, message, "write the value out where it must stay")
-            )
-    for one in decisions:
-        if one.created and not _named(one.created, one.subscription.application.sources):
-            why = (
-                "does not exist, and is created; no source of the Application names it in"
-                " valueFiles"
-            )
-            hint = "if the name is wrong, correct write-back-target, and delete the file; "
-            hint += "otherwise, add it to valueFiles"
-            found.append(_warning(one.subscription, f"{one.created} {why}", hint))
-    for one in decisions:
-        # Argo CD reads the override file under one name only. Which one depends on the control
-        # plane's namespace.
-        if one.current.file and one.current.file in one.subscription.fallbacks:
-            message = (
-                f"{one.current.file} is used because only this spelling exists in Git; by Argo CD's"
-                f" rule it should be {one.subscription.path}, and Argo CD reads no other"
-            )
-            hint = (
-                "rename it with git mv, or give the control plane's namespace with"
-                " --argocd-namespace"
-            )
-            found.append(_warning(one.subscription, message, hint))
-    return tuple(found)
+    kinds = (
+        _is_unchecked,
+        _is_overridden,
+        _is_misspelt,
+        _is_taken_back,
+        _changes_more,
+        _makes_a_file,
+        _writes_the_other_spelling,
+    )
+    told = (kind(decision) for kind in kinds for decision in decisions)
+    return tuple(problem for problem in told if problem)
+
+
+def _is_unchecked(decision: Decision) -> Problem | None:
+    doubt = decision.unchecked
+    if not doubt:
+        return None
+    message = f"{decision.candidate.reference}: {doubt.message}"
+    return _caution(decision.subscription, message, doubt.hint, "registry")
+
+
+def _is_overridden(decision: Decision) -> Problem | None:
+    if not decision.overridden_by:
+        return None
+    file = decision.current.file or decision.subscription.path
+    app = decision.subscription.application.key
+    message = (
+        f"{app} refuses {decision.candidate.version}, but {decision.overridden_by} writes it to the"
+        f" same entry of {file or '/'}: both run it"
+    )
+    hint = "give both the same rules, or each an entry or file of its own"
+    return _caution(decision.subscription, message, hint)
+
+
+def _is_misspelt(decision: Decision) -> Problem | None:
+    if not decision.misspelt:
+        return None
+    file = decision.current.file or decision.subscription.path
+    key, near = decision.misspelt
+    message = f"{key} is not in {file}, and is added to it; the file has {near}"
+    hint = f"if the chart reads {near}, correct the annotation, and remove {key} from the file"
+    return _caution(decision.subscription, message, hint)
+
+
+def _is_taken_back(decision: Decision) -> Problem | None:
+    if not decision.owner:
+        return None
+    return _caution(decision.subscription, *taken_back(decision.owner))
+
+
+def _changes_more(decision: Decision) -> Problem | None:
+    if not decision.shared:
+        return None
+    file = decision.current.file or decision.subscription.path
+    message = f"{file}: this also changes {and_more(decision.shared)}, through an anchor"
+    return _caution(decision.subscription, message, "write the value out where it must stay")
+
+
+def _makes_a_file(decision: Decision) -> Problem | None:
+    file = decision.created
+    if not file or _named(file, decision.subscription.application.sources):
+        return None
+    message = (
+        f"{file} does not exist, and is created; no source of the Application names it in"
+        " valueFiles"
+    )
+    hint = (
+        "if the name is wrong, correct write-back-target, and delete the file; otherwise, add it to"
+        " valueFiles"
+    )
+    return _caution(decision.subscription, message, hint)
+
+
+def _writes_the_other_spelling(decision: Decision) -> Problem | None:
+    """Warn about an override file that Argo CD does not read.
+
+    It reads only one name. Which one depends on the control plane's namespace.
+    """
+    file = decision.current.file
+    if not file or file not in decision.subscription.fallbacks:
+        return None
+    message = (
+        f"{file} is used because only this spelling exists in Git; by Argo CD's rule it should be"
+        f" {decision.subscription.path}, and Argo CD reads no other"
+    )
+    hint = "rename it with git mv, or give the control plane's namespace with --argocd-namespace"
+    return _caution(decision.subscription, message, hint)
 
 
 def taken_back(owner: str) -> tuple[str, str]:

@@ -90,10 +90,18 @@ def state_path(sub: Subscription) -> str:
     The name contains the folder that is written: if two Argo CDs share a repository and an
     Application's name, each has a state file of its own.
     """
-    name = f"{sub.application.namespace}_{sub.application.name}".replace("/", "_")
+    return state_path_in(sub.home, sub.application.key)
+
+
+def state_path_in(folder: str, app: str) -> str:
+    """Return the path of the state file of an Application (`namespace/name`) whose first
+    write-back file is in this folder.
+    """
+    namespace, _, own = app.partition("/")
+    name = f"{namespace}_{own}".replace("/", "_")
     if size(f"{name}.state") > LONGEST_NAME:
         name = f"{name[:50]}-{_digest(name)}"
-    first, slash, rest = sub.home.partition("/")
+    first, slash, rest = folder.partition("/")
     # `.image-update/config` is the repository's config, and `waiting` has the lists of head
     # branches.
     if first.casefold() in ("config", "waiting"):
@@ -168,7 +176,9 @@ def file_of(snapshot: Snapshot, sub: Subscription, states: Mapping[str, State]) 
 
 
 def questions(
-    snapshot: Snapshot, asks: Iterable[Ask], given: Terms
+    snapshot: Snapshot,
+    asks: Iterable[Ask],
+    given: Terms,
 ) -> tuple[list[Commits], tuple[Question, ...]]:
     """Return what to ask before deciding: how source commits descend,
     and which facts the rules need.
@@ -195,7 +205,10 @@ def questions(
             held = ask.subscription.freeze or holding(state, memory, terms.now)
             free = ask.intent.verb == "release" if ask.intent else not held
             needed += facts_needed(
-                ask, current, memory if free else replace(memory, deferred=None), terms
+                ask,
+                current,
+                memory if free else replace(memory, deferred=None),
+                terms,
             )
     return list(ancestry), combined(needed)
 
@@ -213,7 +226,10 @@ def _pairs(builds: Sequence[Build], known: Sequence[Build]) -> Iterator[Commits]
 
 
 def facts_needed(
-    ask: Ask, current: Reading, memory: Memory, terms: Terms
+    ask: Ask,
+    current: Reading,
+    memory: Memory,
+    terms: Terms,
 ) -> list[tuple[Question, Fact]]:
     """Return the facts needed about an ask's images and a held build,
     unless the rules refuse them anyway.
@@ -256,7 +272,11 @@ def settled_without_git(ask: Ask, terms: Terms, *, config_read: bool = True) -> 
 
 
 def failed_asks(
-    asks: Iterable[Ask], error: TaskError, terms: Terms, *, config_read: bool = True
+    asks: Iterable[Ask],
+    error: TaskError,
+    terms: Terms,
+    *,
+    config_read: bool = True,
 ) -> Outcome:
     """Return an error decision for each ask.
 
@@ -269,7 +289,10 @@ def failed_asks(
 
 
 def decide(
-    snapshot: Snapshot, asks: Iterable[Ask], terms: Terms, facts: Facts = Facts()
+    snapshot: Snapshot,
+    asks: Iterable[Ask],
+    terms: Terms,
+    facts: Facts = Facts(),
 ) -> list[Move]:
     """Return one move for each ask, decided on the files in `snapshot`."""
     return [decide_one(snapshot, ask, terms, facts) for ask in asks]
@@ -282,7 +305,10 @@ def reading(snapshot: Snapshot, sub: Subscription, terms: Terms) -> Reading:
 
 
 def situation_of(
-    snapshot: Snapshot, sub: Subscription, terms: Terms, facts: Facts = Facts()
+    snapshot: Snapshot,
+    sub: Subscription,
+    terms: Terms,
+    facts: Facts = Facts(),
 ) -> Situation:
     """Return all that decisions about a subscription depend on.
 
@@ -321,7 +347,8 @@ def decide_one(snapshot: Snapshot, ask: Ask, terms: Terms, facts: Facts = Facts(
         f"the {what} {move.decision.candidate.version} already, and the target does not set it"
     )
     return Move(
-        replace(move.decision, judged=replace(move.decision.judged, because=because)), move.build
+        replace(move.decision, judged=replace(move.decision.judged, because=because)),
+        move.build,
     )
 
 
@@ -338,19 +365,27 @@ def _with_git(refused: Decision, snapshot: Snapshot, terms: Terms) -> Decision:
 
 
 def current_reading(
-    snapshot: Snapshot, sub: Subscription, kind: TargetKind, in_git: Reading
+    snapshot: Snapshot,
+    sub: Subscription,
+    kind: TargetKind,
+    in_git: Reading,
 ) -> Reading:
     """Return what the target says, else what runs, else what the Application's own sources say."""
     if in_git.version:
         return in_git
     live = live_reading(sub)
     return replace(
-        live if live.version else own_reading(snapshot.files, sub, kind), file=in_git.file
+        live if live.version else own_reading(snapshot.files, sub, kind),
+        file=in_git.file,
     )
 
 
 def missing_places(
-    snapshot: Snapshot, sub: Subscription, terms: Terms, *, whole: bool = False
+    snapshot: Snapshot,
+    sub: Subscription,
+    terms: Terms,
+    *,
+    whole: bool = False,
 ) -> tuple[Place, ...]:
     """Return what to read in addition: what says the current version, or may hide the target.
 
@@ -394,7 +429,12 @@ def choose(situation: Situation, ask: Ask) -> Move:
     return best
 
 
-RANK = {"update": 4, "defer": 3, "unchanged": 2, "error": 1}
+RANK = {
+    "update": 4,
+    "defer": 3,
+    "unchanged": 2,
+    "error": 1,
+}
 
 
 def _better(new: Move, old: Move, situation: Situation) -> bool:
@@ -415,7 +455,9 @@ Identity = tuple[str, str, str, str, str]  # of a subscription
 
 
 def holds_of_others(
-    snapshot: Snapshot, subs: Iterable[Subscription], terms: Terms
+    snapshot: Snapshot,
+    subs: Iterable[Subscription],
+    terms: Terms,
 ) -> Mapping[Identity, Hold]:
     """Return the hold of another Application for each of these
     that writes the same key of the same file.
@@ -436,7 +478,8 @@ def holds_of_others(
                 for other, hold, places in held:
                     if other.application.key != app and own & places:
                         because = replace(
-                            hold, reason=f"{hold.reason} (a hold of {other.application.key})"
+                            hold,
+                            reason=f"{hold.reason} (a hold of {other.application.key})",
                         )
                         found[identity] = stricter(found.get(identity), because) or because
     return found
@@ -457,14 +500,19 @@ def changed_files(snapshot: Snapshot, sub: Subscription, terms: Terms) -> tuple[
 
 
 def edited_places(
-    snapshot: Snapshot, sub: Subscription, terms: Terms, digest: str = ""
+    snapshot: Snapshot,
+    sub: Subscription,
+    terms: Terms,
+    digest: str = "",
 ) -> set[tuple[str, str]]:
     """Return the files and keys that an update writes."""
     try:
         kind = resolve(sub, snapshot)
         another = replace(sub.entry.image, tag="another", digest=digest)
         edits = EDITORS[kind].write(
-            snapshot.files, target_of(sub, kind, carry=terms.carry), another
+            snapshot.files,
+            target_of(sub, kind, carry=terms.carry),
+            another,
         )[1]
         return {(edit.path, edit.key) for edit in edits}
     except TaskError:

@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from task.annotations.write_back import inside
 from task.deciding.overlays import lists_after
@@ -125,7 +125,7 @@ def _refuse_hidden_values(files: Files, sub: Subscription, target: Target) -> No
         if not _is_helm(files, source):
             continue
         for way in _ways(files, sub, source):
-            error = _hidden_by(files, way, target)
+            error = _hidden_by(files, way, target, sub.beside)
             if error is None:
                 return
             hidden.append(error)
@@ -133,8 +133,16 @@ def _refuse_hidden_values(files: Files, sub: Subscription, target: Target) -> No
         raise hidden[0]
 
 
-def _hidden_by(files: Files, way: _Way, target: Target) -> TargetError | None:
-    """Return the error about the strongest layer that hides one of the target's keys."""
+def _hidden_by(
+    files: Files,
+    way: _Way,
+    target: Target,
+    beside: Sequence[str],
+) -> TargetError | None:
+    """Return the error about the strongest layer that hides one of the target's keys.
+
+    A file that the same update writes (`beside`) gets the version, too.
+    """
     own = _plain_of(files, target.path)
     for key in _keys_of(target, own):
         steps = _as_written(own, parse_path(key))
@@ -142,10 +150,13 @@ def _hidden_by(files: Files, way: _Way, target: Target) -> TargetError | None:
             continue
         there = (*map(Segment, way.below), *steps)
         layer = next(
-            (item for item in reversed(way.later(target.path)) if _sets(item, there)), None
+            (item for item in reversed(way.later(target.path)) if _sets(item, there)),
+            None,
         )
         if layer is None:
             layer = _Layer("another value", "helm template shows what the chart gets")
+        if layer.path and layer.path in beside:
+            continue
         if key == target.keys.name and _both_ours(own, steps, layer, there, target):
             continue
         return _no_effect(steps, layer, there, target)
@@ -175,11 +186,14 @@ def _visible(way: _Way, path: str, steps: Sequence[Segment]) -> bool:
             if chart.path == path and not way.below
             else _narrow(chart.values, names)
         )
-        given = _under(given, said)
+        given = _over_defaults(given, said)
     for name in way.below:
         given = given.get(name) if isinstance(given, dict) else None
     if way.below:
-        given = _under({} if given is None else given, _probe_below(names[len(way.below) :]))
+        given = _over_defaults(
+            {} if given is None else given,
+            _probe_below(names[len(way.below) :]),
+        )
     for name in names[len(way.below) :]:
         given = given.get(name) if isinstance(given, dict) else None
     return bool(given == _PROBE)
@@ -223,7 +237,7 @@ def _over(below: Any, above: Any) -> Any:
     return found
 
 
-def _under(given: Any, defaults: Any) -> Any:
+def _over_defaults(given: Any, defaults: Any) -> Any:
     """Return values with a chart's own under them. A null removes the chart's value."""
     if not isinstance(given, dict) or not isinstance(defaults, dict):
         return given
@@ -234,12 +248,15 @@ def _under(given: Any, defaults: Any) -> Any:
         elif found[key] is None:
             del found[key]
         else:
-            found[key] = _under(found[key], value)
+            found[key] = _over_defaults(found[key], value)
     return found
 
 
 def _no_effect(
-    steps: Sequence[Segment], layer: _Layer, there: Sequence[Segment], target: Target
+    steps: Sequence[Segment],
+    layer: _Layer,
+    there: Sequence[Segment],
+    target: Target,
 ) -> TargetError:
     message = f"{layer.where} sets {path_text(there)}, and Helm uses that"
     return TargetError(
@@ -260,7 +277,11 @@ def _keys_of(target: Target, own: Any) -> list[str]:
 
 
 def _both_ours(
-    own: Any, steps: Sequence[Segment], layer: _Layer, there: Sequence[Segment], target: Target
+    own: Any,
+    steps: Sequence[Segment],
+    layer: _Layer,
+    there: Sequence[Segment],
+    target: Target,
 ) -> bool:
     """Tell whether file and layer both name the target's image: either may count."""
     wanted = path_text(there)
@@ -369,11 +390,19 @@ def _helm_section(files: Files, sub: Subscription, source: Source) -> _Helm:
                 parameters = layer
             else:
                 of_files = layer
-    return _Helm(value_files, files_from, tuple(values), (parameters, of_files))
+    return _Helm(
+        value_files,
+        files_from,
+        tuple(values),
+        (parameters, of_files),
+    )
 
 
 def _spec_layer(
-    field: str, *, values: Any = None, parameters: tuple[Parameter, ...] = ()
+    field: str,
+    *,
+    values: Any = None,
+    parameters: tuple[Parameter, ...] = (),
 ) -> _Layer:
     where = f"spec.source.{field} of the Application"
     hint = f"remove it from spec.source.{field}, in Git and in the live Application"
@@ -395,12 +424,12 @@ def _sets_too(given: Sequence[Segment], steps: Sequence[Segment], *, in_list: bo
 
     For an item of a list, Helm changes a values file's list, but makes a new one over a chart's.
     """
-    for one, step in zip(given, steps, strict=False):
-        if one.name != step.name:
+    for given_step, step in zip(given, steps, strict=False):
+        if given_step.name != step.name:
             return False
-        if one.brackets != step.brackets and one.brackets and in_list:
+        if given_step.brackets != step.brackets and given_step.brackets and in_list:
             return False
-        if one.brackets != step.brackets or (one.brackets and not in_list):
+        if given_step.brackets != step.brackets or (given_step.brackets and not in_list):
             return True
     return len(given) <= len(steps)
 
@@ -467,45 +496,80 @@ def _refuse_hidden_images(files: Files, sub: Subscription, target: Target) -> No
     """Raise `TargetError` if what the kustomization says about the image does not reach Argo CD.
 
     Argo CD runs `kustomize edit set image` in the source's folder, which replaces entries with the
-    same names. Overlays and components may have own entries for the name that is made.
+    same names. Overlays and components may have entries of their own for the name that is made.
     """
     source = sub.source
     if not _in_repository(source, sub):
         return
-    images, where, way_out = _images(files, sub)
-    own = sub.path == source.path
-    given = override_kustomize.given_replacements(images)
+    given = _images(files, sub)
     mine = every_entry(files, target, sub.path)
     names = [replacement.name for replacement in mine if leads(replacement, target)] or [
         target.keys.kustomize_name or target.image.name
     ]
+    own = sub.path == source.path
     after = [] if own else lists_after(files, source.path, sub.path)
     if after is None:
         return
     written = [*mine, *(Replacement(name, "", "", "") for name in names)]
+    folders = [(folder, every_entry(files, target, folder)) for folder in after]
     shadowed: list[TargetError] = []
     for name in names:
-        made = made_of(Replacement(name, "", _PROBE, ""), [_probed(written, name)])
-        error = None
+        probed = _probed(written, name)
         if own:
-            merged = override_kustomize.edited([*_probed(written, name), *given])
-            if made_of(Replacement(name, "", "", ""), [merged]).tag != _PROBE:
-                error = _image_error(where, way_out, name, sub)
-        for folder in after:
-            entries = every_entry(files, target, folder)
-            place = folder or "/"
-            way = f"name that folder: write-back-target: kustomization:/{folder}"
-            if folder == source.path and given:
-                entries = override_kustomize.edited([*entries, *given])
-            if made_of(made, [entries]).tag != _PROBE:
-                at_root = folder == source.path and made_of(made, [given]).tag != _PROBE
-                error = _image_error(where, way_out, name, sub) if at_root else None
-                error = error or _image_error(f"the kustomization in {place}", way, name, sub)
-            made = made_of(made, [entries])
+            error = _hidden_by_given(name, probed, given, sub)
+        else:
+            error = _hidden_by_folders(name, probed, folders, given, sub)
         if error is None:
             return
         shadowed.append(error)
     raise shadowed[0]
+
+
+def _hidden_by_given(
+    name: str,
+    probed: Sequence[Replacement],
+    given: _Given,
+    sub: Subscription,
+) -> TargetError | None:
+    """Return the error if `kustomize.images` hides an entry of the source's own folder."""
+    merged = override_kustomize.edited([*probed, *given.replacements])
+    if made_of(Replacement(name, "", "", ""), [merged]).tag == _PROBE:
+        return None
+    return _image_error(given.where, given.way_out, name, sub)
+
+
+def _hidden_by_folders(
+    name: str,
+    probed: Sequence[Replacement],
+    folders: Sequence[tuple[str, Sequence[Replacement]]],
+    given: _Given,
+    sub: Subscription,
+) -> TargetError | None:
+    """Return the error if an overlay or component sets the image that an entry makes.
+
+    It is about the last one that does. `folders`: those that come after, with their entries.
+    """
+    error = None
+    made = made_of(Replacement(name, "", _PROBE, ""), [probed])
+    for folder, own in folders:
+        at_root = folder == sub.source.path
+        entries = own
+        if folder in sub.beside:  # the same update writes it, too
+            entries = [
+                replace(entry, tag=_PROBE, digest="") if entry.name in (name, made.new) else entry
+                for entry in own
+            ]
+        if at_root and given.replacements:
+            entries = override_kustomize.edited([*own, *given.replacements])
+        after = made_of(made, [entries])
+        if after.tag != _PROBE:
+            if at_root and made_of(made, [given.replacements]).tag != _PROBE:
+                error = _image_error(given.where, given.way_out, name, sub)
+            else:
+                way = f"name that folder: write-back-target: kustomization:/{folder}"
+                error = _image_error(f"the kustomization in {folder or '/'}", way, name, sub)
+        made = after
+    return error
 
 
 def _probed(entries: Sequence[Replacement], name: str) -> list[Replacement]:
@@ -529,8 +593,15 @@ def _image_error(where: str, way_out: str, name: str, sub: Subscription) -> Targ
     return TargetError(message, hint=way_out, subject=sub.path or "/")
 
 
-def _images(files: Files, sub: Subscription) -> tuple[tuple[str, ...], str, str]:
-    """Return `kustomize.images` as Argo CD uses it, where it is, and the way out."""
+class _Given(NamedTuple):
+    """`kustomize.images` as Argo CD uses it."""
+
+    replacements: Sequence[Replacement]
+    where: str
+    way_out: str
+
+
+def _images(files: Files, sub: Subscription) -> _Given:
     field = "spec.source.kustomize.images"
     images = sub.source.images
     where = f"{field} of the Application"
@@ -541,7 +612,7 @@ def _images(files: Files, sub: Subscription) -> tuple[tuple[str, ...], str, str]
             images = tuple(item for item in listed if isinstance(item, str))
             where = f"kustomize.images of {path}"
             way_out = f"remove the image from {path}"
-    return images, where, way_out
+    return _Given(override_kustomize.given_replacements(images), where, way_out)
 
 
 def _override_files(sub: Subscription, source: Source) -> list[str]:

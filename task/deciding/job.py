@@ -157,7 +157,7 @@ class DeployedSource:
 
 
 @dataclass(frozen=True)
-class Landed:
+class LandedApplication:
     """One Application that was written, or that already had the image."""
 
     application: Tracker
@@ -194,7 +194,7 @@ class Landed:
 class Failure:
     """An Application that Argo CD began to sync, and whose rollout failed or timed out."""
 
-    landed: tuple[Landed, ...]  # what this run waited for in this Application
+    landed: tuple[LandedApplication, ...]  # what this run waited for in this Application
     cause: str
 
 
@@ -244,7 +244,7 @@ class Job:
     comment: PlanComment | None = None
     deployed: DeployedSource | None = None  # --deployments
     events: tuple[Event, ...] = ()  # of registries and pipelines; the images are theirs
-    passed_over: int = 0  # events that are no push of a tagged image
+    passed_over: int = 0  # events that are not a push of a tagged image
     source_repository: str = ""  # that of the commits in the labels of events' images
 
 
@@ -254,7 +254,7 @@ class Outcome:
 
     decisions: tuple[Decision, ...] = ()
     commits: tuple[Commit, ...] = ()
-    landed: tuple[Landed, ...] = ()
+    landed: tuple[LandedApplication, ...] = ()
     cautions: tuple[Problem, ...] = ()  # about the files that were read
     earlier: tuple[Commit, ...] = ()  # of earlier runs, with what this run would have written
     waiting: tuple[Waited, ...] = ()
@@ -271,24 +271,33 @@ class Outcome:
         )
 
 
-def landed_of(decisions: Iterable[Decision], repo: str, commit: str) -> tuple[Landed, ...]:
+def landed_applications(
+    decisions: Iterable[Decision],
+    repo: str,
+    commit: str,
+) -> tuple[LandedApplication, ...]:
     """Return the Applications whose image is in this commit,
     whether it was written now or was there before.
     """
-    return landed_at(
+    return grouped_by_application(
         (decision for decision in decisions if decision.verdict in ("update", "unchanged")),
         repo,
         commit,
     )
 
 
-def landed_at(decisions: Iterable[Decision], repo: str, commit: str) -> tuple[Landed, ...]:
+def grouped_by_application(
+    decisions: Iterable[Decision],
+    repo: str,
+    commit: str,
+) -> tuple[LandedApplication, ...]:
     """Group these decisions by Application, and return what the commit has for each."""
     apps: dict[str, list[Decision]] = {}
     for decision in decisions:
         apps.setdefault(decision.subscription.application.key, []).append(decision)
     return tuple(
-        Landed(of[0].subscription.application, repo, commit, tuple(of)) for of in apps.values()
+        LandedApplication(of[0].subscription.application, repo, commit, tuple(of))
+        for of in apps.values()
     )
 
 
@@ -309,7 +318,7 @@ class Ask:
 
     @property
     def key(self) -> tuple[str, str, str, str, str]:
-        """What identifies it, whatever the repository's config makes of its subscription."""
+        """What identifies it. The repository's config does not change this."""
         return self.subscription.identity
 
     def terms(self, terms: Terms) -> Terms:
@@ -357,6 +366,7 @@ class Move:
     kept: bool = False
     rolled_back: bool = False  # a person wants the older version
     hold: Hold | None = None  # keeps the image back
+    released: bool = False  # a person ends a hold, or drops what was deferred
 
     @property
     def subscription(self) -> Subscription:
@@ -393,7 +403,8 @@ def error_decision(sub: Subscription, image: Image, error: TaskError, branch: st
     `branch` is its base branch, if known.
     """
     return failed(
-        Decision(sub, image, Verdict("error", error.rule, ""), branch=branch, head=branch), error
+        Decision(sub, image, Verdict("error", error.rule, ""), branch=branch, head=branch),
+        error,
     )
 
 
@@ -404,28 +415,30 @@ def failed(decision: Decision, error: TaskError) -> Decision:
     current = decision.current
     if isinstance(error, TargetError) and error.subject and not current.file:
         current = replace(current, file=error.subject)
-    verdict = Verdict("error", error.rule, str(error), error.hint, int(error.exit))
+    verdict = Verdict.of(error.trouble)
     return replace(decision, judged=verdict, current=current)
 
 
 def change_of(
-    one: Decision, build: Build = Build(), labels: Mapping[str, str] | None = None
+    decision: Decision,
+    build: Build = Build(),
+    labels: Mapping[str, str] | None = None,
 ) -> Change:
     """Return what an update changes, as templates and messages need it,
     with what is known of its build and labels.
     """
     return Change(
-        image=one.subscription.entry.image,
-        alias=one.subscription.entry.alias,
-        old_tag=one.current.tag,
-        new_tag=one.candidate.tag,
-        old_digest=one.current.digest,
-        new_digest=one.candidate.digest,
+        image=decision.subscription.entry.image,
+        alias=decision.subscription.entry.alias,
+        old_tag=decision.current.tag,
+        new_tag=decision.candidate.tag,
+        old_digest=decision.current.digest,
+        new_digest=decision.candidate.digest,
         labels=labels or {},
         build=build,
-        promoted_from=one.source,
-        proof=str(one.proof or ""),
-        why=one.because,
-        event=one.event,
-        file=one.current.file,
+        promoted_from=decision.source,
+        proof=str(decision.proof or ""),
+        why=decision.because,
+        event=decision.event,
+        file=decision.current.file,
     )

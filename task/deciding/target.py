@@ -192,7 +192,8 @@ def live_reading(sub: Subscription) -> Reading:
     All fields are "" if the status does not say.
     """
     return next(
-        (Reading(image.name, image.tag, image.digest) for image in all_live(sub)), Reading()
+        (Reading(image.name, image.tag, image.digest) for image in all_live(sub)),
+        Reading(),
     )
 
 
@@ -206,14 +207,14 @@ def own_places(sub: Subscription, kind: TargetKind) -> tuple[Place, ...]:
         return ()
     if kind in ("helm-override", "helmvalues"):
         return tuple(map(Place, _value_files(sub)))
-    if kind in ("kustomize-override", "kustomization") and _here(sub):
+    if kind in ("kustomize-override", "kustomization") and _is_in_repository(sub):
         return tuple(Place(f"{sub.source.path}/{name}".lstrip("/")) for name in kustomization.NAMES)
     return ()
 
 
 def overlay_places(files: Files, sub: Subscription, kind: TargetKind) -> tuple[Place, ...]:
     """Return the kustomizations and manifests that the source's own one takes."""
-    if kind not in ("kustomize-override", "kustomization") or not _here(sub):
+    if kind not in ("kustomize-override", "kustomization") or not _is_in_repository(sub):
         return ()
     root = tuple(Place(posixpath.join(sub.source.path, name)) for name in kustomization.NAMES)
     return (*root, *places_of_tree(files, sub.source.path))
@@ -240,7 +241,7 @@ def own_reading(files: Files, sub: Subscription, kind: TargetKind) -> Reading:
 def _of_kustomize(files: Files, sub: Subscription, target: Target) -> Reading:
     """Return what Kustomize makes of the image: the outermost list counts, then manifests."""
     found = override_kustomize.read_below(files, target)
-    if found.version or not _here(sub):
+    if found.version or not _is_in_repository(sub):
         return found
     for folder in folders_of_tree(files, sub.source.path):
         with suppress(TargetError):  # Kustomize reports a broken file
@@ -252,7 +253,7 @@ def _of_kustomize(files: Files, sub: Subscription, target: Target) -> Reading:
 
 def _of_helm(files: Files, sub: Subscription, target: Target) -> Reading:
     """Return what Helm gets: each part from the first layer that has it."""
-    layers = [overrides.read_below(files, target), *_values(files, sub)]
+    layers = [overrides.read_below(files, target), *_layers_of_values(files, sub)]
     name = next((reading.name for reading in layers if reading.name), "")
     image = live_image(name) if name else None
     # Charts may have the registry in a value of its own.
@@ -262,7 +263,7 @@ def _of_helm(files: Files, sub: Subscription, target: Target) -> Reading:
     return Reading(tag=now.tag, digest=now.digest)
 
 
-def _values(files: Files, sub: Subscription) -> Iterator[Reading]:
+def _layers_of_values(files: Files, sub: Subscription) -> Iterator[Reading]:
     """Yield what each layer of values says, in Argo CD's order, the strongest one first."""
     keys = overrides.names_of(sub.keys)
     texts = [("", File(sub.source.values))]
@@ -283,15 +284,16 @@ def _value_files(sub: Subscription) -> list[str]:
             if name.startswith("$"):
                 ref, _, rest = name[1:].partition("/")
                 where = next(
-                    (source for source in sub.application.sources if source.ref == ref), None
+                    (source for source in sub.application.sources if source.ref == ref),
+                    None,
                 )
                 if where and normal_url(where.repo) == normal_url(sub.repo):
                     paths.append(inside("", rest))
-            elif "://" not in name and _here(sub):
+            elif "://" not in name and _is_in_repository(sub):
                 paths.append(inside(sub.source.path, name))
     return paths[:_MOST_FILES]
 
 
-def _here(sub: Subscription) -> bool:
+def _is_in_repository(sub: Subscription) -> bool:
     """Tell whether the source is in the repository that is written."""
     return not sub.source.chart and normal_url(sub.source.repo) == normal_url(sub.repo)

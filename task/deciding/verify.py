@@ -11,8 +11,9 @@ from typing import TypeVar
 from task.argocd.owners import accepted
 from task.deciding.job import Move
 from task.deciding.weigh import question_about, registry_error, unchecked
-from task.errors import RepositoryError, TargetError, TaskError
-from task.model import Answer, Problem, Proof, Question, Subscription, Unchecked, Verdict
+from task.errors import RepositoryError, TargetError, TaskError, Trouble
+from task.model import Answer, Problem, Question, Subscription, Verdict
+from task.proof import Proof
 from task.repository_config.config import PATH as CONFIG
 from task.text import and_more
 
@@ -58,9 +59,11 @@ def signed_for_argo(
     """
     found = []
     for move in moves:
-        one = move.decision
+        decision = move.decision
         sources = move.subscription.application.sources
-        follows = one.head == one.branch or any(source.revision == one.head for source in sources)
+        follows = decision.head == decision.branch or any(
+            source.revision == decision.head for source in sources
+        )
         asked = wanted(move.subscription) if move.changes and follows else ()
         if asked and not accepted(asked, mine := keys()):
             message, hint = only_signed(move.subscription, asked)
@@ -72,22 +75,22 @@ def signed_for_argo(
 
 
 def hindered(
-    moves: Sequence[Move], hindrance: Callable[[Subscription], tuple[str, str]]
+    moves: Sequence[Move],
+    hindrance: Callable[[Subscription], tuple[str, str]],
 ) -> list[Problem]:
     """Return a warning for each Application that is written,
     and that Argo CD will not deploy now.
     """
     found: dict[str, Problem] = {}
     for move in moves:
-        one = move.decision
+        decision = move.decision
         app = move.subscription.application
-        if not move.updates or one.head != one.branch or app.key in found:
+        if not move.updates or decision.head != decision.branch or app.key in found:
             continue
         message, hint = hindrance(move.subscription)
         if message:
-            found[app.key] = Problem(
-                application=app.key, rule="rollout", message=message, hint=hint, severity="warning"
-            )
+            warning = Trouble.warning("rollout", message, hint)
+            found[app.key] = Problem(warning, application=app.key)
     return list(found.values())
 
 
@@ -128,24 +131,31 @@ def _doubted(move: Move, last_checks: LastChecks) -> Move:
     """
     if not (move.rolled_back and move.updates and not move.kept and move.subscription.demands):
         return move
-    one = move.decision
+    decision = move.decision
     about = replace(_about(move), facts=("digest",))
     if not about.image.digest:
         answer = last_checks.registry((about,)).get(about, Answer())
         about = replace(about, image=replace(about.image, digest=answer.digest))
-    why: Proof | Verdict | TaskError = Verdict("refuse", "", "the registry does not say its digest")
+    why: Proof | Verdict | TaskError = Verdict(
+        "refuse",
+        "",
+        "the registry did not return its digest",
+    )
     if about.image.digest:
         question = replace(about, facts=(), demands=move.subscription.demands)
         why = last_checks.prove((question,))[question]
     if isinstance(why, Proof):
-        return replace(move, decision=replace(one, proof=why))
+        return replace(move, decision=replace(decision, proof=why))
     told = (
         f"not proved, as {CONFIG} asks: {why.because if isinstance(why, Verdict) else why.message}"
     )
-    before = f"{one.unchecked.message}; " if one.unchecked else ""
-    app = one.subscription.application.key
-    hint = f"a rollback is written all the same; look at the image before you release {app}"
-    return replace(move, decision=replace(one, unchecked=Unchecked(f"{before}{told}", hint)))
+    before = f"{decision.unchecked.message}; " if decision.unchecked else ""
+    app = decision.subscription.application.key
+    hint = f"a rollback is written anyway; look at the image before you release {app}"
+    return replace(
+        move,
+        decision=replace(decision, unchecked=Trouble.warning("registry", f"{before}{told}", hint)),
+    )
 
 
 def _pinned(moves: Sequence[Move], last_checks: LastChecks) -> list[Move]:
@@ -179,7 +189,7 @@ def _proved(moves: Sequence[Move], last_checks: LastChecks) -> list[Move]:
         return replace(_about(move), signed_by=move.subscription.signed_by, demands=demands)
 
     def proved(move: Move, answer: Proof | Verdict | TaskError) -> Move:
-        if isinstance(answer, TargetError):  # a key in the repository that is none
+        if isinstance(answer, TargetError):  # a file in the repository that is not a key
             return move.failed(answer)
         if isinstance(answer, TaskError):
             return Move(registry_error(move.decision, answer))
@@ -221,6 +231,6 @@ def _answered(
     wanted = tuple(dict.fromkeys(filter(None, questions)))
     answers = ask(wanted) if wanted else {}
     return [
-        applied(move, answers[one]) if one else move
-        for move, one in zip(moves, questions, strict=True)
+        applied(move, answers[question]) if question else move
+        for move, question in zip(moves, questions, strict=True)
     ]

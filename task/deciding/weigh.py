@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from task.deciding.job import Move, Promoted, Remember, Terms, failed
-from task.errors import AnnotationError, Exit, TamperedError, TaskError, UsageError
+from task.errors import AnnotationError, Exit, TamperedError, TaskError, Trouble, UsageError
 from task.model import (
     Answer,
     Build,
@@ -23,7 +23,6 @@ from task.model import (
     State,
     Subscription,
     TargetKind,
-    Unchecked,
     Verdict,
     Versioned,
     Written,
@@ -74,7 +73,11 @@ def may_ask(sub: Subscription, check: str) -> bool:
 
 
 def facts_of(
-    sub: Subscription, offer: Offer, current: Reading, memory: Memory, check: str
+    sub: Subscription,
+    offer: Offer,
+    current: Reading,
+    memory: Memory,
+    check: str,
 ) -> tuple[tuple[Question, Fact], ...]:
     """Return the facts needed to decide about an offer over `current`, one at a time."""
     policy = sub.policy
@@ -139,7 +142,7 @@ def registry_objection(sub: Subscription, answer: Answer | None) -> Verdict | No
         return Verdict(
             "refuse",
             "platforms",
-            f"the image is for {has}, and platforms wants {', '.join(wanted)}",
+            f"the image is for {has}, and platforms requires {', '.join(wanted)}",
         )
     return None
 
@@ -147,9 +150,8 @@ def registry_objection(sub: Subscription, answer: Answer | None) -> Verdict | No
 def registry_error(decision: Decision, error: TaskError) -> Decision:
     """Return the decision as an error, with what the registry said."""
     rule = error.rule if isinstance(error, AnnotationError) else "registry"
-    return replace(
-        decision, judged=Verdict("error", rule, error.message, error.hint, int(error.exit))
-    )
+    trouble = Trouble(rule, error.message, error.hint, exit=error.exit)
+    return replace(decision, judged=Verdict.of(trouble))
 
 
 def memory_with_date(memory: Memory, current: Reading, answer: Answer | None) -> Memory:
@@ -166,7 +168,7 @@ def memory_with_date(memory: Memory, current: Reading, answer: Answer | None) ->
     )
 
 
-def unchecked(answer: Answer | None, needed: Iterable[Fact], sub: Subscription) -> Unchecked | None:
+def unchecked(answer: Answer | None, needed: Iterable[Fact], sub: Subscription) -> Trouble | None:
     """Return which of the needed facts are unknown, what that means and why,
     or None if there was an answer.
     """
@@ -175,7 +177,7 @@ def unchecked(answer: Answer | None, needed: Iterable[Fact], sub: Subscription) 
     meanings = {
         "platforms": f"not checked whether the image is for {' or '.join(sub.policy.platforms)}",
         "created": (
-            "it is not known which build is newer, so the one that arrives later counts as newer"
+            "cannot tell which build is newer, so the one that arrives later counts as newer"
         ),
         "labels": "the commit message lacks the image's labels",
     }
@@ -187,7 +189,11 @@ def unchecked(answer: Answer | None, needed: Iterable[Fact], sub: Subscription) 
     hint = "" if answer.error.exit == Exit.TEMPORARY else answer.error.hint
     if "created" in told:
         hint = hint or "give --sequence or --created"
-    return Unchecked(message, hint or "with --registry-check always, this is an error")
+    return Trouble.warning(
+        "registry",
+        message,
+        hint or "give --registry-check always to stop such updates",
+    )
 
 
 @dataclass(frozen=True)
@@ -229,7 +235,13 @@ class Situation:
     def decision(self, candidate: Image, verdict: Verdict) -> Decision:
         """Return a decision about this subscription."""
         return Decision(
-            self.subscription, candidate, verdict, self.current, self.branch, self.branch, self.kind
+            self.subscription,
+            candidate,
+            verdict,
+            self.current,
+            self.branch,
+            self.branch,
+            self.kind,
         )
 
     @property
@@ -263,20 +275,25 @@ def weigh(situation: Situation, offer: Offer) -> Move:
     """
     sub = situation.subscription
     answer = situation.facts.answers.get(question_about(sub, offer.image))
-    decision = _by_the_rules(offer, answer, situation)
+    decision = by_the_rules(offer, answer, situation)
     source = offer.promoted.source if offer.promoted else ""
-    decision = replace(decision, source=source, built=offer.image.digest, event=offer.event)
+    decision = replace(
+        decision,
+        source=source,
+        built=offer.image.digest,
+        event=offer.event,
+    )
     image = decision.candidate
     created = offer.build.created or (answer.created if answer else "")
     of_event = "" if image.digest else offer.image.digest
     event = Written(image.tag, image.digest, replace(offer.build, created=created), of_event)
     if decision.verdict == "update" and offer.promoted:
-        decision = _by_age(decision, offer.promoted, situation.terms)
+        decision = by_age(decision, offer.promoted, situation.terms)
     if decision.verdict == "update":
-        decision = _by_the_order(decision, event, answer, situation, offer.promoted)
+        decision = by_the_order(decision, event, answer, situation, offer.promoted)
     verdict = decision.judged
     if offer.promoted and verdict.rule in ("not-newer", "superseded"):
-        because = f"{verdict.because}; --allow-downgrade promotes it all the same"
+        because = f"{verdict.because}; to promote it anyway: --allow-downgrade"
         decision = replace(decision, judged=replace(verdict, because=because))
     if decision.verdict != "update":
         return Move(decision)
@@ -292,30 +309,21 @@ def weigh(situation: Situation, offer: Offer) -> Move:
     return Move(decision, event.build, remember if remember != Remember() else None)
 
 
-def _by_the_rules(offer: Offer, answer: Answer | None, situation: Situation) -> Decision:
+def by_the_rules(offer: Offer, answer: Answer | None, situation: Situation) -> Decision:
     """Return what the rules say about an image on offer,
     with what the registry answered about it.
     """
     sub = situation.subscription
     terms = situation.terms
-    image = offer.image
-    if needs(sub.policy, "digest"):
-        if not image.digest and answer and answer.exists:
-            image = replace(image, digest=answer.digest)
-    elif image.tag and not _takes_digest(offer, situation):
-        image = replace(image, digest="")
-
+    image = _image_to_judge(offer, answer, situation)
     verdict = judge(image, sub.policy, situation.current, allow_downgrade=terms.allow_downgrade)
     decision = situation.decision(image, verdict)
     if decision.verdict not in ("update", "error"):
         return decision
     no_digest = decision.verdict == "error"  # it is required, and the event does not have it
-    if (
-        answer
-        and answer.error
-        and (no_digest or terms.check == "always" or always_counts(answer.error))
-    ):
-        return registry_error(decision, answer.error)
+    error = answer.error if answer else None
+    if error and (no_digest or terms.check == "always" or always_counts(error)):
+        return registry_error(decision, error)
     if no_digest and (answer is None or answer.exists):
         hint = "give --image-digest, or repo:tag@sha256:… as --image"
         if offer.promoted:
@@ -323,9 +331,22 @@ def _by_the_rules(offer: Offer, answer: Answer | None, situation: Situation) -> 
                 f"set pin-digest for {offer.promoted.source} as well, or give --registry-check auto"
             )
         return replace(
-            decision, judged=replace(decision.judged, hint=hint, exit=int(Exit.CONFIGURATION))
+            decision,
+            judged=replace(decision.judged, hint=hint, exit=Exit.CONFIGURATION),
         )
     return replace(decision, judged=registry_objection(sub, answer) or decision.judged)
+
+
+def _image_to_judge(offer: Offer, answer: Answer | None, situation: Situation) -> Image:
+    """Return the image on offer, with the registry's digest if a digest is written."""
+    image = offer.image
+    if needs(situation.subscription.policy, "digest"):
+        if not image.digest and answer and answer.exists:
+            return replace(image, digest=answer.digest)
+        return image
+    if image.tag and not _takes_digest(offer, situation):
+        return replace(image, digest="")
+    return image
 
 
 def _takes_digest(offer: Offer, situation: Situation) -> bool:
@@ -341,7 +362,7 @@ def _takes_digest(offer: Offer, situation: Situation) -> bool:
     return bool(sub.keys.digest) and (helm or kind in ("helm-override", "helmvalues"))
 
 
-def _by_age(decision: Decision, promoted: Promoted, terms: Terms) -> Decision:
+def by_age(decision: Decision, promoted: Promoted, terms: Terms) -> Decision:
     """Return an update, or a refusal if the source has not had the version for long enough."""
     age = max(decision.subscription.policy.minimum_age, terms.minimum_age)
     if not age:
@@ -351,11 +372,11 @@ def _by_age(decision: Decision, promoted: Promoted, terms: Terms) -> Decision:
     except TaskError as error:
         return failed(decision, error)
     until = since and young_until(since, age, terms.now)
-    young = too_young(f"{decision.candidate.version} of {promoted.source}", until)
+    young = too_young(decision.candidate.version, age, until)
     return decision if since and not until else replace(decision, judged=young)
 
 
-def _by_the_order(
+def by_the_order(
     decision: Decision,
     event: Written,
     answer: Answer | None,
@@ -382,18 +403,26 @@ def _by_the_order(
     if why := superseded(event, sub.policy, situation.in_git, memory, facts.ancestry):
         if not promoted:
             app = sub.application.key
-            why = (
-                f"{why}; to write it all the same: image-update rollback {app} --to {event.version}"
-            )
+            why = f"{why}; to write it anyway: image-update rollback {app} --to {event.version}"
         return replace(decision, judged=Verdict("refuse", "superseded", why))
     if promoted:
         why = gone_back(event, sub.policy, promoted.newest, situation.in_git, memory)
-        try:
-            if why and promoted.went_back():
-                return replace(decision, judged=Verdict("refuse", "not-newer", why))
-        except TaskError as error:
-            return failed(decision, error)
+        refused = _refused_at_the_source(decision, promoted, why) if why else None
+        if refused:
+            return refused
     return replace(decision, unchecked=decision.unchecked or unchecked(before, of_before, sub))
+
+
+def _refused_at_the_source(decision: Decision, promoted: Promoted, why: str) -> Decision | None:
+    """Return the refusal of a version that the source has gone back from, or the error of asking
+    for that.
+    """
+    try:
+        if promoted.went_back():
+            return replace(decision, judged=Verdict("refuse", "not-newer", why))
+    except TaskError as error:
+        return failed(decision, error)
+    return None
 
 
 def _deferred(decision: Decision, event: Written, hold: Hold, situation: Situation) -> Move:
@@ -405,7 +434,7 @@ def _deferred(decision: Decision, event: Written, hold: Hold, situation: Situati
     if known and known.version != event.version:
         why = why_older(event, known, decision.subscription.policy, situation.facts.ancestry)
         if why:
-            because = f"{hold_text(hold)}; {known.version} waits already and is newer: {why}"
+            because = f"{hold_text(hold)}; {known.version} is already waiting, and {why}"
             return Move(replace(decision, judged=Verdict("refuse", "superseded", because)))
     end = (
         f"image-update release {situation.subscription.application.key} ends the hold and writes it"

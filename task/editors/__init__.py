@@ -74,7 +74,10 @@ def strays(kind: TargetKind, files: Files, target: Target) -> tuple[Stray, ...]:
 
 
 def also_at(
-    kind: TargetKind, files: Files, target: Target, image: Image
+    kind: TargetKind,
+    files: Files,
+    target: Target,
+    image: Image,
 ) -> tuple[tuple[str, int], ...]:
     """Return path and line of each scalar in the target's files
     that is the image at another version.
@@ -124,26 +127,31 @@ def _lines_of_parts(tree: Tree, target: Target, image: Image) -> Iterator[int]:
         for node in walk(root):
             if node.kind != "mapping":
                 continue
-            texts = {
-                re.sub("[_-]", "", key): child
-                for key, child in ((key.lower(), one) for key, one in entries(node).items())
-                if child.kind == "scalar" and not child.null and child.value
-            }
-            stems = {
-                stem
-                for key, child in texts.items()
-                for stem in _stems(_NAME, key)
-                if _is_name_of(child.value, texts, image)
-            }
-            for key, child in texts.items():
-                version = _VERSION.fullmatch(key)
-                if not version or not stems & {version[1], version[1].removesuffix("image")}:
-                    continue
+            for child in _versions_beside_the_name(node, image):
                 tag, digest = split_tag(child.value)
                 there = live_image(f"{image.name}:{tag}") if tag and not digest else None
                 if there is None or there.tag == image.tag or _of_another(tree, child, target):
                     continue
                 yield tree.line(child)
+
+
+def _versions_beside_the_name(mapping: Node, image: Image) -> Iterator[Node]:
+    """Yield the versions of a mapping whose keys go with a key that has the image's name."""
+    texts = {
+        re.sub("[_-]", "", key.lower()): child
+        for key, child in entries(mapping).items()
+        if child.kind == "scalar" and not child.null and child.value
+    }
+    stems = {
+        stem
+        for key, child in texts.items()
+        for stem in _stems(_NAME, key)
+        if _is_name_of(child.value, texts, image)
+    }
+    for key, child in texts.items():
+        version = _VERSION.fullmatch(key)
+        if version and stems & {version[1], version[1].removesuffix("image")}:
+            yield child
 
 
 def _stems(pattern: re.Pattern[str], key: str) -> set[str]:
@@ -203,5 +211,7 @@ def _of_another(tree: Tree, node: Node, target: Target) -> bool:
     if target.kind == "manifests":
         return not belongs(target.image.identity, target, "manifests_name")
     return target.kind == "kustomize-override" and not belongs(
-        target.image.identity, target, "kustomize_name"
+        target.image.identity,
+        target,
+        "kustomize_name",
     )

@@ -70,7 +70,9 @@ def refuse_executable(files: Files) -> None:
         if file.mode == "100755":
             hint = f"git update-index --chmod=-x {path}, or commit with git: --commit-through git"
             raise TargetError(
-                "has the executable bit, which GitHub's API would remove", hint=hint, subject=path
+                "has the executable bit, which GitHub's API would remove",
+                hint=hint,
+                subject=path,
             )
 
 
@@ -90,7 +92,8 @@ def single(tree: Tree) -> Node:
     """Return the root of the only document. Raises TargetError, also as `first`."""
     if len(tree.roots) > 1:
         raise TargetError(
-            f"has {len(tree.roots)} YAML documents", hint="keep one: the others are not read"
+            f"has {len(tree.roots)} YAML documents",
+            hint="keep one: the others are not read",
         )
     return first(tree)
 
@@ -108,7 +111,10 @@ def first(tree: Tree) -> Node:
 
 
 def result(
-    files: Files, path: str, text: str, edits: Sequence[Edit]
+    files: Files,
+    path: str,
+    text: str,
+    edits: Sequence[Edit],
 ) -> tuple[Files, tuple[Edit, ...]]:
     """Return the result of an editor's `write`: the file with its new text and old mode,
     and the edits.

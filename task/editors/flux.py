@@ -77,7 +77,11 @@ def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit
             if spot.kind == "missing":
                 key = f"{key}.tag"
                 old = ""
-                tree = add(tree, alone(tree, spot.node), {"tag": text})
+                tree = add(
+                    tree,
+                    alone(tree, spot.node),
+                    {"tag": text},
+                )
             else:
                 tree = with_texts(tree, [(spot.node, text)])
             edits = [Edit(path, key, old, text)] if tree.text != before.text else []
@@ -96,12 +100,12 @@ def _spot(tree: Tree, target: Target) -> ImageValue | None:
     name = "" if name == TOP else name
     namespace, _, release = target.application.rpartition("/")
     for root in tree.roots:
-        if _at(tree, root, "kind") != "HelmRelease":
+        if _text_at_path(tree, root, "kind") != "HelmRelease":
             continue
-        if release and _at(tree, root, "metadata.name") != release:
+        if release and _text_at_path(tree, root, "metadata.name") != release:
             continue
         # "": kustomize or kubectl adds it later
-        if _at(tree, root, "metadata.namespace") not in {
+        if _text_at_path(tree, root, "metadata.namespace") not in {
             "",
             namespace,
         }:
@@ -110,7 +114,8 @@ def _spot(tree: Tree, target: Target) -> ImageValue | None:
             continue
         # The mapping with the image is the values themselves, or the one at the container's path
         # below them.
-        for holder in find_all(tree, values, parse_path(name)) if name else (values,):
+        holders = find_all(tree, values, parse_path(name)) if name else (values,)
+        for holder in holders:
             if (spot := _tag(resolved(holder))) is not None:
                 return spot
     if next(marked(tree, target, None), None):
@@ -124,7 +129,7 @@ def _spot(tree: Tree, target: Target) -> ImageValue | None:
     )
 
 
-def _at(tree: Tree, root: Node, path: str) -> str:
+def _text_at_path(tree: Tree, root: Node, path: str) -> str:
     node = find(tree, root, parse_path(path))
     return node.value if node else ""
 

@@ -48,7 +48,8 @@ _DIGEST_NAME = re.compile("(?:digest|sha|sha256)$")  # with any value
 _DIGEST_WORDS = re.compile("digest|sha256|sha|hash", re.IGNORECASE)  # with a digest as its value
 # A text that may set one. Most texts set none, so they need not be parsed.
 _SET = re.compile(
-    r"(?:digest|sha|sha256)[\"']?\s*:\s*(?!\"\"|''|~|null\b)\S|[0-9a-f]{64}", re.IGNORECASE
+    r"(?:digest|sha|sha256)[\"']?\s*:\s*(?!\"\"|''|~|null\b)\S|[0-9a-f]{64}",
+    re.IGNORECASE,
 )
 MOST_BESIDE = 200  # keys of one mapping that may be named when an annotated key is missing
 
@@ -73,7 +74,7 @@ def read(files: Files, target: Target) -> Reading:
 
     For a missing file or key, that is "".
     """
-    keys = _keys(target.keys)
+    keys = _used_keys(target.keys)
     path = chosen(files, target)
     tree = tree_of(files, path)
     known_digest(files, target, keys, target.source.parameters)
@@ -111,7 +112,7 @@ def reading_of(texts: Mapping[str, str], keys: Keys, path: str, *, sound: bool) 
     return Reading(texts.get(keys.name, ""), tag, digest, sound=sound, file=path)
 
 
-def _keys(keys: Keys) -> Keys:
+def _used_keys(keys: Keys) -> Keys:
     """Return the key paths to use: only the one for the whole reference,
     or those for tag and name.
     """
@@ -121,16 +122,19 @@ def _keys(keys: Keys) -> Keys:
         hint = (
             "annotate <alias>.helm.image-tag, or use <alias>.helm.image-spec for both in one value"
         )
-        raise AnnotationError(
-            "only helm.image-name is annotated: the tag would go nowhere", hint=hint
-        )
+        raise AnnotationError("helm.image-name is set, but there is no key for the tag", hint=hint)
     if keys.name and keys.name == keys.tag:
         hint = f"write helm.image-spec: {keys.name}"
         raise AnnotationError(
-            f"helm.image-name and helm.image-tag are both {keys.name!r}", hint=hint
+            f"helm.image-name and helm.image-tag are both {keys.name!r}",
+            hint=hint,
         )
     tag, name = (keys.tag, keys.name) if keys.tag else ("image.tag", "image.name")
-    return Keys(tag=tag, name=name, digest=keys.digest)
+    return Keys(
+        tag=tag,
+        name=name,
+        digest=keys.digest,
+    )
 
 
 def _scalar_at(tree: Tree, key: str) -> Node | None:
@@ -160,7 +164,7 @@ def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit
 
     The tag is written before the name, as in AIU.
     """
-    keys = _keys(target.keys)
+    keys = _used_keys(target.keys)
     path = chosen(files, target)
     text = text_of(files, path) or ""
     tree = tree_of(files, path) if text.strip("\ufeff \t\r\n") else parse(_HEAD)
@@ -173,31 +177,40 @@ def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit
                 # no annotation names a key for the name, and the file has none, so only the tag is
                 # written
                 continue
-            if key == keys.tag:
-                new = (image.tag or "latest") if keys.digest else tag_value(image)
-            elif key == keys.digest:
-                new = digest_value(image, key, old)
-            else:
-                name = _name(old, target, image)
-                new = replace(image, name=name).reference if key == keys.spec else name
+            new = _new_value(key, keys, old, target, image)
             tree = _put(tree, key, new, target)
             edits.append(Edit(path, key, old, new))
-    locked = next(
-        (edit for edit in edits if edit.old != edit.new and edit.key.startswith("dependencies[")),
-        None,
-    )
-    if locked and (lock := _lock(path)) in files:
+    _refuse_locked(files, path, edits)
+    return result(files, path, tree.text, edits)
+
+
+def _new_value(key: str, keys: Keys, old: str, target: Target, image: Image) -> str:
+    """Return what one of the keys has after the update."""
+    if key == keys.tag:
+        return (image.tag or "latest") if keys.digest else tag_value(image)
+    if key == keys.digest:
+        return digest_value(image, key, old)
+    name = _name_without_registry(old, target, image)
+    return replace(image, name=name).reference if key == keys.spec else name
+
+
+def _refuse_locked(files: Files, path: str, edits: Iterable[Edit]) -> None:
+    """Raise `TargetError` for a dependency of a chart that is locked at its old version."""
+    lock = _lock(path)
+    if lock not in files:
+        return
+    for edit in edits:
+        if edit.old == edit.new or not edit.key.startswith("dependencies["):
+            continue
         folder = posixpath.dirname(path) or "."
         message = (
-            f"{locked.key} is locked by {lock}: with another version here, `helm dependency build`"
+            f"{edit.key} is locked by {lock}: with another version here, `helm dependency build`"
             " fails"
         )
         hint = (
-            f"write {locked.new} by hand, run helm dependency update {folder}, and commit both"
-            " files"
+            f"write {edit.new} by hand, run helm dependency update {folder}, and commit both files"
         )
         raise TargetError(message, hint=hint, subject=path)
-    return result(files, path, tree.text, edits)
 
 
 def shared(files: Files, target: Target) -> tuple[str, ...]:
@@ -207,13 +220,13 @@ def shared(files: Files, target: Target) -> tuple[str, ...]:
     Raises the errors of `write`.
     """
     path = chosen(files, target)
-    keys = _keys(target.keys)
+    keys = _used_keys(target.keys)
     tree = tree_of(files, path)
     with about(path):
         if first(tree).null:
             return ()
         written = filter(None, (keys.spec or keys.tag, keys.digest))
-        return tuple(other for key in written for other in _shared(tree, key, target))
+        return tuple(other for key in written for other in _keys_that_change_too(tree, key, target))
 
 
 def beside(files: Files, target: Target) -> tuple[tuple[str, tuple[str, ...]], ...]:
@@ -224,7 +237,7 @@ def beside(files: Files, target: Target) -> tuple[tuple[str, tuple[str, ...]], .
     """
     path = chosen(files, target)
     found = []
-    keys = _keys(target.keys)
+    keys = _used_keys(target.keys)
     tree = tree_of(files, path)
     with about(path):
         root = first(tree)
@@ -254,7 +267,7 @@ def _single_value_at(tree: Tree, root: Node, key: str) -> bool:
     return node is not None and node.kind == "scalar"
 
 
-def _name(old: str, target: Target, image: Image) -> str:
+def _name_without_registry(old: str, target: Target, image: Image) -> str:
     """Return the image's name, without its registry
     if the file's value has none (as in AIU since v0.18).
 
@@ -273,11 +286,11 @@ def _put(tree: Tree, key: str, text: str, target: Target) -> Tree:
     node, missing = locate(tree, tree.root, parse_path(key))
     if not missing and says(node, text):
         return tree
-    _shared(tree, key, target)
+    _keys_that_change_too(tree, key, target)
     return add(tree, node, _nested(missing, text)) if missing else splice(tree, [(node, text)])
 
 
-def _shared(tree: Tree, key: str, target: Target) -> tuple[str, ...]:
+def _keys_that_change_too(tree: Tree, key: str, target: Target) -> tuple[str, ...]:
     """Return the other keys that change with this one, because an alias gives them the same value.
 
     Raises TargetError if one of them may be another image's.
@@ -306,7 +319,7 @@ def _shared(tree: Tree, key: str, target: Target) -> tuple[str, ...]:
             known = not of_an_image or _names_image(tree, steps[:-1], target)
         if not known:
             message = (
-                f"{mine} and {text} share this value by an anchor, and {text} may be another"
+                f"{mine} and {text} share this value through an anchor, and {text} may be another"
                 " image's"
             )
             hint = f"write the value out in one of the two places, or name the image beside {text}"
@@ -342,7 +355,7 @@ def other_registry(files: Files, target: Target) -> tuple[str, str]:
     Else return ("", ""). Raises the errors of `read`.
     """
     path = chosen(files, target)
-    keys = _keys(target.keys)
+    keys = _used_keys(target.keys)
     tree = tree_of(files, path)
     with about(path):
         if keys.spec or first(tree).null:
@@ -391,16 +404,7 @@ def known_digest(files: Files, target: Target, keys: Keys, parameters: Iterable[
         for path, text, above in layers:
             found |= _in_text(path, text, steps, above)
     for parameter in parameters:
-        *parents, key = parse_path(parameter.name)
-        if path_text(parents) == path_text(steps[: len(parents)]) and len(parents) < len(steps):
-            # `--set` removes it
-            value = (
-                "" if parameter.value == "null" and not parameter.force_string else parameter.value
-            )
-            if _belongs(key.name, value, steps[len(parents) :], ()):
-                found[path_text((*parents, key))] = _Digest(
-                    value, "", "the Application's parameters"
-                )
+        found |= _in_parameter(parameter, steps)
     for name, digest in found.items():
         if digest.value and name != annotated:
             hint = f"set {name} to an empty text"
@@ -416,6 +420,19 @@ def known_digest(files: Files, target: Target, keys: Keys, parameters: Iterable[
     return found[annotated].value if annotated in found else ""
 
 
+def _in_parameter(parameter: Parameter, steps: Sequence[Segment]) -> Mapping[str, _Digest]:
+    """Return the digest that a parameter sets beside the key at these steps, by its whole key."""
+    *parents, key = parse_path(parameter.name)
+    if path_text(parents) != path_text(steps[: len(parents)]) or len(parents) >= len(steps):
+        return {}
+    # `--set` removes it
+    removed = parameter.value == "null" and not parameter.force_string
+    value = "" if removed else parameter.value
+    if not _belongs(key.name, value, steps[len(parents) :], ()):
+        return {}
+    return {path_text((*parents, key)): _Digest(value, "", "the Application's parameters")}
+
+
 class _Digest(NamedTuple):
     value: str
     path: str  # "" if it is not in a file
@@ -423,7 +440,9 @@ class _Digest(NamedTuple):
 
 
 def _layers(
-    files: Files, target: Target, steps: Sequence[Segment]
+    files: Files,
+    target: Target,
+    steps: Sequence[Segment],
 ) -> Iterator[tuple[str, str, int]]:
     """Yield what Helm merges, in its order: the file ("" is `helm.values`), its text,
     and the steps that it lacks.
@@ -456,17 +475,21 @@ def _in_text(path: str, text: str, steps: tuple[Segment, ...], above: int) -> Ma
             if node is None or node.kind != "mapping":
                 break
             beside = entries(node)
-            for name, one in beside.items():
+            for name, below_name in beside.items():
                 # some charts have a digest for each architecture
-                scalars = [each for each in walk(one) if each.kind == "scalar" and not each.null]
+                scalars = [
+                    each for each in walk(below_name) if each.kind == "scalar" and not each.null
+                ]
                 values = [
                     each.value
                     for each in scalars
-                    if one.kind == "scalar" or _DIGEST.fullmatch(each.value)
+                    if below_name.kind == "scalar" or _DIGEST.fullmatch(each.value)
                 ]
                 value = next(iter(values), "")
                 if _belongs(name, value, steps[level:], beside):
-                    where = f"line {tree.line(one)}" if path else "the Application's helm.values"
+                    where = (
+                        f"line {tree.line(below_name)}" if path else "the Application's helm.values"
+                    )
                     found[path_text((*steps[:level], Segment(name)))] = _Digest(value, path, where)
             below = item(beside.get(steps[level].name), steps[level].indices or ())
             node = resolved(below) if below else None
@@ -482,7 +505,8 @@ def _belongs(name: str, value: str, steps: Sequence[Segment], beside: Iterable[s
     `imageDigest` beside `image`. Any other key that has a digest counts, too, unless it is beside a
     tag of its own. An empty text hides a digest.
     """
-    name, first = _plain(name), _plain(steps[0].name)
+    name = _bare_name(name)
+    first = _bare_name(steps[0].name)
     stem = _DIGEST_WORDS.sub("", name)
     is_tag = len(steps) == 1
     if stem == name:
@@ -491,8 +515,8 @@ def _belongs(name: str, value: str, steps: Sequence[Segment], beside: Iterable[s
         return bool(not value or _DIGEST_NAME.search(name) or _DIGEST.fullmatch(value))
     if not is_tag or (value and not _DIGEST.fullmatch(value)):
         return False
-    return not {_plain(other) for other in beside} & {stem, f"{stem}tag"} - {first}
+    return not {_bare_name(other) for other in beside} & {stem, f"{stem}tag"} - {first}
 
 
-def _plain(name: str) -> str:
+def _bare_name(name: str) -> str:
     return re.sub("[_-]", "", name).lower()

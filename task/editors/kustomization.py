@@ -64,7 +64,7 @@ def read(files: Files, target: Target) -> Reading:
     """Return the version that the image's entries give it."""
     refuse_taken(target)
     path, tree = _load(files, target)
-    entries = _mine(tree, target)
+    entries = _entries_of_image(tree, target)
     if not entries:
         return Reading(file=path)
     mine = [_replacement(entry) for entry in entries]
@@ -76,7 +76,7 @@ def read(files: Files, target: Target) -> Reading:
 def replacements(files: Files, target: Target) -> list[Replacement]:
     """Return the image's entries, in the order of the file."""
     _, tree = _load(files, target)
-    return [_replacement(entry) for entry in _mine(tree, target)]
+    return [_replacement(entry) for entry in _entries_of_image(tree, target)]
 
 
 def every_entry(files: Files, target: Target, folder: str) -> list[Replacement]:
@@ -94,7 +94,7 @@ def aliased(files: Files, target: Target) -> tuple[str, ...]:
     _, tree = _load(files, target)
     return tuple(
         f"line {tree.line(node)}: {field}: *{node.value}"
-        for entry in _mine(tree, target)
+        for entry in _entries_of_image(tree, target)
         for field in ("newTag", "digest")
         for node in values(entry, field)
         if node.kind == "alias"
@@ -114,13 +114,16 @@ def is_component(files: Files, folder: str) -> bool:
 def made_of(image: Replacement, lists: Iterable[Iterable[Replacement]]) -> Replacement:
     """Return what these lists of entries make of an image, one list after the other."""
     for entries in lists:
-        made = _result(image.name, entries)
+        made = _replacement_of(image.name, entries)
         image = made if made.version else replace(made, tag=image.tag, digest=image.digest)
     return image
 
 
 def reading_of(
-    mine: Sequence[Replacement], every: Sequence[Replacement], target: Target, path: str
+    mine: Sequence[Replacement],
+    every: Sequence[Replacement],
+    target: Target,
+    path: str,
 ) -> Reading:
     """Return the version that the image's entries give it in kustomize's order,
     and all others in `every` entry.
@@ -133,7 +136,7 @@ def reading_of(
         {entry.name: None for entry in mine},
         key=lambda name: bool(named) and identity_of(name) != named,
     )
-    results = [_result(name, mine) for name in names]
+    results = [_replacement_of(name, mine) for name in names]
     leads = not named or (
         identity_of(names[0]) == named and identity_of(results[0].name) == target.image.identity
     )
@@ -148,11 +151,16 @@ def reading_of(
     others = {entry.tag: None for entry in (*about, *every) if entry.tag and entry.tag != now.tag}
     alike = len({entry.version for entry in every}) == 1
     return Reading(
-        now.name, now.tag, now.digest, sound=leads and alike, file=path, also=tuple(others)
+        now.name,
+        now.tag,
+        now.digest,
+        sound=leads and alike,
+        file=path,
+        also=tuple(others),
     )
 
 
-def _result(name: str, entries: Iterable[Replacement]) -> Replacement:
+def _replacement_of(name: str, entries: Iterable[Replacement]) -> Replacement:
     """Return what an image of this name becomes.
     kustomize applies the entries one after the other.
     """
@@ -176,15 +184,16 @@ def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit
     """
     refuse_taken(target)
     path, tree = _load(files, target)
-    before = _versions(tree, target)
+    before = _versions_of_entries(tree, target)
     named = identity_of(target.keys.kustomize_name)
     with about(path):
-        tree = _renewed(tree, target, image)
-        names = {identity_of(_text(entry, "name")) for entry in _mine(tree, target)}
+        tree = _with_new_fields(tree, target, image)
+        names = {identity_of(_text(entry, "name")) for entry in _entries_of_image(tree, target)}
         if not before or (named and named not in names):
             tree = _with_new_entry(tree, target, image)
     edits = [
-        Edit(path, name, before.get(name, ""), new) for name, new in _versions(tree, target).items()
+        Edit(path, name, before.get(name, ""), new)
+        for name, new in _versions_of_entries(tree, target).items()
     ]
     return result(files, path, tree.text, edits)
 
@@ -202,7 +211,9 @@ def _load(files: Files, target: Target) -> tuple[str, Tree]:
     # files")
     if others:
         raise TargetError(
-            f"is next to {others[0]}, and kustomize takes only one", hint="remove one", subject=path
+            f"is next to {others[0]}, and kustomize takes only one",
+            hint="remove one",
+            subject=path,
         )
     tree = tree_of(files, path)
     with about(path):
@@ -230,7 +241,7 @@ def _refuse_other_spelling(tree: Tree, mapping: Node, known: Sequence[str]) -> N
                 raise TargetError(message, hint=f"write {name}")
 
 
-def _mine(tree: Tree, target: Target) -> list[Node]:
+def _entries_of_image(tree: Tree, target: Target) -> list[Node]:
     """Return the entries for the image: by name, by `kustomize.image-name`,
     or because `newName` is the image.
     """
@@ -242,7 +253,9 @@ def _mine(tree: Tree, target: Target) -> list[Node]:
         name, new = (identity_of(_text(entry, field)) for field in ("name", "newName"))
         # AIU finds an entry only by its name, and appends a second one if `newName` is the image.
         if (name in wanted or new == target.image.identity) and belongs(
-            name, target, "kustomize_name"
+            name,
+            target,
+            "kustomize_name",
         ):
             _refuse_other_spelling(tree, entry, _FIELDS)
             mine.append(entry)
@@ -254,9 +267,9 @@ def _text(entry: Node, field: str) -> str:
     return node.value if node and node.kind == "scalar" and not node.null else ""
 
 
-def _versions(tree: Tree, target: Target) -> dict[str, str]:
+def _versions_of_entries(tree: Tree, target: Target) -> dict[str, str]:
     """Return the version of each of the image's entries, by its key."""
-    entries = map(_replacement, _mine(tree, target))
+    entries = map(_replacement, _entries_of_image(tree, target))
     return {f"kustomize.images[{entry.name}]": entry.version for entry in entries}
 
 
@@ -264,21 +277,21 @@ def _replacement(entry: Node) -> Replacement:
     return Replacement(*(_text(entry, field) for field in ("name", "newName", "newTag", "digest")))
 
 
-def _renewed(tree: Tree, target: Target, image: Image) -> Tree:
+def _with_new_fields(tree: Tree, target: Target, image: Image) -> Tree:
     """Return the tree with the new fields in the image's entries.
 
     Existing fields are changed first, and then others are added or removed.
     """
     texts = [
         (node, text)
-        for entry in _mine(tree, target)
-        for field, text in _fields(entry, target, image).items()
+        for entry in _entries_of_image(tree, target)
+        for field, text in _wanted_fields(entry, target, image).items()
         for node in values(entry, field)
         if text
     ]
     tree = with_texts(tree, texts)
     # Each new or removed line moves the nodes after it, so the tree is searched again.
-    while gap := _gap(tree, target, image):
+    while gap := _first_gap(tree, target, image):
         entry, field, text = gap
         alone(tree, entry)
         key = next((key for key, _ in pairs(entry) if key.value == field), None)
@@ -286,18 +299,18 @@ def _renewed(tree: Tree, target: Target, image: Image) -> Tree:
     return tree
 
 
-def _gap(tree: Tree, target: Target, image: Image) -> tuple[Node, str, str] | None:
+def _first_gap(tree: Tree, target: Target, image: Image) -> tuple[Node, str, str] | None:
     """Return the first entry with a field to add or remove, the field,
     and its text ("" to remove it); None if none.
     """
-    for entry in _mine(tree, target):
-        for field, text in _fields(entry, target, image).items():
+    for entry in _entries_of_image(tree, target):
+        for field, text in _wanted_fields(entry, target, image).items():
             if bool(values(entry, field)) != bool(text):
                 return entry, field, text
     return None
 
 
-def _fields(entry: Node, target: Target, image: Image) -> dict[str, str]:
+def _wanted_fields(entry: Node, target: Target, image: Image) -> dict[str, str]:
     """Return the wanted fields of an entry. The text "" means that the field must not exist."""
     fields = {"newTag": image.tag, "digest": image.digest}
     name = _text(entry, "name")
@@ -325,6 +338,11 @@ def _with_new_entry(tree: Tree, target: Target, image: Image) -> Tree:
         return add(tree, tree.root, {**head, "images": [entry]})
     if images.kind == "alias":
         raise TargetError(
-            f"line {tree.line(images)}: images is an alias", hint="write the list out"
+            f"line {tree.line(images)}: images is an alias",
+            hint="write the list out",
         )
-    return add(tree, alone(tree, images), [entry])
+    return add(
+        tree,
+        alone(tree, images),
+        [entry],
+    )

@@ -41,26 +41,33 @@ def read(manifest: Mapping[str, Any], index: int, target: Target) -> Reading:
     AnnotationErrors of the editors.
     """
     kind, section = _list_of(target.source)
-    files, _ = _as_file(_raw(_source(manifest, index), section), section)
-    return replace(EDITORS[kind].read(files, _plain(target, kind)), file="")
+    files, _ = _as_file(_raw(_source_of(manifest, index), section), section)
+    return replace(EDITORS[kind].read(files, _without_git(target, kind)), file="")
 
 
 def write(
-    manifest: Mapping[str, Any], index: int, target: Target, image: Image
+    manifest: Mapping[str, Any],
+    index: int,
+    target: Target,
+    image: Image,
 ) -> tuple[tuple[Operation, ...], tuple[Edit, ...]]:
     """Return the operations that set the image, and the edits.
 
     Both are empty if nothing changes. Raises as `read`.
     """
     kind, section = _list_of(target.source)
-    source = _source(manifest, index)
+    source = _source_of(manifest, index)
     files, places = _as_file(_raw(source, section), section)
-    changed, edits = EDITORS[kind].write(files, _plain(target, kind), image)
+    changed, edits = EDITORS[kind].write(files, _without_git(target, kind), image)
     if not changed:
         return (), ()
     wanted = [_element(node, section) for node in elements(tree_of(changed, _FILE), section)]
     operations = _operations(
-        source, section, f"{_path(manifest, index)}/{section.name}", wanted, places
+        source,
+        section,
+        f"{_path(manifest, index)}/{section.name}",
+        wanted,
+        places,
     )
     where = place(manifest, index, target)
     return operations, tuple(replace(edit, path=where) for edit in edits)
@@ -86,13 +93,25 @@ def _list_of(source: Source) -> tuple[TargetKind, Section]:
     return found
 
 
-def _plain(target: Target, kind: TargetKind) -> Target:
+def _without_git(target: Target, kind: TargetKind) -> Target:
     """Return the target without the parts about Git.
 
     Nothing is carried along, because a patch loses nothing.
     """
-    source = replace(target.source, parameters=(), images=(), env=())
-    return replace(target, kind=kind, path=_FILE, fallbacks=(), carry=False, source=source)
+    source = replace(
+        target.source,
+        parameters=(),
+        images=(),
+        env=(),
+    )
+    return replace(
+        target,
+        kind=kind,
+        path=_FILE,
+        fallbacks=(),
+        carry=False,
+        source=source,
+    )
 
 
 def _path(manifest: Mapping[str, Any], index: int) -> str:
@@ -103,7 +122,7 @@ def _path(manifest: Mapping[str, Any], index: int) -> str:
     return f"/spec/sources/{index}" if spec.get("sources") else "/spec/source"
 
 
-def _source(manifest: Mapping[str, Any], index: int) -> Mapping[str, Any]:
+def _source_of(manifest: Mapping[str, Any], index: int) -> Mapping[str, Any]:
     value: Any = manifest
     for part in _path(manifest, index).split("/")[1:]:
         if isinstance(value, list) and part.isdigit() and int(part) < len(value):
@@ -112,7 +131,8 @@ def _source(manifest: Mapping[str, Any], index: int) -> Mapping[str, Any]:
             value = mapping(value).get(part)
     if not isinstance(value, dict):
         raise SourceError(
-            "the source no longer exists", hint="the Application was changed: run it again"
+            "the source no longer exists",
+            hint="the Application was changed: run it again",
         )
     return value
 
@@ -181,18 +201,38 @@ def _operations(
     # JSON patch adds no parents: if a section or list is missing, `add` below it fails ("doc is
     # missing path").
     if not isinstance(there, dict):
-        return ({"op": "add", "path": path, "value": {section.list: added}},)
+        return (
+            {
+                "op": "add",
+                "path": path,
+                "value": {section.list: added},
+            },
+        )
     path = f"{path}/{section.list}"
     raw = there.get(section.list)
     if not isinstance(raw, list):
-        return ({"op": "add", "path": path, "value": added},)
+        return (
+            {
+                "op": "add",
+                "path": path,
+                "value": added,
+            },
+        )
     operations: list[Operation] = []
     for place, new in zip(places, wanted, strict=False):
         at = f"{path}/{place}"
         old = raw[place]
         if isinstance(new, str):
             changes: list[Operation] = (
-                [{"op": "replace", "path": at, "value": new}] if new != old else []
+                [
+                    {
+                        "op": "replace",
+                        "path": at,
+                        "value": new,
+                    }
+                ]
+                if new != old
+                else []
             )
         else:  # field by field, so that unknown fields stay; an absent forceString means false
             fields = {
@@ -201,12 +241,30 @@ def _operations(
                 if (old.get(name) or False) != (value or False)
             }
             changes = [
-                {"op": "add", "path": f"{at}/{name}", "value": value}
+                {
+                    "op": "add",
+                    "path": f"{at}/{name}",
+                    "value": value,
+                }
                 for name, value in fields.items()
             ]
         if changes:
-            operations += [{"op": "test", "path": at, "value": old}, *changes]
+            operations += [
+                {
+                    "op": "test",
+                    "path": at,
+                    "value": old,
+                },
+                *changes,
+            ]
     return (
         *operations,
-        *({"op": "add", "path": f"{path}/-", "value": element} for element in added),
+        *(
+            {
+                "op": "add",
+                "path": f"{path}/-",
+                "value": element,
+            }
+            for element in added
+        ),
     )

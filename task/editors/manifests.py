@@ -56,8 +56,16 @@ _HOSTS = (
         frozenset(("Workflow", "WorkflowTemplate", "ClusterWorkflowTemplate", "CronWorkflow")),
         frozenset(("container", "script", "sidecars")),
     ),
-    _Host("tekton.dev", frozenset(), frozenset(("steps", "sidecars", "stepTemplate"))),
-    _Host("tekton.dev", frozenset(("StepAction",)), frozenset(("spec",))),
+    _Host(
+        "tekton.dev",
+        frozenset(),
+        frozenset(("steps", "sidecars", "stepTemplate")),
+    ),
+    _Host(
+        "tekton.dev",
+        frozenset(("StepAction",)),
+        frozenset(("spec",)),
+    ),
 )
 
 
@@ -121,7 +129,9 @@ def _no_such_image(target: Target) -> TargetError:
         " (<alias>.manifests.image-name)"
     )
     return TargetError(
-        f"no container in the manifests has the image {name}", hint=hint, subject=target.path or "/"
+        f"no container in the manifests has the image {name}",
+        hint=hint,
+        subject=target.path or "/",
     )
 
 
@@ -280,7 +290,10 @@ def _marked_text(part: str, old: str, target: Target, image: Image) -> str:
     if part == "digest":
         if not image.digest:
             hint = "give the build's digest (--image-digest), or pin digests"
-            raise TargetError("a marker asks for the digest, and the build gives none", hint=hint)
+            raise TargetError(
+                "a marker asks for the digest, and the build did not provide it",
+                hint=hint,
+            )
         return image.digest
     name = spelled(image, target, old)
     return name if part == "name" else replace(image, name=name).reference
@@ -300,7 +313,8 @@ def _container_images(tree: Tree) -> Iterator[Node]:
                 for key, found in pairs(node):
                     if key.value not in names or (key.value in _LISTS and found.kind != "sequence"):
                         continue
-                    for container in found.children if found.kind == "sequence" else (found,):
+                    containers = found.children if found.kind == "sequence" else (found,)
+                    for container in containers:
                         image = value(container, "image")
                         if image and resolved(image).kind == "scalar":
                             yield image

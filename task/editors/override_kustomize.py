@@ -27,7 +27,7 @@ from task.editors.overrides import (
     places,
 )
 from task.editors.yaml.edit import alone, splice
-from task.editors.yaml.tree import Node, resolved
+from task.editors.yaml.tree import Node, Tree, resolved
 from task.errors import TargetError
 from task.image import live_image
 from task.model import Edit, Files, Image, Reading, Target
@@ -74,13 +74,14 @@ def read(files: Files, target: Target) -> Reading:
     """
     refuse_taken(target)
     path, tree = load(files, target, SECTION)
-    mine = [entry for _, entry in _entries(elements(tree, SECTION)) if _mine(entry, target)]
+    mine = [entry for _, entry in _entries(elements(tree, SECTION)) if _is_of_image(entry, target)]
     if not mine or live_image(mine[0].right) is None:
         return Reading(file=path)
     every = _replacements(mine)
     found = reading_of(edited(every), every, target, path)
     return replace(
-        found, sound=found.sound and all(entry.identity == target.image.identity for entry in mine)
+        found,
+        sound=found.sound and all(entry.identity == target.image.identity for entry in mine),
     )
 
 
@@ -97,7 +98,7 @@ def read_below(files: Files, target: Target) -> Reading:
     in_file = []
     with suppress(TargetError):  # there may be no such file, or it is in another repository
         in_file = kustomization.replacements(files, replace(target, path=folder))
-    in_spec = _replacements(entry for entry in spec if _mine(entry, target))
+    in_spec = _replacements(entry for entry in spec if _is_of_image(entry, target))
     every = edited([*in_file, *in_spec]) if in_spec else in_file
     return reading_of(every, every, target, "") if every else Reading()
 
@@ -119,14 +120,19 @@ def _replacements(entries: Iterable[KustomizeImage]) -> list[Replacement]:
     """Return the entries as a kustomization file has them."""
     images = [(entry.left, live_image(entry.right)) for entry in entries]
     return [
-        Replacement(left or image.name, image.name if left else "", image.tag, image.digest)
+        Replacement(
+            left or image.name,
+            image.name if left else "",
+            image.tag,
+            image.digest,
+        )
         for left, image in images
         if image
     ]
 
 
 def _entries(nodes: Iterable[Node]) -> list[tuple[Node, KustomizeImage]]:
-    """Return the node and the entry of each element that is a text."""
+    """Return the node and the entry of each element that is a string."""
     return [
         (node, parse_entry(resolved(node).value))
         for node in nodes
@@ -134,7 +140,7 @@ def _entries(nodes: Iterable[Node]) -> list[tuple[Node, KustomizeImage]]:
     ]
 
 
-def _mine(entry: KustomizeImage, target: Target) -> bool:
+def _is_of_image(entry: KustomizeImage, target: Target) -> bool:
     """Tell whether an entry is for the target's image: it leads to it,
     or has the name that the annotation gives.
     """
@@ -154,45 +160,66 @@ def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit
     path, tree = load(files, target, SECTION)
     now = _entries(elements(tree, SECTION))
     there = _below(files, target)
-    spec = there.origins
-    renewed: list[KustomizeImage] = []
-    for node, entry in now:
-        if _mine(entry, target):
-            renewed.append(_at_version(entry, spec, target, image))
-        elif there.carries and entry.key in spec and origin_comment(tree, node) is not None:
-            theirs, _ = spec[entry.key]
-            renewed.append(entry if _meaning(theirs) == _meaning(entry) else theirs)
-        else:
-            renewed.append(entry)
-    name = target.keys.kustomize_name
-    first = next((place for place, (_, entry) in enumerate(now) if _mine(entry, target)), None)
-    if name and first is not None and identity_of(name) not in {entry.key for entry in renewed}:
-        # replaces another name that led to the image
-        renewed[first] = KustomizeImage(name, renewed[first].right)
+    renewed = _wanted_entries(tree, there, target, image)
     changes = [
         (node, entry, fresh)
         for (node, entry), fresh in zip(now, renewed, strict=True)
         if fresh != entry
     ]
-    missing = _missing(renewed, spec, target, image, carries=there.carries)
+    missing = _entries_to_append(renewed, there.origins, target, image, carries=there.carries)
 
     def key_of(node: Node) -> str | None:
         entry = parse_entry(resolved(node).value)
-        return None if _mine(entry, target) else entry.key
+        return None if _is_of_image(entry, target) else entry.key
 
     with about(path):
         tree = splice(tree, [(alone(tree, node), fresh.text) for node, _, fresh in changes])
         tree = grow(tree, SECTION, [entry.text for entry in missing])
-        added = {entry.key for entry in missing if not _mine(entry, target)}
+        added = {entry.key for entry in missing if not _is_of_image(entry, target)}
         tree = follow(tree, SECTION, there, key_of, added)
-    edits = [Edit(path, _key(fresh), entry.text, fresh.text) for _, entry, fresh in changes]
-    edits += [Edit(path, _key(entry), "", entry.text) for entry in missing]
     left = [entry for _, entry in _entries(elements(tree, SECTION))]
-    edits += [Edit(path, _key(entry), entry.text, "") for entry in renewed if entry not in left]
+    edits = [
+        *(Edit(path, _key(fresh), entry.text, fresh.text) for _, entry, fresh in changes),
+        *(Edit(path, _key(entry), "", entry.text) for entry in missing),
+        *(Edit(path, _key(entry), entry.text, "") for entry in renewed if entry not in left),
+    ]
     same = [
-        Edit(path, _key(entry), entry.text, entry.text) for entry in renewed if _mine(entry, target)
+        Edit(path, _key(entry), entry.text, entry.text)
+        for entry in renewed
+        if _is_of_image(entry, target)
     ]
     return result(files, path, tree.text, [*edits, *same])
+
+
+def _wanted_entries(
+    tree: Tree,
+    there: Below[KustomizeImage],
+    target: Target,
+    image: Image,
+) -> list[KustomizeImage]:
+    """Return what each entry of the file is to be: the image's own have the new version,
+    and copies follow their origin.
+    """
+    spec = there.origins
+    renewed: list[KustomizeImage] = []
+    own: list[int] = []
+    for place, (node, entry) in enumerate(_entries(elements(tree, SECTION))):
+        if _is_of_image(entry, target):
+            own.append(place)
+            renewed.append(_at_version(entry, spec, target, image))
+        elif there.carries and entry.key in spec and origin_comment(tree, node) is not None:
+            theirs, _ = spec[entry.key]
+            renewed.append(
+                entry if _as_kustomize_reads(theirs) == _as_kustomize_reads(entry) else theirs
+            )
+        else:
+            renewed.append(entry)
+    name = target.keys.kustomize_name
+    if name and own and identity_of(name) not in {entry.key for entry in renewed}:
+        # replaces another name that led to the image
+        first = own[0]
+        renewed[first] = KustomizeImage(name, renewed[first].right)
+    return renewed
 
 
 def strays(files: Files, target: Target) -> tuple[Stray, ...]:
@@ -210,15 +237,17 @@ def strays(files: Files, target: Target) -> tuple[Stray, ...]:
         names.add(entry.key)
         theirs, origin = spec.get(entry.key, (entry, ""))
         managed = {entry.key, entry.identity, entry.left, entry.right} & set(target.managed)
-        if managed or _mine(entry, target):
+        if managed or _is_of_image(entry, target):
             continue
-        if _meaning(theirs) != _meaning(entry) and not origin_comment(tree, node):
+        if _as_kustomize_reads(theirs) != _as_kustomize_reads(entry) and not origin_comment(
+            tree,
+            node,
+        ):
             strays[_key(entry)] = Stray(_key(entry), origin, hidden=False)
     if not there.carries:
-        hidden = (
-            one for key, one in spec.items() if key not in names and not _mine(one[0], target)
-        )
-        strays |= {_key(entry): Stray(_key(entry), origin, hidden=True) for entry, origin in hidden}
+        for key, (entry, origin) in spec.items():
+            if key not in names and not _is_of_image(entry, target):
+                strays[_key(entry)] = Stray(_key(entry), origin, hidden=True)
     return tuple(strays.values())
 
 
@@ -243,7 +272,10 @@ def _below(files: Files, target: Target) -> Below[KustomizeImage]:
 
 
 def _at_version(
-    entry: KustomizeImage, spec: Carried, target: Target, image: Image
+    entry: KustomizeImage,
+    spec: Carried,
+    target: Target,
+    image: Image,
 ) -> KustomizeImage:
     """Return an entry of the image with its new version. The spelling of the name stays."""
     full = spelled(image, target, entry.right, *(other.right for other, _ in spec.values()))
@@ -252,7 +284,7 @@ def _at_version(
     return KustomizeImage(left, replace(image, name=full).reference)
 
 
-def _meaning(entry: KustomizeImage) -> tuple[str, ...]:
+def _as_kustomize_reads(entry: KustomizeImage) -> tuple[str, ...]:
     """Return what kustomize understands. This is equal for two spellings of the same entry."""
     image = live_image(entry.right)
     return (
@@ -260,8 +292,13 @@ def _meaning(entry: KustomizeImage) -> tuple[str, ...]:
     )
 
 
-def _missing(
-    now: list[KustomizeImage], spec: Carried, target: Target, image: Image, *, carries: bool
+def _entries_to_append(
+    now: list[KustomizeImage],
+    spec: Carried,
+    target: Target,
+    image: Image,
+    *,
+    carries: bool,
 ) -> list[KustomizeImage]:
     """Return the entries to append: those of the spec that the file lacks,
     and the image's own if there is none.
@@ -270,15 +307,15 @@ def _missing(
     lacking = [
         entry
         for entry, _ in spec.values()
-        if entry.key not in keys and (carries or _mine(entry, target))
+        if entry.key not in keys and (carries or _is_of_image(entry, target))
     ]
     carried = [
-        _at_version(entry, spec, target, image) if _mine(entry, target) else entry
+        _at_version(entry, spec, target, image) if _is_of_image(entry, target) else entry
         for entry in lacking
     ]
     name = target.keys.kustomize_name
     if any(
-        entry.key == identity_of(name) if name else _mine(entry, target)
+        entry.key == identity_of(name) if name else _is_of_image(entry, target)
         for entry in (*now, *carried)
     ):
         return carried

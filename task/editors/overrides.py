@@ -117,11 +117,11 @@ def _tree(files: Files, path: str, section: Section) -> Tree:
     tree = tree_of(files, path)
     with about(path):
         single(tree)
-        _list(tree, section)
+        _section_list(tree, section)
     return tree
 
 
-def _list(tree: Tree, section: Section) -> Node | None:
+def _section_list(tree: Tree, section: Section) -> Node | None:
     """Return the section's list, or None if the list,
     the section or the document is missing or null.
     """
@@ -134,7 +134,8 @@ def _list(tree: Tree, section: Section) -> Node | None:
         # Argo CD ignores the case of keys, but its merge patch does not: it would have both `Helm:`
         # and `helm:`.
         if other := next(
-            (name.value for name, _ in pairs(node) if name.value.lower() == key != name.value), ""
+            (name.value for name, _ in pairs(node) if name.value.lower() == key != name.value),
+            "",
         ):
             raise _shape(f"has {other} where Argo CD expects {key}")
         node = resolved_value(node, key)
@@ -147,29 +148,34 @@ def _list(tree: Tree, section: Section) -> Node | None:
 
 def _shape(problem: str) -> TargetError:
     return TargetError(
-        problem, hint="see Argo CD's documentation of override files, or remove the file"
+        problem,
+        hint="see Argo CD's documentation of override files, or remove the file",
     )
 
 
 def elements(tree: Tree, section: Section) -> Sequence[Node]:
     """Return the elements of the section's list, or () if there is none."""
-    return listed.children if (listed := _list(tree, section)) else ()
+    return listed.children if (listed := _section_list(tree, section)) else ()
 
 
 def below(
-    files: Files, target: Target, section: Section, spec: Mapping[str, T], common: Common[T]
+    files: Files,
+    target: Target,
+    section: Section,
+    spec: Mapping[str, T],
+    common: Common[T],
 ) -> Below[T]:
     """Return what Argo CD would use if the override file had no list.
 
     `common` reads the list of the common file.
     """
     path, tree = load(files, target, section)
-    own = _list(tree, section)
+    own = _section_list(tree, section)
     marks = {
         mark[1] for element in elements(tree, section) if (mark := origin_comment(tree, element))
     }
     shared = common_path(target)
-    listed = _list(_tree(files, shared, section), section) if shared != path else None
+    listed = _section_list(_tree(files, shared, section), section) if shared != path else None
     origins: dict[str, tuple[T, str]] = {}
     # The common file's list replaces that of the spec, too.
     if target.carry or FROM_SPEC in marks or listed is None:
@@ -223,17 +229,21 @@ def _line_ends(tree: Tree, element: Node) -> Iterator[int]:
         or (parent is not None and parent.style == "{")
     ):
         return
-    for node in (child for _, child in pairs(element)) if element.kind == "mapping" else (element,):
+    nodes = [element]
+    if element.kind == "mapping":
+        nodes = [child for _, child in pairs(element)]
+    for node in nodes:
         # in a block scalar, the comment would be text
-        if node.kind == "scalar" and node.style not in {
-            "|",
-            ">",
-        }:
+        if node.kind == "scalar" and node.style not in {"|", ">"}:
             yield content_end(tree.text, node)
 
 
 def follow(
-    tree: Tree, section: Section, there: Below[T], key_of: KeyOf, added: Collection[str]
+    tree: Tree,
+    section: Section,
+    there: Below[T],
+    key_of: KeyOf,
+    added: Collection[str],
 ) -> Tree:
     """Return the file without the copies whose origin is gone,
     and with a comment at each copy that names its origin.
@@ -242,41 +252,59 @@ def follow(
     key of an element, or None for one of the image, which gets no comment. A copy that shares its
     line with something else stays.
     """
-    nodes = elements(tree, section)
     copies = [
-        (number, key_of(node)) for number, node in enumerate(nodes) if origin_comment(tree, node)
+        (number, key_of(node))
+        for number, node in enumerate(elements(tree, section))
+        if origin_comment(tree, node)
     ]
     gone = [
         number
         for number, key in copies
         if there.carries and key is not None and key not in there.origins
     ]
-    if gone and (listed := _list(tree, section)):
+    if gone and (listed := _section_list(tree, section)):
         tree = drop_items(tree, alone(tree, listed), gone)
-    splices = []
-    for node in elements(tree, section):
-        key = key_of(node)
-        now = origin_comment(tree, node)
-        if key is None:
-            want = ""
-        elif there.carries and key in there.origins and (now or key in added):
-            _, want = there.origins[key]
-        else:
-            continue
-        if now and now[1] != want:
-            splices.append(Splice(*now.span(), f"  {want}" if want else ""))
-        elif want and not now and (at := next(_line_ends(tree, node), None)) is not None:
-            tail = line_end(tree.text, at)
-            # A person's comment on that line is more important than ours.
-            splices += [Splice(at, tail, f"  {want}")] if only_blank(tree.text, at, tail) else []
+    splices = [
+        splice
+        for node in elements(tree, section)
+        for splice in _origin_named(tree, node, key_of(node), there, added)
+    ]
     return checked(tree, splices, {}) if splices else tree
+
+
+def _origin_named(
+    tree: Tree,
+    node: Node,
+    key: str | None,
+    there: Below[T],
+    added: Collection[str],
+) -> Iterator[Splice]:
+    """Yield the change after which the comment at an element names its origin."""
+    now = origin_comment(tree, node)
+    if key is None:
+        want = ""
+    elif there.carries and key in there.origins and (now or key in added):
+        _, want = there.origins[key]
+    else:
+        return
+    if now:
+        if now[1] != want:
+            yield Splice(*now.span(), f"  {want}" if want else "")
+        return
+    at = next(_line_ends(tree, node), None) if want else None
+    if at is None:
+        return
+    tail = line_end(tree.text, at)
+    # A person's comment on that line is more important than ours.
+    if only_blank(tree.text, at, tail):
+        yield Splice(at, tail, f"  {want}")
 
 
 def _section(target: Target) -> Section:
     return PLUGIN if target.kind == "plugin-override" else HELM
 
 
-def _names(target: Target) -> Keys:
+def _element_names(target: Target) -> Keys:
     """Return the names of the image's elements.
 
     Raises AnnotationError if there is none for the tag.
@@ -290,9 +318,7 @@ def _names(target: Target) -> Keys:
             "annotate <alias>.plugin.image-tag or <alias>.plugin.image-spec with the variable's"
             " name"
         )
-        raise AnnotationError(
-            "no annotation names the plugin's variable for the tag: it would go nowhere", hint=hint
-        )
+        raise AnnotationError("no annotation names the plugin's variable for the tag", hint=hint)
     return keys
 
 
@@ -307,7 +333,11 @@ def names_of(keys: Keys) -> Keys:
     if name == tag:
         hint = f"write helm.image-spec: {name}"
         raise AnnotationError(f"helm.image-name and helm.image-tag are both {name!r}", hint=hint)
-    return Keys(name=name, tag=tag, digest=keys.digest)
+    return Keys(
+        name=name,
+        tag=tag,
+        digest=keys.digest,
+    )
 
 
 def _spec(target: Target) -> Sequence[Parameter]:
@@ -325,7 +355,8 @@ def _field(element: Node, name: str) -> Node | None:
     if element.kind != "mapping":
         return None
     return value(element, name) or next(
-        (node for key, node in pairs(element) if key.value.lower() == name), None
+        (node for key, node in pairs(element) if key.value.lower() == name),
+        None,
     )
 
 
@@ -338,13 +369,19 @@ def _text(element: Node, name: str) -> str:
 def _parameters(tree: Tree, section: Section) -> list[Parameter]:
     """Return the elements that have a name."""
     return [
-        one for element in elements(tree, section) if (one := _parameter(element, section)).name
+        found
+        for element in elements(tree, section)
+        if (found := _parameter_of_element(element, section)).name
     ]
 
 
-def _parameter(element: Node, section: Section) -> Parameter:
+def _parameter_of_element(element: Node, section: Section) -> Parameter:
     force = section == HELM and _text(element, "forcestring").lower() == "true"
-    return Parameter(_text(element, "name"), _text(element, "value"), force)
+    return Parameter(
+        _text(element, "name"),
+        _text(element, "value"),
+        force,
+    )
 
 
 def read(files: Files, target: Target) -> Reading:
@@ -354,7 +391,7 @@ def read(files: Files, target: Target) -> Reading:
     --set` turns its value into a number or a boolean.
     """
     section = _section(target)
-    names = _names(target)
+    names = _element_names(target)
     path, tree = load(files, target, section)
     found = _parameters(tree, section)
     unsound = set[str]()
@@ -377,7 +414,10 @@ def read(files: Files, target: Target) -> Reading:
         }
     good = not {names.spec or names.name, names.spec or names.tag, names.digest} & unsound
     return reading_of(
-        {parameter.name: parameter.value for parameter in found}, names, path, sound=good
+        {parameter.name: parameter.value for parameter in found},
+        names,
+        path,
+        sound=good,
     )
 
 
@@ -388,7 +428,10 @@ def read_below(files: Files, target: Target) -> Reading:
         there = _below(files, replace(target, carry=None))
         used = [one for one, _ in there.origins.values()] if there.used else []
     return reading_of(
-        {parameter.name: parameter.value for parameter in used}, _names(target), "", sound=True
+        {parameter.name: parameter.value for parameter in used},
+        _element_names(target),
+        "",
+        sound=True,
     )
 
 
@@ -401,7 +444,7 @@ def _below(files: Files, target: Target) -> Below[Parameter]:
         for number, node in enumerate(nodes):
             # Argo CD takes a missing field from the spec's element at the same index.
             under = spec[number] if number < len(spec) else Parameter("", "")
-            given = _parameter(node, section)
+            given = _parameter_of_element(node, section)
             name = given.name if _field(node, "name") else under.name
             value = given.value if _field(node, "value") else under.value
             force = given.force_string if _field(node, "forcestring") else under.force_string
@@ -419,7 +462,7 @@ def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit
     stay as a person wrote them.
     """
     section = _section(target)
-    names = _names(target)
+    names = _element_names(target)
     spec = _spec(target)
     path, tree = load(files, target, section)
     now = _parameters(tree, section)
@@ -448,22 +491,36 @@ def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit
         tree = _with_values(tree, section, wanted)
         # Argo CD takes a missing field from the spec's element at the same index, even if that has
         # another name.
-        while gap := _gap(tree, section, wanted):
+        while gap := _incomplete_element(tree, section, wanted):
             element, name, data = gap
-            tree = add(tree, alone(tree, element), {name: data})
+            tree = add(
+                tree,
+                alone(tree, element),
+                {name: data},
+            )
         whole = {**carried, **mine}
         missing = [name for name in whole if name not in before]
-        tree = grow(tree, section, [_data(whole[name], section) for name in missing])
+        tree = grow(tree, section, [_element_data(whole[name], section) for name in missing])
         tree = follow(tree, section, there, key_of, missing)
     after = {parameter.name: parameter.value for parameter in _parameters(tree, section)}
     edits = [
-        Edit(path, name, before.get(name, ""), after.get(name, "")) for name in {**after, **before}
+        Edit(
+            path,
+            name,
+            before.get(name, ""),
+            after.get(name, ""),
+        )
+        for name in {**after, **before}
     ]
     return result(files, path, tree.text, edits)
 
 
 def _wanted(
-    target: Target, image: Image, keys: Keys, known: Sequence[Parameter], digest: str
+    target: Target,
+    image: Image,
+    keys: Keys,
+    known: Sequence[Parameter],
+    digest: str,
 ) -> Mapping[str, Parameter]:
     """Return the image's elements, by name.
 
@@ -493,7 +550,7 @@ def _wanted(
     }
 
 
-def _data(parameter: Parameter, section: Section) -> dict[str, Word]:
+def _element_data(parameter: Parameter, section: Section) -> dict[str, Word]:
     """Return the whole element, with its fields in AIU's order."""
     fields: dict[str, Word] = {"name": parameter.name, "value": parameter.value}
     # AIU writes and reads only `forcestring`. Argo CD ignores the case.
@@ -501,7 +558,9 @@ def _data(parameter: Parameter, section: Section) -> dict[str, Word]:
 
 
 def _with_values(
-    tree: Tree, section: Section, wanted: Callable[[Tree, Node], Parameter | None]
+    tree: Tree,
+    section: Section,
+    wanted: Callable[[Tree, Node], Parameter | None],
 ) -> Tree:
     """Return the file with the wanted content in fields that exist."""
     changes: list[tuple[Node, Word]] = []
@@ -525,14 +584,16 @@ def _with_values(
     return splice(tree, changes)
 
 
-def _gap(
-    tree: Tree, section: Section, wanted: Callable[[Tree, Node], Parameter | None]
+def _incomplete_element(
+    tree: Tree,
+    section: Section,
+    wanted: Callable[[Tree, Node], Parameter | None],
 ) -> tuple[Node, str, Data] | None:
     """Return the first element that lacks a field, that field and its content, or None."""
     for element in elements(tree, section):
         want = wanted(tree, element)
         if want:
-            for name, data in _data(want, section).items():
+            for name, data in _element_data(want, section).items():
                 if _field(element, name) is None:
                     return resolved(element), name, data
     return None
@@ -545,19 +606,19 @@ def strays(files: Files, target: Target) -> tuple[Stray, ...]:
     if target.carry is False:
         return ()
     section = _section(target)
-    keys = _names(target)
+    keys = _element_names(target)
     _, tree = load(files, target, section)
     there = _below(files, target)
     origins = there.origins
     own = {keys.name, keys.tag, keys.spec, keys.digest}
     strays = {}
     for element in elements(tree, section):
-        one = _parameter(element, section)
-        if one.name not in origins or one.name in {*own, *target.managed}:
+        found = _parameter_of_element(element, section)
+        if found.name not in origins or found.name in {*own, *target.managed}:
             continue
-        theirs, origin = origins[one.name]
-        if one != theirs and not origin_comment(tree, element):
-            strays[one.name] = Stray(one.name, origin, hidden=False)
+        theirs, origin = origins[found.name]
+        if found != theirs and not origin_comment(tree, element):
+            strays[found.name] = Stray(found.name, origin, hidden=False)
     names = {parameter.name for parameter in _parameters(tree, section)} | own
     hidden = () if there.carries else [name for name in origins if name not in names]
     return (*strays.values(), *(Stray(name, origins[name][1], hidden=True) for name in hidden))

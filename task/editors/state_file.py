@@ -44,12 +44,12 @@ _WRITTEN: _Shape = dict.fromkeys(("tag", "digest", "sequence", *_BUILD, "image-d
 _MEMORY: _Shape = {
     "written": _WRITTEN,
     "replaced": None,
+    "failed": None,
     "hold": _HOLD,
     "deferred": _WRITTEN,
     "rollback": _MEANT,
-    "released": None,
 }
-_STATE: _Shape = {"hold": _HOLD, "images": {ANY: _MEMORY}, "released": None}
+_STATE: _Shape = {"hold": _HOLD, "images": {ANY: _MEMORY}}
 _FILE: _Shape = {"files": {ANY: _STATE}}
 # Singular and plural are treated alike here, because people write `image:` instead of `images:`.
 _STEMS = {word.rstrip("s") for word in (*_FILE, *_STATE, *_MEMORY)}
@@ -57,7 +57,7 @@ _MISPLACED = (
     "the keys there are {}; what is remembered is below files: <file>: images: <alias>, a hold"
     " below its file or alias"
 )
-_TIMES = ("at", "until", "created", "released")
+_TIMES = ("at", "until", "created")
 _SEQUENCE = re.compile(r"[0-9]{1,20}")  # a number of 64 bits
 _TAGS = ("", "!", "tag:yaml.org,2002:str")  # the YAML tags of a string
 # A lone surrogate is a byte of a command-line argument that was not UTF-8.
@@ -72,7 +72,7 @@ def states_of(tree: Tree) -> dict[str, State]:
     """
     if len(tree.roots) > 1:
         hint = "a state file has one document: remove `---` and what follows"
-        raise _wrong(tree, tree.roots[1], "a second YAML document", hint)
+        raise _line_error(tree, tree.roots[1], "a second YAML document", hint)
     if tree.root.null:
         return {}
     for node in walk(tree.root):
@@ -81,36 +81,40 @@ def states_of(tree: Tree) -> dict[str, State]:
             name = (
                 f"the alias *{node.value}" if node.kind == "alias" else f"the anchor &{node.anchor}"
             )
-            raise _wrong(
-                tree, node, f"{name[:50]} is not allowed in a state file", "write the value itself"
+            raise _line_error(
+                tree,
+                node,
+                f"{name[:50]} is not allowed in a state file",
+                "write the value itself",
             )
     states = {}
     for path, node in _children(
-        tree, _fields(tree, tree.root, "the file", _FILE)["files"], "files"
+        tree,
+        _fields(tree, tree.root, "the file", _FILE)["files"],
+        "files",
     ).items():
         fields = _fields(tree, node, path, _STATE)
         images = _children(tree, fields["images"], "images").items()
-        memories = {alias: _memory(tree, image, alias) for alias, image in images}
+        memories = {alias: _image_memory(tree, image, alias) for alias, image in images}
         state = State(
             _hold(tree, fields["hold"]),
             {alias: memory for alias, memory in memories.items() if memory != Memory()},
-            _words(tree, {"released": fields["released"]})["released"],
         )
         if state != State():
             states[path] = state
     return states
 
 
-def _memory(tree: Tree, node: Node, alias: str) -> Memory:
+def _image_memory(tree: Tree, node: Node, alias: str) -> Memory:
     fields = _fields(tree, node, alias, _MEMORY)
     rollback = Meant(**_words(tree, _fields(tree, fields["rollback"], "rollback", _MEANT)))
     return Memory(
         written=_written(tree, fields["written"], "written"),
-        replaced=_list(tree, fields["replaced"], "replaced"),
+        replaced=_text_list(tree, fields["replaced"], "replaced"),
+        failed=_text_list(tree, fields["failed"], "failed"),
         hold=_hold(tree, fields["hold"]),
         deferred=_written(tree, fields["deferred"], "deferred"),
         rollback=rollback if rollback != Meant("") else None,
-        released=_words(tree, {"released": fields["released"]})["released"],
     )
 
 
@@ -123,10 +127,10 @@ def _hold(tree: Tree, node: Node) -> Hold | None:
         return None
     hint = "write `reason: …` on a line of its own below it, or remove the hold"
     if node.null or (node.kind == "mapping" and not node.children):
-        raise _wrong(tree, node, "hold is empty", hint)
+        raise _line_error(tree, node, "hold is empty", hint)
     fields = _fields(tree, node, "hold", _HOLD)
     if fields["reason"] is NOTHING:
-        raise _wrong(tree, node, "hold has no reason", hint)
+        raise _line_error(tree, node, "hold has no reason", hint)
     return Hold(**_words(tree, fields))
 
 
@@ -134,7 +138,7 @@ def _written(tree: Tree, node: Node, what: str) -> Written | None:
     words = _words(tree, fields := _fields(tree, node, what, _WRITTEN))
     number = words["sequence"]
     if number and not _SEQUENCE.fullmatch(number):
-        raise _wrong(
+        raise _line_error(
             tree,
             fields["sequence"],
             f"sequence: {number[:50]!r} is not a number",
@@ -147,31 +151,41 @@ def _written(tree: Tree, node: Node, what: str) -> Written | None:
 
 def _words(tree: Tree, fields: Mapping[str, Node]) -> dict[str, str]:
     """Return the text of each field, with times in normal form."""
-    words = {name: _word(tree, node, name) for name, node in fields.items()}
+    words = {name: _scalar_text(tree, node, name) for name, node in fields.items()}
     for name in _TIMES:
         if text := words.get(name):
             try:
                 words[name] = utc(text)
             except Malformed as error:
-                raise _wrong(tree, fields[name], f"{name}: {error.message}", error.hint) from error
+                raise _line_error(
+                    tree,
+                    fields[name],
+                    f"{name}: {error.message}",
+                    error.hint,
+                ) from error
     return words
 
 
-def _word(tree: Tree, node: Node, name: str) -> str:
+def _scalar_text(tree: Tree, node: Node, name: str) -> str:
     if node.kind != "scalar" or node.tag not in _TAGS:
-        raise _wrong(tree, node, f"{name} is {_kind(node)}, not a text", f'write `{name}: "…"`')
+        raise _line_error(
+            tree,
+            node,
+            f"{name} is {_kind_in_words(node)}, not a text",
+            f'write `{name}: "…"`',
+        )
     return "" if node.null else node.value
 
 
-def _list(tree: Tree, node: Node, name: str) -> tuple[str, ...]:
+def _text_list(tree: Tree, node: Node, name: str) -> tuple[str, ...]:
     hint = f'write each on a line of its own below {name}: - "…"'
     if node.null:
         return ()
     if node.kind != "sequence" or node.tag:
-        raise _wrong(tree, node, f"{name} is {_kind(node)}, not a list", hint)
+        raise _line_error(tree, node, f"{name} is {_kind_in_words(node)}, not a list", hint)
     if empty := next((item for item in node.children if item.null), None):
-        raise _wrong(tree, empty, f"{name} has an empty item", hint)
-    return tuple(_word(tree, item, f"an item of {name}") for item in node.children)
+        raise _line_error(tree, empty, f"{name} has an empty item", hint)
+    return tuple(_scalar_text(tree, item, f"an item of {name}") for item in node.children)
 
 
 def _fields(tree: Tree, node: Node, what: str, known: _Shape) -> dict[str, Node]:
@@ -191,7 +205,7 @@ def _fields(tree: Tree, node: Node, what: str, known: _Shape) -> dict[str, Node]
             if key.value not in known and shown.rstrip("s") in _STEMS | {
                 word.rstrip("s") for word in known
             }:
-                raise _wrong(
+                raise _line_error(
                     tree,
                     key,
                     f"{what[:50]} has a key {key.value!r}",
@@ -205,33 +219,38 @@ def _children(tree: Tree, node: Node, what: str) -> dict[str, Node]:
         return {}
     if node.kind != "mapping" or node.tag:
         hint = "write `key: value` lines" + (" below it" if node is not tree.root else "")
-        raise _wrong(tree, node, f"{what[:50]} is {_kind(node)}, not a mapping", hint)
+        raise _line_error(tree, node, f"{what[:50]} is {_kind_in_words(node)}, not a mapping", hint)
     children: dict[str, Node] = {}
     for key, value in pairs(node):
         if key.kind != "scalar" or key.tag not in _TAGS:
-            raise _wrong(
+            raise _line_error(
                 tree,
                 key,
-                f"a key of {what[:50]} is {_kind(key)}",
+                f"a key of {what[:50]} is {_kind_in_words(key)}",
                 "write a plain word, or put it in quotes",
             )
         if key.value in children:  # YAML readers disagree about which one counts
-            raise _wrong(
-                tree, key, f"{key.value[:50]!r} appears twice in {what[:50]}", "keep one of them"
+            raise _line_error(
+                tree,
+                key,
+                f"{key.value[:50]!r} appears twice in {what[:50]}",
+                "keep one of them",
             )
         children[key.value] = value
     return children
 
 
-def _kind(node: Node) -> str:
+def _kind_in_words(node: Node) -> str:
     if node.tag and node.kind == "scalar":
         return f"tagged {node.tag}"
-    return {"mapping": "a mapping", "sequence": "a list", "alias": "an alias"}.get(
-        node.kind, "a single value"
-    )
+    return {
+        "mapping": "a mapping",
+        "sequence": "a list",
+        "alias": "an alias",
+    }.get(node.kind, "a single value")
 
 
-def _wrong(tree: Tree, node: Node, what: str, hint: str) -> TargetError:
+def _line_error(tree: Tree, node: Node, what: str, hint: str) -> TargetError:
     return TargetError(f"line {tree.line(node)}: {what}", hint=hint)
 
 
@@ -298,9 +317,8 @@ def data_of(states: Mapping[str, State]) -> dict[str, object]:
         files[path] = {
             "hold": state.hold and asdict(state.hold),
             "images": images,
-            "released": state.released,
         }
-    return _stored({"files": files})
+    return _as_stored({"files": files})
 
 
 def _written_data(written: Written | None) -> Wanted:
@@ -318,12 +336,12 @@ def _written_data(written: Written | None) -> Wanted:
     }
 
 
-def _stored(data: Wanted) -> dict[str, object]:
+def _as_stored(data: Wanted) -> dict[str, object]:
     """Return the data as a file stores it. Only a hold's reason is there even if it is empty."""
     stored: dict[str, object] = {}
     for key, value in data.items():
         if isinstance(value, Mapping):
-            plain: object = _stored(value)
+            plain: object = _as_stored(value)
         elif isinstance(value, tuple):
             plain = [stripped(item) for item in value]
         else:
@@ -403,7 +421,7 @@ def read_state(text: str) -> dict[str, State]:
     Times are RFC 3339 in UTC. Raises TargetError, which says what is wrong, in which line, and how
     to correct it.
     """
-    return states_of(_parsed(text))
+    return states_of(_state_tree(text))
 
 
 def write_state(text: str, states: Mapping[str, State]) -> str:
@@ -414,7 +432,7 @@ def write_state(text: str, states: Mapping[str, State]) -> str:
     Raises TargetError if `text` is not a state file, or a time in the states is invalid.
     """
     wanted = data_of(states)
-    tree = _parsed(text if text.strip("\ufeff \t\r\n") else "")
+    tree = _state_tree(text if text.strip("\ufeff \t\r\n") else "")
     known = data_of(states_of(tree))
     data = with_unknown(tree, wanted)
     if not data:
@@ -422,7 +440,7 @@ def write_state(text: str, states: Mapping[str, State]) -> str:
     if known == wanted:
         return text
     result = ("" if tree.text else _HEAD) + in_fixed_form(tree, data)
-    new = _parsed(result)
+    new = _state_tree(result)
     if data_of(states_of(new)) == wanted and in_flow(_sorted(with_unknown(new, wanted))) == in_flow(
         _sorted(data)
     ):
@@ -442,7 +460,7 @@ def _sorted(data: object) -> object:
     )
 
 
-def _parsed(text: str) -> Tree:
+def _state_tree(text: str) -> Tree:
     if len(text) > LARGEST:
         raise TargetError("the state file is larger than 1 MB", hint=_CORRECT)
     try:
@@ -453,7 +471,8 @@ def _parsed(text: str) -> Tree:
                 signs = ", ".join(sign.strip() for sign in _CONFLICT)
                 hint = f"keep one side, and remove the lines that begin with {signs}"
                 raise TargetError(
-                    f"line {number}: a merge conflict was committed", hint=hint
+                    f"line {number}: a merge conflict was committed",
+                    hint=hint,
                 ) from error
         raise TargetError(error.message, hint=_CORRECT) from error
     refuse_odd_breaks(tree)

@@ -28,7 +28,11 @@ NEEDS = (
 )
 _SERVICES = "https://dev.azure.com/"
 _IDENTITIES = "https://vssps.dev.azure.com/"
-_STATES: dict[str, Any] = {"active": "open", "completed": "merged", "abandoned": "closed"}
+_STATES: dict[str, Any] = {
+    "active": "open",
+    "completed": "merged",
+    "abandoned": "closed",
+}
 _MERGE_POLICY = "fa4e907d-c16b-4a4c-9dfa-4916e5d171ab"  # "Limit merge types"
 _STRATEGIES = {
     "allowNoFastForward": "noFastForward",
@@ -75,7 +79,8 @@ class AzureClient(Client):
         answer = self._versioned(method, path, what, more)
         if answer.mapping().get("typeKey") == "VssVersionOutOfRangeException":
             self.version = next(
-                iter(re.findall(rb"supports is (\d+\.\d+)", answer.body)), b"6.0"
+                iter(re.findall(rb"supports is (\d+\.\d+)", answer.body)),
+                b"6.0",
             ).decode()
             answer = self._versioned(method, path, what, more)
         if answer.status == _REFUSED and _REFUSED not in more.get("fine", ()):
@@ -89,7 +94,14 @@ class AzureClient(Client):
         fine = more.get("fine", ())
         params = {**(more.get("params") or {}), "api-version": self.version}
         return super().ask(
-            method, path, what, **{**more, "params": params, "fine": (_REFUSED, *fine)}
+            method,
+            path,
+            what,
+            **{
+                **more,
+                "params": params,
+                "fine": (_REFUSED, *fine),
+            },
         )
 
     def refused(self, answer: Response, what: str) -> TaskError:
@@ -122,7 +134,8 @@ class Azure(Host):
         super().__init__(reach)
         place = reach.place
         self._people = AzureClient(
-            replace(reach, place=replace(place, api=identities_api(place.api))), self.needs
+            replace(reach, place=replace(place, api=identities_api(place.api))),
+            self.needs,
         )
 
     def newest(self, base: str, head: str) -> Proposed | None:
@@ -157,7 +170,9 @@ class Azure(Host):
     def ask(self, number: str) -> Any:
         """As `Host.ask`."""
         return self._client.json(
-            "GET", f"{self._path}/pullrequests/{path_part(number)}", f"read pull request {number}"
+            "GET",
+            f"{self._path}/pullrequests/{path_part(number)}",
+            f"read pull request {number}",
         )
 
     def proposed(self, said: Any) -> Proposed:
@@ -194,7 +209,11 @@ class Azure(Host):
         }
         what = f"open a pull request from {proposal.head} into {proposal.base}"
         answer = self._client.ask(
-            "POST", f"{self._path}/pullrequests", what, json=body, fine=(_REFUSED, _CONFLICT)
+            "POST",
+            f"{self._path}/pullrequests",
+            what,
+            json=body,
+            fine=(_REFUSED, _CONFLICT),
         )
         if answer.status in (_REFUSED, _CONFLICT):
             if (
@@ -211,7 +230,14 @@ class Azure(Host):
         path = f"{self._path}/pullrequests/{path_part(number)}"
         what = f"update pull request {number}"
         text = {"title": title, "description": body}
-        answer = self._client.ask("PATCH", path, what, json=text, fine=_NOT_NOW, again=True)
+        answer = self._client.ask(
+            "PATCH",
+            path,
+            what,
+            json=text,
+            fine=_NOT_NOW,
+            again=True,
+        )
         if answer.status < _REFUSED:
             return self._client.parsed(answer, what)
         now, said = self.read(number)
@@ -232,11 +258,15 @@ class Azure(Host):
                     path = f"{request}/reviewers/{path_part(identity)}"
                     self._client.ask("PUT", path, f"add the reviewer {name}", json={"vote": 0})
         for label in missing(
-            proposal.labels, (dig(element, "name") for element in elements(said, "labels"))
+            proposal.labels,
+            (dig(element, "name") for element in elements(said, "labels")),
         ):
             with notes.tried("labels", "label", label):
                 self._client.ask(
-                    "POST", f"{request}/labels", f"add the label {label}", json={"name": label}
+                    "POST",
+                    f"{request}/labels",
+                    f"add the label {label}",
+                    json={"name": label},
                 )
         if proposal.auto_merge and not dig(said, "autoCompleteSetBy", "id"):
             with notes.tried("auto-complete", "auto-merge"):
@@ -265,7 +295,10 @@ class Azure(Host):
         """As `Host.tip`."""
         params = {"filter": f"heads/{head}"}  # every ref with this prefix
         found = self._client.json(
-            "GET", f"{self._path}/refs", f"read the branch {head}", params=params
+            "GET",
+            f"{self._path}/refs",
+            f"read the branch {head}",
+            params=params,
         )
         names = (
             dig(element, "objectId")
@@ -276,9 +309,14 @@ class Azure(Host):
 
     def _identity(self, name: str) -> str:
         """Return the id of the only identity with that name or address."""
-        params = {"searchFilter": "General", "filterValue": name, "queryMembership": "None"}
+        params = {
+            "searchFilter": "General",
+            "filterValue": name,
+            "queryMembership": "None",
+        }
         found = elements(
-            self._people.json("GET", "/_apis/identities", f"look up {name}", params=params), "value"
+            self._people.json("GET", "/_apis/identities", f"look up {name}", params=params),
+            "value",
         )
         exact = [
             item
@@ -290,7 +328,10 @@ class Azure(Host):
         ids = {identity for item in exact or found if (identity := dig(item, "id"))}
         if len(ids) != 1:
             hint = "name the person by e-mail address or id"
-            raise ForgeError(f"{self.place.host} knows nobody, or several, of that name", hint=hint)
+            raise ForgeError(
+                f"{self.place.host} knows nobody of that name, or several people",
+                hint=hint,
+            )
         return ids.pop()
 
     def _auto_complete(self, item: Any, found: Proposed, proposal: Proposal) -> None:
@@ -327,7 +368,8 @@ class Azure(Host):
 def _strategy(policies: Iterable[Mapping[str, Any]]) -> str:
     """Return a merge type that the policies allow, or "" if none of them limits it."""
     limit = next(
-        (policy for policy in policies if dig(policy, "type", "id") == _MERGE_POLICY), None
+        (policy for policy in policies if dig(policy, "type", "id") == _MERGE_POLICY),
+        None,
     )
     allowed = (way for rule, way in _STRATEGIES.items() if dig(limit, "settings", rule) == "True")
     return next(allowed, "")
@@ -350,13 +392,21 @@ class AzureComments(Comments):
                 if not mapping.get("isDeleted") and self.holds(dig(mapping, "content"), mark):
                     number = f"{dig(thread, 'id')}/comments/{dig(mapping, 'id')}"
                     yield Comment(
-                        number, dig(mapping, "content"), self._page(request, dig(thread, "id"))
+                        number,
+                        dig(mapping, "content"),
+                        self._page(request, dig(thread, "id")),
                     )
 
     def add(self, request: str, body: str) -> str:
         """As `Comments.add`."""
         thread = {
-            "comments": [{"parentCommentId": 0, "content": body, "commentType": _TEXT}],
+            "comments": [
+                {
+                    "parentCommentId": 0,
+                    "content": body,
+                    "commentType": _TEXT,
+                }
+            ],
             "status": _CLOSED,
         }
         said = self._client.json("POST", self._threads(request), "write the comment", json=thread)
@@ -367,7 +417,12 @@ class AzureComments(Comments):
         path = f"{self._threads(request)}/{comment.number}"
         text = {"content": body}
         answer = self._client.ask(
-            "PATCH", path, "edit the comment", json=text, fine=(403,), again=True
+            "PATCH",
+            path,
+            "edit the comment",
+            json=text,
+            fine=(403,),
+            again=True,
         )
         return None if answer.status == 403 else comment.url
 
@@ -397,7 +452,8 @@ def _place(remote: RemoteUrl, root: str) -> ForgeAddress:
     at = parts.index("_git") if "_git" in parts else -1
     if at < 0 or at + 2 != len(parts):
         raise names_none(
-            "Azure DevOps", "https://dev.azure.com/organization/project/_git/repository"
+            "Azure DevOps",
+            "https://dev.azure.com/organization/project/_git/repository",
         )
     repository = parts[-1]
     before = parts[:at]
@@ -410,7 +466,8 @@ def _place(remote: RemoteUrl, root: str) -> ForgeAddress:
         root = "https://dev.azure.com"
     if not before:
         raise names_none(
-            "Azure DevOps", "https://dev.azure.com/organization/project/_git/repository"
+            "Azure DevOps",
+            "https://dev.azure.com/organization/project/_git/repository",
         )
     if len(before) == 1:  # the project is left out because it has the repository's name
         before = (*before, repository)
@@ -421,7 +478,11 @@ def _address(root: str, organization: str, project: str, repository: str) -> For
     api = web_below(root, (organization,))
     project_parts = (organization, project, repository)
     return ForgeAddress(
-        "azure", "", api, project_parts, web_below(api, (project, "_git", repository))
+        "azure",
+        "",
+        api,
+        project_parts,
+        web_below(api, (project, "_git", repository)),
     )
 
 

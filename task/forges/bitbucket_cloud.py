@@ -120,12 +120,16 @@ class BitbucketCloud(Host):
     def _requests(self, base: str, head: str) -> list[Any]:
         """Return the requests of this head, newest first."""
         terms = (  # without a state, Bitbucket lists only open ones
-            f"source.repository.full_name = {_literal(self._name)}",
-            f"source.branch.name = {_literal(head)}",
-            f"destination.branch.name = {_literal(base)}",
-            f"({' OR '.join(f'state = {_literal(state)}' for state in _STATES)})",
+            f"source.repository.full_name = {_query_string(self._name)}",
+            f"source.branch.name = {_query_string(head)}",
+            f"destination.branch.name = {_query_string(base)}",
+            f"({' OR '.join(f'state = {_query_string(state)}' for state in _STATES)})",
         )
-        query = {"q": " AND ".join(terms), "sort": "-created_on", "pagelen": _PAGE}
+        query = {
+            "q": " AND ".join(terms),
+            "sort": "-created_on",
+            "pagelen": _PAGE,
+        }
         what = f"look for the pull request of {head}"
         found = self._client.json("GET", f"{self._path}/pullrequests", what, params=query)
         return [
@@ -148,7 +152,9 @@ class BitbucketCloud(Host):
     def ask(self, number: str) -> Any:
         """As `Host.ask`."""
         return self._client.json(
-            "GET", f"{self._path}/pullrequests/{path_part(number)}", f"read pull request {number}"
+            "GET",
+            f"{self._path}/pullrequests/{path_part(number)}",
+            f"read pull request {number}",
         )
 
     def proposed(self, said: Any) -> Proposed:
@@ -207,7 +213,12 @@ class BitbucketCloud(Host):
             with notes.tried("no reviewers were added", "reviewer", *proposal.reviewers):
                 people = [{"uuid": text} for text in wanted]
                 said = self._put(
-                    said, {"title": found.title, "description": found.body, "reviewers": people}
+                    said,
+                    {
+                        "title": found.title,
+                        "description": found.body,
+                        "reviewers": people,
+                    },
                 )
         return self.proposed(said), said
 
@@ -228,7 +239,9 @@ class BitbucketCloud(Host):
         """As `Host.tip`."""
         path = f"{self._path}/refs/branches/{quote(head)}"
         return dig(
-            self._client.json("GET", path, f"read the branch {head}", fine=(404,)), "target", "hash"
+            self._client.json("GET", path, f"read the branch {head}", fine=(404,)),
+            "target",
+            "hash",
         )
 
     def _opened_by_a_newer_build(self, proposal: Proposal) -> Proposed | None:
@@ -261,7 +274,7 @@ class BitbucketCloud(Host):
     def _sent(self, method: str, path: str, body: dict[str, Any], what: str) -> Any:
         answer = self._client.ask(method, path, what, json=body, fine=(_REFUSED,))
         if answer.status == _REFUSED and b"no changes to be pulled" in answer.body:
-            raise Outpaced("the base branch holds all of the head branch by now")
+            raise Outpaced("the base branch already has everything of the head branch")
         if answer.status == _REFUSED:
             raise self._client.refused(answer, what)
         return self._client.parsed(answer, what)
@@ -281,12 +294,12 @@ class BitbucketCloud(Host):
         path = f"/workspaces/{path_part(self.place.project[0])}/members"
         what = f"look up the reviewer {name}"
         for field in ("nickname", "account_id"):
-            items = list(self._pages(path, {"q": f"user.{field} = {_literal(name)}"}, what))
+            items = list(self._pages(path, {"q": f"user.{field} = {_query_string(name)}"}, what))
             if len(items) == 1 and (uuid := dig(items[0], "user", "uuid")):
                 return uuid
         hint = "name the person by nickname or account id"
         raise ForgeError(
-            f"the workspace {self.place.project[0]} has no member, or several, of that name",
+            f"the workspace {self.place.project[0]} has no member of that name, or several",
             hint=hint,
         )
 
@@ -303,7 +316,8 @@ class BitbucketCloud(Host):
             if origin(path) != origin(self.place.api):
                 message = f"{self.place.host} names a next page on {origin(path)}: could not {what}"
                 raise ForgeError(
-                    message, hint="check that it is the Git host that --forge or the URL names"
+                    message,
+                    hint="check that it is the Git host that --forge or the URL names",
                 )
 
 
@@ -319,7 +333,10 @@ class CloudComments(Comments):
         params = {"sort": "-created_on", "pagelen": COMMENT_PAGE}
         for page in range(1, COMMENT_PAGES + 1):
             said = self._client.json(
-                "GET", self._comments(request), what, params={**params, "page": page}
+                "GET",
+                self._comments(request),
+                what,
+                params={**params, "page": page},
             )
             for mapping in mappings(said, "values"):
                 if not mapping.get("deleted") and self.holds(dig(mapping, "content", "raw"), mark):
@@ -342,7 +359,12 @@ class CloudComments(Comments):
         path = f"{self._comments(request)}/{path_part(comment.number)}"
         text = {"content": {"raw": body}}
         answer = self._client.ask(
-            "PUT", path, "edit the comment", json=text, fine=(403,), again=True
+            "PUT",
+            path,
+            "edit the comment",
+            json=text,
+            fine=(403,),
+            again=True,
         )
         return None if answer.status == 403 else comment.url
 
@@ -350,7 +372,7 @@ class CloudComments(Comments):
         return f"{self._path}/pullrequests/{path_part(request)}/comments"
 
 
-def _literal(text: str) -> str:
+def _query_string(text: str) -> str:
     """Return any text as a string of Bitbucket's query language."""
     inner = text.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{inner}"'

@@ -38,7 +38,11 @@ from task.model import Proposal, Proposed
 from task.plain_data import dig, elements, mapping, mappings
 from task.urls import path_part
 
-_STATES: dict[str, Any] = {"OPEN": "open", "MERGED": "merged", "DECLINED": "closed"}
+_STATES: dict[str, Any] = {
+    "OPEN": "open",
+    "MERGED": "merged",
+    "DECLINED": "closed",
+}
 _AUTO_MERGE_SINCE = (8, 15)
 _PAGE = 50
 _PAGES = 5  # of the requests of one head branch
@@ -59,12 +63,13 @@ class DataCenterClient(BitbucketClient):
         error = super().refused(answer, what)
         if answer.status != _UNAUTHORIZED:
             return error
-        if _says(answer, "AuthorisationException"):
+        if _has_error_class(answer, "AuthorisationException"):
             said = f"{answer.status} ({self.words(answer)})"
             message = f"{self.reach.place.host} does not let this API token {what}: {said}"
             return RepositoryError(message, hint=f"{self._needs}; {self._stays}")
         return CredentialsError(
-            error.message, hint=f"{error.hint}; with a password, give its user as --forge-username"
+            error.message,
+            hint=f"{error.hint}; with a password, give its user as --forge-username",
         )
 
 
@@ -136,12 +141,16 @@ class BitbucketDataCenter(Host):
         }
         what = f"open a pull request from {proposal.head} into {proposal.base}"
         answer = self._client.ask(
-            "POST", f"{self._path}/pull-requests", what, json=body, fine=(_CONFLICT,)
+            "POST",
+            f"{self._path}/pull-requests",
+            what,
+            json=body,
+            fine=(_CONFLICT,),
         )
-        if _says(answer, "DuplicatePullRequestException"):
+        if _has_error_class(answer, "DuplicatePullRequestException"):
             raise AlreadyThere
-        if _says(answer, "EmptyPullRequestException"):
-            raise Outpaced(f"{proposal.base} holds all of {proposal.head} by now")
+        if _has_error_class(answer, "EmptyPullRequestException"):
+            raise Outpaced(f"{proposal.base} already has everything of {proposal.head}")
         if answer.status == _CONFLICT:
             raise self._client.refused(answer, what)
         return self._client.parsed(answer, what)
@@ -195,14 +204,18 @@ class BitbucketDataCenter(Host):
         number = self.proposed(said).number
         path = f"{self._path}/pull-requests/{path_part(number)}"
         what = f"update pull request {number}"
-        whole = {"version": said.get("version"), "title": title, "description": body}
+        whole = {
+            "version": said.get("version"),
+            "title": title,
+            "description": body,
+        }
         whole["reviewers"] = [{"user": {"name": name}} for name in people]
         answer = self._client.ask("PUT", path, what, json=whole, fine=(_CONFLICT,))
-        if _says(answer, "InvalidPullRequestReviewersException"):
+        if _has_error_class(answer, "InvalidPullRequestReviewersException"):
             refused = {
-                dig(one, "context")
+                dig(reviewer, "context")
                 for error in _errors(answer)
-                for one in elements(error, "reviewerErrors")
+                for reviewer in elements(error, "reviewerErrors")
             }
             left = [name for name in people if refused and name not in refused]
             lost = [name for name in people if name not in left]
@@ -213,7 +226,11 @@ class BitbucketDataCenter(Host):
             )
             whole["reviewers"] = [{"user": {"name": name}} for name in left]
             answer = self._client.ask("PUT", path, what, json=whole, fine=(_CONFLICT,))
-        if _says(answer, "PullRequestOutOfDateException", "IllegalPullRequestStateException"):
+        if _has_error_class(
+            answer,
+            "PullRequestOutOfDateException",
+            "IllegalPullRequestStateException",
+        ):
             raise Overtaken
         if answer.status == _CONFLICT:
             raise self._client.refused(answer, what)
@@ -239,7 +256,11 @@ class BitbucketDataCenter(Host):
         path = f"{self._path}/pull-requests/{path_part(found.number)}"
         version = {"version": item.get("version")}
         answer = self._client.ask(
-            "POST", f"{path}/merge", what, params=version, json={"autoMerge": True, **version}
+            "POST",
+            f"{path}/merge",
+            what,
+            params=version,
+            json={"autoMerge": True, **version},
         )
         return self._client.parsed(answer, what)
 
@@ -263,7 +284,11 @@ class BitbucketDataCenter(Host):
     def _pages(self, query: dict[str, Any], what: str) -> Iterator[Any]:
         start = "0"
         for _page in range(_PAGES):
-            params = {**query, "start": start, "limit": _PAGE}
+            params = {
+                **query,
+                "start": start,
+                "limit": _PAGE,
+            }
             answer = self._client.json("GET", f"{self._path}/pull-requests", what, params=params)
             yield from mappings(answer, "values")
             start = dig(answer, "nextPageStart")
@@ -286,12 +311,16 @@ class DataCenterComments(Comments):
             said = self._client.json("GET", path, "look for the comment", params=params)
             for text in mappings(said, "values"):
                 if dig(text, "action") == "COMMENTED" and self.holds(
-                    dig(text, "comment", "text"), mark
+                    dig(text, "comment", "text"),
+                    mark,
                 ):
                     number = dig(text, "comment", "id")
                     version = int(dig(text, "comment", "version") or 0)
                     yield Comment(
-                        number, dig(text, "comment", "text"), self._page(request, number), version
+                        number,
+                        dig(text, "comment", "text"),
+                        self._page(request, number),
+                        version,
                     )
             start = dig(said, "nextPageStart")
             if not start:
@@ -321,7 +350,7 @@ def _errors(answer: Response) -> list[Any]:
     return elements(answer.mapping(), "errors") if answer.status >= 400 else []
 
 
-def _says(answer: Response, *names: str) -> bool:
+def _has_error_class(answer: Response, *names: str) -> bool:
     """Tell whether one of the answer's errors has that class."""
     return any(dig(error, "exceptionName").rpartition(".")[2] in names for error in _errors(answer))
 
@@ -344,7 +373,8 @@ def _place(remote: RemoteUrl, root: str) -> ForgeAddress:
         owner = parts[-2]
     else:
         raise names_none(
-            "Bitbucket Data Center", "https://bitbucket.example.com/scm/PROJECT/repository.git"
+            "Bitbucket Data Center",
+            "https://bitbucket.example.com/scm/PROJECT/repository.git",
         )
     root = web_below(root, folders)
     kind, name = ("users", owner[1:]) if owner.startswith("~") else ("projects", owner)

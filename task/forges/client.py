@@ -41,7 +41,12 @@ SOFTWARE = {
 LONGEST_WAIT = 30.0  # seconds to wait for a rate limit; a longer wait is an error
 # An Application's repoURL may name any server as a forge. A page of a hundred requests with long
 # texts has at most 10 MB.
-LIMITS = Limits(total=60.0, size=16 * 1024 * 1024, values=1_000_000, slow=600.0)
+LIMITS = Limits(
+    total=60.0,
+    size=16 * 1024 * 1024,
+    values=1_000_000,
+    slow=600.0,
+)
 _TURNS = 3
 _MOVED = (301, 307, 308)
 _LONGEST = 300  # characters of the forge's words
@@ -165,7 +170,14 @@ class Client:
         For a status of 300 and above that is not in `fine`, raise the error from `refused`.
         """
         shutdown.check()
-        answer = self._patient(method, path, what, params=params, json=json, again=again)
+        answer = self._patient(
+            method,
+            path,
+            what,
+            params=params,
+            json=json,
+            again=again,
+        )
         if answer.status < 300 or answer.status in fine:
             return answer
         raise self.refused(answer, what) from (None if limited(answer) is None else Limited())
@@ -202,7 +214,7 @@ class Client:
         because = f"{answer.status}{f' ({said})' if said else ''}"
         if (wait := limited(answer)) is not None:
             return UnreachableError(
-                f"{host} limits the rate of requests: could not {what}: {because}",
+                f"{host}: rate limit exceeded; could not {what}: {because}",
                 hint=f"run it again in {wait:.0f} seconds; {stays}",
             )
         if answer.status == 401:
@@ -240,7 +252,8 @@ class Client:
         """
         place = self.reach.place
         wrong = wrong_issuer(self.reach.token.secret, place.host, SOFTWARE[place.forge])
-        return f"{wrong or 'give a valid one'} as IMAGE_UPDATE_FORGE_TOKEN or by --forge-token-file"
+        valid = wrong or "renew it if it has expired, or give another one"
+        return f"{valid} as IMAGE_UPDATE_FORGE_TOKEN or by --forge-token-file"
 
     def words(self, answer: Response) -> str:
         """Return the forge's message in a form that we may show. A token in it is blanked."""
@@ -349,10 +362,10 @@ def limited(answer: Response) -> float | None:
             return None
     elif answer.status != 429:
         return None
-    return wait_of(answer)
+    return seconds_until_allowed(answer)
 
 
-def wait_of(answer: Response) -> float:
+def seconds_until_allowed(answer: Response) -> float:
     """Return the seconds until a limit on requests allows the next one.
 
     They are in the answer's headers. Without such a header they are a minute. At GitHub's secondary

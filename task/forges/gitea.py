@@ -78,8 +78,8 @@ class Gitea(Host):
         """
         what = f"look for the pull request of {head}"
         path = f"{self._path}/pulls/{path_part(base)}/{quote(head)}"
-        one = self._client.json("GET", path, what, fine=(404,))
-        known = one if _is_ours(one, base, head) else None
+        answer = self._client.json("GET", path, what, fine=(404,))
+        known = answer if _is_ours(answer, base, head) else None
         if known is None and "/" not in base:
             return None
         if known is None or known["state"] != "open":
@@ -136,7 +136,12 @@ class Gitea(Host):
     def create(self, proposal: Proposal) -> Any:
         """As `Host.create`."""
         title = f"{DRAFTS[0] + ' ' if proposal.draft else ''}{proposal.title}"
-        body = {"title": title, "body": proposal.body, "head": proposal.head, "base": proposal.base}
+        body = {
+            "title": title,
+            "body": proposal.body,
+            "head": proposal.head,
+            "base": proposal.base,
+        }
         what = "open the pull request"
         answer = self._client.ask("POST", f"{self._path}/pulls", what, json=body, fine=(409,))
         if answer.status == 409:
@@ -173,7 +178,9 @@ class Gitea(Host):
     def shut(self, said: Any, body: str) -> None:
         """As `Host.shut`."""
         self._write(
-            str(said["number"]), "close the pull request", {"body": body, "state": "closed"}
+            str(said["number"]),
+            "close the pull request",
+            {"body": body, "state": "closed"},
         )
 
     def is_open(self, name: str) -> bool:
@@ -186,12 +193,18 @@ class Gitea(Host):
         """As `Host.tip`."""
         path = f"{self._path}/branches/{quote(head)}"
         return dig(
-            self._client.json("GET", path, "look at the branch", fine=(403, 404)), "commit", "id"
+            self._client.json("GET", path, "look at the branch", fine=(403, 404)),
+            "commit",
+            "id",
         )
 
     def _write(self, number: str, what: str, fields: Mapping[str, Any]) -> Any:
         return self._client.json(
-            "PATCH", f"{self._path}/pulls/{number}", what, json=fields, again=True
+            "PATCH",
+            f"{self._path}/pulls/{number}",
+            what,
+            json=fields,
+            again=True,
         )
 
     def _pages(
@@ -210,7 +223,15 @@ class Gitea(Host):
         seen = 0
         for page in range(1, pages + 1):
             answer = self._client.ask(
-                "GET", path, what, params={**params, "page": page, "limit": rows_each}, fine=fine
+                "GET",
+                path,
+                what,
+                params={
+                    **params,
+                    "page": page,
+                    "limit": rows_each,
+                },
+                fine=fine,
             )
             found = mappings(self._client.parsed(answer, what)) if answer.status < 300 else []
             yield from found
@@ -229,7 +250,11 @@ class Gitea(Host):
         path = f"{self._path}/issues/{pull['number']}/timeline"
         params = {"since": pull["closed_at"]}
         events = self._client.json(
-            "GET", path, "read what happened to the request", params=params, fine=(403, 404)
+            "GET",
+            path,
+            "read what happened to the request",
+            params=params,
+            fine=(403, 404),
         )
         ends = [
             mapping
@@ -302,7 +327,11 @@ class Gitea(Host):
             notes.add(error.message, "reviewer", name)
 
     def _auto_merge(
-        self, pull: Mapping[str, Any], done: Proposed, proposal: Proposal, notes: Notes
+        self,
+        pull: Mapping[str, Any],
+        done: Proposed,
+        proposal: Proposal,
+        notes: Notes,
     ) -> None:
         """Let Gitea merge the request after its checks pass, or a moment later if there are none.
 
@@ -332,11 +361,15 @@ class Gitea(Host):
         ask = partial(self._client.ask, "POST", path, what, json=body, fine=fine)
         # Gitea answers "try again later" while it still checks for conflicts.
         answer = until(
-            lambda answer: b"try again later" not in answer.body.lower(), ask(), ask, _PAUSES
+            lambda answer: b"try again later" not in answer.body.lower(),
+            ask(),
+            ask,
+            _PAUSES,
         )
         if answer.status >= 300 and b"already scheduled" not in answer.body:
             notes.add(
-                f"{host} cannot merge it by itself: {self._client.words(answer)}", "auto-merge"
+                f"{host} cannot merge it by itself: {self._client.words(answer)}",
+                "auto-merge",
             )
         elif again:
             notes.add(
@@ -359,7 +392,11 @@ class GiteaComments(GitHubComments):
                 self.holds(dig(mapping, "body"), mark)
                 and dig(mapping, "user", "id") == self._client.me
             ):
-                yield Comment(dig(mapping, "id"), dig(mapping, "body"), dig(mapping, "html_url"))
+                yield Comment(
+                    dig(mapping, "id"),
+                    dig(mapping, "body"),
+                    dig(mapping, "html_url"),
+                )
 
 
 def _is_ours(pull: Any, base: str, head: str) -> bool:
@@ -395,7 +432,8 @@ def _draft_word(pull: Mapping[str, Any]) -> str:
 
 
 def _not_taken(
-    names: list[str], send: Callable[[list[str]], None]
+    names: list[str],
+    send: Callable[[list[str]], None],
 ) -> Iterator[tuple[str, TaskError]]:
     """Send all names at once, or else one by one,
     because Gitea refuses all if it does not know one of them.
@@ -417,7 +455,11 @@ def _place(remote: RemoteUrl, root: str) -> ForgeAddress:
         raise names_none("Gitea", "https://gitea.example.com/owner/repository")
     root = web_below(root, remote.parts[:-2])
     return ForgeAddress(
-        "gitea", "", f"{root}/api/v1", remote.parts[-2:], web_below(root, remote.parts[-2:])
+        "gitea",
+        "",
+        f"{root}/api/v1",
+        remote.parts[-2:],
+        web_below(root, remote.parts[-2:]),
     )
 
 

@@ -10,6 +10,7 @@ from urllib.parse import quote
 
 from task.errors import Outpaced, RepositoryError, TaskError
 from task.forges.client import Client, ForgeAddress, Reach, names_none, numbered, web_below
+from task.forges.deployment import CommitStatus, Deployment
 from task.forges.github_auto_merge import AutoMerge, graphql
 from task.forges.host import (
     PAGES,
@@ -27,7 +28,7 @@ from task.forges.proposal import described, settled, wish
 from task.forges.protection import listed, open_on_github
 from task.git.hosts import RemoteUrl
 from task.http import Response
-from task.model import CommitStatus, Deployment, Proposal, Proposed
+from task.model import Proposal, Proposed
 from task.plain_data import dig, mappings, value_at
 from task.text import one_line, shortened
 from task.urls import path_part, split, web_page
@@ -77,7 +78,7 @@ class GitHub(Host):
     def newest(self, base: str, head: str) -> Proposed | None:
         """As `Host.newest`.
 
-        The owner is part of what is asked for: under another name by now, it is asked again.
+        The owner is part of what is asked for: if it has another name now, it is asked again.
         """
         found = self._requests(base, head)
         owner = self._client.moved_to.rpartition("/")[0].rpartition("/")[2]
@@ -123,7 +124,7 @@ class GitHub(Host):
         if answer.status == 422 and b"pull request already exists" in answer.body.lower():
             raise AlreadyThere
         if answer.status == 422 and b"no commits between" in answer.body.lower():
-            raise Outpaced(f"{proposal.base} holds all of {proposal.head} by now")
+            raise Outpaced(f"{proposal.base} already has everything of {proposal.head}")
         if answer.status != 201:
             raise self._client.refused(answer, what)
         return self._client.parsed(answer, what)
@@ -140,19 +141,29 @@ class GitHub(Host):
         if labels := missing(proposal.labels, (item["name"] for item in said["labels"])):
             with notes.tried("labels", "label", *labels):
                 self._client.ask(
-                    "POST", f"{issue}/labels", "set labels", json={"labels": labels}, again=True
+                    "POST",
+                    f"{issue}/labels",
+                    "set labels",
+                    json={"labels": labels},
+                    again=True,
                 )
         if people := missing(
-            proposal.assignees, (item["login"] for item in said["assignees"] or ())
+            proposal.assignees,
+            (item["login"] for item in said["assignees"] or ()),
         ):
             with notes.tried("assignees", "assignee", *people):
                 told = {"assignees": people}
                 answer = self._client.json(
-                    "POST", f"{issue}/assignees", "assign people", json=told, again=True
+                    "POST",
+                    f"{issue}/assignees",
+                    "assign people",
+                    json=told,
+                    again=True,
                 )
                 # GitHub ignores people whom it does not accept, without notice.
                 if left := missing(
-                    people, (item["login"] for item in answer.get("assignees") or ())
+                    people,
+                    (item["login"] for item in answer.get("assignees") or ()),
                 ):
                     notes.add(
                         f"not assigned, since they may not push here: {', '.join(left)}",
@@ -196,7 +207,11 @@ class GitHub(Host):
 
     def _protected_otherwise(self, name: str) -> bool:
         """Tell whether a branch that is there has an older protection; their list is not shown."""
-        given = {"owner": self._owner, "name": self._repo, "query": name.partition("/")[0]}
+        given = {
+            "owner": self._owner,
+            "name": self._repo,
+            "query": name.partition("/")[0],
+        }
         body = {"query": PROTECTED, "variables": given}
         what = "read the branch protections"
         said = self._client.json("POST", graphql(self.place.api), what, json=body)
@@ -216,7 +231,10 @@ class GitHub(Host):
         }  # fmt: skip
         return mappings(
             self._client.json(
-                "GET", f"{self._path}/pulls", "look for the pull request", params=params
+                "GET",
+                f"{self._path}/pulls",
+                "look for the pull request",
+                params=params,
             )
         )
 
@@ -265,7 +283,14 @@ class GitHub(Host):
         """Return None if GitHub accepted it."""
         path = f"{where}/requested_reviewers"
         what = "ask for reviews"
-        answer = self._client.ask("POST", path, what, json=who, fine=(403, 404, 422), again=True)
+        answer = self._client.ask(
+            "POST",
+            path,
+            what,
+            json=who,
+            fine=(403, 404, 422),
+            again=True,
+        )
         return None if answer.status == 201 else self._client.refused(answer, what)
 
 
@@ -289,10 +314,13 @@ class GitHubComments(Comments):
             page = self._page(request, before)
             for mapping in reversed(mappings(page, "nodes")):
                 if mapping.get("viewerDidAuthor") is True and self.holds(
-                    dig(mapping, "body"), mark
+                    dig(mapping, "body"),
+                    mark,
                 ):
                     yield Comment(
-                        dig(mapping, "fullDatabaseId"), dig(mapping, "body"), dig(mapping, "url")
+                        dig(mapping, "fullDatabaseId"),
+                        dig(mapping, "body"),
+                        dig(mapping, "url"),
                     )
             before = dig(page, "pageInfo", "startCursor")
             if page["pageInfo"]["hasPreviousPage"] is not True or not before:
@@ -302,7 +330,8 @@ class GitHubComments(Comments):
         """As `Comments.add`."""
         path = f"{self._path}/issues/{request}/comments"
         return dig(
-            self._client.json("POST", path, "write the comment", json={"body": body}), "html_url"
+            self._client.json("POST", path, "write the comment", json={"body": body}),
+            "html_url",
         )
 
     def change(self, request: str, comment: Comment, body: str) -> str | None:  # noqa: ARG002 - GitHub numbers all of them
@@ -317,7 +346,12 @@ class GitHubComments(Comments):
         An error has status 200, too.
         """
         owner, name = self.place.project
-        variables = {"owner": owner, "name": name, "number": int(request), "before": before}
+        variables = {
+            "owner": owner,
+            "name": name,
+            "number": int(request),
+            "before": before,
+        }
         body = {"query": COMMENTS, "variables": variables}
         what = "look for the comment"
         answer = self._client.ask("POST", graphql(self.place.api), what, json=body, again=True)
@@ -326,7 +360,8 @@ class GitHubComments(Comments):
             return pull["comments"]  # type: ignore[no-any-return]
         words = self._client.words(answer) or "it does not say why"
         raise RepositoryError(
-            f"GitHub does not show the pull request: could not {what}: {words}", hint=self.needs
+            f"GitHub does not show the pull request: could not {what}: {words}",
+            hint=self.needs,
         )
 
 
@@ -356,7 +391,7 @@ class GitHubDeployments(Deployments):
         """
         body = {
             "ref": deployment.commit, "environment": deployment.environment, "task": TASK, "auto_merge": False,
-            "required_contexts": [], "description": _short(deployment.description),
+            "required_contexts": [], "description": _short_description(deployment.description),
         }  # fmt: skip
         what = f"show the deployment of {deployment.environment}"
         said = self._client.json("POST", f"{self._path}/deployments", what, json=body)
@@ -379,21 +414,27 @@ class GitHubDeployments(Deployments):
     def change(self, number: str, deployment: Deployment) -> None:
         """As `Deployments.change`."""
         body = {
-            "state": deployment.state, "description": _short(deployment.description),
+            "state": deployment.state, "description": _short_description(deployment.description),
             "log_url": web_page(deployment.run), "environment_url": web_page(deployment.page),
         }  # fmt: skip
         path = f"{self._path}/deployments/{path_part(number)}/statuses"
         what = f"show the deployment of {deployment.environment}"
-        self._client.ask("POST", path, what, json=_given(body), again=True)
+        self._client.ask("POST", path, what, json=_only_given(body), again=True)
 
     def sum_up(self, status: CommitStatus) -> None:
         """As `Deployments.sum_up`."""
         body = {
-            "state": status.state, "context": status.context, "description": _short(status.description),
+            "state": status.state, "context": status.context, "description": _short_description(status.description),
             "target_url": web_page(status.run),
         }  # fmt: skip
         path = f"{self._path}/statuses/{path_part(status.commit)}"
-        self._statuses.ask("POST", path, "set the commit's status", json=_given(body), again=True)
+        self._statuses.ask(
+            "POST",
+            path,
+            "set the commit's status",
+            json=_only_given(body),
+            again=True,
+        )
 
     def close(self) -> None:
         """As `Connected.close`."""
@@ -401,11 +442,11 @@ class GitHubDeployments(Deployments):
         self._statuses.close()
 
 
-def _short(text: str) -> str:
+def _short_description(text: str) -> str:
     return shortened(one_line(text), LONGEST - 1)
 
 
-def _given(body: Mapping[str, str]) -> dict[str, str]:
+def _only_given(body: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in body.items() if value}
 
 

@@ -46,7 +46,7 @@ _SILENT = (
     "it answered success, but the request shows neither auto-merge nor a place in a merge queue"
 )
 _MERGED = "nothing was required of it: it is merged already"
-_UNTOLD = "for a reason that it does not tell"
+_UNTOLD = "without giving a reason"
 
 
 def graphql(api: str) -> str:
@@ -82,10 +82,14 @@ class AutoMerge:
             return ""
         reason = one_line(dig(event, "reason"))[:100].replace("_", " ")
         by_person = "manual" in reason.lower() if reason else _is_person(event)
-        return "" if by_person else f"GitHub's merge queue threw it out ({reason or _UNTOLD})"
+        return "" if by_person else f"GitHub's merge queue removed it ({reason or _UNTOLD})"
 
     def switch_on(
-        self, pull: Mapping[str, Any], done: Proposed, commit: str, notes: Notes
+        self,
+        pull: Mapping[str, Any],
+        done: Proposed,
+        commit: str,
+        notes: Notes,
     ) -> Proposed:
         """Let GitHub merge exactly this commit, and nothing later. If that fails, notes say why."""
         methods = _methods(pull)
@@ -97,7 +101,7 @@ class AutoMerge:
                 break
             methods = methods[1:]
         if not objection:
-            stands = _standing(value_at(said, "enablePullRequestAutoMerge", "pullRequest"))
+            stands = _merge_standing(value_at(said, "enablePullRequestAutoMerge", "pullRequest"))
             return self._believed(pull, done, commit, stands, notes)
         if _READY.search(objection.lower()):
             return self._merged_now(pull, done, commit, methods, notes)
@@ -168,19 +172,31 @@ class AutoMerge:
 
         An Enterprise Server that knows no merge queues answers with errors: then nothing is known.
         """
-        variables = {"owner": self._owner, "name": self._name, "number": int(number)}
+        variables = {
+            "owner": self._owner,
+            "name": self._name,
+            "number": int(number),
+        }
         body = {"query": LOOK, "variables": variables}
         what = "see whether it merges by itself"
         said = self._client.json("POST", graphql(self._client.reach.place.api), what, json=body)
         pull = value_at(said, "data", "repository", "pullRequest")
         events = mappings(value_at(pull, "timelineItems"), "nodes")
-        return _standing(pull), events[-1] if events else None
+        return _merge_standing(pull), events[-1] if events else None
 
     def _mutated(
-        self, pull: Mapping[str, Any], commit: str, query: str, more: Mapping[str, str]
+        self,
+        pull: Mapping[str, Any],
+        commit: str,
+        query: str,
+        more: Mapping[str, str],
     ) -> tuple[Any, str]:
         """Return GitHub's data, and its objection, which has status 200 as well, or ""."""
-        given = {"pullRequestId": pull["node_id"], "expectedHeadOid": commit, **more}
+        given = {
+            "pullRequestId": pull["node_id"],
+            "expectedHeadOid": commit,
+            **more,
+        }
         body = {"query": query, "variables": {"input": given}}
         address = graphql(self._client.reach.place.api)
         said = self._client.json("POST", address, "switch on auto-merge", json=body)
@@ -196,7 +212,7 @@ def _methods(pull: Mapping[str, Any]) -> list[str]:
     return [name for name, setting in METHODS if allowed.get(setting, True)] or ["MERGE"]
 
 
-def _standing(pull: Any) -> Standing:
+def _merge_standing(pull: Any) -> Standing:
     on = isinstance(value_at(pull, "autoMergeRequest"), dict)
     queued = value_at(pull, "isInMergeQueue") is True
     return Standing(

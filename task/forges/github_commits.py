@@ -22,17 +22,17 @@ from typing import Any, ClassVar
 from urllib.parse import quote
 
 from task.errors import Outpaced, RepositoryError, TargetError, TaskError, UnreachableError
-from task.forges.client import Limited, Reach, wait_of
+from task.forges.client import Limited, Reach, seconds_until_allowed
 from task.forges.github import GitHubClient
 from task.forges.github_auto_merge import graphql
 from task.forges.host import Connected
 from task.git.command import Git
-from task.git.errors import LEAVES_QUEUE, waits_in_queue
+from task.git.errors import LEAVES_QUEUE, is_in_merge_queue
 from task.git.repository.bare import BareRepository
 from task.http import Response
-from task.model import Changeset, Landing, Through
+from task.model import Changeset, LandedCommit, Through
 from task.plain_data import dig, elements, value_at
-from task.retry import NotDoneError, land_once
+from task.retry import NotDoneError, send_once
 from task.text import blanked, one_line
 
 COMMIT = (
@@ -57,7 +57,7 @@ class GitHubCommits(Connected):
     """GitHub's API for the commits of one repository.
 
     Every method raises `Outpaced` if a branch is not where it should be, `NotDoneError` (see
-    `land_once`), and `UnreachableError`, which leaves open whether it was done.
+    `send_once`), and `UnreachableError`, which leaves open whether it was done.
     """
 
     connect = GitHubClient
@@ -119,7 +119,7 @@ class GitHubCommits(Connected):
         body = {"ref": f"refs/heads/{branch}", "sha": commit}
         answer = self._ask("POST", self._refs, what, json=body, fine=(409, 422))
         if answer.status == 422 and b"already exists" in answer.body:
-            raise Outpaced(f"{self._name}: {branch} exists by now")
+            raise Outpaced(f"{self._name}: {branch} already exists")
         if answer.status >= 300:
             raise self._denied(what, self._client.words(answer))
         if answer.status != 201 or not answer.mapping():
@@ -130,7 +130,12 @@ class GitHubCommits(Connected):
         in one step.
         """
         updates = [
-            {"name": f"refs/heads/{head}", "beforeOid": was, "afterOid": commit, "force": True},
+            {
+                "name": f"refs/heads/{head}",
+                "beforeOid": was,
+                "afterOid": commit,
+                "force": True,
+            },
             {
                 "name": f"refs/heads/{aside}",
                 "beforeOid": commit,
@@ -194,9 +199,9 @@ class GitHubCommits(Connected):
             return Outpaced(f"{self._name}: {words}")
         host = self.place.host
         if "RATE_LIMITED" in kinds or "rate limit" in low:
-            hint = f"run it again in {wait_of(answer):.0f} seconds; {self.stays}"
+            hint = f"run it again in {seconds_until_allowed(answer):.0f} seconds; {self.stays}"
             return NotDoneError(
-                f"{host} limits the rate of requests: could not {what}: {words}", hint=hint
+                f"{host}: rate limit exceeded; could not {what}: {words}", hint=hint
             )
         if any(text in low for text in _UNKNOWN):
             return UnreachableError(
@@ -216,7 +221,7 @@ class GitHubCommits(Connected):
         return self._denied(what, words)
 
     def _denied(self, what: str, words: str) -> RepositoryError | NotDoneError:
-        if waits_in_queue(words):
+        if is_in_merge_queue(words):
             message = f"the pull request is in the merge queue: could not {what}: {words}"
             return NotDoneError(message, hint=LEAVES_QUEUE)
         hint = f"correct what it names, {_GIT}"
@@ -230,7 +235,7 @@ class GitHubCommits(Connected):
 
     def _odd(self, what: str) -> UnreachableError:
         """Return the error for an odd answer: it is unknown whether the request was carried out."""
-        message = f"{self.place.host} answers in a way that is not understood: could not {what}"
+        message = f"{self.place.host} gave an unexpected answer: could not {what}"
         return UnreachableError(message, hint="run it again")
 
 
@@ -255,7 +260,7 @@ class CommittedByApi(BareRepository):
         self._api = api
         self._check = check
 
-    def predict(self, change: Changeset) -> Landing:
+    def predict(self, change: Changeset) -> LandedCommit:
         """Return what `land` would return, without a commit.
 
         Raises the error of `check`, as `land` would.
@@ -273,13 +278,13 @@ class CommittedByApi(BareRepository):
     def _send(
         self,
         change: Changeset,
-        made: Landing,
+        made: LandedCommit,
         there: str,
         memory: Changeset | None = None,  # noqa: ARG002 - it is not atomic
-    ) -> Landing:
+    ) -> LandedCommit:
         return replace(made, commit=self._sent(change, made, there))
 
-    def _sent(self, change: Changeset, made: Landing, there: str) -> str:
+    def _sent(self, change: Changeset, made: LandedCommit, there: str) -> str:
         base = change.base
         head = change.head
         if head == base or change.on_top or there == change.tip:
@@ -292,7 +297,7 @@ class CommittedByApi(BareRepository):
             self._create(aside, change.tip)
             commit = self._commit(aside, change, made)
             with self._race(head, there):
-                land_once(
+                send_once(
                     lambda: self._api().replace(head, there, aside, commit),
                     lambda: self._remote.tip(head) == commit,
                     "whether the branch was moved",
@@ -304,18 +309,18 @@ class CommittedByApi(BareRepository):
         return commit
 
     def _create(self, branch: str, commit: str) -> None:
-        land_once(
+        send_once(
             lambda: self._api().create(branch, commit),
             lambda: self._remote.tip(branch) == commit,
             "whether the branch was made",
         )
 
-    def _commit(self, branch: str, change: Changeset, made: Landing) -> str:
+    def _commit(self, branch: str, change: Changeset, made: LandedCommit) -> str:
         """Make the commit on a branch that is at `change.tip`, and return it."""
         # Git makes the same tree from the same files, so a commit with this parent and tree is
         # ours, or as good.
         with self._race(branch, change.tip):
-            return land_once(
+            return send_once(
                 lambda: self._api().commit(branch, change),
                 lambda: self._remote.child(branch, change.tip, made.tree),
                 "whether the commit was made",

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from task.errors import ForgeError, RepositoryError
 from task.forges.client import Client, ForgeAddress, names_none, numbered, web_below
+from task.forges.deployment import Deployment, DeploymentState
 from task.forges.host import (
     PAGES,
     AlreadyThere,
@@ -23,7 +24,7 @@ from task.forges.proposal import described
 from task.forges.protection import listed, open_on_gitlab
 from task.git.hosts import RemoteUrl
 from task.http import Response
-from task.model import Deployment, DeploymentState, Proposal, Proposed
+from task.model import Proposal, Proposed
 from task.plain_data import dig, mappings, value_at
 from task.retry import until
 from task.urls import path_part, web_page
@@ -76,18 +77,20 @@ class GitLab(Host):
             if dig(mapping, "source_project_id") == dig(mapping, "target_project_id") != ""
             and self.branches(mapping) == (base, head)
         ]
-        ours.sort(key=lambda one: (_state(one) == "open", one["iid"]), reverse=True)
+        ours.sort(key=lambda one: (_request_state(one) == "open", one["iid"]), reverse=True)
         return self.proposed(ours[0]) if ours else None
 
     def ask(self, number: str) -> Any:
         """As `Host.ask`."""
         return self._client.json(
-            "GET", f"{self._path}/merge_requests/{number}", "read the merge request"
+            "GET",
+            f"{self._path}/merge_requests/{number}",
+            "read the merge request",
         )
 
     def proposed(self, said: Any) -> Proposed:
         """As `Host.proposed`."""
-        state = _state(said)
+        state = _request_state(said)
         title = str(said["title"])
         merged = said.get("merge_commit_sha") or said.get("squash_commit_sha") or said.get("sha")
         conflicts = state == "open" and bool(said.get("has_conflicts"))
@@ -121,7 +124,11 @@ class GitLab(Host):
         }
         what = "open the merge request"
         answer = self._client.ask(
-            "POST", f"{self._path}/merge_requests", what, json=body, fine=(409,)
+            "POST",
+            f"{self._path}/merge_requests",
+            what,
+            json=body,
+            fine=(409,),
         )
         if answer.status == 409:
             if b"already exists" in answer.body:
@@ -137,48 +144,52 @@ class GitLab(Host):
     def complete(self, said: Any, proposal: Proposal, notes: Notes) -> tuple[Proposed, Any]:
         """As `Host.complete`. GitLab makes labels that are missing."""
         request = said
-        fields = dict[str, Any]()
         wanted = missing(proposal.labels, request.get("labels") or ())
         for label in [label for label in wanted if "," in label]:
-            notes.add(f"label {label!r}: GitLab accepts none with a comma", "label", label)
+            notes.add(f"label {label!r}: GitLab labels cannot contain a comma", "label", label)
         labels = [label for label in wanted if "," not in label]
-        if labels:
-            fields["add_labels"] = ",".join(labels)
         asked: dict[str, dict[str, int]] = {}
         for role, names in (("reviewer", proposal.reviewers), ("assignee", proposal.assignees)):
             with notes.tried(f"{role}s", role, *names):
                 asked[role] = self._people(request, role, names, notes)
-            # the list is replaced as a whole, so include those who are already in it
-            if new := asked.get(role):
-                fields[f"{role}_ids"] = [
-                    *(item["id"] for item in request.get(f"{role}s") or ()),
-                    *new.values(),
-                ]
+        fields = _label_fields(request, labels, asked)
         if fields:
-            number = str(request["iid"])
-            try:
-                request = self._write(number, "set labels and people", **fields)
-            except (ForgeError, RepositoryError) as error:
-                for kind, failed in (("label", labels), *asked.items()):
-                    notes.add(
-                        f"labels and people: {error.message}", kind if failed else "", *failed
-                    )
-                asked = {}
-            for role, new in asked.items():
-                took = {item["id"] for item in request.get(f"{role}s") or ()}
-                if left := [name for name, person in new.items() if person not in took]:
-                    more = "GitLab did not take them (several need GitLab Premium)"
-                    notes.add(f"{role} {', '.join(left)}: {more}", role, *left)
+            request = self._with_fields(request, fields, labels, asked, notes)
         done = self.proposed(request)
         if proposal.auto_merge:
             with notes.tried("auto-merge", "auto-merge"):
                 done = self._auto_merged(request, described(proposal.body), notes)
         return done, request
 
+    def _with_fields(
+        self,
+        request: Any,
+        fields: Mapping[str, Any],
+        labels: Sequence[str],
+        asked: Mapping[str, Mapping[str, int]],
+        notes: Notes,
+    ) -> Any:
+        """Return the request with labels and people. What GitLab refuses becomes a note."""
+        try:
+            request = self._write(str(request["iid"]), "set labels and people", **fields)
+        except (ForgeError, RepositoryError) as error:
+            for kind, failed in (("label", labels), *asked.items()):
+                notes.add(f"labels and people: {error.message}", kind if failed else "", *failed)
+            return request
+        for role, new in asked.items():
+            took = {item["id"] for item in request.get(f"{role}s") or ()}
+            if left := [name for name, person in new.items() if person not in took]:
+                more = "GitLab did not take them (several need GitLab Premium)"
+                notes.add(f"{role} {', '.join(left)}: {more}", role, *left)
+        return request
+
     def shut(self, said: Any, body: str) -> None:
         """As `Host.shut`."""
         self._write(
-            str(said["iid"]), "close the merge request", description=body, state_event="close"
+            str(said["iid"]),
+            "close the merge request",
+            description=body,
+            state_event="close",
         )
 
     def is_open(self, name: str) -> bool:
@@ -192,14 +203,20 @@ class GitLab(Host):
         """As `Host.tip`."""
         path = f"{self._path}/repository/branches/{path_part(head)}"
         return dig(
-            self._client.json("GET", path, "look at the branch", fine=(403, 404)), "commit", "id"
+            self._client.json("GET", path, "look at the branch", fine=(403, 404)),
+            "commit",
+            "id",
         )
 
     def _write(self, number: str, what: str, **fields: Any) -> Any:
         return self._client.json("PUT", f"{self._path}/merge_requests/{number}", what, json=fields)
 
     def _people(
-        self, request: Mapping[str, Any], role: str, names: Iterable[str], notes: Notes
+        self,
+        request: Mapping[str, Any],
+        role: str,
+        names: Iterable[str],
+        notes: Notes,
     ) -> dict[str, int]:
         """Return the numbers of people who are not in the list yet.
 
@@ -209,10 +226,14 @@ class GitLab(Host):
         for name in missing(names, (item["username"] for item in request.get(f"{role}s") or ())):
             # never a group
             known = self._client.json(
-                "GET", "/users", f"look for {name}", params={"username": name}
+                "GET",
+                "/users",
+                f"look for {name}",
+                params={"username": name},
             )
             if person := next(
-                (int(item["id"]) for item in known if item["username"].lower() == name.lower()), 0
+                (int(item["id"]) for item in known if item["username"].lower() == name.lower()),
+                0,
             ):
                 found[name] = person
             else:
@@ -249,7 +270,11 @@ class GitLab(Host):
 
         def ask(**how: bool) -> Response:
             return self._client.ask(
-                "PUT", path, what, json={**how, **exact}, fine=(401, 403, 405, 406, 409, 422)
+                "PUT",
+                path,
+                what,
+                json={**how, **exact},
+                fine=(401, 403, 405, 406, 409, 422),
             )
 
         wait = partial(ask, auto_merge=True, merge_when_pipeline_succeeds=True)
@@ -315,11 +340,18 @@ class GitLabComments(Comments):
     def marked(self, request: str, mark: str) -> Iterator[Comment]:
         """As `Comments.marked`."""
         what = "look for the comment"
-        params = {"order_by": "created_at", "sort": "desc", "per_page": 100}
+        params = {
+            "order_by": "created_at",
+            "sort": "desc",
+            "per_page": 100,
+        }
         for page in range(1, PAGES + 1):
             found = mappings(
                 self._client.json(
-                    "GET", self._notes(request), what, params={**params, "page": page}
+                    "GET",
+                    self._notes(request),
+                    what,
+                    params={**params, "page": page},
                 )
             )
             for mapping in found:
@@ -338,7 +370,10 @@ class GitLabComments(Comments):
     def add(self, request: str, body: str) -> str:
         """As `Comments.add`."""
         said = self._client.json(
-            "POST", self._notes(request), "write the comment", json={"body": body}
+            "POST",
+            self._notes(request),
+            "write the comment",
+            json={"body": body},
         )
         return self._page(request, dig(said, "id"))
 
@@ -407,7 +442,11 @@ class GitLabDeployments(Deployments):
         path = f"{self._path}/deployments/{path_part(number)}"
         body = {"status": STATES[deployment.state]}
         self._client.ask(
-            "PUT", path, f"show the deployment of {deployment.environment}", json=body, again=True
+            "PUT",
+            path,
+            f"show the deployment of {deployment.environment}",
+            json=body,
+            again=True,
         )
 
     def _link(self, said: Any, deployment: Deployment) -> None:
@@ -424,7 +463,24 @@ class GitLabDeployments(Deployments):
             self._client.reach.warn(f"{error.message}; {error.hint}")
 
 
-def _state(request: Mapping[str, Any]) -> Literal["open", "merged", "closed"]:
+def _label_fields(
+    request: Mapping[str, Any],
+    labels: Sequence[str],
+    asked: Mapping[str, Mapping[str, int]],
+) -> dict[str, Any]:
+    """Return the fields of a merge request that get labels and people."""
+    fields = dict[str, Any]()
+    if labels:
+        fields["add_labels"] = ",".join(labels)
+    for role, new in asked.items():
+        # the list is replaced as a whole, so include those who are already in it
+        if new:
+            before = (item["id"] for item in request.get(f"{role}s") or ())
+            fields[f"{role}_ids"] = [*before, *new.values()]
+    return fields
+
+
+def _request_state(request: Mapping[str, Any]) -> Literal["open", "merged", "closed"]:
     """Return the state. `locked` means that GitLab is merging the request."""
     said = request["state"]
     return said if said in ("merged", "closed") else "open"

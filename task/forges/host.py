@@ -18,6 +18,7 @@ from typing import Any, ClassVar, Literal
 from task import shutdown
 from task.errors import ForgeError, Outpaced, RepositoryError, UnreachableError
 from task.forges.client import STAYS, Client, ForgeAddress, Limited, Reach
+from task.forges.deployment import CommitStatus, Deployment
 from task.forges.proposal import (
     closed_body,
     described,
@@ -35,7 +36,7 @@ from task.forges.proposal import (
 from task.git.hosts import RemoteUrl
 from task.git.names import OURS
 from task.http import Response
-from task.model import CommitStatus, Deployment, Proposal, Proposed
+from task.model import Proposal, Proposed
 from task.urls import web_page
 
 MOVED = "a newer build was pushed to the branch meanwhile, and describes itself"
@@ -106,7 +107,7 @@ class Connected(ABC):
             yield
         except (KeyError, IndexError, TypeError, AttributeError, ValueError) as error:
             raise UnreachableError(
-                f"{self.place.host} answers in a way that is not understood ({type(error).__name__}: {error})"[
+                f"{self.place.host} gave an unexpected answer ({type(error).__name__}: {error})"[
                     :300
                 ],
                 hint=(
@@ -159,7 +160,8 @@ class Host(Connected):
             with self.understood(), suppress(Overtaken):
                 return self._withdraw(found, because)
         raise UnreachableError(
-            f"others keep changing {found.url}, so it was not closed", hint="run it again"
+            f"others keep changing {found.url}, so it was not closed",
+            hint="run it again",
         )
 
     def _withdraw(self, found: Proposed, because: str) -> None:
@@ -167,7 +169,7 @@ class Host(Connected):
         if now.state != "open":
             return
         if described(now.body) != described(found.body):
-            raise Outpaced(f"{found.url} proposes something newer by now")
+            raise Outpaced(f"{found.url} now proposes something newer")
         try:
             self.shut(said, closed_body(now, because))
         except (ForgeError, RepositoryError):
@@ -284,44 +286,24 @@ def _settle(host: Host, proposal: Proposal, found: Proposed | None) -> Proposed:
     """
     before = found
     notes = Notes()
-    for name, sentence in host.without.items():
-        if wanted := getattr(proposal, name):
-            notes.add(sentence)
-            proposal = replace(proposal, **{name: type(wanted)()})
+    proposal = _within_means(host, proposal, notes)
     for turn in range(_RACES):
         # either the request to update, or one with the proposed commit
-        if found and found.state == "merged":
-            was_open = (
-                before is not None and before.state == "open" and before.number == found.number
-            )
-            if was_open or described(found.body) == described(proposal.body) != "":
-                raise Outpaced(f"{found.url} was merged meanwhile")
+        if found and _is_merged_meanwhile(found, before, proposal):
+            raise Outpaced(f"{found.url} was merged meanwhile")
+        is_open = found is not None and found.state == "open"
         try:
-            if found is not None and found.state == "open":
+            if found is not None and is_open:
                 return _brought_up_to_date(host, found, proposal, notes)
-            whole = fitted(proposal, longest_body(host.forge))
-            said = _created(host, whole)
-            made = host.proposed(said)
-            notes.add(made.note)
-            if whole.draft and not said.get("draft"):
-                notes.add(host.without_drafts)
-            return (
-                _completed(host, made, said, whole, whole, notes)
-                if wishes(whole)
-                else notes.on(made)
-            )
+            return _opened(host, proposal, notes)
         except Overtaken:
             found = None
         except AlreadyThere as there:
             found = there.found
             shutdown.sleep(0.2 * turn)  # the forge's lists may be late
-        except (
-            UnreachableError
-        ) as error:  # it may have been opened nevertheless: look, and try once more
-            known = isinstance(error.__cause__, Limited) or (
-                found is not None and found.state == "open"
-            )
-            if known or turn or shutdown.code():
+        except UnreachableError as error:
+            # it may have been opened nevertheless: look, and try once more
+            if isinstance(error.__cause__, Limited) or is_open or turn or shutdown.code():
                 raise
             found = None
         found = found or host.newest(proposal.base, proposal.head)
@@ -329,6 +311,35 @@ def _settle(host: Host, proposal: Proposal, found: Proposed | None) -> Proposed:
         f"others keep changing the request for {proposal.head}, or the Git host does not show it",
         hint="run it again: the branch stays",
     )
+
+
+def _within_means(host: Host, proposal: Proposal, notes: Notes) -> Proposal:
+    """Return the proposal without what this host does not have. A note says what is left out."""
+    for name, sentence in host.without.items():
+        if wanted := getattr(proposal, name):
+            notes.add(sentence)
+            proposal = replace(proposal, **{name: type(wanted)()})
+    return proposal
+
+
+def _is_merged_meanwhile(found: Proposed, before: Proposed | None, proposal: Proposal) -> bool:
+    """Tell whether a person merged the request that was open `before`, or that has our commit."""
+    if found.state != "merged":
+        return False
+    was_open = before is not None and before.state == "open" and before.number == found.number
+    return was_open or described(found.body) == described(proposal.body) != ""
+
+
+def _opened(host: Host, proposal: Proposal, notes: Notes) -> Proposed:
+    whole = fitted(proposal, longest_body(host.forge))
+    said = _created(host, whole)
+    made = host.proposed(said)
+    notes.add(made.note)
+    if whole.draft and not said.get("draft"):
+        notes.add(host.without_drafts)
+    if not wishes(whole):
+        return notes.on(made)
+    return _completed(host, made, said, whole, whole, notes)
 
 
 def _created(host: Host, proposal: Proposal) -> Any:
@@ -355,16 +366,11 @@ def _brought_up_to_date(host: Host, found: Proposed, proposal: Proposal, notes: 
         return replace(found, head_commit=newer, note=MOVED)
     whole = fitted(proposal, longest_body(host.forge), now)
     missing = lacking(proposal, whole.body)
-    pushed = described(now.body) != ours
-    set_before = wish("auto-merge") in settled(now.body)
-    # A person may have switched it off before the push. A forge that does not say so is asked
-    # again.
-    off = found.auto_merge is False and found.head_commit == described(found.body)
-    if pushed and proposal.auto_merge and set_before and not off:
+    if proposal.auto_merge and _may_have_ended_auto_merge(found, now, ours):
         if host.auto_merge_after_push == "ends":
             whole = replace(whole, body=_without_auto_merge(whole.body))
         missing = replace(missing, auto_merge=host.auto_merge_after_push != "stays")
-    if found.thrown_out and proposal.auto_merge:
+    if proposal.auto_merge and found.thrown_out:
         notes.add(f"{found.thrown_out}: this run asked for it again")
         whole = replace(whole, body=_without_auto_merge(whole.body))
         missing = replace(missing, auto_merge=True)
@@ -378,6 +384,16 @@ def _brought_up_to_date(host: Host, found: Proposed, proposal: Proposal, notes: 
         # we have overwritten the text of a newer commit
         host.write(host.read(found.number)[1], now.title, now.body)
     return done
+
+
+def _may_have_ended_auto_merge(found: Proposed, now: Proposed, ours: str) -> bool:
+    """Tell whether our push may have switched off the auto-merge that a run set before."""
+    pushed = described(now.body) != ours
+    set_before = wish("auto-merge") in settled(now.body)
+    # A person may have switched it off before the push. A forge that does not say so is asked
+    # again.
+    off = found.auto_merge is False and found.head_commit == described(found.body)
+    return pushed and set_before and not off
 
 
 def thrown_out(found: Proposed, because: str) -> Proposed:
@@ -395,7 +411,12 @@ def _without_auto_merge(body: str) -> str:
 
 
 def _completed(
-    host: Host, done: Proposed, said: Any, whole: Proposal, missing: Proposal, notes: Notes
+    host: Host,
+    done: Proposed,
+    said: Any,
+    whole: Proposal,
+    missing: Proposal,
+    notes: Notes,
 ) -> Proposed:
     """Set what is missing, and mark in the text what is set. A newer build marks its own text."""
     if wishes(missing):
@@ -492,7 +513,7 @@ class Comments(Connected):
     Ours is found by its mark and edited, so it never repeats.
     """
 
-    stays = "the plan is made; running it again writes the comment"
+    stays = "run it again"
 
     def put(self, request: str, mark: str, body: str) -> str:
         """Write our comment with that mark, or replace its text if it exists. Return its page."""

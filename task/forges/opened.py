@@ -120,7 +120,9 @@ class Forges:
         with self._lock:
             if place not in self._hosts:
                 self._hosts[place] = self._open(
-                    FORGES[place.forge].client, place, self._tokens().of(place)
+                    FORGES[place.forge].client,
+                    place,
+                    self._tokens().of(place),
                 )
             return self._hosts[place]
 
@@ -136,14 +138,16 @@ class Forges:
         return None
 
     def comments(self, repo: str) -> Comments:
-        """Return the comments on pull requests of the job's own repository. Raises as `of`."""
+        """Return the comments on pull requests of the job's own repository. Raises what `of` raises."""
         place = self.place(repo, "no comment can be written")
         return self._open(
-            FORGES[place.forge].comments, place, self._tokens().of_the_job(place, "a comment")
+            FORGES[place.forge].comments,
+            place,
+            self._tokens().of_the_job(place, "a comment"),
         )
 
     def deployments(self, repo: str) -> Deployments:
-        """Return the deployments of the job's own repository. Raises as `of`."""
+        """Return the deployments of the job's own repository. Raises what `of` raises."""
         place = self.place(repo, "no deployment can be shown")
         kind = FORGES[place.forge].deployments
         if kind is None:

@@ -33,7 +33,13 @@ FORGES: Mapping[str, ForgeKind] = {
 }
 *_FIRST, _LAST = FORGES
 HINT = f"write --forge NAME or --forge NAME=https://HOST; NAME is {', '.join(_FIRST)} or {_LAST}"
-LIMITS = Limits(connect=5.0, silence=10.0, total=15.0, size=1024 * 1024, tries=1)
+LIMITS = Limits(
+    connect=5.0,
+    silence=10.0,
+    total=15.0,
+    size=1024 * 1024,
+    tries=1,
+)
 
 
 @dataclass(frozen=True)
@@ -55,7 +61,7 @@ def forge_option(text: str) -> Known:
     name = name.strip().lower()
     name = next((forge.name for forge in FORGES.values() if name in forge.aliases), name)
     if name not in FORGES:
-        raise Malformed(f"{name[:100]!r} is not a kind of Git host that is known here", HINT)
+        raise Malformed(f"{name[:100]!r} is not a known kind of Git host", HINT)
     root = root.strip().rstrip("/")
     if root and (
         not root.startswith(("https://", "http://")) or "@" in root or set(root) & set("?# ")
@@ -99,19 +105,25 @@ def place_of(url: str, known: Sequence[Known] = ()) -> ForgeAddress | None:
         if remote.host in forge.hosts or remote.host.endswith(forge.host_ends or "-"):
             return _built(forge.name, remote, f"https://{remote.host}")
     for item in sorted(known, key=lambda one: len(one.root), reverse=True):
-        if item.root and (inner := _below(remote, item.root)) is not None:
+        if item.root and (inner := _path_below(remote, item.root)) is not None:
             return _built(
-                item.forge, replace(remote, parts=inner, host=split(item.root).authority), item.root
+                item.forge,
+                replace(remote, parts=inner, host=split(item.root).authority),
+                item.root,
             )
     for entry in known:
         if not entry.root or (remote.ssh and entry.chosen):
             host = split(entry.root).authority or remote.host
-            return _built(entry.forge, replace(remote, host=host), entry.root or remote.root)
+            return _built(
+                entry.forge,
+                replace(remote, host=host),
+                entry.root or remote.root,
+            )
     name = _guessed(remote)
     return _built(name, remote, remote.root) if name else None
 
 
-def _below(remote: RemoteUrl, root: str) -> tuple[str, ...] | None:
+def _path_below(remote: RemoteUrl, root: str) -> tuple[str, ...] | None:
     """Return the parts of the path below a forge's root, or None if the repository is not there.
 
     An ssh URL does not have the root's path.
@@ -133,7 +145,8 @@ def _guessed(remote: RemoteUrl) -> str:
         return "bitbucket-server"
     words = remote.host.partition(":")[0].partition(".")[0].split("-") if "." in remote.host else []
     return next(
-        (forge.name for forge in FORGES.values() if not set(words).isdisjoint(forge.words)), ""
+        (forge.name for forge in FORGES.values() if not set(words).isdisjoint(forge.words)),
+        "",
     )
 
 
@@ -144,13 +157,21 @@ def _built(forge: str, remote: RemoteUrl, root: str) -> ForgeAddress:
 
 def compare_url(place: ForgeAddress, base: str, head: str) -> str:
     """Return the page that shows what the head branch changes."""
-    return FORGES[place.forge].compare.format(place.web, quote(base), quote(head))
+    return FORGES[place.forge].compare.format(
+        place.web,
+        quote(base),
+        quote(head),
+    )
 
 
 def range_url(place: ForgeAddress, old: str, new: str) -> str:
     """Return the page that shows what came between two commits."""
     kind = FORGES[place.forge]
-    return (kind.range or kind.compare).format(place.web, quote(old), quote(new))
+    return (kind.range or kind.compare).format(
+        place.web,
+        quote(old),
+        quote(new),
+    )
 
 
 def probe(
@@ -165,7 +186,12 @@ def probe(
     Raises `ForgeError` if the host is of another kind, and `UnreachableError` if it does not
     answer.
     """
-    http = Http(remote.root, more_ca=more_ca, log=log, limits=limits)
+    http = Http(
+        remote.root,
+        more_ca=more_ca,
+        log=log,
+        limits=limits,
+    )
     answered = False
     folders = [""]
     if not remote.ssh and len(remote.parts) > 2:  # there is a folder before owner and repository
@@ -192,6 +218,4 @@ def probe(
             hint=f"{HINT}; or --ca-file",
         )
     hint = HINT.replace("NAME or --forge NAME=https://HOST", f"NAME={remote.root}")
-    raise ForgeError(
-        f"which kind of Git host {remote.host} is, cannot be seen from outside", hint=hint
-    )
+    raise ForgeError(f"cannot tell what kind of Git host {remote.host} is", hint=hint)

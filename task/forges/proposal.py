@@ -20,6 +20,7 @@ from hashlib import sha256
 from itertools import accumulate
 from unicodedata import east_asian_width
 
+from task.command_kinds import kind_of
 from task.model import Proposal, Proposed
 from task.output.markdown import Row, code, folded, link
 from task.output.markdown import builds as table_of
@@ -38,10 +39,11 @@ LONGEST_BODY: Mapping[str, int] = {
 }
 LIFE = """\
 - **you merge it**: the changes go to the base branch, and Argo CD deploys them.
-- **you close it**: these builds and older ones are skipped. A newer one opens another request. A rollback's hold ends.
+- **you close it**: these builds and older ones are skipped. A newer one opens another request. A rollback's hold ends; a hold that was to end with the merge stays.
 - **you push to it**: your commit stays. Later builds are committed on top of it.
 - **you change its title, labels or people, or write before or after this text**: that stays.
 - **a newer build arrives**: it takes the place of the older one."""
+ROOM_FOR_IMAGES = 120  # characters of a title for the versions of several images
 ROOM_FOR_LATER = 300  # for the marks of the title, and of what is set on the request
 # Invisible, and the end of what would have been a mention or a reference.
 BREAK = "\u200b"
@@ -101,7 +103,10 @@ def title(message: str) -> str:
 
 
 def headline(
-    command: str, subject: str, apps: Sequence[AppChanges], back: Sequence[AppChanges] = ()
+    command: str,
+    subject: str,
+    apps: Sequence[AppChanges],
+    back: Sequence[AppChanges] = (),
 ) -> str:
     """Return a title with the change: `web: ghcr.io/acme/web 1.0.0 → 1.1.0`,
     or the number of several changes.
@@ -111,23 +116,23 @@ def headline(
     person asked for.
     """
     if back:
-        return title(f"roll back {_in_short(back)}")
+        return title("roll back {}: {}".format(*_in_short(back)))
     if not apps:
         return title(subject)
-    return title(
-        _in_short(apps)
-        if command in ("run", "scan", "promote")
-        else f"{subject}; {_in_short(apps)}"
-    )
+    who, what = _in_short(apps)
+    if kind_of(command).writes and not kind_of(command).by_hand:
+        return title(f"{who}: {what}")
+    joined = ": " if subject.endswith(f" {who}") else f"; {who}: "
+    return title(f"{subject}{joined}{what}")
 
 
-def _in_short(apps: Sequence[AppChanges]) -> str:
-    """Return who gets what, in a few words."""
+def _in_short(apps: Sequence[AppChanges]) -> tuple[str, str]:
+    """Return who gets what, each in a few words."""
     who = apps[0].name if len(apps) == 1 else f"{len(apps)} Applications"
     changes = [one for app in apps for one in app.changes]
     images = dict.fromkeys((change.image.name, *_version(change)) for change in changes)
     if len(images) > 1:
-        return f"{who}: {len(images)} images"
+        return who, _each_in_short(list(images))
     olds = {(change.old_tag, change.old_digest) for change in changes}
     old = olds.pop() if len(olds) == 1 else ("", "")  # of several, none
     new = _version(changes[0])
@@ -137,7 +142,21 @@ def _in_short(apps: Sequence[AppChanges]) -> str:
         "@".join(filter(None, (tag, digest[:19] if pinned or not tag else "")))
         for tag, digest in (old, new)
     ]
-    return " ".join(filter(None, (f"{who}:", changes[0].image.name, words[0], "→", words[1])))
+    return who, " ".join(filter(None, (changes[0].image.name, words[0], "→", words[1])))
+
+
+def _each_in_short(images: Sequence[tuple[str, str, str]]) -> str:
+    """Return the new version of each image, as far as a title has room:
+    after a squash, this is all that the base's history says.
+    """
+    words = [f"{name.rpartition('/')[2]} {tag or digest[:19]}" for name, tag, digest in images]
+    shown = words[:1]
+    for word in words[1:]:
+        if sum(map(len, shown)) + len(word) > ROOM_FOR_IMAGES:
+            break
+        shown.append(word)
+    rest = len(words) - len(shown)
+    return ", ".join(shown) + (f" and {counted(rest, 'more image')}" if rest else "")
 
 
 def message_parts(message: str) -> tuple[str, str]:
@@ -161,10 +180,10 @@ def body(content: Content, forge: str = "") -> str:
     begin, end = (shape.format(name, ABOUT[name]) for name in (BEGIN, END))
     described_here = [shape.format(DESCRIBED, content.commit)] if content.commit else []
     marks = "\n".join([*described_here, end])
-    rows = _rows(content.apps)
+    rows = _change_rows(content.apps)
     said = (
         ("Built from", "" if any(row.source for row in rows) else content.source, ""),
-        ("by", content.run, ""),
+        ("Pipeline run:", content.run, ""),
         ("Changes:", content.compare, "compare"),
     )
     links = " · ".join(f"{word} {link(url, name)}" for word, url, name in said if url)
@@ -193,7 +212,7 @@ def closed_body(found: Proposed, because: str) -> str:
     return beside(found.body, ours)
 
 
-def _rows(apps: Sequence[AppChanges]) -> list[Row]:
+def _change_rows(apps: Sequence[AppChanges]) -> list[Row]:
     """Return a row for each change of each Application.
 
     What one change writes to several files is one row.
@@ -341,7 +360,7 @@ def with_settled(text: str, keys: frozenset[str]) -> str:
 
 
 def lacking(proposal: Proposal, text: str) -> Proposal:
-    """Return the proposal with only what no run has set on the request with this body."""
+    """Return the proposal with only what still has to be set on the request with this body."""
     known = settled(text)
 
     def new(kind: str, names: Sequence[str]) -> tuple[str, ...]:

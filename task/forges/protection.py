@@ -34,14 +34,14 @@ def open_on_github(rules: Iterable[Mapping[str, Any]]) -> bool:
 
 def open_on_gitlab(protected: Iterable[Mapping[str, Any]], name: str) -> bool:
     """Tell whether developers may push. Of several rules that match, the most permissive counts."""
-    ours = [mapping for mapping in protected if _matches(dig(mapping, "name"), name, across=True)]
+    ours = [mapping for mapping in protected if _glob_fits(dig(mapping, "name"), name, across=True)]
     levels = [level for our in ours for level in mappings(our, "push_access_levels")]
     return not ours or any(_is_a_role_below_maintainer(level) for level in levels)
 
 
 def open_on_gitea(rules: Sequence[Mapping[str, Any]], name: str) -> bool:
     """Tell whether all with write access may push. The first rule that matches counts."""
-    ours = [rule for rule in rules if _matches(_rule_name(rule), name)]
+    ours = [rule for rule in rules if _glob_fits(_rule_name(rule), name)]
     if not ours:
         return True
     first = min(ours, key=lambda one: int(dig(one, "priority") or 0))
@@ -55,7 +55,7 @@ def open_on_bitbucket_cloud(restrictions: Iterable[Mapping[str, Any]], name: str
         for restriction in restrictions
         if dig(restriction, "kind") == "push" and dig(restriction, "branch_match_kind") == "glob"
     )
-    return not any(_matches(dig(our, "pattern"), name, across=True) for our in ours)
+    return not any(_glob_fits(dig(our, "pattern"), name, across=True) for our in ours)
 
 
 def open_on_data_center(restrictions: Iterable[Mapping[str, Any]], name: str) -> bool:
@@ -67,7 +67,7 @@ def open_on_data_center(restrictions: Iterable[Mapping[str, Any]], name: str) ->
             continue
         if kind == "ANY_REF" or pattern == f"refs/heads/{name}":
             return False
-        if kind == "PATTERN" and _matches(pattern, name):
+        if kind == "PATTERN" and _glob_fits(pattern, name):
             return False
     return True
 
@@ -103,15 +103,15 @@ def _rule_name(rule: Mapping[str, Any]) -> str:
     return dig(rule, "rule_name") or dig(rule, "branch_name")
 
 
-def _matches(pattern: str, name: str, *, across: bool = False) -> bool:
+def _glob_fits(pattern: str, name: str, *, across: bool = False) -> bool:
     """Tell whether a glob fits a branch.
 
     `*` stays within a part unless it goes `across` slashes.
     """
     parts = re.split(r"(\*+)", pattern[:500])
-    one = ".*" if across else "[^/]*"
+    any_text = ".*" if across else "[^/]*"
     text = "".join(
-        (".*" if len(part) > 1 else one) if part.startswith("*") else re.escape(part)
+        (".*" if len(part) > 1 else any_text) if part.startswith("*") else re.escape(part)
         for part in parts
     )
     return re.fullmatch(text, name) is not None

@@ -52,6 +52,16 @@ def source_ranges(ranges: Iterable[SourceRange], page: RangePage) -> str:
     return "\n".join(["**Changes in the source**", "", *lines[:MOST_RANGES], *more])
 
 
+def ending(holds: Sequence[str]) -> str:
+    """Return which holds of the base end with the merge, or ""."""
+    if not holds:
+        return ""
+    left = len(holds) - MOST_RANGES
+    more = [f"- and {left} more"] if left > 0 else []
+    lines = [f"- {code(hold)}" for hold in holds[:MOST_RANGES]]
+    return "\n".join(["**Holds that end with the merge**", "", *lines, *more])
+
+
 def undoing(apps: Sequence[AppChanges]) -> str:
     """Return how the changes are undone after the merge: by `rollback`, which holds, or a revert.
 
@@ -88,9 +98,9 @@ def undoing(apps: Sequence[AppChanges]) -> str:
     )
 
 
-def _page_of(one: SourceRange, page: RangePage) -> str:
-    old = one.old
-    new = one.new
+def _page_of(source_range: SourceRange, page: RangePage) -> str:
+    old = source_range.old
+    new = source_range.new
     known = _COMMIT.fullmatch(old.commit) and _COMMIT.fullmatch(new.commit)
     same = old.commit == new.commit
     if not known or same or not old.repository or not _one_repository(old, new):

@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 
+from task.ci_systems import SYSTEMS
 from task.errors import CredentialsError, UsageError
 from task.files import read_text
 from task.forges.client import ForgeAddress, ForgeToken
@@ -21,9 +22,6 @@ from task.urls import origin, split
 
 VARIABLE = "IMAGE_UPDATE_FORGE_TOKEN"
 OPTION = "--forge-token-file"
-# The CI system's own tokens, and where they are good. GitLab's job token cannot write merge
-# requests.
-OWN = (("GITHUB_TOKEN", "GITHUB_SERVER_URL"), ("SYSTEM_ACCESSTOKEN", "SYSTEM_COLLECTIONURI"))
 SHOW = (
     "say which Git host it is for: --forge github=https://github.com, or --git-credentials-url"
     " https://github.com/acme/"
@@ -54,11 +52,12 @@ class Tokens:
         if file:
             self._secret = _read(file)
             self._source = OPTION
-        self._scope = _scope(forge, scope, environ)
+        self._scope = _token_scope(forge, scope, environ)
         self._named = bool(forge and forge.root)
         if self._secret and not self._scope:
             raise UsageError(
-                f"{self._source}: a token is given, but not for which Git host", hint=SHOW
+                f"{self._source}: a token is given, but not the Git host it is for",
+                hint=SHOW,
             )
 
     def of_the_job(self, place: ForgeAddress, what: str) -> ForgeToken:
@@ -97,7 +96,7 @@ class Tokens:
         raise CredentialsError(f"no API token for {place.host}, which {what} needs", hint=hint)
 
     def _of_ci(self, place: ForgeAddress) -> ForgeToken | None:
-        for name, server in OWN:
+        for name, server in (system.token for system in SYSTEMS if system.token):
             secret = _sound(self._environ.get(name, ""), name)
             if secret and covers(self._environ.get(server, ""), place.web):
                 return ForgeToken(secret)
@@ -118,8 +117,10 @@ def covers(prefix: str, web: str) -> bool:
     )
 
 
-def _scope(
-    forge: Known | None, given: tuple[str, ...], environ: Mapping[str, str]
+def _token_scope(
+    forge: Known | None,
+    given: tuple[str, ...],
+    environ: Mapping[str, str],
 ) -> tuple[str, ...]:
     """Return the address in `--forge`, else the URLs for Git's login,
     else the CI system's own server.
@@ -146,7 +147,8 @@ def check_token_file(path: str) -> None:
 
 def _unreadable(path: str, error: OSError) -> UsageError:
     return UsageError(
-        f"{OPTION}: cannot read {path!r}: {error.strerror}", hint="name a readable file"
+        f"{OPTION}: cannot read {path!r}: {error.strerror}",
+        hint="name a readable file",
     )
 
 
@@ -170,6 +172,7 @@ def _sound(text: str, where: str) -> Secret:
     text = text.strip()
     if not (text.isascii() and text.isprintable()):
         raise UsageError(
-            f"{where} must have exactly one line of letters and digits", hint="give only the token"
+            f"{where} must have exactly one line of letters and digits",
+            hint="give only the token",
         )
     return Secret(text)

@@ -87,7 +87,7 @@ class Lineage:
         if not repository:
             return Kin(
                 "unknown",
-                "the repository of the source commits is not known: give --source-repository",
+                "cannot tell the repository of the source commits: give --source-repository",
             )
         try:
             if repository not in self._sources:
@@ -145,7 +145,7 @@ class _Source:
         """Return the commits before these two,
         and those of them whose parents the server did not send.
 
-        They are those of all branches and tags if the server gives none by id.
+        They are those of all branches and tags if the server does not send commits by id.
         """
         whole = len(old) in _WHOLE_ID and len(new) in _WHOLE_ID
         if not whole or not self._by_id or not self._fetch(depth, old, new):
@@ -179,12 +179,21 @@ class _Source:
             *what,
         )
         try:
-            self._git.run(*argv, git_dir=self._folder.partial(), env=self._env, clock=self._clock)
+            self._git.run(
+                *argv,
+                git_dir=self._folder.partial(),
+                env=self._env,
+                clock=self._clock,
+            )
         except GitEnded:
             raise
         except GitFailed as error:
             if self._git.redirected(
-                self._repository, error, REMOTE, self._folder.path, self._clock
+                self._repository,
+                error,
+                REMOTE,
+                self._folder.path,
+                self._clock,
             ):
                 self._env = self._git.login(self._repository)
                 return self._fetch(depth, *what)
@@ -217,9 +226,10 @@ class _Source:
         path = f"{self._folder.path}/shallow"
         try:
             if os.path.getsize(path) > self._git.bounds.messages:
-                message = f"the Git server sends too much: {self._git.bounds.too_many_messages}"
+                message = f"the Git server sent too much: {self._git.bounds.too_many_messages}"
                 raise UnreachableError(
-                    message, hint="give --sequence, so that no commits need to be compared"
+                    message,
+                    hint="give --sequence, so that no commits need to be compared",
                 )
             with open(path, encoding="ascii") as file:
                 return frozenset(file.read().split())
@@ -229,7 +239,8 @@ class _Source:
 
 def _kin(parents: _Parents, ends: frozenset[str], old: str, new: str) -> Kin:
     """Return what these commits show. An "unknown" order may become clear with more of them."""
-    (first, flaw), (second, other_flaw) = _named(parents, old), _named(parents, new)
+    first, flaw = _named(parents, old)
+    second, other_flaw = _named(parents, new)
     if flaw or other_flaw:
         return Kin("unknown", flaw or other_flaw)
     if first == second:
@@ -244,7 +255,7 @@ def _kin(parents: _Parents, ends: frozenset[str], old: str, new: str) -> Kin:
     if ends & (behind_first ^ behind_second):
         return Kin(
             "unknown",
-            f"the commits that it gives do not tell which of {old[:12]} and {new[:12]} is newer",
+            f"the commits that it sent do not show which of {old[:12]} and {new[:12]} is newer",
         )
     return Kin("unrelated")
 

@@ -70,7 +70,11 @@ _REFUSED = re.compile(
 )
 _LOCATION = re.compile(r"(?i)<= Recv header: location: *(\S{1,4096})\s")
 _PAGE = re.compile(r"(?i)<= Recv header: content-type: *text/html")
-_TRACED = {"GIT_TRACE_CURL": "1", "GIT_TRACE_CURL_NO_DATA": "1", "GIT_TRACE_REDACT": "1"}
+_TRACED = {
+    "GIT_TRACE_CURL": "1",
+    "GIT_TRACE_CURL_NO_DATA": "1",
+    "GIT_TRACE_REDACT": "1",
+}
 _HOPS = 5  # redirects of one repository
 _TAIL = 64_000  # bytes of stderr that are kept; the cause of an error comes last
 _LAST = 3  # lines of it in the error about a stopped command
@@ -117,7 +121,7 @@ class Git:
     There is one for each login of a run, and several threads may share it.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - all that a git process depends on
         self,
         environ: Mapping[str, str],
         *,
@@ -273,7 +277,12 @@ class Git:
         return True
 
     def redirected(
-        self, repo: str, error: GitFailed, remote: str, git_dir: str, clock: Clock
+        self,
+        repo: str,
+        error: GitFailed,
+        remote: str,
+        git_dir: str,
+        clock: Clock,
     ) -> bool:
         """Tell whether the server redirects the repository to another URL on the same server,
         and remember that URL.
@@ -292,7 +301,12 @@ class Git:
         )
         try:
             self.run(
-                "ls-remote", remote, "HEAD", git_dir=git_dir, env={**env, **_TRACED}, clock=clock
+                "ls-remote",
+                remote,
+                "HEAD",
+                git_dir=git_dir,
+                env={**env, **_TRACED},
+                clock=clock,
             )
         # this output is never shown: git hides Authorization in it, but no other header
         except GitFailed as traced:
@@ -334,7 +348,12 @@ class Git:
     def is_web_page(self, remote: str, git_dir: str, env: Mapping[str, str], clock: Clock) -> bool:
         """Tell whether a web server answers for a repository with a page, such as one to log in."""
         said = self.run(
-            "ls-remote", remote, "HEAD", git_dir=git_dir, env={**env, **_TRACED}, clock=clock
+            "ls-remote",
+            remote,
+            "HEAD",
+            git_dir=git_dir,
+            env={**env, **_TRACED},
+            clock=clock,
         ).err
         return _PAGE.search(said) is not None
 
@@ -358,7 +377,8 @@ class Git:
         `GitEnded` if we stopped it, or `UnreachableError` if somebody else did.
         """
         shutdown.check()
-        transfer = _head(argv) in _TRANSFERS
+        transfer = _command_name(argv) in _TRANSFERS
+        subject = clock.subject if clock else ""
         with shutdown.shield(), _files_left(), ExitStack() as opened:
             into = opened.enter_context(_scratch(git_dir or self.temporary))
             out, err = (opened.enter_context(closing(CapturedOutput(most))) for most in (0, _TAIL))
@@ -371,36 +391,42 @@ class Git:
             err.sink.close()
             limits = (timeout, late, self.stall if transfer else 0)
             watch = Watch(
-                running, limits, (out, err), self.bounds, git_dir if transfer else "", stop
+                running,
+                limits,
+                (out, err),
+                self.bounds,
+                git_dir if transfer else "",
+                stop,
             )
-            code = self._wait(running, watch, meanwhile)
+            code = self._exit_code_of(running, watch, meanwhile)
             output = out.text()
             words = err.text().decode("utf-8", "replace")
-            if "--progress" in argv:
-                words = "".join(
-                    line for line in words.splitlines(keepends=True) if not _PROGRESS.match(line)
-                )
+        if "--progress" in argv:
+            words = _without_progress(words)
         ended = watch.why or (self.bounds.passed(words) if code and program == "git" else "")
         if ended:
             self._sharing.end()
             last = "\n".join(words.splitlines()[-_LAST:])
-            raise GitEnded(_head(argv), code, output, f"{last}\n{ended}")
+            raise GitEnded(_command_name(argv), code, output, f"{last}\n{ended}")
         if code:
             shutdown.check()
             if code < 0:
-                raise _killed(argv, program, -code).about(clock.subject if clock else "")
-            raise GitFailed(_head(argv), code, output, words)
-        for line in words.splitlines():
-            if (
-                line.startswith("warning:")
-                and line not in self._warned
-                and len(self._warned) < _WARNINGS
-            ):
-                self._warned.add(line)
-                # A server without partial clones is read in another way, so this is not a warning.
-                shown = line.removeprefix("warning: ") if NO_FILTER in line else line
-                self.log(f"git: {shown[:_LONGEST]}{f' ({clock.subject})' if clock else ''}")
+                raise _killed(argv, program, -code).about(subject)
+            raise GitFailed(_command_name(argv), code, output, words)
+        self._log_warnings(words, subject)
         return Ran(output, words)
+
+    def _log_warnings(self, words: str, subject: str) -> None:
+        """Log each of git's warnings once."""
+        for line in words.splitlines():
+            if not line.startswith("warning:") or line in self._warned:
+                continue
+            if len(self._warned) >= _WARNINGS:
+                return
+            self._warned.add(line)
+            # A server without partial clones is read in another way, so this is not a warning.
+            shown = line.removeprefix("warning: ") if NO_FILTER in line else line
+            self.log(f"git: {shown[:_LONGEST]}{f' ({subject})' if subject else ''}")
 
     def talk(self, *argv: str, git_dir: str, env: Mapping[str, str] | None = None) -> Talk:
         """Start a command that reads questions and writes answers until it is closed."""
@@ -414,7 +440,11 @@ class Git:
                 open(os.devnull, "wb") as err,
             ):
                 running = self._start(argv, git_dir, env, (into, out, err))
-            return Talk(open(ask, "wb"), open(answer, "rb"), running)
+            return Talk(
+                open(ask, "wb"),
+                open(answer, "rb"),
+                running,
+            )
 
     def failure(self, repo: str, said: str, subject: str) -> TaskError:
         """Return the named error for what git said about a repository.
@@ -426,7 +456,11 @@ class Git:
         login = fitting([*url_login(target), *given.spare, *given.logins], target.url)
         scopes = tuple(dict.fromkeys(item.prefix for item in given.logins))
         return failure(
-            said, subject, scopes, login.password if login else Secret(""), split(target.url).host
+            said,
+            subject,
+            scopes,
+            login.password if login else Secret(""),
+            split(target.url).host,
         )
 
     def ssh_environment(self, url: str) -> dict[str, str]:
@@ -465,7 +499,7 @@ class Git:
         files: Sequence[IO[bytes]],
         name: str = "git",
     ) -> Any:
-        self.calls.append(_head(argv))
+        self.calls.append(_command_name(argv))
         try:
             program = sh.Command(name, self._environ.get("PATH", os.defpath).split(os.pathsep))
         except sh.CommandNotFound as error:
@@ -473,14 +507,18 @@ class Git:
             raise UsageError(f"{name} is not installed", hint=f"install {wanted}") from error
         # Always set: a step may start in a folder with a broken `.git/config`, or with one that
         # somebody planted.
-        environ = {**self._environ, **(env or {}), "GIT_DIR": git_dir or os.devnull}
+        environ = {
+            **self._environ,
+            **(env or {}),
+            "GIT_DIR": git_dir or os.devnull,
+        }
         try:
             return start(program, argv, environ, files, self._limit if name == "git" else None)
         except ValueError as error:  # sh had no word from the new process
             raise _killed(argv, name, signal.SIGKILL) from error
 
     @staticmethod
-    def _wait(running: Any, watch: Watch, meanwhile: Callable[[], object] | None) -> int:
+    def _exit_code_of(running: Any, watch: Watch, meanwhile: Callable[[], object] | None) -> int:
         """Wait for the exit code. If the wait is interrupted, stop the process as well."""
         try:
             with shutdown.ending(watch.end):
@@ -495,7 +533,7 @@ class Git:
         return code
 
 
-def _head(argv: Sequence[str]) -> str:
+def _command_name(argv: Sequence[str]) -> str:
     """Return the name of the git command: the first word
     that is not an option or an option's value.
     """
@@ -513,7 +551,7 @@ def _killed(argv: Sequence[str], program: str, number: int) -> TaskError:
 
     If it was a push, it may have landed.
     """
-    name = f"git {_head(argv)}" if program == "git" else program
+    name = f"git {_command_name(argv)}" if program == "git" else program
     return UnreachableError(f"{name} was killed by signal {number}", hint=KILLED)
 
 
@@ -541,3 +579,8 @@ def _scratch(folder: str) -> IO[bytes]:
         message = f"cannot make a temporary file: {error.strerror}"
         hint = "free some space and run it again"
         raise exhausted(error) or UnreachableError(message, hint=hint) from error
+
+
+def _without_progress(words: str) -> str:
+    lines = words.splitlines(keepends=True)
+    return "".join(line for line in lines if not _PROGRESS.match(line))

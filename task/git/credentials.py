@@ -66,7 +66,9 @@ class Access:
     """The credentials of one run. Several threads may share them."""
 
     def __init__(
-        self, given: Credentials | None = None, environ: Mapping[str, str] | None = None
+        self,
+        given: Credentials | None = None,
+        environ: Mapping[str, str] | None = None,
     ) -> None:
         self.given = given or Credentials()
         self._environ = environ or {}
@@ -115,7 +117,11 @@ class Access:
                 home = self._environ.get("HOME", "")
                 files = self.given.ssh
                 if files is None and needs_own_files(home):
-                    files = collect(AccessOptions(), Secret(""), home)
+                    files = collect(
+                        AccessOptions(),
+                        Secret(""),
+                        home,
+                    )
                 self._ssh = write(files, self._private()) if files else PLAIN
             return self._ssh, self.given.ssh is not None
 
@@ -171,17 +177,10 @@ _SHOW = "name the server it is for: --git-credentials-url https://git.example.co
 
 def access_of(given: AccessOptions, environ: Mapping[str, str]) -> Access:
     """Read and check all given credentials. Nothing is contacted. Raises `UsageError`."""
-    scope = _scope(given, environ)
-    user, password = _password(given, environ)
-    if password and not scope:
-        raise UsageError("a password or token is given, but not for which server", hint=_SHOW)
-    logins = (
-        [Login(url, user or _token_user(url, password), password) for url in scope]
-        if password
-        else []
-    )
+    logins = _logins_given(given, environ)
     github = environ.get("GITHUB_SERVER_URL", "").strip().rstrip("/")
     own = _secret(environ, "GITHUB_TOKEN")
+    spare = own and github.startswith("https://")
 
     if os.path.isdir(given.ssh_directory) and not os.listdir(given.ssh_directory):
         # Kubernetes mounts a missing optional secret as an empty folder
@@ -190,24 +189,10 @@ def access_of(given: AccessOptions, environ: Mapping[str, str]) -> Access:
     hosts = given.ssh_known_hosts_file or given.ssh_host_key
     ssh = given.ssh_key_file or key or hosts or given.ssh_directory
 
-    folder = given.basic_auth_directory
-    config_file = ""
-    files = _listed(folder)
-    if ".gitconfig" in files:
-        config_file = os.path.join(folder, ".gitconfig")
-        try:
-            check_file(config_file)  # git is going to read it
-        except OSError as error:
-            why = f"--basic-auth-directory: cannot read {config_file!r}: {error.strerror}"
-            raise UsageError(why, hint="make it a readable file") from None
+    config_file, stored = _tekton_files(given.basic_auth_directory)
     found = Credentials(
-        logins=(
-            *_stored(
-                os.path.join(folder, ".git-credentials") if ".git-credentials" in files else ""
-            ),
-            *logins,
-        ),
-        spare=(Login(github, _TOKEN_USER, own),) if own and github.startswith("https://") else (),
+        logins=(*_stored_logins(stored), *logins),
+        spare=(Login(github, _TOKEN_USER, own),) if spare else (),
         app=_app(given, environ),
         app_server=github or _GITHUB,
         ssh=collect(given, key, environ.get("HOME", "")) if ssh else None,
@@ -217,7 +202,36 @@ def access_of(given: AccessOptions, environ: Mapping[str, str]) -> Access:
     return Access(found, environ)
 
 
-def _scope(given: AccessOptions, environ: Mapping[str, str]) -> tuple[str, ...]:
+def _logins_given(given: AccessOptions, environ: Mapping[str, str]) -> list[Login]:
+    """Return a login with the given password for each server that it is for."""
+    scope = _login_scope(given, environ)
+    user, password = _password(given, environ)
+    if not password:
+        return []
+    if not scope:
+        raise UsageError("a password or token is given, but not the server it is for", hint=_SHOW)
+    return [Login(url, user or _token_user(url, password), password) for url in scope]
+
+
+def _tekton_files(folder: str) -> tuple[str, str]:
+    """Return the paths of `.gitconfig` and `.git-credentials` in a folder of Tekton, or "".
+
+    Raises `UsageError` if git could not read the config.
+    """
+    files = _names_in_folder(folder)
+    stored = os.path.join(folder, ".git-credentials") if ".git-credentials" in files else ""
+    if ".gitconfig" not in files:
+        return "", stored
+    config_file = os.path.join(folder, ".gitconfig")
+    try:
+        check_file(config_file)  # git is going to read it
+    except OSError as error:
+        why = f"--basic-auth-directory: cannot read {config_file!r}: {error.strerror}"
+        raise UsageError(why, hint="make it a readable file") from None
+    return config_file, stored
+
+
+def _login_scope(given: AccessOptions, environ: Mapping[str, str]) -> tuple[str, ...]:
     """Return the URLs that a login may be sent to."""
     if not given.git_credentials_url:
         own = (environ.get(name, "").strip() for name in ("GITHUB_SERVER_URL", "CI_SERVER_URL"))
@@ -255,13 +269,13 @@ def _password(given: AccessOptions, environ: Mapping[str, str]) -> tuple[str, Se
         if secret := _secret(environ, name):
             found[name] = secret
     if given.git_password_file:
-        found["--git-password-file"] = _line(given.git_password_file, "--git-password-file")
-    if "password" in _listed(given.basic_auth_directory):
+        found["--git-password-file"] = _secret_line(given.git_password_file, "--git-password-file")
+    if "password" in _names_in_folder(given.basic_auth_directory):
         option = "--basic-auth-directory"
         folder = given.basic_auth_directory
-        found[option] = _line(os.path.join(folder, "password"), option)
-        if not user and "username" in _listed(folder):
-            user = _line(os.path.join(folder, "username"), option).reveal()
+        found[option] = _secret_line(os.path.join(folder, "password"), option)
+        if not user and "username" in _names_in_folder(folder):
+            user = _secret_line(os.path.join(folder, "username"), option).reveal()
     if len(found) > 1:
         raise UsageError(f"{' and '.join(found)} are both given", hint="give one of them")
     if user and not found:
@@ -270,11 +284,11 @@ def _password(given: AccessOptions, environ: Mapping[str, str]) -> tuple[str, Se
     return user, next(iter(found.values()), Secret(""))
 
 
-def _stored(path: str) -> tuple[Login, ...]:
+def _stored_logins(path: str) -> tuple[Login, ...]:
     """Return the logins in a `.git-credentials`, each for the URL on its line."""
     logins = []
     if path:
-        for line in _text(path, "--basic-auth-directory").splitlines():
+        for line in _text_of_file(path, "--basic-auth-directory").splitlines():
             try:
                 address = address_of(line.strip())
             except SourceError:
@@ -287,7 +301,7 @@ def _stored(path: str) -> tuple[Login, ...]:
 def _app(given: AccessOptions, environ: Mapping[str, str]) -> Callable[[str], Login] | None:
     key = _secret(environ, "IMAGE_UPDATE_GITHUB_APP_KEY")
     if given.github_app_key_file:
-        key = Secret(_text(given.github_app_key_file, "--github-app-key-file"))
+        key = Secret(_text_of_file(given.github_app_key_file, "--github-app-key-file"))
     parts = (given.github_app_id, given.github_app_installation_id, bool(key))
     if not any(parts):
         return None
@@ -323,9 +337,9 @@ def certificates(path: str) -> str:
         return ""
     files = [path]
     if os.path.isdir(path):
-        names = (os.path.join(path, name) for name in sorted(_listed(path, "--ca-file")))
+        names = (os.path.join(path, name) for name in sorted(_names_in_folder(path, "--ca-file")))
         files = [name for name in names if os.path.isfile(name)]
-    found = "\n".join(_text(file, "--ca-file") for file in files)
+    found = "\n".join(_text_of_file(file, "--ca-file") for file in files)
     if files and "BEGIN CERTIFICATE" not in found and "BEGIN TRUSTED CERTIFICATE" not in found:
         raise UsageError(
             f"--ca-file: no certificate in {path!r}", hint="give certificates in PEM form"
@@ -333,7 +347,7 @@ def certificates(path: str) -> str:
     return found
 
 
-def _listed(folder: str, option: str = "--basic-auth-directory") -> frozenset[str]:
+def _names_in_folder(folder: str, option: str = "--basic-auth-directory") -> frozenset[str]:
     try:
         return frozenset(
             name for name in (os.listdir(folder) if folder else ()) if not name.startswith("..")
@@ -351,13 +365,13 @@ def _secret(environ: Mapping[str, str], name: str) -> Secret:
     return Secret(text)
 
 
-def _line(path: str, option: str) -> Secret:
-    text = _text(path, option).strip()
+def _secret_line(path: str, option: str) -> Secret:
+    text = _text_of_file(path, option).strip()
     if not text or "\n" in text or "\x00" in text:
         hint = "write only the password or token into it"
         raise UsageError(f"{option}: {path!r} must have exactly one line", hint=hint)
     return Secret(text)
 
 
-def _text(path: str, option: str) -> str:
+def _text_of_file(path: str, option: str) -> str:
     return read_given(path, option, LARGEST, "strict")

@@ -252,7 +252,10 @@ class HostConfig:
     """
 
     def __init__(
-        self, run: Callable[..., bytes], environ: Mapping[str, str], more: str = ""
+        self,
+        run: Callable[..., bytes],
+        environ: Mapping[str, str],
+        more: str = "",
     ) -> None:
         self._run = run
         self._environ = environ  # if empty, no configuration counts
@@ -318,12 +321,14 @@ class HostConfig:
     def _list(self, path: str) -> list[tuple[str, str]]:
         try:
             said = self._run("config", "--file", path, "--includes", "--null", "--list").decode(
-                "utf-8", "replace"
+                "utf-8",
+                "replace",
             )
         except GitFailed as error:
             hint = "fix it, or ignore it with --no-git-config"
             raise CredentialsError(
-                f"git cannot read its configuration: {quoted(error.err)}", hint=hint
+                f"git cannot read its configuration: {quoted(error.err)}",
+                hint=hint,
             ) from error
         lines = (line.partition("\n") for line in said.split("\0") if line)
         return transport([(key, value if newline else "true") for key, newline, value in lines])

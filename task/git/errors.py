@@ -13,6 +13,7 @@ from functools import cache
 
 import re2
 
+from task import DOCS
 from task.errors import (
     CredentialsError,
     Outpaced,
@@ -62,12 +63,12 @@ def _any(*words: str) -> str:
     return "|".join(words)
 
 
-def _says(text: str, words: str) -> bool:
-    return _pattern(words).search(text) is not None
+def _has_words(text: str, words: str) -> bool:
+    return _compiled_words(words).search(text) is not None
 
 
 @cache
-def _pattern(words: str) -> re2._Regexp:
+def _compiled_words(words: str) -> re2._Regexp:
     """RE2 takes linear time: on a line of 60 KB from a server,
     Python's own patterns took 19 seconds.
     """
@@ -94,21 +95,31 @@ _AGAIN = "run it again"
 _NO_LOGIN = "the server asks for a login and none was given; or the repository does not exist"
 _REFUSED = "the server did not accept the login"
 _UNKNOWN_HOST = _any("could not resolve", "name resolution", "name or service not known")
-_DOWN = "the Git server could not be reached, or broke off"
-_FAILED = "the Git server answered with an error of its own"
-_BUSY = "the Git server limits the rate of requests"
+_NO_PROXY = "the proxy could not be reached, or failed"
+_UNREACHED = "the Git server could not be reached"
+_CLOSED = "the Git server closed the connection"
+_SLOW = "the Git server did not answer in time"
+_HALF = "the Git server did not finish the transfer"
+_DOWN = (_NO_PROXY, _UNREACHED, _CLOSED, _SLOW, _HALF)
+_FAILED = "the Git server reported an internal error"
+_BUSY = "the Git server's rate limit is exceeded"
 _STALLED = _any("stalled", "operation too slow")
 # These may be over a moment later.
-_BROKE_OFF = _any(
-    _UNKNOWN_HOST, "failed to connect", "no route to",
-    "connection (?:refused|reset|closed|timed out)", "timed out", "timeout",
-    "couldn't connect", "unable to connect", "network is (?:unreachable|down)", "empty reply", "broken pipe",
-    "early (?:eof|end of file)", "unexpected disconnect", "rpc failed", "returned error: 408",
-    "transfer closed", "gnutls_handshake", "ssl_error_syscall", "ssl_connect", "tls connect", "from proxy",
-    "proxy connect aborted", r"tunnel failed, response 5\d\d",
-    "kex_exchange_identification", "ssh_exchange_identification", "remote end hung up", "bad pack header",
-    "internal error", "invalid index-pack output", "http/2 stream",
+_NO_WAY = _any(
+    _UNKNOWN_HOST, "failed to connect", "no route to", "connection (?:refused|timed out)",
+    "couldn't connect", "unable to connect", "network is (?:unreachable|down)",
 )  # fmt: skip
+_PROXY_DOWN = _any(
+    "could not resolve proxy", "from proxy", "proxy connect aborted", r"tunnel failed, response 5\d\d",
+)  # fmt: skip
+_TOO_LATE = _any("timed out", "timeout", "returned error: 408")
+_CUT = _any(
+    "connection (?:reset|closed)", "empty reply", "broken pipe", "early (?:eof|end of file)",
+    "unexpected disconnect", "transfer closed", "gnutls_handshake", "ssl_error_syscall", "ssl_connect", "tls connect",
+    "kex_exchange_identification", "ssh_exchange_identification", "remote end hung up", "http/2 stream",
+)  # fmt: skip
+_DAMAGED = _any("rpc failed", "bad pack header", "internal error", "invalid index-pack output")
+_BROKE_OFF = _any(_PROXY_DOWN, _NO_WAY, _TOO_LATE, _CUT, _DAMAGED)
 
 PAGE = "is this a git repository"  # what git says about a page of several lines
 KILLED = "the memory may have been used up: allow the step more of it, and run it again"
@@ -117,7 +128,7 @@ FAILURES = (
     Meaning("died of signal",
             UnreachableError, "a git process was killed", KILLED),
     Meaning(_any("it sent more than", "git would need more than"),
-            UnreachableError, "the Git server sends more than a run accepts",
+            UnreachableError, "the Git server sent more data than the limit",
             "check the server; if the repository really is that large, allow partial clones there "
             "(uploadpack.allowFilter), or the step more memory"),
     Meaning("one repository may take",
@@ -125,10 +136,12 @@ FAILURES = (
             "run it again; a longer --deadline gives the repository more time"),
     Meaning('protocol "?http"? (?:not supported|disabled)',
             RepositoryError, "the server redirects from https to plain http",
-            "write the repository's own https URL as repoURL, or have the server redirect to https"),
+            "write the repository's own https URL as repoURL, or have the server redirect to"
+            " https"),
     Meaning(_any(r"returned error: 30\d", "unable to update url base from redirection"),
             RepositoryError, "the server redirects to another address, which git does not follow",
-            "write the address that it redirects to as repoURL; if that is a login page, check the URL and the login"),
+            "write the address that it redirects to as repoURL; if that is a login page, check"
+            " the URL and the login"),
     Meaning("transport '[^']*' not allowed",
             SourceError, "this Git transport is not allowed", "change the repository URL to https or ssh"),
     Meaning(_any(r"(?:http code|tunnel failed, response|returned error:) 407", "proxy authentication required"),
@@ -142,25 +155,30 @@ FAILURES = (
             "write it as http://HOST:PORT in HTTPS_PROXY, or in git's http.proxy"),
     Meaning(PAGE,
             RepositoryError, "the server shows a web page here, not a Git repository",
-            "open the URL in a browser: if a login page answers, give a login for this server, or let the runner "
+            "open the URL in a browser: if a login page answers, give a login for this server,"
+            " or let the runner "
             "past the proxy that shows it; if not, correct the URL"),
     Meaning("couldn't find remote ref",
             SourceError, "the branch does not exist", "check the spelling of the branch, and that it was not deleted"),
     Meaning("remote host identification has changed",
             CredentialsError, "the server's SSH host key has changed",
-            "if that was intended, replace the key in known_hosts; if not, somebody may intercept the connection"),
+            "if that was intended, replace the key in known_hosts; if not, somebody may"
+            " intercept the connection"),
     Meaning(_any("host key verification failed", r"no \S+ host key is known"),
             CredentialsError, "the server's SSH host key is not known",
-            "compare its key with the one that its owner publishes, then give it: --ssh-host-key 'HOST ssh-ed25519 "
+            "compare its key with the one that its owner publishes, then give it: --ssh-host-key"
+            " 'HOST ssh-ed25519 "
             "AAAA…'"),
     Meaning("no user exists for uid",
             CredentialsError, "ssh refuses to run for a user id without a passwd entry",
-            "install libnss_wrapper (the published image has it), run as a user that exists in the image, or use "
+            "install libnss_wrapper (the published image has it), run as a user that exists in"
+            " the image, or use "
             "https"),
     Meaning(_any("certificate (?:verif|problem|has expired|subject name)", "(?:ssl|peer|client|issuer) certificate",
                  "ssl ca cert", "cafile", "self[- ]signed", "ssl: no alternative certificate"),
             CredentialsError, "the server's TLS certificate was not accepted",
-            "give the server's certificate authority (--ca-file); check the host name in the URL, and this "
+            "give the server's certificate authority (--ca-file); check the host name in the"
+            " URL, and this "
             "machine's clock"),
     Meaning(_any("load key .*(?:passphrase|invalid format|libcrypto)", "bad permissions", "unprotected private key"),
             CredentialsError, "the SSH key cannot be used",
@@ -168,20 +186,23 @@ FAILURES = (
     Meaning(_any(r"permission denied \([a-z,-]+\)", "too many authentication failures", "sign_and_send_pubkey",
                  "no supported authentication methods", "no mutual signature"),
             CredentialsError, "the server did not accept the SSH key",
-            "check that a key is given (--ssh-key-file or --ssh-directory), and that the server knows its public half"),
+            "check that a key is given (--ssh-key-file or --ssh-directory), and that the server"
+            " knows its public half"),
     Meaning(_any("could not read (?:username|password)", "terminal prompts disabled"),
             CredentialsError, _NO_LOGIN,
-            "give a login for this server (docs/credentials.md; its --git-credentials-url has to fit), and check "
-            "the URL"),
+            "set IMAGE_UPDATE_GIT_TOKEN, and --git-credentials-url if the token is for another"
+            " server; or correct "
+            f"the URL: {DOCS}/credentials.md"),
     Meaning(_any("authentication (?:failed|required)", "returned error: 401", "http basic: access denied",
                  "bad credentials", "invalid (?:credentials|username or (?:token|password))",
                  "password authentication (?:was removed|is not supported)"),
-            CredentialsError, _REFUSED, "check the user name and the password or token given for this server"),
+            CredentialsError, _REFUSED, "check the user name and the password or token given for this server; renew a token that has expired"),
     Meaning(_any("no space left on device", "disk quota exceeded", "file too large"),
             UnreachableError, "a disk is full", "free some space and run it again"),
     Meaning("too many open files",
             UnreachableError, "too many files are open",
-            "raise the limit of the step (ulimit -n 1024), or of the Git server if the message is its own; run it "
+            "raise the limit of the step (ulimit -n 1024), or of the Git server if the message"
+            " is its own; run it "
             "again"),
     Meaning("dubious ownership",
             RepositoryError, "git does not trust this local repository: it belongs to another user",
@@ -202,10 +223,15 @@ FAILURES = (
             UnreachableError, _BUSY, "run it again later, and start fewer runs at the same time"),
     Meaning(_any(r"returned error: 5\d\d", "internal server error", "bad gateway", "service unavailable"),
             UnreachableError, _FAILED, _AGAIN),
-    Meaning(_any(_STALLED, _BROKE_OFF, "commit_refs", "(?:index-pack|unpack-objects) (?:failed|died|abnormal)",
+    Meaning(_PROXY_DOWN, UnreachableError, _NO_PROXY,
+            "check HTTPS_PROXY, or git's http.proxy; if this server needs no proxy, name it in NO_PROXY"),
+    Meaning(_NO_WAY, UnreachableError, _UNREACHED, _AGAIN),
+    Meaning(_any(_STALLED, _TOO_LATE), UnreachableError, _SLOW, _AGAIN),
+    Meaning(_CUT, UnreachableError, _CLOSED, _AGAIN),
+    Meaning(_any(_DAMAGED, "commit_refs", "(?:index-pack|unpack-objects) (?:failed|died|abnormal)",
                  "unable to (?:write|create)", "did not send all", "protocol error", "expected flush", "not our ref",
                  "remote failed to report status", "out of memory"),
-            UnreachableError, _DOWN, _AGAIN),
+            UnreachableError, _HALF, _AGAIN),
     Meaning(_any("permission denied", "unable to access", "could not read from remote repository"),
             RepositoryError, "the repository was not found, or there is no access to it", _ACCESS),
 )  # fmt: skip
@@ -253,8 +279,8 @@ _NOISE = _any(
 )
 
 
-def _meaning(heard: str) -> Meaning | None:
-    return next((row for row in FAILURES if _says(heard, row.words)), None)
+def _meaning_of(heard: str) -> Meaning | None:
+    return next((row for row in FAILURES if _has_words(heard, row.words)), None)
 
 
 def failure(
@@ -272,7 +298,7 @@ def failure(
     """
     heard = _heard(stderr)
     said = quoted(stderr)
-    meaning = _meaning(heard)
+    meaning = _meaning_of(heard)
     if meaning is None and not said:
         # As when the kernel kills the child of git that talks to the server.
         return UnreachableError("git failed and gave no reason", hint=KILLED, subject=subject)
@@ -288,12 +314,12 @@ def failure(
         )
         allow = f"--git-credentials-url {asking[1] if asking else 'URL'}"
         hint = (
-            f"if this server may have it, give {allow} as well; if not, give another login"
-            " (docs/credentials.md)"
+            f"if this server may have it, give {allow} as well; if not, give another login:"
+            f" {DOCS}/credentials.md"
         )
     elif meaning.message == _REFUSED:
         hint = wrong_issuer(token, host, software_of(host, heard)) or hint
-    elif meaning.message == _DOWN and _says(heard, _UNKNOWN_HOST):
+    elif meaning.message == _UNREACHED and _has_words(heard, _UNKNOWN_HOST):
         hint = "check the host name in the URL; if it is right, run it again"
     return meaning.error(f"{message}{f' ({said})' if said else ''}", hint=hint, subject=subject)
 
@@ -306,14 +332,20 @@ def broke_off(stderr: str) -> str:
     it already.
     """
     heard = _heard(stderr)
-    meaning = _meaning(heard)
-    if meaning is None or meaning.message not in (_DOWN, _FAILED, _BUSY) or _says(heard, _STALLED):
+    meaning = _meaning_of(heard)
+    if meaning is None or _has_words(heard, _STALLED):
         return ""
-    return meaning.message if meaning.message != _DOWN or _says(heard, _BROKE_OFF) else ""
+    if meaning.message in (_FAILED, _BUSY):
+        return meaning.message
+    return meaning.message if meaning.message in _DOWN and _has_words(heard, _BROKE_OFF) else ""
 
 
 def refusal(
-    status: str, stderr: str, subject: str, *, forced: bool = False
+    status: str,
+    stderr: str,
+    subject: str,
+    *,
+    forced: bool = False,
 ) -> TaskError | Outpaced:
     """Return what a refused push means.
 
@@ -324,11 +356,11 @@ def refusal(
     """
     stderr = _heard(stderr)
     reason = blanked(_heard(status.rpartition("\t")[2])).strip()
-    if not status or _says(reason, _UNKNOWN):
+    if not status or _has_words(reason, _UNKNOWN):
         return failure(f"{stderr}\n{reason}", subject)
     if _is_race(reason, stderr, forced=forced):
         return Outpaced(f"{subject}: {reason}")
-    if "hook declined" in reason and _says(stderr, _GITEA_WITHOUT_WORDS):
+    if "hook declined" in reason and _has_words(stderr, _GITEA_WITHOUT_WORDS):
         hint = (
             "if the branch requires signed commits, give --signing-key; if not, the server's log"
             " says why"
@@ -336,24 +368,27 @@ def refusal(
         return RepositoryError(
             f"the server refused the push: {reason}; {quoted(stderr)}", hint=hint, subject=subject
         )
-    if "hook declined" in reason and _says(stderr, _UNWELL):
+    if "hook declined" in reason and _has_words(stderr, _UNWELL):
         return UnreachableError(
             f"the Git server failed: {reason}; {quoted(stderr)}", hint=_AGAIN, subject=subject
         )
-    if waits_in_queue(stderr):
+    if is_in_merge_queue(stderr):
         message = f"the pull request of this branch is in the merge queue: {quoted(stderr)}"
         return NotDoneError(message, hint=LEAVES_QUEUE, subject=subject)
-    if not _says(reason, _RULE) and isinstance(
+    if not _has_words(reason, _RULE) and isinstance(
         down := failure(f"{reason}\n{stderr}", subject), UnreachableError
     ):
         return down
-    hint = "correct what the server's message names"
+    hint = (
+        "do what the server's message says; for a rule about commit messages:"
+        " --commit-message-template, --trailer"
+    )
     if MEMORY in subject:
         hint = (
             "let this user create, replace and delete the branch: it has holds, and what waits in"
             " requests"
         )
-    elif _says(f"{reason}\n{stderr}", _PROTECTED):
+    elif _has_words(f"{reason}\n{stderr}", _PROTECTED):
         hint = (
             "let this user push to the head branch, or name another one: annotation git-branch with"
             " base:head"
@@ -368,19 +403,19 @@ def refusal(
     return RepositoryError(f"the server refused the push: {said}", hint=hint, subject=subject)
 
 
-def waits_in_queue(said: str) -> bool:
+def is_in_merge_queue(said: str) -> bool:
     """Tell whether GitHub refuses a change because the branch's request is in the merge queue."""
-    return _says(said, _IN_QUEUE)
+    return _has_words(said, _IN_QUEUE)
 
 
 def _is_race(reason: str, stderr: str, *, forced: bool) -> bool:
     said = re.sub(r"'[^']*'", "", reason)  # a branch may be named "policy"
-    if _says(said, _RULE) or _says(f"{reason}\n{stderr}", _FOR_GOOD):
+    if _has_words(said, _RULE) or _has_words(f"{reason}\n{stderr}", _FOR_GOOD):
         return False
     if forced and reason.startswith("[remote rejected]") and "(non-fast-forward)" in reason:
         return False
     # Some servers say only "failure" in the status, and name the lock in a `remote:` line.
-    return _says(reason, _RACE) or ("failure" in reason and _says(stderr, _RACE))
+    return _has_words(reason, _RACE) or ("failure" in reason and _has_words(stderr, _RACE))
 
 
 def quoted(stderr: str) -> str:

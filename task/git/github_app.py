@@ -13,7 +13,14 @@ from task.http import Http, Limits
 from task.retry import again
 from task.secret import Secret
 
-LIMITS = Limits(connect=10.0, silence=30.0, total=60.0, size=1024 * 1024, values=100_000, tries=1)
+LIMITS = Limits(
+    connect=10.0,
+    silence=30.0,
+    total=60.0,
+    size=1024 * 1024,
+    values=100_000,
+    tries=1,
+)
 _PAUSES = (0.5, 2.0)  # seconds before the next try
 _SKEW = 60
 _LIFE = 540  # seconds; GitHub accepts ten minutes at most, and its clock may be behind
@@ -64,7 +71,7 @@ def token(
         limits=LIMITS,
     )
     try:
-        return again(lambda: _ask(app, http), _PAUSES, UnreachableError)
+        return again(lambda: _ask_for_token(app, http), _PAUSES, UnreachableError)
     finally:
         http.close()
 
@@ -75,7 +82,11 @@ def signed(app: App, now: int) -> Secret:
     # App.
     import jwt  # noqa: PLC0415
 
-    claims = {"iat": now - _SKEW, "exp": now + _LIFE, "iss": app.id}
+    claims = {
+        "iat": now - _SKEW,
+        "exp": now + _LIFE,
+        "iss": app.id,
+    }
     try:
         return Secret(jwt.encode(claims, app.key.reveal(), algorithm="RS256"))
     except (jwt.PyJWTError, ValueError, TypeError):  # their messages may quote the key
@@ -83,20 +94,24 @@ def signed(app: App, now: int) -> Secret:
         raise UsageError(message, hint="give the .pem file as downloaded") from None
 
 
-def _ask(app: App, http: Http) -> Secret:
+def _ask_for_token(app: App, http: Http) -> Secret:
     try:
         answer = http.ask(
-            "POST", f"/app/installations/{app.installation}/access_tokens", again=False
+            "POST",
+            f"/app/installations/{app.installation}/access_tokens",
+            again=False,
         )
     except NoAnswerError as error:
         if error.kind == "tls":
             hint = "give its certificate authority: --ca-file"
             raise CredentialsError(
-                f"the TLS certificate of {app.api} was not accepted", hint=hint
+                f"the TLS certificate of {app.api} was not accepted",
+                hint=hint,
             ) from error
         if error.kind == "large":
             raise CredentialsError(
-                error.message, hint="check the address of the GitHub App's API"
+                error.message,
+                hint="check the address of the GitHub App's API",
             ) from None
         raise UnreachableError(f"{app.api} could not be reached", hint="run it again") from error
     said = answer.mapping()

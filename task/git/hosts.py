@@ -42,11 +42,11 @@ def remote_of(url: str) -> RemoteUrl:
         raise Malformed("a backslash in a repository's URL", "write https://host/owner/repository")
     scheme, marker, rest = without_login(as_ssh_url(url.strip())).partition("://")
     if not marker:
-        raise Malformed("a local repository is on no Git host", "give its https or ssh URL")
+        raise Malformed("a local repository has no Git host", "give its https or ssh URL")
     scheme = scheme.lower().removeprefix("git+").removesuffix("+git")
     if scheme not in {"https", "http", "ssh"}:
         what = f"a repository reached by {scheme[:20]}"
-        raise Malformed(f"{what} is on no Git host that is known here", "give its https or ssh URL")
+        raise Malformed(f"{what} is not on a known Git host", "give its https or ssh URL")
     found = split(f"{scheme}://{rest}")
     if not HOST.fullmatch(found.authority):
         raise Malformed("the URL does not name a host", "write https://host/owner/repository")
@@ -59,10 +59,14 @@ def remote_of(url: str) -> RemoteUrl:
         part in {".", ".."} or set(part) & set("/\\?#%") or not part.isprintable() for part in parts
     ):
         raise Malformed(
-            "the URL's path does not name a repository", "write https://host/owner/repository"
+            "the URL's path does not name a repository",
+            "write https://host/owner/repository",
         )
     return RemoteUrl(
-        f"{'http' if scheme == 'http' else 'https'}://{host}", host, parts, scheme == "ssh"
+        f"{'http' if scheme == 'http' else 'https'}://{host}",
+        host,
+        parts,
+        scheme == "ssh",
     )
 
 

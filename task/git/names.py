@@ -71,7 +71,12 @@ def _of_scheme(url: str, scheme: str, shown: str) -> Address:
         _check_host(host, user, shown=bare)
         return Address(bare, protocol)
     _check_host(host, "", shown=bare)
-    return Address(bare, protocol, _unquoted(user), Secret(_unquoted(password)))
+    return Address(
+        bare,
+        protocol,
+        _unquoted(user),
+        Secret(_unquoted(password)),
+    )
 
 
 def _check_host(host: str, user: str, *, shown: str) -> None:
@@ -141,7 +146,8 @@ def base_branch_name(revision: str) -> str:
     name = revision.removeprefix("refs/heads/")
     if len(name) in _ID_LENGTHS and _HEX.issuperset(name):
         raise SourceError(
-            f"the revision {name!r} is a commit, which no update can be written to", hint=TO_WRITE
+            f"the revision {name!r} is a commit, which no update can be written to",
+            hint=TO_WRITE,
         )
     return branch_name(revision)
 

@@ -52,7 +52,8 @@ def key_of(given: Secret, form: str = "") -> Key:
                 else "not text; export the key with --armor"
             )
             raise UsageError(
-                f"--signing-key: cannot read {text!r}: {why}", hint="name a readable file"
+                f"--signing-key: cannot read {text!r}: {why}",
+                hint="name a readable file",
             ) from None
     found = (
         "openpgp"
@@ -64,9 +65,10 @@ def key_of(given: Secret, form: str = "") -> Key:
     if not found:
         raise UsageError("--signing-key: this is not a private key", hint=_ASIDE)
     if form not in ("", found):
-        hint = "leave --signing-format out: the key tells"
+        hint = "leave out --signing-format: the key has its format"
         raise UsageError(
-            f"--signing-key: this is a key of the format {found}, not {form}", hint=hint
+            f"--signing-key: this is a key of the format {found}, not {form}",
+            hint=hint,
         )
     return Key(Secret(text.replace("\r\n", "\n").rstrip("\n") + "\n"), "", found)
 
@@ -114,10 +116,13 @@ class Signer:
             argv = (*settings, "commit-tree", "-S", *(("-p", parent) if parent else ()), tree)
             try:
                 made = self._git.run(
-                    *argv, git_dir=git_dir, stdin=message, env={**env, **self._home()}
+                    *argv,
+                    git_dir=git_dir,
+                    stdin=message,
+                    env={**env, **self._home()},
                 )
             except GitFailed as error:
-                raise _unusable(error, self._key.name) from error
+                raise _unusable_key(error, self._key.name) from error
             return made.out.decode().strip()
 
     def key_ids(self) -> tuple[str, ...]:
@@ -140,7 +145,7 @@ class Signer:
         try:
             return self._git.run(*argv, program="gpg", env=self._home()).out.decode().splitlines()
         except GitFailed as error:
-            raise _unusable(error, self._key.name) from error
+            raise _unusable_key(error, self._key.name) from error
 
     def _home(self) -> dict[str, str]:
         return {"GNUPGHOME": self._folder} if self._key.form == "openpgp" and self._folder else {}
@@ -166,14 +171,14 @@ class Signer:
                 env=env,
             )
         except GitFailed as error:
-            raise _unusable(error) from error
+            raise _unusable_key(error) from error
         prints = [line.split(":")[9] for line in self._listed() if line.startswith("fpr:")]
         if not prints:
             raise CredentialsError("the signing key has no secret part", hint=_ASIDE)
         self._name = prints[0]
 
 
-def _unusable(error: GitFailed, key_id: str = "") -> CredentialsError:
+def _unusable_key(error: GitFailed, key_id: str = "") -> CredentialsError:
     """Return the error for a key.
 
     Whatever is no file was taken for the id of a key, which may be a misspelt path.
@@ -181,5 +186,6 @@ def _unusable(error: GitFailed, key_id: str = "") -> CredentialsError:
     key = f"the key {key_id!r} of the GnuPG keyring" if key_id else "this key"
     hint = f"there is no file {key_id!r} here; {_ASIDE}" if key_id else _ASIDE
     return CredentialsError(
-        f"the commit cannot be signed with {key} ({quoted(error.err)})", hint=hint
+        f"the commit cannot be signed with {key} ({quoted(error.err)})",
+        hint=hint,
     )

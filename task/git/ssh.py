@@ -47,7 +47,8 @@ def collect(given: AccessOptions, key: Secret, home: str) -> SshFiles:
     """
     if key and given.ssh_key_file:
         raise UsageError(
-            "--ssh-key-file and IMAGE_UPDATE_SSH_KEY are both given", hint="give one of them"
+            "--ssh-key-file and IMAGE_UPDATE_SSH_KEY are both given",
+            hint="give one of them",
         )
     files, keys = _of_folder(given.ssh_directory, home)
     if key:
@@ -64,7 +65,12 @@ def collect(given: AccessOptions, key: Secret, home: str) -> SshFiles:
     if known.strip():
         files["known_hosts"] = known
     only_keys = bool(given.ssh_directory or given.ssh_key_file or key)
-    return SshFiles(files, tuple(keys), only_keys, bool(known.strip()))
+    return SshFiles(
+        files,
+        tuple(keys),
+        only_keys,
+        bool(known.strip()),
+    )
 
 
 def _of_folder(directory: str, home: str) -> tuple[dict[str, str], list[str]]:
@@ -74,7 +80,8 @@ def _of_folder(directory: str, home: str) -> tuple[dict[str, str], list[str]]:
     folder = directory or (os.path.join(home, ".ssh") if home else "")
     option = "--ssh-directory" if directory else folder
     files = {
-        name: read_given(os.path.join(folder, name), option) for name in _names(folder, directory)
+        name: read_given(os.path.join(folder, name), option)
+        for name in _files_in(folder, directory)
     }
     keys = [name for name, text in files.items() if is_private_key(text)]
     if directory:
@@ -88,7 +95,7 @@ def _of_folder(directory: str, home: str) -> tuple[dict[str, str], list[str]]:
     return files, keys
 
 
-def _names(folder: str, option: str) -> list[str]:
+def _files_in(folder: str, option: str) -> list[str]:
     """Return the files in a folder, without links to folders (`..data`
     of a mounted secret) and sockets.
 
@@ -101,7 +108,8 @@ def _names(folder: str, option: str) -> list[str]:
             return []
         hint = "name a folder with a private key"
         raise UsageError(
-            f"--ssh-directory: cannot read {folder!r}: {error.strerror}", hint=hint
+            f"--ssh-directory: cannot read {folder!r}: {error.strerror}",
+            hint=hint,
         ) from None
     paths = {name: os.path.join(folder, name) for name in names if not name.startswith("..")}
     return [
@@ -166,7 +174,8 @@ def read_given(path: str, option: str, most: int = _LARGEST, errors: str = "repl
         return read_text(path, most, errors)
     except OSError as error:
         raise UsageError(
-            f"{option}: cannot read {path!r}: {error.strerror}", hint="name a readable file"
+            f"{option}: cannot read {path!r}: {error.strerror}",
+            hint="name a readable file",
         ) from None
     except UnicodeDecodeError:
         raise UsageError(f"{option}: {path!r} is not text", hint="name a text file") from None
@@ -272,7 +281,8 @@ def tidy_key(text: str, what: str) -> str:
     lines = text.replace("\r", "").replace("\\n", "\n").strip()
     if not is_private_key(lines):
         raise UsageError(
-            f"{what} is not a private key", hint="give the private half, as ssh-keygen writes it"
+            f"{what} is not a private key",
+            hint="give the private half, as ssh-keygen writes it",
         )
     if has_passphrase(lines):
         hint = "make a key without one for this job: ssh-keygen -t ed25519 -N ''"

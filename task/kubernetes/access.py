@@ -68,12 +68,14 @@ def cluster_access(
         return ClusterAccess(_of_pod(environ, service_account), environ)
     if path:
         raise UsageError(
-            f"the kubeconfig {path!r} has no context", hint="name the one that kubectl uses"
+            f"the kubeconfig {path!r} has no context",
+            hint="name the one that kubectl uses",
         )
     if environ.get("KUBECONFIG"):
         raise UsageError("no file in KUBECONFIG exists", hint=_CHOICES)
     raise UsageError(
-        "there is no cluster to ask: no kubeconfig, and no service account", hint=_CHOICES
+        "there is no cluster to ask: no kubeconfig, and no service account",
+        hint=_CHOICES,
     )
 
 
@@ -84,7 +86,9 @@ def _of_pod(environ: Mapping[str, str], folder: str) -> Kubeconfig:
     ca_file = os.path.join(folder, "ca.crt")
     server = Server(f"https://{host}:{port}", ca_file if os.path.exists(ca_file) else "")
     return Kubeconfig(
-        "the pod's service account", server, User(token_file=os.path.join(folder, "token"))
+        "the pod's service account",
+        server,
+        User(token_file=os.path.join(folder, "token")),
     )
 
 
@@ -106,7 +110,9 @@ class ClusterAccess:
         self._certificate = ""  # of the plugin, which the client uses
 
     def http(
-        self, limits: Limits = Limits(), log: Callable[[str], None] = lambda _line: None
+        self,
+        limits: Limits = Limits(),
+        log: Callable[[str], None] = lambda _line: None,
     ) -> Http:
         """Return the client, with the present certificate.
 
@@ -161,7 +167,10 @@ class ClusterAccess:
         self._http = None
 
     def _client(
-        self, identity: tuple[str, str] | None, limits: Limits, log: Callable[[str], None]
+        self,
+        identity: tuple[str, str] | None,
+        limits: Limits,
+        log: Callable[[str], None],
     ) -> Http:
         server = self._server
         ca_file = self._private("ca.pem", server.ca_data) if server.ca_data else server.ca_file
@@ -210,7 +219,8 @@ class ClusterAccess:
             self._folder = temporary_folder(self._environ.get("TMPDIR") or "/tmp")  # noqa: S108 - a private folder in it
         path = os.path.join(self._folder, name)
         with open(
-            os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600), "w"
+            os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600),
+            "w",
         ) as file:
             file.write(text)
         return path
@@ -266,8 +276,13 @@ class Credential:
 def ask(plugin: Plugin, server: Server, environ: Mapping[str, str]) -> Credential:
     """Run the plugin. Raises `UsageError` if it is missing, and `SourceAccessError` if it fails."""
     theirs = child_environment(environ, (plugin.command, *plugin.args))
-    out = _run(
-        plugin, {**theirs, **dict(plugin.env), "KUBERNETES_EXEC_INFO": _info(plugin, server)}
+    out = _run_plugin(
+        plugin,
+        {
+            **theirs,
+            **dict(plugin.env),
+            "KUBERNETES_EXEC_INFO": _info(plugin, server),
+        },
     )
     try:
         said = parsed_json(out)
@@ -282,11 +297,17 @@ def ask(plugin: Plugin, server: Server, environ: Mapping[str, str]) -> Credentia
         raise _useless(plugin, "does not answer with an ExecCredential that has a status") from None
     if version != plugin.version:
         raise _useless(
-            plugin, f"is configured for {plugin.version}, but answers in another version"
+            plugin,
+            f"is configured for {plugin.version}, but answers in another version",
         )
     if (not token and not certificate) or bool(certificate) != bool(key):
         raise _useless(plugin, "gives neither a token nor a certificate with its key")
-    return Credential(Secret(token), certificate, Secret(key), expires)
+    return Credential(
+        Secret(token),
+        certificate,
+        Secret(key),
+        expires,
+    )
 
 
 def _info(plugin: Plugin, server: Server) -> str:
@@ -306,21 +327,30 @@ def _info(plugin: Plugin, server: Server) -> str:
             "config": server.extension,
         }
         spec["cluster"] = {key: value for key, value in cluster.items() if value}
-    return json.dumps({"apiVersion": plugin.version, "kind": "ExecCredential", "spec": spec})
+    return json.dumps(
+        {
+            "apiVersion": plugin.version,
+            "kind": "ExecCredential",
+            "spec": spec,
+        }
+    )
 
 
-def _run(plugin: Plugin, environ: dict[str, str]) -> bytes:
+def _run_plugin(plugin: Plugin, environ: dict[str, str]) -> bytes:
     shutdown.check()
     try:
         program = sh.Command(plugin.command, environ.get("PATH", os.defpath).split(os.pathsep))
     except sh.CommandNotFound:
         hint = _readable(plugin.hint, plugin) or "install it, or use a kubeconfig with a token"
         raise UsageError(
-            f"the kubeconfig's exec plugin {plugin.command!r} is not installed", hint=hint
+            f"the kubeconfig's exec plugin {plugin.command!r} is not installed",
+            hint=hint,
         ) from None
     if sys.version_info >= (3, 12):
         warnings.filterwarnings(
-            "ignore", r"This process .* is multi-threaded, use of fork", DeprecationWarning
+            "ignore",
+            r"This process .* is multi-threaded, use of fork",
+            DeprecationWarning,
         )
     try:
         with shutdown.unheard():

@@ -81,7 +81,12 @@ def kubeconfig(environ: Mapping[str, str], path: str = "", context: str = "") ->
     `path` is preferred to KUBECONFIG and ~/.kube/config, and must exist. Raises `UsageError`, which
     contains no secret.
     """
-    merged: dict[str, Any] = {"clusters": {}, "users": {}, "contexts": {}, "current-context": ""}
+    merged: dict[str, Any] = {
+        "clusters": {},
+        "users": {},
+        "contexts": {},
+        "current-context": "",
+    }
     for file in _paths(environ, path):  # like kubectl, prefer the first file
         data = _read(file)
         folder = os.path.dirname(os.path.abspath(file))
@@ -89,7 +94,8 @@ def kubeconfig(environ: Mapping[str, str], path: str = "", context: str = "") ->
         for kind in ("clusters", "users", "contexts"):
             for item in mappings(data, kind):
                 merged[kind].setdefault(
-                    text(item, "name"), {**mapping(item, kind[:-1]), _FOLDER: folder}
+                    text(item, "name"),
+                    {**mapping(item, kind[:-1]), _FOLDER: folder},
                 )
     name = context or merged["current-context"]
     if not name and not merged["contexts"]:
@@ -137,11 +143,13 @@ def _read(path: str) -> Mapping[str, Any]:
         ) from None
     except (UnicodeDecodeError, Malformed):
         raise UsageError(
-            f"the kubeconfig {path!r} is not YAML", hint="correct it (kubectl config view)"
+            f"the kubeconfig {path!r} is not YAML",
+            hint="correct it (kubectl config view)",
         ) from None
     if data is not None and not isinstance(data, dict):
         raise UsageError(
-            f"the kubeconfig {path!r} is not a mapping", hint="correct it (kubectl config view)"
+            f"the kubeconfig {path!r} is not a mapping",
+            hint="correct it (kubectl config view)",
         )
     return data or {}
 
@@ -156,7 +164,8 @@ def _server(raw: Mapping[str, Any], name: str) -> Server:
     insecure = raw.get("insecure-skip-tls-verify") is True
     if not url:
         raise UsageError(
-            f"the kubeconfig's {where} has no server", hint="see kubectl config set-cluster"
+            f"the kubeconfig's {where} has no server",
+            hint="see kubectl config set-cluster",
         )
     if "://" not in url:
         url = f"{'https' if tls or insecure else 'http'}://{url}"
@@ -170,7 +179,7 @@ def _server(raw: Mapping[str, Any], name: str) -> Server:
     return Server(
         url.rstrip("/"),
         _path(raw, "certificate-authority"),
-        _decoded(raw, "certificate-authority-data", where),
+        _decoded_field(raw, "certificate-authority-data", where),
         not insecure,
         text(raw, "tls-server-name"),
         proxy,
@@ -189,18 +198,23 @@ def _user(raw: Mapping[str, Any], name: str) -> User:
     # they would need the same header several times
     if raw.get("as-groups") or raw.get("as-user-extra"):
         raise UsageError(
-            "the kubeconfig impersonates groups, which is not supported", hint="use a separate user"
+            "the kubeconfig impersonates groups, which is not supported",
+            hint="use a separate user",
         )
     return User(
         token=Secret(text(raw, "token")),
         token_file=_path(raw, "tokenFile"),
         certificate_file=_path(raw, "client-certificate"),
         key_file=_path(raw, "client-key"),
-        certificate=_decoded(raw, "client-certificate-data", where),
-        key=Secret(_decoded(raw, "client-key-data", where)),
+        certificate=_decoded_field(raw, "client-certificate-data", where),
+        key=Secret(_decoded_field(raw, "client-key-data", where)),
         name=text(raw, "username"),
         password=Secret(text(raw, "password")),
-        plugin=_plugin(mapping(raw, "exec"), text(raw, _FOLDER), where),
+        plugin=_plugin(
+            mapping(raw, "exec"),
+            text(raw, _FOLDER),
+            where,
+        ),
         headers=tuple((header, text(raw, key)) for header, key in _IMPERSONATED if raw.get(key)),
     )
 
@@ -234,12 +248,13 @@ def _path(raw: Mapping[str, Any], key: str) -> str:
     return os.path.join(text(raw, _FOLDER), text(raw, key)) if text(raw, key) else ""
 
 
-def _decoded(raw: Mapping[str, Any], key: str, where: str) -> str:
+def _decoded_field(raw: Mapping[str, Any], key: str, where: str) -> str:
     try:
         return b64decode("".join(text(raw, key).split()), validate=True).decode()
     except ValueError:  # of which UnicodeDecodeError is one
         raise UsageError(
-            f"the kubeconfig's {where}: {key} is not base64 of PEM text", hint="create it again"
+            f"the kubeconfig's {where}: {key} is not base64 of PEM text",
+            hint="create it again",
         ) from None
 
 

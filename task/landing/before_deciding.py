@@ -18,7 +18,7 @@ from task.deciding.job import Ask, Job, Terms
 from task.deciding.verify import LastChecks
 from task.deciding.weigh import Facts
 from task.errors import TargetError
-from task.landing.ports import Batch, Repository, World
+from task.landing.ports import Batch, ReadsMore, World
 from task.model import Answer, Files, Place, Question, Snapshot, Subscription
 from task.repository_config.config import (
     MISTAKEN,
@@ -68,14 +68,23 @@ def govern(batch: Batch, snapshot: Snapshot, job: Job) -> tuple[Batch, Snapshot,
     """Return asks and wording as the config of this snapshot wants them.
 
     Raises `TargetError` for a mistake in it.
+    """
+    asks, snapshot, job = govern_asks(batch.asks, snapshot, job, batch.repository)
+    return replace(batch, asks=asks), snapshot, job
+
+
+def govern_asks(
+    asks: tuple[Ask, ...], snapshot: Snapshot, job: Job, repository: ReadsMore
+) -> tuple[tuple[Ask, ...], Snapshot, Job]:
+    """Return what `govern` returns, of asks that are no batch.
 
     If more files are necessary, such as the template of the message, one more fetch reads them.
     """
     config = config_in(snapshot.files)
     default = _of_default_branch(snapshot)
-    found = batch.asks
+    found = asks
     if config != NO_CONFIG or default != NO_CONFIG:
-        found = as_wanted(batch.asks, snapshot, config, job.terms, default)
+        found = as_wanted(asks, snapshot, config, job.terms, default)
     wishes = [ask.subscription.wishes for ask in found]
     named = (
         []
@@ -85,18 +94,18 @@ def govern(batch: Batch, snapshot: Snapshot, job: Job) -> tuple[Batch, Snapshot,
     # Where a pull request is asked for now, updates of the Application's other images may wait on
     # its branch.
     more: list[Place] = []
-    for before, ask in zip(batch.asks, found, strict=True):
+    for before, ask in zip(asks, found, strict=True):
         if ask.subscription.pull_request and not before.subscription.pull_request:
             known = set(places(before))
             more += [place for place in places(ask) if place not in known]
     demands = [demand for ask in found for demand in ask.subscription.demands]
     more += map(Place, (*named, *(path for demand in demands for path in demand.keys)))
     before_more = snapshot
-    snapshot = with_more(snapshot, more, batch.repository)
+    snapshot = with_more(snapshot, more, repository)
     subs = [ask.subscription for ask in found]
-    snapshot = with_missing(snapshot, subs, job.terms, batch.repository)
+    snapshot = with_missing(snapshot, subs, job.terms, repository)
     if for_some_paths(config) and snapshot is not before_more:  # more files may be known to change
-        found = as_wanted(batch.asks, snapshot, config, job.terms, default)
+        found = as_wanted(asks, snapshot, config, job.terms, default)
     lines = dict(config.templates)
     with of_config():
         templates = {
@@ -107,10 +116,10 @@ def govern(batch: Batch, snapshot: Snapshot, job: Job) -> tuple[Batch, Snapshot,
             for ask in found
         )
     wording = replace(job.wording, common=config.wishes, templates=templates, config=config)
-    return replace(batch, asks=found), snapshot, replace(job, wording=wording)
+    return found, snapshot, replace(job, wording=wording)
 
 
-def with_more(snapshot: S, places: Iterable[Place], repository: Repository) -> S:
+def with_more(snapshot: S, places: Iterable[Place], repository: ReadsMore) -> S:
     """Return the snapshot with these places as well, read at the same commit."""
     if wanted := tuple(dict.fromkeys(places)):
         return replace(
@@ -126,7 +135,7 @@ def with_missing(
     snapshot: S,
     subs: Sequence[Subscription],
     terms: Terms,
-    repository: Repository,
+    repository: ReadsMore,
     *,
     whole: bool = False,
 ) -> S:

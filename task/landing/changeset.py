@@ -18,8 +18,9 @@ from task.errors import NotPermittedError, TargetError, TaskError
 from task.image import parse_image
 from task.landing.head_branches import HeadBranch
 from task.landing.memory import changed_states, new_holds
-from task.landing.waiting import Undecided, Waits
-from task.landing.waiting_list import ListedBuild, key_of_entry
+from task.landing.releases import files_without, hold_of, release_reason, with_files
+from task.landing.waiting import Undecided, WaitsOnHead
+from task.landing.waiting_list import ListedBuild, ListedRelease, key_of_entry
 from task.model import (
     Changeset,
     Commit,
@@ -59,6 +60,7 @@ class PreparedCommit:
     # for the title; "rollback" or "hold" also if such a change waited on the head branch
     command: str = "run"
     asked: str = ""  # what a person asked for, in a few words: `hold web`; "" if an image arrived
+    ending: tuple[str, ...] = ()  # the holds of the base that end with it, in words
     cautions: tuple[Problem, ...] = ()
     templated: bool = False  # whether the message's words are the author's own
     wishes: Wishes = Wishes()  # of the repository's config, about the pull request
@@ -109,7 +111,7 @@ def prepare_commits(
     terms: Terms,
     wording: Wording,
     heads: Mapping[str, HeadBranch] = MappingProxyType({}),
-    waits: Mapping[str, Waits] = MappingProxyType({}),
+    waits: Mapping[str, WaitsOnHead] = MappingProxyType({}),
 ) -> Prepared:
     """Return changesets for the branches that get something new, and the decisions without one.
 
@@ -126,37 +128,44 @@ def prepare_commits(
         if not move.kept and move not in branches.get(move.decision.head, ())
     ]
     for name, members in branches.items():
-        under = _under(snapshot, heads.get(name))
+        under = _base_of_commit(snapshot, heads.get(name))
         edited = _edit(under.files, members, terms, wording.config)
         settled += [move.decision for move in (*edited.failed, *edited.same) if not move.kept]
         left[name] = _left(edited, waits.get(name), heads.get(name))
         aside = name != snapshot.branch
-        files = edited.files | changed_states(under, edited.done, aside=aside)
+        releases = waits[name].releases if name in waits else ()
+        released = files_without(under, releases)
+        after = with_files(under, released)
+        files = edited.files | released | changed_states(after, edited.done, aside=aside)
         if files:
-            at = CommitPlace(under, name, heads.get(name))
+            at = CommitPlace(under, name, heads.get(name), releases)
             made = _prepare(at, files, edited.done, wording)
             cautions = tuple(edited.cautions)
-            standing = _standing(waits.get(name))
+            standing = _changes_that_stand(waits.get(name))
             commits.append(replace(made, cautions=cautions, standing=standing))
         else:
             settled += [move.decision for move in edited.done if not move.kept]
-    permitted = _without_the_refused(moves, settled)
+    permitted = _without_refused_moves(moves, settled)
     if permitted != list(moves):
         return prepare_commits(snapshot, permitted, terms, wording, heads, waits)
     return Prepared(tuple(commits), tuple(settled), left)
 
 
 def _by_branch(
-    snapshot: Snapshot, moves: Sequence[Move], waits: Mapping[str, Waits]
+    snapshot: Snapshot, moves: Sequence[Move], waits: Mapping[str, WaitsOnHead]
 ) -> dict[str, list[Move]]:
-    """Return the moves of each commit. What a run only remembers aside goes to no head branch.
+    """Return the moves of each commit. What a run only remembers aside goes to no head branch,
+    but the end of a hold that the base has does.
 
     A head branch on which nothing is new stays as it is.
     """
-    branches: dict[str, list[Move]] = {}
+    releasing = {name for name, one in waits.items() if one.releases}
+    branches: dict[str, list[Move]] = {name: [] for name in releasing}
     for move in moves:
-        if move.updates or (move.changes and move.decision.head == snapshot.branch):
-            branches.setdefault(move.decision.head, []).append(move)
+        head = move.decision.head
+        ends = move.released and head in releasing
+        if move.updates or ends or (move.changes and head == snapshot.branch):
+            branches.setdefault(head, []).append(move)
     return {
         name: members
         for name, members in branches.items()
@@ -164,14 +173,16 @@ def _by_branch(
     }
 
 
-def _under(snapshot: Snapshot, head: HeadBranch | None) -> Snapshot:
+def _base_of_commit(snapshot: Snapshot, head: HeadBranch | None) -> Snapshot:
     """Return what a commit is made on: the base's tip, or that of a branch of somebody else."""
     if head is None or head.ours:
         return snapshot
     return replace(snapshot, tip=head.tip, files={**snapshot.files, **head.files})
 
 
-def _left(edited: Edited, waits: Waits | None, head: HeadBranch | None) -> tuple[Undecided, ...]:
+def _left(
+    edited: Edited, waits: WaitsOnHead | None, head: HeadBranch | None
+) -> tuple[Undecided, ...]:
     """Return the listed builds whose edit is an error now: they stay in the list."""
     if waits is None or head is None:
         return ()
@@ -185,7 +196,7 @@ def _left(edited: Edited, waits: Waits | None, head: HeadBranch | None) -> tuple
     return tuple(found)
 
 
-def _standing(waits: Waits | None) -> tuple[AppChanges, ...]:
+def _changes_that_stand(waits: WaitsOnHead | None) -> tuple[AppChanges, ...]:
     """Return the changes of the listed builds that a person's branch still has."""
     kept = waits.kept if waits else ()
     listed = [kept_build.listed for kept_build in kept if kept_build.stands]
@@ -209,7 +220,7 @@ def _listed_change(listed: ListedBuild) -> AppChanges:
     return AppChanges(namespace, name, (change,))
 
 
-def _without_the_refused(moves: Sequence[Move], settled: Sequence[Decision]) -> list[Move]:
+def _without_refused_moves(moves: Sequence[Move], settled: Sequence[Decision]) -> list[Move]:
     refused = {
         decision.subscription.application.key: decision.judged
         for decision in settled
@@ -243,7 +254,7 @@ def _edit(files: Files, members: Sequence[Move], terms: Terms, config: Repositor
             continue
         target = target_of(one.subscription, one.kind, carry=terms.carry)
         try:
-            new, edits, same = _as_written(move, target, files, seen, edited, terms, config)
+            new, edits, same = _move_written(move, target, files, seen, edited, terms, config)
             _refuse_taken(edits, writers, {**seen, **new})
         except TaskError as error:
             edited.failed.append(replace(move, decision=failed(one, error)))
@@ -266,7 +277,7 @@ def _edit(files: Files, members: Sequence[Move], terms: Terms, config: Repositor
     return edited
 
 
-def _as_written(
+def _move_written(
     move: Move,
     target: Target,
     files: Files,
@@ -308,12 +319,12 @@ def _as_edited(
     """Return the decision with what people have to know about the values file."""
     if one.kind != "helmvalues":
         return one
-    doubtful = _misspelt(seen, one) if any(not edit.old for edit in edits) else None
+    doubtful = _almost_the_same_key(seen, one) if any(not edit.old for edit in edits) else None
     created = next((path for path in new if path not in seen), "")
     return replace(one, misspelt=doubtful, created=created, shared=helm_values.shared(seen, target))
 
 
-def _misspelt(files: Files, one: Decision) -> tuple[str, str] | None:
+def _almost_the_same_key(files: Files, one: Decision) -> tuple[str, str] | None:
     """Return a key that these values lack, and one that they have and that is almost the same."""
     for key, there in helm_values.beside(files, target_of(one.subscription, "helmvalues")):
         for other in there:
@@ -373,6 +384,7 @@ class CommitPlace:
     under: Snapshot
     name: str  # of the branch
     head: HeadBranch | None  # None for the base
+    releases: tuple[ListedRelease, ...] = ()  # the holds that end with it
 
     @property
     def on_top(self) -> bool:
@@ -427,6 +439,7 @@ def _prepare(
         rollbacks=words.rollbacks,
         command=words.command,
         asked=words.asked,
+        ending=tuple(map(hold_of, at.releases)),
         templated=wording.template is not None,
         wishes=agreed([sub.wishes for sub in subs], wording.common),
         frozen=any(sub.freeze for sub in subs),
@@ -449,24 +462,38 @@ def _worded(
     back = _named_apps([move for move in done if move.rolled_back])
     reasons = new_holds(at.under.files, files, done)
     plain = given in ("run", "scan", "promote")
+    ended = dict.fromkeys(release.app for release in at.releases)
     command = "rollback" if back else "hold" if reasons and plain else given
+    if done and all(move.decision.verdict == "refuse" for move in done):
+        command = "failed"  # what a rollback came too late for
+    if plain and command == given and ended:
+        command = "release"
+    named += [
+        AppChanges(namespace, name, ())
+        for namespace, name in ended
+        if (namespace, name) not in {(known.namespace, known.name) for known in named}
+    ]
     changed = tuple(app_changes for app_changes in named if app_changes.changes)
-    asked = ""
+    asked = line = ""
     why = _common_reason(done)
     if not plain or command != given:
         meant = {(app_changes.namespace, app_changes.name) for app_changes in back} | {
             app for app, _, _ in reasons
         }
+        meant |= set(ended) if plain else set()
         about = [
             app_changes
             for app_changes in named
             if (app_changes.namespace, app_changes.name) in meant
         ] or named
-        asked = subject(command, about, why=why)
+        line = subject(command, about, why=why)
+        changes = any(app_changes.changes for app_changes in about)
+        alone = [replace(app_changes, changes=()) for app_changes in about]
+        asked = subject(command, alone, why="" if changes else why)
     if asked or not changed:
         build = done[0].decision.candidate.version if done else ""
-        sentences = tuple(_sentences(done, reasons))
-        words = asked or subject(command, named, build, why)
+        sentences = tuple(_sentences(done, [*reasons, *map(release_reason, at.releases)]))
+        words = line or subject(command, named, build, why)
         message = hold_message(words, wording.template, named, sentences, wording.trailers)
     else:
         deferred = [move for move in done if move.decision.verdict == "defer"]
@@ -494,7 +521,7 @@ def _sentences(
     done: Sequence[Move], reasons: Sequence[tuple[tuple[str, str], str, str]]
 ) -> Mapping[str, None]:
     """Return a sentence for each image with the outcome and its reason,
-    and the missing reasons of holds.
+    and the missing reasons of holds and releases.
     """
     lines = dict.fromkeys(
         f"{move.subscription.application.name} ({key_of(move.subscription)}):"

@@ -8,6 +8,7 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from task.deciding.decide import (
     Identity,
@@ -15,22 +16,31 @@ from task.deciding.decide import (
     decide_one,
     own_states,
     places,
+    reading,
     state_path,
 )
 from task.deciding.job import Ask, Intent, Job, Move, Terms
 from task.deciding.weigh import Facts, key_of
 from task.editors.state_file import write_state
-from task.errors import Exit, Malformed, TargetError, TaskError
+from task.errors import Exit, Malformed, TargetError, TaskError, Trouble
 from task.forges.host import Host
 from task.git.names import OURS, short_hash
-from task.image import parse_image
 from task.landing.before_deciding import CONFIG, Gather, with_all_keys, with_more
 from task.landing.memory import without_rollbacks
 from task.landing.ports import Batch, Repository, World
-from task.landing.waiting import Decided, settled_list
+from task.landing.waiting import (
+    Decided,
+    overtaken,
+    places_of,
+    settled_list,
+    subscription_of,
+    withdrawn,
+)
 from task.landing.waiting_list import (
+    DeclinedBuild,
     HeadCommit,
     KnownRequest,
+    ListedBuild,
     WaitingList,
     is_list_path,
     key_of_entry,
@@ -42,6 +52,7 @@ from task.model import (
     File,
     Files,
     Head,
+    Meant,
     Memory,
     Place,
     Problem,
@@ -50,17 +61,20 @@ from task.model import (
     State,
     Subscription,
     Verdict,
+    Wishes,
     Written,
 )
 from task.policy.builds import alike, commits, hold_text, merged, why_older
 from task.policy.strategies import rules_of
-from task.repository_config.config import PATH, governed, keys_named
+from task.repository_config.config import PATH, agreed, also_limited, governed, keys_named
 from task.repository_config.reading import config_in, of_config
 from task.templates import branch_name
 from task.templates.change import Change
+from task.timestamps import epoch_seconds
 from task.urls import normal_url
 
 MOST_CLOSED = 5  # head branches of others that one run closes
+MOST_PLACES = 100  # builds whose files are read for the sake of lists alone
 NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9_-]+")
 
 
@@ -96,7 +110,7 @@ def name_heads(moves: Sequence[Move], *, by_hand: bool = False) -> list[Move]:
                 "annotation",
                 f"git-branch: {error.message}",
                 error.hint,
-                int(Exit.CONFIGURATION),
+                Exit.CONFIGURATION,
             )
             found.append(item.without_effect(wrong))
     return found
@@ -144,7 +158,7 @@ class Request:
 
 
 def requests_of(
-    moves: Sequence[Move], base: Snapshot, job: Job, world: World
+    decided: Sequence[Decided], base: Snapshot, job: Job, world: World
 ) -> tuple[dict[str, Request], list[Move]]:
     """Return the requests for these moves by head branch, and the moves;
     one that cannot have a request is an error.
@@ -153,20 +167,18 @@ def requests_of(
     """
     found: dict[str, Request] = {}
     broken: dict[str, TaskError] = {}
+    moves = [move for _, move in decided]
     wanted = {
         move.decision.head: None
         for move in moves
         if move.subscription.pull_request and move.decision.head not in ("", base.branch)
     }
-    if job.intent and moves:
-        known = {
-            waiting_list.head for waiting_list in lists_in(base.memory) if waiting_list.request
-        }
-        wanted |= dict.fromkeys(
-            touched_head
-            for touched_head in touched_heads(moves, base, job.intent)
-            if touched_head in known
-        )
+    touched = touched_heads(decided, base, job.intent)
+    proposed = {key_of_entry(move.subscription) for move in moves if move.subscription.pull_request}
+    for known in lists_in(base.memory):
+        may_have_one = known.request or any(build.key in proposed for build in known.builds)
+        if known.head in touched and may_have_one:
+            wanted.setdefault(known.head)
     repo = moves[0].subscription.repo if moves else ""
     for head in wanted:
         try:
@@ -178,7 +190,7 @@ def requests_of(
             broken[head] = error
             continue
         try:
-            found[head] = Request(forge, forge.find(base.branch, head))
+            found[head] = Request(forge, _newest_request(forge, base, head))
         except TaskError as error:
             # The forge is down. The branch is pushed nevertheless, so nothing is lost, and the next
             # run opens the request.
@@ -193,6 +205,19 @@ def requests_of(
     ]
 
 
+def _newest_request(forge: Host, base: Snapshot, head: str) -> Proposed | None:
+    """Return the newest request of a head branch.
+
+    Git hosts retarget open requests when a base is renamed. Closed and merged ones keep its old
+    name.
+    """
+    found = forge.find(base.branch, head)
+    if found is None and base.renamed_from:
+        found = forge.find(base.renamed_from, head)
+        return found if found and found.state != "open" else None
+    return found
+
+
 @dataclass(frozen=True)
 class HeadBranch:
     """One head branch that a run touches, before anything is done."""
@@ -203,6 +228,7 @@ class HeadBranch:
     files: Files = field(default_factory=dict)  # of a branch of somebody else
     request: Request | None = None
     ours: bool = True  # whether it may be replaced, or made
+    merged: bool = False  # whether what waited there is on the base
     # the head branch that has its builds now, as the base or the group was renamed
     instead: str = ""
 
@@ -224,22 +250,24 @@ class HeadBranch:
         return made is not None and made == there
 
 
-def touched_heads(moves: Sequence[Move], base: Snapshot, intent: Intent | None) -> dict[str, None]:
+def touched_heads(
+    decided: Sequence[Decided], base: Snapshot, intent: Intent | None
+) -> dict[str, None]:
     """Return the names of the head branches that these moves are about.
 
-    A hold and a rollback are about every head branch on whose list the image is.
+    A hold and a rollback are about every head branch on whose list the image is, and what takes a
+    version from the source of a promotion is about those on whose list the promotion is.
     """
     names = {
         move.decision.head: None
-        for move in moves
+        for _, move in decided
         if move.decision.head not in ("", base.branch) and move.decision.verdict != "error"
     }
-    if intent is None or intent.verb == "release":
-        return names
-    keys = {key_of_entry(move.subscription) for move in moves}
-    for waiting_list in lists_in(base.memory):
-        if keys & {build.key for build in waiting_list.builds}:
-            names.setdefault(waiting_list.head)
+    by_hand = intent is not None and intent.verb != "release"
+    keys = {key_of_entry(ask.subscription) for ask, _ in decided} if by_hand else set()
+    for known in lists_in(base.memory):
+        if any(build.key in keys or withdrawn(build, decided) for build in known.builds):
+            names.setdefault(known.head)
     return names
 
 
@@ -257,6 +285,25 @@ def lists_in(memory: Files) -> list[WaitingList]:
     return found
 
 
+def left_memory(base: Snapshot) -> list[Problem]:
+    """Return a warning for each memory branch whose base is gone, if this base may be meant."""
+    hint = (
+        "if the branch was renamed, give its holds again, and delete that branch; else delete it."
+        " Only a default branch that is renamed keeps what is remembered"
+    )
+    return [
+        Problem(
+            Trouble.warning(
+                "target",
+                f"{name} has holds, or what waits, of {gone}, which is gone: they do not"
+                f" count for {base.branch}",
+                hint,
+            )
+        )
+        for name, gone in base.left
+    ]
+
+
 def read_heads(
     batch: Batch, base: Snapshot, moves: Sequence[Move], job: Job, world: World
 ) -> tuple[dict[str, HeadBranch], list[Move]]:
@@ -265,10 +312,11 @@ def read_heads(
     `moves` has one move for each of `batch.asks`, in their order. One that cannot have its request,
     or whose list cannot be read, becomes an error.
     """
-    requests, moves = requests_of(moves, base, job, world)
+    requests, moves = requests_of(list(zip(batch.asks, moves, strict=True)), base, job, world)
+    decided = list(zip(batch.asks, moves, strict=True))
     found: dict[str, HeadBranch] = {}
     broken: dict[str, TaskError] = {}
-    for name in touched_heads(moves, base, job.intent):
+    for name in touched_heads(decided, base, job.intent):
         try:
             known = list_of(base.memory, name)
         except TaskError as error:
@@ -276,9 +324,10 @@ def read_heads(
             continue
         head = _read_head(name, known, batch.repository, base, requests.get(name))
         if not head.ours:
-            head = _with_files(head, batch, moves)
+            head = _foreign_branch_with_files(head, batch, moves)
         found[name] = head
     found |= _renamed(found, batch, base, job, world)
+    found |= _overtaken(found, batch, base, job, world)
     return found, [
         move.failed(broken[move.decision.head]) if move.decision.head in broken else move
         for move in moves
@@ -293,17 +342,18 @@ def _read_head(
     fresh = branch is not None and branch.tip == base.tip and name.startswith(OURS)
     ours = branch is None or fresh or known.has_made(branch.tree, branch.parent)
     found = request.found if request else None
+    merged = _is_merged(known, branch, found, repository, base)
     listed = settled_list(
         known,
         absent=branch is None,
-        merged=_is_merged(known, branch, found, repository, base),
+        merged=merged,
         request=KnownRequest(found.number, found.url, found.state) if found else None,
     )
     if branch and listed.has_made(branch.tree, branch.parent) and not listed.arrived:
         there = HeadCommit(branch.tree, branch.parent)
         if there == listed.commit:
             listed = replace(listed, arrived=True, replaces=None)
-    return HeadBranch(known, listed, branch, request=request, ours=ours)
+    return HeadBranch(known, listed, branch, request=request, ours=ours, merged=merged)
 
 
 def _renamed(
@@ -322,9 +372,10 @@ def _renamed(
     }
     found: dict[str, HeadBranch] = {}
     for known in lists_in(base.memory):
-        if known.closing and not known.builds and known.head not in heads:
+        if known.closing and not known.waits and known.head not in heads:
             if len(found) < MOST_CLOSED:  # an earlier run could not close its request
-                found[known.head] = _head_with_request(known, batch, base, job, world)
+                with suppress(TaskError):  # nor can one without a token for the Git host
+                    found[known.head] = _head_with_request(known, batch, base, job, world)
             continue
         new = {subs.get(listed_build.key, "") for listed_build in known.builds}
         name = new.pop() if len(new) == 1 else ""
@@ -339,9 +390,54 @@ def _renamed(
             *there.listed.builds,
             *(listed_build for listed_build in old.listed.builds if listed_build.key not in own),
         )
-        found[name] = replace(there, listed=replace(there.listed, builds=builds))
+        releases = tuple(dict.fromkeys((*there.listed.releases, *old.listed.releases)))
+        listed = replace(there.listed, builds=builds, releases=releases)
+        found[name] = replace(there, listed=listed)
         found[known.head] = replace(old, instead=name)
     return found
+
+
+def _overtaken(
+    heads: Mapping[str, HeadBranch], batch: Batch, base: Snapshot, job: Job, world: World
+) -> dict[str, HeadBranch]:
+    """Return head branches that no move is about, if the base has a build of their lists by now,
+    or a newer one.
+    """
+    asked = {
+        key_of_entry(sub): sub for ask in batch.asks for sub in (ask.subscription, *ask.siblings)
+    }
+
+    def subscription(build: ListedBuild) -> Subscription | None:
+        others = batch.look(build.application, ask=False)
+        known = {key_of_entry(sub): sub for sub in others}
+        return asked.get(build.key) or known.get(build.key)
+
+    found: dict[str, HeadBranch] = {}
+    for known in lists_in(base.memory):
+        if known.head in heads or len(found) == MOST_CLOSED:
+            continue
+        subs = [subscription(build) for build in known.builds]
+        if any(map(partial(overtaken, base), known.builds, subs)):
+            proposed = known.request or known.head.startswith(OURS)
+            proposed = proposed or any(sub and sub.pull_request for sub in subs)
+            with suppress(TaskError):  # without a token for the Git host, another run does it
+                found[known.head] = (
+                    _head_with_request(known, batch, base, job, world)
+                    if proposed
+                    else _read_head(known.head, known, batch.repository, base, None)
+                )
+    return found
+
+
+def places_of_lists(memory: Files, repo: str, branch: str) -> list[Place]:
+    """Return the places of the base that decide whether it has what waits."""
+    builds = [build for known in lists_in(memory) for build in known.builds]
+    base = Snapshot(repo, branch, "", {})
+    found: dict[Place, None] = {}
+    for build in builds[:MOST_PLACES]:
+        with suppress(TaskError):
+            found |= dict.fromkeys(places_of(subscription_of(build, base)))
+    return list(found)
 
 
 def _head_with_request(
@@ -352,7 +448,7 @@ def _head_with_request(
     if not job.dry:
         forge = world.forge(batch.asks[0].subscription.repo)
         try:
-            request = Request(forge, forge.find(base.branch, known.head))
+            request = Request(forge, _newest_request(forge, base, known.head))
         except TaskError as error:
             request = Request(forge, error=error)
     return _read_head(known.head, known, batch.repository, base, request)
@@ -366,7 +462,7 @@ def _is_merged(
     base: Snapshot,
 ) -> bool:
     """Tell whether what the list has was merged, whatever the base says by now."""
-    if not known.builds or (branch and branch.parent == base.tip):
+    if not known.waits or (branch and branch.parent == base.tip):
         return False
     if (
         found
@@ -380,7 +476,7 @@ def _is_merged(
     return branch.tip == base.tip or repository.merged(base.branch, branch.tip)
 
 
-def _with_files(head: HeadBranch, batch: Batch, moves: Sequence[Move]) -> HeadBranch:
+def _foreign_branch_with_files(head: HeadBranch, batch: Batch, moves: Sequence[Move]) -> HeadBranch:
     """Return a branch of somebody else with its files, and the keys that its config names."""
     if head.branch is None:
         return head
@@ -389,6 +485,10 @@ def _with_files(head: HeadBranch, batch: Batch, moves: Sequence[Move]) -> HeadBr
     for ask, move in zip(batch.asks, moves, strict=True):
         if move.decision.head == name:
             wanted |= dict.fromkeys(places(ask))
+    repo, base = moves[0].subscription.repo, moves[0].decision.branch
+    for build in head.listed.builds:
+        with suppress(TaskError):
+            wanted |= dict.fromkeys(places_of(subscription_of(build, Snapshot(repo, base, "", {}))))
     at = Snapshot(moves[0].subscription.repo, name, head.branch.tip, {})
     at = with_more(at, wanted, batch.repository)
     with suppress(TargetError):  # it is told where the config is followed
@@ -407,82 +507,139 @@ def on_theirs(
     gather: Gather,
 ) -> dict[Identity, Move]:
     """Decide about asks on a branch of somebody else: its values count,
-    and holds of all branches.
+    and holds and configs of all branches.
     """
     view = _with_memory_of(head, base, [ask for ask, _ in decided])
-    more = gather(view, [ask for ask, _ in decided])
-    facts = replace(
-        facts,
-        ancestry={**more.ancestry, **facts.ancestry},
-        answers={**more.answers, **facts.answers},
-    )
-    found = {}
+    found: dict[Identity, Move] = {}
+    again: list[Decided] = []
     for ask, move in decided:
         if move.decision.verdict == "error":
             continue
         try:
-            now = decide_one(view, _also_governed(ask, head, view, terms), terms, facts)
+            again.append((_also_governed(ask, head, base, view, terms), move))
         except TaskError as error:
-            now = move.failed(error)
-        where = replace(
-            now.decision, branch=base.branch, head=view.branch, current=move.decision.current
-        )
-        found[ask.key] = replace(now, decision=where)
+            found[ask.key] = _on_head(move.failed(error), move, base, view)
+    facts = _with_facts_of(view, again, facts, gather)
+    for ask, move in again:
+        found[ask.key] = _on_head(decide_one(view, ask, terms, facts), move, base, view)
     return found
 
 
-def declined_rollbacks(
+def _on_head(now: Move, before: Move, base: Snapshot, view: Snapshot) -> Move:
+    """Return the move with the place of its commit, and with what the base says as current."""
+    current = before.decision.current
+    at = replace(now.decision, branch=base.branch, head=view.branch, current=current)
+    return replace(now, decision=at)
+
+
+def decided_after(
+    base: Snapshot, decided: Sequence[Decided], terms: Terms, facts: Facts, gather: Gather
+) -> dict[Identity, Move]:
+    """Decide about asks on the base as the releases on their head branch leave it."""
+    facts = _with_facts_of(base, decided, facts, gather)
+    found = {}
+    for ask, move in decided:
+        if move.decision.verdict != "error":
+            now = decide_one(base, ask, terms, facts)
+            at = replace(now.decision, head=move.decision.head)
+            found[ask.key] = replace(now, decision=at)
+    return found
+
+
+def _with_facts_of(
+    view: Snapshot, decided: Sequence[Decided], facts: Facts, gather: Gather
+) -> Facts:
+    more = gather(view, [ask for ask, _ in decided])
+    return replace(
+        facts,
+        ancestry={**more.ancestry, **facts.ancestry},
+        answers={**more.answers, **facts.answers},
+    )
+
+
+def settled_rollbacks(
     heads: Iterable[HeadBranch], base: Snapshot, decided: Sequence[Decided]
 ) -> tuple[Files, list[Problem]]:
-    """Return the memory without the holds of rollbacks that a person has declined,
-    and warnings that say so.
+    """Return the memory without the holds of rollbacks that a person has declined or merged,
+    and warnings about those that were declined.
+
+    After a merge, the base has the hold, and people end it there.
     """
-    closed: dict[str, set[str]] = {}
+    settled: dict[str, set[str]] = {}
     problems: dict[Problem, None] = {}
     subs = {
         key_of_entry(sub): sub for ask, _ in decided for sub in (ask.subscription, *ask.siblings)
     }
-    for head in heads:
-        keys = {declined_build.key for declined_build in head.listed.declined}
-        for listed_build in head.known.builds:
-            sub = subs.get(listed_build.key)
-            declined = (
-                listed_build.application,
-                listed_build.alias,
-                parse_image(listed_build.image).identity,
-            ) in keys
-            if sub is None or not (listed_build.rollback and declined):
+    waited = {
+        build.key: (head, build) for head in heads for build in head.known.builds if build.rollback
+    }
+    for entry, sub in subs.items():
+        head, build = waited.get(entry, (None, None))
+        path = state_path(sub)
+        key = key_of(sub)
+        for file, state in own_states(base.memory, path).items():
+            memory = state.images.get(key, Memory())
+            hold = memory.hold or state.hold
+            if not (hold and memory.rollback):
                 continue
-            app = sub.application.key
-            path = state_path(sub)
-            key = key_of(sub)
-            for state in own_states(base.memory, path).values():
-                memory = state.images.get(key, Memory())
-                hold = memory.hold or state.hold
-                if hold and memory.rollback and alike(memory.rollback, listed_build.rollback):
-                    closed.setdefault(path, set()).add(key)
-                    url = head.found.url if head.found else ""
-                    why = f"{key}: its rollback was declined, {url}; no longer {hold_text(hold)}"
-                    problem = Problem(application=app, rule="held", message=why, severity="warning")
-                    problems[problem] = None
-    return without_rollbacks(base.memory, closed), list(problems)
+            ours = build and build.rollback and alike(memory.rollback, build.rollback)
+            if head and build and ours and _is_declined(head, build):
+                settled.setdefault(path, set()).add(key)
+                url = head.found.url if head.found else ""
+                why = f"{key}: its rollback was declined, {url}; no longer {hold_text(hold)}"
+                app = sub.application.key
+                problem = Problem(Trouble.warning("held", why), application=app)
+                problems[problem] = None
+            elif _is_on_base(base, sub, file, memory.rollback, head if ours else None):
+                settled.setdefault(path, set()).add(key)
+    return without_rollbacks(base.memory, settled), list(problems)
 
 
-def unless_declined(move: Move, head: HeadBranch | None, world: World) -> Move:
-    """Return the move, or a refusal if a person closed the request
+def _is_declined(head: HeadBranch, build: ListedBuild) -> bool:
+    return build.declined_key in {declined.key for declined in head.listed.declined}
+
+
+def _is_on_base(
+    base: Snapshot, sub: Subscription, file: str, rollback: Meant, head: HeadBranch | None
+) -> bool:
+    """Tell whether a rollback was merged: from this head branch, or the base has its version, and
+    says that it came from it, or the branch is gone.
+    """
+    if head is not None and head.merged:
+        return True
+    with suppress(TaskError):
+        if reading(base, sub, Terms()).version != rollback.version:
+            return False
+        state = own_states(base.files, state_path(sub)).get(file, State())
+        known = state.images.get(key_of(sub), Memory()).rollback
+        return known == rollback or (head is not None and head.branch is None)
+    return False
+
+
+def declined_in(memory: Files, heads: Mapping[str, HeadBranch]) -> list[DeclinedBuild]:
+    """Return all builds that people have declined, also on head branches that have other names
+    by now: the base, or the group, may have been renamed.
+    """
+    lists = {known.head: known for known in lists_in(memory)}
+    lists |= {name: head.listed for name, head in heads.items()}
+    return [declined for known in lists.values() for declined in known.declined]
+
+
+def unless_declined(move: Move, declined: Iterable[DeclinedBuild], world: World) -> Move:
+    """Return the move to a head branch, or a refusal if a person closed the request
     for this image or a newer one.
     """
-    if head is None or not move.updates or move.kept:
-        return move
+    sub = move.subscription
+    key = (sub.application.key, sub.entry.alias, sub.entry.image.identity)
+    for build in declined:
+        if build.key == key and move.updates:
+            move = _unless_older(move, build, world)
+    return move
+
+
+def _unless_older(move: Move, declined: DeclinedBuild, world: World) -> Move:
     sub = move.subscription
     candidate = move.decision.candidate
-    key = (sub.application.key, sub.entry.alias, sub.entry.image.identity)
-    declined = next(
-        (declined_build for declined_build in head.listed.declined if declined_build.key == key),
-        None,
-    )
-    if declined is None:
-        return move
     known = declined.written
     event = Written(candidate.tag, candidate.digest, move.build)
     if event.version == known.version:
@@ -496,25 +653,47 @@ def unless_declined(move: Move, head: HeadBranch | None, world: World) -> Move:
     return move.without_effect(Verdict("refuse", "superseded", because)) if why else move
 
 
-def _also_governed(ask: Ask, head: HeadBranch, view: Snapshot, terms: Terms) -> Ask:
-    """Return the ask as the config on the head branch wants it as well.
+def _also_governed(ask: Ask, head: HeadBranch, base: Snapshot, view: Snapshot, terms: Terms) -> Ask:
+    """Return the ask as the configs of both branches want it: what asks for more wins, for each
+    file that changes on the head branch.
 
-    Raises `TargetError` if it cannot be read.
-
-    Also if that config asks for a request.
+    Raises `TargetError` if the config there cannot be read, or asks for a request.
     """
     before = ask.subscription
     name = head.known.head
-    config = config_in(head.files)
-    (sub,) = governed([before], config, terms.now, lambda one: changed_files(view, one, terms))
-    if sub.pull_request and not before.pull_request:
+
+    def changed(sub: Subscription) -> Collection[str]:
+        return changed_files(view, sub, terms)
+
+    (there,) = governed([before], config_in(head.files), terms.now, changed)
+    if there.pull_request and not before.pull_request:
         message = f"the config on {name} asks for a pull request for it"
         hint = f"name {name} before the colon of git-branch, as the base of a request"
         raise TargetError(message, hint=hint, subject=PATH)
+    # more proofs that the base wants of a file that only this branch has are refused at the edit
+    of_base = governed([before], config_in(base.files), terms.now, changed)
+    (of_base_there,) = also_limited(of_base, config_in(base.default), changed)
+    three = (before, of_base_there, there)
     with of_config():
-        demands = tuple(dict.fromkeys((*before.demands, *with_all_keys(sub, head.files).demands)))
-    writes = tuple(dict.fromkeys((*before.writes, *sub.writes)))
-    return replace(ask, subscription=replace(sub, writes=writes, demands=demands))
+        demands = (*before.demands, *with_all_keys(there, head.files).demands)
+    freezes = [sub.freeze for sub in three if sub.freeze]
+    policy = replace(
+        there.policy,
+        pin_digest=any(sub.policy.pin_digest for sub in three),
+        minimum_age=max(sub.policy.minimum_age for sub in three),
+    )
+    wishes = before.wishes
+    if there.wishes != Wishes():
+        wishes = agreed([wishes, there.wishes], wishes)
+    sub = replace(
+        before,
+        wishes=wishes,
+        policy=policy,
+        freeze=max(freezes, key=lambda freeze: epoch_seconds(freeze.until), default=None),
+        writes=tuple(dict.fromkeys(one for sub in three for one in sub.writes)),
+        demands=tuple(dict.fromkeys(demands)),
+    )
+    return replace(ask, subscription=sub)
 
 
 def _with_memory_of(head: HeadBranch, base: Snapshot, asks: Collection[Ask]) -> Snapshot:

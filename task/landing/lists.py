@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from task.landing.changeset import Prepared
 from task.landing.head_branches import HeadBranch
-from task.landing.waiting import Waits, list_after
+from task.landing.waiting import WaitsOnHead, list_after
 from task.landing.waiting_list import WaitingList, is_list_path, list_path, write_list
 from task.model import File, Files, Snapshot
 
@@ -27,7 +27,7 @@ class Lists:
         cls,
         heads: Mapping[str, HeadBranch],
         prepared: Prepared,
-        waits: Mapping[str, Waits],
+        waits: Mapping[str, WaitsOnHead],
         base: Snapshot,
         now: str,
     ) -> Lists:
@@ -41,8 +41,8 @@ class Lists:
             of_head = waits[name]
             commit = commits.get(name)
             if head.instead:
-                closing[name] = f"its base is called {base.branch} now"
-                found[name] = replace(head.listed, builds=(), closing=closing[name])
+                closing[name] = f"its base is now called {base.branch}"
+                found[name] = replace(head.listed, builds=(), releases=(), closing=closing[name])
                 continue
             left = [undecided.listed for undecided in prepared.left.get(name, ())]
             left += [kept_build.listed for kept_build in of_head.kept if kept_build.stands]
@@ -51,15 +51,15 @@ class Lists:
                 continue
             moves = commit.done if commit else ()
             found[name] = list_after(head.listed, moves, of_head, left, base, now)
-            if head.ours and head.listed.builds and not found[name].builds:
+            if head.ours and head.listed.waits and not found[name].waits:
                 closing[name] = "; ".join(dict.fromkeys(of_head.gone))
                 found[name] = replace(found[name], closing=closing[name])
         for name, head in heads.items():
-            if name not in closing and head.listed.closing and not found[name].builds:
+            if name not in closing and head.listed.closing and not found[name].waits:
                 closing[name] = head.listed.closing
                 found[name] = replace(found[name], closing=closing[name])
             # A branch that is there stays known as ours: a person may keep it after the merge.
-            if head.branch is None and name not in commits and not found[name].builds:
+            if head.branch is None and name not in commits and not found[name].waits:
                 found[name] = replace(found[name], commit=None, replaces=None)
         known = {name: head.known for name, head in heads.items()}
         instead = {name: head.instead for name, head in heads.items() if head.instead}
@@ -86,8 +86,8 @@ class Lists:
         no push for what the Git host knows.
         """
         known = self.known[one.head]
-        said = (one.builds, one.declined, one.closing)
-        return said != (known.builds, known.declined, known.closing)
+        said = (one.builds, one.releases, one.declined, one.closing)
+        return said != (known.builds, known.releases, known.declined, known.closing)
 
 
 def with_lists_of(states: Files, lists: Files) -> Files:

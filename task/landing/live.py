@@ -17,7 +17,7 @@ from functools import partial, reduce
 from typing import Any
 
 from task.deciding.decide import choose, facts_needed, failed_asks, settled_without_git
-from task.deciding.job import Ask, Job, Outcome, failed, landed_of
+from task.deciding.job import Ask, Job, Outcome, failed, landed_applications
 from task.deciding.target import live_reading, target_of
 from task.deciding.verify import verified
 from task.deciding.weigh import Facts, Situation, combined, may_ask
@@ -41,7 +41,7 @@ def patch(asks: Sequence[Ask], job: Job, world: World) -> Outcome:
     found: list[Outcome] = []
     watched: list[_Undoable] = []
     for number, ask in enumerate(asks):
-        outcome, more = _guarded(ask, job, partial(_first, ask, number, job, world))
+        outcome, more = _without_errors(ask, job, partial(_first, ask, number, job, world))
         found.append(outcome)
         watched += more
     while watched:
@@ -54,7 +54,7 @@ def patch(asks: Sequence[Ask], job: Job, world: World) -> Outcome:
                 image = undoable.decision.candidate.reference
                 app = undoable.ask.subscription.application.key
                 world.log(
-                    "warning", f"{app}: whether {image} stays there cannot be seen: {error.message}"
+                    "warning", f"{app}: cannot tell whether {image} stays there: {error.message}"
                 )
                 continue
             if (now.tag, now.digest) == (
@@ -63,8 +63,8 @@ def patch(asks: Sequence[Ask], job: Job, world: World) -> Outcome:
             ):
                 still += [undoable] if world.now() < undoable.until else []
                 continue
-            found[undoable.number], more = _guarded(
-                undoable.ask, job, partial(_decide_again, undoable, job, world)
+            found[undoable.number], more = _without_errors(
+                undoable.ask, job, partial(_patch_again, undoable, job, world)
             )
             still += more
         watched = still
@@ -86,12 +86,16 @@ class _Undoable:
 _Result = tuple[Decision, list[_Undoable]]
 
 
-def _guarded(ask: Ask, job: Job, work: Callable[[], _Result]) -> tuple[Outcome, list[_Undoable]]:
+def _without_errors(
+    ask: Ask, job: Job, work: Callable[[], _Result]
+) -> tuple[Outcome, list[_Undoable]]:
     try:
         decision, watched = work()
     except TaskError as error:
         return failed_asks([ask], error, job.terms), []
-    return Outcome((decision,), landed=landed_of([decision], ask.subscription.repo, "")), watched
+    return Outcome(
+        (decision,), landed=landed_applications([decision], ask.subscription.repo, "")
+    ), watched
 
 
 def _first(ask: Ask, number: int, job: Job, world: World) -> _Result:
@@ -110,10 +114,10 @@ def _first(ask: Ask, number: int, job: Job, world: World) -> _Result:
             hint="use --applications cluster or argocd, or write-back-method: git",
         )
     contention = Contention(f"changing {ask.subscription.application.key}", job.deadline, world)
-    return _patched(ask, number, live, contention, job, world)
+    return _patch_until_deadline(ask, number, live, contention, job, world)
 
 
-def _patched(
+def _patch_until_deadline(
     ask: Ask, number: int, api: LiveApplications, contention: Contention, job: Job, world: World
 ) -> _Result:
     """Read, decide and patch, and try again until the deadline
@@ -129,11 +133,13 @@ def _patched(
         contention.pause()
 
 
-def _decide_again(one: _Undoable, job: Job, world: World) -> _Result:
+def _patch_again(one: _Undoable, job: Job, world: World) -> _Result:
     image = one.decision.candidate.reference
     app = one.ask.subscription.application.key
     one.contention.pause(f"{app}: somebody else overwrote {image}; deciding again")
-    decision, watched = _patched(one.ask, one.number, one.api, one.contention, job, world)
+    decision, watched = _patch_until_deadline(
+        one.ask, one.number, one.api, one.contention, job, world
+    )
     # Unchanged means that somebody has restored it. It is still the image that this run wrote.
     return (one.decision if decision.verdict == "unchanged" else decision), watched
 
@@ -144,7 +150,7 @@ def said_live(sub: Subscription, api: LiveApplications) -> tuple[Mapping[str, An
     Raises `TaskError`.
     """
     manifest, version = api.read(sub.application.namespace, sub.application.name)
-    return manifest, version, read(manifest, *_where(sub))
+    return manifest, version, read(manifest, *_target_in_source(sub))
 
 
 def owner_of(sub: Subscription, world: World) -> str:
@@ -154,12 +160,12 @@ def owner_of(sub: Subscription, world: World) -> str:
         return ""
     try:
         manifest, _version, _now = said_live(sub, live)
-        return world.taken_back_by(manifest, place(manifest, *_where(sub)))
+        return world.taken_back_by(manifest, place(manifest, *_target_in_source(sub)))
     except TaskError:
         return ""
 
 
-def _where(sub: Subscription) -> tuple[int, Target]:
+def _target_in_source(sub: Subscription) -> tuple[int, Target]:
     """Return the index of the source among the Application's sources, and the target in it."""
     sources = sub.application.sources
     return sources.index(sub.source) if sub.source in sources else 0, target_of(
@@ -188,7 +194,7 @@ def _attempt(
     if decision.verdict != "update":
         return decision, 0.0
     try:
-        operations, edits = write(manifest, *_where(sub), decision.candidate)
+        operations, edits = write(manifest, *_target_in_source(sub), decision.candidate)
     except TaskError as error:
         return failed(decision, error), 0.0
     if operations:

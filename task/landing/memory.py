@@ -16,7 +16,7 @@ from task.deciding.job import Move, Remember
 from task.deciding.weigh import key_of
 from task.editors.state_file import read_state, write_state
 from task.errors import TaskError
-from task.model import File, Files, Memory, Snapshot, State, Subscription
+from task.model import File, Files, Hold, Meant, Memory, Snapshot, State, Subscription
 from task.policy.builds import apart, hold_text, merged
 
 GONE = File("", "")  # a file that the commit deletes
@@ -44,7 +44,7 @@ def changed_states(snapshot: Snapshot, done: Sequence[Move], *, aside: bool) -> 
             remember = member.remember or Remember()
             if aside:
                 remember = _that_travels(remember, snapshot, member.subscription, file)
-            new[file] = _after(new.get(file, State()), member.subscription, remember)
+            new[file] = _state_after(new.get(file, State()), member.subscription, remember)
         if (new := {file: state for file, state in new.items() if state != State()}) != states:
             text = write_state(old.text if old else "", new)
             changed[path] = File(text, old.mode if old else "100644") if text else GONE
@@ -52,17 +52,14 @@ def changed_states(snapshot: Snapshot, done: Sequence[Move], *, aside: bool) -> 
 
 
 def _that_travels(remember: Remember, snapshot: Snapshot, sub: Subscription, file: str) -> Remember:
-    """Return what a head branch says: not what is deferred,
-    nor a hold of the base that was released since.
-    """
+    """Return what a head branch says: not what is deferred."""
     both = states_of(snapshot, sub).get(file, State())
     memory = remember.memory or both.images.get(key_of(sub), Memory())
     kept = memory.hold if remember.memory else None
-    lifted = remember.lifted or (both.hold is None and remember.hold is None)
-    return replace(remember, memory=replace(memory, hold=kept, deferred=None), lifted=lifted)
+    return replace(remember, memory=replace(memory, hold=kept, deferred=None))
 
 
-def _after(state: State, sub: Subscription, new: Remember) -> State:
+def _state_after(state: State, sub: Subscription, new: Remember) -> State:
     """Return the state of one Application after a move."""
     images = dict(state.images)
     if new.memory is not None:
@@ -75,7 +72,7 @@ def _after(state: State, sub: Subscription, new: Remember) -> State:
     )
 
 
-def memory_after(snapshot: Snapshot, moves: Iterable[Move], now: str) -> Files:
+def memory_after(snapshot: Snapshot, moves: Iterable[Move]) -> Files:
     """Return all files of the memory branch after these moves. It goes if there are none."""
     files = dict(snapshot.memory)
     for move in moves:
@@ -88,7 +85,7 @@ def memory_after(snapshot: Snapshot, moves: Iterable[Move], now: str) -> Files:
             states = dict(own_states(files, path))
         except TaskError:  # it is the decision's error by now
             continue
-        states[file] = _beside_base(states.get(file, State()), snapshot, move, file, now)
+        states[file] = _beside_base(states.get(file, State()), snapshot, move, file)
         _store(files, path, states)
     return files
 
@@ -125,30 +122,41 @@ def _aside(move: Move) -> bool:
     return move.decision.head not in ("", move.decision.branch)
 
 
-def _beside_base(known: State, snapshot: Snapshot, move: Move, file: str, now: str) -> State:
+def _beside_base(known: State, snapshot: Snapshot, move: Move, file: str) -> State:
     """Return what the memory branch says of an Application after a move.
 
     `known` is what it says by now.
     """
     key = key_of(move.subscription)
+    path = state_path(move.subscription)
     new = move.remember or Remember()
-    base = own_states(snapshot.files, state_path(move.subscription)).get(file, State())
+    base = own_states(snapshot.files, path).get(file, State())
     wanted = merged(base, known)  # with the moves before
     if not _aside(move):  # the base itself remembers it from now on
-        base = State(new.hold or base.hold, {**base.images, key: new.memory or Memory()})
+        images = {**base.images, key: new.memory} if new.memory else base.images
+        base = State(new.hold or base.hold, images)
     hold = None if new.lifted else new.hold or wanted.hold
-    whole = apart(Memory(hold=base.hold), Memory(released=known.released), Memory(hold=hold), now)
+    whole = apart(Memory(hold=base.hold), Memory(hold=hold)).hold
     memory = new.memory if new.memory is not None else wanted.images.get(key, Memory())
-    before = known.images.get(key, Memory())
-    one = apart(base.images.get(key, Memory()), before, memory, now)
-    # The memory names the rollback that its hold is for, until a person holds the image for another
-    # reason.
-    held = one.hold or whole.hold
-    back = memory.rollback
-    if not move.rolled_back or move.kept:
-        back = before.rollback if held == (before.hold or known.hold) else None
-    one = replace(one, rollback=back if held else None)
-    return State(whole.hold, {**known.images, key: one}, whole.released)
+    one = apart(base.images.get(key, Memory()), memory)
+    before = own_states(snapshot.memory, path).get(file, State())
+    one = replace(one, rollback=_rollback_of(one.hold or whole, before, move, memory.rollback))
+    return State(whole, {**known.images, key: one})
+
+
+def _rollback_of(
+    hold: Hold | None, before: State, move: Move, rollback: Meant | None
+) -> Meant | None:
+    """Return the rollback that a hold of the memory is for: none if a person has held the image
+    for another reason.
+    """
+    if hold is None:
+        return None
+    known = before.images.get(key_of(move.subscription), Memory())
+    new = hold != (known.hold or before.hold)
+    if move.rolled_back and not move.kept and (new or known.rollback):
+        return rollback
+    return None if new else known.rollback
 
 
 def without_rollbacks(memory: Files, closed: Mapping[str, Collection[str]]) -> Files:

@@ -4,7 +4,7 @@ or in one push with a head branch.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
@@ -16,8 +16,15 @@ from task.landing.head_branches import HeadBranch
 from task.landing.lists import with_list
 from task.landing.memory import GONE
 from task.landing.ports import Batch
-from task.landing.waiting_list import HeadCommit, WaitingList
-from task.model import Changeset, Commit, Files, Landing, Person, Snapshot
+from task.landing.waiting_list import (
+    HeadCommit,
+    ListedBuild,
+    ListedRelease,
+    WaitingList,
+    is_list_path,
+    read_list,
+)
+from task.model import Changeset, Commit, Files, LandedCommit, Person, Snapshot
 from task.output.diff import unified_diff
 
 
@@ -35,6 +42,23 @@ class MemoryBranch:
         self._tip = base.memory_tip
         self._inherited = base.inherited
 
+    @property
+    def commit(self) -> Commit | None:
+        """The commit of the run, as one of its last state: a branch of this kind has one commit."""
+        if not self.commits:
+            return None
+        files = {path for made in self.commits for path in made.files}
+        apps = {app for made in self.commits for app in made.applications}
+        return replace(
+            self.commits[-1], files=tuple(sorted(files)), applications=tuple(sorted(apps))
+        )
+
+    @property
+    def remembers(self) -> bool:
+        """Whether more has changed than lists, which change with their head branches."""
+        paths = (path for made in self.commits for path in made.files)
+        return any(not is_list_path(path) for path in paths)
+
     def put(self, listed: WaitingList) -> None:
         """Change one list of what is wanted."""
         self.wanted = with_list(self.wanted, listed)
@@ -43,7 +67,7 @@ class MemoryBranch:
         """Write what is wanted. Raises `Outpaced` if the branch has moved."""
         if self.wanted == self._there:
             return
-        landing = Landing("", "")
+        landing = LandedCommit("", "")
         if not self._job.dry:
             landing = self._batch.repository.remember(self._change(self.wanted))
         self._arrived(self.wanted, landing.commit, landing.tree)
@@ -52,10 +76,10 @@ class MemoryBranch:
         self,
         change: Changeset,
         listed: WaitingList,
-        predicted: Landing,
+        predicted: LandedCommit,
         head: HeadBranch,
         bound: Sequence[WaitingList] = (),
-    ) -> Landing:
+    ) -> LandedCommit:
         """Land a commit on a head branch with its list: both in one push, or the list first.
 
         `bound` are lists that lose to it what they had.
@@ -129,6 +153,7 @@ class MemoryBranch:
             for ask in self._batch.asks
             if state_path(ask.subscription) in paths
         }
+        apps |= _applications_of_lists(before, files, paths)
         base = self._base
         self.commits.append(
             Commit(
@@ -141,8 +166,25 @@ class MemoryBranch:
                 applications=tuple(sorted(apps)),
                 diff=_memory_diff(before, files, paths) if self._job.dry else None,
                 through="git",
+                remembers=True,
             )
         )
+
+
+def _applications_of_lists(before: Files, after: Files, paths: Iterable[str]) -> set[str]:
+    """Return the Applications whose builds or releases have come to a list, or left it."""
+    found: set[str] = set()
+    for path in filter(is_list_path, paths):
+        old, new = (_waiting_in(files, path) for files in (before, after))
+        found |= {waiting.application for waiting in old ^ new}
+    return found
+
+
+def _waiting_in(files: Files, path: str) -> set[ListedBuild | ListedRelease]:
+    if path not in files:
+        return set()
+    listed = read_list(files[path].text)
+    return {*listed.builds, *listed.releases}
 
 
 def _memory_diff(before: Files, after: Files, paths: list[str]) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import accumulate
 
@@ -19,6 +19,26 @@ def with_overridden(
 ) -> tuple[list[PreparedCommit], list[Decision]]:
     """Return both. A refusal of what a commit writes to the same entry says who writes it."""
     written = [one for prepared in commits for one in prepared.decisions]
+    marked = _marker(snapshot, written, terms)
+    made = [
+        replace(prepared_commit, decisions=tuple(map(marked, prepared_commit.decisions)))
+        for prepared_commit in commits
+    ]
+    return made, list(map(marked, settled))
+
+
+def overridden(
+    snapshot: Snapshot, decisions: Sequence[Decision], writers: Iterable[Decision], terms: Terms
+) -> list[Decision]:
+    """Return the decisions. A refusal of what a writer admits to the same entry says who that is."""
+    marked = _marker(snapshot, writers, terms)
+    return [marked(one) if one.verdict == "refuse" else one for one in decisions]
+
+
+def _marker(
+    snapshot: Snapshot, written: Iterable[Decision], terms: Terms
+) -> Callable[[Decision], Decision]:
+    """Return what gives a refusal the name of who writes the version all the same."""
     writers = _Writers(
         decision for decision in written if decision.verdict == "update" and decision.kind
     )
@@ -37,11 +57,7 @@ def with_overridden(
                 return replace(one, overridden_by=called(writer))
         return one
 
-    made = [
-        replace(prepared_commit, decisions=tuple(map(marked, prepared_commit.decisions)))
-        for prepared_commit in commits
-    ]
-    return made, list(map(marked, settled))
+    return marked
 
 
 def called(one: Decision) -> str:

@@ -4,30 +4,32 @@ and the repositories and live Applications in it.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 if TYPE_CHECKING:
-    from task.deciding.job import Ask, Followed, Landed
+    from task.deciding.job import Ask, Followed, LandedApplication
     from task.errors import TaskError
     from task.forges.host import Comments, Deployments, Host
     from task.model import (
         Answer,
         Application,
         Changeset,
+        Compared,
+        Files,
         FileVersion,
         Found,
         Head,
-        Landing,
+        LandedCommit,
         Place,
-        Proof,
         Question,
         Snapshot,
         Subscription,
         Tracker,
         Verdict,
     )
+    from task.proof import Proof
 
 
 class Repository(Protocol):
@@ -51,12 +53,14 @@ class Repository(Protocol):
         places: Iterable[Place],
         heads: Collection[str] = (),
         default: Collection[Place] = (),
+        besides: Callable[[Files], Iterable[Place]] | None = None,
     ) -> Snapshot:
         """Return the files at these places, at the present tip of the branch,
         and what its memory branch has.
 
         What the next calls of `head_snapshot` need for `heads` is fetched already. `default`: what
-        to read of the default branch as well.
+        to read of the default branch as well. `besides` returns more places, once it knows the
+        files of the memory branch.
         """
 
     def read_more(self, snapshot: Snapshot, places: Collection[Place]) -> Snapshot:
@@ -68,14 +72,14 @@ class Repository(Protocol):
     def merged(self, branch: str, commit: str) -> bool:
         """Tell whether a commit is in the latest history of a branch."""
 
-    def land(self, change: Changeset, memory: Changeset | None = None) -> Landing:
+    def land(self, change: Changeset, memory: Changeset | None = None) -> LandedCommit:
         """Commit and push. Raises `Outpaced` if the branch moved meanwhile.
 
         `memory`: replace the memory branch in the same push, or change neither. Only if `atomic`;
         raises `NotAtomicError` for a server that cannot do this.
         """
 
-    def remember(self, change: Changeset) -> Landing:
+    def remember(self, change: Changeset) -> LandedCommit:
         """Replace the memory branch.
 
         Without files, it goes. Raises `Outpaced` if it moved meanwhile.
@@ -100,8 +104,66 @@ class Repository(Protocol):
         at most `most` of each.
         """
 
-    def predict(self, change: Changeset) -> Landing:
+    def predict(self, change: Changeset) -> LandedCommit:
         """Return what `land` would return, without a commit."""
+
+    def close(self) -> None:
+        """Remove all temporary files."""
+
+
+class ReadsMore(Protocol):
+    """What can read more places at the commit of a snapshot."""
+
+    def read_more(self, snapshot: Snapshot, places: Collection[Place]) -> Snapshot:
+        """Return these places, read at the commit of an earlier snapshot."""
+
+
+Side = Literal["base", "merged"]
+
+
+class Change(Protocol):
+    """What `check` judges: a base, and the merge of a change into it. Both are only read."""
+
+    @property
+    def repo(self) -> str:
+        """The repository's URL, without a login."""
+
+    @property
+    def branch(self) -> str:
+        """The branch that the change goes into."""
+
+    @property
+    def default(self) -> str:
+        """The default branch."""
+
+    @property
+    def commits(self) -> tuple[str, str]:
+        """The commits of base and change."""
+
+    @property
+    def paths(self) -> Sequence[str]:
+        """The paths of all files that the merge changes."""
+
+    @property
+    def messages(self) -> Sequence[str]:
+        """The messages of the change's last commits, as far as they are known."""
+
+    def concerns(self, url: str) -> bool:
+        """Tell whether an Application means this repository by a URL."""
+
+    def applications(self, side: Side) -> Iterable[Found]:
+        """Yield the Applications of a side: this repository's own are read there."""
+
+    def snapshot(self, side: Side, places: Iterable[Place], urls: Collection[str]) -> Snapshot:
+        """Return places of a side. The base also has its memory, by the repository's URLs."""
+
+    def read_more(self, snapshot: Snapshot, places: Collection[Place]) -> Snapshot:
+        """Return more places of the same side."""
+
+    def earlier(
+        self, branch: str, path: str, limit: int, marked: Collection[str] = ()
+    ) -> Iterable[tuple[str, str | None]]:
+        """Yield (commit, text) of a file of the base, newest first, at most `limit`."""
 
     def close(self) -> None:
         """Remove all temporary files."""
@@ -140,6 +202,12 @@ class World(Protocol):
         They were left out because of their images or the narrowing options.
         """
 
+    def application(self, namespace: str, name: str) -> Application | None:
+        """Return an Application that `applications` left out.
+
+        None if only files say what there is, or if it may not be read.
+        """
+
     def locate(self, origin: str) -> tuple[str, str, str] | None:
         """Return (repository, branch, path) of a file in a Git work tree,
         from the origin of a manifest, or None.
@@ -147,6 +215,9 @@ class World(Protocol):
 
     def repository(self, repo: str, subscription: Subscription | None) -> Repository:
         """Return the repository of a URL, with the login for a subscription that writes to it."""
+
+    def change(self, compared: Compared) -> Change:
+        """Return what `check` judges."""
 
     def login(self, subscription: Subscription) -> str:
         """Return a text that identifies the login.
@@ -244,14 +315,32 @@ class World(Protocol):
         from a cluster nor from Argo CD.
         """
 
-    def follow(self, landed: Sequence[Landed]) -> Followed:
+    def follow(self, landed: Sequence[LandedApplication]) -> Followed:
         """Refresh Argo CD, and wait for the rollouts."""
 
-    def follow_back(self, landed: Sequence[Landed]) -> Followed:
+    def follow_back(self, landed: Sequence[LandedApplication]) -> Followed:
         """Do the same after a rollback, within the time that `follow` has left."""
 
     def close(self) -> None:
         """Remove what was opened for the run."""
+
+
+class Look(Protocol):
+    """Finds what the annotations of any Application ask for, whether the run is about it or not."""
+
+    def __call__(self, key: str, *, ask: bool = True) -> Sequence[Subscription]:
+        """Return the subscriptions of an Application (`namespace/name`).
+
+        Without `ask`, only what the run has read already counts.
+        """
+
+
+class _Nobody:
+    def __call__(self, key: str, *, ask: bool = True) -> Sequence[Subscription]:  # noqa: ARG002
+        return ()
+
+
+NOBODY: Look = _Nobody()
 
 
 @dataclass(frozen=True)
@@ -264,5 +353,4 @@ class Batch:
     repository: Repository
     base: str
     asks: tuple[Ask, ...]
-    # all that the run has read: what waits may belong to Applications that take no part in it
-    read: tuple[Subscription, ...] = ()
+    look: Look = NOBODY  # what waits may belong to Applications that take no part in the run

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from task.deciding.job import Job, Outcome, failed, landed_at
+from task.deciding.job import Job, Outcome, failed, grouped_by_application
 from task.errors import TaskError
 from task.forges.proposal import (
     Content,
@@ -20,7 +20,7 @@ from task.forges.proposal import (
     title,
     wishes,
 )
-from task.forges.reviewing import SourceRange, source_ranges, undoing
+from task.forges.reviewing import SourceRange, ending, source_ranges, undoing
 from task.landing.changeset import PreparedCommit
 from task.landing.head_branches import HeadBranch, Request
 from task.landing.ports import World
@@ -53,7 +53,7 @@ def as_it_stands(
     decisions = prepared.with_updates_as(
         Verdict("unchanged", "same", f"{found.url} proposes exactly this")
     )
-    landed = landed_at(decisions, prepared.changeset.repo, at)
+    landed = grouped_by_application(decisions, prepared.changeset.repo, at)
     told = Outcome(
         decisions,
         (replace(prepared.reported(at), pull_request=found.url, already_there=True),),
@@ -66,12 +66,13 @@ def as_it_stands(
     return _of_request(told, found, at, whole.base)
 
 
-def versions(listed: WaitingList) -> set[tuple[object, ...]]:
+def versions(listed: WaitingList) -> set[object]:
     """Return what a list proposes, without what is known about it."""
-    return {
+    builds = {
         (listed_build.key, listed_build.version, listed_build.rollback is not None)
         for listed_build in listed.builds
     }
+    return {*builds, *listed.releases}
 
 
 def propose(
@@ -212,7 +213,11 @@ def _proposal(
         compare=compare,
         commit=commit,
         base=where.base,
-        besides=(source_ranges(_ranges(listed, apps), world.range_page), undoing(forward)),
+        besides=(
+            ending(prepared.ending),
+            source_ranges(_ranges(listed, apps), world.range_page),
+            undoing(forward),
+        ),
     )
     return Proposal(
         repo=where.repo,

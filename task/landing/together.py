@@ -14,24 +14,40 @@ from task.deciding.decide import Identity, changed_files, holds_of_others
 from task.deciding.job import Ask, Job, Move
 from task.deciding.verify import LastChecks, verified
 from task.deciding.weigh import Facts
+from task.errors import Trouble
 from task.landing.before_deciding import Gather, with_all_keys, with_more
-from task.landing.head_branches import HeadBranch, on_theirs, unless_declined
+from task.landing.head_branches import (
+    HeadBranch,
+    decided_after,
+    declined_in,
+    on_theirs,
+    unless_declined,
+)
 from task.landing.ports import Batch, World
+from task.landing.releases import (
+    counts,
+    held_again,
+    places_of_releases,
+    releases_of,
+    with_end,
+    without,
+)
 from task.landing.waiting import (
     Decided,
     KeptBuild,
     Undecided,
-    Waiting,
-    Waits,
+    WaitingBuild,
+    WaitsOnHead,
     alone_on_base,
     asks_of,
-    decide_again,
+    decide_with_waiting,
     pairs_of,
     places_of,
     standing_on,
     subscription_of,
     taken_out,
     waiting_in,
+    withdrawn,
 )
 from task.landing.waiting_list import BuildKey, ListedBuild, key_of_entry
 from task.model import Place, Problem, Snapshot, Subscription
@@ -49,7 +65,7 @@ class Together:
 
     base: Snapshot  # with all files that it needed
     moves: list[Move]  # those of the asks in their order, then those that keep or defer what waits
-    waits: dict[str, Waits]  # by head branch
+    waits: dict[str, WaitsOnHead]  # by head branch
 
 
 @dataclass(frozen=True)
@@ -66,7 +82,7 @@ class Scene:
     checks: LastChecks
 
 
-def decide_together(
+def decide_together(  # noqa: PLR0913 - what waits is decided with all that the run knows
     batch: Batch,
     base: Snapshot,
     heads: Mapping[str, HeadBranch],
@@ -78,22 +94,27 @@ def decide_together(
     checks: LastChecks,
 ) -> Together:
     """Prove what asks, and decide it again together with what waits on these head branches."""
+    listed = [one for head in heads.values() for one in head.listed.releases]
+    base = with_more(base, places_of_releases(listed), batch.repository)
     found = {ask.key: move for ask, move in zip(batch.asks, moves, strict=True)}
     for name, head in heads.items():
+        there = _asks_at(name, batch.asks, found)
+        after = without(base, head.listed.releases)
         if not head.ours:
-            there = _asks_at(name, batch.asks, found)
-            found |= on_theirs(head, base, there, job.terms, facts, gather)
+            found |= on_theirs(head, after, there, job.terms, facts, gather)
+        elif head.listed.releases:
+            found |= decided_after(after, there, job.terms, facts, gather)
     found = dict(
-        zip(found, _proved_asks(list(found.values()), heads, job, world, checks), strict=True)
+        zip(found, _proved_asks(list(found.values()), base, heads, job, world, checks), strict=True)
     )
 
     scene = _scene(batch, base, heads, facts, gather, job, world, checks)
     kept: list[Move] = []
-    waits: dict[str, Waits] = {}
+    waits: dict[str, WaitsOnHead] = {}
     for number, (name, head) in enumerate(heads.items()):
         there = _asks_at(name, batch.asks, found)
         if head.instead:
-            waits[name] = Waits()
+            waits[name] = WaitsOnHead()
             continue
         if not head.ours:
             waits[name] = standing_on(head.listed, head.files, scene.read, there, scene.base)
@@ -108,7 +129,35 @@ def decide_together(
             if kept_build.move:
                 at = replace(kept_build.move.decision, head=name)
                 kept.append(replace(kept_build.move, decision=at, kept=True))
+    waits = _with_releases(waits, heads, list(found.values()), scene.base)
+    if job.intent and job.intent.verb == "release":
+        found = {
+            key: with_end(move, waits[move.decision.head].releases, base.branch)
+            if move.decision.head in waits
+            else move
+            for key, move in found.items()
+        }
     return Together(scene.base, [*found.values(), *kept], waits)
+
+
+def _with_releases(
+    waits: Mapping[str, WaitsOnHead],
+    heads: Mapping[str, HeadBranch],
+    moves: Sequence[Move],
+    base: Snapshot,
+) -> dict[str, WaitsOnHead]:
+    """Return what waits with the holds of the base that end with it."""
+    new = releases_of(base, moves)
+    found: dict[str, WaitsOnHead] = {}
+    for name, one in waits.items():
+        known = () if heads[name].instead else heads[name].listed.releases
+        there = [move for move in moves if move.decision.head == name]
+        again = [one for one in known if counts(base, one) and not held_again(one, there)]
+        releases = tuple(dict.fromkeys((*again, *new.get(name, ()))))
+        ended = tuple(one for one in known if one not in releases)
+        moved = one.moved or releases != known
+        found[name] = replace(one, releases=releases, ended=ended, moved=moved)
+    return found
 
 
 def _asks_at(name: str, asks: Iterable[Ask], moves: Mapping[Identity, Move]) -> list[Decided]:
@@ -117,6 +166,7 @@ def _asks_at(name: str, asks: Iterable[Ask], moves: Mapping[Identity, Move]) -> 
 
 def _proved_asks(
     moves: Sequence[Move],
+    base: Snapshot,
     heads: Mapping[str, HeadBranch],
     job: Job,
     world: World,
@@ -125,12 +175,13 @@ def _proved_asks(
     """Return the moves of asks, unless a person has declined them, with their proofs."""
     if job.intent:
         return verified(moves, checks)
-    wanted = [unless_declined(move, heads.get(move.decision.head), world) for move in moves]
+    declined = declined_in(base.memory, heads)
+
+    def wanted(move: Move) -> Move:
+        return unless_declined(move, declined, world) if move.decision.head in heads else move
+
     # once more, because verifying may have found the digest that a person declined
-    return [
-        unless_declined(move, heads.get(move.decision.head), world)
-        for move in verified(wanted, checks)
-    ]
+    return [wanted(move) for move in verified(list(map(wanted, moves)), checks)]
 
 
 def _scene(
@@ -169,14 +220,15 @@ def _scene(
 def _read_besides(
     listed: Mapping[BuildKey, ListedBuild], batch: Batch, base: Snapshot, world: World
 ) -> dict[BuildKey, Subscription]:
-    """Return the subscriptions that the run has read for these builds,
+    """Return the subscriptions for these builds of Applications that take no part in the run,
     if they are written with the same login.
     """
     first = batch.asks[0].subscription
     repo = normal_url(first.repo)
+    apps = dict.fromkeys(one.application for one in listed.values())
     return {
         key: sub
-        for sub in batch.read
+        for sub in chain.from_iterable(map(batch.look, apps))
         if (key := key_of_entry(sub)) in listed
         and normal_url(sub.repo) == repo
         and sub.base in ("", base.branch)
@@ -212,9 +264,10 @@ def _on_ours(
     scene: Scene,
     *,
     proves: bool,
-) -> tuple[dict[Identity, Move], Waits]:
+) -> tuple[dict[Identity, Move], WaitsOnHead]:
     """Decide about a head branch of ours: first what waits alone, then together with the asks."""
     terms = scene.job.terms
+    scene = replace(scene, base=without(scene.base, head.listed.releases))
     waiting, undecided = waiting_in(
         head.listed, scene.base, scene.read, scene.others, terms, scene.facts
     )
@@ -222,6 +275,7 @@ def _on_ours(
     waiting = [replace(item, situation=replace(item.situation, facts=facts)) for item in waiting]
     waiting, lost, problems = _tried(waiting, scene, head.known.head, proves=proves)
 
+    waiting, gone = _without_withdrawn(waiting, batch, moves, there)
     asked = {ask.key for ask, _ in there}
     elsewhere = (
         {}
@@ -229,17 +283,44 @@ def _on_ours(
         else {ask.key: ask for ask in batch.asks if ask.key not in asked}
     )
     out = [item for item in waiting if item.subscription.identity in elsewhere]
-    again, kept = decide_again(
+    again, kept = decide_with_waiting(
         scene.base, [item for item in waiting if item not in out], there, terms
     )
     for item in out:
         ask = elsewhere[item.subscription.identity]
         kept.append(taken_out(scene.base, item, ask, moves[ask.key], terms))
     problems += [_undecided(entry, head.known.head) for entry in undecided]
-    return again, Waits((*kept, *lost), tuple(undecided), tuple(dict.fromkeys(problems)))
+    return again, WaitsOnHead(
+        (*kept, *gone, *lost), tuple(undecided), tuple(dict.fromkeys(problems))
+    )
 
 
-def _facts_between(waiting: Sequence[Waiting], there: Sequence[Decided], scene: Scene) -> Facts:
+def _without_withdrawn(
+    waiting: Sequence[WaitingBuild],
+    batch: Batch,
+    moves: Mapping[Identity, Move],
+    there: Sequence[Decided],
+) -> tuple[list[WaitingBuild], list[KeptBuild]]:
+    """Return what waits, without promotions whose source no longer has them; and those."""
+    decided = [(ask, moves[ask.key]) for ask in batch.asks]
+    written = {ask.key: move for ask, move in there if move.updates}
+    left: list[WaitingBuild] = []
+    gone: list[KeptBuild] = []
+    for item in waiting:
+        because = withdrawn(item.listed, decided)
+        if not because:
+            left.append(item)
+        elif move := written.get(item.subscription.identity):
+            because = f"{move.decision.candidate.version} takes its place"
+            gone.append(KeptBuild(item.listed, "superseded", because))
+        else:
+            gone.append(KeptBuild(item.listed, "dropped", because))
+    return left, gone
+
+
+def _facts_between(
+    waiting: Sequence[WaitingBuild], there: Sequence[Decided], scene: Scene
+) -> Facts:
     """Return the facts that decide between what waits, what asks, and what the base has."""
     more = scene.gather(scene.base, asks_of(waiting))
     pairs = dict.fromkeys(pairs_of(waiting, there))
@@ -252,8 +333,8 @@ def _facts_between(waiting: Sequence[Waiting], there: Sequence[Decided], scene: 
 
 
 def _tried(
-    waiting: Sequence[Waiting], scene: Scene, head: str, *, proves: bool
-) -> tuple[list[Waiting], list[KeptBuild], list[Problem]]:
+    waiting: Sequence[WaitingBuild], scene: Scene, head: str, *, proves: bool
+) -> tuple[list[WaitingBuild], list[KeptBuild], list[Problem]]:
     """Return the builds that may wait on, those that may not,
     and warnings about what nobody could check.
     """
@@ -263,11 +344,11 @@ def _tried(
     written = [kept.move for _, kept in left if kept.move and kept.move.updates]
     proved = verified(written, replace(scene.checks, labels=False)) if proves else written
     results = iter(proved)
-    found: list[Waiting] = []
+    found: list[WaitingBuild] = []
     problems: list[Problem] = []
     if written and not proves:
         message = f"what waits on {head} was not proved again: this run touches too many branches"
-        problems.append(Problem(rule="signature", message=message, severity="warning"))
+        problems.append(Problem(Trouble.warning("signature", message)))
     for one, kept in left:
         if not (kept.move and kept.move.updates):
             found.append(one)
@@ -279,26 +360,20 @@ def _tried(
             lost.append(KeptBuild(one.listed, "dropped", because))
             continue
         if verdict.verdict == "error":
-            problems.append(_not_checked(one, verdict.because, verdict.hint, head))
+            problems.append(_unchecked_build(one, verdict.because, verdict.hint, head))
         elif kept.doubt:
-            problems.append(_not_checked(one, kept.because, "", head))
+            problems.append(_unchecked_build(one, kept.because, "", head))
         found.append(replace(one, proof=move.decision.proof))
     return found, lost, problems
 
 
-def _not_checked(one: Waiting, because: str, hint: str, head: str) -> Problem:
+def _unchecked_build(one: WaitingBuild, because: str, hint: str, head: str) -> Problem:
     version = one.listed.version
     app = one.listed.application
     message = f"{version} waits on {head} as before, and could not be checked: {because}"
-    return Problem(application=app, rule="registry", message=message, hint=hint, severity="warning")
+    return Problem(Trouble.warning("registry", message, hint), application=app)
 
 
 def _undecided(one: Undecided, head: str) -> Problem:
     message = f"{one.listed.version}, which waits on {head}, cannot be decided: {one.error}"
-    return Problem(
-        application=one.listed.application,
-        rule=one.error.rule,
-        message=message,
-        hint=one.error.hint,
-        severity="warning",
-    )
+    return Problem(one.error.saying(message).as_warning(), application=one.listed.application)

@@ -27,6 +27,7 @@ from task.landing.waiting_list import (
     BuildKey,
     KnownRequest,
     ListedBuild,
+    ListedRelease,
     WaitingList,
     declined_by,
     key_of_entry,
@@ -41,7 +42,6 @@ from task.model import (
     Place,
     Policy,
     Problem,
-    Proof,
     Reading,
     Snapshot,
     Source,
@@ -52,6 +52,7 @@ from task.model import (
     Written,
 )
 from task.policy.builds import alike, commits, hold_text, released, rolled_back, why_older
+from task.proof import Proof
 
 Decided = tuple[Ask, Move]  # an ask, and the move that was decided for it
 LONG_AGO = "1970-01-01T00:00:00Z"  # it was old enough then
@@ -60,7 +61,7 @@ UNREAD = "its annotations were not read in this run"
 
 
 @dataclass(frozen=True)
-class Waiting:
+class WaitingBuild:
     """One listed build, and what the base says about its image now."""
 
     listed: ListedBuild
@@ -137,12 +138,14 @@ class KeptBuild:
 
 
 @dataclass(frozen=True)
-class Waits:
+class WaitsOnHead:
     """What became of the builds that waited on one head branch."""
 
     kept: tuple[KeptBuild, ...] = ()
     undecided: tuple[Undecided, ...] = ()
     problems: tuple[Problem, ...] = ()
+    releases: tuple[ListedRelease, ...] = ()  # the holds that end with what waits now
+    ended: tuple[ListedRelease, ...] = ()  # those that wait no more
     moved: bool = False  # whether something came from the list of another head branch
 
     @property
@@ -152,12 +155,17 @@ class Waits:
 
     @property
     def gone(self) -> list[str]:
-        """Why builds do not wait there any more."""
-        return [
+        """Why builds and releases do not wait there any more."""
+        builds = [
             f"{kept_build.listed.version}: {kept_build.because}"
             for kept_build in self.kept
             if not kept_build.stays
         ]
+        ends = [
+            f"the hold of {release.application} ({release.image or 'all images'}) ends otherwise"
+            for release in self.ended
+        ]
+        return builds + ends
 
     def rows(self, head: str) -> list[Waited]:
         """Return the rows of the report."""
@@ -193,6 +201,23 @@ def places_of(sub: Subscription) -> tuple[Place, ...]:
     return (*target_places(sub), Place(state_path(sub)))
 
 
+def overtaken(base: Snapshot, one: ListedBuild, sub: Subscription | None) -> bool:
+    """Tell whether the base has a build that waits by now, or a newer one.
+
+    `sub` is None for an Application that was not read. No server is asked.
+    """
+    try:
+        there = reading(base, sub or subscription_of(one, base), Terms())
+    except TaskError:
+        return False
+    if there.version == one.version:
+        return there.sound
+    if sub is None or one.rollback or there.version == one.base.version:
+        return False
+    newer = Written(there.tag, there.digest)
+    return bool(why_older(Written(one.tag, one.digest, one.build), newer, sub.policy, {}))
+
+
 def waiting_in(
     known: WaitingList,
     base: Snapshot,
@@ -200,14 +225,14 @@ def waiting_in(
     others: Mapping[BuildKey, Subscription],
     terms: Terms,
     facts: Facts,
-) -> tuple[list[Waiting], list[Undecided]]:
+) -> tuple[list[WaitingBuild], list[Undecided]]:
     """Return the builds of a list, with what the base says,
     and those for which that cannot be found out.
 
     `subs` are the subscriptions that this run has read, `others` those that stand for the other
     builds.
     """
-    found: list[Waiting] = []
+    found: list[WaitingBuild] = []
     undecided: list[Undecided] = []
     terms = replace(terms, build=Build(), promoted=None, require_live=False, allow_downgrade=False)
     for listed_build in known.builds:
@@ -224,11 +249,11 @@ def waiting_in(
             )
             undecided.append(Undecided(listed_build, gone))
             continue
-        found.append(Waiting(listed_build, situation, listed_build.key in subs))
+        found.append(WaitingBuild(listed_build, situation, listed_build.key in subs))
     return found, undecided
 
 
-def asks_of(waiting: Iterable[Waiting]) -> list[Ask]:
+def asks_of(waiting: Iterable[WaitingBuild]) -> list[Ask]:
     """Return asks that need the same facts as these builds."""
     return [
         Ask(item.subscription, (item.image,), build=item.build)
@@ -237,7 +262,9 @@ def asks_of(waiting: Iterable[Waiting]) -> list[Ask]:
     ]
 
 
-def pairs_of(waiting: Iterable[Waiting], decided: Sequence[Decided]) -> list[tuple[str, str, str]]:
+def pairs_of(
+    waiting: Iterable[WaitingBuild], decided: Sequence[Decided]
+) -> list[tuple[str, str, str]]:
     """Return the pairs of source commits whose order decides between what waits
     and other builds.
     """
@@ -284,17 +311,17 @@ TOGETHER: Mapping[tuple[str, str], tuple[Meets, Meets]] = {
 }
 
 
-def alone_on_base(base: Snapshot, one: Waiting, head: str) -> KeptBuild:
+def alone_on_base(base: Snapshot, one: WaitingBuild, head: str) -> KeptBuild:
     """Return what becomes of a build that nothing else meets."""
     move, fate, because = _alone(base, one)
-    if move and move.updates and (why := _not_permitted(base, move, head)):
+    if move and move.updates and (why := _why_no_longer_permitted(base, move, head)):
         return KeptBuild(one.listed, "dropped", why, rule=NotPermittedError.rule)
     doubt = move is not None and move.decision.rule == UNANSWERED
     return KeptBuild(one.listed, fate, because, move, doubt=doubt)
 
 
-def decide_again(
-    base: Snapshot, waiting: Sequence[Waiting], decided: Sequence[Decided], terms: Terms
+def decide_with_waiting(
+    base: Snapshot, waiting: Sequence[WaitingBuild], decided: Sequence[Decided], terms: Terms
 ) -> tuple[dict[Identity, Move], list[KeptBuild]]:
     """Decide what waits on a head branch of ours together with the asks that go there.
 
@@ -313,13 +340,33 @@ def decide_again(
     return moves, kept
 
 
-def _with_proof(move: Move, one: Waiting) -> Move:
+def _with_proof(move: Move, one: WaitingBuild) -> Move:
     if not move.updates:
         return move
     return replace(move, decision=replace(move.decision, proof=one.proof))
 
 
-def taken_out(base: Snapshot, one: Waiting, ask: Ask, move: Move, terms: Terms) -> KeptBuild:
+def withdrawn(one: ListedBuild, decided: Iterable[Decided]) -> str:
+    """Return why the source of a promotion no longer has it, or "" if nobody knows that."""
+    if not one.promoted_from:
+        return ""
+    image = parse_image(one.image).identity
+    for ask, move in decided:
+        sub = ask.subscription
+        promoted = ask.promoted.source if ask.promoted else ""
+        back = move.rolled_back and sub.application.key == one.promoted_from
+        if promoted == one.promoted_from and key_of_entry(sub) == one.key:
+            now = ask.offered
+        elif back and sub.entry.image.identity == image:
+            now = move.decision.candidate
+        else:
+            continue
+        if not alike(now, Reading(tag=one.tag, digest=one.digest)):
+            return f"{one.promoted_from} now has {now.version}"
+    return ""
+
+
+def taken_out(base: Snapshot, one: WaitingBuild, ask: Ask, move: Move, terms: Terms) -> KeptBuild:
     """Return what becomes of a build on another head branch,
     after a person's word about the same entry.
     """
@@ -338,7 +385,7 @@ def standing_on(
     subs: Mapping[BuildKey, Subscription],
     decided: Sequence[Decided],
     base: Snapshot,
-) -> Waits:
+) -> WaitsOnHead:
     """Return what became of the listed builds on a branch that a person has pushed to:
     it is not made again.
     """
@@ -346,28 +393,32 @@ def standing_on(
     written = {key_of_entry(ask.subscription): move for ask, move in decided if move.updates}
     kept: list[KeptBuild] = []
     for listed_build in known.builds:
-        sub = subs.get(listed_build.key)
         if (move := written.get(listed_build.key)) is not None:
             because = f"{move.decision.candidate.version} takes its place"
             kept.append(KeptBuild(listed_build, "superseded", because))
             continue
-        there = _said(view, sub) if sub else listed_build.version
+        sub = subs.get(listed_build.key) or subscription_of(listed_build, base)
+        if _version_in(base, sub) == listed_build.version:
+            because = f"{base.branch} now has {listed_build.version}"
+            kept.append(KeptBuild(listed_build, "merged", because))
+            continue
+        there = _version_in(view, sub)
         if there == listed_build.version:
             kept.append(KeptBuild(listed_build, "waits", f"{known.head} has it", stands=True))
         else:
             kept.append(
-                KeptBuild(listed_build, "dropped", f"{known.head} says {there or 'nothing'} by now")
+                KeptBuild(listed_build, "dropped", f"{known.head} now has {there or 'nothing'}")
             )
-    return Waits(tuple(kept))
+    return WaitsOnHead(tuple(kept))
 
 
-def _said(view: Snapshot, sub: Subscription) -> str:
+def _version_in(view: Snapshot, sub: Subscription) -> str:
     with suppress(TaskError):
         return reading(view, sub, Terms()).version
     return ""
 
 
-def _not_permitted(base: Snapshot, move: Move, head: str) -> str:
+def _why_no_longer_permitted(base: Snapshot, move: Move, head: str) -> str:
     """Return why the repository's config no longer lets an Application write what waits, or ""."""
     one = move.decision
     try:
@@ -388,7 +439,7 @@ def _verb(ask: Ask) -> str:
 
 
 def _with_ask(
-    base: Snapshot, one: Waiting, ask: Ask, move: Move, terms: Terms
+    base: Snapshot, one: WaitingBuild, ask: Ask, move: Move, terms: Terms
 ) -> tuple[Move, Move | None, Fate, str]:
     """Return the ask's move, the move that keeps or defers what waits, what becomes of it,
     and why.
@@ -396,7 +447,7 @@ def _with_ask(
     outcome, older = _outcome(ask, move, one, terms)
     meets = TOGETHER[_verb(ask), outcome][1 if one.listed.rollback else 0]
     if meets in ("stays", "freed") or _verb(ask) == "release":
-        one = replace(one, situation=_after(one.situation, ask, move))
+        one = replace(one, situation=_situation_after(one.situation, ask, move))
     own, fate, because = _alone(base, one)
     new = move.decision
     if (
@@ -411,7 +462,9 @@ def _with_ask(
         return move, None, "dropped", new.because
     if meets == "freed" and one.listed.rollback:
         return _freed(move, own, one.listed.rollback.was), None, fate, because
-    why = f"{one.image.version} waits on the head branch already{f': {older}' if older else ''}"
+    why = (
+        f"{one.image.version} is already waiting on the head branch{f': {older}' if older else ''}"
+    )
     if meets == "wins":
         return move.without_effect(Verdict("refuse", "superseded", why)), own, fate, because
     if outcome == "older":  # the hold ends all the same
@@ -423,12 +476,12 @@ def _with_ask(
         "defer",
         None,
     ) and new.candidate.version != one.image.version:
-        newer = f"{because}; {one.image.version} is remembered and is newer"
+        newer = f"{because}; {one.image.version} , which is newer, is remembered"
         move = move.without_effect(Verdict("refuse", "superseded", newer))
     return move, own, fate, because
 
 
-def _outcome(ask: Ask, move: Move, one: Waiting, terms: Terms) -> tuple[str, str]:
+def _outcome(ask: Ask, move: Move, one: WaitingBuild, terms: Terms) -> tuple[str, str]:
     """Return what an ask comes to, as `TOGETHER` calls it, and why it is older than what waits."""
     verb = _verb(ask)
     new = move.decision.candidate
@@ -448,7 +501,7 @@ def _outcome(ask: Ask, move: Move, one: Waiting, terms: Terms) -> tuple[str, str
     return "older" if older else "newer", older
 
 
-def _after(situation: Situation, ask: Ask, move: Move) -> Situation:
+def _situation_after(situation: Situation, ask: Ask, move: Move) -> Situation:
     """Return the situation with what an ask that writes nothing newer wants to be remembered."""
     remember = move.remember
     if remember is None:
@@ -473,18 +526,18 @@ def _freed(move: Move, own: Move, was: str) -> Move:
     )
 
 
-def _alone(base: Snapshot, one: Waiting) -> tuple[Move | None, Fate, str]:
+def _alone(base: Snapshot, one: WaitingBuild) -> tuple[Move | None, Fate, str]:
     """Decide what waits on the base of now: the move that keeps or defers it, what becomes of it,
     and why.
     """
     there = one.situation.in_git.version
     then = one.listed.base.version
     if there == one.image.version and one.situation.in_git.sound:
-        return None, "merged", f"{base.branch} says {there} by now"
+        return None, "merged", f"{base.branch} now has {there}"
     if one.listed.rollback:
         return _rollback_alone(base, one)
     if not one.read and there != then:
-        because = f"{base.branch} says {there or 'nothing'} by now, not {then or 'nothing'}"
+        because = f"{base.branch} now has {there or 'nothing'}, not {then or 'nothing'}"
         return None, "superseded", f"{because}; {UNREAD}"
     move = weigh(one.situation, _offer(one))
     if one.as_then and move.decision.rule in ("not-newer", "superseded"):
@@ -502,11 +555,11 @@ def _alone(base: Snapshot, one: Waiting) -> tuple[Move | None, Fate, str]:
     return _with_memory_after(one, move), "waits", because
 
 
-def _offer(one: Waiting) -> Offer:
+def _offer(one: WaitingBuild) -> Offer:
     return Offer(one.image, one.build, pinned=bool(one.image.digest and one.image.tag))
 
 
-def _as_allowed(one: Waiting, move: Move) -> Move:
+def _as_allowed(one: WaitingBuild, move: Move) -> Move:
     """Return the move of a build that a person has allowed although it is older,
     as long as the base is as it was.
     """
@@ -516,7 +569,7 @@ def _as_allowed(one: Waiting, move: Move) -> Move:
     return again if again.decision.verdict in ("update", "defer") else move
 
 
-def _with_memory_after(one: Waiting, move: Move) -> Move:
+def _with_memory_after(one: WaitingBuild, move: Move) -> Move:
     """Return the move with what the base remembers after it:
     another build that was deferred stays so.
     """
@@ -532,7 +585,7 @@ def _with_memory_after(one: Waiting, move: Move) -> Move:
     return replace(move, decision=decision, remember=replace(remember, memory=memory))
 
 
-def _rollback_alone(base: Snapshot, one: Waiting) -> tuple[Move | None, Fate, str]:
+def _rollback_alone(base: Snapshot, one: WaitingBuild) -> tuple[Move | None, Fate, str]:
     """Decide about a rollback that waits: it counts as long
     as the base has what it was to replace.
     """
@@ -542,7 +595,7 @@ def _rollback_alone(base: Snapshot, one: Waiting) -> tuple[Move | None, Fate, st
     hold = situation.hold
     if rollback is None or there != rollback.was:
         was = rollback.was if rollback else ""
-        return None, "superseded", f"{base.branch} says {there or 'nothing'} by now, not {was}"
+        return None, "superseded", f"{base.branch} now has {there or 'nothing'}, not {was}"
     because = f"rolled back from {rollback.was}{f'; {hold_text(hold)}' if hold else ''}"
     to = Reading(tag=one.image.tag, digest=one.image.digest)
     memory = rolled_back(situation.memory, situation.in_git, to, one.listed.skipped, rollback.to)
@@ -555,7 +608,7 @@ def _rollback_alone(base: Snapshot, one: Waiting) -> tuple[Move | None, Fate, st
 def list_after(
     known: WaitingList,
     done: Iterable[Move],
-    waits: Waits,
+    waits: WaitsOnHead,
     left: Iterable[ListedBuild],
     base: Snapshot,
     now: str,
@@ -572,18 +625,9 @@ def list_after(
     for listed_build in (*(lost.listed for lost in waits.undecided), *left):
         new.setdefault(listed_build.key, listed_build)
     builds = tuple(sorted(new.values(), key=lambda one: one.key))
-    keys = {
-        (
-            build_listed_build.application,
-            build_listed_build.alias,
-            parse_image(build_listed_build.image).identity,
-        )
-        for build_listed_build in builds
-    }
-    declined = tuple(
-        declined_build for declined_build in known.declined if declined_build.key not in keys
-    )
-    return replace(known, builds=builds, declined=declined, closing="")
+    again = {build.declined_key for build in builds}
+    declined = tuple(one for one in known.declined if one.key not in again)
+    return replace(known, builds=builds, releases=waits.releases, declined=declined, closing="")
 
 
 def listed_of(move: Move, known: ListedBuild | None, base: Snapshot, now: str) -> ListedBuild:
@@ -649,5 +693,5 @@ def settled_list(
     if news and news.state == "closed" and not same and not known.closing:
         known = declined_by(known, news.url)
     elif merged or (absent and known.arrived):
-        known = replace(known, builds=())
+        known = replace(known, builds=(), releases=())
     return replace(known, request=request or seen)

@@ -19,7 +19,7 @@ from task.editors.yaml.spelling import spell
 from task.editors.yaml.tree import Node, pairs, parse
 from task.errors import Malformed, TargetError
 from task.image import parse_image
-from task.model import Build, Files, Keys, Meant, Subscription, Versioned, Written
+from task.model import Build, Files, Hold, Keys, Meant, Subscription, Versioned, Written
 from task.timestamps import utc
 
 FOLDER = ".image-update/waiting"
@@ -101,6 +101,36 @@ class ListedBuild(Versioned):
             self.path,
         )
 
+    @property
+    def declined_key(self) -> tuple[str, str, str]:
+        """What identifies that entry where a person has declined a build."""
+        return self.key[:3]
+
+
+@dataclass(frozen=True)
+class ListedRelease:
+    """A hold of the base that a person has ended: on the head branch it is gone already, and on the
+    base it counts until the merge.
+    """
+
+    application: str  # namespace/name
+    folder: str  # that of the Application's state file
+    file: str  # the write-back file, as the state file names it
+    image: str  # as the state file names it; "" for the hold of the whole Application
+    hold: Hold = Hold("")  # an empty one: nothing was held
+    deferred: str = ""  # the version behind it: it waits with the release, or is dropped
+
+    @property
+    def app(self) -> tuple[str, str]:
+        """The namespace and the name of the Application."""
+        namespace, _, name = self.application.partition("/")
+        return namespace, name
+
+    @property
+    def key(self) -> tuple[str, str, str, str]:
+        """What identifies the place of the hold."""
+        return self.application, self.folder, self.file, self.image
+
 
 @dataclass(frozen=True)
 class DeclinedBuild:
@@ -124,6 +154,7 @@ class WaitingList:
 
     head: str
     builds: tuple[ListedBuild, ...] = ()
+    releases: tuple[ListedRelease, ...] = ()
     declined: tuple[DeclinedBuild, ...] = ()
     request: KnownRequest | None = None
     commit: HeadCommit | None = None  # the last one that we made
@@ -134,9 +165,14 @@ class WaitingList:
     closing: str = ""  # why we close the request: it is no person's word
 
     @property
+    def waits(self) -> bool:
+        """Whether the head branch has something to propose."""
+        return bool(self.builds or self.releases)
+
+    @property
     def empty(self) -> bool:
         """Whether it says nothing that a later run needs."""
-        return not (self.builds or self.declined or self.closing or self.commit)
+        return not (self.waits or self.declined or self.closing or self.commit)
 
     def has_made(self, tree: str, parent: str) -> bool:
         """Tell whether a commit with this tree and parent is ours."""
@@ -209,6 +245,7 @@ def write_list(one: WaitingList) -> str:
         "closing": one.closing,
         "request": vars(one.request) if one.request else {},
         "builds": [_build_data(build) for build in one.builds],
+        "releases": [vars(release) | {"hold": vars(release.hold)} for release in one.releases],
         "declined": [
             {
                 "application": declined.application,
@@ -320,7 +357,7 @@ def _plain_value(node: Node, depth: int) -> object:
     found: dict[str, object] = {}
     for key, value in pairs(node):
         if key.kind != "scalar" or key.value in found:
-            raise Malformed(f"the key {key.value[:50]!r} appears twice, or is no word")
+            raise Malformed(f"the key {key.value[:50]!r} appears twice, or is not a word")
         found[key.value] = _plain_value(value, depth + 1)
     return found
 
@@ -337,7 +374,7 @@ class _FieldsOf:
         if value in ("", None):
             return cls(what)
         if not isinstance(value, dict):
-            raise Malformed(f"{what} is no mapping")
+            raise Malformed(f"{what} is not a mapping")
         return cls(what, dict(value))
 
     def word(self, name: str, pattern: str = "") -> str:
@@ -364,7 +401,7 @@ class _FieldsOf:
         if value == "":
             return ()
         if not isinstance(value, list) or len(value) > MOST_BUILDS:
-            raise Malformed(f"{name} is no list, or has more than {MOST_BUILDS} items")
+            raise Malformed(f"{name} is not a list, or has more than {MOST_BUILDS} items")
         return tuple(read(item) for item in value)
 
     def end(self) -> None:
@@ -384,7 +421,8 @@ def _whole(data: object) -> WaitingList:
     request = fields.part("request")
     found = WaitingList(
         head=head,
-        builds=fields.each("builds", _build),
+        builds=fields.each("builds", _listed_build),
+        releases=fields.each("releases", _release),
         declined=fields.each("declined", _declined),
         request=_request(request) if request.data else None,
         commit=_head_commit(fields.part("commit")),
@@ -395,6 +433,8 @@ def _whole(data: object) -> WaitingList:
     fields.end()
     if len({listed_build.key for listed_build in found.builds}) != len(found.builds):
         raise Malformed("two builds are for the same entry")
+    if len({release.key for release in found.releases}) != len(found.releases):
+        raise Malformed("two releases are of the same hold")
     return found
 
 
@@ -447,7 +487,7 @@ def _declined(data: object) -> DeclinedBuild:
     return found
 
 
-def _build(data: object) -> ListedBuild:
+def _listed_build(data: object) -> ListedBuild:
     fields = _FieldsOf.of("a build", data)
     target = fields.part("target")
     source = fields.part("source")
@@ -486,6 +526,22 @@ def _build(data: object) -> ListedBuild:
     return found
 
 
+def _release(data: object) -> ListedRelease:
+    fields = _FieldsOf.of("a release", data)
+    hold = fields.part("hold")
+    found = ListedRelease(
+        application=fields.needed("application", _APPLICATION),
+        folder=_inside_repository(fields.word("folder")),
+        file=fields.needed("file"),
+        image=fields.word("image"),
+        hold=Hold(hold.word("reason"), hold.word("by"), hold.time("at"), hold.time("until")),
+        deferred=fields.word("deferred"),
+    )
+    fields.end()
+    hold.end()
+    return found
+
+
 def _base(fields: _FieldsOf) -> BaseThen:
     written = fields.part("written")
     found = BaseThen(
@@ -508,7 +564,7 @@ def _meant_rollback(fields: _FieldsOf) -> Meant:
 
 def _item(value: object) -> str:
     if not isinstance(value, str) or not value:
-        raise Malformed("an item is no text")
+        raise Malformed("an item is not a string")
     return value
 
 
@@ -516,18 +572,14 @@ def _inside_repository(path: str) -> str:
     """Return a path that is inside the repository."""
     plain = posixpath.normpath(path) if path else ""
     if plain.startswith(("/", "..")) or "\0" in plain or plain != path.rstrip("/"):
-        raise Malformed(f"{path[:100]!r} is no path inside the repository")
+        raise Malformed(f"{path[:100]!r} is not a path inside the repository")
     return path
 
 
 def declined_by(known: WaitingList, url: str) -> WaitingList:
     """Return the list after a person has closed its request: all that waited is declined."""
     new = {
-        (
-            listed_build.application,
-            listed_build.alias,
-            parse_image(listed_build.image).identity,
-        ): DeclinedBuild(
+        listed_build.declined_key: DeclinedBuild(
             listed_build.application,
             listed_build.alias,
             listed_build.image,
@@ -537,4 +589,5 @@ def declined_by(known: WaitingList, url: str) -> WaitingList:
         for listed_build in known.builds
     }
     others = [declined_build for declined_build in known.declined if declined_build.key not in new]
-    return replace(known, builds=(), declined=(*others, *new.values())[-MOST_BUILDS:])
+    declined = (*others, *new.values())[-MOST_BUILDS:]
+    return replace(known, builds=(), releases=(), declined=declined)

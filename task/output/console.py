@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from io import BytesIO, TextIOWrapper
 from typing import Any, TextIO
@@ -30,7 +30,11 @@ def stdout_console(environ: Mapping[str, str]) -> Console | None:
     NO_COLOR wins.
     """
     wanted = is_terminal(sys.stdout, environ) or (_forced(environ) and not environ.get("NO_COLOR"))
-    return console_of(sys.stdout, environ, file=_memory(sys.stdout.encoding)) if wanted else None
+    return (
+        console_of(sys.stdout, environ, file=_memory_stream(sys.stdout.encoding))
+        if wanted
+        else None
+    )
 
 
 def stderr_console(environ: Mapping[str, str]) -> Console | None:
@@ -40,10 +44,14 @@ def stderr_console(environ: Mapping[str, str]) -> Console | None:
 
 def plain_console() -> Console:
     """Return a console for tables in pipes and files, in ASCII and without colours."""
-    return _console(file=_memory("ascii"), width=120, color_system=None)
+    return _console(
+        file=_memory_stream("ascii"),
+        width=120,
+        color_system=None,
+    )
 
 
-def _memory(encoding: str) -> TextIO:
+def _memory_stream(encoding: str) -> TextIO:
     """Return a stream in memory. `write_stdout` writes what a console has captured.
 
     On the real stdout, rich writes even while it captures: an empty text, which fails on a full
@@ -67,7 +75,10 @@ def _forced(environ: Mapping[str, str]) -> bool:
 
 
 def console_of(
-    stream: TextIO, environ: Mapping[str, str], *, file: TextIO | None = None
+    stream: TextIO,
+    environ: Mapping[str, str],
+    *,
+    file: TextIO | None = None,
 ) -> Console:
     """Return a console as wide as `stream`.
 
@@ -93,7 +104,12 @@ def console_of(
 
 
 def _console(**options: Any) -> Console:
-    return Console(**options, markup=False, emoji=False, highlight=False)
+    return Console(
+        **options,
+        markup=False,
+        emoji=False,
+        highlight=False,
+    )
 
 
 def write_stdout(text: str, *, commands: bool = False) -> OSError | None:
@@ -124,9 +140,22 @@ def say(text: str, *, commands: bool = False) -> None:
         raise unwritable(error)
 
 
+def say_lines(parts: Iterable[str]) -> None:
+    """Write parts of whole lines to stdout, each before the next one is made.
+
+    Raises `UsageError`, as `say`.
+    """
+    for part in parts:
+        error = write_stdout(part)
+        if isinstance(error, BrokenPipeError):
+            return
+        if error:
+            raise unwritable(error)
+
+
 def unwritable(error: OSError) -> UsageError:
     """Return the error for an unwritable stdout."""
-    hint = "send stdout somewhere that has room; what was pushed stays"
+    hint = "redirect stdout to a place with free space; what was pushed is safe"
     return UsageError(f"cannot write to stdout: {error.strerror}", hint=hint)
 
 

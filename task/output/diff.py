@@ -12,7 +12,13 @@ from task.model import Files
 
 CONTEXT = 3
 _ODD = re.compile(r'[\x00-\x1f\x7f"\\]')
-_ESCAPES = {"\t": "t", "\n": "n", "\r": "r", '"': '"', "\\": "\\"}
+_ESCAPES = {
+    "\t": "t",
+    "\n": "n",
+    "\r": "r",
+    '"': '"',
+    "\\": "\\",
+}
 
 
 def unified_diff(before: Files, after: Files) -> str:
@@ -23,8 +29,8 @@ def unified_diff(before: Files, after: Files) -> str:
     for path in sorted(after):
         old = before.get(path)
         new = after[path]
-        was = _quoted(f"a/{path}")
-        now = _quoted(f"b/{path}")
+        was = _path_quoted(f"a/{path}")
+        now = _path_quoted(f"b/{path}")
         parts.append(f"diff --git {was} {now}\n")
         if old is None:
             parts.append(f"new file mode {new.mode}\n")
@@ -33,7 +39,13 @@ def unified_diff(before: Files, after: Files) -> str:
         end = "\t" if " " in path else ""  # the name ends there, and not at its first blank
         source = "/dev/null" if old is None else was + end
         into = now + end if new.mode else "/dev/null"
-        lines = diff(_lines(old.text if old else ""), _lines(new.text), source, into, n=CONTEXT)
+        lines = diff(
+            _lines(old.text if old else ""),
+            _lines(new.text),
+            source,
+            into,
+            n=CONTEXT,
+        )
         parts += (
             line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n"
             for line in lines
@@ -52,10 +64,19 @@ def diff_lines(diff: str) -> Iterator[tuple[str, str]]:
             header = True
         elif line.startswith("@@"):
             header = False
-        yield "file" if header else {"+": "add", "-": "del", "@": "hunk"}.get(line[:1], ""), line
+        yield (
+            "file"
+            if header
+            else {
+                "+": "add",
+                "-": "del",
+                "@": "hunk",
+            }.get(line[:1], ""),
+            line,
+        )
 
 
-def _quoted(name: str) -> str:
+def _path_quoted(name: str) -> str:
     """Return a name as git writes it in a diff: quoted as in C if it has quotes,
     backslashes or control characters.
     """

@@ -21,7 +21,11 @@ LEVELS = {
     "error": logging.ERROR,
 }
 TITLE = "Image Update"  # of a GitHub annotation that is about no Application
-STYLES = {"error": "bold red", "warning": "bold yellow", "debug": "dim"}
+STYLES = {
+    "error": "bold red",
+    "warning": "bold yellow",
+    "debug": "dim",
+}
 
 
 class Log:
@@ -55,8 +59,21 @@ class Log:
 
         `place` is the `file:line` of the workspace to which GitHub attaches it.
         """
-        extra = {"hint": hint, "title": where or TITLE, "place": place}
+        extra = {
+            "hint": hint,
+            "title": where or TITLE,
+            "place": place,
+        }
         self._logger.log(LEVELS[level], f"{where}: {what}" if where else what, extra=extra)
+
+    def notice(self, where: str, what: str, place: str) -> None:
+        """Write a line that GitHub attaches to `place`, although nothing is wrong there."""
+        extra = {
+            "title": where,
+            "place": place,
+            "notice": True,
+        }
+        self._logger.info("%s: %s", where, what, extra=extra)
 
     def traceback(self, error: Exception) -> None:
         """Write the traceback of a defect in our code."""
@@ -77,7 +94,11 @@ class TextFormatter(logging.Formatter):
         if record.exc_info:
             return printable_lines(self.formatException(record.exc_info))
         hint = str(getattr(record, "hint", ""))
-        return self.line(record.levelname.lower(), record.getMessage(), hint)
+        return self.line(
+            record.levelname.lower(),
+            record.getMessage(),
+            hint,
+        )
 
     def line(self, level: str, sentence: str, hint: str) -> str:
         """Return the line for a sentence, and another one for what to do, if there is a hint."""
@@ -101,6 +122,9 @@ class GitHubFormatter(TextFormatter):
         line = super().format(record)
         title = getattr(record, "title", "")
         level = record.levelname.lower()
+        if getattr(record, "notice", False):
+            level = "notice"
+            line = f"::notice::{escaped(line)}"
         if not title or level == "info":
             return line
         file, _, number = str(getattr(record, "place", "")).rpartition(":")
@@ -115,7 +139,15 @@ def escaped(text: str) -> str:
 
 def properties(title: str, file: str = "", line: int = 0) -> str:
     """Return the properties of a GitHub annotation. Its list shows the title first."""
-    named = {"file": file, "line": str(line), "title": title} if file and line else {"title": title}
+    named = (
+        {
+            "file": file,
+            "line": str(line),
+            "title": title,
+        }
+        if file and line
+        else {"title": title}
+    )
     return ",".join(
         f"{name}={escaped(printable(text)).replace(':', '%3A').replace(',', '%2C')}"
         for name, text in named.items()
@@ -128,12 +160,20 @@ class JsonFormatter(TextFormatter):
     def line(self, level: str, sentence: str, hint: str) -> str:
         """Return `{"time": …, "level": "warning", "msg": …, "fix": …}`."""
         now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-        record = {"time": now, "level": level, "msg": without_logins(sentence)}
+        record = {
+            "time": now,
+            "level": level,
+            "msg": without_logins(sentence),
+        }
         record |= {"fix": without_logins(hint)} if hint else {}
         return exact_json(json.dumps(record, ensure_ascii=False))
 
 
-FORMATTERS = {"text": TextFormatter, "json": JsonFormatter, "github": GitHubFormatter}
+FORMATTERS = {
+    "text": TextFormatter,
+    "json": JsonFormatter,
+    "github": GitHubFormatter,
+}
 
 
 class _Stream(logging.StreamHandler[Any]):

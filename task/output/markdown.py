@@ -73,10 +73,10 @@ def builds(rows: Sequence[Row], room: int) -> str:
         for row in rows
     ]
     head = [name for name in cells[0] if name in ALWAYS or any(cell[name] for cell in cells)]
-    lines = [_line(head), _line(["---"] * len(head))]
+    lines = [_table_line(head), _table_line(["---"] * len(head))]
     left = room - sum(map(len, lines)) - 60
     for cell in cells:
-        line = _line([cell[name] for name in head])
+        line = _table_line([cell[name] for name in head])
         left -= len(line) + 1
         if left < 0:
             break
@@ -117,7 +117,8 @@ def link(url: str, name: str = "") -> str:
         return code(url)
     address = without_login(url)
     safe = _NOT_IN_A_LINK.sub(
-        lambda found: "".join(f"%{item:02X}" for item in found[0].encode(errors="replace")), address
+        lambda found: "".join(f"%{item:02X}" for item in found[0].encode(errors="replace")),
+        address,
     )
     if len(safe) > LONGEST_URL:
         return code(address)
@@ -127,7 +128,7 @@ def link(url: str, name: str = "") -> str:
     return f"[{code(name or short)}]({safe})"
 
 
-def _line(cells: Sequence[str]) -> str:
+def _table_line(cells: Sequence[str]) -> str:
     return f"| {' | '.join(cells)} |"
 
 
@@ -146,9 +147,11 @@ def summary(report: JSON, longest: int, *, html: bool = True, diffs: bool = Fals
     What changes nothing is folded. Diffs are only for who may see the repository.
     """
     first, rest, title = parted(lines(report))
-    words = (("Built from", report.get("source")), ("by", report.get("pipeline_run")))
+    words = (("Built from", report.get("source")), ("Pipeline run:", report.get("pipeline_run")))
     end = [f"{word} {link(url)}" for word, url in words if url]
     end += [f"as of {_time(timings['started'])}"] if (timings := report.get("timings")) else []
+    if report.get("base") and report.get("head"):  # of `check`
+        end.append(f"{code(report['head'][:12])} against {code(report['base'][:12])}")
     end += ["nothing was written"] if would_be(report) else []
     images = ", ".join(code(item["reference"]) for item in report["images"][:MOST])
     parts = [
@@ -156,14 +159,17 @@ def summary(report: JSON, longest: int, *, html: bool = True, diffs: bool = Fals
         " · ".join(filter(None, (images, code(report["command"]), exit_words(report)))),
         "",  # the table
         "",  # what is folded
-        "\n".join([*_commits(report), *_problems(others(report))]),
+        "\n".join([*_commit_list(report), *_problems(others(report))]),
         " · ".join(end),
     ]
     room = longest - sum(len(part) + 2 for part in parts)
-    parts[2] = builds([_row(text) for text in first], room) if first else ""
+    checks = report["command"] == "check"
+    rows = [_decision_row(text, with_files=checks) for text in first]
+    parts[2] = builds(rows, room) if rows else ""
     room -= len(parts[2])
     if rest and room > LEAST:
-        parts[3] = folded(title, builds([_row(text) for text in rest], room - 100), html=html)
+        rows = [_decision_row(text, with_files=checks) for text in rest]
+        parts[3] = folded(title, builds(rows, room - 100), html=html)
     room -= len(parts[3])
     if diffs:
         for commit in report["commits"][:MOST]:
@@ -176,12 +182,21 @@ def summary(report: JSON, longest: int, *, html: bool = True, diffs: bool = Fals
 LEAST = 500  # characters: a folded table that has no room for a line is left out
 
 
-def _row(one: Line) -> Row:
-    image = one.image if one.new else f"{one.image} {one.offered}".rstrip()
-    return Row(one.word, one.application, image, one.old, one.new, one.why, fix=one.fix)
+def _decision_row(line: Line, *, with_files: bool) -> Row:
+    image = line.image if line.new else f"{line.image} {line.offered}".rstrip()
+    return Row(
+        decision=line.word,
+        application=line.application,
+        image=image,
+        old=line.old,
+        new=line.new,
+        why=line.why,
+        file=line.file if with_files else "",
+        fix=line.fix,
+    )
 
 
-def _commits(report: JSON) -> list[str]:
+def _commit_list(report: JSON) -> list[str]:
     told = [
         f"- {'rollback ' if own_commit.get('rollback') else ''}commit"
         f" {link(own_commit.get('url') or own_commit['commit'])} on {code(own_commit['head'])} of"

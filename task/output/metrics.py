@@ -75,7 +75,12 @@ def write_metrics(report: Report, path: str, seconds: float) -> None:
     with suppress(OSError):  # there is no file yet, or it may be written but not read
         if os.path.isfile(path) and os.path.getsize(path) <= _LARGEST:
             before = read_text(path, errors="replace")
-    registry = metrics(report, seconds=seconds, now=time.time(), before=before)
+    registry = metrics(
+        report,
+        seconds=seconds,
+        now=time.time(),
+        before=before,
+    )
     # a pipe or a device cannot be replaced by a file
     if os.path.exists(path) and not os.path.isfile(path):
         with open(path, "wb") as stream:
@@ -126,7 +131,14 @@ def metrics(report: Report, *, seconds: float, now: float, before: str = "") -> 
         "last_run_pull_requests": {(): sum(bool(commit.pull_request) for commit in report.commits)},
         "last_run_attempts": {(): attempts},
     }
-    families = []
+    registry = CollectorRegistry()
+    registry.register(_Families(_families(of_this_run, kept)))
+    return registry
+
+
+def _families(of_this_run: Mapping[str, Samples], kept: Mapping[str, Samples]) -> list[Metric]:
+    """Return the families that have samples. `kept`: those of the old file."""
+    families: list[Metric] = []
     for name, (kind, words, labels) in FAMILIES.items():
         family_type = CounterMetricFamily if kind == "counter" else GaugeMetricFamily
         family = family_type(PREFIX + name, words, labels=labels)
@@ -136,9 +148,7 @@ def metrics(report: Report, *, seconds: float, now: float, before: str = "") -> 
             family.add_metric(values, samples.get(values, 0) + old.get(values, 0))
         if family.samples:
             families.append(family)
-    registry = CollectorRegistry()
-    registry.register(_Families(families))
-    return registry
+    return families
 
 
 def _kept(text: str) -> Mapping[str, Samples]:

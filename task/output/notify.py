@@ -39,16 +39,19 @@ def check_url(url: str, environ: Mapping[str, str]) -> None:
         or " " in url
     ):
         raise UsageError(
-            "--cloudevent-url: this is not an https or http URL", hint="write https://HOST/PATH"
+            "--cloudevent-url: this is not an https or http URL",
+            hint="write https://HOST/PATH",
         )
     if parts.login:
         hint = f"give a token by {TOKEN}"
         raise UsageError(
-            "--cloudevent-url: the URL contains a login, which everybody can read", hint=hint
+            "--cloudevent-url: the URL contains a login, which everybody can read",
+            hint=hint,
         )
     if environ.get(TOKEN, "").strip() and parts.scheme == "http" and not is_loopback(parts.host):
         raise UsageError(
-            f"--cloudevent-url: {TOKEN} would be sent unencrypted", hint="use https, or no token"
+            f"--cloudevent-url: {TOKEN} would be sent unencrypted",
+            hint="use https, or no token",
         )
 
 
@@ -67,7 +70,12 @@ def count_run(report: Report, path: str, seconds: float, log: Log) -> None:
 
 
 def send_events(
-    report: Report, receiver: str, source: str, ca_file: str, environ: Mapping[str, str], log: Log
+    report: Report,
+    receiver: str,
+    source: str,
+    ca_file: str,
+    environ: Mapping[str, str],
+    log: Log,
 ) -> None:
     """Send an event to the receiver's URL for each commit that landed.
 
@@ -93,14 +101,24 @@ def send_events(
                 (lambda: {"Authorization": f"Bearer {token.reveal()}"}) if token.reveal() else None
             ),
             more_ca=_authorities(ca_file),
-            limits=Limits(connect=5.0, silence=10.0, total=20.0, size=1 << 20, tries=2),
+            limits=Limits(
+                connect=5.0,
+                silence=10.0,
+                total=20.0,
+                size=1 << 20,
+                tries=2,
+            ),
             log=lambda line: log("debug", line),
         )
         for event in events:
             data = json.dumps(event, ensure_ascii=False).encode("utf-8", "backslashreplace")
             # An event always has the same id, so it may be sent again.
             answer = http.ask(
-                "POST", url, data=data, headers={"Content-Type": MEDIA_TYPE}, again=True
+                "POST",
+                url,
+                data=data,
+                headers={"Content-Type": MEDIA_TYPE},
+                again=True,
             )
             if answer.status // 100 != 2:  # success
                 log(
@@ -149,11 +167,15 @@ def cloud_events(report: Report, source: str, now: str) -> tuple[dict[str, Any],
 
     `source` is the pipeline's run, and `now` is RFC 3339.
     """
-    landed = (commit for commit in report.commits if commit.commit and not commit.already_there)
-    return tuple(_event(report, commit, source or NOBODY, now) for commit in landed)
+    landed = (
+        commit
+        for commit in report.commits
+        if commit.commit and not (commit.already_there or commit.remembers)
+    )
+    return tuple(_cloud_event(report, commit, source or NOBODY, now) for commit in landed)
 
 
-def _event(report: Report, commit: Commit, source: str, now: str) -> dict[str, Any]:
+def _cloud_event(report: Report, commit: Commit, source: str, now: str) -> dict[str, Any]:
     repo = without_login(commit.repo)
     subject = commit.pull_request or str(commit.commit)
     # The same commit always has the same id, so that a consumer can detect a duplicate event.
@@ -167,7 +189,7 @@ def _event(report: Report, commit: Commit, source: str, now: str) -> dict[str, A
         kind = PROPOSED
         content = {"description": description, **content}
     decisions = report.undone if commit.rollback else report.updates
-    changes = [_change(decision) for decision in decisions if _belongs(decision, commit)]
+    changes = [_change(decision) for decision in decisions if _is_in_commit(decision, commit)]
     return {
         "specversion": "1.0",
         "id": identity,
@@ -184,7 +206,12 @@ def _event(report: Report, commit: Commit, source: str, now: str) -> dict[str, A
                 "type": kind,
                 "timestamp": now,
             },
-            "subject": {"id": subject, "source": repo, "type": "change", "content": content},
+            "subject": {
+                "id": subject,
+                "source": repo,
+                "type": "change",
+                "content": content,
+            },
             "customData": {
                 "command": report.command,
                 "images": [image.reference for image in report.images[:_MOST]],
@@ -205,7 +232,7 @@ def _event(report: Report, commit: Commit, source: str, now: str) -> dict[str, A
     }
 
 
-def _belongs(decision: Decision, commit: Commit) -> bool:
+def _is_in_commit(decision: Decision, commit: Commit) -> bool:
     sub = decision.subscription
     return (
         decision.verdict == "update"

@@ -1,15 +1,16 @@
-"""Computes exit code, status, counts and the JSON report (docs/report.md) from a run's report,
+"""Computes status, counts and the JSON report (docs/report.md) from a run's report,
 and reads it again.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from task.errors import PRECEDENCE, Exit, Malformed
+from task.command_kinds import kind_of
+from task.errors import Exit, Malformed
 from task.model import Commit, Decision, Judged, Problem, Report, Subscription, Unusable, Waited
 from task.plain_data import parsed_json
 from task.text import exact_json, without_logins
@@ -17,30 +18,6 @@ from task.urls import without_login
 
 SCHEMA = "image-update/report/v1"
 HINT = "give what --report or --output json wrote"
-BY_HAND = ("hold", "release", "rollback")  # commands whose commit may have no update
-
-
-def exit_code(decisions: Sequence[Judged], problems: Iterable[Problem]) -> Exit:
-    """Return the exit code of a run: the first one in `PRECEDENCE` that occurred.
-
-    An error never ends as a success.
-    """
-    codes = {
-        judged.exit or int(Exit.CONFIGURATION) for judged in decisions if judged.verdict == "error"
-    }
-    codes |= {
-        problem.exit or int(Exit.CONFIGURATION)
-        for problem in problems
-        if problem.severity == "error"
-    }
-    return first_of(codes)
-
-
-def first_of(codes: Collection[int]) -> Exit:
-    """Return the exit code of a run in which all these codes occurred."""
-    return next(
-        (code for code in PRECEDENCE if code in codes), Exit.DEFECT if any(codes) else Exit.OK
-    )
 
 
 def status(report: Report) -> str:
@@ -52,8 +29,11 @@ def status(report: Report) -> str:
     ):
         return "failed"
     verdicts = {decision.verdict for decision in report.decisions}
+    kind = kind_of(report.command)
+    if kind.judges and report.exit == Exit.NOTHING_UPDATED:
+        return "refused"
     written = any(not commit.already_there for commit in report.commits)
-    if "update" in verdicts or (report.command in BY_HAND and written):
+    if "update" in verdicts or (kind.by_hand and written):
         return "updated"
     return (
         "refused" if verdicts & {"refuse", "defer"} and "unchanged" not in verdicts else "unchanged"
@@ -99,7 +79,7 @@ def as_json(report: Report) -> dict[str, Any]:
             for image in report.images
         ],
         "decisions": [_decision(decision) for decision in report.decisions],
-        "commits": [_commit(commit) for commit in report.commits],
+        "commits": [_commit_as_json(commit) for commit in report.commits],
         "waiting": [waited_as_json(waited) for waited in report.waiting],
         "errors": [problem_as_json(problem) for problem in report.problems],
         "counts": counts(report),
@@ -108,6 +88,8 @@ def as_json(report: Report) -> dict[str, Any]:
         "source": without_login(report.source) or None,
         "pipeline_run": without_login(report.pipeline_run) or None,
         "images_passed_over": report.passed_over,
+        "base": report.base or None,
+        "head": report.head or None,
     }
 
 
@@ -179,6 +161,7 @@ def _decision(decision: Decision | Unusable) -> dict[str, Any]:
         **_branches(decision),
         "target": decision.kind,
         "file": decision.current.file or None,
+        "line": decision.line or None,
         "generated_by": application.generated_by or None,
         "from": decision.source or None,
         "event": event or None,
@@ -194,7 +177,11 @@ def _decision(decision: Decision | Unusable) -> dict[str, Any]:
 def _branches(decision: Decision | Unusable) -> dict[str, str | None]:
     """Return the repository of a decision, the branch that counts, and the one written to."""
     if decision.kind == "live":  # then nothing is in Git
-        return {"repository": None, "branch": None, "head": None}
+        return {
+            "repository": None,
+            "branch": None,
+            "head": None,
+        }
     repo = "" if isinstance(decision, Unusable) else decision.subscription.repo
     base = "" if isinstance(decision, Unusable) else decision.subscription.base
     branch = decision.branch or base or None
@@ -205,21 +192,21 @@ def _branches(decision: Decision | Unusable) -> dict[str, str | None]:
     }
 
 
-def waited_as_json(one: Waited) -> dict[str, Any]:
+def waited_as_json(waited: Waited) -> dict[str, Any]:
     """Return one element of `waiting`."""
     return {
-        "application": one.application,
-        "alias": one.alias or None,
-        "tag": one.tag or None,
-        "digest": one.digest or None,
-        "head": one.head,
-        "pull_request": one.pull_request or None,
-        "outcome": one.outcome,
-        "because": without_logins(one.because),
+        "application": waited.application,
+        "alias": waited.alias or None,
+        "tag": waited.tag or None,
+        "digest": waited.digest or None,
+        "head": waited.head,
+        "pull_request": waited.pull_request or None,
+        "outcome": waited.outcome,
+        "because": without_logins(waited.because),
     }
 
 
-def _commit(commit: Commit) -> dict[str, Any]:
+def _commit_as_json(commit: Commit) -> dict[str, Any]:
     return {
         "repository": without_login(commit.repo),
         "branch": commit.branch,

@@ -8,7 +8,16 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from task.output.diff import diff_lines
-from task.output.words import JSON, exit_words, lines, others, outcome, parted, waiting_words
+from task.output.words import (
+    JSON,
+    commit_name,
+    exit_words,
+    lines,
+    others,
+    outcome,
+    parted,
+    waiting_words,
+)
 from task.text import counted, visible
 from task.urls import web_page
 
@@ -35,7 +44,11 @@ LATER = {
     "source": None,
     "pipeline_run": None,
 }
-OF_COMMITS = {"url": None, "rollback": False, "diff": None}
+OF_COMMITS = {
+    "url": None,
+    "rollback": False,
+    "diff": None,
+}
 
 
 def _text(value: object) -> Markup:
@@ -84,6 +97,7 @@ def page(report: JSON) -> str:
         folded=folded,
         problems=others(report),
         waiting_words=waiting_words,
+        commit_name=commit_name,
         diff_lines=diff_lines,
         phases=TIMINGS,
     )

@@ -17,6 +17,7 @@ from task.output.words import (
     FOLDED,
     JSON,
     Line,
+    commit_name,
     headline,
     lines,
     own_commits,
@@ -25,14 +26,32 @@ from task.output.words import (
 )
 from task.text import and_more, printable, printable_lines
 
-MARKS = {"update": "+", "unchanged": "=", "refuse": "-", "defer": "~", "error": "!"}
-SYMBOLS = {**MARKS, "update": "✓", "refuse": "–", "defer": "◷", "error": "✗"}  # beyond ASCII
+MARKS = {
+    "update": "+",
+    "unchanged": "=",
+    "refuse": "-",
+    "defer": "~",
+    "error": "!",
+}
+SYMBOLS = {
+    **MARKS,
+    "update": "✓",
+    "refuse": "–",
+    "defer": "◷",
+    "error": "✗",
+}  # beyond ASCII
 STYLES = {
     "update": "green", "unchanged": "dim", "refuse": "yellow", "defer": "cyan", "error": "bold red",
     "updated": "bold green", "refused": "bold yellow", "failed": "bold red",
 }  # fmt: skip
-DIFF_STYLES = {"file": "bold", "hunk": "cyan", "add": "green", "del": "red"}
+DIFF_STYLES = {
+    "file": "bold",
+    "hunk": "cyan",
+    "add": "green",
+    "del": "red",
+}
 _NOTHING = Text("")
+AT_A_GLANCE = 10  # lines below which nobody has lost the first one
 _REASON = 44  # columns of the narrowest reason next to the others
 
 
@@ -44,7 +63,7 @@ def table(report: JSON, console: Console) -> str:
     head = Text(printable(headline(report)), STYLES.get(report["status"], "bold"))
     text = rendered(console, head, *_grids(report, console))
     for commit in own_commits(report):
-        text += rendered(console, _NOTHING, *_commit(commit))
+        text += rendered(console, _NOTHING, *_commit_lines(report, commit))
         if commit.get("diff"):
             text += diff_text(commit["diff"], console)
     below = [
@@ -55,12 +74,10 @@ def table(report: JSON, console: Console) -> str:
         *(Text.assemble("request ", (printable(url), "cyan")) for url in requests(report)),
         *below,
     ]
-    end = (
-        [*([_NOTHING, *below] if below else []), _NOTHING, head]
-        if report["decisions"] or report["commits"]
-        else []
-    )
-    return text + (rendered(console, *end) if end else "")
+    if below:
+        text += rendered(console, _NOTHING, *below)
+    far = text.count("\n") > 1 + AT_A_GLANCE
+    return text + (rendered(console, _NOTHING, head) if far else "")
 
 
 def diff_text(diff: str, console: Console | None) -> str:
@@ -107,27 +124,22 @@ def _grids(report: JSON, console: Console) -> Iterator[RenderableType]:
             yield from (Padding(cell, (0, 0, 0, 6)) for cell in cells[len(widths) :])
 
 
-def _reason(one: Line) -> Text:
-    reason = Text(printable(one.why))
-    if one.fix:
-        reason.append(f"\nfix: {printable(one.fix)}", "bold")
-    if one.file:
-        reason.append(f"\n{printable(one.file)}", "dim")
+def _reason(line: Line) -> Text:
+    reason = Text(printable(line.why))
+    if line.fix:
+        reason.append(f"\nfix: {printable(line.fix)}", "bold")
+    if line.file:
+        reason.append(f"\n{printable(line.file)}", "dim")
     return reason
 
 
-def _commit(commit: JSON) -> Iterator[RenderableType]:
-    name = (
-        "would commit"
-        if not commit["commit"]
-        else "rollback commit"
-        if commit.get("rollback")
-        else "commit"
-    )
+def _commit_lines(report: JSON, commit: JSON) -> Iterator[RenderableType]:
+    name = commit_name(report, commit)
     yield Text.assemble((name, "bold magenta"), f" {printable(commit_words(commit))}")
     if commit["attempts"] > 1:
         yield Padding(
-            Text(f"others were faster {commit['attempts'] - 1} times", "dim"), (0, 0, 0, 4)
+            Text(f"others were faster {commit['attempts'] - 1} times", "dim"),
+            (0, 0, 0, 4),
         )
     if not commit.get("diff"):
         yield from (Padding(Text(printable(file)), (0, 0, 0, 4)) for file in commit["files"])
@@ -136,14 +148,14 @@ def _commit(commit: JSON) -> Iterator[RenderableType]:
 def plain(report: JSON) -> str:
     """Return the whole report as plain text.
 
-    In a log of 2,000 lines, the first or the last line is enough: both say everything. The message
-    of what failed is in the log, once, with what to do.
+    In a long log, the first or the last line is enough: both say everything. The message of what
+    failed is in the log, once, with what to do.
     """
     head = headline(report)
     shown = [head, *_decisions(report), *_commits(report)]
     for commit in report["commits"]:
         shown += commit["diff"].rstrip("\n").split("\n") if commit.get("diff") else []
-    shown += [head] if len(shown) > 1 else []
+    shown += [head] if len(shown) > 1 + AT_A_GLANCE else []
     # nearly all of this is untrusted: names, URLs, diffs
     return "\n".join(map(printable, shown)) + "\n"
 
@@ -169,13 +181,7 @@ def _decisions(report: JSON) -> Iterator[str]:
 
 def _commits(report: JSON) -> Iterator[str]:
     for commit in own_commits(report):
-        word = (
-            "would commit"
-            if not commit["commit"]
-            else "rollback commit"
-            if commit.get("rollback")
-            else "commit"
-        )
+        word = commit_name(report, commit)
         yield f"{word} {commit_words(commit)}: {and_more(commit['files'])}"
     yield from (f"request {url}" for url in requests(report))
     yield from (f"{item['outcome']} {waiting_words(item)}" for item in report.get("waiting", ()))

@@ -17,9 +17,9 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from task.model import Hold, Image, ImageStatus, OpenRequest, PastBuild, Status, Verdict
+from task.model import Hold, Image, Verdict
+from task.output.image_status import ImageStatus, OpenRequest, PastBuild, Status
 from task.output.report_json import constraint_of, problem_as_json
-from task.output.report_page import render
 from task.output.report_text import rendered
 from task.output.words import NOT_READ, OVERRIDDEN, VERDICTS
 from task.policy.builds import hold_text
@@ -30,6 +30,9 @@ from task.timestamps import readable
 from task.urls import without_login
 
 SCHEMA = "image-update/status/v1"
+# Images of which the plain data is in memory. One by one, each call of `json.dumps` would leave 2.6
+# kB to the garbage collector.
+_AT_ONCE = 100
 
 
 def as_json(status: Status) -> dict[str, Any]:
@@ -42,28 +45,33 @@ def as_json(status: Status) -> dict[str, Any]:
     }
 
 
-def json_text(status: Status) -> str:
-    """Return the status as one JSON text with a final newline.
+def json_lines(status: Status) -> Iterator[str]:
+    """Yield the status as one JSON text, in parts of whole lines.
 
-    The plain data of all images at once would take more memory than everything that is known about
-    them.
+    The plain data, or the text, of all images at once would take more memory than everything that
+    is known about them.
     """
     around = _dumped(as_json(replace(status, images=())))
-    each = (_dumped(_image(image_status)).replace("\n", "\n    ") for image_status in status.images)
-    images = ",\n".join(f"    {text}" for text in each)
-    if not images:
-        return f"{around}\n"
+    if not status.images:
+        yield f"{around}\n"
+        return
     before, empty, after = around.partition('"images": []')
-    return f"{before}{empty[:-1]}\n{images}\n  ]{after}\n"
+    yield f"{before}{empty[:-1]}\n"
+    for start in range(0, len(status.images), _AT_ONCE):
+        end = start + _AT_ONCE
+        listed = _dumped([_image(one) for one in status.images[start:end]])
+        inner = listed.removeprefix("[\n").removesuffix("\n]").replace("\n", "\n  ")
+        yield f"  {inner}{',' if end < len(status.images) else ''}\n"
+    yield f"  ]{after}\n"
 
 
-def _dumped(data: Mapping[str, Any]) -> str:
+def _dumped(data: Mapping[str, Any] | Sequence[Any]) -> str:
     return exact_json(json.dumps(data, indent=2, ensure_ascii=False))
 
 
-def _image(one: ImageStatus) -> dict[str, Any]:
-    sub = one.subscription
-    live = one.kind == "live"  # then nothing is in Git
+def _image(image_status: ImageStatus) -> dict[str, Any]:
+    sub = image_status.subscription
+    live = image_status.kind == "live"  # then nothing is in Git
     return {
         "application": sub.application.key,
         "alias": sub.entry.alias or None,
@@ -71,35 +79,38 @@ def _image(one: ImageStatus) -> dict[str, Any]:
         "strategy": sub.policy.strategy,
         "constraint": constraint_of(sub),
         "repository": None if live else without_login(sub.repo) or None,
-        "branch": None if live else one.branch or None,
-        "file": one.in_git.file or None,
-        "current": _version(one.in_git.tag, one.in_git.digest),
-        "live": [_version(image.tag, image.digest) for image in one.live],
-        "newest": one.newest and _version(one.newest.tag, one.newest.digest),
-        "too_young_until": one.too_young_until or None,
-        "hold": one.hold and _hold(one.hold, one.scope),
-        "deferred": _deferred_json(one),
-        "pull_request": one.request and _request_json(one.request),
-        "builds": [_build(build) for build in one.builds],
-        "would": one.would and _would(one.would),
+        "branch": None if live else image_status.branch or None,
+        "file": image_status.in_git.file or None,
+        "current": _version(image_status.in_git.tag, image_status.in_git.digest),
+        "live": [_version(image.tag, image.digest) for image in image_status.live],
+        "newest": image_status.newest
+        and _version(image_status.newest.tag, image_status.newest.digest),
+        "too_young_until": image_status.too_young_until or None,
+        "hold": image_status.hold and _hold(image_status.hold, image_status),
+        "deferred": _deferred_json(image_status),
+        "pull_request": image_status.request and _request_json(image_status.request),
+        "builds": [_build(build) for build in image_status.builds],
+        "would": image_status.would and _would(image_status.would),
     }
 
 
-def _hold(hold: Hold, scope: str) -> dict[str, Any]:
+def _hold(hold: Hold, image_status: ImageStatus) -> dict[str, Any]:
+    ends = image_status.ends_with
     return {
         "reason": without_logins(hold.reason),
-        "by": hold.by.rstrip(",") or None,  # that of a freeze ends with a comma, for sentences
+        "by": hold.by or hold.source or None,
         "at": hold.at or None,
         "until": hold.until or None,
-        "scope": scope,
+        "scope": image_status.scope,
+        "ends_with": (ends.url or ends.head) if ends else None,
     }
 
 
-def _deferred_json(one: ImageStatus) -> dict[str, Any] | None:
-    if one.deferred is None:
+def _deferred_json(image_status: ImageStatus) -> dict[str, Any] | None:
+    if image_status.deferred is None:
         return None
-    version = _version(one.deferred.tag, one.deferred.digest)
-    return {**version, "at": one.deferred_at or None}
+    version = _version(image_status.deferred.tag, image_status.deferred.digest)
+    return {**version, "at": image_status.deferred_at or None}
 
 
 def _request_json(request: OpenRequest) -> dict[str, Any]:
@@ -142,38 +153,44 @@ STATES = {
     "unknown": "newest", "ok": "would be",
 }  # fmt: skip
 _WOULD_BE = VERDICTS | {"update": "updated", "error": "an error"}
-SCOPES = {"application": " (all images of the Application)", "image": " (this image)", "freeze": ""}
+SCOPES = {
+    "application": " (all images of the Application)",
+    "image": " (this image)",
+    "freeze": "",
+}
 DIGEST = 19  # characters of a digest that distinguish it from others
 
 
-def state(one: ImageStatus) -> str:
+def state(image_status: ImageStatus) -> str:
     """Return the one word that says most about an image: one of `STATES`."""
-    if one.hold:
+    if image_status.hold:
         return "held"
-    if one.deferred:
+    if image_status.deferred:
         return "waiting"
-    if one.request:
+    if image_status.request:
         return "proposed"
-    if not one.read:
+    if not image_status.read:
         return "unknown"
-    if is_behind(one):
+    if is_behind(image_status):
         return "behind"
-    if differs(one):
+    if differs(image_status):
         return "differs"
-    return "unknown" if one.unanswered else "ok"
+    return "unknown" if image_status.unanswered else "ok"
 
 
-def is_behind(one: ImageStatus) -> bool:
+def is_behind(image_status: ImageStatus) -> bool:
     """Tell whether the registry has a newer tag that the rules admit."""
-    newest = one.newest
-    if newest is None or not one.read:
+    newest = image_status.newest
+    if newest is None or not image_status.read:
         return False
-    return not (_same(one, newest) or _older(one, newest.tag))
+    return not (_is_the_one_in_git(image_status, newest) or _is_older(image_status, newest.tag))
 
 
-def differs(one: ImageStatus) -> bool:
+def differs(image_status: ImageStatus) -> bool:
     """Tell whether none of the images that run is the one in Git."""
-    return bool(one.in_git.version and one.live) and not any(_same(one, on) for on in one.live)
+    return bool(image_status.in_git.version and image_status.live) and not any(
+        _is_the_one_in_git(image_status, on) for on in image_status.live
+    )
 
 
 def ordered(status: Status) -> list[ImageStatus]:
@@ -184,66 +201,83 @@ def ordered(status: Status) -> list[ImageStatus]:
     return sorted(status.images, key=lambda one: states.index(state(one)))
 
 
-def note(one: ImageStatus) -> str:
+def note(image_status: ImageStatus) -> str:
     """Return in a few words why an image is in its state, and what would become of a build."""
-    label = STATES[state(one)]
-    told = [text for found, text in facts(one) if found in (label, "would be")]
-    return "; ".join(f"{label} {text}" if label in ("newest", "runs") else text for text in told)
+    label = STATES[state(image_status)]
+    told = [fact for fact in facts(image_status) if fact[0] in (label, "would be")]
+    named = ("newest", "runs", "would be")
+    return "; ".join(f"{found} {text}" if found in named else text for found, text in told)
 
 
-def name(one: ImageStatus) -> str:
+def name(image_status: ImageStatus) -> str:
     """Return `alias=image`."""
-    entry = one.subscription.entry
+    entry = image_status.subscription.entry
     return f"{entry.alias}={entry.image.name}" if entry.alias else entry.image.name
 
 
-def says(one: ImageStatus) -> str:
+def says(image_status: ImageStatus) -> str:
     """Return the version in Git, in a short form."""
-    if not one.read:
+    if not image_status.read:
         return NOT_READ
-    return _short(one.in_git.tag, one.in_git.digest) or "(none)"
+    return _short_version(image_status.in_git.tag, image_status.in_git.digest) or "(none)"
 
 
-def facts(one: ImageStatus) -> Iterator[tuple[str, str]]:
+def facts(image_status: ImageStatus) -> Iterator[tuple[str, str]]:
     """Yield what is known about an image: a label, and a sentence for it.
 
     Several facts may have the same label.
     """
-    yield "tracks", rules(one)
-    yield _written_in(one)
-    if one.live:
+    yield "tracks", rules(image_status)
+    yield _written_in(image_status)
+    if image_status.live:
         yield (
             "runs",
-            ", ".join(dict.fromkeys(_short(image.tag, image.digest) for image in one.live)),
+            ", ".join(
+                dict.fromkeys(
+                    _short_version(image.tag, image.digest) for image in image_status.live
+                )
+            ),
         )
-    if one.newest:
-        yield "newest", _short(one.newest.tag, one.newest.digest)
-    elif one.unanswered:
+    if image_status.newest:
+        yield "newest", _short_version(image_status.newest.tag, image_status.newest.digest)
+    elif image_status.unanswered:
         yield "newest", "unknown: the registry did not say"
-    if one.too_young_until:
-        yield "too young", f"a newer tag, until {one.too_young_until}"
-    if one.hold:
-        held = without_logins(hold_text(one.hold)).removeprefix("held").lstrip(": ")
-        yield "hold", f"{held}{SCOPES[one.scope]}"
-    if one.deferred:
-        since = f", since {readable(one.deferred_at)}" if one.deferred_at else ""
-        yield "waits", f"{_short(one.deferred.tag, one.deferred.digest)}{since}"
-    if one.request:
-        where = f"in {one.request.url}" if one.request.url else f"on the branch {one.request.head}"
-        yield "request", f"{one.request.tag} {where}"
-    if one.would:
-        yield "would be", _verdict(one.would, one.overridden_by)
-    for number, build in enumerate(one.builds):
+    if image_status.too_young_until:
+        yield "too young", f"a newer tag, until {image_status.too_young_until}"
+    if image_status.hold:
+        held = without_logins(hold_text(image_status.hold)).removeprefix("held").lstrip(": ")
+        ends = image_status.ends_with
+        name = f"#{ends.number}" if ends and ends.number else ends.head if ends else ""
+        yield "hold", f"{held}{SCOPES[image_status.scope]}{f'; ends with {name}' if name else ''}"
+    if image_status.deferred:
+        since = f", since {readable(image_status.deferred_at)}" if image_status.deferred_at else ""
+        yield (
+            "waits",
+            f"{_short_version(image_status.deferred.tag, image_status.deferred.digest)}{since}",
+        )
+    if image_status.request:
+        where = (
+            f"in {image_status.request.url}"
+            if image_status.request.url
+            else f"on the branch {image_status.request.head}"
+        )
+        yield "request", f"{image_status.request.tag} {where}"
+    if image_status.would:
+        yield "would be", _verdict(image_status.would, image_status.overridden_by)
+    for number, build in enumerate(image_status.builds):
         yield "" if number else "builds", build_line(build)
 
 
-def _written_in(one: ImageStatus) -> tuple[str, str]:
+def _written_in(image_status: ImageStatus) -> tuple[str, str]:
     """Return the version that the next sync deploys, and where it is written."""
-    if one.kind == "live":
-        return "Argo CD", f"{says(one)} in the live Application"
-    place = f" in {one.in_git.file}" if one.in_git.file else ""
-    branch = f" on {one.branch}" if one.branch else ""
-    return "Git", f"{says(one)}{place}{branch} of {without_login(one.subscription.repo)}"
+    if image_status.kind == "live":
+        return "Argo CD", f"{says(image_status)} in the live Application"
+    place = f" in {image_status.in_git.file}" if image_status.in_git.file else ""
+    branch = f" on {image_status.branch}" if image_status.branch else ""
+    return (
+        "Git",
+        f"{says(image_status)}{place}{branch} of {without_login(image_status.subscription.repo)}",
+    )
 
 
 def _verdict(would: Verdict, overridden_by: str) -> str:
@@ -258,10 +292,10 @@ def _verdict(would: Verdict, overridden_by: str) -> str:
     return because if because.startswith(word) else f"{word}: {because}"
 
 
-def rules(one: ImageStatus) -> str:
+def rules(image_status: ImageStatus) -> str:
     """Return the rules by which an entry accepts tags."""
-    sub = one.subscription
-    policy = one.subscription.policy
+    sub = image_status.subscription
+    policy = image_status.subscription.policy
     words = [f"{policy.strategy} {constraint_of(sub) or ''}".rstrip()]
     words += [f"allow-tags {policy.allow}"] if policy.allow is not None else []
     words += [f"ignore-tags {', '.join(policy.ignore)}"] if policy.ignore else []
@@ -276,7 +310,7 @@ def rules(one: ImageStatus) -> str:
 def build_line(build: PastBuild) -> str:
     """Return one build as one line."""
     by = f"by {build.by}" if build.by else ""
-    version = _short(build.tag, build.digest)
+    version = _short_version(build.tag, build.digest)
     words = (version, build.at, build.commit[:12], by, build.event, build.pipeline_run)
     return "  ".join(filter(None, words))
 
@@ -294,25 +328,25 @@ def summary(status: Status) -> str:
     return f"{many}{': ' if words else ''}{', '.join(words)}{at}"
 
 
-def _older(one: ImageStatus, tag: str) -> bool:
+def _is_older(image_status: ImageStatus, tag: str) -> bool:
     """Tell whether a tag is older than the one in Git.
 
     If the rules do not admit the one in Git, no tag is.
     """
-    now = one.in_git.tag
-    policy = one.subscription.policy
+    now = image_status.in_git.tag
+    policy = image_status.subscription.policy
     return bool(now) and objection(now, policy) is None and bool(rules_of(policy).older(tag, now))
 
 
-def _same(one: ImageStatus, image: Image) -> bool:
+def _is_the_one_in_git(image_status: ImageStatus, image: Image) -> bool:
     """Tell whether an image is the one in Git, as far as both are known."""
-    now = one.in_git
+    now = image_status.in_git
     if now.digest and image.digest:
         return now.digest == image.digest
     return now.tag == image.tag or (not now.tag and bool(now.digest)) or not image.tag
 
 
-def _short(tag: str, digest: str) -> str:
+def _short_version(tag: str, digest: str) -> str:
     short = f"{digest[:DIGEST]}…" if len(digest) > DIGEST else digest
     return f"{tag}@{short}" if tag and digest else tag or short
 
@@ -371,14 +405,19 @@ def table(status: Status, console: Console, *, brief: bool = False) -> str:
     if brief:
         parts.append(_grid(rows))
     if not brief:
-        for one, row in zip(ordered(status), rows, strict=True):
-            known = [(Text(f"{label:8}", "dim"), _cell(text)) for label, text in facts(one)]
+        for shown, row in zip(ordered(status), rows, strict=True):
+            known = [(Text(f"{label:8}", "dim"), _cell(text)) for label, text in facts(shown)]
             parts += [Text("  ").join(row), Padding(_grid(known), (0, 0, 0, 6))]
     return rendered(console, *parts, Text(summary(status), "bold"))
 
 
-def _words(one: ImageStatus, *, brief: bool) -> tuple[str, str, str, str]:
-    return one.subscription.application.key, name(one), says(one), note(one) if brief else ""
+def _words(image_status: ImageStatus, *, brief: bool) -> tuple[str, str, str, str]:
+    return (
+        image_status.subscription.application.key,
+        name(image_status),
+        says(image_status),
+        note(image_status) if brief else "",
+    )
 
 
 def _cell(text: str) -> Text:
@@ -403,6 +442,9 @@ PAGE_MARKS = {
 
 def page(status: Status) -> str:
     """Return the page of a status."""
+    # Imported late: jinja2 takes 2 MB of a pod's memory, and most runs show no page.
+    from task.output.report_page import render  # noqa: PLC0415
+
     return render(
         "status.html.j2",
         status=status,

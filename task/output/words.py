@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from task.errors import Exit
 from task.text import and_more, counted
 
 JSON = Mapping[str, Any]
@@ -21,6 +22,14 @@ VERDICTS = {
     "refuse": "skipped",
     "unchanged": "current",
 }
+# The same for `check`, which changes nothing itself.
+CHECKED = {
+    "error": "not judged",
+    "refuse": "refused",
+    "defer": "held",
+    "update": "admitted",
+    "unchanged": "unchanged",
+}
 FOLDED = ("refuse", "unchanged")  # what changes nothing, and needs nobody
 OVERRIDDEN = "overridden"  # a refusal of what another Application or alias writes all the same
 NOT_READ = "not read"
@@ -30,15 +39,16 @@ MOST_IMAGES = 3  # that a line names
 ELSEWHERE = "only-repository"
 ACTS = {
     1: "please report this defect",
-    2: "the pipeline's author acts",
-    3: "the Application's owner acts",
-    4: "the platform team acts",
+    2: "for whoever wrote the pipeline",
+    3: "for the Application's owner",
+    4: "for the platform team",
     5: "nothing was updated",
-    6: "the developer acts",
+    6: "for the developer",
     75: "run it again",
     130: "run it again",
     143: "run it again",
 }
+AUTHOR = "for the author of the change"  # of `check`, for 5
 
 
 class Line(NamedTuple):
@@ -54,7 +64,7 @@ class Line(NamedTuple):
     rule: str
     because: str
     fix: str
-    file: str  # that is changed
+    file: str  # that is changed; for `check` with the line
 
     def version(self, arrow: str = "→") -> str:
         """Return the change, or the version that stays."""
@@ -64,7 +74,7 @@ class Line(NamedTuple):
     @property
     def folded(self) -> bool:
         """Whether it changes nothing, and needs nobody."""
-        return self.verdict in FOLDED and self.word != OVERRIDDEN
+        return self.verdict in FOLDED and self.word not in (OVERRIDDEN, CHECKED["refuse"])
 
     @property
     def why(self) -> str:
@@ -76,9 +86,11 @@ class Line(NamedTuple):
 
 def lines(report: JSON) -> list[Line]:
     """Return the decisions: failures and changes first, then by Application and alias."""
-    order = list(VERDICTS)
+    checks = report["command"] == "check"
+    order = list(CHECKED if checks else VERDICTS)
     run = _Run(
         dry=would_be(report),
+        checks=checks,
         back=report["command"] == "rollback",
         alone=len(report["images"]) == 1,
         heads={
@@ -99,6 +111,7 @@ class _Run(NamedTuple):
     """What the line of each decision takes from the report of the run."""
 
     dry: bool
+    checks: bool  # it judges what a change does
     back: bool  # it is a rollback
     alone: bool  # it is about one image
     heads: Collection[tuple[str, str]]  # the head branches that have a request: repository, name
@@ -107,7 +120,7 @@ class _Run(NamedTuple):
 
 def _line_of(decision: JSON, run: _Run) -> Line:
     verdict: str = decision["verdict"]
-    changes = verdict == "update"
+    changes = run.checks or verdict == "update"
     candidate = decision["candidate"] or ""
     image = decision["image"]
     said = (decision["application"], decision["because"])
@@ -122,10 +135,17 @@ def _line_of(decision: JSON, run: _Run) -> Line:
         new=candidate if changes else "",
         offered="" if changes or alone else candidate,
         rule=decision["rule"],
-        because=f"{decision['because']}{_origin_words(decision)}",
+        because=f"{_source_words(decision)}{decision['because']}{_origin_words(decision)}",
         fix=(run.hints.get(said) or "") if verdict == "error" else "",
-        file=(decision["file"] or "") if changes else "",
+        file=_file_of(decision) if changes else "",
     )
+
+
+def _file_of(decision: JSON) -> str:
+    """Return the file of a decision, with the line if it is known. Older reports have no line."""
+    file: str = decision["file"] or ""
+    line = decision.get("line")
+    return f"{file}:{line}" if file and line else file
 
 
 def _word_of(decision: JSON, run: _Run) -> str:
@@ -133,6 +153,8 @@ def _word_of(decision: JSON, run: _Run) -> str:
     verdict: str = decision["verdict"]
     if decision.get("overridden_by"):  # older reports do not have the member
         return OVERRIDDEN
+    if run.checks:
+        return CHECKED.get(verdict, verdict)
     if verdict != "update":
         return VERDICTS.get(verdict, verdict)
     if run.back:
@@ -144,8 +166,16 @@ def _word_of(decision: JSON, run: _Run) -> str:
     return "proposed" if proposed else VERDICTS[verdict]
 
 
+def _source_words(decision: JSON) -> str:
+    """Return the source of a promotion, in front of the reason, which may end with a command.
+
+    Older reports do not have the member.
+    """
+    return f"from {decision['from']}: " if decision.get("from") else ""
+
+
 def _origin_words(decision: JSON) -> str:
-    """Return where a candidate comes from, and what was proved about it.
+    """Return the event of a candidate, and what was proved about it.
 
     Older reports do not have these members.
     """
@@ -153,7 +183,6 @@ def _origin_words(decision: JSON) -> str:
     by = decision.get("overridden_by")
     return "".join(
         (
-            f", from {decision['from']}" if decision.get("from") else "",
             f", {decision['event']}" if decision.get("event") else "",
             f", proof: {proof}" if proof else "",
             f"; but {by} writes it to the same place" if by else "",
@@ -195,7 +224,7 @@ def outcome(report: JSON, named: Callable[[str], str] = str) -> str:
     failed = dict.fromkeys(text.application for text in shown if text.verdict == "error")
     words = []
     for word, number in Counter(text.word for text in shown).items():
-        names = _in_brackets(failed, named) if word == VERDICTS["error"] else ""
+        names = _in_brackets(failed, named) if word in (VERDICTS["error"], CHECKED["error"]) else ""
         words.append(f"{number} {word.replace('would', 'to')}{names}")
     errors = [other for other in others(report) if other["severity"] == "error"]
     if errors:
@@ -206,6 +235,8 @@ def outcome(report: JSON, named: Callable[[str], str] = str) -> str:
 
 def _commit_words(report: JSON, shown: Sequence[Line]) -> Iterator[str]:
     """Yield what was committed that no line says."""
+    if report["command"] == "check":
+        return
     if report["status"] == "updated" and not any(line.verdict == "update" for line in shown):
         yield "would commit" if would_be(report) else "committed"
     # older reports do not have the member
@@ -246,15 +277,17 @@ def proved(decision: JSON) -> str:
 
 
 def exit_words(report: JSON) -> str:
-    """Return the exit code, and who acts; "" for an older report, which does not say it."""
+    """Return the exit code, and whom it is for.
+
+    It is "" for success, because a place that cannot be written may still fail the run, and for an
+    older report, which does not say it.
+    """
     code = report.get("exit_code")
-    return (
-        ""
-        if code is None
-        else f"exit code {code}: {ACTS[code]}"
-        if code in ACTS
-        else f"exit code {code}"
-    )
+    if not code:
+        return ""
+    if code == Exit.NOTHING_UPDATED and report["command"] == "check":
+        return f"exit code {code} ({AUTHOR})"
+    return f"exit code {code} ({ACTS[code]})" if code in ACTS else f"exit code {code}"
 
 
 def own_commits(report: JSON) -> Iterator[JSON]:
@@ -274,10 +307,12 @@ def requests(report: JSON) -> list[str]:
     )
 
 
-def waiting_words(one: JSON) -> str:
+def waiting_words(waited: JSON) -> str:
     """Return which build waited on a head branch before the run, and what became of it."""
-    what = " ".join(filter(None, (one["application"], one["alias"], one["tag"] or one["digest"])))
-    return f"{what} on {one['pull_request'] or one['head']}: {one['because']}"
+    what = " ".join(
+        filter(None, (waited["application"], waited["alias"], waited["tag"] or waited["digest"]))
+    )
+    return f"{what} on {waited['pull_request'] or waited['head']}: {waited['because']}"
 
 
 def would_be(report: JSON) -> bool:
@@ -288,8 +323,17 @@ def would_be(report: JSON) -> bool:
     return bool(report.get("dry_run", guess))  # older reports do not say it
 
 
+def commit_name(report: JSON, commit: JSON) -> str:
+    """Return what the run did on a branch. A memory branch on which nothing is left is deleted."""
+    if not commit["commit"]:
+        return "would commit" if would_be(report) else "nothing left"
+    return "rollback commit" if commit.get("rollback") else "commit"
+
+
 def nothing_decided(report: JSON) -> str:
     """Return the words for a run without decisions."""
+    if report["command"] == "check" and report["status"] != "failed":
+        return "no tracked version differs"
     if report["status"] == "failed" or not report["images"]:
         return "nothing was done"
     number = report["counts"]["applications"]

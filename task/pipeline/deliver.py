@@ -11,23 +11,26 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import chain
 
 from task.deciding.cautions import file_cautions
 from task.deciding.decide import Identity, decide, failed_asks, places
-from task.deciding.job import Job, Outcome, failed, landed_of
+from task.deciding.job import Job, Outcome, failed, landed_applications
 from task.deciding.verify import hindered, signed_for_argo
-from task.errors import ContendedError, Outpaced, TaskError
+from task.errors import ContendedError, Outpaced, RepositoryError, TaskError
 from task.git.names import is_branch_name
 from task.landing.before_deciding import CONFIG, Gather, gatherer, govern, last_checks
 from task.landing.changeset import PreparedCommit, agreed_wording, prepare_commits
 from task.landing.contention import Contention
 from task.landing.head_branches import (
     HeadBranch,
-    declined_rollbacks,
+    left_memory,
     name_heads,
+    places_of_lists,
     read_heads,
     request_head,
+    settled_rollbacks,
 )
 from task.landing.lists import Lists, with_lists_of
 from task.landing.memory import memory_after, until_landed
@@ -41,7 +44,7 @@ from task.model import (
     Commit,
     Decision,
     Files,
-    Landing,
+    LandedCommit,
     Person,
     Problem,
     Snapshot,
@@ -51,12 +54,13 @@ from task.model import (
 from task.output.diff import unified_diff
 from task.pipeline.match import not_written
 from task.text import printable
+from task.urls import without_login
 
 MOST_HEADS = 20  # head branches that are fetched together with their base
 
 
 @dataclass(frozen=True)
-class Plan:
+class Delivery:
     """What a batch is going to do."""
 
     base: Snapshot
@@ -80,26 +84,30 @@ def deliver(batch: Batch, job: Job, world: World) -> Outcome:
     contention = Contention(f"moving {batch.base}", job.deadline, world)
     gather = gatherer(batch, job, world)
     expected = branches_of_requests(batch)
+    repo = batch.asks[0].subscription.repo if batch.asks else ""
+    of_lists = partial(places_of_lists, repo=repo, branch=batch.base)
 
     while batch.asks:
         contention.begin()
         try:
             wanted = (place for ask in batch.asks for place in places(ask))
             snapshot = batch.repository.snapshot(
-                batch.base, chain(CONFIG, wanted), expected, CONFIG
+                batch.base,
+                chain(CONFIG, wanted),
+                expected,
+                CONFIG,
+                of_lists,
             )
             governed, snapshot, worded = govern(batch, snapshot, job)
-            plan = prepare(governed, snapshot, gather, contention, worded, world)
+            delivery = prepare(governed, snapshot, gather, contention, worded, world)
         except TaskError as error:
             return done.plus(failed_asks(batch.asks, error, job.terms, config_read=False))
 
-        changing = [one for prepared in plan.commits for one in prepared.decisions]
-        broken = next((decision for decision in plan.settled if decision.verdict == "error"), None)
-        if job.atomic and broken:
-            stopped = (replace(decision, judged=not_written(broken)) for decision in changing)
-            return done.plus(Outcome((*plan.settled, *stopped)))
+        stopped = _stopped_by_an_error(delivery) if job.atomic else None
+        if stopped:
+            return done.plus(stopped)
         with suppress(Outpaced):  # of the memory: then nothing has landed
-            landed = land(plan, batch, contention.attempts, job, world)
+            landed = land_all(delivery, batch, contention.attempts, job, world)
             again = landed.again
             settled = [
                 decision
@@ -112,12 +120,26 @@ def deliver(batch: Batch, job: Job, world: World) -> Outcome:
             number = contention.attempts + 1
             try:
                 contention.pause(
-                    f"{batch.base} moved meanwhile; deciding again on its new tip (attempt"
-                    f" {number})"
+                    f"{without_login(batch.asks[0].subscription.repo)}: {batch.base} moved"
+                    f" meanwhile; deciding again on its new tip (attempt {number})"
                 )
             except ContendedError as error:
                 return done.plus(failed_asks(batch.asks, error, job.terms))
     return done
+
+
+def _stopped_by_an_error(delivery: Delivery) -> Outcome | None:
+    """Return the outcome of `--atomic` if one decision is an error: nothing is written."""
+    broken = next((decision for decision in delivery.settled if decision.verdict == "error"), None)
+    if broken is None:
+        return None
+    verdict = not_written(broken)
+    stopped = (
+        replace(decision, judged=verdict)
+        for prepared in delivery.commits
+        for decision in prepared.decisions
+    )
+    return Outcome((*delivery.settled, *stopped))
 
 
 def branches_of_requests(batch: Batch) -> list[str]:
@@ -137,8 +159,13 @@ def branches_of_requests(batch: Batch) -> list[str]:
 
 
 def prepare(
-    batch: Batch, snapshot: Snapshot, gather: Gather, contention: Contention, job: Job, world: World
-) -> Plan:
+    batch: Batch,
+    snapshot: Snapshot,
+    gather: Gather,
+    contention: Contention,
+    job: Job,
+    world: World,
+) -> Delivery:
     """Return what to commit on this snapshot, and the decisions that need no commit.
 
     Asks, snapshot and the job's wording are as the repository's config wants them.
@@ -148,15 +175,23 @@ def prepare(
     moves = name_heads(decide(snapshot, batch.asks, job.terms, facts), by_hand=by_hand)
     heads, moves = read_heads(batch, snapshot, moves, job, world)
     decided = list(zip(batch.asks, moves, strict=True))
-    remembered, ended = declined_rollbacks(heads.values(), snapshot, decided)
+    remembered, ended = settled_rollbacks(heads.values(), snapshot, decided)
     known = snapshot.memory
-    if ended:  # as if nobody had held them
+    if remembered != known:  # as if nobody had held them
         snapshot = replace(snapshot, memory=remembered)
         facts = gather(snapshot, batch.asks)
         moves = name_heads(decide(snapshot, batch.asks, job.terms, facts), by_hand=by_hand)
     with contention.clock_paused():
         together = decide_together(
-            batch, snapshot, heads, moves, facts, gather, job, world, last_checks(job, world)
+            batch,
+            snapshot,
+            heads,
+            moves,
+            facts,
+            gather,
+            job,
+            world,
+            last_checks(job, world),
         )
     snapshot = together.base
     moves = signed_for_argo(together.moves, world.keys_wanted, world.signing_keys)
@@ -164,9 +199,13 @@ def prepare(
     lists = Lists.after(heads, prepared, together.waits, snapshot, job.terms.now)
     waits = together.waits
     commits, settled = with_overridden(snapshot, prepared.commits, prepared.settled, job.terms)
-    problems = [*ended, *(problem for wait in waits.values() for problem in wait.problems)]
+    problems = [
+        *left_memory(snapshot),
+        *ended,
+        *(problem for wait in waits.values() for problem in wait.problems),
+    ]
     problems += hindered(moves, lambda sub: world.hindrance(sub, job.terms.now))
-    return Plan(
+    return Delivery(
         base=replace(snapshot, memory=known),
         heads=heads,
         commits=tuple(commits),
@@ -174,7 +213,7 @@ def prepare(
         lists=lists,
         waited=tuple(row for name, one in waits.items() for row in one.rows(name)),
         problems=tuple(problems),
-        memory=memory_after(snapshot, moves, job.terms.now),
+        memory=memory_after(snapshot, moves),
         author=agreed_wording(job.wording, [move.subscription for move in moves]).author,
         needs_memory=frozenset(
             move.subscription.identity
@@ -184,17 +223,17 @@ def prepare(
     )
 
 
-def land(plan: Plan, batch: Batch, attempt: int, job: Job, world: World) -> Landings:
-    """Land a plan, and return what has landed.
+def land_all(delivery: Delivery, batch: Batch, attempt: int, job: Job, world: World) -> Lander:
+    """Land a delivery, and return what has landed.
 
     Raises `Outpaced` if nothing has, as somebody else was faster.
 
     What is to be remembered comes before the base's commits, and goes in one push with a head
     branch. At last, the requests on which nothing waits are closed.
     """
-    landing = Landings(plan, batch, attempt, job, world)
+    landing = Lander(delivery, batch, attempt, job, world)
     landing.remember_first()
-    for prepared in plan.commits:
+    for prepared in delivery.commits:
         landing.commit(prepared)
     landing.remember_rest()
     landing.close()
@@ -202,12 +241,12 @@ def land(plan: Plan, batch: Batch, attempt: int, job: Job, world: World) -> Land
 
 
 @dataclass
-class Landings:
-    """Lands the commits of one plan, one after the other,
+class Lander:
+    """Lands the commits of one delivery, one after the other,
     and what is to be remembered with them.
     """
 
-    plan: Plan
+    delivery: Delivery
     batch: Batch
     attempt: int
     job: Job
@@ -219,34 +258,34 @@ class Landings:
     forgotten: bool = False  # whether another run has written it meanwhile, and this one has not
 
     def __post_init__(self) -> None:
-        base = self.plan.base
-        plan = self.plan
+        base = self.delivery.base
+        delivery = self.delivery
         to_base = any(
-            prepared_commit.changeset.head == base.branch for prepared_commit in plan.commits
+            prepared_commit.changeset.head == base.branch for prepared_commit in delivery.commits
         )
         # What goes to the base is deferred until it has landed there.
-        first = until_landed(base.memory, plan.memory) if to_base else plan.memory
-        self.memory = MemoryBranch(base, plan.author, self.batch, self.job)
-        self.memory.wanted = plan.lists.without_commits(first)
+        first = until_landed(base.memory, delivery.memory) if to_base else delivery.memory
+        self.memory = MemoryBranch(base, delivery.author, self.batch, self.job)
+        self.memory.wanted = delivery.lists.without_commits(first)
 
     def remember_first(self) -> None:
         """Write what is to be remembered, if something goes to the base,
         or nothing goes anywhere.
         """
-        plan = self.plan
+        delivery = self.delivery
         heads = [
             prepared_commit
-            for prepared_commit in plan.commits
-            if prepared_commit.changeset.head != plan.base.branch
+            for prepared_commit in delivery.commits
+            if prepared_commit.changeset.head != delivery.base.branch
         ]
-        if len(heads) < len(plan.commits) or not heads or not self.batch.repository.atomic:
+        if len(heads) < len(delivery.commits) or not heads or not self.batch.repository.atomic:
             self._remember()
 
     def remember_rest(self) -> None:
         """Write what no head branch has taken along, and drop what has landed on the base."""
         failed_any = any(decision.verdict == "error" for decision in self.done.decisions)
         if not (self.outpaced or failed_any):
-            self.memory.wanted = with_lists_of(self.plan.memory, self.memory.wanted)
+            self.memory.wanted = with_lists_of(self.delivery.memory, self.memory.wanted)
         try:
             self._remember()
         except Outpaced:
@@ -256,10 +295,11 @@ class Landings:
     @property
     def again(self) -> set[Identity]:
         """The asks for which somebody else was faster."""
-        plan = self.plan
-        found = set(plan.needs_memory if self.forgotten else ())
+        delivery = self.delivery
+        found = set(delivery.needs_memory if self.forgotten else ())
         decisions = chain(
-            plan.settled, *(prepared_commit.decisions for prepared_commit in plan.commits)
+            delivery.settled,
+            *(prepared_commit.decisions for prepared_commit in delivery.commits),
         )
         return found | {
             decision.subscription.identity
@@ -277,10 +317,10 @@ class Landings:
         return [
             (
                 failed(decision, error)
-                if error and decision.subscription.identity in self.plan.needs_memory
+                if error and decision.subscription.identity in self.delivery.needs_memory
                 else decision
             )
-            for decision in self.plan.settled
+            for decision in self.delivery.settled
         ]
 
     def _remember(self) -> None:
@@ -297,9 +337,9 @@ class Landings:
         if prepared.warning:
             self.world.log("warning", prepared.warning)
         name = prepared.changeset.head
-        head = self.plan.heads.get(name)
+        head = self.delivery.heads.get(name)
         try:
-            outcome = self._landed(prepared, head)
+            outcome = self._land(prepared, head)
         except Outpaced:
             self.outpaced.add(name)
             return
@@ -309,7 +349,7 @@ class Landings:
             self.failed.add(name)
         self.done = self.done.plus(replace(outcome, cautions=prepared.cautions))
 
-    def _landed(self, prepared: PreparedCommit, head: HeadBranch | None) -> Outcome:
+    def _land(self, prepared: PreparedCommit, head: HeadBranch | None) -> Outcome:
         repository = self.batch.repository
         job = self.job
         change = prepared.changeset
@@ -317,9 +357,9 @@ class Landings:
             landing = (repository.predict if job.dry else repository.land)(change)
             return self._told(prepared, landing, None)
         self._log_kept(head)
-        listed = self.plan.lists.of(change.head)
+        listed = self.delivery.lists.of(change.head)
         if stands := as_it_stands(prepared, head, listed, job, self.world):
-            if self.plan.lists.news(listed):
+            if self.delivery.lists.news(listed):
                 self.memory.put(listed)
             return stands
         predicted = repository.predict(change)
@@ -327,7 +367,7 @@ class Landings:
         if not job.dry:
             if self.broken:
                 raise self.broken
-            bound = self.plan.lists.bound_to(change.head)
+            bound = self.delivery.lists.bound_to(change.head)
             landing = self.memory.land(change, listed, predicted, head, bound)
         outcome = self._told(prepared, landing, head)
         if head.request:
@@ -341,10 +381,15 @@ class Landings:
         by = printable(head.branch.by) or "somebody"
         self.world.log("info", f"{head.branch.branch} keeps {head.tip[:12]} by {by}: {said}")
 
-    def _told(self, prepared: PreparedCommit, landing: Landing, head: HeadBranch | None) -> Outcome:
-        under = head.files if head and not head.ours else self.plan.base.files
+    def _told(
+        self,
+        prepared: PreparedCommit,
+        landing: LandedCommit,
+        head: HeadBranch | None,
+    ) -> Outcome:
+        under = head.files if head and not head.ours else self.delivery.base.files
         diff = unified_diff(under, prepared.changeset.files) if self.job.dry else None
-        return _landed(prepared, landing, self.attempt, diff)
+        return _outcome_of(prepared, landing, self.attempt, diff)
 
     def close(self) -> None:
         """Close the requests of head branches on which nothing waits any more,
@@ -353,8 +398,8 @@ class Landings:
         if self.job.dry or self.broken:
             return
         closed = False
-        for name, reason in self.plan.lists.closing.items():
-            head = self.plan.heads[name]
+        for name, reason in self.delivery.lists.closing.items():
+            head = self.delivery.heads[name]
             because = reason
             if head.instead in (self.outpaced | self.failed) - {""}:
                 continue
@@ -363,10 +408,12 @@ class Landings:
                 because = f"{reason}. {page} proposes what waits"
             try:
                 if withdraw(because, head.request, self.world):
-                    self._drop(head)
-                    self.memory.put(WaitingList(name, declined=head.listed.declined))
+                    stays = not self._dropped(head)
+                    listed = WaitingList(name, declined=head.listed.declined)
+                    # A branch that stays is known as ours, and the next build takes it.
+                    self.memory.put(replace(listed, commit=head.listed.commit) if stays else listed)
                     closed = True
-            except Outpaced:  # another run proposes something there by now
+            except Outpaced:  # another run proposes something there meanwhile
                 self.outpaced.add(name)
             except TaskError as error:
                 self.world.log("warning", f"{name} was not deleted: {error.message}")
@@ -374,16 +421,26 @@ class Landings:
             with suppress(Outpaced):  # the next run does it
                 self._remember()
 
-    def _drop(self, head: HeadBranch) -> None:
-        if head.branch:
+    def _dropped(self, head: HeadBranch) -> bool:
+        """Delete a head branch, and tell whether it is gone.
+
+        GitLab and Gitea let nobody delete a protected one by git.
+        """
+        if head.branch is None:
+            return True
+        try:
             self.batch.repository.drop(head.branch.branch, head.tip)
+        except RepositoryError as error:
+            self.world.log("warning", f"{head.branch.branch} stays, as {error.message}")
+            return False
+        return True
 
     def _pages(self) -> dict[str, str]:
         """Return the pages of the requests, by head branch."""
         pages = {
             commit.head: commit.pull_request for commit in self.done.commits if commit.pull_request
         }
-        for name, head in self.plan.heads.items():
+        for name, head in self.delivery.heads.items():
             if head.found:
                 pages.setdefault(name, head.found.url)
         return pages
@@ -392,27 +449,42 @@ class Landings:
         """Return what has landed, and what became of what waited."""
         done = self.done
         pages = self._pages()
-        if self.memory.commits and not done.commits:
-            done = done.plus(Outcome(commits=tuple(self.memory.commits[-1:])))
+        remembered = self.memory.commit
+        if remembered and (self.memory.remembers or not done.commits):
+            done = done.plus(Outcome(commits=(remembered,)))
         rows = [
             replace(waited, pull_request=pages.get(waited.head, ""))
-            for waited in self.plan.waited
+            for waited in self.delivery.waited
             if waited.head not in self.outpaced
         ]
-        return done.plus(Outcome(waiting=tuple(rows), cautions=self.plan.problems))
+        return done.plus(Outcome(waiting=tuple(rows), cautions=self.delivery.problems))
 
 
-def _landed(prepared: PreparedCommit, landing: Landing, attempt: int, diff: str | None) -> Outcome:
+def _outcome_of(
+    prepared: PreparedCommit,
+    landing: LandedCommit,
+    attempt: int,
+    diff: str | None,
+) -> Outcome:
     """Return the outcome of a commit. If the head branch had exactly this, there is no new one."""
     change = prepared.changeset
-    landed = landed_of(prepared.decisions, change.repo, landing.commit)
+    landed = landed_applications(prepared.decisions, change.repo, landing.commit)
     if not landing.pushed:
         same = Verdict("unchanged", "same", f"the branch {change.head} already has exactly this")
-        return Outcome(prepared.with_updates_as(same), (), landed)
+        return Outcome(
+            prepared.with_updates_as(same),
+            (),
+            landed,
+        )
     commit = prepared.reported(landing.commit)
     files = tuple(sorted(prepared.changeset.files))
     commit = replace(
-        commit, tree=landing.tree, files=files, attempts=attempt, diff=diff, through=landing.through
+        commit,
+        tree=landing.tree,
+        files=files,
+        attempts=attempt,
+        diff=diff,
+        through=landing.through,
     )
     return Outcome(prepared.decisions, (commit,), landed)
 
@@ -434,12 +506,20 @@ def _without_commit(settled: Sequence[Decision], snapshot: Snapshot, job: Job) -
         for decision in there
         if decision.kind
         for caution in file_cautions(
-            snapshot.files, decision.subscription, decision.kind, decision.candidate, job.terms
+            snapshot.files,
+            decision.subscription,
+            decision.kind,
+            decision.candidate,
+            job.terms,
         )
     )
     earlier = () if job.dry else _of_earlier_run(there, snapshot)
     return Outcome(
-        tuple(settled), (), landed_of(there, snapshot.repo, snapshot.tip), cautions, earlier
+        tuple(settled),
+        (),
+        landed_applications(there, snapshot.repo, snapshot.tip),
+        cautions,
+        earlier,
     )
 
 

@@ -7,7 +7,7 @@ ApplicationSets are already rendered here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -22,10 +22,10 @@ from task.annotations.flux import is_helm_release, subscribe_helm_release
 from task.annotations.image_updater import configure, is_config, is_image_updater
 from task.annotations.subscription import Scope, subscribe
 from task.deciding.job import Job
-from task.errors import Malformed
+from task.errors import Malformed, Trouble
 from task.image import parse_image_list, split_image_list
-from task.landing.ports import World
-from task.model import Application, Entry, Found, Image, Problem, Subscribed
+from task.landing.ports import Look, World
+from task.model import Application, Entry, Found, Image, Problem, Subscribed, Subscription
 from task.pipeline.overlooked import (
     Seen,
     refuse_ambiguous,
@@ -39,6 +39,7 @@ from task.text import and_more
 
 # The repository, branch and path of a file in a Git work tree; None for a file outside of one.
 Locate = Callable[[str], tuple[str, str, str] | None]
+MOST_ASKED = 100  # Applications that one run asks for because they are named by lists
 
 
 @dataclass(frozen=True)
@@ -101,8 +102,10 @@ class _Sorter:
     def add(self, manifest: Found) -> None:
         """Keep what a manifest says."""
         kind = manifest.item.get("kind")
-        if manifest.problem:
-            self.problems.append(_problem_of(manifest))
+        if manifest.trouble:
+            self.problems.append(
+                Problem(manifest.trouble, application=manifest.subject, advice=manifest.advice)
+            )
         elif kind == "Application" and is_application(manifest.item):
             self._add_application(manifest)
         elif kind == "ImageUpdater":
@@ -116,13 +119,14 @@ class _Sorter:
         scope = self._scope
         try:
             app = parse_application(
-                manifest.item, scope.prefix, manifest.origin, scope.defaults.argocd_namespace
+                manifest.item,
+                scope.prefix,
+                manifest.origin,
+                scope.defaults.argocd_namespace,
             )
         except Malformed as error:
             message = f"{manifest.origin}: {error.message}"
-            self.problems.append(
-                Problem(rule="source", message=message, hint=error.hint, severity="warning")
-            )
+            self.problems.append(Problem(Trouble.warning("source", message, error.hint)))
             return
         if manifest.generated_by:
             app = replace(app, generated_by=manifest.generated_by)
@@ -139,22 +143,11 @@ class _Sorter:
             self.namesakes.setdefault(app.key, f"{known.origin} and {app.origin}")
 
 
-def _problem_of(manifest: Found) -> Problem:
-    return Problem(
-        application=manifest.subject,
-        rule="source",
-        message=manifest.problem,
-        hint=manifest.hint,
-        severity=manifest.severity,
-        exit=manifest.exit,
-        advice=manifest.advice,
-    )
-
-
 def _with_updaters(
-    sorter: _Sorter, scope: Scope
+    sorter: _Sorter,
+    scope: Scope,
 ) -> tuple[tuple[Application, ...], tuple[Problem, ...]]:
-    """Return the Applications as ImageUpdaters configure them, and what is wrong with these."""
+    """Return the Applications as ImageUpdaters configure them, and the mistakes in the ImageUpdaters."""
     apps = tuple(sorter.applications.values())
     if not sorter.updaters:
         return apps, ()
@@ -170,7 +163,9 @@ def _with_updaters(
 
 
 def subscriptions_of(
-    found: Discovered, scope: Scope, images: Collection[Image]
+    found: Discovered,
+    scope: Scope,
+    images: Collection[Image],
 ) -> tuple[Subscribed, ...]:
     """Return the subscriptions for these images, with all mistakes in everybody's annotations."""
     wanted = {image.identity for image in images} if images else None
@@ -178,11 +173,11 @@ def subscriptions_of(
     for app in found.applications:
         if not app.annotations.get("image-list"):
             continue
-        one = subscribe(app, scope.defaults, wanted)
-        if wanted is not None and any(sub.method == "git" for sub in one.subscriptions):
+        of_app = subscribe(app, scope.defaults, wanted)
+        if wanted is not None and any(sub.method == "git" for sub in of_app.subscriptions):
             # all its entries, because updates of its other images may wait on the head branch
-            one = subscribe(app, scope.defaults)
-        subscribed.append(one)
+            of_app = subscribe(app, scope.defaults)
+        subscribed.append(of_app)
     return (*subscribed, *found.helm_releases)
 
 
@@ -198,8 +193,8 @@ def _told_of_namesakes(twice: Mapping[str, str]) -> tuple[Problem, ...]:
         "give each a name of its own; if they are for two clusters, read the manifests of one at a"
         " time"
     )
-    message = f"two Applications have one name, and only the first one counts: {places}"
-    return (Problem(rule="source", message=message, hint=hint, severity="warning"),)
+    message = f"two Applications have the same name, and only the first one counts: {places}"
+    return (Problem(Trouble.warning("source", message, hint)),)
 
 
 def concerns(images: Collection[Image], prefix: str) -> Callable[[Mapping[str, Any]], bool]:
@@ -229,7 +224,11 @@ def concerns(images: Collection[Image], prefix: str) -> Callable[[Mapping[str, A
                 if isinstance(entry, Entry)
                 else any(n in text.lower() for n in names)
             )
-            for text, entry in zip(split_image_list(listed), parse_image_list(listed), strict=True)
+            for text, entry in zip(
+                split_image_list(listed),
+                parse_image_list(listed),
+                strict=True,
+            )
         )
 
     return wanted
@@ -272,6 +271,29 @@ def discover(job: Job, world: World) -> tuple[Seen, tuple[Problem, ...]]:
     return seen, problems
 
 
+def looker(seen: Seen, job: Job, world: World) -> Look:
+    """Return what finds the annotations of any Application, whether the run is about it or not.
+
+    The narrowing options say who takes the event, and not who is looked at.
+    """
+    subscribed = {
+        item.application.key: item.subscriptions for item in seen.subscribed if item.subscriptions
+    }
+    whole = {app.key: app for app in (*seen.outside, *seen.found) if app.sources}
+    asked: dict[str, Application | None] = {}
+
+    def look(key: str, *, ask: bool = True) -> Sequence[Subscription]:
+        if key in subscribed:
+            return subscribed[key]
+        app = whole.get(key) or asked.get(key)
+        if app is None and ask and key not in asked and len(asked) < MOST_ASKED:
+            namespace, _, name = key.partition("/")
+            app = asked[key] = world.application(namespace, name)
+        return subscribe(app, job.scope.defaults).subscriptions if app else ()
+
+    return look
+
+
 def _seen_of(found: Discovered, passed_over: Iterable[Application], job: Job) -> Seen:
     # the metadata does not have the project
     by_metadata = replace(job.scope.narrow, projects=())
@@ -293,13 +315,13 @@ def _log_found(found: Discovered, seen: Seen, job: Job, world: World) -> None:
         )
     if not (seen.everyone or job.scope.narrow.names or job.images):
         nobody = "no Application with Image Updater's annotations was found"
-        world.log("warning", f"{nobody}: check --applications and what narrows it")
+        world.log("warning", f"{nobody}: check --applications and the filters")
 
 
 def _as_error(problem: Problem) -> Problem:
     """Return a problem that has an exit code as an error, unless it is only advice."""
     if problem.exit and not problem.advice:
-        return replace(problem, severity="error")
+        return replace(problem, trouble=replace(problem.trouble, severity="error"))
     return problem
 
 
@@ -324,4 +346,4 @@ def _log_untracked(number: int, job: Job, world: World) -> None:
         return
     many = "is" if number == 1 else "are"
     of_all = f"{number} of {len({image.identity for image in job.images})} images"
-    world.log("info", f"{of_all} {many} tracked by no Application")
+    world.log("info", f"{of_all} {many} not tracked by any Application")

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
 
 from task.annotations.write_back import Neighbours
 from task.deciding.job import Ask, Intent, Job
-from task.errors import Exit
+from task.errors import Exit, Trouble
 from task.landing.ports import Repository, World
 from task.model import (
     Decision,
@@ -46,7 +45,6 @@ class Matched:
     decisions: tuple[Decision, ...] = ()
     problems: tuple[Problem, ...] = ()
     unusable: tuple[Unusable, ...] = ()
-    read: tuple[Subscription, ...] = ()  # all that the run has read, asked or not
 
     @property
     def in_git(self) -> tuple[Ask, ...]:
@@ -81,23 +79,35 @@ def asks_for_images(subscribed: Sequence[Subscribed], images: Sequence[Image]) -
     neighbours = Neighbours(item.application for item in subscribed)
     for item in subscribed:
         taken = [
-            Ask(neighbours.noted(sub), tuple(built[identity]), siblings=siblings_of(sub, item))
+            Ask(
+                neighbours.noted(sub),
+                tuple(built[identity]),
+                siblings=siblings_of(sub, item),
+            )
             for sub in item.subscriptions
             if (identity := sub.entry.image.identity) in built
         ]
         asks += taken
-        concerned = bool(taken) or any(
-            flaw.entry and flaw.entry.image.identity in built for flaw in item.flaws
-        )
+        broken = {flaw.entry.image.identity for flaw in item.flaws if flaw.entry}
+        concerned = bool(taken) or not broken.isdisjoint(built)
         for flaw in item.flaws:
             entry, problem = _judge_flaw(item.application, flaw, built)
-            unusable += [entry] if entry else []
-            if problem and (concerned or problem.severity == "error"):
+            if entry:
+                unusable.append(entry)
+            if not problem:
+                continue
+            if concerned or problem.severity == "error":
                 problems.append(problem)
-            elif problem:
-                (noted_elsewhere if flaw.severity == "warning" else wrong_elsewhere).append(problem)
+            elif flaw.severity == "warning":
+                noted_elsewhere.append(problem)
+            else:
+                wrong_elsewhere.append(problem)
     problems += _of_others(wrong_elsewhere, noted_elsewhere)
-    return Matched(tuple(asks), problems=tuple(problems), unusable=_first_of_each(unusable))
+    return Matched(
+        tuple(asks),
+        problems=tuple(problems),
+        unusable=_first_of_each(unusable),
+    )
 
 
 def asks_for_all(subscribed: Sequence[Subscribed]) -> Matched:
@@ -125,14 +135,20 @@ def asks_for_all(subscribed: Sequence[Subscribed]) -> Matched:
                 and flaw.text
             )
             unusable += [entry] if entry else []
-            problems += (
-                [replace(problem, severity="error") if unreadable else problem] if problem else []
-            )
-    return Matched(tuple(asks), problems=tuple(problems), unusable=_first_of_each(unusable))
+            if unreadable:
+                problem = _problem(item.application, flaw)
+            problems += [problem] if problem else []
+    return Matched(
+        tuple(asks),
+        problems=tuple(problems),
+        unusable=_first_of_each(unusable),
+    )
 
 
 def asks_by_hand(
-    subscribed: Sequence[Subscribed], intent: Intent, images: Sequence[str]
+    subscribed: Sequence[Subscribed],
+    intent: Intent,
+    images: Sequence[str],
 ) -> Matched:
     """Return the asks for a person's intent: all images of the Applications,
     or those with these aliases or names.
@@ -152,17 +168,24 @@ def asks_by_hand(
                 continue
             if intent.failed and intent.failed.identity != sub.entry.image.identity:
                 continue
-            asks.append(Ask(neighbours.noted(sub), (), intent, siblings_of(sub, item)))
-        problems += [_problem(item.application, flaw, flaw.severity) for flaw in item.flaws]
+            asks.append(
+                Ask(
+                    neighbours.noted(sub),
+                    (),
+                    intent,
+                    siblings_of(sub, item),
+                )
+            )
+        problems += [_problem(item.application, flaw) for flaw in item.flaws]
     hint = "name an alias of the annotation image-list, or the image as it is written there"
     for name in images:
         if name not in known:
             message = f"--alias {name}: none of these Applications has it"
-            problems.append(Problem(rule="annotation", message=message, hint=hint))
+            problems.append(Problem(Trouble("annotation", message, hint)))
     if intent.failed and not asks and subscribed:
         message = f"--failed: none of these Applications tracks {intent.failed.name}"
         hint = "name the image as the annotation image-list has it, with the tag that was tested"
-        problems.append(Problem(rule="usage", message=message, hint=hint, exit=int(Exit.USAGE)))
+        problems.append(Problem(Trouble("usage", message, hint, exit=Exit.USAGE)))
     return Matched(tuple(asks), problems=tuple(problems))
 
 
@@ -178,35 +201,36 @@ def siblings_of(sub: Subscription, of: Subscribed) -> tuple[Subscription, ...]:
 
 
 def _judge_flaw(
-    app: Tracker, flaw: Flaw, built: dict[str, list[Image]]
+    app: Tracker,
+    flaw: Flaw,
+    built: dict[str, list[Image]],
 ) -> tuple[Unusable | None, Problem | None]:
     """Return the error of an entry, or a problem: an error if the entry is unreadable,
     else a warning.
     """
-    warning = _problem(app, flaw, "warning")
+    problem = _problem(app, flaw)
     if flaw.severity != "error":
-        return None, warning
+        return None, problem
+    warning = replace(problem, trouble=flaw.trouble.as_warning())
     if flaw.entry is None:
         names = (
             image.repository.rpartition("/")[2] for images in built.values() for image in images
         )
-        return None, (
-            replace(warning, severity="error")
-            if any(name in flaw.text for name in names)
-            else warning
-        )
+        return None, problem if any(name in flaw.text for name in names) else warning
     if images := built.get(flaw.entry.image.identity):
-        verdict = Verdict("error", flaw.rule, flaw.message, flaw.hint, int(Exit.CONFIGURATION))
+        verdict = Verdict.of(flaw.trouble)
         return Unusable(Tracked(app, flaw.entry), images[0], verdict, strategy=flaw.strategy), None
     # `overlooked` warns about misspelt keys, in one line for many Applications
     return None, None if flaw.misspelt else warning
 
 
-def _problem(app: Tracker, flaw: Flaw, severity: Literal["error", "warning"]) -> Problem:
-    told = Problem(
-        application=app.key, rule=flaw.rule, message=flaw.message, hint=flaw.hint, severity=severity
+def _problem(app: Tracker, flaw: Flaw) -> Problem:
+    return Problem(
+        flaw.trouble,
+        application=app.key,
+        key=flaw.key,
+        value=flaw.value,
     )
-    return replace(told, key=flaw.key, value=flaw.value)
 
 
 def _of_others(wrong: Sequence[Problem], noted: Sequence[Problem]) -> tuple[Problem, ...]:
@@ -301,7 +325,7 @@ def left_out(matched: Matched, job: Job) -> tuple[Problem, ...]:
     """Return a warning if `--only-repository` leaves out all Applications in question,
     with where they are written.
 
-    If only some are left out, that is no mistake: the pipeline runs once for each repository.
+    If only some are left out, that is not a mistake: the pipeline runs once for each repository.
     """
     if not job.only or not matched.asks or by_repository(matched, job):
         return ()
@@ -316,7 +340,7 @@ def left_out(matched: Matched, job: Job) -> tuple[Problem, ...]:
         what = "that track the image" if len(job.images) == 1 else "that track the images"
     message = f"--only-repository leaves out all Applications {what}: {named}"
     hint = "name a repository as the Application does, or leave out --only-repository"
-    return (Problem(rule=ELSEWHERE, message=message, hint=hint, severity="warning"),)
+    return (Problem(Trouble.warning(ELSEWHERE, message, hint)),)
 
 
 def by_login(groups: Sequence[Sequence[Ask]], world: World) -> list[tuple[Ask, ...]]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from task.annotations.application import Narrow, considered, is_glob
 from task.annotations.keys import Doubt, doubts
-from task.errors import Exit, UsageError
+from task.errors import Exit, Trouble, UsageError
 from task.image import parse_image_list
 from task.model import Application, Entry, Flaw, Image, Problem, Subscribed, Tracker
 from task.text import FEW, and_more, differ
@@ -52,7 +52,10 @@ class Seen:
             app.annotations.get("image-list", "") for app in (*self.found, *self.skipped)
         )
         entries = [
-            one for text in texts for one in parse_image_list(text) if isinstance(one, Entry)
+            listed
+            for text in texts
+            for listed in parse_image_list(text)
+            if isinstance(listed, Entry)
         ]
         entries += [sub.entry for subscribed in self.subscribed for sub in subscribed.subscriptions]
         return {entry.image.identity: entry.image for entry in entries}
@@ -103,12 +106,10 @@ def _takes(subscribed: Subscribed, wanted: Collection[str] | None) -> bool:
 
 
 def _doubt(app: Application, key: str, why: Doubt) -> Problem:
+    warning = Trouble.warning("annotation", why.message, why.hint)
     return Problem(
+        warning,
         application=app.key,
-        rule="annotation",
-        message=why.message,
-        hint=why.hint,
-        severity="warning",
         key=key,
         value=app.annotations[key],
     )
@@ -131,11 +132,7 @@ def about_others(keys: Iterable[tuple[str, str]], what: str) -> tuple[Problem, .
         f"{len(first)} other Applications have" if len(first) > 1 else "one other Application has"
     )
     hint = "image-update lint shows each of them, and what to write"
-    return (
-        Problem(
-            rule="annotation", message=f"{many} {what}: {named}", hint=hint, severity="warning"
-        ),
-    )
+    return (Problem(Trouble.warning("annotation", f"{many} {what}: {named}", hint)),)
 
 
 def untracked(seen: Seen, images: Sequence[Image]) -> tuple[Image, ...]:
@@ -160,7 +157,11 @@ def _is_in(texts: Iterable[str], image: Image) -> bool:
 
 
 def untracked_problems(
-    seen: Seen, images: Sequence[Image], *, whole: bool, required: bool
+    seen: Seen,
+    images: Sequence[Image],
+    *,
+    whole: bool,
+    required: bool,
 ) -> tuple[Problem, ...]:
     """Return a warning for each of these untracked images, with the nearest tracked one;
     an error if it is `required`.
@@ -186,7 +187,9 @@ def untracked_problems(
         elif tracked or not whole:
             way = "name the image as image-list names it"
         else:
-            way = "no image is tracked at all: check --applications and what narrows it"
+            way = (
+                "no Application with an image-list was found: check --applications and the filters"
+            )
         found.append(
             untracked_problem(f"no Application tracks {image.name}", way, required=required)
         )
@@ -195,18 +198,13 @@ def untracked_problems(
 
 def untracked_problem(message: str, hint: str, *, required: bool) -> Problem:
     """Return a warning, or with `--require-match` the error with its exit code."""
-    code = int(Exit.NOTHING_UPDATED) if required else 0
-    return Problem(
-        rule="untracked",
-        message=message,
-        hint=hint,
-        severity="error" if required else "warning",
-        exit=code,
-    )
+    if required:
+        return Problem(Trouble("untracked", message, hint, exit=Exit.NOTHING_UPDATED))
+    return Problem(Trouble.warning("untracked", message, hint))
 
 
 def refuse_ambiguous(names: Iterable[str], apps: Sequence[Tracker]) -> None:
-    """Raise `UsageError` if a name without a namespace fits Applications of several namespaces.
+    """Raise `UsageError` if a name without a namespace matches Applications of several namespaces.
 
     `rollback web` must not go back in every team's namespace that has a `web`.
     """
@@ -219,7 +217,7 @@ def refuse_ambiguous(names: Iterable[str], apps: Sequence[Tracker]) -> None:
 def refuse_several(name: str, fitting: Sequence[str]) -> None:
     """Raise `UsageError` if a name without a namespace fits more than one `namespace/name`."""
     if len(fitting) > 1:
-        message = f"{name!r} fits Applications of several namespaces: {and_more(fitting)}"
+        message = f"{name!r} matches Applications of several namespaces: {and_more(fitting)}"
         hint = f"write {fitting[0]}, or '*/{name}' for all of them"
         raise UsageError(message, hint=hint)
 
@@ -244,24 +242,20 @@ def unknown_names(
         wild = is_glob(name)
         called = [app.key if "/" in name else app.name for app in (*here, *outside)]
         message = (
-            f"no Application's name fits {name!r}" if wild else f"no Application is called {name!r}"
+            f"no Application's name matches {name!r}"
+            if wild
+            else f"no Application is called {name!r}"
         )
         hint = (
             "name an Application that --applications contains and that has Image Updater's"
             " annotations"
         )
         if any(considered(app, Narrow((name,))) for app in outside):
-            hint = f"widen {narrowing}: there is one that it leaves out"
+            hint = f"widen {narrowing}: it leaves out an Application of that name"
         elif near := [] if wild else _nearest(name, called):
             hint = f"did you mean {', '.join(near)}? Otherwise, {hint}"
-        found.append(
-            Problem(
-                rule="source",
-                message=message,
-                hint=hint,
-                severity="warning" if wild and not strict else "error",
-            )
-        )
+        made = Trouble.warning if wild and not strict else Trouble
+        found.append(Problem(made("source", message, hint)))
     return tuple(found)
 
 

@@ -16,14 +16,13 @@ from task import shutdown
 from task.deciding.cautions import cautions, first_tags, not_merged, without_request
 from task.deciding.decide import failed_asks, settled_without_git
 from task.deciding.job import Ask, Job, Outcome
-from task.errors import Exit, NotPermittedError, TaskError
+from task.errors import Exit, NotPermittedError, TaskError, Trouble, exit_of
 from task.landing.live import patch
 from task.landing.overridden import called
-from task.landing.ports import Batch, Repository, World
-from task.model import Decision, Problem, Report, Subscription, Timings, Unusable
-from task.output.report_json import exit_code
+from task.landing.ports import NOBODY, Batch, Look, Repository, World
+from task.model import Commit, Decision, Problem, Report, Timings, Unusable
 from task.pipeline.deliver import deliver
-from task.pipeline.discover import discover
+from task.pipeline.discover import discover, looker
 from task.pipeline.match import (
     AT_ONCE,
     Matched,
@@ -72,10 +71,6 @@ def run(job: Job, world: World, shielded: ExitStack, match: Match, after: After)
     began = world.now()
     seen, problems = discover(job, world)
     job, matched = match(seen, job, world)
-    matched = replace(
-        matched,
-        read=tuple(sub for subscribed in seen.subscribed for sub in subscribed.subscriptions),
-    )
     problems += left_out(matched, job)
     matched_at = world.now()
     done = Outcome(matched.decisions)
@@ -84,37 +79,48 @@ def run(job: Job, world: World, shielded: ExitStack, match: Match, after: After)
         done = done.plus(Outcome(given_up))
     # From now on, a signal only ends the waits early: the report still says what landed.
     shielded.enter_context(shutdown.shield())
-    done = done.plus(deliver_all(matched, job, world))
+    done = done.plus(deliver_all(matched, job, world, looker(seen, job, world)))
     landed_at = world.now()
     ended = after(Delivered(job, seen, matched, done, began), world)
     problems += (*ended.problems, *matched.problems)
     timings = Timings(
-        job.terms.now, matched_at - began, landed_at - matched_at, world.now() - landed_at
+        job.terms.now,
+        matched_at - began,
+        landed_at - matched_at,
+        world.now() - landed_at,
     )
     made = report(job, seen, matched, done.plus(ended.outcome), problems)
     commits = tuple(
         replace(commit, url=world.commit_page(commit.repo, commit.commit or ""))
         for commit in made.commits
     )
-    return replace(made, timings=timings, undone=ended.undone, commits=commits)
+    return replace(
+        made,
+        timings=timings,
+        undone=ended.undone,
+        commits=commits,
+    )
 
 
-def deliver_all(matched: Matched, job: Job, world: World) -> Outcome:
+def deliver_all(matched: Matched, job: Job, world: World, look: Look = NOBODY) -> Outcome:
     """Decide and land everything.
 
     Several repositories are handled at the same time; live Applications come last.
     """
     groups = by_login(by_repository(matched, job), world)
-    work = partial(deliver_repository, job=job, world=world, read=matched.read)
+    work = partial(
+        deliver_repository,
+        job=job,
+        world=world,
+        look=look,
+    )
     done = Outcome()
     for outcome in in_threads(work, groups, AT_ONCE):
         done = done.plus(outcome)
     return done if job.only else done.plus(patch(matched.live, job, world))
 
 
-def deliver_repository(
-    asks: Sequence[Ask], job: Job, world: World, read: tuple[Subscription, ...] = ()
-) -> Outcome:
+def deliver_repository(asks: Sequence[Ask], job: Job, world: World, look: Look = NOBODY) -> Outcome:
     """Decide and land everything for one repository, branch by branch.
 
     A failure affects no other repository.
@@ -128,9 +134,9 @@ def deliver_repository(
             world.repository(asks[0].subscription.repo, asks[0].subscription)
         ) as repository:
             branches = by_branch(repository, asks)
-            done, left = _without_the_refused(repository, branches, job, world, read)
+            done, left = _without_the_refused(repository, branches, job, world, look)
             for base, members in left.items():
-                batch = Batch(repository, base, tuple(members), read)
+                batch = Batch(repository, base, tuple(members), look)
                 done = done.plus(deliver(batch, job, world))
             return done
     except TaskError as error:
@@ -142,23 +148,19 @@ def _without_the_refused(
     branches: Mapping[str, Sequence[Ask]],
     job: Job,
     world: World,
-    read: tuple[Subscription, ...],
+    look: Look,
 ) -> tuple[Outcome, Mapping[str, Sequence[Ask]]]:
     """Plan Applications with targets on several branches first, and leave out what one refuses.
 
     Otherwise, the first branch would have its half of an update before the other one refuses.
     Returns the decisions about those that are left out, and the asks of all others.
     """
-    bases: dict[str, set[str]] = {}
-    for base, asks in branches.items():
-        for ask in asks:
-            bases.setdefault(ask.subscription.application.key, set()).add(base)
-    spread = {app for app, of_app in bases.items() if len(of_app) > 1}
+    spread = _on_several_branches(branches)
     planned: list[Decision] = []
     for base, asks in branches.items():
         members = tuple(ask for ask in asks if ask.subscription.application.key in spread)
         if members:
-            batch = Batch(repository, base, members, read)
+            batch = Batch(repository, base, members, look)
             planned += deliver(batch, replace(job, dry=True), world).decisions
     refused = {
         decision.subscription.application.key: decision.judged
@@ -177,8 +179,21 @@ def _without_the_refused(
     return Outcome(tuple(told)), {base: asks for base, asks in left.items() if asks}
 
 
+def _on_several_branches(branches: Mapping[str, Sequence[Ask]]) -> set[str]:
+    """Return the Applications with targets on more than one branch."""
+    bases: dict[str, set[str]] = {}
+    for base, asks in branches.items():
+        for ask in asks:
+            bases.setdefault(ask.subscription.application.key, set()).add(base)
+    return {app for app, of_app in bases.items() if len(of_app) > 1}
+
+
 def report(
-    job: Job, seen: Seen, matched: Matched, done: Outcome, problems: tuple[Problem, ...]
+    job: Job,
+    seen: Seen,
+    matched: Matched,
+    done: Outcome,
+    problems: tuple[Problem, ...],
 ) -> Report:
     """Return the report, in a fixed order: by Application, then by alias."""
     sources = {
@@ -193,24 +208,19 @@ def report(
     written = dict.fromkeys(
         decision.candidate for decision in decisions if decision.verdict == "update"
     )
-    code = exit_code(shown, problems)
+    told = [
+        Problem(unusable.judged.trouble, application=unusable.subscription.application.key)
+        for unusable in shown
+        if unusable.verdict == "error"
+    ]
+    told += problems
+    code = exit_of(told)
     if job.require_update and not (code or written):
         code = Exit.NOTHING_UPDATED
         message = "--require-update: nothing was updated"
         hint = "the decisions say why; leave out --require-update if that is no failure"
-        problems += (Problem(rule="require-update", message=message, hint=hint, exit=int(code)),)
-    told = [
-        Problem(
-            application=unusable.subscription.application.key,
-            rule=unusable.rule,
-            message=unusable.because,
-            hint=unusable.hint,
-        )
-        for unusable in shown
-        if unusable.verdict == "error"
-    ]
+        told.append(Problem(Trouble("require-update", message, hint, exit=code)))
     told += [
-        *problems,
         *sorted(done.cautions, key=lambda one: one.application),
         *cautions(decisions),
     ]
@@ -221,18 +231,23 @@ def report(
         images=job.images or tuple(written),
         considered=seen.considered,
         decisions=tuple(shown),
-        commits=tuple(sorted(done.commits, key=lambda one: (one.repo, one.branch, one.head))),
+        commits=tuple(sorted(done.commits, key=_commit_order)),
         problems=tuple(dict.fromkeys(told)),
         waiting=tuple(
             sorted(done.waiting, key=lambda one: (one.application, one.alias, one.head, one.tag))
         ),
-        exit=shutdown.code() or int(code),
+        exit=shutdown.code_of_run((), code),
         dry=job.dry,
         earlier=done.earlier,
         source=job.requests.source,
         pipeline_run=job.requests.run,
         passed_over=job.passed_over,
     )
+
+
+def _commit_order(one: Commit) -> tuple[str, str, bool, str]:
+    """Return where a commit is in the report: what is only remembered comes last."""
+    return one.repo, one.branch, one.remembers, one.head
 
 
 def _still_overridden(decisions: Sequence[Decision]) -> list[Decision]:
@@ -244,5 +259,5 @@ def _still_overridden(decisions: Sequence[Decision]) -> list[Decision]:
     ]
 
 
-def _place(one: Decision | Unusable) -> tuple[str, str]:
-    return one.subscription.application.key, one.subscription.entry.alias
+def _place(decision: Decision | Unusable) -> tuple[str, str]:
+    return decision.subscription.application.key, decision.subscription.entry.alias

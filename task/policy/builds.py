@@ -24,7 +24,9 @@ Ancestry = Mapping[Commits, str]  # "newer", "older", …
 
 
 def compare(
-    new: Build, old: Build, ancestry: Ancestry
+    new: Build,
+    old: Build,
+    ancestry: Ancestry,
 ) -> tuple[Literal["newer", "older", ""], str]:
     """Tell whether `new` is newer or older than `old`, and why. Both are "" if that is unknown."""
     ours = new.sequence
@@ -73,7 +75,11 @@ def commits(new: Build, old: Build) -> Commits | None:
 
 
 def superseded(
-    event: Written, policy: Policy, current: Reading, memory: Memory, ancestry: Ancestry
+    event: Written,
+    policy: Policy,
+    current: Reading,
+    memory: Memory,
+    ancestry: Ancestry,
 ) -> str:
     """Return why the event's build is not the newest that was ever written, or "" if it is,
     or that is unknown.
@@ -117,7 +123,11 @@ def alike(one: Written | Reading | Image | Meant, other: Written | Reading | Ima
 
 
 def gone_back(
-    event: Written, policy: Policy, newest: Written, current: Reading, memory: Memory
+    event: Written,
+    policy: Policy,
+    newest: Written,
+    current: Reading,
+    memory: Memory,
 ) -> str:
     """Return why a promoted build may be older than what the target has, or "" if it is not.
 
@@ -165,6 +175,10 @@ def written(memory: Memory, event: Written, policy: Policy) -> Memory:
     arrival decides, and nothing is kept.
     """
     known = event.build != Build()
+    memory = replace(
+        memory,
+        failed=tuple(version for version in memory.failed if version != event.version),
+    )
     if rules_of(policy).ordered:
         older = rules_of(policy).older
         fence = tuple(
@@ -172,7 +186,13 @@ def written(memory: Memory, event: Written, policy: Policy) -> Memory:
         )
         newest = memory.written if memory.written and older(event.tag, memory.written.tag) else None
         kept = newest or (event if known and event.digest else None)
-        return replace(memory, written=kept, replaced=fence, deferred=None, rollback=None)
+        return replace(
+            memory,
+            written=kept,
+            replaced=fence,
+            deferred=None,
+            rollback=None,
+        )
     others = tuple(version for version in memory.replaced if version != event.version)
     # What a rollback remembered without an identity tells nothing about an event that arrives
     # later.
@@ -186,8 +206,17 @@ def written(memory: Memory, event: Written, policy: Policy) -> Memory:
     )
 
 
+def noted_failure(memory: Memory, version: str) -> Memory:
+    """Return the memory after the rollout of a version failed that Git has replaced meanwhile."""
+    return replace(memory, failed=tuple(dict.fromkeys((version, *memory.failed)))[:MOST])
+
+
 def rolled_back(
-    memory: Memory, current: Reading, to: Reading, passed: tuple[str, ...], words: str
+    memory: Memory,
+    current: Reading,
+    to: Reading,
+    passed: tuple[str, ...],
+    words: str,
 ) -> Memory:
     """Return the memory after a rollback from `current` that skipped the versions `passed`.
 
@@ -199,12 +228,22 @@ def rolled_back(
     replaced = dict.fromkeys((current.version, *passed, *memory.replaced))
     kept = tuple(version for version in replaced if version and version != target)
     meant = Meant(words, to.tag, to.digest, current.version)
-    return replace(memory, written=newest, replaced=kept[:MOST], rollback=meant)
+    return replace(
+        memory,
+        written=newest,
+        replaced=kept[:MOST],
+        rollback=meant,
+    )
 
 
 def released(memory: Memory) -> Memory:
     """Return the memory after a release."""
-    return replace(memory, hold=None, deferred=None, rollback=None)
+    return replace(
+        memory,
+        hold=None,
+        deferred=None,
+        rollback=None,
+    )
 
 
 def active(hold: Hold | None, now: str) -> Hold | None:
@@ -224,8 +263,7 @@ def holding(state: State, memory: Memory, now: str) -> Hold | None:
 def merged(base: State, more: State) -> State:
     """Return what the base and the memory branch remember together. The stricter hold counts."""
     images = {key: _merged(base.images.get(key, Memory()), one) for key, one in more.images.items()}
-    hold = stricter(None if _ended(base.hold, more.released) else base.hold, more.hold)
-    return State(hold, {**base.images, **images})
+    return State(stricter(base.hold, more.hold), {**base.images, **images})
 
 
 def stricter_only(base: State, more: State) -> State:
@@ -236,9 +274,9 @@ def stricter_only(base: State, more: State) -> State:
     let it through.
     """
     images = dict(base.images)
-    for key, one in more.images.items():
+    for key, memory in more.images.items():
         known = images.get(key, Memory())
-        images[key] = replace(known, hold=stricter(known.hold, one.hold))
+        images[key] = replace(known, hold=stricter(known.hold, memory.hold))
     return State(stricter(base.hold, more.hold), images)
 
 
@@ -246,8 +284,9 @@ def _merged(base: Memory, more: Memory) -> Memory:
     return Memory(
         written=_newer(base.written, more.written),
         replaced=tuple(dict.fromkeys((*base.replaced, *more.replaced))),
-        hold=stricter(None if _ended(base.hold, more.released) else base.hold, more.hold),
-        deferred=more.deferred or (None if more.released else base.deferred),
+        failed=tuple(dict.fromkeys((*base.failed, *more.failed))),
+        hold=stricter(base.hold, more.hold),
+        deferred=more.deferred or base.deferred,
         rollback=base.rollback or more.rollback,
     )
 
@@ -262,12 +301,6 @@ def _newer(one: Written | None, other: Written | None) -> Written | None:
     return max(one, other, key=lambda two: two.build.sequence or 0)
 
 
-def _ended(hold: Hold | None, released: str) -> bool:
-    return bool(
-        hold and released and (not hold.at or epoch_seconds(hold.at) <= epoch_seconds(released))
-    )
-
-
 def stricter(one: Hold | None, other: Hold | None) -> Hold | None:
     """Return the hold that ends later, the first one of two that are alike."""
     if one is None or other is None:
@@ -279,23 +312,19 @@ def stricter(one: Hold | None, other: Hold | None) -> Hold | None:
     )
 
 
-def apart(base: Memory, known: Memory, wanted: Memory, now: str) -> Memory:
-    """Return what the memory branch has to remember, beside the base,
-    so that both together say what is wanted.
-
-    `known` is what it remembers by now. It has only holds and what they deferred.
+def apart(base: Memory, wanted: Memory) -> Memory:
+    """Return what the memory branch has to remember, beside the base: a hold that the base does
+    not have, and what was deferred.
     """
-    hold = wanted.hold if wanted.hold != base.hold else None
-    deferred = wanted.deferred if wanted.deferred != base.deferred else None
-    over = (base.hold and not wanted.hold) or (base.deferred and not wanted.deferred)
-    released = (known.released or now) if over and not hold else ""
-    if base.hold and not wanted.hold and not _ended(base.hold, released):
-        released = now
-    return Memory(hold=hold, deferred=deferred, rollback=known.rollback, released=released)
+    return Memory(
+        hold=wanted.hold if wanted.hold != base.hold else None,
+        deferred=wanted.deferred if wanted.deferred != base.deferred else None,
+    )
 
 
 def hold_text(hold: Hold) -> str:
     """Return `held by jane since … until …: reason`, on one line."""
-    known = (("by", hold.by), ("since", readable(hold.at)), ("until", readable(hold.until)))
+    who = f"{hold.source}," if hold.source else hold.by
+    known = (("by", who), ("since", readable(hold.at)), ("until", readable(hold.until)))
     line = " ".join(("held", *(f"{word} {value}" for word, value in known if value)))
     return " ".join(f"{line}: {hold.reason}".split()) if hold.reason else line

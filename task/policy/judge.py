@@ -12,12 +12,11 @@ from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from math import ceil
 
-from task.errors import Exit
 from task.image import live_image
 from task.model import Image, Policy, Reading, Verdict
 from task.policy import tag_filter
 from task.policy.strategies import UNFIT_HINT, needs, rules_of, unfit_order
-from task.timestamps import epoch_seconds, of_unix
+from task.timestamps import epoch_seconds, of_unix, readable, span
 
 
 def objection(tag: str, policy: Policy) -> Verdict | None:
@@ -31,13 +30,17 @@ def objection(tag: str, policy: Policy) -> Verdict | None:
         why = f"allow-tags regexp:{policy.allow} does not match {tag or 'an empty tag'}"
         return Verdict("refuse", "allow-tags", why)
     if why := unfit_order(policy):
-        return Verdict("error", "annotation", why, UNFIT_HINT, int(Exit.CONFIGURATION))
+        return Verdict("error", "annotation", why, UNFIT_HINT)
     rule, why = rules_of(policy).objection(tag, policy)
     return Verdict("refuse", rule, why) if rule else None
 
 
 def judge(
-    image: Image, policy: Policy, current: Reading, *, allow_downgrade: bool = False
+    image: Image,
+    policy: Policy,
+    current: Reading,
+    *,
+    allow_downgrade: bool = False,
 ) -> Verdict:
     """Return the verdict on replacing `current` by `image`,
     which has the tag and digest that would be written.
@@ -46,7 +49,7 @@ def judge(
         return refusal
     # AIU with `tagsortmode` writes the plain tag here, which changes nothing in the cluster.
     if "digest" in rules_of(policy).needs and not image.digest:
-        why = f"the {policy.strategy} strategy needs the digest, and the build gives none"
+        why = f"the {policy.strategy} strategy needs the digest, and the build did not provide it"
         return Verdict("error", "registry", why)
     if same(image, current):
         return Verdict("unchanged", "same", "Git has it already")
@@ -60,7 +63,11 @@ def judge(
                 where = "" if tag == current.tag else ", in another entry of the image"
                 return Verdict("refuse", "not-newer", f"{why}{where}")
     if policy.pin_digest and not image.digest:
-        return Verdict("error", "registry", "pin-digest needs the digest, and the build gives none")
+        return Verdict(
+            "error",
+            "registry",
+            "pin-digest needs the digest, and the build did not provide it",
+        )
     return Verdict("update", "admitted", _why_admitted(policy))
 
 
@@ -122,7 +129,9 @@ def ranked(tags: Iterable[str], policy: Policy, dates: Mapping[str, str] = {}) -
     sort_key = rules_of(policy).sort_key
     return tuple(
         sorted(
-            admitted(tags, policy), key=lambda tag: sort_key(tag, dates.get(tag, "")), reverse=True
+            admitted(tags, policy),
+            key=lambda tag: sort_key(tag, dates.get(tag, "")),
+            reverse=True,
         )
     )
 
@@ -152,14 +161,16 @@ def suits(wanted: Iterable[str], platforms: Iterable[str]) -> bool:
     image through.
     """
     built = {
-        parts for platform in platforms for parts in (_parts(platform), (*_parts(platform)[:2], ""))
+        parts
+        for platform in platforms
+        for parts in (_platform_parts(platform), (*_platform_parts(platform)[:2], ""))
     }
-    return any(is_platform(text) and _parts(text) in built for text in wanted)
+    return any(is_platform(text) and _platform_parts(text) in built for text in wanted)
 
 
 def is_platform(text: str) -> bool:
     """Tell whether the text names an operating system and an architecture."""
-    os, arch, _ = _parts(text)
+    os, arch, _ = _platform_parts(text)
     return bool(os and arch)
 
 
@@ -168,7 +179,7 @@ def meant_platforms(text: str) -> tuple[str, ...]:
 
     Empty for a known architecture, and for one that resembles none.
     """
-    os, arch, _ = _parts(text)
+    os, arch, _ = _platform_parts(text)
     if arch in _ARCHITECTURES:
         return ()
     named = _OTHER_NAMES.get(arch)
@@ -178,7 +189,7 @@ def meant_platforms(text: str) -> tuple[str, ...]:
     )
 
 
-def _parts(text: str) -> tuple[str, str, str]:
+def _platform_parts(text: str) -> tuple[str, str, str]:
     """Return the parts of `os/arch/variant`.
 
     Everything after the second slash is the variant, as in AIU.
@@ -192,7 +203,7 @@ MOST_YOUNG = 200  # tags of one entry whose dates `scan` asks, newest first
 
 
 def young_until(since: str, seconds: int, now: str) -> str:
-    """Return the time from which a thing is old enough, or "" if it is by now.
+    """Return the time from which a thing is old enough, or "" if it is old enough already.
 
     `since` is when its age began.
     """
@@ -200,11 +211,13 @@ def young_until(since: str, seconds: int, now: str) -> str:
     return "" if admitted <= epoch_seconds(now) else of_unix(ceil(admitted))
 
 
-def too_young(what: str, until: str) -> Verdict:
-    """Return the refusal of a version that is too young until then, or of one without a date."""
+def too_young(version: str, age: int, until: str) -> Verdict:
+    """Return the refusal of a version that is younger than `age` seconds until then,
+    or of one without a date.
+    """
     when = (
-        f"is too young: it is admitted from {until} on"
+        f"is younger than {span(age)}; it can be written from {readable(until)}"
         if until
-        else "has no date, so it counts as too young"
+        else f"has no date, and must be {span(age)} old"
     )
-    return Verdict("refuse", "too-young", f"{what} {when} (minimumAge)")
+    return Verdict("refuse", "too-young", f"{version} {when} (minimumAge)")

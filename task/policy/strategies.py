@@ -117,7 +117,8 @@ def parse_tag_order(text: str) -> TagOrder:
         raise Malformed(f"two groups of the pattern are called {twice!r}", hint)
     groups = tuple(
         sorted(
-            ((name.decode(), at) for name, at in found.groupindex.items()), key=lambda one: one[1]
+            ((name.decode(), at) for name, at in found.groupindex.items()),
+            key=lambda one: one[1],
         )
     )
     if not groups:
@@ -234,12 +235,15 @@ class Semver(Rules):
             return "not-a-version", _no_version(tag, policy) if tag else "the image has no tag"
         if not policy.constraints and version.prerelease:
             way_out = (
-                "" if "." in tag.partition("-")[0] else "; if it is no version, write a tag-order"
+                ""
+                if "." in tag.partition("-")[0]
+                else "; if it is not a version, write a tag-order"
             )
-            why = f"{tag} is a pre-release, and without a constraint only releases go in"
+            why = f"{tag} is a pre-release: without a constraint, only releases are admitted"
             return "constraint", f"{why}; to admit it, write the constraint >=0-0{way_out}"
         outside = next(
-            (text for text in policy.constraints if not parse_range(text).admits(version)), None
+            (text for text in policy.constraints if not parse_range(text).admits(version)),
+            None,
         )
         return ("", "") if outside is None else ("constraint", _not_in(outside, tag, version))
 
@@ -256,7 +260,7 @@ class Semver(Rules):
         if order > 0 or (order == 0 and tag > current):
             return ""
         if order == 0:
-            why = f"{current} is the same version as {tag} and its text is the greater one"
+            why = f"{current} is the same version as {tag} and sorts after it as text"
         else:
             why = f"{current} is newer than {tag}"
         of_letters = new.finalize_version() == old.finalize_version() and bool(
@@ -363,17 +367,17 @@ class InTagOrder(Rules):
 
 
 def _no_version(tag: str, policy: Policy) -> str:
-    """Return why a tag is refused that is no version, with what fits such tags."""
+    """Return why a tag that is not a version is refused, and which strategy fits such tags."""
     if policy.tag_order:
-        return f"{tag!r} is not a semantic version"
-    fits = (
-        "a tag-order for the numbers in it"
+        return f"{tag!r} is not a version"
+    other = (
+        "or a tag-order for the numbers in them"
         if any(map(str.isdecimal, tag))
-        else "digest to follow this tag"
+        else "or digest to follow this tag"
     )
     return (
-        f"{tag!r} is not a semantic version, which semver, the default strategy, needs; "
-        f"write update-strategy: newest-build, or {fits}"
+        f"{tag!r} is not a version, and the strategy is semver (the default)."
+        f" For such tags: update-strategy: newest-build, {other}"
     )
 
 

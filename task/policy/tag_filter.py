@@ -26,7 +26,11 @@ _MEMORY = 4 << 20
 _MEMORY_WITH_GROUPS = 128 << 10
 _LONGEST_SUGGESTION = 200
 _GLOB = re.compile(r"[A-Za-z0-9_.*?-]+")
-_IN_REGEXP = {".": r"\.", "*": ".*", "?": "."}
+_IN_REGEXP = {
+    ".": r"\.",
+    "*": ".*",
+    "?": ".",
+}
 _LOOK_AROUND = re.compile(r"\(\?(?:<?[=!]|P=)")  # and Python's back-reference by name
 _BACK = re.compile(r"\\[1-9k]")
 _ESCAPE = re.compile(r"\\Q.*?(?:\\E|\Z)|\\.", re.DOTALL)
@@ -191,9 +195,7 @@ def _bad_pattern(pattern: str, trouble: str) -> Malformed:
         if lacking
         else "correct the pattern"
     )
-    message = (
-        f"{shortened(pattern)!r} is not a regular expression that RE2 takes: {shortened(trouble)}"
-    )
+    message = f"{shortened(pattern)!r} is not a valid RE2 regular expression: {shortened(trouble)}"
     return Malformed(message, f"{first}; RE2's syntax: https://github.com/google/re2/wiki/Syntax")
 
 

@@ -17,7 +17,8 @@ from task.errors import Malformed
 
 _WORDS = r"[0-9A-Za-z-]++(?:\.[0-9A-Za-z-]++)*+"
 _VERSION = re.compile(
-    rf"v?([0-9]+)(?:\.([0-9]+))?(?:\.([0-9]+))?(?:-({_WORDS}))?(?:\+({_WORDS}))?", re.ASCII
+    rf"v?([0-9]+)(?:\.([0-9]+))?(?:\.([0-9]+))?(?:-({_WORDS}))?(?:\+({_WORDS}))?",
+    re.ASCII,
 )
 # All quantifiers are possessive, because backtracking could never find a match. So a hostile
 # constraint costs no time.
@@ -29,7 +30,8 @@ _LOOSE_PARTS = (
 )
 _OPERATOR = r"(?:[<>!]=|=[<>]|~>|[=<>~^])?+"
 _TERM = re.compile(
-    rf"({_OPERATOR}){_BLANK}*+({_LOOSE_PARTS})(?P<gap>{_BLANK}*+(?:,{_BLANK}*+)?+)", re.ASCII
+    rf"({_OPERATOR}){_BLANK}*+({_LOOSE_PARTS})(?P<gap>{_BLANK}*+(?:,{_BLANK}*+)?+)",
+    re.ASCII,
 )
 _HYPHEN = re.compile(rf"{_BLANK}*+({_LOOSE}){_BLANK}++-{_BLANK}++({_LOOSE}){_BLANK}*+", re.ASCII)
 _ANY_PART = frozenset({None, "x", "X", "*"})
@@ -101,11 +103,13 @@ def parse_range(text: str) -> Range:
         # The library turns `1.2 - 1.4` into two comparisons by replacing text, and so do we.
         for match in _HYPHEN.finditer(plain):
             plain = plain.replace(match[0], f">= {match[1]}, <= {match[2]} ", 1)
-    return Range(tuple(_group(part, text) for part in plain.split("||")))
+    return Range(tuple(_terms_of(part, text) for part in plain.split("||")))
 
 
 def _version(
-    numbers: tuple[str | None, ...], prerelease: str | None, build: str | None
+    numbers: tuple[str | None, ...],
+    prerelease: str | None,
+    build: str | None,
 ) -> Version | None:
     major, minor, patch = (int(number or 0) for number in numbers)
     words = (prerelease or "").split(".")
@@ -116,7 +120,7 @@ def _version(
     return Version(major, minor, patch, prerelease, build)
 
 
-def _group(part: str, text: str) -> tuple[Term, ...]:
+def _terms_of(part: str, text: str) -> tuple[Term, ...]:
     """Return the terms between two `||`, which are separated by blanks or a comma."""
     terms: list[Term] = []
     stripped = part.strip(" \t\n\f\r")
@@ -143,7 +147,7 @@ def _improper(part: str, text: str) -> Malformed:
     return Malformed(f"{text[:200]!r} is not a version constraint{where}", _HINT)
 
 
-def _holds(term: Term, version: Version) -> bool:
+def _holds(term: Term, version: Version) -> bool:  # noqa: PLR0911 - a table of the operators
     """Tell whether one comparison holds.
 
     If some parts are not given, the library has a different rule for each operator.
@@ -192,4 +196,9 @@ def _holds(term: Term, version: Version) -> bool:
             return order >= 0 and ours[:parts] == theirs[:parts]
 
 
-_SYNONYMS = {"": "=", "=>": ">=", "=<": "<=", "~>": "~"}
+_SYNONYMS = {
+    "": "=",
+    "=>": ">=",
+    "=<": "<=",
+    "~>": "~",
+}

@@ -37,7 +37,12 @@ AT_ONCE = 8  # requests to one registry at the same time
 # seconds in which a registry that is down gets no request, so that a thousand questions fail at
 # once
 DOWN = 30.0
-LIMITS = Limits(total=60.0, size=16 * 1024 * 1024, values=1_000_000, slow=1800.0)
+LIMITS = Limits(
+    total=60.0,
+    size=16 * 1024 * 1024,
+    values=1_000_000,
+    slow=1800.0,
+)
 Headers = dict[str, str]
 _CODE = re.compile(r"[A-Z][A-Z_]{1,40}", re.ASCII)
 _HUB_LIMIT = (
@@ -50,7 +55,10 @@ class RegistryApi:
     """The API of one registry. Safe to use from several threads."""
 
     def __init__(
-        self, endpoint: Endpoint, log: Callable[[str], None], limits: Limits = LIMITS
+        self,
+        endpoint: Endpoint,
+        log: Callable[[str], None],
+        limits: Limits = LIMITS,
     ) -> None:
         self.endpoint = endpoint
         self._log = log
@@ -209,7 +217,10 @@ class RegistryApi:
         return bearer(self._token(offered["bearer"], repository, login)) if by_token else {}
 
     def _token(
-        self, challenge: Mapping[str, str], repository: str, login: RegistryLogin | None
+        self,
+        challenge: Mapping[str, str],
+        repository: str,
+        login: RegistryLogin | None,
     ) -> Secret:
         key = (repository, login)
         with self._lock:
@@ -248,13 +259,17 @@ def no_answer(name: str, error: NoAnswerError) -> RegistryError:
         )
     if error.kind in ("redirect", "large"):
         return RegistryError(
-            f"registry {name}: {error.message}", hint="check the host in the image's name"
+            f"registry {name}: {error.message}",
+            hint="check the host in the image's name",
         )
     return RegistryDownError(f"registry {name}: {error.message}", hint="run it again")
 
 
 def refused(
-    name: str, repository: str, answer: Response, login: RegistryLogin | None
+    name: str,
+    repository: str,
+    answer: Response,
+    login: RegistryLogin | None,
 ) -> RegistryError:
     """Return the error for an answer that is neither success nor "not found"."""
     status = answer.status
@@ -262,15 +277,13 @@ def refused(
     shown = f"{status} {code}" if code else str(status)
     if status == 429 or code == "TOOMANYREQUESTS":  # the code in OCI's specification
         later = retry_after(answer)
-        wait = "" if later is None else f", and wants us to wait for {later:.0f} s"
+        wait = "" if later is None else f"; retry after {later:.0f} s"
         hint = (
             _HUB_LIMIT
             if name == HUB
             else "ask less often (limit in registries.conf), or run it again later"
         )
-        return RegistryDownError(
-            f"registry {name} limits the rate of requests ({shown}){wait}", hint=hint
-        )
+        return RegistryDownError(f"registry {name}: rate limit exceeded ({shown}){wait}", hint=hint)
     if status >= 500:
         return RegistryDownError(f"registry {name} answered {shown}", hint="run it again")
     if status not in (401, 403):

@@ -46,7 +46,8 @@ HOW_TO_LOG_IN = (
 )
 Lent = Callable[[str], Http]  # a URL → the client for that server
 _PIECE = re.compile(
-    r'[\s,]*([A-Za-z0-9!#$&^_`|~.+*%\'-]+)(?:\s*=\s*("(?:[^"\\]|\\.)*"|[^\s,"]*))?', re.ASCII
+    r'[\s,]*([A-Za-z0-9!#$&^_`|~.+*%\'-]+)(?:\s*=\s*("(?:[^"\\]|\\.)*"|[^\s,"]*))?',
+    re.ASCII,
 )
 # Registries whose token server has another name, as their documentation says: (registry, token
 # server), whole names.
@@ -115,7 +116,7 @@ def check_realm(name: str, base: str, realm: str, login: RegistryLogin | None) -
         what = "that is not encrypted"
         hint = "let the registry name a token server with https"
     elif not login and not may_be_asked(_host(base), theirs):
-        what = "that is a private address, and the registry is none"
+        what = "that is a private address, and the registry is not"
         hint = "let the registry name its token server"
     else:
         return
@@ -165,16 +166,16 @@ def may_be_asked(registry: str, other: str) -> bool:
 
     Only addresses are looked at. Where a name leads to is known when it is used, and only then.
     """
-    theirs = _address(other)
+    theirs = _ip_address(other)
     if registry == other or theirs is None or theirs.is_global:
         return True
-    ours = _address(registry)
+    ours = _ip_address(registry)
     inside = ours is not None and not ours.is_global and ours.is_loopback == theirs.is_loopback
     return inside and not theirs.is_link_local
 
 
-def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
-    """Return the address that a host is, if it is none by name.
+def _ip_address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    """Return the address that a host is, or None if it is a name.
 
     Resolvers take `127.1` and `0x7f.1` as addresses.
     """
@@ -192,7 +193,10 @@ def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
 
 
 def fetch(
-    lent: Lent, realm: str, wanted: Mapping[str, str], login: RegistryLogin | None
+    lent: Lent,
+    realm: str,
+    wanted: Mapping[str, str],
+    login: RegistryLogin | None,
 ) -> BearerToken:
     """Fetch a token for the `service` and `scope` in `wanted`.
 
@@ -219,7 +223,7 @@ def fetch(
         life = 0.0
     if not _is_token(text):
         raise RegistryError(
-            f"{place} answers with no token",
+            f"{place} answered without a token",
             hint="check the registry's address: its token server should answer there",
         )
     return BearerToken(Secret(text), time.monotonic() + max(life, _SHORTEST) - _LEEWAY)
@@ -229,7 +233,8 @@ def _refused(place: str, status: int, login: RegistryLogin | None) -> RegistryEr
     """Return the error for a token server that gives no token."""
     if status == 429 or status >= 500:
         return RegistryDownError(
-            f"{place} gives no token: it answered {status}", hint="run it again"
+            f"{place} refused a token: it answered {status}",
+            hint="run it again",
         )
     if login:
         return RegistryAccessError(
@@ -237,7 +242,8 @@ def _refused(place: str, status: int, login: RegistryLogin | None) -> RegistryEr
             hint=f"renew it: it is from {login.origin}",
         )
     return RegistryAccessError(
-        f"{place} gives no token without a login ({status})", hint=HOW_TO_LOG_IN
+        f"{place} gives a token only with a login ({status})",
+        hint=HOW_TO_LOG_IN,
     )
 
 
@@ -249,7 +255,10 @@ def _is_token(text: object) -> TypeGuard[str]:
 
 
 def _ask(
-    http: Http, realm: str, wanted: Mapping[str, str], login: RegistryLogin | None
+    http: Http,
+    realm: str,
+    wanted: Mapping[str, str],
+    login: RegistryLogin | None,
 ) -> Response:
     refresh = login.identity if login else Secret("")
     if login and not refresh and login.username in _REFRESHED:
@@ -266,5 +275,8 @@ def _ask(
         if answer.status not in (400, 401, 404, 405) or not (login and login.password):
             return answer
     return http.ask(
-        "GET", realm, params=wanted, headers=basic(login.username, login.password) if login else {}
+        "GET",
+        realm,
+        params=wanted,
+        headers=basic(login.username, login.password) if login else {},
     )

@@ -124,12 +124,13 @@ class Registry:
             more = self._asked(questions[0], tuple(sorted(missing)))
             if more.exists and not more.error:
                 more = replace(
-                    known, **{fact: getattr(more, fact) for fact in missing if fact != "exists"}
+                    known,
+                    **{fact: getattr(more, fact) for fact in missing if fact != "exists"},
                 )
             known = more
             if known.error is None:  # an error may be temporary, so the next question asks again
                 self._answers[subject] = (had | facts, known)
-        answers.update({question: _part(known, question) for question in questions})
+        answers.update({question: _part_of_answer(known, question) for question in questions})
 
     def _asked(self, question: Question, facts: tuple[str, ...]) -> Answer:
         image = question.image
@@ -148,7 +149,7 @@ class Registry:
             repository.memory.save()
 
 
-def _part(answer: Answer, question: Question) -> Answer:
+def _part_of_answer(answer: Answer, question: Question) -> Answer:
     """Return the facts for one question, from an answer to several questions."""
     others = _FACTS - set(question.facts)
     return replace(answer, **{fact: getattr(_UNKNOWN, fact) for fact in others})

@@ -72,20 +72,23 @@ def parse_docker_config(text: str, origin: str = "") -> DockerConfig:
     store = data.get("credsStore") or ""
     if not all(isinstance(name, str) for name in (*helpers.values(), store)):
         raise Malformed("names a credential helper that is not text")
+    return DockerConfig(
+        _with_hosts(logins),
+        {normal(key): name for key, name in helpers.items() if name},
+        store,
+    )
+
+
+def _with_hosts(logins: Mapping[str, RegistryLogin | None]) -> dict[str, RegistryLogin]:
+    """Return the logins, each with the hosts of all keys that have the same one."""
     keys: dict[RegistryLogin, list[str]] = {}
     for key, login in logins.items():
         if login is not None:
             keys.setdefault(login, []).append(key)
-    return DockerConfig(
-        {
-            key: named
-            for login, its_keys in keys.items()
-            for named in [replace(login, hosts=hosts_of(its_keys))]  # once for all of its keys
-            for key in its_keys
-        },
-        {normal(key): name for key, name in helpers.items() if name},
-        store,
-    )
+    found: dict[str, RegistryLogin] = {}
+    for login, its_keys in keys.items():
+        found |= dict.fromkeys(its_keys, replace(login, hosts=hosts_of(its_keys)))
+    return found
 
 
 def normal(key: str) -> str:
@@ -169,7 +172,8 @@ def config_files(environ: Mapping[str, str]) -> tuple[DockerConfig, ...]:
     Raises `RegistryAccessError` for an unreadable file.
     """
     text = environ.get(
-        "DOCKER_AUTH_CONFIG", ""
+        "DOCKER_AUTH_CONFIG",
+        "",
     ).strip()  # GitLab's variable, which has the file's text
     inline = [_parsed(text, "variable DOCKER_AUTH_CONFIG")] if text else []
     seen: dict[str, DockerConfig] = {}
@@ -185,7 +189,9 @@ def config_files(environ: Mapping[str, str]) -> tuple[DockerConfig, ...]:
 
 
 def password_of(
-    username: str, password_file: str, environ: Mapping[str, str]
+    username: str,
+    password_file: str,
+    environ: Mapping[str, str],
 ) -> RegistryLogin | None:
     """Return the login from `--registry-username` and the password file or variable, or None.
 
@@ -212,7 +218,8 @@ def password_of(
             else "--registry-username"
         )
         raise UsageError(
-            f"the registry's login is incomplete: {missing} is missing", hint="give both"
+            f"the registry's login is incomplete: {missing} is missing",
+            hint="give both",
         )
     return RegistryLogin(username, Secret(password), origin=where) if username else None
 
@@ -244,7 +251,8 @@ def _parsed(text: str, where: str) -> DockerConfig:
         return parse_docker_config(text, where)
     except Malformed as problem:
         raise RegistryAccessError(
-            f"Docker's config ({where}) {problem.message}", hint=problem.hint
+            f"Docker's config ({where}) {problem.message}",
+            hint=problem.hint,
         ) from None
 
 

@@ -74,7 +74,7 @@ def parse_registries_conf(text: str) -> tuple[RegistryConf, ...]:
     entries = data.get("registries") or []
     if not isinstance(entries, list):
         raise Malformed("registries is not a list")
-    registries = tuple(_entry(entry, number) for number, entry in enumerate(entries, 1))
+    registries = tuple(_registry_entry(entry, number) for number, entry in enumerate(entries, 1))
     unique = [f"prefix {registry.prefix or 'docker.io'}" for registry in registries]
     unique += ["default: true" for registry in registries if registry.default]
     for setting in unique:
@@ -84,7 +84,11 @@ def parse_registries_conf(text: str) -> tuple[RegistryConf, ...]:
 
 
 def find_registry(
-    entries: Sequence[RegistryConf], registry: str, repository: str, *, written: bool
+    entries: Sequence[RegistryConf],
+    registry: str,
+    repository: str,
+    *,
+    written: bool,
 ) -> RegistryConf | None:
     """Return the entry for an image, or None if it has none and is at `https://<registry>`.
 
@@ -115,30 +119,22 @@ def duration(text: str) -> float:
     return seconds
 
 
-def _entry(data: Any, number: int) -> RegistryConf:
+def _registry_entry(data: Any, number: int) -> RegistryConf:
     if not isinstance(data, dict):
         raise Malformed(f"registry {number} is not a mapping")
     name = data.get("name")
     what = f"registry {name!r}" if isinstance(name, str) and name else f"registry {number}"
     _only(data, (*_READ, "tagsortmode"), what)
-    mode = data.get("tagsortmode")
-    mode = (mode or "none") if isinstance(mode, str | None) else "?"
-    if mode.lower() in ("latest-first", "latest-last"):
-        raise Malformed(
-            f"{what}: tagsortmode {mode} is not taken: {_SORTED}",
-            "remove it: newest-build asks for the dates, and semver and alphabetical need none",
-        )
-    if mode.lower() != "none":
-        raise Malformed(
-            f"{what}: tagsortmode {mode[:50]!r} does not exist", "remove it, or write none"
-        )
+    _refuse_sorting(data.get("tagsortmode"), what)
     values = {}
     for key, value in data.items():
         if key not in _READ:
             continue
         if not isinstance(value, str | None):
             raise Malformed(f"{what}: {key} is not a single value")
-        text = (value or "") if key == "ca_data" else (value or "").strip()
+        text = value or ""
+        if key != "ca_data":
+            text = text.strip()
         try:
             if text:
                 values[key] = _READ[key](text)
@@ -151,10 +147,26 @@ def _entry(data: Any, number: int) -> RegistryConf:
     return registry
 
 
+def _refuse_sorting(given: Any, what: str) -> None:
+    """Raise `Malformed` for a `tagsortmode` other than none."""
+    mode = (given or "none") if isinstance(given, str | None) else "?"
+    if mode.lower() in ("latest-first", "latest-last"):
+        raise Malformed(
+            f"{what}: tagsortmode {mode} is not supported: {_SORTED}",
+            "remove it: newest-build asks for the dates, and semver and alphabetical need none",
+        )
+    if mode.lower() != "none":
+        raise Malformed(
+            f"{what}: tagsortmode {mode[:50]!r} does not exist",
+            "remove it, or write none",
+        )
+
+
 def _api_url(text: str) -> str:
     if not _URL.fullmatch(text):
         raise Malformed(
-            "not the URL of a registry", "write https://host[:port], without a login or a query"
+            "not the URL of a registry",
+            "write https://host[:port], without a login or a query",
         )
     return text.rstrip("/").removesuffix("/v2")  # each request adds `/v2`
 
@@ -162,7 +174,8 @@ def _api_url(text: str) -> str:
 def _prefix(text: str) -> str:
     if "://" in text or set(text) & set(" @?#"):
         raise Malformed(
-            f"{text[:100]!r} is not a prefix of image names", "write host[:port] or host/path"
+            f"{text[:100]!r} is not a prefix of image names",
+            "write host[:port] or host/path",
         )
     host, slash, path = text.strip("/").partition("/")
     host = (
@@ -209,7 +222,8 @@ def _only(data: Mapping[Any, Any], known: Sequence[str], what: str) -> None:
     for key in data:
         if key not in known:
             raise Malformed(
-                f"{what}: unknown key {str(key)[:50]!r}", f"use one of {', '.join(known)}"
+                f"{what}: unknown key {str(key)[:50]!r}",
+                f"use one of {', '.join(known)}",
             )
 
 
@@ -272,7 +286,11 @@ def place_of(
     texts = [ca, conf.ca_data, authorities(conf)]
     name = image.registry if written else conf.prefix or HUB
     endpoint = Endpoint(
-        name, (conf.api_url,), not conf.insecure, "\n".join(filter(None, texts)), conf.limit
+        name,
+        (conf.api_url,),
+        not conf.insecure,
+        "\n".join(filter(None, texts)),
+        conf.limit,
     )
 
     repository = (
@@ -298,5 +316,6 @@ def read_registries_conf(path: str) -> tuple[RegistryConf, ...]:
         return parse_registries_conf(text)
     except Malformed as problem:
         raise UsageError(
-            f"--registries-conf: {path}: {problem.message}", hint=problem.hint
+            f"--registries-conf: {path}: {problem.message}",
+            hint=problem.hint,
         ) from None

@@ -30,7 +30,10 @@ _IN_MANIFEST = _IN_CONFIG | {"platforms"}
 
 
 def find(
-    repository: ImageRepository, image: Image, facts: Collection[str], platforms: tuple[str, ...]
+    repository: ImageRepository,
+    image: Image,
+    facts: Collection[str],
+    platforms: tuple[str, ...],
 ) -> Answer:
     """Return an answer that has these facts, and may have others that are incomplete.
 
@@ -38,26 +41,11 @@ def find(
     """
     if not _IN_MANIFEST & set(facts):
         return _short(repository, image, facts)
-    digest = _settled(repository, image, sure="exists" in facts)
+    digest = _settled_digest(repository, image, sure="exists" in facts)
     if digest is None:
         return Answer(exists=False)
     memory = repository.memory
-    images = _flat(repository, digest)
-    wanted = [member for member in images if not member.platform]  # their configs have to be read
-    if _IN_CONFIG & set(facts):
-        wanted = [
-            member for member in images if not member.platform or fits(platforms, member.platform)
-        ]
-    # A mirror may leave out some members of an index. It is an error only if none of the wanted
-    # ones is there.
-    configs = [
-        (member, config) for member in wanted if (config := _config(repository, member)) is not None
-    ]
-    if wanted and not configs:
-        message = (
-            f"{repository.name}: {wanted[0].digest} is missing, although its own index lists it"
-        )
-        raise RegistryError(message, hint="push all of the image again")
+    configs = _configs(repository, digest, facts, platforms)
     fitting = [
         config for member, config in configs if fits(platforms, member.platform or config.platform)
     ]
@@ -72,6 +60,37 @@ def find(
         platforms=tuple(dict.fromkeys(filter(None, every))),
         labels=newest.labels,
     )
+
+
+def _configs(
+    repository: ImageRepository,
+    digest: str,
+    facts: Collection[str],
+    platforms: tuple[str, ...],
+) -> list[tuple[Member, Config]]:
+    """Return the images of a manifest whose configs these facts need.
+
+    A mirror may leave out some members of an index. Raises `RegistryError` only if none of the
+    wanted ones is there.
+    """
+    in_config = bool(_IN_CONFIG & set(facts))
+    wanted = [
+        member
+        for member in _flat(repository, digest)
+        # without a platform in the index, only the config has it
+        if not member.platform or (in_config and fits(platforms, member.platform))
+    ]
+    found = []
+    for member in wanted:
+        config = _image_config(repository, member)
+        if config is not None:
+            found.append((member, config))
+    if wanted and not found:
+        message = (
+            f"{repository.name}: {wanted[0].digest} is missing, although its own index lists it"
+        )
+        raise RegistryError(message, hint="push all of the image again")
+    return found
 
 
 def _short(repository: ImageRepository, image: Image, facts: Collection[str]) -> Answer:
@@ -89,7 +108,7 @@ def _short(repository: ImageRepository, image: Image, facts: Collection[str]) ->
     return Answer(digest=image.digest or digest)
 
 
-def _settled(repository: ImageRepository, image: Image, *, sure: bool) -> str | None:
+def _settled_digest(repository: ImageRepository, image: Image, *, sure: bool) -> str | None:
     """Return the digest of the image, and make sure that its members are in `memory`.
 
     None if the image does not exist.
@@ -103,7 +122,11 @@ def _settled(repository: ImageRepository, image: Image, *, sure: bool) -> str | 
         digest = known if image.digest and not sure else repository.head(image.digest or image.tag)
         if digest is None or digest in memory.members:
             return digest
-    return _read(repository, image.digest or image.tag, "" if image.digest else image.tag)
+    return _read(
+        repository,
+        image.digest or image.tag,
+        "" if image.digest else image.tag,
+    )
 
 
 def _read(repository: ImageRepository, reference: str, tag: str = "") -> str | None:
@@ -146,16 +169,17 @@ def _flat(repository: ImageRepository, digest: str) -> list[Member]:
                 f"{repository.name}: an index of more than {_MOST} images",
                 hint="push a smaller index",
             )
-        todo = [*_parts(repository, member), *todo]
+        todo = [*_member_images(repository, member), *todo]
     if len(flat) > _MOST:
         raise RegistryError(
-            f"{repository.name}: an index of more than {_MOST} images", hint="push a smaller index"
+            f"{repository.name}: an index of more than {_MOST} images",
+            hint="push a smaller index",
         )
     memory.members[digest] = tuple(flat)
     return flat
 
 
-def _parts(repository: ImageRepository, member: Member) -> tuple[Member, ...]:
+def _member_images(repository: ImageRepository, member: Member) -> tuple[Member, ...]:
     """Return the images under a member's digest, or () if a mirror left the member out."""
     known = repository.memory.members
     return (
@@ -165,11 +189,11 @@ def _parts(repository: ImageRepository, member: Member) -> tuple[Member, ...]:
     )
 
 
-def _config(repository: ImageRepository, member: Member) -> Config | None:
+def _image_config(repository: ImageRepository, member: Member) -> Config | None:
     """Return the config of an image, or None if the registry does not have it."""
     memory = repository.memory
     if not member.config and member.digest not in memory.configs:
-        parts = _parts(repository, member)
+        parts = _member_images(repository, member)
         if not parts:
             return None
         member = next((part for part in parts if part.digest == member.digest), member)

@@ -27,8 +27,8 @@ from sigstore.verify import Verifier
 from task.errors import Malformed, NoAnswerError, RegistryDownError, UsageError
 from task.files import read_file
 from task.http import Http, Limits
-from task.model import Identity
 from task.plain_data import parsed_json
+from task.proof import Identity
 from task.registry.signature import Origin, Signed, as_bundle, encoded, of_certificate
 from task.text import fits_glob, one_line
 from task.threads import once
@@ -74,11 +74,16 @@ class Sigstore:
                     " trusted-root` writes"
                 )
                 raise UsageError(
-                    f"--trust-root: {trust_root!r} is not a trusted root: {why}", hint=hint
+                    f"--trust-root: {trust_root!r} is not a trusted root: {why}",
+                    hint=hint,
                 ) from None
         self.verifier = once(lambda: _verifier(roots))
         self._log = once(
-            lambda: Http(url or LOG, limits=Limits(total=60.0, size=1024 * 1024), log=log)
+            lambda: Http(
+                url or LOG,
+                limits=Limits(total=60.0, size=1024 * 1024),
+                log=log,
+            )
         )
 
     def entry(self, index: int) -> Mapping[str, Any]:
@@ -105,7 +110,11 @@ class Keyless:
     """Accepts a signature by any of these identities. Safe to use from several threads."""
 
     def __init__(
-        self, sigstore: Sigstore, identities: Sequence[Identity], *, exact: bool = False
+        self,
+        sigstore: Sigstore,
+        identities: Sequence[Identity],
+        *,
+        exact: bool = False,
     ) -> None:
         """`exact`: subjects are no globs."""
         self._sigstore = sigstore
@@ -119,7 +128,7 @@ class Keyless:
         """
         # A signature without a key always has a certificate and an entry in the log.
         if signature.form != "bundle" and (not signature.certificate or signature.log_index < 0):
-            raise Malformed("a signature is by a key, and not by an identity")
+            raise Malformed("a signature was made with a key, not by an identity")
         verifier = self._sigstore.verifier()
         raw: bytes | str = signature.raw
         if signature.form != "bundle":
@@ -181,7 +190,8 @@ def _claim(cert: Certificate, number: str) -> str:
     """Return the value of one of Fulcio's extensions, or ""."""
     wanted = ObjectIdentifier(f"{_FULCIO}{number}")
     found = next(
-        (extension.value.value for extension in cert.extensions if extension.oid == wanted), b""
+        (extension.value.value for extension in cert.extensions if extension.oid == wanted),
+        b"",
     )
     if not found:
         return ""

@@ -86,7 +86,11 @@ class Logins:
         self._from_helpers: dict[tuple[str, str], RegistryLogin | None] = {}  # by helper and server
 
     def of_annotation(
-        self, text: str, namespace: str, host: str, repository: str
+        self,
+        text: str,
+        namespace: str,
+        host: str,
+        repository: str,
     ) -> RegistryLogin | None:
         """Return the login that `pull-secret` names, for the registry at `host`.
 
@@ -101,7 +105,11 @@ class Logins:
         return self._of_source(source, _ANNOTATION, 0, host, repository)
 
     def of_conf(
-        self, source: CredentialSource, expire: float, host: str, repository: str
+        self,
+        source: CredentialSource,
+        expire: float,
+        host: str,
+        repository: str,
     ) -> RegistryLogin | None:
         """Return the login that registries.conf names.
 
@@ -114,7 +122,12 @@ class Logins:
         return self._once((host, repository), 0, lambda: self._from_options(host, repository))
 
     def _of_source(
-        self, source: CredentialSource, where: str, expire: float, host: str, repository: str
+        self,
+        source: CredentialSource,
+        where: str,
+        expire: float,
+        host: str,
+        repository: str,
     ) -> RegistryLogin | None:
         if source.kind == "ext" and not self._allow_exec:
             raise RegistryError(
@@ -127,7 +140,10 @@ class Logins:
         return self._once(key, expire, lambda: self._named(source, where, host, repository))
 
     def _once(
-        self, key: object, expire: float, find: Callable[[], RegistryLogin | None]
+        self,
+        key: object,
+        expire: float,
+        find: Callable[[], RegistryLogin | None],
     ) -> RegistryLogin | None:
         with self._lock:
             known = self._known.get(key)
@@ -159,7 +175,11 @@ class Logins:
             )
 
     def _named(
-        self, source: CredentialSource, where: str, host: str, repository: str
+        self,
+        source: CredentialSource,
+        where: str,
+        host: str,
+        repository: str,
     ) -> RegistryLogin | None:
         if source.registry and best_key([normal(source.registry)], host, repository) is None:
             return self._from_options(host, repository)
@@ -170,7 +190,11 @@ class Logins:
         return self._from_secret(source, where, host, repository)
 
     def _from_secret(
-        self, source: CredentialSource, where: str, host: str, repository: str
+        self,
+        source: CredentialSource,
+        where: str,
+        host: str,
+        repository: str,
     ) -> RegistryLogin:
         name = f"secret {source.namespace}/{source.name}"
         if self._secret is None:
@@ -185,7 +209,8 @@ class Logins:
             data = self._secret(source.namespace, source.name)
         except LookupError:
             raise RegistryAccessError(
-                f"{where}: there is no {name}", hint="create it, or name another one"
+                f"{where}: there is no {name}",
+                hint="create it, or name another one",
             ) from None
         except Malformed as refused:
             kind = AnnotationError if where == _ANNOTATION else RegistryError
@@ -204,7 +229,8 @@ class Logins:
             config = parse_docker_config(text, f"{where}, {name}")
         except Malformed as problem:
             raise RegistryAccessError(
-                f"{where}, {name} {problem.message}", hint=problem.hint
+                f"{where}, {name} {problem.message}",
+                hint=problem.hint,
             ) from None
         key = best_key(config.logins, host, repository)
         if key is None:
@@ -257,7 +283,11 @@ def _pair(text: str, where: str) -> RegistryLogin:
 
 
 def helper(
-    name: str, server: str, environ: Mapping[str, str], *, needed: bool
+    name: str,
+    server: str,
+    environ: Mapping[str, str],
+    *,
+    needed: bool,
 ) -> RegistryLogin | None:
     """Return the login for a registry from `docker-credential-<name> get`, or None if it has none.
 
@@ -274,12 +304,13 @@ def helper(
         if not needed:
             return None
         raise RegistryAccessError(
-            f"{program} is not installed", hint="install it, or give the login in another way"
+            f"{program} is not installed",
+            hint="install it, or give the login in another way",
         )
     if code:
         if _NO_LOGIN in (out + err).lower():
             return None
-        message = f"{program} gives no login for {server} (exit code {code})"
+        message = f"{program} returned no login for {server} (exit code {code})"
         raise RegistryAccessError(message, hint="run it by hand to see why")
     try:
         data = parsed_json(out)
@@ -304,22 +335,29 @@ def script(path: str, environ: Mapping[str, str]) -> str:
     """
     if not os.path.isabs(path) or os.path.normpath(path) != path:
         raise RegistryError(
-            f"ext:{path[:200]} is not an absolute path", hint="write ext:/path/of/script"
+            f"ext:{path[:200]} is not an absolute path",
+            hint="write ext:/path/of/script",
         )
     if not os.path.isfile(path) or not os.access(path, os.X_OK):
         raise RegistryAccessError(
-            f"ext:{path} is not a program", hint="mount it, and make it executable"
+            f"ext:{path} is not a program",
+            hint="mount it, and make it executable",
         )
     code, out, _ = _run("script", path, (), "", environ)
     if code != 0:
         raise RegistryAccessError(
-            f"ext:{path} failed (exit code {code})", hint="run it by hand to see why"
+            f"ext:{path} failed (exit code {code})",
+            hint="run it by hand to see why",
         )
     return out.decode("utf-8", "replace").strip()
 
 
 def _run(
-    kind: str, name: str, args: tuple[str, ...], stdin: str, environ: Mapping[str, str]
+    kind: str,
+    name: str,
+    args: tuple[str, ...],
+    stdin: str,
+    environ: Mapping[str, str],
 ) -> tuple[int | None, bytes, bytes]:
     """Return the exit code (None if the program is missing), stdout and stderr.
 
@@ -339,7 +377,9 @@ def _run(
         12,
     ):
         warnings.filterwarnings(
-            "ignore", r"This process .* is multi-threaded, use of fork", DeprecationWarning
+            "ignore",
+            r"This process .* is multi-threaded, use of fork",
+            DeprecationWarning,
         )
     theirs = child_environment(environ, (name,))
     try:
@@ -354,12 +394,13 @@ def _run(
         return running.exit_code, bytes(running.stdout), bytes(running.stderr)
     except sh.TimeoutException:
         raise RegistryDownError(
-            f"{name} gave no login within {_PATIENCE[kind]} seconds",
+            f"{name} returned no login within {_PATIENCE[kind]} seconds",
             hint="run it again, or run the program by hand to see why",
         ) from None
     except ValueError:  # sh had no word from the new process
         raise RegistryDownError(
-            f"{name} was killed before it could begin", hint="run it again"
+            f"{name} was killed before it could begin",
+            hint="run it again",
         ) from None
     except (
         sh.ErrorReturnCode,
@@ -367,5 +408,6 @@ def _run(
     ) as error:  # sh puts the command line and the output into the error's text
         shutdown.check()
         raise RegistryAccessError(
-            f"{name} failed ({type(error).__name__})", hint="run it by hand to see why"
+            f"{name} failed ({type(error).__name__})",
+            hint="run it by hand to see why",
         ) from None

@@ -131,7 +131,11 @@ def read_config(data: Any) -> Config:
     """Parse the config of an image. Missing or malformed parts are empty."""
     data = mapping(data)
     os = {**data, "os": data.get("os") or ("linux" if data.get("architecture") else "")}
-    return Config(instant(text(data, "created")), _platform(os), texts(data, "config", "Labels"))
+    return Config(
+        instant(text(data, "created")),
+        _platform(os),
+        texts(data, "config", "Labels"),
+    )
 
 
 def instant(text: str) -> str:

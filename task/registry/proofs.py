@@ -15,7 +15,8 @@ from typing import Protocol
 
 from task import shutdown
 from task.errors import Exit, Malformed, RegistryDownError, RegistryError, TaskError
-from task.model import Demand, Proof, Question, Verdict
+from task.model import Question, Verdict
+from task.proof import Demand, Proof
 from task.registry.client import Registry
 from task.registry.signature import (
     ARTIFACTS,
@@ -120,9 +121,9 @@ class Evidence:
         # everything as referrers.
         tags = partial(self._of_tag, "att")
         referrers = partial(self._referring, (*PREDICATES, SIGNED))
-        for place in (
-            (tags, referrers) if self._manifest(signature_tag(self._digest)) else (referrers, tags)
-        ):
+        tagged = self._manifest(signature_tag(self._digest))
+        places = (tags, referrers) if tagged else (referrers, tags)
+        for place in places:
             yield from place()
         yield from self._of_tag("sig")
 
@@ -140,8 +141,8 @@ class Evidence:
             if (not referrer.artifact_type or referrer.artifact_type.startswith(ARTIFACTS))
             and (said := predicate_of(referrer.annotations)) in ("", *predicates)
         ]
-        for _, one in sorted(ours, key=lambda each: each[0])[:MOST]:
-            if found := self._manifest(one.digest):
+        for _, descriptor in sorted(ours, key=lambda each: each[0])[:MOST]:
+            if found := self._manifest(descriptor.digest):
                 yield from layers(found.data)
 
 
@@ -182,10 +183,10 @@ class Prover:
             turn = self._turns.setdefault(key, Lock())
         with turn:
             if key not in self._known:
-                self._known[key] = self._awaited(key)
+                self._known[key] = self._asked_until_final(key)
             return self._known[key]
 
-    def _awaited(self, question: Question) -> Answer:
+    def _asked_until_final(self, question: Question) -> Answer:
         end = time.monotonic() + self._timeout
         ask: Callable[[], Answer] = partial(self._answer, question)
         answer = ask()
@@ -239,7 +240,7 @@ class Prover:
             ("provenance", "statements") if asked.of_build else ("signature", "signatures")
         )
         first = objections[0] if objections else f"the registry has no {what}"
-        more = f" (of {len(objections)} {several} none is good)" if len(objections) > 1 else ""
+        more = f" (of {len(objections)} {several} none is valid)" if len(objections) > 1 else ""
         return Verdict("refuse", asked.demand.rule, f"{first}{more}{asked.by}")
 
     def _read(self, question: Question, evidence: Evidence, layer: Layer) -> Signed:

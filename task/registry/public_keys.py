@@ -28,7 +28,8 @@ def keys_of_file(path: str) -> PublicKeys:
         return PublicKeys(keys_in(text), path)
     except Malformed as error:
         raise UsageError(
-            f"--verify: {path}: {error.message}", hint=error.hint or "give cosign.pub"
+            f"--verify: {path}: {error.message}",
+            hint=error.hint or "give cosign.pub",
         ) from None
 
 

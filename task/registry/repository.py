@@ -124,7 +124,9 @@ class AnswerCache:
         with self._lock, suppress(OSError):
             os.makedirs(os.path.dirname(self._path), mode=0o700, exist_ok=True)
             with open(
-                os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8"
+                os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600),
+                "w",
+                encoding="utf-8",
             ) as file:
                 json.dump(data, file)
             os.replace(new, self._path)
@@ -146,7 +148,11 @@ class AnswerCache:
                     for key, value in data["members"].items()
                 }
                 configs = {
-                    key: Config(str(created), str(platform), dict(labels))
+                    key: Config(
+                        str(created),
+                        str(platform),
+                        dict(labels),
+                    )
                     for key, (created, platform, labels) in data["configs"].items()
                 }
                 self.tags = tags
@@ -158,7 +164,11 @@ class ImageRepository:
     """One repository, as one login sees it, and what is known about its images."""
 
     def __init__(
-        self, api: RegistryApi, name: str, login: RegistryLogin | None, memory: AnswerCache
+        self,
+        api: RegistryApi,
+        name: str,
+        login: RegistryLogin | None,
+        memory: AnswerCache,
     ) -> None:
         self.name = name
         self.memory = memory
@@ -193,10 +203,14 @@ class ImageRepository:
         # The digest of a manifest of Docker's schema 1 does not cover its signatures.
         body = signed_payload(answer.body, data) if data.get("schemaVersion") == 1 else answer.body
         digest = self._checked(
-            body, reference, answer.headers.get("Docker-Content-Digest", "").strip()
+            body,
+            reference,
+            answer.headers.get("Docker-Content-Digest", "").strip(),
         )
         return Manifest(
-            digest, answer.headers.get("Content-Type", "").partition(";")[0].strip().lower(), data
+            digest,
+            answer.headers.get("Content-Type", "").partition(";")[0].strip().lower(),
+            data,
         )
 
     def blob(self, digest: str) -> bytes:
@@ -273,7 +287,10 @@ class ImageRepository:
         )
 
     def _pages(
-        self, path: str, accept: str = "", missing: tuple[int, ...] = ()
+        self,
+        path: str,
+        accept: str = "",
+        missing: tuple[int, ...] = (),
     ) -> Iterator[Mapping[str, Any]]:
         """Yield the pages of a list, following the header `Link`.
 
@@ -295,7 +312,12 @@ class ImageRepository:
             seen.add(path)
             first = len(seen) == 1
             answer = self._api.ask(
-                "GET", self.name, path, self._login, accept, missing if first else ()
+                "GET",
+                self.name,
+                path,
+                self._login,
+                accept,
+                missing if first else (),
             )
             if first and answer.status in missing:
                 return
@@ -335,7 +357,7 @@ class ImageRepository:
         except ValueError:
             if answer.body.lstrip()[:1] == b"{":
                 raise RegistryDownError(
-                    f"registry {self._api.endpoint.name}: the {what} of {self.name} breaks off",
+                    f"registry {self._api.endpoint.name}: the {what} of {self.name} is incomplete",
                     hint="run it again",
                 ) from None
             data = None
@@ -352,7 +374,7 @@ class ImageRepository:
         for digest in known:
             if digest_of(body, digest.partition(":")[0]) != digest:
                 raise TamperedError(
-                    f"registry {self._api.endpoint.name} answers with other bytes than those of "
+                    f"registry {self._api.endpoint.name} answers with bytes that do not match "
                     f"{digest} ({self.name})",
                     hint="check the registry, and any proxy before it",
                 )

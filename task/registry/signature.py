@@ -26,8 +26,8 @@ from hashlib import sha256
 from typing import Any, Literal
 
 from task.errors import Malformed
-from task.model import Demand
 from task.plain_data import elements, mapping, mappings, parsed_json, text, texts, value_at
+from task.proof import Demand
 from task.text import fits_glob, shortened
 
 PAYLOAD = "application/vnd.dev.cosign.simplesigning.v1+json"
@@ -118,7 +118,9 @@ def signed(layer: Layer, blob: bytes) -> Signed:
     if layer.form == "payload":
         return _payload(layer, blob)
     return _statement(
-        layer, blob, mapping(_json(blob), "dsseEnvelope") if layer.form == "bundle" else _json(blob)
+        layer,
+        blob,
+        mapping(_json(blob), "dsseEnvelope") if layer.form == "bundle" else _json(blob),
     )
 
 
@@ -129,7 +131,12 @@ def _payload(layer: Layer, blob: bytes) -> Signed:
     signature = _decoded(layer.annotations.get(_ANNOTATION, ""))
     digest = text(critical, "image", "docker-manifest-digest")
     return Signed(
-        "payload", blob, (signature,), (digest,) if digest else (), b"", *_identified(layer)
+        "payload",
+        blob,
+        (signature,),
+        (digest,) if digest else (),
+        b"",
+        *_identified(layer),
     )
 
 
@@ -283,7 +290,7 @@ def objection(origin: Origin, demand: Demand) -> str:
         texts = [item for item in found if item]
         if wanted and not (texts and enough(fits_glob(wanted, item) for item in texts)):
             named = " and ".join(repr(shortened(item)) for item in texts) if texts else "not named"
-            return f"its {what} is {named}, and {wanted!r} is asked for"
+            return f"its {what} is {named}, and {wanted!r} is required"
     return ""
 
 
@@ -295,7 +302,8 @@ def origin_of(statement: Mapping[str, Any]) -> Origin:
     read = PREDICATES.get(text(statement, "predicateType"))
     if read is None:
         raise Malformed(
-            f"it is no SLSA provenance, but {shortened(text(statement.get('predicateType')), 80)!r}"
+            "it is not SLSA provenance, but"
+            f" {shortened(text(statement.get('predicateType')), 80)!r}"
         )
     return read(mapping(statement, "predicate"))
 
@@ -306,10 +314,14 @@ def _v0_2(predicate: Mapping[str, Any]) -> Origin:
     repository, ref = _repository(source.get("uri"))
     repositories: Sequence[str] = (repository,)
     if _TEKTON.match(text(predicate, "buildType")):  # the config source is that of the pipeline
-        repositories = _of_git(mappings(predicate, "materials"))
+        repositories = _git_dependencies(mappings(predicate, "materials"))
         ref = ""
     return Origin(
-        "slsa-v0.2", _each(repositories), ref, _path(source.get("entryPoint")), _each([builder])
+        "slsa-v0.2",
+        _each(repositories),
+        ref,
+        _path(source.get("entryPoint")),
+        _each([builder]),
     )
 
 
@@ -326,17 +338,23 @@ def _v1(predicate: Mapping[str, Any]) -> Origin:
     elif _TEKTON.match(text(definition, "buildType")):
         run = mapping(given, "runSpec")
         path = text(run, "pipelineRef", "name") or text(run, "taskRef", "name")
-        repositories = _of_git(
+        repositories = _git_dependencies(
             dependency for dependency in dependencies if dependency.get("name") == "inputs/result"
         )
     elif isinstance(given.get("source"), str):  # GitLab
         repositories = (_repository(given["source"])[0],)
         path = _path(given.get("entryPoint"))
     else:
-        repositories = _of_git(dependencies)
+        repositories = _git_dependencies(dependencies)
         refs = {_repository(dependency.get("uri"))[1] for dependency in dependencies} - {""}
         ref = refs.pop() if len(refs) == 1 else ""
-    return Origin("slsa-v1", _each(repositories), ref, path, _each([builder]))
+    return Origin(
+        "slsa-v1",
+        _each(repositories),
+        ref,
+        path,
+        _each([builder]),
+    )
 
 
 PREDICATES: Mapping[str, Callable[[Mapping[str, Any]], Origin]] = {
@@ -377,7 +395,7 @@ def _repository(uri: object) -> tuple[str, str]:
     return f"{found[1]}://{found[2]}", found[3] or ""
 
 
-def _of_git(dependencies: Iterable[Mapping[str, Any]]) -> list[str]:
+def _git_dependencies(dependencies: Iterable[Mapping[str, Any]]) -> list[str]:
     """Return the Git repositories among dependencies."""
     uris = (text(dependency, "uri") for dependency in dependencies)
     return [

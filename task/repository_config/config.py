@@ -73,7 +73,8 @@ def zone_of(name: str) -> ZoneInfo:
     ):  # OSError: the name of a folder, such as `Europe`
         pass
     raise Malformed(
-        f"{shortened(name, 50)!r} is not a time zone", "write a name such as Europe/Berlin or UTC"
+        f"{shortened(name, 50)!r} is not a time zone",
+        "write a name such as Europe/Berlin or UTC",
     )
 
 
@@ -94,7 +95,8 @@ def window(schedule: str, seconds: int, zone: ZoneInfo, now: str) -> tuple[str, 
     if first is None:
         return None
     latest = next(
-        (start for start in _starts(schedule, zone, at + 1, reverse=True) if start <= at), first
+        (start for start in _starts(schedule, zone, at + 1, reverse=True) if start <= at),
+        first,
     )
     begins = int(max(first, latest))  # where windows overlap, the last one ends last
     return of_unix(begins), of_unix(begins + seconds)
@@ -272,6 +274,7 @@ class RepositoryConfig:
     templates: tuple[
         tuple[str, int], ...
     ] = ()  # of commit messages: each path, and the first line that names it
+    refused: tuple[str, ...] = ()  # the rules of order that `check` refuses, not only warns about
 
 
 NO_CONFIG = RepositoryConfig()
@@ -292,7 +295,10 @@ def for_some_paths(config: RepositoryConfig) -> bool:
 
 
 def governed(
-    subs: Iterable[Subscription], config: RepositoryConfig, now: str, changed: Changed = no_files
+    subs: Iterable[Subscription],
+    config: RepositoryConfig,
+    now: str,
+    changed: Changed = no_files,
 ) -> list[Subscription]:
     """Return the subscriptions, each with what the config says about it now.
 
@@ -325,7 +331,7 @@ def governed(
                 ),
                 wishes=wishes,
                 freeze=max(holds, key=lambda hold: epoch_seconds(hold.until), default=None),
-                writes=_writes(places, each),
+                writes=_writes_of_all(places, each),
                 demands=tuple(dict.fromkeys(demands)),
             )
         )
@@ -333,7 +339,9 @@ def governed(
 
 
 def _with_files(
-    sub: Subscription, config: RepositoryConfig, changed: Changed
+    sub: Subscription,
+    config: RepositoryConfig,
+    changed: Changed,
 ) -> tuple[Subscription, ...]:
     """Return the subscription as it is, and with each file that changes as its target."""
     if not for_some_paths(config):
@@ -341,7 +349,7 @@ def _with_files(
     return (sub, *(replace(sub, path=path) for path in changed(sub) if path != sub.path))
 
 
-def _writes(places: Sequence[Subscription], each: Sequence[Wishes]) -> tuple[Writes, ...]:
+def _writes_of_all(places: Sequence[Subscription], each: Sequence[Wishes]) -> tuple[Writes, ...]:
     """Return what may be written by the target's rule, and in each file by its own."""
     of_target = each[0].writes
     found = [of_target] if of_target else []
@@ -358,7 +366,9 @@ def keys_named(wishes: Iterable[Wishes]) -> tuple[str, ...]:
 
 
 def also_limited(
-    subs: Iterable[Subscription], config: RepositoryConfig, changed: Changed = no_files
+    subs: Iterable[Subscription],
+    config: RepositoryConfig,
+    changed: Changed = no_files,
 ) -> list[Subscription]:
     """Return the subscriptions, each with what the config
     of another branch lets it write as well.
@@ -367,7 +377,7 @@ def also_limited(
     found = []
     for sub in subs:
         places = _with_files(sub, config, changed)
-        writes = _writes(places, [known.of(place) for place in places])
+        writes = _writes_of_all(places, [known.of(place) for place in places])
         found.append(replace(sub, writes=(*sub.writes, *writes)) if writes else sub)
     return found
 
@@ -382,7 +392,11 @@ def refuse_stricter(sub: Subscription, paths: Iterable[str], config: RepositoryC
         return
     asked = {replace(demand, texts=()) for demand in sub.demands}
     for path in paths:
-        (there,) = governed([replace(sub, path=path)], replace(config, freezes=()), "")
+        (there,) = governed(
+            [replace(sub, path=path)],
+            replace(config, freezes=()),
+            "",
+        )
         more = there.pull_request != sub.pull_request
         more = more or there.policy.pin_digest != sub.policy.pin_digest
         if more or not asked.issuperset(there.demands):
@@ -457,10 +471,11 @@ def unmatched(config: RepositoryConfig, subs: Sequence[Subscription]) -> list[tu
     and its line.
     """
     parts = [
-        (f"rules[{number}]", one.match, one.line) for number, one in enumerate(config.rules, 1)
+        (f"rules[{number}]", item.match, item.line) for number, item in enumerate(config.rules, 1)
     ]
     parts += [
-        (f"freezes[{number}]", one.match, one.line) for number, one in enumerate(config.freezes, 1)
+        (f"freezes[{number}]", item.match, item.line)
+        for number, item in enumerate(config.freezes, 1)
     ]
     return [(what, line) for what, match, line in parts if not any(map(match.takes, subs))]
 
@@ -471,10 +486,6 @@ def in_force(freezes: Iterable[Freeze], now: str) -> list[tuple[Match, Hold]]:
     for freeze in freezes:
         if times := window(freeze.schedule, freeze.seconds, freeze.zone, now):
             begins, ends = times
-            found.append(
-                (
-                    freeze.match,
-                    Hold(freeze.reason, f"the freeze in {PATH}, line {freeze.line},", begins, ends),
-                )
-            )
+            source = f"the freeze in {PATH}, line {freeze.line}"
+            found.append((freeze.match, Hold(freeze.reason, "", begins, ends, source)))
     return found

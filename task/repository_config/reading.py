@@ -17,8 +17,9 @@ from typing import TypeVar, get_args
 from task.editors.file_text import text_of
 from task.editors.yaml.tree import Node, pairs, parse, refuse_odd_breaks, resolved
 from task.errors import Malformed, TargetError
-from task.model import Demand, Files, Grouping, Identity, Wishes, Writes
+from task.model import Files, Grouping, Wishes, Writes
 from task.policy.strategies import parse_tag_order
+from task.proof import Demand, Identity
 from task.repository_config.config import (
     EVERYTHING,
     MISTAKEN,
@@ -42,7 +43,11 @@ from task.text import is_address, is_name, shortened
 T = TypeVar("T")
 LARGEST = 256 * 1024  # characters
 LONGEST = 500  # characters of one value
-MOST = {"rules": 200, "freezes": 50, "globs": 1000}  # in the whole file
+MOST = {
+    "rules": 200,
+    "freezes": 50,
+    "globs": 1000,
+}  # in the whole file
 MOST_ITEMS = 100  # in one list of labels or people, or of trailers
 MOST_MISTAKES = 100  # mistakes that are reported for one file
 GROUPS: Mapping[str, Grouping] = {name: name for name in get_args(Grouping)}
@@ -59,7 +64,8 @@ _WISHES = (
     "minimumAge",
     *_DEMANDS,
 )
-_FILE = ("version", *_WISHES, "rules", "freezes")
+_FILE = ("version", *_WISHES, "rules", "freezes", "check")
+REFUSED = ("not-newer", "superseded")
 _COMMIT = ("authorName", "authorEmail", "template", "trailers", "signOff")
 _REQUESTS = ("enabled", "autoMerge", "draft", "group", "labels", "reviewers", "assignees")
 _WRITES = ("paths", "branches")
@@ -131,7 +137,7 @@ def check_config(text: str) -> tuple[RepositoryConfig, tuple[TargetError, ...]]:
     file = _File(text)
     config = NO_CONFIG
     try:
-        config = _config(_Value(_root(text), "", file))
+        config = _whole_config(_Value(_root_node(text), "", file))
     except TargetError as error:
         file.mistakes.append(error)
     except _Enough:
@@ -139,7 +145,7 @@ def check_config(text: str) -> tuple[RepositoryConfig, tuple[TargetError, ...]]:
     return config, tuple(file.mistakes)
 
 
-def _root(text: str) -> Node:
+def _root_node(text: str) -> Node:
     if len(text) > LARGEST:
         raise TargetError(
             f"line 1: the file is larger than {LARGEST // 1024} KiB", hint="write fewer rules"
@@ -155,7 +161,7 @@ def _root(text: str) -> Node:
     refuse_odd_breaks(tree)
     if tree.root.null:
         raise TargetError(
-            "line 1: the file says nothing",
+            "line 1: the file is empty",
             hint="write `version: 1` in its first line, or delete it",
         )
     if len(tree.roots) > 1:
@@ -229,9 +235,7 @@ class _Value:
             )
             where = f" in {self.name}" if self.name else ""
             self.note(
-                self.at(name, keys[name]).wrong(
-                    f"the key {shortened(name, 50)!r} is not known{where}", hint
-                )
+                self.at(name, keys[name]).wrong(f"unknown key {shortened(name, 50)!r}{where}", hint)
             )
             meant.update({key: self.at(key, value.node) for key in near})
         return {**meant, **found}
@@ -259,7 +263,7 @@ class _Value:
         node = resolved(self.node)
         if node.kind != "sequence" or node.tag:
             raise self.wrong(
-                f"{self.name} is not a list", "write each on a line of its own, behind `- `"
+                f"{self.name} is not a list", "write one item per line, each after `- `"
             )
         if len(node.children) > most:
             raise self.wrong(f"{self.name} has more than {most} entries", hint)
@@ -271,12 +275,12 @@ class _Value:
     def text(self) -> str:
         node = resolved(self.node)
         if node.kind == "scalar" and node.style and not node.value.strip():
-            raise self.wrong(f"{self.name} is empty", "write a text between the quotes")
+            raise self.wrong(f"{self.name} is empty", "write a string between the quotes")
         if node.kind != "scalar" or node.tag not in _TAGS or node.null:
-            raise self.wrong(f"{self.name} is not a text", 'write it in quotes: "…"')
+            raise self.wrong(f"{self.name} is not a string", 'write it in quotes: "…"')
         if len(node.value) > LONGEST:
             raise self.wrong(
-                f"{self.name} has more than {LONGEST} characters", "write a shorter text"
+                f"{self.name} has more than {LONGEST} characters", "write a shorter string"
             )
         return node.value.strip()
 
@@ -319,7 +323,7 @@ def _fields(value: _Value | None, known: tuple[str, ...]) -> dict[str, _Value]:
     return _try(value, lambda value: value.fields(known), {})
 
 
-def _config(file: _Value) -> RepositoryConfig:
+def _whole_config(file: _Value) -> RepositoryConfig:
     """Return the whole config.
 
     Raises `TargetError` for another shape or version of the file, and `_Enough`.
@@ -333,7 +337,7 @@ def _config(file: _Value) -> RepositoryConfig:
         raise version.wrong(f"version {shortened(said, 50)!r} is not known", hint)
     elif resolved(version.node).style:
         file.note(
-            version.wrong("version is a text", "write the number, without quotes: version: 1")
+            version.wrong("version is a string", "write the number, without quotes: version: 1")
         )
     lists: dict[str, list[_Value]] = {}
     for key in ("rules", "freezes"):
@@ -341,14 +345,28 @@ def _config(file: _Value) -> RepositoryConfig:
             fields.get(key), partial(_Value.items, most=MOST[key], hint="use wider globs"), None
         )
         lists[key] = [
-            replace(one, name=f"{key}[{number}]") for number, one in enumerate(items or (), 1)
+            replace(item, name=f"{key}[{number}]") for number, item in enumerate(items or (), 1)
         ]
     return RepositoryConfig(
         _wishes(fields),
         tuple(map(_rule, lists["rules"])),
         tuple(map(_freeze, lists["freezes"])),
         tuple(file.file.templates.items()),
+        _refused(fields.get("check")),
     )
+
+
+def _refused(value: _Value | None) -> tuple[str, ...]:
+    """Return the rules of order that `check` refuses."""
+    fields = _fields(value, ("refuse",))
+    none: tuple[_Value, ...] = ()
+    words = _try(fields.get("refuse"), lambda value: value.items(MOST_ITEMS), none)
+    for word in words:
+        if (said := _try(word, _Value.text, REFUSED[0])) not in REFUSED:
+            word.note(
+                word.wrong(f"{word.name} is {shortened(said, 50)!r}", f"use {' or '.join(REFUSED)}")
+            )
+    return tuple(dict.fromkeys(_try(word, _Value.text, "") for word in words))
 
 
 def _rule(value: _Value) -> Rule:
@@ -357,9 +375,7 @@ def _rule(value: _Value) -> Rule:
     wishes = _wishes(fields)
     # an unreadable wish would decide something
     if wishes == Wishes() and len(value.file.mistakes) == before:
-        value.note(
-            value.wrong(f"{value.name} decides nothing", f"add keys of {', '.join(_WISHES)}")
-        )
+        value.note(value.wrong(f"{value.name} has no rules", f"add keys of {', '.join(_WISHES)}"))
     return Rule(_match(fields.get("match")), wishes, value.line)
 
 
@@ -372,7 +388,11 @@ def _freeze(value: _Value) -> Freeze:
     return Freeze(
         _try(given.get("schedule"), lambda one: one.parsed(schedule), ""),
         _try(given.get("duration"), lambda one: one.parsed(seconds_of), 0),
-        _try(given.get("timeZone"), lambda one: one.parsed(zone_of), zone_of("UTC")),
+        _try(
+            given.get("timeZone"),
+            lambda one: one.parsed(zone_of),
+            zone_of("UTC"),
+        ),
         " ".join(_try(given.get("reason"), _Value.text, "").split()),
         _match(given.get("match")),
         value.line,
@@ -386,14 +406,15 @@ def _match(value: _Value | None) -> Match:
     before = len(value.file.mistakes)
     fields = _fields(value, _MATCH)
     if not fields and len(value.file.mistakes) == before:
-        value.note(value.wrong(f"{value.name} names nothing", f"give one of {', '.join(_MATCH)}"))
+        value.note(value.wrong(f"{value.name} is empty", f"give one of {', '.join(_MATCH)}"))
     lists: dict[str, tuple[str, ...]] = {}
-    for key, one in fields.items():
-        globs = _try(one, _globs, None)
+    for key, node in fields.items():
+        globs = _try(node, _globs, None)
         if globs == ():
             value.note(
-                one.wrong(
-                    f"{one.name} is empty, and fits nothing", 'write globs, such as ["team-a/*"]'
+                node.wrong(
+                    f"{node.name} is empty, and matches nothing",
+                    'write globs, such as ["team-a/*"]',
                 )
             )
         lists[key] = globs or ()
@@ -427,13 +448,13 @@ def _wishes(fields: Mapping[str, _Value]) -> Wishes:
     if template:
         commit["template"].file.templates.setdefault(template, commit["template"].line)
     return Wishes(
-        author_name=read("authorName", _name, commit),
-        author_email=read("authorEmail", _address, commit),
+        author_name=read("authorName", _account_name, commit),
+        author_email=read("authorEmail", _email_address, commit),
         template=template,
-        trailers=read("trailers", _trailers, commit),
+        trailers=read("trailers", _trailers_of, commit),
         sign_off=read("signOff", _Value.flag, commit),
         pull_request=read("enabled", _Value.flag, requests),
-        group=read("group", _group, requests),
+        group=read("group", _grouping, requests),
         labels=read("labels", _Value.texts, requests),
         reviewers=read("reviewers", _Value.texts, requests),
         assignees=read("assignees", _Value.texts, requests),
@@ -443,20 +464,20 @@ def _wishes(fields: Mapping[str, _Value]) -> Wishes:
         tag_order=read("tagOrder", _tag_order),
         minimum_age=read("minimumAge", lambda value: value.parsed(seconds_of)),
         push_options=read("pushOptions", _push_options),
-        writes=read("writes", _writes),
+        writes=read("writes", _writes_of),
         signatures=read("signatures", _signatures),
         provenance=read("provenance", _provenance),
     )
 
 
-def _name(value: _Value) -> str:
+def _account_name(value: _Value) -> str:
     if not is_name(text := value.text()):
         hint = "leave out < > and control characters; authorEmail takes the address"
-        raise value.wrong(f"{value.name} is not a name that Git takes", hint)
+        raise value.wrong(f"{value.name} is not a name that Git accepts", hint)
     return text
 
 
-def _address(value: _Value) -> str:
+def _email_address(value: _Value) -> str:
     if not is_address(text := value.text()):
         raise value.wrong(
             f"{value.name} is not an e-mail address",
@@ -476,23 +497,23 @@ def _path(value: _Value) -> str:
     return "/".join(part for part in parts if part not in ("", "."))
 
 
-def _trailers(value: _Value) -> tuple[tuple[str, str], ...]:
+def _trailers_of(value: _Value) -> tuple[tuple[str, str], ...]:
     children = value.children()
     if len(children) > MOST_ITEMS:
         raise value.wrong(f"{value.name} has more than {MOST_ITEMS} entries", "leave some out")
     found = {}
-    for key, one in children.items():
-        found[key] = _try(one, _Value.text, "")
+    for key, child in children.items():
+        found[key] = _try(child, _Value.text, "")
         if not TRAILER_KEY.fullmatch(key):
             hint = "use letters, digits and dashes"
-            value.note(one.wrong(f"{value.name}: {shortened(key, 50)!r} is not a key", hint))
+            value.note(child.wrong(f"{value.name}: {shortened(key, 50)!r} is not a key", hint))
         elif key.lower() in _OURS:
             what = f"{value.name}: each commit has a trailer {key} of its own"
-            value.note(one.wrong(what, "choose another key"))
+            value.note(child.wrong(what, "choose another key"))
     return tuple(found.items())
 
 
-def _group(value: _Value) -> Grouping:
+def _grouping(value: _Value) -> Grouping:
     text = value.text()
     if text not in GROUPS:
         raise value.wrong(
@@ -510,21 +531,25 @@ def _push_options(value: _Value) -> tuple[str, ...]:
     texts = value.texts()
     if not all(map(str.isprintable, texts)):
         raise value.wrong(
-            f"{value.name}: a text has a line break or another control character", "remove it"
+            f"{value.name}: a string has a line break or another control character", "remove it"
         )
     return texts
 
 
-def _writes(value: _Value) -> Writes:
+def _writes_of(value: _Value) -> Writes:
     fields = value.fields(_WRITES)
     if not fields:
-        raise value.wrong(f"{value.name} names nothing", f"give one of {', '.join(_WRITES)}")
-    lists = {key: _globs(one) for key, one in fields.items()}
-    for key, one in fields.items():
+        raise value.wrong(f"{value.name} is empty", f"give one of {', '.join(_WRITES)}")
+    lists = {key: _globs(node) for key, node in fields.items()}
+    for key, node in fields.items():
         if any(text.startswith("/") for text in lists[key]):
             hint = "write it without the slash, from the repository's root"
-            raise one.wrong(f"{one.name}: a glob begins with a slash, and fits nothing", hint)
-    return Writes(lists.get("paths"), lists.get("branches"), value.line)
+            raise node.wrong(f"{node.name}: a glob that begins with a slash matches nothing", hint)
+    return Writes(
+        lists.get("paths"),
+        lists.get("branches"),
+        value.line,
+    )
 
 
 def _signatures(value: _Value) -> Demand:
@@ -535,7 +560,7 @@ def _provenance(value: _Value) -> Demand:
     fields = value.fields((*_SIGNERS, *_CLAIMS))
     claims = {key: fields[key].text() for key in _CLAIMS if key in fields}
     if not claims:
-        raise value.wrong(f"{value.name} asks for nothing", f"give one of {', '.join(_CLAIMS)}")
+        raise value.wrong(f"{value.name} has no requirement", f"give one of {', '.join(_CLAIMS)}")
     return Demand(
         "provenance",
         *_signers(value, fields),
@@ -554,16 +579,16 @@ def _signers(
     keys, whom = (fields[key].items() if key in fields else () for key in _SIGNERS)
     if not keys and not whom:
         raise value.wrong(
-            f"{value.name} names nobody who may sign", f"give {' or '.join(_SIGNERS)}"
+            f"{value.name} has no keys and no identities", f"give {' or '.join(_SIGNERS)}"
         )
     if len(keys) > MOST_ITEMS or len(whom) > MOST_ITEMS:
         raise value.wrong(
             f"{value.name} has more than {MOST_ITEMS} keys or identities", "leave some out"
         )
-    return tuple(dict.fromkeys(map(_path, keys))), tuple(dict.fromkeys(map(_identity, whom)))
+    return tuple(dict.fromkeys(map(_path, keys))), tuple(dict.fromkeys(map(_signer, whom)))
 
 
-def _identity(value: _Value) -> Identity:
+def _signer(value: _Value) -> Identity:
     fields = value.fields(_IDENTITY)
     for key in _IDENTITY:
         if key not in fields:
@@ -571,7 +596,7 @@ def _identity(value: _Value) -> Identity:
     identity = Identity(fields["subject"].text(), fields["issuer"].text())
     if "*" in identity.issuer:
         raise fields["issuer"].wrong(
-            f"{value.name}.issuer is no glob", "write the issuer's whole URL"
+            f"{value.name}.issuer cannot contain wildcards", "write the issuer's whole URL"
         )
     return identity
 

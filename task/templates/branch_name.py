@@ -43,7 +43,8 @@ def branch_name(template: str, changes: Sequence[Change], app: AppFields) -> str
         raise Malformed(f"the template {template!r} makes an empty branch name", FIELDS)
     if objection := objection_to_branch(name):
         raise Malformed(
-            f"the template makes {name!r}, which is not a branch name: {objection}", HINT
+            f"the template makes {name!r}, which is not a branch name: {objection}",
+            HINT,
         )
     return name
 
@@ -62,7 +63,12 @@ def _data(changes: Sequence[Change], app: AppFields) -> Mapping[str, Any]:
     """
     return {
         "Images": [
-            {"Name": change.name, "Alias": change.alias, "OldTag": change.old, "NewTag": change.new}
+            {
+                "Name": change.name,
+                "Alias": change.alias,
+                "OldTag": change.old,
+                "NewTag": change.new,
+            }
             for change in changes
         ],
         "SHA256": changes_digest(changes),

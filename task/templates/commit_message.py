@@ -142,19 +142,32 @@ def default_text(apps: Sequence[AppChanges]) -> str:
         for line in dict.fromkeys(map(_line, app.changes)):
             owners.setdefault(line, []).append(one_line(app.name))
     lines = [
-        text for line, names in list(owners.items())[:MOST_LINES] for text in _wrapped(line, names)
+        text
+        for line, names in list(owners.items())[:MOST_LINES]
+        for text in _line_wrapped(line, names)
     ]
     lines += [f"and {len(owners) - MOST_LINES} more changes"] if len(owners) > MOST_LINES else []
     return "\n".join((_subject(apps), "", *lines, ""))
 
 
 def _subject(apps: Sequence[AppChanges]) -> str:
-    versions = list(dict.fromkeys(new_version(change) for app in apps for change in app.changes))
+    changes = [change for app in apps for change in app.changes]
+    verb = (
+        "promote"
+        if changes and all(change.promoted_from for change in changes)
+        else "automatic update of"
+    )
+    versions = list(dict.fromkeys(map(new_version, changes)))
     to = f" to {' and '.join(versions)}" if len(versions) < 3 else f" to {len(versions)} versions"
-    subject = f"build: automatic update of {_names(apps)}"
-    if len(apps) > 1 and len(subject + to) > SUBJECT:
-        subject = f"build: automatic update of {len(apps)} Applications"
-    return f"{subject}{to if versions else ''}"
+    to = to if versions else ""
+    if len(apps) == 1:
+        return f"build: {verb} {_names(apps)}{to}"
+    images = list(dict.fromkeys(one_line(change.name) for change in changes))
+    what = images[0] if len(images) == 1 else f"{len(images)} images"
+    subject = f"build: {verb} {what}{to} for {_names(apps)}"
+    if len(subject) > SUBJECT:
+        subject = f"build: {verb} {what}{to} for {len(apps)} Applications"
+    return subject
 
 
 def new_version(change: Change) -> str:
@@ -167,18 +180,28 @@ def old_version(change: Change) -> str:
     """Return the old version in the same form."""
     return new_version(
         replace(
-            change, new_tag=change.old_tag, new_digest=change.old_digest, old_tag=change.new_tag
+            change,
+            new_tag=change.old_tag,
+            new_digest=change.old_digest,
+            old_tag=change.new_tag,
         )
     )
 
 
 def _line(change: Change) -> str:
-    name, old, new = _words(change)
+    name = one_line(change.name)
+    old, new = (
+        one_line("@".join(filter(None, version)))
+        for version in (
+            (change.old_tag, change.old_digest),
+            (change.new_tag, change.new_digest),
+        )
+    )
     source = f", promoted from {one_line(change.promoted_from)}" if change.promoted_from else ""
     return f"updates image {name} tag '{old}' to '{new}'{source}"
 
 
-def _wrapped(line: str, names: Sequence[str]) -> list[str]:
+def _line_wrapped(line: str, names: Sequence[str]) -> list[str]:
     """Return the line with the names of its Applications, on as many lines as necessary."""
     rest = len(names) - MOST_NAMES
     words = [
@@ -216,14 +239,22 @@ def _data(apps: Sequence[AppChanges]) -> Mapping[str, Any]:
 
     def fields(change: Change) -> dict[str, Any]:
         return {
-            **dict(zip(("Image", "OldTag", "NewTag"), _words(change), strict=True)),
-            "Labels": _labels([change]),
+            **dict(
+                zip(
+                    ("Image", "OldTag", "NewTag"),
+                    _words(change),
+                    strict=True,
+                )
+            ),
+            "Labels": _labels_of_images([change]),
         }
 
     return {
         "AppName": _names(apps),
         "AppChanges": [fields(change) for change in distinct(apps)],
-        "Labels": _labels(change for app in reversed(apps) for change in reversed(app.changes)),
+        "Labels": _labels_of_images(
+            change for app in reversed(apps) for change in reversed(app.changes)
+        ),
         "Applications": [
             {
                 "Name": one_line(app.name),
@@ -235,7 +266,7 @@ def _data(apps: Sequence[AppChanges]) -> Mapping[str, Any]:
     }
 
 
-def _labels(changes: Iterable[Change]) -> Mapping[str, str]:
+def _labels_of_images(changes: Iterable[Change]) -> Mapping[str, str]:
     """Return the labels of all images. Of two labels with the same name, the later one wins."""
     return GoMap(
         {one_line(key): one_line(text) for change in changes for key, text in change.labels.items()}
@@ -252,7 +283,12 @@ def _repeated(key: str, values: Sequence[str]) -> list[Trailer]:
     return shown if len(values) <= MOST_TRAILERS else [*shown, (f"{key}-Count", str(len(values)))]
 
 
-VERBS = {"hold": "hold", "release": "release", "rollback": "roll back"}
+VERBS = {
+    "hold": "hold",
+    "release": "release",
+    "rollback": "roll back",
+    "failed": "remember a failed version of",
+}
 
 
 def subject(command: str, apps: Sequence[AppChanges], build: str = "", why: str = "") -> str:
@@ -330,7 +366,11 @@ def trailer_lines(trailers: Iterable[Trailer]) -> str:
 
 
 def commit_references(
-    sha: str, repository: str = "", author: str = "", date: str = "", message: str = ""
+    sha: str,
+    repository: str = "",
+    author: str = "",
+    date: str = "",
+    message: str = "",
 ) -> list[Trailer]:
     """Return Argo CD's commit references to the image's source code, or [] without a commit.
 

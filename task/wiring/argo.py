@@ -11,11 +11,12 @@ from dataclasses import replace
 from itertools import chain
 from typing import Any
 
+from task.annotations.application import parse_application
 from task.annotations.subscription import Scope
 from task.applications.app_of_apps import FollowedApplications
 from task.applications.application_sets import RenderedSets, clusters_of
 from task.applications.cluster import ArgoCDManifests, ClusterManifests
-from task.applications.git import Repositories, git_manifests
+from task.applications.git import Repositories, SnapshotReader, git_manifests
 from task.applications.manifest_files import local_manifests
 from task.applications.manifest_text import is_set
 from task.applications.rendering import Rendering, RenderingError
@@ -31,9 +32,9 @@ from task.argocd.connection import Connection, parse_headers
 from task.argocd.owners import parent_of, parent_takes_back, set_of, set_takes_back
 from task.argocd.repo_secrets import RepoCredentials, credentials_of
 from task.argocd.rollouts import LIMITS
-from task.errors import Malformed, SourceDownError, SourceError, TaskError, UsageError
+from task.command_kinds import kind_of
+from task.errors import Malformed, SourceDownError, SourceError, TaskError, Trouble, UsageError
 from task.git.credentials import Credentials
-from task.git.repository.bare import BareRepository
 from task.http import Limits
 from task.kubernetes.access import cluster_access
 from task.kubernetes.client import Kubernetes
@@ -41,7 +42,6 @@ from task.kubernetes.kubeconfig import in_cluster
 from task.landing.ports import LiveApplications
 from task.model import Application, Found, Image, Subscription, Tracker
 from task.output.log import Log
-from task.output.report_json import BY_HAND
 from task.pipeline.discover import concerns
 from task.secret import Secret
 from task.settings import ARGO_TOKENS, Settings, SourceOptions
@@ -49,7 +49,13 @@ from task.threads import once
 from task.urls import path_part
 
 # short, because no run fails without a link
-LINKS = Limits(connect=5.0, silence=10.0, total=15.0, size=1024 * 1024, tries=1)
+LINKS = Limits(
+    connect=5.0,
+    silence=10.0,
+    total=15.0,
+    size=1024 * 1024,
+    tries=1,
+)
 CHOICES = "cluster, argocd, a file or folder of manifests, - (stdin), or REPO//PATH?ref=REF"
 
 
@@ -60,9 +66,14 @@ class Argo:
     """
 
     def __init__(
-        self, settings: Settings, environ: Mapping[str, str], log: Log, opened: ExitStack
+        self,
+        settings: Settings,
+        environ: Mapping[str, str],
+        log: Log,
+        opened: ExitStack,
     ) -> None:
         self._given: SourceOptions = settings.sources
+        self._prefix = settings.scope.annotation_prefix
         self.environ = environ
         self.log = log
         self._opened = opened
@@ -73,7 +84,8 @@ class Argo:
         self._slow = False  # whether an AppProject could not be read in time
         self._read: list[ClusterManifests | ArgoCDManifests] = []
         self.kind = next(
-            (source for source in sources(settings, environ) if source in ("cluster", "argocd")), ""
+            (source for source in sources(settings, environ) if source in ("cluster", "argocd")),
+            "",
         )
         # whether the run asks Argo CD anyway, for Applications, links or rollouts
         linked = settings.deployments and names_server(self._given, environ)
@@ -110,6 +122,17 @@ class Argo:
     def passed_over(self) -> Sequence[Application]:
         """Return the metadata of Applications with annotations that were not read whole."""
         return [app for found in self._read for app in found.passed_over]
+
+    def application(self, namespace: str, name: str) -> Application | None:
+        """Return one more Application of the source, or None if it may not be read."""
+        if not self.kind:
+            return None
+        given = self._given
+        try:
+            item = self.api().get_application(namespace, name)
+            return parse_application(item, self._prefix, self.kind, given.argocd_namespace)
+        except (TaskError, Malformed):
+            return None
 
     def server(self, limits: Limits = Limits()) -> ArgoCDApi:
         """Return Argo CD's API."""
@@ -283,7 +306,7 @@ def names_server(given: SourceOptions, environ: Mapping[str, str]) -> bool:
 def applications(
     settings: Settings,
     environ: Mapping[str, str],
-    repository: Callable[[str], BareRepository],
+    repository: Callable[[str], SnapshotReader],
     argo: Argo | None,
     scope: Scope | None,
     images: Sequence[Image],
@@ -292,7 +315,8 @@ def applications(
     found = sources(settings, environ)
     if not found:
         raise UsageError(
-            "nothing says where to read Applications from", hint=f"give --applications: {CHOICES}"
+            "nothing says where to read Applications from: --applications is missing or empty",
+            hint=f"give --applications: {CHOICES}",
         )
     repositories = Repositories(repository)
 
@@ -304,7 +328,7 @@ def applications(
             namespace=settings.sources.argocd_namespace,
             prefix=settings.scope.annotation_prefix,
             images=images,
-            strict=settings.command not in BY_HAND,
+            strict=not kind_of(settings.command).by_hand,
         )
 
     if settings.sources.clusters:
@@ -314,7 +338,10 @@ def applications(
         return sets().of(manifest) if is_set(manifest.item) else iter((manifest,))
 
     rendering = Rendering(
-        settings.sources.render, environ, settings.sources.argocd_namespace, found
+        settings.sources.render,
+        environ,
+        settings.sources.argocd_namespace,
+        found,
     )
     followed = FollowedApplications(repositories, rendering, settings.sources.follow_apps, rendered)
     with closing(repositories):
@@ -335,9 +362,13 @@ def applications(
                     followed.note(manifest)
                     yield manifest
             except RenderingError as error:
-                if settings.command != "lint":  # it lists every problem
+                if not kind_of(settings.command).lists_mistakes:
                     raise
-                yield Found({}, "", str(error), error.hint, severity="error")
+                yield Found(
+                    {},
+                    "",
+                    Trouble("source", str(error), error.hint),
+                )
         yield from followed.below()
 
 

@@ -70,7 +70,7 @@ class GitClients:
                 memory=memory_of_step(),
                 seconds=given.deadline + self._settings.verify.verify_timeout + SPARE,
             ),
-            log=lambda sentence: _of_git(sentence, self._log),
+            log=lambda sentence: _log_of_git(sentence, self._log),
         )
         return self._opened.enter_context(closing(client))
 
@@ -168,7 +168,12 @@ class GitClients:
             files = {**ssh.files, "known_hosts": ssh.files.get("known_hosts", "") + known}
             ssh = replace(ssh, files=files, known_hosts=True)
         return Access(
-            replace(own, certificates=certificates, config_file=given.config_file, ssh=ssh),
+            replace(
+                own,
+                certificates=certificates,
+                config_file=given.config_file,
+                ssh=ssh,
+            ),
             self._environ,
         )
 
@@ -187,13 +192,15 @@ def _bare(url: str) -> str:
     return url.rstrip("/").removesuffix(".git")
 
 
-def _of_git(sentence: str, log: Log) -> None:
+def _log_of_git(sentence: str, log: Log) -> None:
     warning = sentence.startswith(("warning: ", "git: warning: "))
     log("warning" if warning else "debug", sentence.replace("warning: ", "", 1))
 
 
 def signers(
-    given: CommitOptions, git: Callable[[], Git], opened: ExitStack
+    given: CommitOptions,
+    git: Callable[[], Git],
+    opened: ExitStack,
 ) -> Callable[[], Signer | None]:
     """Return a function that makes the signer, or None without a key.
 

@@ -14,7 +14,7 @@ from rich.progress import Progress, SpinnerColumn, TaskID, TextColumn, TimeElaps
 
 from task import shutdown
 from task.landing.ports import Repository
-from task.model import Changeset, FileVersion, Head, Landing, Place, Snapshot
+from task.model import Changeset, Files, FileVersion, Head, LandedCommit, Place, Snapshot
 from task.text import printable
 
 PATIENCE = 1.0  # seconds until something is shown
@@ -92,10 +92,11 @@ class RepositoryWithProgress:
         places: Iterable[Place],
         heads: Collection[str] = (),
         default: Collection[Place] = (),
+        besides: Callable[[Files], Iterable[Place]] | None = None,
     ) -> Snapshot:
         """Return the files at the tip of the branch."""
         with self._phase(f"fetching {self._name}"):
-            return self._repository.snapshot(branch, places, heads, default)
+            return self._repository.snapshot(branch, places, heads, default, besides)
 
     def read_more(self, snapshot: Snapshot, places: Collection[Place]) -> Snapshot:
         """Return more places, at the commit of a snapshot."""
@@ -117,12 +118,12 @@ class RepositoryWithProgress:
         with self._phase(f"reading the history of {self._name}"):
             return self._repository.merged(branch, commit)
 
-    def land(self, change: Changeset, memory: Changeset | None = None) -> Landing:
+    def land(self, change: Changeset, memory: Changeset | None = None) -> LandedCommit:
         """Commit and push."""
         with self._phase(f"pushing to {self._name}"):
             return self._repository.land(change, memory)
 
-    def remember(self, change: Changeset) -> Landing:
+    def remember(self, change: Changeset) -> LandedCommit:
         """Replace the memory branch."""
         with self._phase(f"pushing to {self._name}"):
             return self._repository.remember(change)
@@ -132,20 +133,27 @@ class RepositoryWithProgress:
         with self._phase(f"pushing to {self._name}"):
             self._repository.drop(head, was)
 
-    def predict(self, change: Changeset) -> Landing:
+    def predict(self, change: Changeset) -> LandedCommit:
         """Return what `land` would return."""
         with self._phase(f"comparing with {self._name}"):
             return self._repository.predict(change)
 
     def earlier(
-        self, branch: str, path: str, limit: int, marked: Collection[str] = ()
+        self,
+        branch: str,
+        path: str,
+        limit: int,
+        marked: Collection[str] = (),
     ) -> Iterable[tuple[str, str | None]]:
         """Yield the versions of a file, newest first."""
         with self._phase(f"reading the history of {self._name}"):
             return self._repository.earlier(branch, path, limit, marked)
 
     def written(
-        self, branch: str, pages: Sequence[Collection[str]], most: int
+        self,
+        branch: str,
+        pages: Sequence[Collection[str]],
+        most: int,
     ) -> Iterator[Mapping[str, Sequence[FileVersion]]]:
         """Yield the last versions of the files of each page."""
         with self._phase(f"reading the history of {self._name}"):

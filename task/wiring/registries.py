@@ -8,11 +8,13 @@ from dataclasses import replace
 from functools import cache, partial
 
 from task.argocd.cluster_secrets import ClusterSecrets
+from task.command_kinds import kind_of
 from task.errors import Malformed, RegistryError, TargetError, UsageError
 from task.files import read_text
 from task.git.credentials import certificates
-from task.model import Demand, Identity, KeySecret, Question
+from task.model import KeySecret, Question
 from task.output.log import Log
+from task.proof import Demand, Identity
 from task.registry.api import LIMITS
 from task.registry.client import Registry
 from task.registry.docker_config import RegistryLogin, hosts_of, normal, password_of
@@ -47,14 +49,19 @@ def registry_of(
         namespace=settings.sources.argocd_namespace,
     )
     conf = read_registries_conf(given.registries_conf) if given.registries_conf else ()
-    hurried = settings.registry_check == "auto" and settings.command != "scan"
+    hurried = settings.registry_check == "auto" and not kind_of(settings.command).lists_tags
     registry = Registry(
         logins,
         lambda line: log("debug", line),
         entries=conf,
         ca=certificates(settings.access.ca_file),
         cache_dir=given.registry_cache_dir,
-        limits=replace(LIMITS, connect=5.0, silence=15.0, tries=2 if hurried else 3),
+        limits=replace(
+            LIMITS,
+            connect=5.0,
+            silence=15.0,
+            tries=2 if hurried else 3,
+        ),
     )
     return opened.enter_context(closing(registry))
 
@@ -75,7 +82,8 @@ class Wanted:
         """`secrets`: those of the cluster, or None if they cannot be read."""
         self._secrets = once(secrets)
         self._keyless = once(lambda: _keyless(given.trust_root, log))
-        self._of_secret, self._of_demand = cache(self._by_secret), cache(self._by_demand)
+        self._of_secret = cache(self._by_secret)
+        self._of_demand = cache(self._by_demand)
         if given.trust_root:
             try:
                 read_text(given.trust_root)
@@ -158,7 +166,7 @@ def _given(settings: Settings, environ: Mapping[str, str]) -> Mapping[str, Regis
         return {}
     if not given.registry_credentials_for:  # the owner of an Application chooses the registry
         raise UsageError(
-            "a registry's password is given, but not for which registry",
+            "a registry's password is given, but not the registry it is for",
             hint="name it: --registry-credentials-for ghcr.io, or ghcr.io/acme",
         )
     named = given.registry_credentials_for

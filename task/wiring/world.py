@@ -18,7 +18,7 @@ from task.argocd.cluster_secrets import ClusterSecrets
 from task.argocd.owners import keys_wanted
 from task.argocd.projects import hindrance_of
 from task.argocd.rollout import synced_revisions
-from task.deciding.job import Followed, Landed
+from task.deciding.job import Followed, LandedApplication
 from task.errors import Malformed, TaskError, UsageError
 from task.forges.github_commits import CommittedByApi
 from task.forges.host import Comments, Deployments, Host
@@ -29,25 +29,27 @@ from task.git.ancestry import Lineage
 from task.git.credentials import certificates
 from task.git.names import rewritten
 from task.git.repository.bare import BareRepository
-from task.landing.ports import LiveApplications, Repository, World
+from task.landing.ports import Change, LiveApplications, Repository, World
 from task.model import (
     Answer,
     Application,
+    Compared,
     Found,
     Image,
-    Proof,
     Question,
     Subscription,
     Tracker,
     Verdict,
 )
 from task.output.log import Log
+from task.proof import Proof
 from task.registry.client import Registry
 from task.registry.proofs import Prover
 from task.settings import RegistryOptions, Settings
 from task.threads import once
 from task.urls import normal_url, without_login
 from task.wiring.argo import Argo, applications, sources
+from task.wiring.compared import JudgedChange
 from task.wiring.git import GitClients, signers
 from task.wiring.progress import Phases, RepositoryWithProgress
 from task.wiring.registries import Wanted, registry_of
@@ -131,7 +133,12 @@ class RealWorld(World):
             return BareRepository(self._git.git(), repo, cache_dir=self._settings.git.git_cache_dir)
 
         for found in applications(
-            self._settings, self._environ, unsigned, self._argo, self._scope, self._images
+            self._settings,
+            self._environ,
+            unsigned,
+            self._argo,
+            self._scope,
+            self._images,
         ):
             if is_project(found.item):
                 self._projects[found.item["metadata"]["name"]] = found.item
@@ -141,6 +148,10 @@ class RealWorld(World):
     def passed_over(self) -> Sequence[Application]:
         """Return the metadata of annotated Applications that `applications` left out."""
         return self._argo.passed_over()
+
+    def application(self, namespace: str, name: str) -> Application | None:
+        """Return an Application that `applications` left out, from the cluster or Argo CD."""
+        return self._argo.application(namespace, name)
 
     def locate(self, origin: str) -> tuple[str, str, str] | None:
         """Return (repository, branch, path) of a file in a Git work tree, or None."""
@@ -157,13 +168,30 @@ class RealWorld(World):
         )
 
     def _open(self, repo: str, subscription: Subscription | None) -> BareRepository:
-        git, cache = self._git.client(repo, subscription), self._settings.git.git_cache_dir
+        git = self._git.client(repo, subscription)
+        cache = self._settings.git.git_cache_dir
         if self._settings.commit.commit_through != "github":
             return BareRepository(git, repo, self._signer(), cache)
         forges = self._forges
         return CommittedByApi(
-            git, repo, lambda: forges().commits(repo), cache, lambda: forges().place_on_github(repo)
+            git,
+            repo,
+            lambda: forges().commits(repo),
+            cache,
+            lambda: forges().place_on_github(repo),
         )
+
+    def change(self, compared: Compared) -> Change:
+        """Return what `check` judges."""
+        change = JudgedChange(
+            self._settings,
+            self._environ,
+            compared,
+            lambda repo: self._git.client(repo, None),
+            self._argo,
+            self._scope,
+        )
+        return self._opened.enter_context(closing(change))
 
     def login(self, subscription: Subscription) -> str:
         """Return a text that identifies the login: the name of the cluster's secret,
@@ -213,7 +241,8 @@ class RealWorld(World):
         return registry_of(self._settings, self._environ, self._log, self._opened, secrets)
 
     def prove(
-        self, questions: Collection[Question]
+        self,
+        questions: Collection[Question],
     ) -> Mapping[Question, Proof | Verdict | TaskError]:
         """Return what is proved about images, a refusal if that is not what is required,
         or an error.
@@ -362,7 +391,7 @@ class RealWorld(World):
         """
         return self._argo.live() if self._argo.kind else None
 
-    def follow(self, landed: Sequence[Landed]) -> Followed:
+    def follow(self, landed: Sequence[LandedApplication]) -> Followed:
         """Refresh Argo CD, and wait for the rollouts."""
         if self._settings.dry:
             return Followed()
@@ -374,7 +403,7 @@ class RealWorld(World):
         ):
             return self._follow()(landed)
 
-    def follow_back(self, landed: Sequence[Landed]) -> Followed:
+    def follow_back(self, landed: Sequence[LandedApplication]) -> Followed:
         """Do the same after a rollback, within the time that `follow` has left."""
         return self._follow().back(landed)
 

@@ -3,13 +3,13 @@
 from typing import Any
 
 import pytest
-from clusters import app
-from runs import WEB
+from support.clusters import app
+from support.runs import WEB
 
 from task.after.expecting import expected
 from task.annotations.application import PREFIX, parse_application
 from task.annotations.subscription import subscribe
-from task.deciding.job import Landed
+from task.deciding.job import LandedApplication
 from task.image import parse_image
 from task.model import Decision, TargetKind, Verdict
 
@@ -32,7 +32,7 @@ PLACES: list[tuple[str, dict[str, str], TargetKind, str, str]] = [
 
 def landed(
     kind: TargetKind, image: str = f"{WEB}:1.1.0", verdict: Any = "update", **annotations: str
-) -> Landed:
+) -> LandedApplication:
     item = app("web", "https://git.example.com/x.git", **annotations)
     item["status"] |= {"sourceType": "Plugin"} if kind == "plugin-override" else {}
     application = parse_application(item, PREFIX)
@@ -40,7 +40,7 @@ def landed(
     decision = Decision(
         sub, parse_image(image), Verdict(verdict, "admitted", "x"), branch="main", kind=kind
     )
-    return Landed(application, "https://git.example.com/x.git", "c" * 40, (decision,))
+    return LandedApplication(application, "https://git.example.com/x.git", "c" * 40, (decision,))
 
 
 @pytest.mark.parametrize(

@@ -3,9 +3,9 @@
 from collections.abc import Callable
 from typing import Any
 
-from fake_world import fake_world
-from memory import SCOPE, WORDING
-from reports import decision, report
+from support.fake_world import fake_world
+from support.memory import SCOPE, WORDING
+from support.reports import decision, report
 
 from task.after.follow_up import commented
 from task.deciding.job import Job, PlanComment, PullRequestOptions, Terms
@@ -67,4 +67,7 @@ def test_a_comment_that_fails_is_a_warning() -> None:
     plan = report(decision(), command="plan")
     (told,) = commented(plan, JOB, world(fails)).problems
     assert (told.severity, told.rule, told.exit) == ("warning", "credentials", 0)
-    assert (told.message, told.hint) == ("the plan is in no comment: no API token", "give one")
+    assert (told.message, told.hint) == (
+        "could not post the plan as a comment: no API token",
+        "give one",
+    )

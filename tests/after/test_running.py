@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from fakes.argocd_states import NEW, OLD, application, at, operated
+from fakes.argocd_states import NEW, OLD, at, live_application, operated
 
 from task.after.expecting import Expected, expecting
 from task.argocd.rollout import Rollout
@@ -43,7 +43,7 @@ LIVE = [
 
 def item(images: object, revision: str = NEW) -> dict[str, Any]:
     state = at(
-        application(),
+        live_application(),
         "Synced",
         "Healthy",
         revision=revision,
@@ -134,5 +134,5 @@ def test_a_later_commit_may_have_replaced_it(compared: str, says: str, state: st
     found = expecting(HEALTHY, item([f"{WEB}:1.2.0"], compared), [wanted])
     assert found.state == state
     assert found.warning == (
-        f"{WEB} was set to 1.2.0 meanwhile, no longer 1.1.0" if state != "failed" else ""
+        f"{WEB} was set to 1.2.0 meanwhile, instead of 1.1.0" if state != "failed" else ""
     )

@@ -4,23 +4,24 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import pytest
-from fake_world import fake_world
-from memory import SCOPE, WORDING
-from reports import REPO, decision
+from support.fake_world import fake_world
+from support.memory import SCOPE, WORDING
+from support.reports import REPO, decision
 
 from task.after.deployments import MOST, ShownDeployments, summary
 from task.deciding.job import (
     DeployedSource,
     Followed,
     Job,
-    Landed,
+    LandedApplication,
     PullRequestOptions,
     RolloutEnd,
     Terms,
 )
 from task.errors import CredentialsError, ForgeError, RepositoryError, TaskError
+from task.forges.deployment import CommitStatus, Deployment
 from task.landing.ports import World
-from task.model import Application, CommitStatus, Deployment, Problem, Tracker, Verdict
+from task.model import Application, Problem, Tracker, Verdict
 
 COMMIT = "c" * 40
 SOURCE = DeployedSource("https://github.com/acme/web", COMMIT, "main", waits=True)
@@ -72,11 +73,11 @@ def landed(
     head: str = "main",
     request: str = "",
     space: str = "argocd",
-) -> Landed:
+) -> LandedApplication:
     one = decision(name=name, head=head)
     app = Application(space, name, {}, ())
     sub = replace(one.subscription, application=app)
-    return Landed(
+    return LandedApplication(
         app,
         REPO,
         "a" * 40,
@@ -91,7 +92,7 @@ def ended(name: str = "web", *, succeeded: bool = True) -> RolloutEnd:
 
 def play(
     forge: Forge,
-    of: Sequence[Landed],
+    of: Sequence[LandedApplication],
     *ends: RolloutEnd,
     waits: bool = True,
     everyone: Sequence[Tracker] = (),
@@ -104,7 +105,9 @@ def play(
     return shown.end(of, Followed(ends=ends))
 
 
-ROWS: list[tuple[Sequence[Landed], Sequence[RolloutEnd], list[tuple[str, str]], list[str]]] = [
+ROWS: list[
+    tuple[Sequence[LandedApplication], Sequence[RolloutEnd], list[tuple[str, str]], list[str]]
+] = [
     ([landed()], [ended()], [("web", "in_progress"), ("web", "success")], ["pending", "success"]),
     (
         [landed()],
@@ -140,7 +143,7 @@ ROWS: list[tuple[Sequence[Landed], Sequence[RolloutEnd], list[tuple[str, str]], 
 
 @pytest.mark.parametrize(("of", "ends", "told", "statuses"), ROWS)
 def test_a_run_that_waits(
-    of: Sequence[Landed],
+    of: Sequence[LandedApplication],
     ends: Sequence[RolloutEnd],
     told: list[tuple[str, str]],
     statuses: list[str],
@@ -175,7 +178,7 @@ def test_what_a_deployment_says() -> None:
     )
 
 
-def test_a_name_in_two_namespaces_is_told_with_its_namespace() -> None:
+def test_a_name_in_two_namespaces_is_reported_with_its_namespace() -> None:
     forge = Forge()
     other = landed(space="team").application
     play(

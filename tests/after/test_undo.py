@@ -1,19 +1,22 @@
 """`--on-failure rollback`: what a run puts back once its rollout has failed, and what it leaves as others made it."""
 
+import threading
 from collections.abc import Callable, Collection, Sequence
+from itertools import permutations
 
 import pytest
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
-from memory import NOW, SCOPE, URL, WORDING, Branch, Story, story
-from runs import KUSTOMIZATION, WEB, application, target
+from support.memory import NOW, SCOPE, URL, WORDING, Branch, Story, story
+from support.runs import KUSTOMIZATION, WEB, application, target
 
 from task.after.follow_up import LONGEST_CAUSE
-from task.deciding.job import Failure, Followed, Job, Landed, Terms
-from task.errors import TaskError
+from task.deciding.job import Failure, Followed, Job, LandedApplication, Terms
+from task.errors import Exit, TaskError, Trouble
 from task.image import parse_image
-from task.model import Answer, Build, Changeset, Landing, Problem, Proof, Question, Report, Verdict
+from task.model import Answer, Build, Changeset, LandedCommit, Problem, Question, Report, Verdict
+from task.proof import Proof
 
 STATE = ".image-update/apps/a/argocd_a.state"
 CAUSE = "degraded: Deployment web: exceeded its progress deadline"
@@ -24,10 +27,10 @@ def failing(
 ) -> Story:
     """The scene, whose rollouts fail; `meanwhile` happens during the wait."""
 
-    def follow(landed: Sequence[Landed]) -> Followed:
+    def follow(landed: Sequence[LandedApplication]) -> Followed:
         scene.follow = lambda _landed: Followed()  # of this run alone
         meanwhile()
-        problem = Problem(application="argocd/a", rule="rollout", message=cause, exit=6)
+        problem = Problem(Trouble("rollout", cause, exit=Exit.ROLLOUT), application="argocd/a")
         return Followed((problem,), tuple(Failure((one,), cause) for one in landed))
 
     scene.follow = follow
@@ -81,12 +84,90 @@ def test_a_newer_build_that_landed_meanwhile_stays() -> None:
     scene = story("semver")
     failing(scene, lambda: scene.event("1.2.0"))
     report = waited(scene, "1.1.0")
-    assert (report.exit, scene.value, STATE in scene.branch.files) == (6, "1.2.0", False)
-    assert [one.rollback for one in report.commits] == [False]
+    assert (report.exit, scene.value) == (6, "1.2.0")
+    assert [one.rollback for one in report.commits] == [False, False]
+    (memory,) = yaml.safe_load(scene.branch.files[STATE])["files"].values()
+    assert memory["images"]["web"] == {"failed": ["1.1.0"]}  # nothing is held
     assert notes(report)[1] == (
         "warning",
         f"not rolled back: {WEB}: 1.1.0 is not what Git says now: 1.2.0",
     )
+
+
+def test_the_commit_about_a_failure_that_came_too_late_names_no_rollback() -> None:
+    scene = story("semver")
+    messages: list[str] = []
+    land = scene.branch.land
+
+    def told(change: Changeset, memory: Changeset | None = None) -> LandedCommit:
+        messages.append(change.message)
+        return land(change, memory)
+
+    scene.branch.land = told  # type: ignore[method-assign]
+    waited(failing(scene, lambda: scene.event("1.2.0")), "1.1.0")
+    assert messages[-1].splitlines() == [
+        "remember a failed version of a",
+        "",
+        "a (web): 1.1.0 is not what Git says now: 1.2.0",
+        "",
+        "Application: argocd/a",
+    ]
+
+
+def rollout(scene: Story, number: int) -> Callable[[], None]:
+    """Land a build in a run that waits, and return what lets its rollout fail."""
+    landed, fails = threading.Event(), threading.Event()
+
+    def follow(given: Sequence[LandedApplication]) -> Followed:
+        landed.set()
+        assert fails.wait(60)
+        return Followed((), tuple(Failure((one,), CAUSE) for one in given))
+
+    scene.follow = follow
+    run = threading.Thread(target=waited, args=(scene, f"1.{number}.0", number), daemon=True)
+    run.start()
+    assert landed.wait(60)
+
+    def fail() -> None:
+        fails.set()
+        run.join(60)
+
+    return fail
+
+
+@pytest.mark.parametrize("strategy", ["newest-build", "semver"])
+@pytest.mark.parametrize("order", [*permutations((1, 2)), *permutations((1, 2, 3))])
+def test_builds_that_all_fail_end_at_the_version_before_them(
+    order: Sequence[int], strategy: str
+) -> None:
+    """All of them have landed before the first one fails."""
+    scene = story(strategy)
+    fails = {number: rollout(scene, number) for number in sorted(order)}
+    for number in order:
+        fails[number]()
+    assert scene.value == "1.0.0"
+
+
+@pytest.mark.slow
+@given(st.sampled_from(["newest-build", "semver"]), st.lists(st.integers(0, 5), max_size=14))
+def test_git_never_goes_to_a_version_that_failed(strategy: str, steps: list[int]) -> None:
+    """0 and 1 land the next build. The others let one of those fail whose rollout is waited for."""
+    scene = story(strategy)
+    waiting: dict[int, Callable[[], None]] = {}
+    failed: set[str] = set()
+    number = 0
+    for step in steps:
+        if step < 2:
+            number += 1
+            waiting[number] = rollout(scene, number)
+        elif waiting:
+            fails = sorted(waiting)[step % len(waiting)]
+            waiting.pop(fails)()
+            failed.add(f"1.{fails}.0")
+        assert scene.value not in failed
+    for number in sorted(waiting):
+        waiting[number]()
+        assert scene.value != f"1.{number}.0"
 
 
 def test_what_a_person_holds_stays() -> None:
@@ -161,7 +242,7 @@ def test_the_commit_says_nothing_of_the_builds_source() -> None:
     messages: list[str] = []
     land = scene.branch.land
 
-    def told(change: Changeset, memory: Changeset | None = None) -> Landing:
+    def told(change: Changeset, memory: Changeset | None = None) -> LandedCommit:
         messages.append(change.message)
         return land(change, memory)
 
@@ -198,7 +279,7 @@ class Raced(Branch):
         super().__init__({target("a"): KUSTOMIZATION})
         self.before: dict[int, Callable[[], object]] = {}  # what happens before the so-manieth push
 
-    def land(self, change: Changeset, memory: Changeset | None = None) -> Landing:
+    def land(self, change: Changeset, memory: Changeset | None = None) -> LandedCommit:
         self.before = {number - 1: happens for number, happens in self.before.items()}
         self.before.pop(0, lambda: None)()
         return super().land(change, memory)

@@ -9,7 +9,7 @@ from task.model import Parameter
 P = "argocd-image-updater.argoproj.io/"
 
 
-def application(**spec: object) -> dict[str, object]:
+def manifest(**spec: object) -> dict[str, object]:
     return {
         "apiVersion": "argoproj.io/v1alpha1",
         "kind": "Application",
@@ -21,7 +21,7 @@ def application(**spec: object) -> dict[str, object]:
 @pytest.mark.parametrize(
     ("item", "expected"),
     [
-        (application(), True),
+        (manifest(), True),
         ({"kind": "Application", "apiVersion": "app.k8s.io/v1beta1"}, False),
         ({"kind": "ApplicationSet", "apiVersion": "argoproj.io/v1alpha1"}, False),
         ({"kind": "Deployment"}, False),
@@ -34,7 +34,7 @@ def test_tells_applications_from_other_manifests(item: object, expected: bool) -
 
 
 def test_reads_only_annotations_with_the_prefix_and_trims_them() -> None:
-    item = application()
+    item = manifest()
     item["metadata"] = {
         "name": "web",
         "annotations": {P + "image-list": " a=b \n", "other": "x", P + "n": 1},
@@ -43,12 +43,12 @@ def test_reads_only_annotations_with_the_prefix_and_trims_them() -> None:
 
 
 def test_the_namespace_is_the_control_planes_where_none_is_written() -> None:
-    assert parse_application(application(), namespace="cd").key == "cd/web"
+    assert parse_application(manifest(), namespace="cd").key == "cd/web"
 
 
 def test_reads_what_an_override_must_carry_along() -> None:
     source = parse_application(
-        application(
+        manifest(
             source={
                 "repoURL": "https://git.example/x.git",
                 "path": "apps/web",
@@ -67,7 +67,7 @@ def test_reads_what_an_override_must_carry_along() -> None:
 
 
 def test_the_status_tells_the_type_before_the_spec_does() -> None:
-    item = application(source={"repoURL": "r", "helm": {}})
+    item = manifest(source={"repoURL": "r", "helm": {}})
     item["status"] = {"sourceType": "Kustomize", "summary": {"images": ["a:1", 2]}}
     app = parse_application(item)
     assert (app.sources[0].kind, app.sources[0].section, app.live) == (
@@ -78,7 +78,7 @@ def test_the_status_tells_the_type_before_the_spec_does() -> None:
 
 
 def test_several_sources_are_aligned_with_their_types() -> None:
-    item = application(sources=[{"repoURL": "a", "path": "k"}, {"repoURL": "b", "path": "h"}])
+    item = manifest(sources=[{"repoURL": "a", "path": "k"}, {"repoURL": "b", "path": "h"}])
     item["status"] = {"sourceTypes": ["Directory", "Kustomize"]}
     app = parse_application(item)
     assert [source.kind for source in app.sources] == ["Directory", "Kustomize"]
@@ -87,7 +87,7 @@ def test_several_sources_are_aligned_with_their_types() -> None:
 
 def test_the_dry_source_is_what_people_edit() -> None:
     app = parse_application(
-        application(
+        manifest(
             sourceHydrator={
                 "drySource": {"repoURL": "dry", "path": "p", "targetRevision": "main"},
                 "syncSource": {},
@@ -111,7 +111,7 @@ def test_the_dry_source_is_what_people_edit() -> None:
         {"metadata": "x"},
     ],
 )
-def test_what_is_no_application_is_malformed(item: dict[str, object]) -> None:
+def test_what_is_not_an_application_is_malformed(item: dict[str, object]) -> None:
     with pytest.raises(Malformed):
         parse_application(item)
 
@@ -125,7 +125,7 @@ def test_values_that_contain_themselves_or_are_endless_when_written_out_are_not_
         bomb = [bomb, bomb]
     for values in (itself, {"x": bomb}):
         app = parse_application(
-            application(source={"repoURL": "r", "helm": {"valuesObject": values, "values": "a: 1"}})
+            manifest(source={"repoURL": "r", "helm": {"valuesObject": values, "values": "a: 1"}})
         )
         assert app.sources[0].values == ""
 
@@ -133,7 +133,7 @@ def test_values_that_contain_themselves_or_are_endless_when_written_out_are_not_
 def test_the_values_are_kept_only_where_no_status_says_what_runs_or_where_they_may_hide_a_file() -> (
     None
 ):
-    item: dict[str, Any] = application(
+    item: dict[str, Any] = manifest(
         source={"repoURL": "r", "helm": {"values": "image: {tag: 1.0.0}"}}
     )
     item["metadata"]["annotations"] = {f"{PREFIX}image-list": "a"}

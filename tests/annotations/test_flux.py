@@ -320,7 +320,7 @@ def test_policies(annotations: dict[str, Any], count: int, held: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["automated", "locked"])
-def test_a_switch_that_is_neither_on_nor_off_is_told(name: str) -> None:
+def test_a_switch_that_is_neither_on_nor_off_is_reported(name: str) -> None:
     (flaw,) = subscribed(IMAGE, {f"fluxcd.io/{name}": "yes"}).flaws
     assert (flaw.key, flaw.value, flaw.severity) == (f"fluxcd.io/{name}", "yes", "warning")
 
@@ -408,7 +408,7 @@ def test_each_image_has_its_own_filter() -> None:
     }
 
 
-def test_a_filter_for_no_image_is_told() -> None:
+def test_a_filter_for_no_image_is_reported() -> None:
     (flaw,) = subscribed(IMAGE, {**ON, "fluxcd.io/tag.web": "semver:~1"}).flaws
     assert (flaw.key, flaw.severity, flaw.hint) == (
         "fluxcd.io/tag.web",

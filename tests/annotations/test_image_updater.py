@@ -282,7 +282,7 @@ def test_only_its_own_namespace_is_referenced(
 
 
 @pytest.mark.parametrize(("named", "told"), [("argocd", 0), ("team", 1)])
-def test_another_namespace_in_the_spec_is_told(named: str, told: int) -> None:
+def test_another_namespace_in_the_spec_is_reported(named: str, told: int) -> None:
     old = updater(ref("*"))
     old["spec"]["namespace"] = named
     found, problems = annotated(old)
@@ -352,10 +352,10 @@ def test_a_misspelt_annotation_of_ours_does_not_vanish() -> None:
         ),
     ],
 )
-def test_a_reference_that_selects_nothing_is_told(reference: dict[str, Any], hint: str) -> None:
+def test_a_reference_that_selects_nothing_is_reported(reference: dict[str, Any], hint: str) -> None:
     given = updater(ref("w*"), reference)
     _, (told,) = configure([app(), app("api", "team")], [given], origins=["updater.yaml:1"])
-    message = "updater.yaml:1: ImageUpdater argocd/one, applicationRefs[1]: no Application in namespace 'argocd' fits"
+    message = "updater.yaml:1: ImageUpdater argocd/one, applicationRefs[1]: no Application in namespace 'argocd' matches"
     assert (told.message, told.severity, told.field) == (
         message,
         "warning",
@@ -387,7 +387,7 @@ def test_a_reference_that_a_better_one_leaves_nothing_is_not_told() -> None:
         ({}, {}, {"updateStrategy": "digest"}, ""),
     ],
 )
-def test_a_block_in_which_the_crd_stores_semver_is_told(
+def test_a_block_in_which_the_crd_stores_semver_is_reported(
     spec: Any, reference: Any, image: Any, told: str
 ) -> None:
     given = [
@@ -586,7 +586,7 @@ def test_settings_that_cannot_be_read_update_nothing(broken: dict[str, Any]) -> 
         ({"writeBackConfig": {"gitConfig": {"target": "x"}}}, "'target'"),
     ],
 )
-def test_what_has_no_effect_here_is_told_once(spec: dict[str, Any], warned: str) -> None:
+def test_what_has_no_effect_here_is_reported_once(spec: dict[str, Any], warned: str) -> None:
     images = (WEB, {"alias": "b", "imageName": "b"})
     _, problems = configure([app("web-1"), app("web-2")], [updater(ref("web-*", *images), **spec)])
     assert [warned] * bool(warned) == [warned for problem in problems if warned in problem.message]
@@ -746,9 +746,9 @@ def test_no_resource_raises(spec: Any, reference: Any) -> None:
     assert len(done) == 1
 
 
-def test_a_template_for_a_name_is_told_as_one() -> None:
+def test_a_template_for_a_name_is_named_as_one() -> None:
     odd: Any = {"{'app': None}": None}
     _, problems = annotated(updater(ref(), name=odd))
     assert [one.message for one in problems] == [
-        "an ImageUpdater is skipped: metadata.name is not a text"
+        "an ImageUpdater is skipped: metadata.name is not a string"
     ]

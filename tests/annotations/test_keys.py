@@ -87,6 +87,7 @@ def test_a_near_miss(key: str, meant: str, name: str) -> None:
         ("git-credentials", "former", "write write-back-method: git:secret:<namespace>/<name>"),
         ("git-commit-message", "former", "--commit-message-template"),
         ("git.commit-message-template", "former", "--commit-message-template"),
+        ("git-commit-template", "former", "--commit-message-template"),
         ("git-user", "former", "--git-author-name"),
         ("git-commit-email", "former", "--git-author-email"),
         ("web.credentials", "former", "write web.pull-secret"),

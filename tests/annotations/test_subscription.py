@@ -251,7 +251,7 @@ def test_only_the_rest_of_a_range_belongs_to_the_entry_before_it() -> None:
     (flaw,) = one.flaws
     assert (flaw.text, flaw.hint) == (
         "a=acme/a:>=1.0",
-        "join constraints with a blank: a=acme/a:>=1.0 <2",
+        "join constraints with a space: a=acme/a:>=1.0 <2",
     )
 
 

@@ -21,7 +21,7 @@ OURS = {
 }
 
 
-def application(given: dict[str, Any]) -> Application:
+def application_of(given: dict[str, Any]) -> Application:
     spec = {"source": given["source"]} if "source" in given else {"sources": given["sources"]}
     status = {
         "sourceType": given.get("source_type", ""),
@@ -49,7 +49,7 @@ def first_of(app: Application, argocd_namespace: str) -> Where:
 @pytest.mark.parametrize("case", [c for c in CASES if c["id"] not in OURS], ids=lambda c: c["id"])
 def test_write_back_as_image_updater_resolves_it(case: dict[str, Any]) -> None:
     expected = case.get("expect_v1", case["expect"])
-    where = first_of(application(case["input"]), case["input"]["controller_namespace"])
+    where = first_of(application_of(case["input"]), case["input"]["controller_namespace"])
     path = expected["kustomize_base"] or expected["target"]
     assert where.path == inside("", path)
     assert where.method == expected["method"]
@@ -62,7 +62,7 @@ def test_write_back_as_image_updater_resolves_it(case: dict[str, Any]) -> None:
 def web(annotations: dict[str, str], **spec: Any) -> Where:
     source = {"repoURL": "https://git.example/x.git", "path": "apps/web", "targetRevision": "main"}
     return first_of(
-        application(
+        application_of(
             {
                 "annotations": annotations,
                 "app_name": "web",
@@ -106,7 +106,7 @@ def test_targets(target: str, kind: str, path: str) -> None:
 
 
 @pytest.mark.parametrize("method", ["git", "argocd", "git:secret:argocd/login"])
-def test_a_method_is_no_target(method: str) -> None:
+def test_a_method_is_not_a_target(method: str) -> None:
     with pytest.raises(Faulty) as caught:
         web({"write-back-target": method})
     assert f"unknown target '{method}': that is a method" in str(caught.value)
@@ -184,7 +184,7 @@ def test_what_annotations_may_not_write(target: str) -> None:
         ({"target": "helmvalues:/" + "folder/" * 600 + "values.yaml"}, "has 4,211 bytes"),
     ],
 )
-def test_what_no_file_system_holds_is_no_target(spec: dict[str, str], words: str) -> None:
+def test_what_no_file_system_holds_is_not_a_target(spec: dict[str, str], words: str) -> None:
     source = Source("https://git.example/x.git", "apps/web")
     app = Application(
         "argocd", spec.get("name", "web"), {"write-back-target": spec.get("target", "")}, (source,)
@@ -238,7 +238,7 @@ def test_git_repository_takes_the_branch_of_the_source_with_that_url() -> None:
     assert (where.repo, where.base) == ("https://git.example/vals", "prod")
 
 
-def test_git_repository_of_no_source_takes_the_chosen_sources_branch() -> None:
+def test_a_git_repository_that_no_source_has_takes_the_branch_of_the_chosen_source() -> None:
     first = {"repoURL": "https://git.example/k.git", "path": "k", "targetRevision": "kb"}
     second = {"repoURL": "https://git.example/h.git", "path": "h", "targetRevision": "hb"}
     where = web(
@@ -267,7 +267,7 @@ def test_an_oci_artifact_is_never_cloned_as_git() -> None:
     assert web(elsewhere, source=source).repo == "https://git.example/vals.git"
 
 
-def test_a_charts_version_is_no_branch() -> None:
+def test_a_charts_version_is_not_a_branch() -> None:
     annotations = {
         "write-back-target": "helmvalues:/v.yaml",
         "git-repository": "https://git.example/other",

@@ -11,8 +11,8 @@ from typing import Any
 
 import jsonschema
 import pytest
-from reports import decision, report
 from support import bare_repo, commit
+from support.reports import decision, report, trouble_of
 
 from task.annotations.application import Narrow
 from task.annotations.subscription import Defaults, Scope
@@ -171,7 +171,7 @@ def test_one_revision_of_a_repository_is_fetched_once() -> None:
     ]
 
 
-def test_a_revision_that_is_no_branch_says_what_to_write(tmp_path: Path) -> None:
+def test_a_revision_that_is_not_a_branch_says_what_to_write(tmp_path: Path) -> None:
     repo = bare_repo(tmp_path, {"a/x.yaml": "name: a\n"})
     repositories = Repositories(
         lambda url: BareRepository(Git(dict(os.environ), protocols=frozenset({"file"})), url)
@@ -184,17 +184,20 @@ def test_a_revision_that_is_no_branch_says_what_to_write(tmp_path: Path) -> None
     repositories.close()
 
 
-def test_a_file_that_is_no_text_fails_the_set() -> None:
+def test_a_file_that_is_not_text_fails_the_set() -> None:
     (one,) = [
         one
         for one in manifests(
             application_set("[{git: {repoURL: r, revision: dev, files: [{path: x}]}}]"),
             Store(x="bad"),
         )
-        if one.problem
+        if one.trouble
     ]
-    assert one.problem == "sets.yaml:2: ApplicationSet team/fleet: cannot read 'x': not UTF-8 text"
-    assert one.severity == "error"
+    assert (
+        trouble_of(one).message
+        == "sets.yaml:2: ApplicationSet team/fleet: cannot read 'x': not UTF-8 text"
+    )
+    assert trouble_of(one).severity == "error"
 
 
 def test_the_number_of_repositories_is_bounded() -> None:
@@ -291,7 +294,7 @@ def test_all_sets_of_a_run_share_one_budget() -> None:
     ]
 
 
-def test_an_application_set_of_another_api_group_is_none_of_ours() -> None:
+def test_an_application_set_of_another_api_group_is_ignored() -> None:
     text = application_set(LIST).replace("argoproj.io/v1alpha1", "example.com/v1", 1)
     assert [one.item["kind"] for one in manifests(text)] == ["ApplicationSet"]
 
@@ -386,4 +389,4 @@ def test_readers_of_older_and_newer_reports_get_along() -> None:
 def test_malformed_yaml_of_a_set_is_a_problem() -> None:
     text = "apiVersion: argoproj.io/v1alpha1\nkind: ApplicationSet\nspec: &a {x: *a}\n"
     (one,) = found_in(text.encode(), "x.yaml")
-    assert "value contains itself" in one.problem
+    assert "value contains itself" in trouble_of(one).message

@@ -5,7 +5,14 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pytest
-from fakes.kubernetes_api import APPLICATIONS, UPDATERS, Fault, KubernetesApi, application, running
+from fakes.kubernetes_api import (
+    APPLICATIONS,
+    UPDATERS,
+    Fault,
+    KubernetesApi,
+    cluster_application,
+    running,
+)
 
 from task.annotations.application import Narrow
 from task.annotations.subscription import Defaults, Scope
@@ -62,9 +69,11 @@ def updater(
 
 def test_only_what_may_take_the_image_is_read_whole(api: KubernetesApi) -> None:
     api.add(
-        APPLICATIONS, application("web", images="web=ghcr.io/acme/web:1.x"), application("plain")
+        APPLICATIONS,
+        cluster_application("web", images="web=ghcr.io/acme/web:1.x"),
+        cluster_application("plain"),
     )
-    api.add(APPLICATIONS, application("api", "team", images="api=ghcr.io/acme/api:1.x"))
+    api.add(APPLICATIONS, cluster_application("api", "team", images="api=ghcr.io/acme/api:1.x"))
     cluster = source(api, wanted=mentions("acme/web"))
     found = list(cluster.all())
     assert [one.item for one in found] == [api.of(APPLICATIONS, "web")]
@@ -80,7 +89,7 @@ def test_only_what_may_take_the_image_is_read_whole(api: KubernetesApi) -> None:
 def test_the_same_applications_as_from_manifests(api: KubernetesApi) -> None:
     api.add(
         APPLICATIONS,
-        *(application(f"web-{n}", images="web=ghcr.io/acme/web:1.x") for n in range(12)),
+        *(cluster_application(f"web-{n}", images="web=ghcr.io/acme/web:1.x") for n in range(12)),
     )
     scope = Scope(PREFIX, Narrow(), Defaults())
     found = discovered(source(api).all(), scope, lambda _origin: None)
@@ -95,7 +104,7 @@ def test_what_an_image_updater_references_is_read_whatever_its_annotations(
     api.add(
         APPLICATIONS,
         *(
-            application(name, namespace)
+            cluster_application(name, namespace)
             for name in ("web", "api")
             for namespace in ("argocd", "team")
         ),
@@ -122,7 +131,7 @@ def test_what_an_image_updater_references_is_read_whatever_its_annotations(
 def test_what_a_pattern_references_is_read(
     api: KubernetesApi, pattern: str, name: str, expected: bool
 ) -> None:
-    api.add(APPLICATIONS, application(name))
+    api.add(APPLICATIONS, cluster_application(name))
     api.add(UPDATERS, updater("one", pattern=pattern))
     assert keys(source(api)) == ["argocd/one", *([f"argocd/{name}"] if expected else [])]
 
@@ -130,7 +139,7 @@ def test_what_a_pattern_references_is_read(
 @pytest.mark.parametrize("pattern", ["*a" * 30 + "b", "*a" * 2048, "*" * 4096, "*a" * 100_000])
 def test_no_pattern_of_an_image_updater_takes_long(pattern: str) -> None:
     began = time.process_time()
-    for _, glob in module._references(updater("one", pattern=pattern)):
+    for _, glob in module._patterns_of(updater("one", pattern=pattern)):
         glob_match(glob, "a" * 253)
     assert time.process_time() - began < 5
 
@@ -140,13 +149,13 @@ def test_no_pattern_of_an_image_updater_takes_long(pattern: str) -> None:
 )
 def test_an_image_updater_of_any_shape(api: KubernetesApi, spec: Any) -> None:
     api.add(UPDATERS, {"metadata": {"name": "odd"}, "spec": spec})
-    api.add(APPLICATIONS, application("web"))
+    api.add(APPLICATIONS, cluster_application("web"))
     assert keys(source(api)) == ["argocd/odd"]
 
 
 def test_no_image_updaters_where_the_cluster_does_not_know_them(api: KubernetesApi) -> None:
     api.forget(UPDATERS)
-    api.add(APPLICATIONS, application("web", images="web=acme/web"))
+    api.add(APPLICATIONS, cluster_application("web", images="web=acme/web"))
     assert keys(source(api)) == ["argocd/web"]
 
 
@@ -176,8 +185,8 @@ def reader(api: KubernetesApi) -> KubernetesApi:
     api.rules = role("argocd", "applications")
     api.add(
         APPLICATIONS,
-        application("web", images="w=acme/web"),
-        application("far", "team", images="w=acme/web"),
+        cluster_application("web", images="w=acme/web"),
+        cluster_application("far", "team", images="w=acme/web"),
     )
     return api
 
@@ -198,7 +207,7 @@ def test_a_namespace_that_was_named_and_is_forbidden_is_an_error(reader: Kuberne
     assert "a Role of namespace 'team' needs" in caught.value.hint
 
 
-def test_namespaces_that_the_control_planes_is_not_among_are_no_fall_back(
+def test_namespaces_without_that_of_the_control_plane_are_not_a_fallback(
     reader: KubernetesApi,
 ) -> None:
     with pytest.raises(ForbiddenError, match="in all namespaces"):
@@ -230,9 +239,9 @@ def test_nothing_is_allowed(reader: KubernetesApi) -> None:
 def test_what_narrows_is_pushed_down(
     api: KubernetesApi, narrow: Narrow, lists: list[str], found: list[str]
 ) -> None:
-    api.add(APPLICATIONS, application("web", images="w=acme/web", metadata={"labels": {"tier": "front"},
+    api.add(APPLICATIONS, cluster_application("web", images="w=acme/web", metadata={"labels": {"tier": "front"},
             "annotations": {f"{PREFIX}image-list": "acme/web"}}))  # fmt: skip
-    api.add(APPLICATIONS, application("api", "team", images="a=acme/api"))
+    api.add(APPLICATIONS, cluster_application("api", "team", images="a=acme/api"))
     assert keys(source(api, narrow=narrow)) == found
     assert [one for one in api.requests() if one.startswith("list applications")] == [
         f"list applications {n}" for n in lists
@@ -246,7 +255,7 @@ def test_what_narrows_is_pushed_down(
 
 
 def test_an_object_that_was_deleted_meanwhile_is_passed_over(api: KubernetesApi) -> None:
-    api.add(APPLICATIONS, *(application(f"web-{n}", images="w=acme/web") for n in range(5)))
+    api.add(APPLICATIONS, *(cluster_application(f"web-{n}", images="w=acme/web") for n in range(5)))
 
     def delete(asked: Any) -> None:
         if asked.verb == "get":
@@ -259,23 +268,25 @@ def test_an_object_that_was_deleted_meanwhile_is_passed_over(api: KubernetesApi)
 def test_many_of_them_are_listed_rather_than_got_one_by_one(api: KubernetesApi) -> None:
     api.add(
         APPLICATIONS,
-        *(application(f"web-{n:03}", images="w=acme/web") for n in range(80)),
-        application("plain"),
+        *(cluster_application(f"web-{n:03}", images="w=acme/web") for n in range(80)),
+        cluster_application("plain"),
     )
     assert len(keys(source(api))) == 80
-    # The metadata, and two pages of whole objects.
-    assert api.requests() == ["list imageupdaters *", *["list applications *"] * 3]
+    # The metadata, and four pages of whole objects.
+    assert api.requests() == ["list imageupdaters *", *["list applications *"] * 5]
 
 
 def test_a_server_that_knows_no_metadata_is_asked_once(api: KubernetesApi) -> None:
     api.knows_metadata = False
-    api.add(APPLICATIONS, application("web", images="w=acme/web"), application("plain"))
+    api.add(
+        APPLICATIONS, cluster_application("web", images="w=acme/web"), cluster_application("plain")
+    )
     assert keys(source(api)) == ["argocd/web"]
     assert api.requests() == ["list imageupdaters *", "list applications *"]
 
 
 def test_an_error_in_one_of_many_ends_it(api: KubernetesApi) -> None:
-    api.add(APPLICATIONS, *(application(f"web-{n}", images="w=acme/web") for n in range(5)))
+    api.add(APPLICATIONS, *(cluster_application(f"web-{n}", images="w=acme/web") for n in range(5)))
     api.faults.append(Fault(503, path="web-3"))
     with pytest.raises(SourceDownError, match="'web-3'"):
         keys(source(api))

@@ -50,7 +50,7 @@ def test_a_source_of_git_names_a_folder() -> None:
         ("x", []),
     ],
 )
-def test_what_is_no_folder_of_git(source: Any, expected: list[NoFolder]) -> None:
+def test_what_is_not_a_folder_of_git(source: Any, expected: list[NoFolder]) -> None:
     assert list(deployed({"spec": {"source": source}})) == expected
     assert list(deployed({"metadata": [], "spec": {"sources": source}})) == []
 

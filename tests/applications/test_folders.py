@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from support import bare_repo, image_update
+from support.reports import trouble_of
 
 from task.applications.git import KeptRepository, git_manifests
 from task.applications.manifest_files import Folder, local_manifests
@@ -78,7 +79,7 @@ def inside(
 
 
 def told(found: list[Found]) -> list[tuple[str, bool]]:
-    return [(one.problem, one.advice) for one in found if one.problem]
+    return [(trouble_of(one).message, one.advice) for one in found if one.trouble]
 
 
 def names(found: list[Found]) -> list[str]:
@@ -101,7 +102,7 @@ def test_a_folder_is_read_without_the_templates_of_its_charts(
         "web.yaml:1",
         "chart/templates/plain.yaml:1",
     ]
-    inside = [one.problem for one in here("chart") if one.problem]
+    inside = [trouble_of(one).message for one in here("chart") if one.trouble]
     assert inside == ["chart: this Helm chart makes Applications, and it is not rendered"]
 
 
@@ -137,7 +138,7 @@ def test_a_chart_at_the_root() -> None:
 
 
 @pytest.mark.parametrize("source", ["", "fleet"])
-def test_patches_are_no_manifests_and_what_is_changed_is_told(
+def test_patches_are_not_manifests_and_what_they_change_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -148,25 +149,25 @@ def test_patches_are_no_manifests_and_what_is_changed_is_told(
             "web",
         ]
         assert all("source" in one.item["spec"] for one in found if one.is_application)
-        (advice,) = [one for one in found if one.problem]
+        (advice,) = [one for one in found if one.trouble]
         assert advice.advice
-        assert advice.problem.endswith(
+        assert trouble_of(advice).message.endswith(
             "fleet/overlays/prod: this kustomization makes Applications, and it is not rendered"
         )
-        assert "name it as a source of its own, with --render kustomize" in advice.hint
+        assert "name it as a source of its own, with --render kustomize" in trouble_of(advice).hint
 
 
-def test_a_source_whose_own_kustomization_uses_a_changed_one_is_told(
+def test_a_source_whose_own_kustomization_uses_a_changed_one_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     files = {**KUSTOMIZATIONS, "fleet/kustomization.yaml": "resources: [overlays/prod, plain]\n"}
     for found in read(tmp_path, files, "fleet"):
-        (advice,) = [one for one in found if one.problem]
-        assert advice.problem.endswith(
+        (advice,) = [one for one in found if one.trouble]
+        assert trouble_of(advice).message.endswith(
             "fleet: this kustomization makes Applications, and it is not rendered"
         )
-        assert advice.hint.startswith("render it with --render kustomize")
+        assert trouble_of(advice).hint.startswith("render it with --render kustomize")
 
 
 def test_a_patch_that_is_named_is_read(tmp_path: Path) -> None:
@@ -178,7 +179,7 @@ def test_a_patch_that_is_named_is_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_kustomization_that_is_a_source_of_its_own_is_told_of_once(
+def test_a_kustomization_that_is_a_source_of_its_own_is_reported_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -204,7 +205,7 @@ def test_a_kustomization_that_is_a_source_of_its_own_is_told_of_once(
         {"a/kustomization.yaml": "resources: [\n"},
     ],
 )
-def test_strange_kustomizations_are_no_defect(texts: dict[str, str]) -> None:
+def test_strange_kustomizations_are_not_defect(texts: dict[str, str]) -> None:
     (found, *warnings) = inside({**texts, "a/x": app("web")}, "a/x")
     assert found.is_application
     assert {one.origin for one in warnings} <= {"a"}

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from support import Link, bare_repo, git, needs
+from support.reports import trouble_of
 
 from task.applications.app_of_apps import FollowedApplications
 from task.applications.application_sets import RenderedSets
@@ -81,10 +82,10 @@ def names(found: list[Found]) -> list[str]:
 
 
 def problems(found: list[Found]) -> list[str]:
-    return [one.problem for one in found if one.problem]
+    return [trouble_of(one).message for one in found if one.trouble]
 
 
-def test_applications_are_followed_over_repositories_to_the_depth_that_is_wanted(
+def test_applications_are_followed_across_repositories_to_the_wanted_depth(
     tmp_path: Path, below: Below
 ) -> None:
     one, two = tmp_path / "one.git", tmp_path / "two.git"
@@ -126,7 +127,7 @@ def test_the_number_of_applications_is_bounded(tmp_path: Path, below: Below) -> 
     bare_repo(tmp_path, {f"apps/{number}.yaml": app(str(number), repo, "x") for number in range(5)})
     found = below.of(app("root", repo, "apps"), most=3)
     assert len(names(found)) == 3
-    assert (found[-1].problem, found[-1].severity) == (
+    assert (trouble_of(found[-1]).message, trouble_of(found[-1]).severity) == (
         "--follow-apps: there are more than 3 Applications to follow to",
         "error",
     )
@@ -298,7 +299,7 @@ def test_a_chart_is_rendered_as_its_application_says(tmp_path: Path, below: Belo
             {"chart/a.yaml": "APP"},
             {"plugin": {"name": "x"}},
             [],
-            "--follow-apps does not follow what plugins make; Applications with such a source: 1 (argocd/root)",
+            "--follow-apps does not follow what plugins generate; Applications with such a source: 1 (argocd/root)",
         ),
     ],
 )
@@ -319,7 +320,7 @@ def test_what_is_read_of_a_folder_without_a_program(
     assert [one.removeprefix(f"{repo}//")[: len(told)] for one in problems(found)] == (
         [told] if told else []
     )
-    assert all(one.advice for one in found if one.problem)
+    assert all(one.advice for one in found if one.trouble)
 
 
 def test_what_the_application_says_of_kustomize_keeps_it_from_being_rendered(
@@ -336,7 +337,9 @@ def test_what_the_application_says_of_kustomize_keeps_it_from_being_rendered(
     root = app("root", repo, "k", kustomize={"nameSuffix": "-c"})
     (advice,) = below.of(root, rendering=rendering)
     assert below.of(root) == [advice]  # --render would not help
-    assert advice.hint.startswith("argocd/root has kustomize.nameSuffix, which is not followed")
+    assert trouble_of(advice).hint.startswith(
+        "argocd/root has kustomize.nameSuffix, which is not followed"
+    )
 
 
 @pytest.mark.parametrize(
@@ -349,29 +352,38 @@ def test_what_the_application_says_of_kustomize_keeps_it_from_being_rendered(
         ("../x", "the path '../x' leads out of the repository"),
     ],
 )
-def test_a_path_that_is_no_folder_is_told(
+def test_a_path_that_is_not_a_folder_is_reported(
     tmp_path: Path, below: Below, path: str, told: str
 ) -> None:
     repo = bare_repo(tmp_path, {"apps/a.yaml": app("a", "https://h/x", ""), "link": Link("apps")})
     (found,) = below.of(app("root", repo, path))
     assert (
-        found.problem
+        trouble_of(found).message
         == f"what argocd/root deploys is not followed: {told.replace('REPO', str(repo))}"
     )
-    assert (found.severity, found.advice, bool(found.hint)) == ("warning", True, True)
+    assert (trouble_of(found).severity, found.advice, bool(trouble_of(found).hint)) == (
+        "warning",
+        True,
+        True,
+    )
 
 
-def test_a_source_without_a_repository_is_told(below: Below) -> None:
+def test_a_source_without_a_repository_is_reported(below: Below) -> None:
     (found,) = below.of(app("root", "", "apps"))
-    assert found.problem == "what argocd/root deploys is not followed: its source has no repoURL"
-    assert (found.severity, found.advice, found.hint.partition(",")[0]) == (
+    assert (
+        trouble_of(found).message
+        == "what argocd/root deploys is not followed: its source has no repoURL"
+    )
+    assert (trouble_of(found).severity, found.advice, trouble_of(found).hint.partition(",")[0]) == (
         "warning",
         True,
         "write repoURL into its source",
     )
 
 
-def test_charts_from_helm_repositories_are_told_in_one_line(tmp_path: Path, below: Below) -> None:
+def test_charts_from_helm_repositories_are_reported_in_one_line(
+    tmp_path: Path, below: Below
+) -> None:
     charts = {f"apps/{at}.yaml": app(str(at), "https://charts", "", chart="web") for at in range(7)}
     repo = bare_repo(tmp_path, charts)
     assert (
@@ -384,16 +396,20 @@ def test_charts_from_helm_repositories_are_told_in_one_line(tmp_path: Path, belo
     )
 
 
-def test_a_repository_that_cannot_be_read_is_told_once(tmp_path: Path, below: Below) -> None:
+def test_a_repository_that_cannot_be_read_is_reported_once(tmp_path: Path, below: Below) -> None:
     repo = tmp_path / "repo.git"
     bare_repo(
         tmp_path, {f"apps/{name}.yaml": app(name, tmp_path / "none.git", name) for name in "ab"}
     )
-    (told,) = [one for one in below.of(app("root", repo, "apps")) if one.problem]
-    assert told.problem.startswith(
+    (told,) = [one for one in below.of(app("root", repo, "apps")) if one.trouble]
+    assert trouble_of(told).message.startswith(
         f"what argocd/a and 1 more deploys is not followed: {tmp_path}/none.git"
     )
-    assert (told.severity, told.advice, bool(told.hint)) == ("warning", True, True)
+    assert (trouble_of(told).severity, told.advice, bool(trouble_of(told).hint)) == (
+        "warning",
+        True,
+        True,
+    )
 
 
 def test_a_url_that_is_not_allowed_stops_nothing_else(tmp_path: Path, below: Below) -> None:
@@ -404,19 +420,25 @@ def test_a_url_that_is_not_allowed_stops_nothing_else(tmp_path: Path, below: Bel
     repo = bare_repo(tmp_path, {**children, "more/c.yaml": app("c", "https://h/x", "")})
     found = below.of(app("root", repo, "apps"))
     assert names(found) == ["a", "b", "c"]
-    (told,) = [one for one in found if one.problem]
-    assert told.problem.startswith(
+    (told,) = [one for one in found if one.trouble]
+    assert trouble_of(told).message.startswith(
         "what argocd/a deploys is not followed: telnet://h/x: telnet:// is not allowed"
     )
-    assert (told.severity, told.advice, "--allow-protocol" in told.hint) == ("warning", True, False)
+    assert (
+        trouble_of(told).severity,
+        told.advice,
+        "--allow-protocol" in trouble_of(told).hint,
+    ) == ("warning", True, False)
 
 
-def test_a_revision_that_is_no_branch_is_told(tmp_path: Path, below: Below) -> None:
+def test_a_revision_that_is_not_a_branch_is_reported(tmp_path: Path, below: Below) -> None:
     repo = bare_repo(tmp_path, {"x/a.yaml": app("a", "https://h/x", "")})
     git(repo, "tag", "v1")
     (told,) = below.of(app("root", repo, "x", targetRevision="v1"))
-    assert "the revision 'v1' is a tag, which no update can be written to" in told.problem
-    assert told.hint.startswith("name a branch in targetRevision")
+    assert (
+        "the revision 'v1' is a tag, which no update can be written to" in trouble_of(told).message
+    )
+    assert trouble_of(told).hint.startswith("name a branch in targetRevision")
 
 
 def test_the_number_of_repositories_that_manifests_name_is_bounded(
@@ -457,5 +479,9 @@ def test_a_server_that_is_down_is_an_error_that_a_retry_may_solve() -> None:
         for found in found_in(app(one, "https://h/x", "x", targetRevision=one).encode(), ""):
             following.note(found)
     (told,) = following.below()  # the other branch of the same repository is not tried
-    assert (told.severity, told.exit, told.hint) == ("error", 75, "run it again")
+    assert (trouble_of(told).severity, trouble_of(told).exit, trouble_of(told).hint) == (
+        "error",
+        75,
+        "run it again",
+    )
     assert issubclass(UnreachableError, TaskError)

@@ -136,7 +136,7 @@ def test_each_refusal_says_what_to_do(text: str, hint: str) -> None:
         "labels: [{pairs: {a: https://h/x}}]",
     ],
 )
-def test_urls_that_are_only_text_are_no_matter(text: str) -> None:
+def test_urls_that_are_only_text_are_ignored(text: str) -> None:
     assert files("apps", {"apps/kustomization.yaml": text})
 
 

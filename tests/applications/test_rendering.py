@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from runs import PREFIX, WEB
 from support import Link, bare_repo, needs
+from support.reports import trouble_of
+from support.runs import PREFIX, WEB
 
 from task.applications.git import KeptRepository, git_manifests
 from task.applications.manifest_files import local_manifests
@@ -120,7 +121,7 @@ def test_a_chart_makes_what_helm_makes_by_hand(
         ('semverCompare ">=99" .Capabilities.KubeVersion.Version', False, True),
     ],
 )
-def test_a_chart_that_asks_for_argo_cd_gets_it_and_what_else_it_asks_is_told(
+def test_a_chart_that_asks_for_argo_cd_gets_it_and_what_else_it_asks_is_reported(
     tmp_path: Path, asked: str, made: bool, told: bool
 ) -> None:
     helm = needs("helm")
@@ -132,7 +133,7 @@ def test_a_chart_that_asks_for_argo_cd_gets_it_and_what_else_it_asks_is_told(
     rendering = Rendering(["helm"], with_programs(helm))
     found = list(local_manifests(str(written(tmp_path, files) / "platform"), rendering))
     assert bool([one for one in found if one.item]) == made
-    problems = [one.problem for one in found if one.problem]
+    problems = [trouble_of(one).message for one in found if one.trouble]
     assert bool(problems) == told
     assert all("templates/apps.yaml:1" in one for one in problems)
 
@@ -239,7 +240,7 @@ def test_a_program_finds_neither_a_secret_nor_a_home_nor_another_program(
         ("kill -9 $$", "helm ended with"),
     ],
 )
-def test_what_a_program_says_of_its_failure_is_told(
+def test_what_a_program_says_of_its_failure_is_reported(
     tmp_path: Path, stand_in: Path, text: str, words: str
 ) -> None:
     rendering = write(stand_in, text)
@@ -254,7 +255,7 @@ def test_what_a_program_says_of_its_failure_is_told(
 
 
 @pytest.mark.parametrize("text", ["garbage", "#!/none\n"])
-def test_a_program_that_cannot_be_started_is_no_defect(stand_in: Path, text: str) -> None:
+def test_a_program_that_cannot_be_started_is_not_a_defect(stand_in: Path, text: str) -> None:
     stand_in.write_text(text)
     stand_in.chmod(0o755)
     with pytest.raises(Malformed, match="cannot be started"):
@@ -308,14 +309,14 @@ def test_a_link_in_a_chart_is_refused(tmp_path: Path, stand_in: Path) -> None:
         from_git(tmp_path, {**CHART, link: Link("/etc/passwd")}, "platform", rendering)
 
 
-def test_a_link_is_no_resource_of_a_kustomization(tmp_path: Path, stand_in: Path) -> None:
+def test_a_link_is_not_a_resource_of_a_kustomization(tmp_path: Path, stand_in: Path) -> None:
     rendering = write(stand_in.with_name("kustomize"), "exit 0")
     files = {"k/kustomization.yaml": "resources: [outside]\n", "k/outside": Link("/etc")}
     with pytest.raises(SourceError, match="'outside' is a symbolic link"):
         from_git(tmp_path, files, "k", rendering)
 
 
-def test_a_file_that_is_no_text_is_told_where_rendering_fails(
+def test_a_file_that_is_not_text_is_reported_where_rendering_fails(
     tmp_path: Path, stand_in: Path
 ) -> None:
     rendering = write(stand_in, "exit 1")
@@ -340,10 +341,10 @@ def test_what_is_not_rendered_says_how_it_would_be(
     written(tmp_path, CHART)
     rendering = Rendering(allowed, {"PATH": str(stand_in.parent)})
     (advice,) = [
-        one for one in local_manifests(str(tmp_path / "platform"), rendering) if one.problem
+        one for one in local_manifests(str(tmp_path / "platform"), rendering) if one.trouble
     ]
-    assert (advice.advice, advice.severity) == (True, "warning")
-    assert advice.hint.startswith(hint)
+    assert (advice.advice, trouble_of(advice).severity) == (True, "warning")
+    assert trouble_of(advice).hint.startswith(hint)
 
 
 @pytest.mark.parametrize(
@@ -357,7 +358,7 @@ def test_what_is_not_rendered_says_how_it_would_be(
         ("resources: [../base]\n", {}, True),
     ],
 )
-def test_a_kustomization_that_is_not_rendered_is_told_where_that_matters(
+def test_a_kustomization_that_is_not_rendered_is_reported_where_that_matters(
     tmp_path: Path, kustomization: str, files: dict[str, str], *, warned: bool
 ) -> None:
     files = {
@@ -368,7 +369,9 @@ def test_a_kustomization_that_is_not_rendered_is_told_where_that_matters(
         from_git(tmp_path, files, "k", Rendering()),
     ):
         assert [
-            "this kustomization makes Applications" in one.problem for one in found if one.problem
+            "this kustomization makes Applications" in trouble_of(one).message
+            for one in found
+            if one.trouble
         ] == [True] * warned
 
 
@@ -380,15 +383,15 @@ def test_kubectl_renders_where_there_is_no_kustomize(tmp_path: Path, stand_in: P
     assert seen.read_text() == "kustomize ./\n"
 
 
-def test_a_chart_that_is_a_source_of_its_own_is_not_told_of_twice(
+def test_a_chart_that_is_a_source_of_its_own_is_not_reported_twice(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(written(tmp_path, CHART))
     sources = (".", "./platform/")
     assert [
-        one.problem
+        trouble_of(one).message
         for one in local_manifests(".", Rendering((), {}, "argocd", sources))
-        if one.problem
+        if one.trouble
     ] == []
 
 

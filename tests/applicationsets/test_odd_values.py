@@ -63,7 +63,7 @@ def nodes(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
-def test_an_odd_value_in_an_application_set_is_no_defect(name: str) -> None:
+def test_an_odd_value_in_an_application_set_is_not_a_defect(name: str) -> None:
     case = json.loads((DATA / "applicationsets" / f"{name}.json").read_text())
     clusters = [NamedCluster("eu", "https://eu", "", {"env": "production"})]
     for path in nodes(case["applicationset"]["spec"]):

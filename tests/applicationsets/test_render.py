@@ -209,7 +209,7 @@ def test_a_template_that_fails_says_so_in_argo_cds_words(template: str, message:
     result = made("[{list: {elements: [{name: a, nothing: null}, {name: b}]}}]", name)
     assert not result.applications
     assert result.failed
-    assert [one.reason for one in result.troubles] == [TEMPLATE]
+    assert [one.rule for one in result.troubles] == [TEMPLATE]
     assert result.troubles[0].message.endswith(message)
 
 
@@ -253,7 +253,7 @@ def test_what_only_chance_or_the_clock_says_has_a_hint() -> None:
         ),
         ("[{list: {elements: 3}}]", "elements is not a list"),
         ("[{list: 3}]", "the generator list is not a mapping"),
-        ("[{nothing: {}}]", "found no generator of a known kind"),
+        ("[{nothing: {}}]", "unknown generator 'nothing'"),
         ("3", "the ApplicationSet has no generators"),
         ("[{list: {elementsYaml: 'a: b'}}]", "error unmarshling decoded ElementsYaml"),
         (
@@ -268,7 +268,7 @@ def test_what_only_chance_or_the_clock_says_has_a_hint() -> None:
 )
 def test_a_wrong_generator_says_so_in_argo_cds_words(generators: str, message: str) -> None:
     result = made(generators)
-    assert [one.reason for one in result.troubles] == [PARAMS]
+    assert [one.rule for one in result.troubles] == [PARAMS]
     assert result.troubles[0].message.startswith(message)
 
 
@@ -280,7 +280,7 @@ def test_an_unknown_option_of_go_templates_is_an_error() -> None:
 @pytest.mark.parametrize(
     "kind", ["scmProvider", "pullRequest", "plugin", "clusterDecisionResource"]
 )
-def test_what_needs_a_server_is_no_error_and_the_other_generators_count(kind: str) -> None:
+def test_what_needs_a_server_is_not_an_error_and_the_other_generators_count(kind: str) -> None:
     result = made(f"[{{{kind}: {{}}}}, {{list: {{elements: [{{name: web}}]}}}}]")
     assert names(result) == ["web"]
     (unknown,) = result.unknown
@@ -396,7 +396,7 @@ def test_a_selector_of_a_later_generator_is_not_filled() -> None:
 
 
 @pytest.mark.parametrize("text", ["a: [", "3", "[1]", "a: &a [*a]"])
-def test_a_file_that_is_no_mapping_fails_the_set(text: str) -> None:
+def test_a_file_that_is_not_a_mapping_fails_the_set(text: str) -> None:
     result = made("[{git: {repoURL: r, files: [{path: x.yaml}]}}]", files=Files(**{"x.yaml": text}))
     assert result.troubles[0].message.startswith(
         "error generating params from git: unable to process file 'x.yaml': "
@@ -409,7 +409,7 @@ def test_the_project_cannot_be_patched() -> None:
     assert app["spec"] == {"project": "shop", "destination": {"name": "x"}}
 
 
-def test_a_patch_that_is_no_yaml_fails_the_set() -> None:
+def test_a_patch_that_is_not_yaml_fails_the_set() -> None:
     patch = '  templatePatch: "metadata:\\n  annotations:\\n    note: a: b: c\\n"'
     (trouble,) = made("[{list: {elements: [{name: web}]}}]", more=patch).troubles
     assert trouble.message == (
@@ -543,5 +543,5 @@ def test_a_matrix_looks_through_a_large_repository_once() -> None:
 def test_a_name_that_kubernetes_refuses_for_its_length_is_not_used() -> None:
     result = made("[{list: {elements: [{}]}}]", "a" * 254)
     assert result.applications == ()
-    assert [one.reason for one in result.troubles] == [REFUSED]
+    assert [one.rule for one in result.troubles] == [REFUSED]
     assert len(made("[{list: {elements: [{}]}}]", "a" * 253).applications) == 1

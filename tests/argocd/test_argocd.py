@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 from fakes.argocd_api import ArgoCDServer, Fault, PatchError, apply_patch, argocd_server
-from fakes.argocd_states import application, at
+from fakes.argocd_states import at, live_application
 from support import needs
+from support.reports import trouble_of
 
 from task.annotations.application import Narrow
 from task.applications.cluster import ArgoCDManifests
@@ -37,7 +38,7 @@ QUICK = Limits(connect=1, silence=0.5, total=2, size=100_000, tries=1)
 @pytest.fixture
 def server() -> Iterator[ArgoCDServer]:
     with argocd_server() as one:
-        one.add(at(application("web"), "Synced", "Healthy"))
+        one.add(at(live_application("web"), "Synced", "Healthy"))
         yield one
 
 
@@ -61,7 +62,7 @@ def test_the_list_holds_only_what_is_asked_for(server: ArgoCDServer) -> None:
 
 
 def test_the_list_is_narrowed_by_the_server(server: ArgoCDServer) -> None:
-    server.add(application("shop", "team", project="shops"))
+    server.add(live_application("shop", "team", project="shops"))
     api = api_of(server)
     assert [one["metadata"]["name"] for one in api.list_applications(projects=["shops"])] == [
         "shop"
@@ -104,14 +105,14 @@ def test_where_people_find_the_user_interface(
 @pytest.mark.parametrize(
     "host", ["localhost", "argocd-server.argocd.svc", "argocd.svc.cluster.local"]
 )
-def test_an_address_within_the_cluster_is_no_page(host: str) -> None:
+def test_an_address_within_the_cluster_is_not_a_page(host: str) -> None:
     api = ArgoCDApi(Connection(f"{host}:1", plaintext=True), {}, limits=replace(QUICK, connect=0.2))
     assert api.web() == ""
 
 
 def test_a_root_path_and_headers_are_kept() -> None:
     with argocd_server("/argo/cd") as server:
-        server.add(application())
+        server.add(live_application())
         api = api_of(server, root_path="/argo/cd", headers=(("X-Proxy", Secret("hunter2")),))
         assert api.get_application("argocd", "web")["metadata"]["name"] == "web"
         assert server.seen[0].headers["x-proxy"] == "hunter2"
@@ -200,7 +201,7 @@ ANSWERS = [
     ("internal", Fault(500, '{"error":"no","code":13,"message":"redis is down"}'), SourceDownError, "redis", "again"),
     ("unavailable", Fault(503, "<html>upstream</html>"), SourceDownError, "503", "again"),
     ("busy", Fault(429, "slow down", {"Retry-After": "0"}), SourceDownError, "429", "again"),
-    ("reset", Fault(0), SourceDownError, "broke off", "again"),
+    ("reset", Fault(0), SourceDownError, "closed the connection", "again"),
     ("a login page", Fault(200, "<html>Sign in</html>", {"Content-Type": "text/html"}), SourceAccessError,
      "a web page", "--argocd-header"),
     ("a login page that refuses", Fault(403, "<html>no</html>", {"Content-Type": "text/html"}), SourceAccessError,
@@ -271,7 +272,7 @@ def test_a_busy_server_is_asked_again(server: ArgoCDServer) -> None:
 
 def test_the_token_goes_to_no_other_server(server: ArgoCDServer) -> None:
     with argocd_server() as other:
-        other.add(application())
+        other.add(live_application())
         location = f"http://{other.address}/api/v1/applications/web"
         server.faults.append(Fault(307, "", {"Location": location}))
         with pytest.raises(SourceAccessError, match=f"redirects to http://{other.address}"):
@@ -282,7 +283,7 @@ def test_the_token_goes_to_no_other_server(server: ArgoCDServer) -> None:
         assert "x-proxy" not in other.seen[0].headers
 
 
-def test_tls_where_none_is_spoken_is_told(server: ArgoCDServer) -> None:
+def test_tls_where_none_is_spoken_is_reported(server: ArgoCDServer) -> None:
     with pytest.raises((SourceAccessError, SourceDownError)) as caught:
         api_of(server, plaintext=False).get_application("argocd", "web")
     assert "--argocd-plaintext" in caught.value.hint
@@ -304,7 +305,7 @@ def test_certificates_are_checked(tmp_path: Path) -> None:
     subprocess.run([*needs("openssl"), *made, *what], check=True, capture_output=True)
     with argocd_server() as server:
         server.secure(certificate, key)
-        server.add(application())
+        server.add(live_application())
         with pytest.raises(SourceAccessError, match="certificate") as caught:
             api_of(server, plaintext=False).get_application("argocd", "web")
         assert "--argocd-ca-file" in caught.value.hint
@@ -350,13 +351,13 @@ def wants_image(item: Any) -> bool:
 
 def test_only_applications_of_interest_are_read_whole(server: ArgoCDServer) -> None:
     for number in range(20):
-        plain = application(f"plain{number}")
+        plain = live_application(f"plain{number}")
         plain["metadata"]["annotations"] = {}
         server.add(plain)
-    server.add(application("shop", "team"))
+    server.add(live_application("shop", "team"))
     found = list(ArgoCDManifests(api_of(server), wants_image).all())
     assert sorted(one.item["metadata"]["name"] for one in found) == ["shop", "web"]
-    assert all(one.item["spec"] and one.origin == "argocd" and not one.problem for one in found)
+    assert all(one.item["spec"] and one.origin == "argocd" and not one.trouble for one in found)
     assert len(server.asked("GET")) == 3
 
 
@@ -378,7 +379,7 @@ def test_what_the_server_can_narrow_it_does(server: ArgoCDServer, narrow: Any, q
 
 
 def test_an_application_deleted_meanwhile_is_a_problem_of_its_own(server: ArgoCDServer) -> None:
-    server.add(application("gone"))
+    server.add(live_application("gone"))
 
     class Late(ArgoCDApi):
         def get_application(self, namespace: str, name: str, project: str = "") -> dict[str, Any]:
@@ -387,7 +388,8 @@ def test_an_application_deleted_meanwhile_is_a_problem_of_its_own(server: ArgoCD
 
     late = Late(Connection(server.address, Secret(TOKEN), plaintext=True), {}, limits=QUICK)
     found = list(ArgoCDManifests(late, wants_image).all())
-    assert ["gone" in one.problem for one in found] == [True, False]
+    assert "gone" in trouble_of(found[0]).message
+    assert not found[1].trouble
 
 
 def test_a_server_that_goes_down_meanwhile_is_an_error(server: ArgoCDServer) -> None:
@@ -435,7 +437,8 @@ def live(request: pytest.FixtureRequest, server: ArgoCDServer) -> ApplicationSto
     if request.param == "argocd":
         return ApplicationStore(api_of(server), atomic=False)
     return ApplicationStore(
-        ClusterApplications(FakeCluster(at(application("web"), "Synced", "Healthy"))), atomic=True
+        ClusterApplications(FakeCluster(at(live_application("web"), "Synced", "Healthy"))),
+        atomic=True,
     )
 
 
@@ -460,7 +463,7 @@ def test_a_live_application_that_is_not_there_is_an_error(live: ApplicationStore
 
 def test_a_cluster_is_asked_for_a_refresh_by_annotation() -> None:
     """Twice: the second one must count where it comes while Argo CD 3.6 works on the first."""
-    cluster = FakeCluster(application("web"))
+    cluster = FakeCluster(live_application("web"))
     api = ClusterApplications(cluster)
     api.refresh_application("argocd", "web")
     api.refresh_application("argocd", "web")
@@ -472,7 +475,7 @@ def test_a_cluster_is_asked_for_a_refresh_by_annotation() -> None:
 
 def test_a_hydrated_application_is_asked_to_hydrate_too() -> None:
     """Argo CD 3.3 and 3.4 do not look at its dry source otherwise."""
-    cluster = FakeCluster(application("web", sourceHydrator={"drySource": {}}, source=None))
+    cluster = FakeCluster(live_application("web", sourceHydrator={"drySource": {}}, source=None))
     ClusterApplications(cluster).refresh_application("argocd", "web")
     asked = cluster.merged[-1]["metadata"]["annotations"]
     hydrate = "argocd.argoproj.io/hydrate"

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 from fakes.argocd_api import ArgoCDServer, argocd_server
-from fakes.argocd_states import application
-from recorded import exchange, head, names, sent, shape
+from fakes.argocd_states import live_application
+from support.recorded import exchange, head, names, sent, shape
 
 from task.argocd.api import ArgoCDApi
 from task.argocd.connection import Connection
@@ -37,7 +37,7 @@ NO_HOST = (
 def apps(server: ArgoCDServer) -> None:
     """Some of the Applications that there were when the lists were recorded."""
     for name, labels in LISTED.items():
-        one = application(name, project="window" if name == "window" else "default")
+        one = live_application(name, project="window" if name == "window" else "default")
         one["metadata"]["labels"] = labels
         server.add(
             {
@@ -47,7 +47,7 @@ def apps(server: ArgoCDServer) -> None:
                 },
             }
         )
-    ns1 = application("ns1", "team-a", project="team-a")
+    ns1 = live_application("ns1", "team-a", project="team-a")
     del ns1["metadata"]["labels"]
     server.add(ns1)
 
@@ -71,19 +71,19 @@ def read_only(server: ArgoCDServer) -> None:
 
 
 def live(server: ArgoCDServer) -> None:
-    one = application("live1")
+    one = live_application("live1")
     one["spec"]["source"]["helm"] = {"parameters": [{"name": "image.tag", "value": "1.0.0"}]}
     one["metadata"]["resourceVersion"] = "1255"
     server.add(one)
 
 
 def no_project(server: ArgoCDServer) -> None:
-    server.add(application("badspec", project="no-such"))
+    server.add(live_application("badspec", project="no-such"))
     server.projects = {"default"}
 
 
 def unrenderable(server: ArgoCDServer) -> None:
-    server.add(application("tmpl"))
+    server.add(live_application("tmpl"))
     server.render = lambda changed: NO_HOST if "helm" in changed["spec"]["source"] else ""
 
 
@@ -200,7 +200,7 @@ SAID: list[tuple[str, str, type[TaskError], str, str]] = [
 @pytest.mark.parametrize(
     ("name", "app", "kind", "message", "hint"), SAID, ids=[row[0] for row in SAID]
 )
-def test_what_users_are_told(
+def test_what_users_are_reported(
     name: str, app: str, kind: type[TaskError], message: str, hint: str
 ) -> None:
     body = exchange(SERVER, name).request["body"]

@@ -7,15 +7,15 @@ import pytest
 from fakes.argocd_api import argocd_server
 from fakes.argocd_states import (
     MORNING,
-    application,
     applied,
     at,
+    live_application,
     node,
     operated,
     resource,
     sync_windows,
 )
-from recorded import application_fields, exchange, head, names, sent, shape
+from support.recorded import application_fields, exchange, head, names, sent, shape
 
 TOKEN = "good-token"
 SERVER = "argocd-3.6"
@@ -46,7 +46,7 @@ NO_HELM = (
 
 
 def app(name: str, namespace: str = "argocd", **spec: Any) -> dict[str, Any]:
-    one = application(name, namespace, **{"syncPolicy": AUTOMATED, **spec})
+    one = live_application(name, namespace, **{"syncPolicy": AUTOMATED, **spec})
     del one["metadata"]["labels"]
     return one
 

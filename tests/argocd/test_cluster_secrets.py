@@ -191,7 +191,7 @@ def test_a_pull_secret_as_registries_take_it(api: KubernetesApi) -> None:
 @pytest.mark.parametrize(
     ("name", "kind"), [("cluster-prod", "cluster"), ("repo-1", "repository"), ("argocd-secret", "")]
 )
-def test_argo_cds_own_secrets_are_no_login_for_a_registry(
+def test_argo_cds_own_secrets_are_not_a_login_for_a_registry(
     api: KubernetesApi, name: str, kind: str
 ) -> None:
     api.add(SECRETS, secret(name, kind, config="user:s3cret"))
@@ -252,7 +252,7 @@ def test_the_host_key_is_unchecked_only_where_the_secret_says_so(key: str) -> No
     assert not found.ssh.known_hosts
 
 
-def test_what_is_no_key_is_told_without_it() -> None:
+def test_what_is_not_a_key_is_reported_without_it() -> None:
     with pytest.raises(
         CredentialsError, match="argocd/x: sshPrivateKey is not a private key"
     ) as caught:

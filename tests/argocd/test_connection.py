@@ -58,7 +58,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("words", "message"), WRONG, ids=[words for words, _ in WRONG])
-def test_wrong_options_are_told_without_their_values(words: str, message: str) -> None:
+def test_wrong_options_are_reported_without_their_values(words: str, message: str) -> None:
     with pytest.raises(Malformed) as caught:
         parse_options(words)
     assert message in caught.value.message
@@ -115,7 +115,7 @@ NOWHERE = [
 @pytest.mark.parametrize(
     ("given", "environ", "message"), NOWHERE, ids=[message for _, _, message in NOWHERE]
 )
-def test_a_server_that_cannot_be_is_told(
+def test_a_server_that_cannot_be_is_reported(
     given: Connection, environ: dict[str, str], message: str
 ) -> None:
     with pytest.raises(Malformed, match=message) as caught:

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from recorded import exchange
+from support.recorded import exchange
 
 from task.argocd.owners import (
     LAST_APPLIED,

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from fakes.argocd_states import MORNING, NEW, application, at, operated, resource
+from fakes.argocd_states import MORNING, NEW, at, live_application, operated, resource
 from fakes.kubernetes_api import APPLICATIONS, PODS, KubernetesApi, running
 
 from task.argocd.application_store import ClusterApplications, nodes, workloads
@@ -99,7 +99,9 @@ def test_only_what_is_deployed_here_is_looked_at(
         resource("Service", "web", namespace="web"),
     ]
     assert (
-        workloads(at(application(destination=destination), "Synced", "Healthy", resources=there))
+        workloads(
+            at(live_application(destination=destination), "Synced", "Healthy", resources=there)
+        )
         == found
     )
     assert workloads({"spec": {"destination": destination}, "status": {"resources": "x"}}) == {}
@@ -110,7 +112,7 @@ def api() -> Iterator[KubernetesApi]:
     with running() as found:
         there = [resource("Deployment", "web", "Progressing", group="apps", namespace="web")]
         state = at(
-            application(),
+            live_application(),
             "Synced",
             "Progressing",
             compared=13,

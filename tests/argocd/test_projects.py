@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from fakes.argocd_states import NEW, OLD, application, at, operated
+from fakes.argocd_states import NEW, OLD, at, live_application, operated
 
 from task.argocd.application_store import ClusterApplications
 from task.argocd.projects import blocks, hindrance_of, refuses_destination, sync_windows
@@ -105,7 +105,7 @@ class Cluster:
 
     def get(self, resource: Any, namespace: str, name: str) -> dict[str, Any] | None:
         objects = {
-            "applications": ("web", application(project="shop")),
+            "applications": ("web", live_application(project="shop")),
             "appprojects": ("shop", project(WEEKEND)),
         }
         known, item = objects[resource.plural]
@@ -116,7 +116,9 @@ def test_a_window_that_the_cluster_shows_ends_the_wait_with_its_end() -> None:
     moment = datetime(2026, 11, 20, 20, tzinfo=UTC)
     api = ClusterApplications(Cluster(), "argocd", lambda: moment)  # type: ignore[arg-type]
     windows = api.sync_windows("argocd", "web")
-    state = at(application(), "OutOfSync", "Healthy", operation=operated(revision=OLD, finished=2))
+    state = at(
+        live_application(), "OutOfSync", "Healthy", operation=operated(revision=OLD, finished=2)
+    )
     found = judge(state, Wanted(lambda revision: revision == NEW), {"windows": windows})
     assert (found.state, found.sure) == ("needs-sync", True)
     assert found.because.endswith("until 2026-11-23 08:00 UTC")

@@ -132,7 +132,7 @@ def test_a_repository_without_a_login_takes_the_templates() -> None:
     assert (alone.anything, alone.insecure) == (False, True)
 
 
-def test_repositories_of_charts_are_none() -> None:
+def test_repositories_of_charts_are_left_out() -> None:
     assert (
         repo_secret("repository", "x", {"url": "https://charts.example.com", "type": "helm"})
         is None
@@ -170,7 +170,7 @@ def test_everything_that_a_secret_may_hold() -> None:
         ({"insecure": "s3cret"}, "insecure is neither true nor false"),
     ],
 )
-def test_what_is_wrong_with_a_secret_is_told_without_its_values(
+def test_what_is_wrong_with_a_secret_is_reported_without_its_values(
     data: dict[str, str], words: str
 ) -> None:
     with pytest.raises(CredentialsError, match=words) as caught:

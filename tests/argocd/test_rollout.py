@@ -9,9 +9,9 @@ from fakes.argocd_states import (
     NEW,
     OLD,
     REPO,
-    application,
     applied,
     at,
+    live_application,
     operated,
     resource,
 )
@@ -23,9 +23,9 @@ from task.argocd.projects import blocks
 from task.argocd.rollout import Rollout, Wanted, judge, later
 
 PUSHED = MORNING.format(5)
-APP = application()
-MANUAL = application(syncPolicy={})
-SEVERAL = application(
+APP = live_application()
+MANUAL = live_application(syncPolicy={})
+SEVERAL = live_application(
     source=None,
     sources=[
         {"repoURL": "https://charts.example.com", "chart": "web", "targetRevision": "1.x"},
@@ -58,7 +58,7 @@ GOOD = [
      at(APP, "Synced", "Healthy", revision=OLD, compared=3, operation=BEFORE, pending=True), "waiting"),
     ("compared with the new revision, the old pods are healthy",
      at(APP, "OutOfSync", "Healthy", operation=BEFORE), "progressing"),
-    ("the operation is asked for",
+    ("the operation is required",
      at(APP, "OutOfSync", "Healthy", operation=BEFORE, pending=True), "progressing"),
     ("it runs", at(APP, "OutOfSync", "Healthy", operation=RUNNING, pending=True), "progressing"),
     ("it runs, all is applied, a hook is not done",
@@ -103,7 +103,7 @@ PAUSED = [
 @pytest.mark.parametrize(
     ("state", "expected"), [row[1:] for row in PAUSED], ids=[row[0] for row in PAUSED]
 )
-def test_a_paused_canary_is_no_failure(state: Mapping[str, Any], expected: str) -> None:
+def test_a_paused_canary_is_not_a_failure(state: Mapping[str, Any], expected: str) -> None:
     found = look(state)
     assert (found.state, found.sure) == (expected, True), found
     assert bool(found.warning) == (expected == "paused")
@@ -281,7 +281,7 @@ PRUNED = resource("ConfigMap", "old", status="OutOfSync", requiresPruning=True)
 SOMEONE = [
     ("auto-sync is off", at(MANUAL, "OutOfSync", "Healthy", operation=BEFORE), {}, True, "auto-sync is off"),
     ("auto-sync is switched off",
-     at(application(syncPolicy={"automated": {"enabled": False}}), "OutOfSync", "Healthy"), {}, True,
+     at(live_application(syncPolicy={"automated": {"enabled": False}}), "OutOfSync", "Healthy"), {}, True,
      "auto-sync is off"),
     ("a window denies", at(APP, "OutOfSync", "Healthy", operation=BEFORE), DENY, True, "sync window"),
     ("the operation waits for a window",
@@ -330,7 +330,7 @@ def test_auto_sync_off_but_synced_by_someone_is_a_rollout() -> None:
 
 
 def test_what_heals_itself_goes_on() -> None:
-    healing = application(syncPolicy={"automated": {"selfHeal": True}})
+    healing = live_application(syncPolicy={"automated": {"selfHeal": True}})
     state = at(healing, "OutOfSync", "Healthy", compared=13, operation=DONE)
     assert look(state).state == "progressing"
 
@@ -381,7 +381,7 @@ def test_of_several_sources_those_of_the_written_branch_count(
 def hydrated(dry: str, phase: str, wet: str, seen: str = OLD) -> Rollout:
     spec: dict[str, Any] = {"sourceHydrator": {"drySource": {"repoURL": REPO}}, "source": None}
     state = at(
-        application(**spec),
+        live_application(**spec),
         "Synced",
         "Healthy",
         revision="d" * 40,
@@ -414,11 +414,11 @@ def test_a_hydrated_revision_is_that_of_the_commit_made_of_it() -> None:
 
 def test_a_patched_application_counts_once_its_spec_was_compared_and_applied() -> None:
     wanted = Wanted(lambda _revision: True, spec=True)
-    app = application()
+    app = live_application()
     app["spec"]["source"]["helm"] = {
         "parameters": [{"name": "tag", "value": "2", "forceString": True}]
     }
-    old, new = application()["spec"]["source"], app["spec"]["source"]
+    old, new = live_application()["spec"]["source"], app["spec"]["source"]
     state = at(app, "Synced", "Healthy", compared=13, operation=operated())
     state["status"]["sync"]["comparedTo"] = {"source": old}
     state["status"]["operationState"]["syncResult"]["source"] = old

@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import pytest
-from fakes.argocd_api import ArgoCDServer, Fault, argocd_server
-from fakes.argocd_states import NEW, OLD, application, applied, at, operated, resource
+from fakes.argocd_api import ArgoCDServer, Fault
+from fakes.argocd_states import NEW, OLD, applied, at, live_application, operated, resource
 from fakes.kubernetes_api import APPLICATION_SETS, APPLICATIONS, KubernetesApi, running
 
 from task.after.expecting import Expected, expecting
@@ -24,8 +24,8 @@ from task.kubernetes.client import Kubernetes
 from task.kubernetes.kubeconfig import Kubeconfig, Server, User
 from task.secret import Secret
 
-APP = application()
-MANUAL = application(syncPolicy={})
+APP = live_application()
+MANUAL = live_application(syncPolicy={})
 BEFORE = operated(revision=OLD, started=1, finished=2)
 DONE = operated()
 OLD_STATE = at(APP, "Synced", "Healthy", revision=OLD, compared=3, operation=BEFORE)
@@ -55,14 +55,8 @@ class Clock:
         self.time += seconds
 
 
-@pytest.fixture
-def server() -> Iterator[ArgoCDServer]:
-    with argocd_server() as one:
-        yield one
-
-
-def api_of(server: ArgoCDServer) -> ArgoCDApi:
-    connection = Connection(server.address, Secret("good-token"), plaintext=True)
+def api_of(argo_cd: ArgoCDServer) -> ArgoCDApi:
+    connection = Connection(argo_cd.address, Secret("good-token"), plaintext=True)
     return ArgoCDApi(connection, {}, limits=Limits(tries=1, silence=5))
 
 
@@ -78,7 +72,7 @@ def cluster() -> Iterator[KubernetesApi]:
 
 
 def rollouts(
-    server: ArgoCDServer | ClusterApplications,
+    argo_cd: ArgoCDServer | ClusterApplications,
     *names: str,
     pace: Pace = Pace(),
     log: Any = None,
@@ -87,7 +81,7 @@ def rollouts(
     clock = Clock()
     awaited = [Awaited("argocd", name, judge) for name in names or ("web",)]
     return Rollouts(
-        api_of(server) if isinstance(server, ArgoCDServer) else server,
+        api_of(argo_cd) if isinstance(argo_cd, ArgoCDServer) else argo_cd,
         awaited,
         pace,
         log=log or (lambda *_: None),
@@ -102,29 +96,29 @@ def ends(waiting: Rollouts) -> list[tuple[str, str]]:
     return [(row.state, row.because) for sight in waiting.sights() for row in sight.changed]
 
 
-def test_a_rollout_is_followed_to_its_end(server: ArgoCDServer) -> None:
-    server.add(*ROLLOUT, GOOD)
-    waiting = rollouts(server)
+def test_a_rollout_is_followed_to_its_end(argo_cd: ArgoCDServer) -> None:
+    argo_cd.add(*ROLLOUT, GOOD)
+    waiting = rollouts(argo_cd)
     states = [state for state, _ in ends(waiting)]
     assert states[0] == "progressing"
     assert states[-1] == "synced-and-healthy"
     assert set(states[:-1]) == {"progressing"}
     assert waiting.errors == {}
-    assert len([one for one in server.asked("GET", "/web") if "refresh" in one.query]) >= 1
+    assert len([one for one in argo_cd.asked("GET", "/web") if "refresh" in one.query]) >= 1
 
 
-def test_a_rollout_may_take_longer_than_ten_minutes(server: ArgoCDServer) -> None:
+def test_a_rollout_may_take_longer_than_ten_minutes(argo_cd: ArgoCDServer) -> None:
     """Nothing but `--wait-timeout` ends a wait: the hosts' manifests hold no limit of their own."""
-    server.add(*ROLLOUT[:5], *[RUNS] * 80, *ROLLOUT[5:], GOOD)
-    *_, last = rollouts(server, pace=Pace(limit=3600, longest=60)).sights()
+    argo_cd.add(*ROLLOUT[:5], *[RUNS] * 80, *ROLLOUT[5:], GOOD)
+    *_, last = rollouts(argo_cd, pace=Pace(limit=3600, longest=60)).sights()
     assert [row.state for row in last.rows] == ["synced-and-healthy"]
     assert last.seconds > 600
 
 
 @pytest.mark.parametrize("length", range(1, len(ROLLOUT) + 1))
-def test_no_moment_before_the_end_is_taken_for_it(server: ArgoCDServer, length: int) -> None:
-    server.add(*ROLLOUT[:length])
-    waiting = rollouts(server, pace=Pace(limit=25))
+def test_no_moment_before_the_end_is_taken_for_it(argo_cd: ArgoCDServer, length: int) -> None:
+    argo_cd.add(*ROLLOUT[:length])
+    waiting = rollouts(argo_cd, pace=Pace(limit=25))
     assert ends(waiting)[-1][0] == "timed-out"
 
 
@@ -154,40 +148,40 @@ PLAYS = [
     ("play", "state", "because"), [row[1:] for row in PLAYS], ids=[row[0] for row in PLAYS]
 )
 def test_a_rollout_that_ends_badly(
-    server: ArgoCDServer, play: Sequence[Mapping[str, Any]], state: str, because: str
+    argo_cd: ArgoCDServer, play: Sequence[Mapping[str, Any]], state: str, because: str
 ) -> None:
-    server.add(*play)
-    waiting = rollouts(server)
+    argo_cd.add(*play)
+    waiting = rollouts(argo_cd)
     last = ends(waiting)[-1]
     assert last[0] == state
     assert because in last[1]
     assert waiting.rows[0].hint
 
 
-def test_what_is_degraded_for_a_moment_is_no_failure(server: ArgoCDServer) -> None:
-    server.add(*ROLLOUT, at(APP, "Synced", "Degraded", compared=14, operation=DONE), STARTS, GOOD)
-    seen = ends(rollouts(server))
+def test_what_is_degraded_for_a_moment_is_not_a_failure(argo_cd: ArgoCDServer) -> None:
+    argo_cd.add(*ROLLOUT, at(APP, "Synced", "Degraded", compared=14, operation=DONE), STARTS, GOOD)
+    seen = ends(rollouts(argo_cd))
     assert seen[-1][0] == "synced-and-healthy"
     assert any("degraded" in because for _, because in seen)
 
 
-def test_an_image_that_cannot_be_pulled_is_found_in_the_tree(server: ArgoCDServer) -> None:
+def test_an_image_that_cannot_be_pulled_is_found_in_the_tree(argo_cd: ArgoCDServer) -> None:
     starts = [
         at(APP, "Synced", "Progressing", compared=second, operation=DONE)
         for second in range(14, 50)
     ]
-    server.add(*ROLLOUT, *starts)
-    server.trees["argocd", "web"] = {
+    argo_cd.add(*ROLLOUT, *starts)
+    argo_cd.trees["argocd", "web"] = {
         "nodes": [resource("Pod", "web-1", "Degraded", IMAGE, createdAt=CREATED)]
     }
-    last = ends(rollouts(server))[-1]
+    last = ends(rollouts(argo_cd))[-1]
     assert last == ("failed", f"the image cannot be pulled: Pod web-1: {IMAGE}")
-    assert len(server.asked("GET", "/resource-tree")) < len(server.asked("GET", "/web"))
+    assert len(argo_cd.asked("GET", "/resource-tree")) < len(argo_cd.asked("GET", "/web"))
 
 
 @pytest.mark.parametrize("seen", [True, False])
-def test_how_a_container_ended_is_read_from_its_pod(server: ArgoCDServer, seen: bool) -> None:
-    server.add(
+def test_how_a_container_ended_is_read_from_its_pod(argo_cd: ArgoCDServer, seen: bool) -> None:
+    argo_cd.add(
         *ROLLOUT,
         *(
             at(APP, "Synced", "Progressing", compared=second, operation=DONE)
@@ -195,7 +189,7 @@ def test_how_a_container_ended_is_read_from_its_pod(server: ArgoCDServer, seen: 
         ),
     )
     back_off = "back-off 40s restarting failed container=web"
-    server.trees["argocd", "web"] = {
+    argo_cd.trees["argocd", "web"] = {
         "nodes": [
             resource("Pod", "web-1", "Degraded", back_off, createdAt=CREATED, namespace="web")
         ]
@@ -205,20 +199,20 @@ def test_how_a_container_ended_is_read_from_its_pod(server: ArgoCDServer, seen: 
     status = {
         "containerStatuses": [{"name": "web", "ready": False, "state": waits, "lastState": ended}]
     }
-    server.pods |= {"web-1": {"status": status}} if seen else {}
-    state, because = ends(rollouts(server, pace=Pace(limit=30)))[-1]
+    argo_cd.pods |= {"web-1": {"status": status}} if seen else {}
+    state, because = ends(rollouts(argo_cd, pace=Pace(limit=30)))[-1]
     told = "; container web ended with exit code 3: no such table" if seen else ""
     assert (state, because) == ("timed-out", f"synced, progressing: Pod web-1: {back_off}{told}")
-    assert server.wrong == []
+    assert argo_cd.wrong == []
 
 
-def test_a_sync_window_is_found(server: ArgoCDServer) -> None:
-    server.add(OLD_STATE, SEEN)
-    server.windows["argocd", "web"] = {
+def test_a_sync_window_is_found(argo_cd: ArgoCDServer) -> None:
+    argo_cd.add(OLD_STATE, SEEN)
+    argo_cd.windows["argocd", "web"] = {
         "activeWindows": [{"kind": "deny"}],
         "assignedWindows": [{"kind": "deny"}],
     }
-    state, because = ends(rollouts(server))[-1]
+    state, because = ends(rollouts(argo_cd))[-1]
     assert (state, "sync window" in because) == ("needs-sync", True)
 
 
@@ -233,7 +227,7 @@ STEPS = [{"application": "web", "step": "2", "status": "Waiting", "message": "it
 
 @pytest.mark.parametrize("kind", ["argocd", "cluster"])
 def test_an_application_of_a_rolling_sync_waits_for_its_step(
-    server: ArgoCDServer, cluster: KubernetesApi, kind: str
+    argo_cd: ArgoCDServer, cluster: KubernetesApi, kind: str
 ) -> None:
     states = [
         at(CHILD, "Synced", "Healthy", revision=OLD, compared=3),
@@ -241,11 +235,11 @@ def test_an_application_of_a_rolling_sync_waits_for_its_step(
     ]
     owner = {"spec": {"strategy": {"type": "RollingSync"}}, "status": {"applicationStatus": STEPS}}
     if kind == "argocd":
-        server.add(
+        argo_cd.add(
             *states, *[states[1]] * 5, at(CHILD, "Synced", "Healthy", compared=13, operation=DONE)
         )
-        server.others["applicationsets", "argocd", "gen"] = owner
-        seen = ends(rollouts(server))
+        argo_cd.others["applicationsets", "argocd", "gen"] = owner
+        seen = ends(rollouts(argo_cd))
         assert seen[-1][0] == "synced-and-healthy"
     else:
         seconds = itertools.chain(range(10, 59), itertools.repeat(59))
@@ -259,56 +253,56 @@ def test_an_application_of_a_rolling_sync_waits_for_its_step(
     assert any(because == waits for _, because in seen)
 
 
-def test_without_the_right_to_read_the_set_the_right_is_named(server: ArgoCDServer) -> None:
-    server.add(*(at(CHILD, "OutOfSync", "Healthy", compared=second) for second in range(10, 40)))
-    waiting = rollouts(server)
+def test_without_the_right_to_read_the_set_the_right_is_named(argo_cd: ArgoCDServer) -> None:
+    argo_cd.add(*(at(CHILD, "OutOfSync", "Healthy", compared=second) for second in range(10, 40)))
+    waiting = rollouts(argo_cd)
     assert ends(waiting)[-1] == ("needs-sync", "auto-sync is off: someone must sync it")
     assert "let the step get applicationsets.argoproj.io" in waiting.rows[0].hint
 
 
-def test_nothing_to_apply_is_a_success_after_a_second_look(server: ArgoCDServer) -> None:
-    server.add(
+def test_nothing_to_apply_is_a_success_after_a_second_look(argo_cd: ArgoCDServer) -> None:
+    argo_cd.add(
         OLD_STATE,
         *(
             at(APP, "Synced", "Healthy", operation=BEFORE, compared=second)
             for second in (10, 10, 14)
         ),
     )
-    seen = ends(rollouts(server))
+    seen = ends(rollouts(argo_cd))
     assert [state for state, _ in seen] == ["progressing", "synced-and-healthy"]
 
 
-def test_nothing_to_apply_that_turns_out_otherwise_is_none(server: ArgoCDServer) -> None:
+def test_a_sync_that_has_something_to_apply_after_all(argo_cd: ArgoCDServer) -> None:
     looks_good = at(APP, "Synced", "Healthy", operation=BEFORE)
-    server.add(OLD_STATE, looks_good, looks_good, SEEN)
-    assert ends(rollouts(server, pace=Pace(limit=25)))[-1][0] == "timed-out"
+    argo_cd.add(OLD_STATE, looks_good, looks_good, SEEN)
+    assert ends(rollouts(argo_cd, pace=Pace(limit=25)))[-1][0] == "timed-out"
 
 
-def test_a_comparison_of_the_same_second_is_asked_for_again(server: ArgoCDServer) -> None:
-    server.add(OLD_STATE, *[SAME_SECOND] * 6, LATER)
-    assert ends(rollouts(server))[-1][0] == "synced-and-healthy"
-    assert len([one for one in server.asked("GET", "/web") if "refresh" in one.query]) > 1
+def test_a_comparison_of_the_same_second_is_asked_for_again(argo_cd: ArgoCDServer) -> None:
+    argo_cd.add(OLD_STATE, *[SAME_SECOND] * 6, LATER)
+    assert ends(rollouts(argo_cd))[-1][0] == "synced-and-healthy"
+    assert len([one for one in argo_cd.asked("GET", "/web") if "refresh" in one.query]) > 1
 
 
-def test_the_time_out_says_who_was_not_ready_and_why(server: ArgoCDServer) -> None:
-    server.add(OLD_STATE, RUNS)
-    waiting = rollouts(server, pace=Pace(limit=30))
+def test_the_time_out_says_who_was_not_ready_and_why(argo_cd: ArgoCDServer) -> None:
+    argo_cd.add(OLD_STATE, RUNS)
+    waiting = rollouts(argo_cd, pace=Pace(limit=30))
     assert ends(waiting)[-1][0] == "timed-out"
     assert "the sync is running" in waiting.rows[0].because
     assert waiting.rows[0].seconds >= 30
 
 
-def test_what_is_suspected_at_the_time_out_is_said(server: ArgoCDServer) -> None:
-    server.add(
+def test_what_is_suspected_at_the_time_out_is_said(argo_cd: ArgoCDServer) -> None:
+    argo_cd.add(
         OLD_STATE, at(APP, "Synced", "Degraded", compared=14, operation=DONE, resources=SICK)
     )
-    state, because = ends(rollouts(server, pace=Pace(limit=10)))[-1]
+    state, because = ends(rollouts(argo_cd, pace=Pace(limit=10)))[-1]
     assert (state, "progress deadline" in because) == ("failed", True)
 
 
-def test_the_time_out_remembers_why_a_pod_crashed(server: ArgoCDServer) -> None:
+def test_the_time_out_remembers_why_a_pod_crashed(argo_cd: ArgoCDServer) -> None:
     """A container that crashes again and again runs in between, and the last look may see just that."""
-    server.add(
+    argo_cd.add(
         OLD_STATE,
         *(
             at(APP, "Synced", "Progressing", compared=second, operation=DONE)
@@ -319,11 +313,11 @@ def test_the_time_out_remembers_why_a_pod_crashed(server: ArgoCDServer) -> None:
         "Pod", "web-1", "Degraded", "back-off 10s restarting failed container", createdAt=CREATED
     )
     older = resource("Pod", "web-0", "Degraded", "back-off 5m0s", createdAt="2026-11-21T05:00:00Z")
-    server.trees["argocd", "web"] = {"nodes": [crashes, older]}
-    waiting = rollouts(server, pace=Pace(limit=60))
+    argo_cd.trees["argocd", "web"] = {"nodes": [crashes, older]}
+    waiting = rollouts(argo_cd, pace=Pace(limit=60))
     for sight in waiting.sights():
         if "back-off" in sight.rows[0].because:
-            server.trees["argocd", "web"] = {
+            argo_cd.trees["argocd", "web"] = {
                 "nodes": [{**crashes, "health": {"status": "Healthy"}}]
             }
     (row,) = waiting.rows
@@ -350,9 +344,9 @@ def test_several_commits_of_one_application(parts: Sequence[Rollout], expected: 
     assert all_of(judges)({}, "", {}) == expected
 
 
-def test_a_paused_canary_ends_the_wait(server: ArgoCDServer) -> None:
-    server.add(*ROLLOUT, at(APP, "Synced", "Suspended", compared=13, operation=DONE))
-    waiting = rollouts(server)
+def test_a_paused_canary_ends_the_wait(argo_cd: ArgoCDServer) -> None:
+    argo_cd.add(*ROLLOUT, at(APP, "Synced", "Suspended", compared=13, operation=DONE))
+    waiting = rollouts(argo_cd)
     assert ends(waiting)[-1] == ("paused", "paused, and not healthy yet")
     assert rollout_error(waiting.rows, waiting.errors) is None
 
@@ -366,10 +360,10 @@ FAULTS = [
 ]
 
 
-def test_faults_of_the_server_are_waited_out(server: ArgoCDServer) -> None:
-    server.add(*ROLLOUT, GOOD)
-    server.faults += [fault for fault in FAULTS for _ in range(2)]
-    waiting = rollouts(server)
+def test_faults_of_the_server_are_waited_out(argo_cd: ArgoCDServer) -> None:
+    argo_cd.add(*ROLLOUT, GOOD)
+    argo_cd.faults += [fault for fault in FAULTS for _ in range(2)]
+    waiting = rollouts(argo_cd)
     seen = ends(waiting)
     assert seen[0][0] == "waiting"
     assert "no answer just now" in seen[0][1]
@@ -377,10 +371,10 @@ def test_faults_of_the_server_are_waited_out(server: ArgoCDServer) -> None:
     assert waiting.errors == {}
 
 
-def test_a_server_that_stays_down_is_told(server: ArgoCDServer) -> None:
-    server.add(OLD_STATE)
-    server.faults += [Fault(503)] * 500
-    waiting = rollouts(server, pace=Pace(limit=20))
+def test_a_server_that_stays_down_is_reported(argo_cd: ArgoCDServer) -> None:
+    argo_cd.add(OLD_STATE)
+    argo_cd.faults += [Fault(503)] * 500
+    waiting = rollouts(argo_cd, pace=Pace(limit=20))
     assert ends(waiting)[-1][0] == "timed-out"
     assert isinstance(waiting.errors["argocd/web"], SourceDownError)
 
@@ -424,25 +418,25 @@ def test_an_argo_cd_that_drips_ends_with_the_time_out(limit: float) -> None:
     assert last.seconds <= limit + 35
 
 
-def test_a_token_that_expires_ends_the_wait(server: ArgoCDServer) -> None:
-    server.add(OLD_STATE, RUNS)
-    waiting = rollouts(server)
+def test_a_token_that_expires_ends_the_wait(argo_cd: ArgoCDServer) -> None:
+    argo_cd.add(OLD_STATE, RUNS)
+    waiting = rollouts(argo_cd)
     for number, _ in enumerate(waiting.sights()):
         if number == 1:
-            server.tokens = {"another-token"}
+            argo_cd.tokens = {"another-token"}
     assert isinstance(waiting.errors["argocd/web"], SourceAccessError)
     assert waiting.rows[0].state == "failed"
 
 
-def test_a_refresh_that_is_not_allowed_is_a_warning(server: ArgoCDServer) -> None:
+def test_a_refresh_that_is_not_allowed_is_a_warning(argo_cd: ArgoCDServer) -> None:
     class NoRefresh(ArgoCDApi):
         def refresh_application(self, namespace: str, name: str) -> None:
             raise SourceAccessError(f"may not patch {namespace}/{name}", hint="")
 
-    server.add(*ROLLOUT, GOOD)
+    argo_cd.add(*ROLLOUT, GOOD)
     told: list[tuple[str, str]] = []
-    waiting = rollouts(server, log=lambda *what: told.append(what))
-    waiting._api = NoRefresh(Connection(server.address, Secret("good-token"), plaintext=True), {})
+    waiting = rollouts(argo_cd, log=lambda *what: told.append(what))
+    waiting._api = NoRefresh(Connection(argo_cd.address, Secret("good-token"), plaintext=True), {})
     assert ends(waiting)[-1][0] == "synced-and-healthy"
     assert [level for level, _ in told] == ["warning"]
 
@@ -451,34 +445,34 @@ def named(name: str, *states: Mapping[str, Any]) -> list[dict[str, Any]]:
     return [{**one, "metadata": {**one["metadata"], "name": name}} for one in states]
 
 
-def test_each_of_several_applications_is_told(server: ArgoCDServer) -> None:
-    server.add(*named("good", *ROLLOUT, GOOD))
-    server.add(*named("bad", OLD_STATE, at(APP, "OutOfSync", "Healthy", operation=FAILED)))
-    server.add(*named("slow", OLD_STATE, RUNS))
-    waiting = rollouts(server, "good", "bad", "slow", pace=Pace(limit=25))
+def test_each_of_several_applications_is_reported(argo_cd: ArgoCDServer) -> None:
+    argo_cd.add(*named("good", *ROLLOUT, GOOD))
+    argo_cd.add(*named("bad", OLD_STATE, at(APP, "OutOfSync", "Healthy", operation=FAILED)))
+    argo_cd.add(*named("slow", OLD_STATE, RUNS))
+    waiting = rollouts(argo_cd, "good", "bad", "slow", pace=Pace(limit=25))
     shown = list(waiting.sights())
     assert [row.state for row in waiting.rows] == ["synced-and-healthy", "failed", "timed-out"]
     assert len(shown[0].rows) == 3
 
 
-def test_a_refresh_concerns_exactly_these_applications(server: ArgoCDServer) -> None:
+def test_a_refresh_concerns_exactly_these_applications(argo_cd: ArgoCDServer) -> None:
     for name in ("a", "b", "c"):
-        server.add(*named(name, OLD_STATE))
+        argo_cd.add(*named(name, OLD_STATE))
     told: list[tuple[str, str]] = []
     keys = [("argocd", "a"), ("argocd", "c"), ("argocd", "a"), ("argocd", "gone")]
-    refresh(api_of(server), keys, lambda *what: told.append(what))
-    asked = sorted(one.path.rpartition("/")[2] for one in server.seen)
+    refresh(api_of(argo_cd), keys, lambda *what: told.append(what))
+    asked = sorted(one.path.rpartition("/")[2] for one in argo_cd.seen)
     assert asked == ["a", "c", "gone"]
     assert len(told) == 1
     assert "argocd/gone" in told[0][1]
 
 
-def deleted(server: ArgoCDServer) -> None:
-    del server.plays["argocd", "web"]
+def deleted(argo_cd: ArgoCDServer) -> None:
+    del argo_cd.plays["argocd", "web"]
 
 
-def moved(server: ArgoCDServer) -> None:
-    (state,) = server.plays["argocd", "web"]
+def moved(argo_cd: ArgoCDServer) -> None:
+    (state,) = argo_cd.plays["argocd", "web"]
     state["spec"]["project"] = "another"
 
 
@@ -490,15 +484,23 @@ def moved(server: ArgoCDServer) -> None:
     ],
 )
 def test_one_that_goes_away_meanwhile(
-    server: ArgoCDServer, change: Callable[[ArgoCDServer], None], state: str, because: str
+    argo_cd: ArgoCDServer, change: Callable[[ArgoCDServer], None], state: str, because: str
 ) -> None:
-    server.add(OLD_STATE, RUNS)
-    waiting = rollouts(server, pace=Pace(limit=30))
+    argo_cd.add(OLD_STATE, RUNS)
+    waiting = rollouts(argo_cd, pace=Pace(limit=30))
     for number, _ in enumerate(waiting.sights()):
         if number == 1:
-            change(server)
+            change(argo_cd)
     assert (waiting.rows[0].state, waiting.errors) == (state, {})
     assert because in waiting.rows[0].because
+
+
+def test_a_cluster_lists_the_applications_that_a_glob_may_mean(cluster: KubernetesApi) -> None:
+    cluster.add(APPLICATIONS, RUNS, {"metadata": {"namespace": "team", "name": "web"}})
+    assert sorted(cluster_of(cluster).keys()) == [("argocd", "web"), ("team", "web")]
+    cluster.tokens = {"somebody-elses": "ci"}
+    with pytest.raises(SourceAccessError):
+        cluster_of(cluster).keys()
 
 
 def test_one_that_goes_away_meanwhile_in_a_cluster(cluster: KubernetesApi) -> None:
@@ -512,28 +514,28 @@ def test_one_that_goes_away_meanwhile_in_a_cluster(cluster: KubernetesApi) -> No
     assert "it was deleted while it was waited for" in waiting.rows[0].because
 
 
-def test_one_that_was_never_there_is_an_error(server: ArgoCDServer) -> None:
-    waiting = rollouts(server)
+def test_one_that_was_never_there_is_an_error(argo_cd: ArgoCDServer) -> None:
+    waiting = rollouts(argo_cd)
     assert ends(waiting)[-1][0] == "failed"
     assert isinstance(waiting.errors["argocd/web"], SourceAccessError)
 
 
-def test_a_time_out_while_a_sync_is_tried_again_names_the_hook(server: ArgoCDServer) -> None:
+def test_a_time_out_while_a_sync_is_tried_again_names_the_hook(argo_cd: ArgoCDServer) -> None:
     trying = {
         **operated(
             "Running", message="tasks failed. Retrying attempt #2 at 6:19AM.", resources=[HOOK]
         )
     }
     trying |= {"retryCount": 2, "operation": {**trying["operation"], "retry": {"limit": 5}}}
-    server.add(OLD_STATE, at(APP, "OutOfSync", "Healthy", operation=trying, pending=True))
-    waiting = rollouts(server, pace=Pace(limit=30))
+    argo_cd.add(OLD_STATE, at(APP, "OutOfSync", "Healthy", operation=trying, pending=True))
+    waiting = rollouts(argo_cd, pace=Pace(limit=30))
     assert ends(waiting)[-1][0] == "timed-out"
     assert "is tried again (2 of 5): tasks failed" in waiting.rows[0].because
     assert "PreSync hook Job migrate: backoff limit" in waiting.rows[0].because
     assert "--wait-timeout" in waiting.rows[0].hint
 
 
-def test_another_version_must_run_alone_for_a_minute(server: ArgoCDServer) -> None:
+def test_another_version_must_run_alone_for_a_minute(argo_cd: ArgoCDServer) -> None:
     """An operator may be replacing the pods of a resource whose health Argo CD does not know."""
     image = parse_image("ghcr.io/acme/web:1.1.0")
 
@@ -548,8 +550,8 @@ def test_another_version_must_run_alone_for_a_minute(server: ArgoCDServer) -> No
         return expecting(JUDGE(item, *seen), item, [Expected(image, "the key", revision=NEW)])
 
     def ended(*play: Mapping[str, Any]) -> tuple[RolloutState, float]:
-        server.add(OLD_STATE, *play)
-        wait = rollouts(server, judge=runs)
+        argo_cd.add(OLD_STATE, *play)
+        wait = rollouts(argo_cd, judge=runs)
         seconds = [sight.seconds for sight in wait.sights()][-1]
         return wait.rows[0], seconds
 

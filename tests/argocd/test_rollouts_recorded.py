@@ -1,7 +1,7 @@
 """What is believed of Applications as Argo CD 3.6 really reported them, and in which words it is told."""
 
 import pytest
-from recorded import exchange
+from support.recorded import exchange
 
 from task.argocd.rollout import Wanted, judge
 
@@ -44,7 +44,7 @@ SEEN = [
     ("sync-failed", "", SECOND, "failed", True, f"the sync failed: {IMMUTABLE} (retried 1 times)"),
     ("window-blocks-operation", "", SECOND, "needs-sync", True, "a sync window keeps Argo CD from syncing"),
     ("pruning-left", "", THIRD, "needs-sync", False,
-     "only what is to be pruned is left, and auto-prune is off: ConfigMap noprune-b"),
+     "only resources to prune are left, and auto-prune is off: ConfigMap noprune-b"),
     ("application-deletion", "", SECOND, "failed", True, "the Application is being deleted"),
     ("kubernetes-1.36/application-kustomize-degraded", "", THIRD, "failed", False,
      "degraded: caused by Deployment apps/kust1"),
@@ -67,7 +67,7 @@ def test_what_argo_cd_reported(
     assert (found.state, found.sure, found.because) == (state, sure, because)
 
 
-def test_of_a_long_error_the_end_is_told() -> None:
+def test_of_a_long_error_the_end_is_reported() -> None:
     item = exchange("argocd-3.6", "comparison-error-helm").body
     found = judge(item, Wanted(lambda found: found == SECOND, BEFORE))
     assert (found.state, found.sure) == ("failed", False)

@@ -56,7 +56,9 @@ def test_a_push_names_its_image(case: tuple[str, dict[str, Any]], given: str) ->
 
 
 @pytest.mark.parametrize("case", OTHERS, ids=map(named, OTHERS))
-def test_what_is_no_push_of_a_tagged_image_is_passed_over(case: tuple[str, dict[str, Any]]) -> None:
+def test_what_is_not_a_push_of_a_tagged_image_is_passed_over(
+    case: tuple[str, dict[str, Any]],
+) -> None:
     form, one = case
     found = read(form, one["payload"], form)
     assert found.pushes == ()
@@ -178,7 +180,7 @@ def test_the_user_names_the_registry_where_events_do_not() -> None:
         ("9" * 5000, "cannot be parsed"),
     ],
 )
-def test_what_is_no_event_is_an_error(text: str, part: str) -> None:
+def test_what_is_not_an_event_is_an_error(text: str, part: str) -> None:
     with pytest.raises(Malformed, match=part):
         events_in(text, "registry")
 

@@ -5,10 +5,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import runs
 from hypothesis import given
 from hypothesis import strategies as st
-from support import image_update
+from support import image_update, runs
 
 from task.ci.events.forms import LARGEST
 from task.ci.images import MOST, Built, built, with_built

@@ -10,13 +10,14 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from reports import WEB as IMAGE
-from reports import commit, decision, report
-from runner_rules import ATTACKS, dangers
-from runs import WEB
 from support import image_update
+from support.reports import WEB as IMAGE
+from support.reports import commit, decision, report
+from support.runner_rules import ATTACKS, dangers
+from support.runs import WEB
 
 from task.ci.publish import LIMIT, NAMES, dotenv, github_output, mask, repositories, results
+from task.errors import Trouble
 from task.model import Image, Problem, Report
 
 PAGE = "https://git.example.com/acme/gitops/pulls/7"
@@ -88,7 +89,7 @@ def test_whatever_others_name_every_host_can_read_it(texts: tuple[str, ...]) -> 
     checked(report(decision(), commits=(written,), images=(image,)))
 
 
-def test_the_commit_of_an_update_is_told_before_one_that_only_remembers() -> None:
+def test_the_commit_of_an_update_is_reported_before_one_that_only_remembers() -> None:
     other = decision("defer", "held", "api")
     other = replace(other, subscription=replace(other.subscription, repo="https://a.example.com/x"))
     memory = commit(repo="https://a.example.com/x", applications=("argocd/api",), commit="c" * 40)
@@ -111,7 +112,7 @@ def test_the_commit_of_an_update_is_told_before_one_that_only_remembers() -> Non
         (report(decision("unchanged", "same"), commits=(commit(),), command="hold"), "false"),
     ],
 )
-def test_updated_is_said_of_images_only(of: Report, updated: str) -> None:
+def test_updated_counts_images_only(of: Report, updated: str) -> None:
     assert checked(of)["updated"] == updated
 
 
@@ -123,17 +124,17 @@ def test_updated_is_said_of_images_only(of: Report, updated: str) -> None:
         (report(decision(), commits=(commit(rollback=True),)), "1 updated, rolled back"),
         (
             problems(
-                Problem(rule="x", message="careful", severity="warning"),
-                Problem(application="a/b", rule="x", message="no"),
+                Problem(Trouble.warning("x", "careful")),
+                Problem(Trouble("x", "no"), application="a/b"),
             ),
             "a/b: no",
         ),
         (
-            problems(Problem(rule="x", message="one\ntwo\x1b[31m https://u:pw@h/x")),
+            problems(Problem(Trouble("x", "one\ntwo\x1b[31m https://u:pw@h/x"))),
             "one two [31m https://h/x",
         ),
-        (problems(Problem(rule="x", message="é" * 200)), "é" * 148 + "…"),
-        (problems(Problem(rule="x", message="::set-output name=x::y")), "\\::set-output name=x::y"),
+        (problems(Problem(Trouble("x", "é" * 200))), "é" * 148 + "…"),
+        (problems(Problem(Trouble("x", "::set-output name=x::y"))), "\\::set-output name=x::y"),
     ],
 )
 def test_the_message_is_the_first_error_or_how_the_run_ended(of: Report, message: str) -> None:
@@ -141,13 +142,13 @@ def test_the_message_is_the_first_error_or_how_the_run_ended(of: Report, message
 
 
 def test_a_runner_of_gitlab_expands_no_variable_in_a_result() -> None:
-    found = checked(problems(Problem(rule="x", message="no $CI_JOB_TOKEN")))
+    found = checked(problems(Problem(Trouble("x", "no $CI_JOB_TOKEN"))))
     assert "IMAGE_UPDATE_RESULT_MESSAGE=no $$CI_JOB_TOKEN\n" in dotenv(found)
 
 
 @pytest.mark.parametrize("text", ATTACKS)
 def test_a_message_is_text_and_nothing_else(text: str) -> None:
-    checked(problems(Problem(application=text, rule="x", message=text * 300)))
+    checked(problems(Problem(Trouble("x", text * 300), application=text)))
 
 
 @pytest.mark.parametrize("text", ATTACKS)
@@ -157,7 +158,7 @@ def test_a_list_of_repositories_is_exact(text: str) -> None:
     assert dangers(printed) == []
 
 
-def test_nothing_is_said_of_no_image() -> None:
+def test_without_an_image_its_results_are_empty() -> None:
     found = checked(report(images=()))
     assert (found["tag"], json.loads(found["image_ARTIFACT_INPUTS"])) == (
         "",
@@ -166,7 +167,7 @@ def test_nothing_is_said_of_no_image() -> None:
     assert checked(report(images=(IMAGE,)))["tag"] == "1.1.0"
 
 
-def test_a_rollback_is_told_beside_the_update() -> None:
+def test_a_rollback_is_reported_beside_the_update() -> None:
     both = report(
         decision(), commits=(commit(commit="a" * 40), commit(commit="b" * 40, rollback=True))
     )

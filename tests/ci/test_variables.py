@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from task.ci.variables import Origin, build_of, created_of, origin_of, request_event, sequence_of
+from task.ci.variables import actor_of, build_of, created_of, origin_of, request_event, sequence_of
+from task.ci_systems import SYSTEMS, CiSystem, Origin
 from task.errors import Malformed, UsageError
 from task.model import Build
 from task.settings import EventOptions
@@ -55,8 +56,18 @@ def test_origin(environ: dict[str, str], commit: str, repository: str, run: str)
     assert origin_of(environ)[:3] == (commit, repository, run)
 
 
-def test_a_brace_in_a_value_is_no_template() -> None:
+def test_a_brace_in_a_value_is_not_a_template() -> None:
     assert origin_of({"GIT_COMMIT": "{HOME}", "HOME": "/root"}) == Origin("{HOME}")
+
+
+@pytest.mark.parametrize("system", SYSTEMS, ids=lambda system: system.name)
+def test_every_system_says_who_started_the_pipeline(system: CiSystem) -> None:
+    assert actor_of({system.actor: " ann "}) == "ann"
+    assert system.page.startswith("https://")
+
+
+def test_outside_of_a_pipeline_nobody_is_known() -> None:
+    assert actor_of({"USER": "ann", "GITHUB_ACTOR": " "}) == ""
 
 
 SHA = "0123456789abcdef0123456789abcdef01234567"
@@ -173,7 +184,7 @@ def test_sequence(text: str, number: int | None) -> None:
 @pytest.mark.parametrize(
     "text", ["-1", "+1", "1.5", "1e3", "x", "9" * 21, "1 2", "٣", "0x10", "1_000"]
 )
-def test_what_is_no_sequence(text: str) -> None:
+def test_what_is_not_a_sequence(text: str) -> None:
     with pytest.raises(UsageError, match="--sequence: ") as caught:
         sequence_of(text)
     assert "up to 20 digits" in caught.value.hint
@@ -222,7 +233,7 @@ def test_created(text: str, time: str) -> None:
      "20261121T060000Z", "2026-11-21T06:00:00+99:00", "9999-12-31T23:59:59-01:00", "2026-11-21T06:00:00Z; rm",
      "20261121", "202611210600", "20261121060000", "999999999999999"],
 )  # fmt: skip
-def test_what_is_no_time(text: str) -> None:
+def test_what_is_not_a_time(text: str) -> None:
     with pytest.raises(UsageError, match="--created: ") as caught:
         created_of(text)
     assert "2026-11-21T06:00:00Z" in caught.value.hint
@@ -325,13 +336,13 @@ NOT_FOUND: list[tuple[Mapping[str, str], str, str]] = [
     ({**ACTIONS, "GITHUB_EVENT_PATH": "/absent"}, "the event file '/absent'", "on: pull_request"),
     (
         {"GITHUB_REPOSITORY": "acme/web", "GITHUB_REF": "refs/pull/1/merge"},
-        "not known",
+        "cannot tell",
         "GITHUB_SERVER_URL",
     ),
     (OF_GITLAB, "CI_MERGE_REQUEST_IID is not set", "merge_request_event"),
     (
         {"GITLAB_CI": "true", "CI_MERGE_REQUEST_IID": "7"},
-        "not known",
+        "cannot tell",
         "CI_MERGE_REQUEST_PROJECT_URL or CI_PROJECT_URL",
     ),
     (

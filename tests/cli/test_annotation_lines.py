@@ -61,7 +61,7 @@ def test_in_a_list_the_value_tells_the_applications_apart(tmp_path: Path) -> Non
     assert [line_of(str(file), 1, "p/image-list", value) for value in ("web=a", "web=b")] == [3, 5]
 
 
-def test_what_is_no_text_file_keeps_its_line(tmp_path: Path) -> None:
+def test_what_is_not_a_text_file_keeps_its_line(tmp_path: Path) -> None:
     (tmp_path / "x").write_bytes(b"\xff\xfe")
     assert [
         line_of(str(path), 4, "p/a", "b") for path in (tmp_path / "x", tmp_path / "none", "cluster")

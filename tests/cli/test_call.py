@@ -81,7 +81,7 @@ def test_what_the_command_takes_becomes_its_variable(
         ),
         ("lint", {"image": "web:1"}, "image: lint takes no such parameter; leave it out"),
         ("run", {"imgae": "web:1"}, "imgae: run takes no such parameter; leave it out"),
-        ("", {"names": "web"}, "command: it is none of run, plan,"),
+        ("", {"names": "web"}, "the parameter `command` is missing; it is one of run, plan,"),
     ],
 )
 def test_what_the_command_does_not_take_is_refused_by_name(
@@ -263,7 +263,7 @@ def test_options_of_a_step_win_over_the_variables_of_the_pipeline() -> None:
     assert (refused.code, "options: there is no option --deadlin" in refused.stderr) == (2, True)
 
 
-def test_the_mark_of_a_step_is_no_option_of_the_command_line() -> None:
+def test_the_mark_of_a_step_is_not_an_option_of_the_command_line() -> None:
     result = image_update("run", "--options", "--deadline=60")
     assert (result.code, "there is no option --options" in result.stderr) == (2, True)
 
@@ -281,7 +281,7 @@ def test_the_mark_of_a_step_is_no_option_of_the_command_line() -> None:
 )
 def test_a_variable_that_nobody_reads(name: str, near: str) -> None:
     (problem,) = strange_variables({name: "s3cret", "PATH": "/bin"})
-    assert problem.message == f"the variable {name} is not read"
+    assert problem.message == f"unknown variable {name}"
     assert (problem.severity, f"did you mean {near}?" == problem.hint) == ("warning", bool(near))
     assert "s3cret" not in str(problem)
 

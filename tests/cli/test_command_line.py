@@ -9,10 +9,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-import fork_server
 import pytest
 import typer
-from support import ROOT, image_update
+from support import ROOT, fork_server, image_update
 from support import command as program
 
 from scripts.typer_options import all_options, commands, options_of
@@ -274,7 +273,7 @@ def test_a_switch_that_is_neither_on_nor_off(
     assert "IMAGE_UPDATE_ATOMIC: 'maybe' is neither true nor false" in capsys.readouterr().err
 
 
-def test_a_bad_switch_is_explained_whatever_words_typer_has_for_it() -> None:
+def test_a_bad_switch_is_explained_in_our_words() -> None:
     atomic = next(one for one in options_of("run") if one.name == "atomic")
     error = typer.BadParameter(
         "Input should be a valid boolean, unable to interpret input", param=atomic

@@ -10,7 +10,7 @@ import jsonschema
 import pytest
 from support import DATA, image_update
 
-from task.annotations.lint import Finding
+from task.annotations.lint import Finding, noted
 from task.cli import lint_views
 
 FACTS = json.loads((DATA / "findings.json").read_text(encoding="utf-8"))
@@ -31,7 +31,7 @@ spec:
 
 
 def finding(severity: Any = "error", *, message: str = "it is wrong", key: str = "") -> Finding:
-    return Finding("argocd/web", key, "value", severity, message, "write it right", "")
+    return Finding(noted(severity, message, "write it right"), "argocd/web", key, "value")
 
 
 FOUND: dict[str, list[lint_views.Placed]] = {
@@ -45,7 +45,7 @@ FOUND: dict[str, list[lint_views.Placed]] = {
     "from Git": [(finding(), "https://git.example.com/gitops.git//apps/web.yaml", 7)],
     "from stdin": [(finding(), "stdin", 7)],
     "an absolute path": [(finding(), f"{os.getcwd()}/apps/web.yaml", 7)],
-    "of nobody": [(Finding("", "", "", "error", "no Application", "", ""), "", 0)],
+    "of nobody": [(Finding(noted("error", "no Application", "")), "", 0)],
     "a login": [(finding(message="https://ann:s3cret@git.example.com/x is no key"), "a.yaml", 1)],
 }
 EACH = pytest.mark.parametrize("found", FOUND.values(), ids=FOUND)

@@ -267,8 +267,11 @@ API = ("--commit-through", "github")
         (["--source-commit", "abc123"], "--source-commit: 'abc123' is not the id of a commit"),
         (["--trailer", "x"], "--trailer: 'x' is not of the form KEY=VALUE"),
         (["--rewrite-url", "=x"], "--rewrite-url: '=x' is not of the form PREFIX=REPLACEMENT"),
-        (["--git-author-name", "a<b"], "--git-author-name: 'a<b' is not a name that Git takes"),
-        (["--git-author-name", "a\nb"], r"--git-author-name: 'a\nb' is not a name that Git takes"),
+        (["--git-author-name", "a<b"], "--git-author-name: 'a<b' is not a name that Git accepts"),
+        (
+            ["--git-author-name", "a\nb"],
+            r"--git-author-name: 'a\nb' is not a name that Git accepts",
+        ),
         (
             ["--git-author-email", "a\x07@b"],
             r"--git-author-email: 'a\x07@b' is not an e-mail address",

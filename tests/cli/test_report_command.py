@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 from rich.console import Console
-from runs import application, arguments, manifest, repository
 from support import image_update, needs
+from support.runs import application, arguments, manifest, repository
 
 from task.cli.report import shown
 from task.errors import Malformed
@@ -109,7 +109,10 @@ def test_what_belongs_to_no_row_is_shown_again(tmp_path: Path) -> None:
     failed = image_update("run", "--report", path)
     again = image_update("report", path)
     assert again.stderr == failed.stderr
-    assert "error: no image is given\n  fix: name the image that was just built" in again.stderr
+    assert (
+        "error: no image is given: --image is missing or empty\n  fix: name the image that was just built"
+        in again.stderr
+    )
     assert again.code == 0
 
 
@@ -170,14 +173,14 @@ def test_nothing_done_is_said(planned: Path) -> None:
         ("[1]", "not a report"),
         ("{}", "not a report"),
         ("[" * 5000, "not JSON"),
-        ('{"schema": "image-update/report/v1", "decisions": [1]}', "not a whole report"),
+        ('{"schema": "image-update/report/v1", "decisions": [1]}', "this report is incomplete"),
         (
             '{"schema": "image-update/lint/v1", "findings": []}',
             "its schema is not image-update/report/v1",
         ),
     ],
 )
-def test_what_is_no_report_is_refused(tmp_path: Path, text: str, told: str) -> None:
+def test_what_is_not_a_report_is_refused(tmp_path: Path, text: str, told: str) -> None:
     path = tmp_path / "x.json"
     path.write_text(text)
     done = image_update("report", path, "--html")
@@ -196,10 +199,10 @@ def test_what_is_no_report_is_refused(tmp_path: Path, text: str, told: str) -> N
     ],
 )
 @pytest.mark.parametrize("view", [page, lambda report: table(report, Console(width=120))])
-def test_a_report_that_is_not_whole_is_no_defect_of_ours(
+def test_a_report_that_is_not_whole_is_not_a_defect_of_ours(
     planned: Path, member: str, value: object, view: Callable[[Mapping[str, Any]], str]
 ) -> None:
-    with pytest.raises(Malformed, match="not a whole report"):
+    with pytest.raises(Malformed, match="this report is incomplete"):
         shown(changed(planned, **{member: value}), view)
 
 
@@ -215,7 +218,7 @@ def test_a_later_version_may_say_more(planned: Path) -> None:
         ("FILE --html /nonexistent/x", "cannot write"),
     ],
 )
-def test_a_wrong_place_is_told(planned: Path, args: str, told: str) -> None:
+def test_a_wrong_place_is_reported(planned: Path, args: str, told: str) -> None:
     done = image_update("report", *(planned if word == "FILE" else word for word in args.split()))
     assert done.code == 2
     assert told in done.stderr

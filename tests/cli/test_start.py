@@ -6,7 +6,7 @@ from importlib import import_module
 from pathlib import Path
 
 import pytest
-from runs import application, arguments, manifest, repository
+from support.runs import application, arguments, manifest, repository
 
 from task.cli.app import COMMANDS
 from task.settings import WRITERS

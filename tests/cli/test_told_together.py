@@ -1,21 +1,18 @@
 """The lines of the log if many Applications have the same problem, as when a registry is down."""
 
 from task.cli.update import told_together
+from task.errors import Trouble
 from task.model import Problem
 
 
 def down(number: int) -> Problem:
     return Problem(
+        Trouble("registry", "ghcr.io could not be reached", "run it again"),
         application=f"argocd/a{number}",
-        rule="registry",
-        message="ghcr.io could not be reached",
-        hint="run it again",
     )
 
 
-OTHER = Problem(
-    application="argocd/b", rule="target", message="no such file", hint="correct the path"
-)
+OTHER = Problem(Trouble("target", "no such file", "correct the path"), application="argocd/b")
 
 
 def test_a_few_have_a_line_each_in_the_order_of_the_report() -> None:
@@ -29,7 +26,7 @@ def test_many_share_one_line() -> None:
     assert rest == [("argocd/b", OTHER)]
 
 
-def test_a_problem_of_no_application_has_no_name() -> None:
-    assert list(told_together([Problem(rule="untracked", message="x")])) == [
-        ("", Problem(rule="untracked", message="x"))
+def test_a_problem_without_an_application_has_no_name() -> None:
+    assert list(told_together([Problem(Trouble("untracked", "x"))])) == [
+        ("", Problem(Trouble("untracked", "x")))
     ]

@@ -4,14 +4,18 @@ import shlex
 
 import pytest
 
+from task import DOCS
 from task.cli.app import main
 from task.git.errors import failure
 
 # The variables and the command line; what is wrong; what to do.
 MISTAKES = """
 run
-    no image is given
-    name the image that was just built with --image REF, or give --images-from FILE
+    no image is given: --image is missing or empty
+    name the image that was just built with --image REF, or give --images-from FILE; if it comes from a variable of your pipeline, is that variable set?
+IMAGE_UPDATE_IMAGE= run
+    no image is given: --image is missing or empty
+    name the image that was just built with --image REF, or give --images-from FILE; if it comes from a variable of your pipeline, is that variable set?
 run --image 1.5.0
     --image: '1.5.0' is a tag without an image
     write the whole reference, such as ghcr.io/acme/web:1.5.0
@@ -34,7 +38,7 @@ IMAGE_UPDATE_IMAGE='{{inputs.parameters.image}}' run
     IMAGE_UPDATE_IMAGE: the pipeline did not replace {{inputs.parameters.image}}
     check the names in it, and that the step which makes the value runs before this one
 run --image ghcr.io/acme/web:1.5.0
-    nothing says where to read Applications from
+    nothing says where to read Applications from: --applications is missing or empty
     give --applications: cluster, argocd, a file or folder of manifests, - (stdin), or REPO//PATH?ref=REF
 run --image ghcr.io/acme/web:1.5.0 --applications 'https://bot:pw@git.example.com/acme/deploy?ref=main'
     --applications: 'https://git.example.com/acme/deploy?ref=main' names a Git repository, and no folder or file in it
@@ -58,7 +62,7 @@ scan --image ghcr.io/acme/web:1.5.0
     scan has no --image: it asks the registries for the newest tag of every tracked image
     leave it out, or call run, which takes the image that was just built
 scan --require-match
-    --require-match: scan is given no image to look for
+    --require-match: scan does not take an image to look for
     leave it out; it is for run and plan
 plan --reason x
     plan has no --reason
@@ -71,7 +75,7 @@ run --atomic=true
     write --atomic, or --no-atomic
 deploy
     there is no command 'deploy'
-    the commands are run, scan, promote, rollback, hold, release, plan, status, lint, wait, report, demo
+    the commands are run, scan, promote, rollback, hold, release, plan, status, lint, check, wait, report, demo
 run --image ghcr.io/acme/web:1.5.0 --deadline soon
     --deadline: 'soon' is not a number of seconds
     write a number, such as 120
@@ -103,10 +107,10 @@ run --image ghcr.io/acme/web:1.5.0 --applications /tmp --git-username bot
     a user name for Git is given, but no password or token
     set IMAGE_UPDATE_GIT_TOKEN, or give --git-password-file
 IMAGE_UPDATE_GIT_TOKEN=s3cret run --image ghcr.io/acme/web:1.5.0 --applications /tmp
-    a password or token is given, but not for which server
+    a password or token is given, but not the server it is for
     name the server it is for: --git-credentials-url https://git.example.com/
 run --image ghcr.io/acme/web:1.5.0 --applications /tmp --forge svn
-    --forge: 'svn' is not a kind of Git host that is known here
+    --forge: 'svn' is not a known kind of Git host
     write --forge NAME or --forge NAME=https://HOST; NAME is gitea, gitlab, github, bitbucket, bitbucket-server or azure
 run --image ghcr.io/acme/web:1.5.0 --applications /tmp --forge-token-file /no/such/file
     --forge-token-file: cannot read '/no/such/file': No such file or directory
@@ -119,7 +123,7 @@ run --image ghcr.io/acme/web:1.5.0 --applications /tmp --verify-identity me
     give --verify-identity and --verify-issuer together: who signed, and which OIDC issuer says so
 IMAGE_UPDATE_COMMIT_THROUGH=github IMAGE_UPDATE_SIGN_OFF=true run --signing-key k
     --signing-key, IMAGE_UPDATE_SIGN_OFF and IMAGE_UPDATE_COMMIT_THROUGH github are all given
-    leave out --commit-through, or the others: the author is whom the token belongs to, and GitHub signs the commit
+    leave out --commit-through, or the others: GitHub signs the commit, and its author is the owner of the token
 IMAGE_UPDATE_APPLICATIONS=cluster lint /no/such/folder
     '/no/such/folder' does not exist here
     name a file or folder of manifests that this step can see, or - for stdin
@@ -162,7 +166,9 @@ def test_a_typical_mistake(
          "check the host name in the URL; if it is right, run it again"),
         ("fatal: could not read Username for 'https://git.b.example'", ("https://git.a.example",),
          ("if this server may have it, give --git-credentials-url https://git.b.example as well; if not, give another "
-         "login (docs/credentials.md)")),
+         f"login: {DOCS}/credentials.md")),
+        ("fatal: unable to access 'https://h/a/': Could not resolve proxy: nope.invalid", (),
+         "check HTTPS_PROXY, or git's http.proxy; if this server needs no proxy, name it in NO_PROXY"),
     ],
 )  # fmt: skip
 def test_a_server_that_does_not_fit(stderr: str, logins: tuple[str, ...], hint: str) -> None:

@@ -1,13 +1,13 @@
 """`image-update wait`: names and a revision in, a line for each Application and an exit code out."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from io import StringIO
 from typing import Any
 
 import pytest
-from fakes.argocd_api import ArgoCDServer, Fault, argocd_server
-from fakes.argocd_states import NEW, OLD, REPO, application, at, operated
+from fakes.argocd_api import ArgoCDServer, Fault
+from fakes.argocd_states import NEW, OLD, REPO, at, live_application, operated
 
 from task.after.waiting import accepts, rollout_error
 from task.argocd.api import ArgoCDApi
@@ -27,7 +27,7 @@ from task.output.log import Log
 from task.secret import Secret
 from task.settings import WaitOptions
 
-APP = application()
+APP = live_application()
 BEFORE = at(
     APP,
     "Synced",
@@ -40,16 +40,10 @@ GOOD = at(APP, "Synced", "Healthy", compared=13, operation=operated())
 BAD = at(APP, "OutOfSync", "Healthy", operation=operated("Failed", message="no rights"))
 
 
-@pytest.fixture
-def server() -> Iterator[ArgoCDServer]:
-    with argocd_server() as one:
-        yield one
-
-
 def waited(
-    server: ArgoCDServer, *names: str, revision: str = NEW, repository: str = "", limit: float = 5
+    argo_cd: ArgoCDServer, *names: str, revision: str = NEW, repository: str = "", limit: float = 5
 ) -> int:
-    connection = Connection(server.address, Secret("good-token"), plaintext=True)
+    connection = Connection(argo_cd.address, Secret("good-token"), plaintext=True)
     settings = WaitOptions(names or ("web",), revision, repository, limit)
     return wait_for(
         settings,
@@ -60,78 +54,78 @@ def waited(
     )
 
 
-def test_success_is_0_and_a_line(server: ArgoCDServer, capsys: pytest.CaptureFixture[str]) -> None:
-    server.add(BEFORE, GOOD)
-    assert waited(server) == Exit.OK
+def test_success_is_0_and_a_line(argo_cd: ArgoCDServer, capsys: pytest.CaptureFixture[str]) -> None:
+    argo_cd.add(BEFORE, GOOD)
+    assert waited(argo_cd) == Exit.OK
     out = capsys.readouterr().out
     assert out.startswith("argocd/web: synced-and-healthy after 0 s: synced and healthy")
 
 
 def test_a_pause_is_0_and_a_warning(
-    server: ArgoCDServer, capsys: pytest.CaptureFixture[str]
+    argo_cd: ArgoCDServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    server.add(BEFORE, at(APP, "Synced", "Suspended", compared=13, operation=operated()))
-    assert waited(server, "web") == Exit.OK
+    argo_cd.add(BEFORE, at(APP, "Synced", "Suspended", compared=13, operation=operated()))
+    assert waited(argo_cd, "web") == Exit.OK
     assert capsys.readouterr().out.startswith(
         "argocd/web: paused after 0 s: paused, and not healthy yet; resume it"
     )
 
 
 def test_failure_is_6_with_the_cause(
-    server: ArgoCDServer, capsys: pytest.CaptureFixture[str]
+    argo_cd: ArgoCDServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    server.add(BEFORE, BAD)
+    argo_cd.add(BEFORE, BAD)
     with pytest.raises(RolloutError, match="argocd/web: the sync failed: no rights") as caught:
-        waited(server)
+        waited(argo_cd)
     assert caught.value.exit == Exit.ROLLOUT
     assert "argocd/web: failed" in capsys.readouterr().out
 
 
-def test_a_time_out_is_6_and_says_who(server: ArgoCDServer) -> None:
-    server.add(BEFORE)
+def test_a_time_out_is_6_and_says_who(argo_cd: ArgoCDServer) -> None:
+    argo_cd.add(BEFORE)
     with pytest.raises(
         RolloutError,
         match=r"argocd/web: not synced and healthy after .*Argo CD compares with aaaaaaaaaaaa",
     ):
-        waited(server, limit=0.1)
+        waited(argo_cd, limit=0.1)
 
 
-def test_a_server_that_is_down_is_no_rollout_error(server: ArgoCDServer) -> None:
-    server.add(BEFORE)
-    server.faults += [Fault(503)] * 100
+def test_a_server_that_is_down_is_not_a_rollout_error(argo_cd: ArgoCDServer) -> None:
+    argo_cd.add(BEFORE)
+    argo_cd.faults += [Fault(503)] * 100
     with pytest.raises(SourceDownError) as caught:
-        waited(server, limit=0.1)
+        waited(argo_cd, limit=0.1)
     assert caught.value.exit == Exit.TEMPORARY
 
 
 def test_an_application_that_may_not_be_seen_is_an_access_error(
-    server: ArgoCDServer, capsys: pytest.CaptureFixture[str]
+    argo_cd: ArgoCDServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    server.add(BEFORE, GOOD)
+    argo_cd.add(BEFORE, GOOD)
     with pytest.raises(SourceAccessError) as caught:
-        waited(server, "web", "gone")
+        waited(argo_cd, "web", "gone")
     assert caught.value.exit == Exit.ACCESS
     assert capsys.readouterr().out.startswith("argocd/web: synced-and-healthy")
 
 
-def test_a_short_revision_is_enough(server: ArgoCDServer) -> None:
-    server.add(BEFORE, GOOD)
-    assert waited(server, revision=f" {NEW[:8].upper()}\n") == Exit.OK
+def test_a_short_revision_is_enough(argo_cd: ArgoCDServer) -> None:
+    argo_cd.add(BEFORE, GOOD)
+    assert waited(argo_cd, revision=f" {NEW[:8].upper()}\n") == Exit.OK
 
 
-def test_other_repositories_do_not_count(server: ArgoCDServer) -> None:
-    server.add(BEFORE, GOOD)
-    assert waited(server, repository=REPO.removesuffix(".git")) == Exit.OK
-    server.add(BEFORE, GOOD)
+def test_other_repositories_do_not_count(argo_cd: ArgoCDServer) -> None:
+    argo_cd.add(BEFORE, GOOD)
+    assert waited(argo_cd, repository=REPO.removesuffix(".git")) == Exit.OK
+    argo_cd.add(BEFORE, GOOD)
     with pytest.raises(RolloutError):
-        waited(server, repository="https://git.example.com/acme/other", limit=0.1)
+        waited(argo_cd, repository="https://git.example.com/acme/other", limit=0.1)
 
 
 def test_one_application_named_twice_is_asked_once(
-    server: ArgoCDServer, capsys: pytest.CaptureFixture[str]
+    argo_cd: ArgoCDServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    server.add(BEFORE, GOOD)
-    assert waited(server, "web", "argocd/web") == Exit.OK
+    argo_cd.add(BEFORE, GOOD)
+    assert waited(argo_cd, "web", "argocd/web") == Exit.OK
     assert capsys.readouterr().out.count("\n") == 1
 
 
@@ -141,38 +135,38 @@ def elsewhere(item: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def test_a_name_in_several_namespaces_is_not_guessed(
-    server: ArgoCDServer, capsys: pytest.CaptureFixture[str]
+    argo_cd: ArgoCDServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    server.add(BEFORE, GOOD)
-    server.add(elsewhere(BEFORE), elsewhere(GOOD))
+    argo_cd.add(BEFORE, GOOD)
+    argo_cd.add(elsewhere(BEFORE), elsewhere(GOOD))
     with pytest.raises(UsageError, match="several namespaces: argocd/web, team/web") as caught:
-        waited(server, "web")
+        waited(argo_cd, "web")
     assert caught.value.hint == "write argocd/web, or '*/web' for all of them"
-    assert waited(server, "*/web") == Exit.OK
-    server.add(elsewhere(BEFORE), elsewhere(GOOD))
-    assert waited(server, "te*/*") == Exit.OK
+    assert waited(argo_cd, "*/web") == Exit.OK
+    argo_cd.add(elsewhere(BEFORE), elsewhere(GOOD))
+    assert waited(argo_cd, "te*/*") == Exit.OK
     told = capsys.readouterr().out
     assert [line.partition(":")[0] for line in told.splitlines()] == [
         "argocd/web",
         "team/web",
         "team/web",
     ]
-    with pytest.raises(UsageError, match=r"no Application's name fits '\*/gone'"):
-        waited(server, "*/gone")
+    with pytest.raises(UsageError, match=r"no Application's name matches '\*/gone'"):
+        waited(argo_cd, "*/gone")
 
 
 def test_a_refused_list_leaves_a_bare_name_to_the_control_planes_namespace(
-    server: ArgoCDServer, capsys: pytest.CaptureFixture[str]
+    argo_cd: ArgoCDServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
     refused = Fault(403, json.dumps({"code": 7, "message": "permission denied"}))
-    server.add(BEFORE, GOOD)
-    server.add(elsewhere(BEFORE), elsewhere(GOOD))
-    server.faults.append(refused)
-    assert waited(server, "web") == Exit.OK
+    argo_cd.add(BEFORE, GOOD)
+    argo_cd.add(elsewhere(BEFORE), elsewhere(GOOD))
+    argo_cd.faults.append(refused)
+    assert waited(argo_cd, "web") == Exit.OK
     assert capsys.readouterr().out.startswith("argocd/web: synced-and-healthy")
-    server.faults.append(refused)
+    argo_cd.faults.append(refused)
     with pytest.raises(SourceAccessError):
-        waited(server, "*/web")
+        waited(argo_cd, "*/web")
 
 
 WRONG = [

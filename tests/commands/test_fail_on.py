@@ -8,7 +8,8 @@ from commands.test_image_status import row
 
 from task.commands.fail_on import REASONS, late_images
 from task.image import parse_image
-from task.model import Hold, ImageStatus, OpenRequest, PastBuild, Reading, Status
+from task.model import Hold, Reading
+from task.output.image_status import ImageStatus, OpenRequest, PastBuild, Status
 
 NOW, DAY = "2026-11-23T12:00:00Z", 86_400
 OLD, NEW = "2026-11-19T12:00:00Z", "2026-11-22T12:00:00Z"

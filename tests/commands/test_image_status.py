@@ -4,16 +4,17 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
-from fake_world import fake_world
-from memory import NOW, SCOPE, WORDING, Branch, story
-from runs import KUSTOMIZATION
+from support.fake_world import fake_world
+from support.memory import NOW, SCOPE, WORDING, Branch, story
+from support.runs import KUSTOMIZATION
 
 from task.annotations.application import PREFIX, parse_application
 from task.annotations.subscription import subscribe
 from task.commands.status import Look, past_builds, status
 from task.deciding.job import Intent, Job, Terms
 from task.image import parse_image
-from task.model import FileVersion, Found, Hold, ImageStatus, Policy, Reading, Status
+from task.model import FileVersion, Found, Hold, Policy, Reading
+from task.output.image_status import ImageStatus, Status
 from task.output.status_views import facts, rules, state, summary
 
 DIGEST = "sha256:" + "a" * 64
@@ -188,7 +189,7 @@ def test_a_hold_whose_time_is_over_holds_nothing(until: str, held: bool) -> None
     assert (look_at(made.branch).images[0].hold is not None) == held
 
 
-def test_after_a_rollback_both_builds_are_told() -> None:
+def test_after_a_rollback_both_builds_are_reported() -> None:
     made = story("semver")
     made.event("1.1.0")
     made.rollback("previous")

@@ -5,11 +5,11 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from fake_world import fake_world
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from memory import NOW, SCOPE, URL, WORDING, Branch, Story
-from runs import KUSTOMIZATION, WEB, application, target
+from support.fake_world import fake_world
+from support.memory import NOW, SCOPE, URL, WORDING, Branch, Story
+from support.runs import KUSTOMIZATION, WEB, application, target
 
 from task.annotations.application import parse_application
 from task.annotations.subscription import Defaults, subscribe
@@ -27,13 +27,13 @@ from task.deciding.job import (
     Followed,
     Intent,
     Job,
-    Landed,
+    LandedApplication,
     Promotion,
     Terms,
 )
 from task.errors import UsageError
 from task.image import parse_image
-from task.model import Build, Changeset, Hold, Judged, Landing, Report
+from task.model import Build, Changeset, Hold, Judged, LandedCommit, Report
 
 DB = "ghcr.io/acme/db"
 
@@ -183,7 +183,7 @@ def test_labels_on_both_sides() -> None:
     assert sources(report) == {"production/web": "staging/web", "production/api": "staging/web"}
 
 
-def test_the_name_of_a_source_is_no_pattern() -> None:
+def test_the_name_of_a_source_is_not_a_pattern() -> None:
     scene = Stages(app("staging/w*"), app("production/web"))
     scene.build("staging/w*", "b7")
     assert rules(scene.promote("staging/*", "production/{name}")) == {}
@@ -215,15 +215,15 @@ def test_two_sources_with_one_version_are_one() -> None:
     ("given_from", "given_to", "message"),
     [
         ("staging/wep", "production/*", "no Application is called 'staging/wep'"),
-        ("nowhere/*", "production/*", "no Application's name fits 'nowhere/*'"),
+        ("nowhere/*", "production/*", "no Application's name matches 'nowhere/*'"),
         ("staging/web", "production/wep", "no Application is called 'production/wep'"),
-        ("staging/web", "nowhere/*", "no Application's name fits 'nowhere/*'"),
+        ("staging/web", "nowhere/*", "no Application's name matches 'nowhere/*'"),
         (
             "staging/web",
             "{namespace}/{name}",
-            "--to: '{namespace}/{name}' fits only the source itself, and no Application is its own source",
+            "--to: '{namespace}/{name}' matches only the source itself, and an Application cannot be promoted to itself",
         ),
-        ("staging/web", "{name}/nowhere", "--to: no Application fits '{name}/nowhere'"),
+        ("staging/web", "{name}/nowhere", "--to: no Application matches '{name}/nowhere'"),
     ],
 )
 def test_nobody_on_one_side_is_an_error(given_from: str, given_to: str, message: str) -> None:
@@ -234,21 +234,21 @@ def test_nobody_on_one_side_is_an_error(given_from: str, given_to: str, message:
 @pytest.mark.parametrize(
     ("given_to", "selector", "message"),
     [
-        ("", "stage=productoin", "--to-selector: no Application fits 'stage=productoin'"),
+        ("", "stage=productoin", "--to-selector: no Application matches 'stage=productoin'"),
         (
             "production/web",
             "stage=productoin",
-            "--to-selector: no Application fits 'stage=productoin'",
+            "--to-selector: no Application matches 'stage=productoin'",
         ),
         (
             "{name}/nowhere",
             "stage=production",
-            "--to and --to-selector: no Application fits '{name}/nowhere stage=production'",
+            "--to and --to-selector: no Application matches '{name}/nowhere stage=production'",
         ),
         (
             "",
             "stage=staging",
-            "--to-selector: 'stage=staging' fits only the source itself, and no Application is its own source",
+            "--to-selector: 'stage=staging' matches only the source itself, and an Application cannot be promoted to itself",
         ),
     ],
 )
@@ -338,7 +338,7 @@ def test_a_source_that_went_back_takes_no_target_along(
     scene.by_hand("staging/web", Intent("rollback", None, to=tags[0]))
     report = scene.promote("staging/web", "production/web")
     assert rules(report) == {"production/web": rule}
-    assert report.decisions[0].because.endswith("; --allow-downgrade promotes it all the same")
+    assert report.decisions[0].because.endswith("; to promote it anyway: --allow-downgrade")
     assert scene.branch.files[path("production/web")] == before
     down = scene.promote(
         "staging/web", "production/web", terms=Terms(now=NOW, allow_downgrade=True)
@@ -397,7 +397,7 @@ def test_a_version_that_was_there_before_the_newest_has_gone_back(by_hand: bool)
     assert rules(scene.promote("staging/web", "production/web")) == {"production/web": "not-newer"}
 
 
-def test_what_was_deferred_in_the_target_is_no_promotion() -> None:
+def test_what_was_deferred_in_the_target_is_not_a_promotion() -> None:
     """The source went back, and a build waits in the target whose hold has ended."""
     scene = Stages(app("staging/web"), app("production/web"))
     for tag in ("b5", "b7"):
@@ -451,7 +451,7 @@ def test_a_digest_that_the_sources_event_had_is_not_lost(pinned: bool) -> None:
         assert f"digest: {DIGEST}" in scene.branch.files[path("production/pinned")]
 
 
-def test_a_digest_that_nobody_knows_is_told_with_options_that_promote_has() -> None:
+def test_a_digest_that_nobody_knows_is_reported_with_options_that_promote_has() -> None:
     scene = Stages(app("staging/web"), app("production/web", pin_digest="true"))
     scene.build("staging/web", "b7", 7)
     (decision,) = scene.promote(
@@ -600,7 +600,7 @@ def test_the_source_commit_of_the_build_is_the_commits() -> None:
     messages: list[str] = []
     land = scene.branch.land
 
-    def told(change: Changeset, memory: Changeset | None = None) -> Landing:
+    def told(change: Changeset, memory: Changeset | None = None) -> LandedCommit:
         messages.append(change.message)
         return land(change, memory)
 
@@ -609,7 +609,7 @@ def test_the_source_commit_of_the_build_is_the_commits() -> None:
     assert f"Argocd-reference-commit-repourl: {OURS}" in messages[0]
     assert f"Source-Commit: {commit}" in messages[0]
     assert f"Argocd-reference-commit-sha: {commit}" in messages[0]
-    assert messages[0].startswith("build: automatic update of web to b7\n")
+    assert messages[0].startswith("build: promote web to b7\n")
     assert "tag 'b1' to 'b7', promoted from staging/web\n    for web\n" in messages[0]
     assert "\nPromoted-From: staging/web\n" in messages[0]
 
@@ -699,7 +699,7 @@ def test_a_promotion_whose_rollout_fails_is_taken_back() -> None:
     scene = Stages(app("staging/web"), app("production/web"))
     scene.build("staging/web", "b7", 7)
 
-    def follow(landed: Sequence[Landed]) -> Followed:
+    def follow(landed: Sequence[LandedApplication]) -> Followed:
         return Followed((), tuple(Failure((one,), "degraded") for one in landed))
 
     scene.follow = follow
@@ -743,13 +743,13 @@ def test_deployments_are_of_the_commit_that_staging_has(repository: str, shown: 
 @pytest.mark.parametrize(
     ("given_from", "given_to", "several"),
     [
-        ("web", "production/api", "'web' fits Applications of several namespaces: prod"),
+        ("web", "production/api", "'web' matches Applications of several namespaces: prod"),
         (
             "staging/api",
             "web",
-            "'web' fits Applications of several namespaces: production/web, qa/web",
+            "'web' matches Applications of several namespaces: production/web, qa/web",
         ),
-        ("staging/api", "{name}", "'api' fits Applications of several namespaces: prod"),
+        ("staging/api", "{name}", "'api' matches Applications of several namespaces: prod"),
     ],
 )
 def test_a_name_of_several_namespaces_is_a_usage_error(
@@ -769,7 +769,7 @@ def test_a_name_of_several_namespaces_is_a_usage_error(
     assert scene.branch.tip == tip
 
 
-def test_a_glob_for_all_namespaces_and_a_selector_are_no_mistake() -> None:
+def test_a_glob_for_all_namespaces_and_a_selector_are_not_mistake() -> None:
     scene = four()
     scene.build("staging/web", "b7")
     report = scene.promote("web", "production/*", source_selector="stage=staging")

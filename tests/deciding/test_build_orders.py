@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import cache
 
 import pytest
-from runs import KUSTOMIZATION, WEB, application, target
+from support.runs import KUSTOMIZATION, WEB, application, target
 
 from task.annotations.application import PREFIX, parse_application
 from task.annotations.subscription import subscribe

@@ -4,8 +4,8 @@ import json
 
 import pytest
 import yaml
-from memory import URL, story
-from runs import WEB, application, target
+from support.memory import URL, story
+from support.runs import WEB, application, target
 
 STATE = ".image-update/apps/a/argocd_a.state"
 DB = "ghcr.io/acme/db"
@@ -60,7 +60,30 @@ def test_release_may_drop_what_waited() -> None:
     assert scene.release(discard=True).verdict == "unchanged"
     assert scene.value == "1.0.0"
     assert STATE not in scene.branch.files  # nothing is left to remember
-    assert scene.release().because == "it is not held, and no build waits"
+    assert scene.release().because == "it is not held, and no build is waiting"
+
+
+def test_a_release_says_which_version_stays() -> None:
+    scene = story("semver")
+    scene.hold("load test")
+    told = scene.release().because
+    assert told.startswith("released, 1.0.0 stays: it was held by jane since ")
+    assert told.endswith(": load test")
+    scene.hold("load test")
+    scene.event("1.2.0")
+    assert scene.release(discard=True).because.endswith(": load test; 1.2.0 is discarded")
+
+
+def test_a_rollback_without_a_hold_says_which_hold_stays() -> None:
+    scene = story("semver")
+    scene.event("1.2.0")
+    scene.hold("incident 42")
+    told = scene.rollback("1.0.0", hold=False).because
+    assert told.startswith("rolled back from 1.2.0; still held by jane since ")
+    assert told.endswith(": incident 42")
+    free = story("semver")
+    free.event("1.2.0")
+    assert free.rollback("1.0.0", hold=False).because == "rolled back from 1.2.0"
 
 
 def test_release_asks_the_rules_again() -> None:

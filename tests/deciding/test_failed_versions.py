@@ -4,11 +4,11 @@ from collections.abc import Sequence
 
 import pytest
 import yaml
-from memory import NOW, SCOPE, WORDING, Story, story
-from runs import KUSTOMIZATION, WEB, target
+from support.memory import NOW, SCOPE, WORDING, Story, story
+from support.runs import KUSTOMIZATION, WEB, target
 
 from task.cli.job import job_of
-from task.deciding.job import Failure, Followed, Job, Landed, Terms
+from task.deciding.job import Failure, Followed, Job, LandedApplication, Terms
 from task.errors import UsageError
 from task.image import parse_image
 from task.model import Build
@@ -30,7 +30,7 @@ def test_a_late_failure_leaves_the_build_that_landed_meanwhile() -> None:
     scene = three_builds()
     commits = len(scene.branch.commits)
     found = scene.failed("1.1.0")
-    assert (found.verdict, found.because) == ("unchanged", "nothing to undo: Git has 1.2.0 by now")
+    assert (found.verdict, found.because) == ("unchanged", "nothing to undo: Git now has 1.2.0")
     assert (scene.value, len(scene.branch.commits)) == ("1.2.0", commits)
 
 
@@ -65,7 +65,7 @@ def test_whichever_of_two_failures_comes_first(order: Sequence[str], values: Seq
     assert scene.value == "1.0.0"
 
 
-def test_what_argo_cd_never_synced_is_no_version_to_go_back_to() -> None:
+def test_what_argo_cd_never_synced_is_not_a_version_to_go_back_to() -> None:
     scene = three_builds()
     scene.synced = (f"{3:040x}", f"{1:040x}")  # the hook of 1.1.0 failed
     scene.failed("1.2.0")
@@ -99,7 +99,7 @@ def test_a_digest_tells_two_builds_of_one_tag_apart() -> None:
     scene.branch.commit({target("a"): KUSTOMIZATION + f"  digest: {one}\n"})
     image = parse_image(f"{WEB}:1.0.0@{other}")
     scene.run(Job("run", (image,), SCOPE, Terms(build=Build(sequence=8), now=NOW), WORDING))
-    assert scene.failed(f"1.0.0@{one}").because == f"nothing to undo: Git has 1.0.0@{other} by now"
+    assert scene.failed(f"1.0.0@{one}").because == f"nothing to undo: Git now has 1.0.0@{other}"
     assert scene.failed(f"1.0.0@{other}").verdict == "update"
     assert one in scene.branch.files[target("a")]
 
@@ -124,7 +124,7 @@ def test_a_failed_image_needs_a_version(text: str) -> None:
 def undone(scene: Story, tag: str) -> None:
     """A run with `--wait --on-failure rollback` whose rollout fails."""
 
-    def follow(landed: Sequence[Landed]) -> Followed:
+    def follow(landed: Sequence[LandedApplication]) -> Followed:
         scene.follow = lambda _landed: Followed()
         return Followed((), tuple(Failure((one,), CAUSE) for one in landed))
 
@@ -145,7 +145,7 @@ def test_two_rollouts_in_a_row_that_fail_end_at_the_version_before_both() -> Non
     """The newer one fails first, goes back to the older one, and that one fails as well."""
     scene = story("semver")
 
-    def newer_one_fails(landed: Sequence[Landed]) -> Followed:
+    def newer_one_fails(landed: Sequence[LandedApplication]) -> Followed:
         undone(scene, "1.2.0")
         assert scene.value == "1.1.0"
         return Followed((), tuple(Failure((one,), CAUSE) for one in landed))

@@ -18,9 +18,9 @@ from typing import Any
 import pytest
 import yaml
 from editors.argocd import merged
-from memory import SCOPE, WORDING, Branch, Story
-from runs import application
 from support import needs
+from support.memory import SCOPE, WORDING, Branch, Story
+from support.runs import application
 
 from task.annotations.application import parse_application
 from task.annotations.subscription import subscribe
@@ -400,6 +400,46 @@ def test_the_error_names_the_place_and_the_way_out(place: str) -> None:
     assert way_out in one.judged.hint
 
 
+TWO_FILES = {"valueFiles": ["values.yaml", "prod.yaml"]}
+HIDDEN_TWICE: dict[str, tuple[dict[str, Any], Texts]] = {
+    "helmvalues:values.yaml, helmvalues:prod.yaml": (
+        {"helm": TWO_FILES},
+        {**VALUES, "apps/a/prod.yaml": "image: {tag: 1.0.0}\n"},
+    ),
+    "kustomization:../base, kustomization:.": (
+        {},
+        {
+            "apps/a/kustomization.yaml": f"resources: [../base]\nimages:\n- {{name: {IMAGE}, newTag: 1.0.0}}\n",
+            "apps/base/kustomization.yaml": f"images:\n- {{name: {IMAGE}, newTag: 1.0.0}}\n",
+        },
+    ),
+}
+
+
+def verdicts_of(target: str, section: dict[str, Any], texts: Texts) -> list[tuple[str, str]]:
+    """Return what is decided about each target."""
+    subs = subscribe(parse_application(hidden_app(target, section))).subscriptions
+    asks = [Ask(sub, (parse_image(f"{IMAGE}:{NEW}"),)) for sub in subs]
+    moves = [decide_one(seen(texts, ask), ask, Terms(check="never")) for ask in asks]
+    return [(move.decision.verdict, move.decision.rule) for move in moves]
+
+
+@pytest.mark.parametrize("target", HIDDEN_TWICE)
+def test_a_target_may_hide_another_one_of_the_same_image(target: str) -> None:
+    """Both get the version. The hidden one alone has no effect."""
+    section, texts = HIDDEN_TWICE[target]
+    assert verdicts_of(target, section, texts) == [("update", "admitted")] * 2
+    hidden = target.partition(",")[0]
+    assert verdicts_of(hidden, section, texts) == [("error", "target")]
+
+
+def test_what_hides_both_targets_is_an_error_of_both() -> None:
+    target = "helmvalues:values.yaml, helmvalues:prod.yaml"
+    _section, texts = HIDDEN_TWICE[target]
+    section = {"helm": {**TWO_FILES, "values": "image: {tag: 0.9.0}"}}
+    assert verdicts_of(target, section, texts) == [("error", "target")] * 2
+
+
 def test_a_file_that_the_parent_reads_is_named_with_its_repository() -> None:
     app = hidden_app("helmvalues:/apps/values.yaml", {"helm": {"valueFiles": ["values.yaml"]}})
     texts = {**VALUES, "apps/values.yaml": "image: {tag: 1.0.0}\n"}
@@ -433,7 +473,9 @@ def test_a_file_that_the_parent_reads_is_named_with_its_repository() -> None:
         ),
     ],
 )
-def test_what_hides_nothing_is_no_error(target: str, section: dict[str, Any], texts: Texts) -> None:
+def test_what_hides_nothing_is_not_an_error(
+    target: str, section: dict[str, Any], texts: Texts
+) -> None:
     one, _ = decided(hidden_app(target, section), {**VALUES, **texts})
     assert one.verdict == "update", one.because
 

@@ -4,8 +4,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from memory import URL, Branch, Story
-from runs import WEB, application
+from support.memory import URL, Branch, Story
+from support.runs import WEB, application
 
 CHART = "apiVersion: v2\nname: web\nversion: 0.1.0\n"
 VALUES = "image:\n  tag: main-1\n"
@@ -69,7 +69,7 @@ def test_a_hold_on_staging_holds_nothing_on_production(scene: Callable[[], Pair]
     staging.hold("load test")
     assert prod.event("main-3", 3) == ("update", "admitted")
     assert staging.event("main-3", 3) == ("defer", "held")
-    assert prod.release().because == "it is not held, and no build waits"
+    assert prod.release().because == "it is not held, and no build is waiting"
     back = prod.rollback("previous", reason="errors")
     assert (back.verdict, back.candidate.tag) == ("update", "main-1")
     assert staging.release().verdict == "update"

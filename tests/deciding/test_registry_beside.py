@@ -1,8 +1,8 @@
 """A registry in a value of its own, beside the name of an image of another registry."""
 
 import pytest
-from memory import SCOPE, URL, WORDING, Branch, Story
-from runs import WEB, application
+from support.memory import SCOPE, URL, WORDING, Branch, Story
+from support.runs import WEB, application
 
 from task.deciding.job import Job, Terms
 from task.image import parse_image

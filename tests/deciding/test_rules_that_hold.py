@@ -3,12 +3,13 @@
 from collections.abc import Collection, Mapping
 
 import pytest
-from memory import SCOPE, WORDING, Story, story
-from runs import WEB, target
+from support.memory import SCOPE, WORDING, Story, story
+from support.runs import WEB, target
 
 from task.deciding.job import Job, Terms
 from task.image import parse_image
-from task.model import Answer, Build, Judged, Proof, Question, Verdict
+from task.model import Answer, Build, Judged, Question, Verdict
+from task.proof import Proof
 from task.repository_config.config import PATH
 
 SIGNED = "sha256:" + "1" * 64  # what the tag is in the registry

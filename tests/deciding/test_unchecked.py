@@ -1,8 +1,8 @@
 """What a run says about facts that no registry could give: what it means, and what to do."""
 
 import pytest
-from memory import SCOPE, URL, WORDING, Branch, Story
-from runs import KUSTOMIZATION, WEB, application, target
+from support.memory import SCOPE, URL, WORDING, Branch, Story
+from support.runs import KUSTOMIZATION, WEB, application, target
 
 from task.annotations.subscription import subscribe
 from task.deciding.job import Job, Terms
@@ -36,7 +36,7 @@ NO_LOGIN = Answer(error=CredentialsError("there is no secret x", hint="create it
             DOWN,
             ["platforms"],
             "not checked whether the image is for",
-            "with --registry-check always, this is an error",
+            "give --registry-check always to stop such updates",
         ),
         (
             DOWN,
@@ -47,7 +47,7 @@ NO_LOGIN = Answer(error=CredentialsError("there is no secret x", hint="create it
         (
             DOWN,
             ["platforms", "created"],
-            "or linux/amd64; it is not known which build is newer",
+            "or linux/amd64; cannot tell which build is newer",
             "--sequence",
         ),
         (
@@ -81,7 +81,7 @@ def test_only_those_are_warned_who_needed_the_answer() -> None:
 @pytest.mark.parametrize(
     "annotations", [{"update_strategy": "newest-build"}, {"web.platforms": "linux/amd64"}]
 )
-def test_bytes_that_do_not_fit_their_digest_are_no_missing_answer(
+def test_bytes_that_do_not_fit_their_digest_are_not_a_missing_answer(
     annotations: dict[str, str],
 ) -> None:
     """It counted as unknown which build is newer, and the image was written."""

@@ -65,7 +65,7 @@ def file_of(kind: TargetKind) -> str:
         "deep maps",
     ],
 )
-def test_what_is_no_yaml_mapping(kind: TargetKind, text: str) -> None:
+def test_a_file_that_is_not_a_yaml_mapping(kind: TargetKind, text: str) -> None:
     with pytest.raises(TargetError) as caught:
         edit({file_of(kind): File(text)}, aim(kind), "ghcr.io/acme/api:2")
     assert caught.value.hint
@@ -85,7 +85,7 @@ def test_what_is_no_yaml_mapping(kind: TargetKind, text: str) -> None:
     ],
     ids=["link", "submodule", "folder", "utf-8", "large", "lfs"],
 )
-def test_what_is_no_text_of_ours(kind: TargetKind, file: File, words: str) -> None:
+def test_what_is_not_text_of_ours(kind: TargetKind, file: File, words: str) -> None:
     if kind == "manifests" and words == "folder":
         return  # a folder is what it asks for
     for call in (
@@ -98,7 +98,7 @@ def test_what_is_no_text_of_ours(kind: TargetKind, file: File, words: str) -> No
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("mode", ["120000", "160000", "100644"])
-def test_a_folder_on_the_way_that_is_none(kind: TargetKind, mode: str) -> None:
+def test_a_file_where_a_folder_should_be(kind: TargetKind, mode: str) -> None:
     with pytest.raises(TargetError, match="apps is"):
         read({"apps": File("", mode)}, aim(kind))
 
@@ -131,7 +131,7 @@ def test_an_alias_bomb_is_refused_in_no_time(bomb: str) -> None:
     assert time.process_time() - begun < 2
 
 
-def test_many_aliases_are_no_bomb() -> None:
+def test_many_aliases_are_accepted() -> None:
     text = (
         "base: &b {a: 1, b: 2}\n"
         + "".join(f"k{n}: *b\n" for n in range(5000))
@@ -173,10 +173,10 @@ def test_nonsense_is_edited_or_refused_never_broken(text: str) -> None:
 @pytest.mark.parametrize(
     ("kind", "keys", "words"),
     [
-        ("helmvalues", Keys(name="image.name"), "would go nowhere"),
+        ("helmvalues", Keys(name="image.name"), "there is no key for the tag"),
         ("helmvalues", Keys(name="image", tag="image"), "both"),
         ("helm-override", Keys(name="image", tag="image"), "both"),
-        ("plugin-override", Keys(name="IMAGE"), "would go nowhere"),
+        ("plugin-override", Keys(name="IMAGE"), "the plugin's variable for the tag"),
     ],
 )
 def test_keys_that_name_no_place_for_the_tag(kind: TargetKind, keys: Any, words: str) -> None:

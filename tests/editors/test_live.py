@@ -236,7 +236,7 @@ GONE: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("manifest", GONE)
-def test_a_source_that_is_gone_is_told(manifest: dict[str, Any]) -> None:
+def test_a_source_that_is_gone_is_reported(manifest: dict[str, Any]) -> None:
     with pytest.raises(SourceError, match="no longer exists"):
         write(manifest, 1, target("Helm"), parse_image(f"{WEB}:2"))
 

@@ -134,7 +134,9 @@ def test_no_mark_but_a_comment_behind_a_value_in_block_style(text: str) -> None:
         ("{name: own, value: v1}", ("a", "v1", False), False),
     ],
 )
-def test_which_differences_are_told(element: str, spec: tuple[str, str, bool], told: bool) -> None:
+def test_which_differences_are_reported(
+    element: str, spec: tuple[str, str, bool], told: bool
+) -> None:
     files = {OVERRIDE: File(f"helm:\n  parameters:\n  - {element}\n")}
     aim = replace(AIMS["helm"](items=[spec]), managed=("image.tag", "db.tag"))
     assert any(not one.hidden for one in strays("helm-override", files, aim)) is told
@@ -153,7 +155,7 @@ def test_which_differences_are_told(element: str, spec: tuple[str, str, bool], t
         ([], "", []),
     ],
 )
-def test_what_somebody_s_list_hides_is_told(
+def test_what_somebody_s_list_hides_is_reported(
     section: str, elements: Any, common: str, hidden: list[str]
 ) -> None:
     aim = AIMS[section](items=[("a", "v3", False)])

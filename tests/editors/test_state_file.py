@@ -157,7 +157,7 @@ def test_nothing_is_remembered(text: str) -> None:
     [
         State(),
         State(None, {"api": Memory()}),
-        State(None, {"api": Memory(Written(), (), None, Written())}),
+        State(None, {"api": Memory(Written(), deferred=Written())}),
     ],
 )
 def test_a_file_that_is_not_needed_goes(state: State) -> None:
@@ -298,7 +298,7 @@ def test_every_style_can_be_written(text: str) -> None:
         ("[" * 300, "nested deeper|not valid", "delete it"),
     ],
 )  # fmt: skip
-def test_what_is_no_state_file(text: str, message: str, hint: str) -> None:
+def test_what_is_not_a_state_file(text: str, message: str, hint: str) -> None:
     for call in (lambda: read(text), lambda: write(text, FULL)):
         with pytest.raises(TargetError, match=message) as caught:
             call()

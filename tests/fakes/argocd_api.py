@@ -20,8 +20,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, NamedTuple
 from urllib.parse import parse_qs, unquote, urlsplit
 
-from host_schemas import problems
-from serving import serving
+from support.host_schemas import problems
+from support.serving import serving
 
 # The values of `fields`, each after `items.` (argo-cd server/application/forwarder_overwrite.go, v3).
 FIELDS = (

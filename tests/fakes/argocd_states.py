@@ -11,7 +11,7 @@ REPO = "https://git.example.com/acme/gitops.git"
 MORNING = "2026-11-21T06:00:{:02d}Z"
 
 
-def application(name: str = "web", namespace: str = "argocd", **spec: Any) -> dict[str, Any]:
+def live_application(name: str = "web", namespace: str = "argocd", **spec: Any) -> dict[str, Any]:
     """Return an Application as from the API, without a status."""
     return {
         "metadata": {

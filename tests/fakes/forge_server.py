@@ -6,14 +6,12 @@ A fake answers according to its forge's documentation. Anything that the documen
 
 import json
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 from urllib.parse import parse_qs, unquote
 
-import serving as threads
 from fakes.description import described
 
 
@@ -268,14 +266,3 @@ class _Handler(BaseHTTPRequestHandler):
 
     def log_message(self, *_message: object) -> None:
         """Say nothing: what happened is in `seen`."""
-
-
-Server = TypeVar("Server", bound=ForgeServer)
-
-
-@contextmanager
-def serving(server: Server) -> Iterator[Server]:
-    """Run the server during the block. At its end, fail for any wrong request."""
-    with threads.serving(server):
-        yield server
-    assert server.wrong == [], "\n".join(server.wrong)

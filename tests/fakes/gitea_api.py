@@ -428,7 +428,7 @@ class Gitea(ForgeServer):
             "base": {
                 "ref": pull.base,
                 "label": pull.base,
-                "sha": self.branches[pull.base],
+                "sha": self.branches.get(pull.base, "0" * 40),
                 "repo_id": NUMBER,
                 "repo": self._repository(),
             },

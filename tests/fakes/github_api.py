@@ -453,7 +453,7 @@ class GitHub(ForgeServer):
         )
         shown["head"]["repo"].update(fork)
         shown["base"].update(
-            ref=pull.base, label=f"{OWNER}:{pull.base}", sha=self.branches[pull.base]
+            ref=pull.base, label=f"{OWNER}:{pull.base}", sha=self.branches.get(pull.base, "0" * 40)
         )
         shown["base"]["repo"].update(full_name=NAME, name=REPO, **self.settings)
         merged = pull.state == "merged"

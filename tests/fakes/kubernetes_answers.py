@@ -24,7 +24,7 @@ from fakes.kubernetes_state import (
     Object,
     Status,
 )
-from host_schemas import violations
+from support.host_schemas import violations
 
 
 def answer_of(

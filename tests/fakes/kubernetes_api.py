@@ -28,13 +28,13 @@ from fakes.kubernetes_state import (
     Fault,
     KubernetesApi,
     Status,
-    application,
+    cluster_application,
 )
-from serving import serving
+from support.serving import serving
 
 __all__ = [
     "APPLICATIONS", "APPLICATION_SETS", "CONFIG_MAPS", "EVENTS", "PODS", "PROJECTS", "SECRETS", "UPDATERS", "Asked",
-    "Fault", "KubernetesApi", "application", "running",
+    "Fault", "KubernetesApi", "cluster_application", "running",
 ]  # fmt: skip
 GZIP_FROM = 128 * 1024  # bytes, like the API server
 

@@ -134,7 +134,7 @@ class Status(Exception):
         }  # fmt: skip
 
 
-def application(
+def cluster_application(
     name: str, namespace: str = "argocd", images: str = "", padding: int = 0, **more: Any
 ) -> Object:
     """Return an Application with annotations for these images, padded to a size."""

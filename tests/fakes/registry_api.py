@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from urllib.parse import parse_qs, quote, urlsplit
 
 from fakes.oci_images import Content
-from serving import serving
+from support.serving import serving
 
 Reply = tuple[int, dict[str, str], bytes]
 

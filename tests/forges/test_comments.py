@@ -3,9 +3,10 @@
 from collections.abc import Iterator
 
 import pytest
-from fakes.forge_server import ForgeServer, serving
+from fakes.forge_server import ForgeServer
 from fakes.github_graphql import invalid
-from forge_kinds import KINDS, place_on
+from support.forge_kinds import KINDS, place_on
+from support.serving import serving
 
 from task.errors import CredentialsError, RepositoryError, TaskError, UnreachableError
 from task.forges import github

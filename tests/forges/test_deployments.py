@@ -4,16 +4,17 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
-from fakes.forge_server import ForgeServer, Reply, serving
-from forge_kinds import KINDS, place_on
+from fakes.forge_server import ForgeServer, Reply
+from support.forge_kinds import KINDS, place_on
+from support.serving import serving
 
 from task.errors import ForgeError, RepositoryError, UnreachableError
 from task.forges import gitlab
 from task.forges.client import ForgeToken, Reach
+from task.forges.deployment import CommitStatus, Deployment
 from task.forges.host import Deployments
 from task.forges.places import FORGES
 from task.http import Limits
-from task.model import CommitStatus, Deployment
 from task.secret import Secret
 
 COMMIT = "c" * 40
@@ -102,7 +103,7 @@ def test_a_commit_that_the_repository_does_not_have(deployed: Deployed) -> None:
         deployed.forge().begin(replace(WEB, commit="e" * 40))
 
 
-def test_an_answer_that_is_none_of_its_own(deployed: Deployed) -> None:
+def test_an_answer_that_is_not_its_own(deployed: Deployed) -> None:
     deployed.server.fail(Reply(200, ["x"]), "POST", "/deployments")
     with pytest.raises(UnreachableError, match=r"is not a deployment"):
         deployed.forge().begin(WEB)

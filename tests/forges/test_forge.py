@@ -309,7 +309,7 @@ def test_a_login_is_in_nothing_that_is_shown() -> None:
     assert "s3cret" not in f"{caught.value.message} {caught.value.hint}"
 
 
-def test_query_and_fragment_are_no_part_of_a_name() -> None:
+def test_query_and_fragment_are_not_part_of_a_name() -> None:
     place = place_of("https://github.com/acme/deploy?x=/../y#z")
     assert place is not None
     assert place.project == WEB
@@ -345,7 +345,7 @@ def test_forge_option(text: str, known: Known) -> None:
         "=https://h",
     ],
 )
-def test_forge_option_that_is_none(text: str) -> None:
+def test_an_unknown_forge(text: str) -> None:
     with pytest.raises(Malformed) as caught:
         forge_option(text)
     assert "u:p" not in caught.value.message

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 from fakes.azure_api import ANN, BOB, ORGANIZATION, PROJECT, REPOSITORY, SIGN_IN
 from fakes.azure_api import AzureDevOps as Server
-from fakes.forge_server import Reply, serving
-from forge_plays import HEAD, PLAYS, World, completes, fails, plain, text, the_only
+from fakes.forge_server import Reply
+from support.forge_plays import HEAD, PLAYS, World, completes, fails, plain, text, the_only
+from support.serving import serving
 
 from task.errors import CredentialsError, UnreachableError
 from task.forges.azure import Azure, AzureClient, identities_api

@@ -6,8 +6,9 @@ from dataclasses import replace
 import pytest
 from fakes.bitbucket_cloud_api import ANN, BOB, SLUG, WORKSPACE
 from fakes.bitbucket_cloud_api import BitbucketCloud as Server
-from fakes.forge_server import Reply, Request, serving
-from forge_plays import HEAD, PLAYS, World
+from fakes.forge_server import Reply, Request
+from support.forge_plays import HEAD, PLAYS, World
+from support.serving import serving
 
 from task.errors import CredentialsError
 from task.forges import bitbucket_cloud

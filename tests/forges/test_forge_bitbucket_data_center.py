@@ -6,8 +6,9 @@ from dataclasses import replace
 import pytest
 from fakes.bitbucket_data_center_api import KEY, SLUG
 from fakes.bitbucket_data_center_api import BitbucketDataCenter as Server
-from fakes.forge_server import Request, serving
-from forge_plays import HEAD, PLAYS, World, text, the_only
+from fakes.forge_server import Request
+from support.forge_plays import HEAD, PLAYS, World, text, the_only
+from support.serving import serving
 
 from task.errors import Outpaced, UnreachableError
 from task.forges.bitbucket_data_center import BitbucketDataCenter, DataCenterClient
@@ -162,7 +163,7 @@ def test_auto_merge_may_merge_at_once(world: World, server: Server) -> None:
     assert (done.state, done.merge_commit) == ("merged", server.pulls[0].merge_commit)
 
 
-def test_auto_merge_is_not_asked_of_who_would_merge_without_checks(
+def test_auto_merge_is_not_asked_for_where_it_would_skip_the_checks(
     world: World, server: Server
 ) -> None:
     server.release = (8, 14, 9)

@@ -157,7 +157,7 @@ def test_elements(value: Any, found: list[int]) -> None:
     assert elements(value, "a") == found
 
 
-def test_a_request_without_a_number_is_none() -> None:
+def test_a_request_without_a_number_is_not_accepted() -> None:
     with pytest.raises(UnreachableError, match="not a pull request"):
         numbered("", "git.example.com")
 

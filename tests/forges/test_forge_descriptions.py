@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from fakes.description import described
-from forge_kinds import KINDS, Kind
+from support.forge_kinds import KINDS, Kind
 
 from scripts.forge_descriptions.typescript import Declarations, closed
 

@@ -4,10 +4,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import pytest
-from fakes.forge_server import Reply, serving
+from fakes.forge_server import Reply
 from fakes.gitea_api import OWNER, REPO
 from fakes.gitea_api import Gitea as Server
-from forge_plays import HEAD, PLAYS, SECRET, World, fails, text, the_only
+from support.forge_plays import HEAD, PLAYS, SECRET, World, fails, text, the_only
+from support.serving import serving
 
 from task.errors import CredentialsError, ForgeError
 from task.forges.client import ForgeAddress
@@ -163,7 +164,7 @@ def test_a_login_of_git_serves(world: World, server: Server, user: str) -> None:
     assert forge.propose(wanted, forge.find("main", HEAD)).state == "open"
 
 
-def test_a_password_is_no_token(world: World, server: Server) -> None:
+def test_a_password_is_not_a_token(world: World, server: Server) -> None:
     server.passwords["ci"] = "s3cret"
     forge = world.forge("s3cret")
     with pytest.raises(CredentialsError):
@@ -257,14 +258,14 @@ def test_auto_merge_that_cannot_be_is_noted(
     assert said in done.note
 
 
-def test_conflicts_are_told_while_waiting(world: World, server: Server) -> None:
+def test_conflicts_are_reported_while_waiting(world: World, server: Server) -> None:
     done = world.propose(world.push("1.1"))
     server.conflicts = True
     now = world.forge().state(done.number)
     assert (now.conflicts, now.note) == (True, "it conflicts with main")
 
 
-def test_a_look_for_conflicts_is_no_conflict(world: World, server: Server) -> None:
+def test_a_look_for_conflicts_is_not_a_conflict(world: World, server: Server) -> None:
     done = world.propose(world.push("1.1"))
     server.looks = 2  # "mergeable" is false meanwhile
     now = world.forge().state(done.number)
@@ -302,7 +303,7 @@ def test_a_timeline_that_may_not_be_read_is_a_persons_word(world: World, server:
     assert found.state == "closed"
 
 
-def test_labels_of_a_user_who_is_no_organization(world: World, server: Server) -> None:
+def test_labels_of_a_user_who_is_not_an_organization(world: World, server: Server) -> None:
     server.fail(replace(server.refusal("forbidden"), status=404), "GET", f"/orgs/{OWNER}/labels")
     done = world.propose(replace(world.push("1.1"), labels=("new",)))
     assert (server.open[0].labels, done.note) == (["new"], "")

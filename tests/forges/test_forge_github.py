@@ -4,10 +4,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import pytest
-from fakes.forge_server import Reply, serving
+from fakes.forge_server import Reply
 from fakes.github_api import NAME, OWNER, REPO
 from fakes.github_api import GitHub as Server
-from forge_plays import HEAD, PLAYS, World
+from support.forge_plays import HEAD, PLAYS, World
+from support.serving import serving
 
 from task.errors import RepositoryError, UnreachableError
 from task.forges.client import ForgeAddress
@@ -241,7 +242,7 @@ def test_limits_that_githubs_403_means(
         return
     with pytest.raises(UnreachableError) as caught:
         world.propose(wanted)
-    assert "limits the rate" in caught.value.message
+    assert "rate limit exceeded" in caught.value.message
     assert "seconds" in caught.value.hint
     assert world.propose(wanted).state == "open"
 
@@ -267,7 +268,7 @@ def test_a_token_that_a_forge_repeats_is_blanked(world: World, server: Server) -
     assert "bad; token ***" in caught.value.message
 
 
-def test_conflicts_are_told_while_waiting(world: World, server: Server) -> None:
+def test_conflicts_are_reported_while_waiting(world: World, server: Server) -> None:
     done = world.propose(world.push("1.1"))
     server.conflicts = True
     assert world.forge().state(done.number).note == "it conflicts with main"

@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 from fakes.description import FOLDER
-from fakes.forge_server import Reply, serving
+from fakes.forge_server import Reply
 from fakes.github_api import NAME, OWNER, REPO
 from fakes.github_api import GitHub as Server
-from forge_plays import World
+from support.forge_plays import World
+from support.serving import serving
 
 from task.forges.client import ForgeAddress
 from task.forges.github import GitHub
@@ -43,7 +44,7 @@ def is_set(server: Server) -> bool:
 
 
 @pytest.mark.parametrize("state", STATES["asked"], ids=lambda state: state["state"])
-def test_what_is_told_is_what_github_shows(
+def test_the_message_is_what_github_shows(
     state: Mapping[str, Any], world: World, server: Server
 ) -> None:
     answers(server, state)
@@ -103,7 +104,7 @@ def test_a_newer_build_joins_again_too(world: World, server: Server) -> None:
     world.propose(replace(world.push("1.1"), auto_merge=True))
     server.happened(1, "RemovedFromMergeQueueEvent", "merge_conflict")
     done = world.propose(replace(world.push("1.2"), auto_merge=True))
-    assert "threw it out (merge conflict)" in done.note
+    assert "removed it (merge conflict)" in done.note
     assert server.queued == {1}
 
 

@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 from fakes.description import FOLDER
-from fakes.forge_server import Reply, serving
+from fakes.forge_server import Reply
 from fakes.gitlab_api import PROJECT
 from fakes.gitlab_api import GitLab as Server
-from forge_plays import HEAD, PLAYS, World
+from support.forge_plays import HEAD, PLAYS, World
+from support.serving import serving
 
 from task.errors import RepositoryError
 from task.forges.client import ForgeAddress
@@ -60,7 +61,7 @@ def test_labels_people_and_draft(world: World, server: Server) -> None:
         ["ann", "bob"],
         {1: ["bob"]},
     )
-    assert done.note == "label 'a,b': GitLab accepts none with a comma"
+    assert done.note == "label 'a,b': GitLab labels cannot contain a comma"
     assert server.removes == {1: True}
     pull.labels, server.assigned = [], {}  # a person took them off
     server.seen.clear()
@@ -156,13 +157,13 @@ def test_merged_by_fast_forward(world: World, server: Server) -> None:
     assert world.forge().state(done.number).merge_commit == server.branches[HEAD]
 
 
-def test_conflicts_are_told_while_waiting(world: World, server: Server) -> None:
+def test_conflicts_are_reported_while_waiting(world: World, server: Server) -> None:
     done = world.propose(world.push("1.1"))
     server.conflicts = True
     assert world.forge().state(done.number).note == "it conflicts with main"
 
 
-def test_a_job_token_is_told_of(world: World, server: Server) -> None:
+def test_a_job_token_is_named_in_the_error(world: World, server: Server) -> None:
     server.fail(server.refusal("forbidden"), "POST")
     with pytest.raises(RepositoryError) as caught:
         world.propose(world.push("1.1"))
@@ -185,7 +186,7 @@ TRAINS = json.loads((FOLDER / "gitlab-merge-trains.json").read_text())["states"]
 
 
 @pytest.mark.parametrize("state", TRAINS, ids=lambda state: state["state"])
-def test_what_is_told_is_what_the_merge_train_says(
+def test_the_message_is_what_the_merge_train_says(
     state: Mapping[str, Any], world: World, server: Server
 ) -> None:
     server.trains = True

@@ -3,12 +3,11 @@
 from collections.abc import Iterator
 
 import pytest
-from fakes.forge_server import Reply, Request, serving
+from fakes.forge_server import Reply, Request
 from fakes.gitea_api import Gitea as Server
-from forge_plays import HEAD
-from serving import Answers
-from serving import serving as serving_anything
 from support import costs_at_most
+from support.forge_plays import HEAD
+from support.serving import Answers, serving
 
 from task.errors import CredentialsError, ForgeError, UnreachableError
 from task.forges.opened import Forges
@@ -132,7 +131,7 @@ def test_a_local_repository_is_on_no_forge() -> None:
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_an_answer_that_would_fill_the_memory_is_not_read(forge: str, body: bytes) -> None:
-    with serving_anything(Answers()) as server:
+    with serving(Answers()) as server:
         server.reply = lambda _path: (200, {"Content-Type": "application/json"}, body)
         path = "acme/shop/_git/deploy" if forge == "azure" else "acme/deploy"
         opened = Forges((Known(forge, server.url),), lambda: Tokens(TOKEN, scope=(server.url,)))
@@ -145,7 +144,7 @@ def test_an_answer_that_would_fill_the_memory_is_not_read(forge: str, body: byte
     assert refused.value.hint
 
 
-def test_a_forge_that_shows_no_deployments_is_told(server: Version) -> None:
+def test_a_forge_that_shows_no_deployments_is_reported(server: Version) -> None:
     opened = forges(server, Known("gitea", server.url))
     with pytest.raises(ForgeError, match=r"no deployments are shown on 127\.0\.0\.1") as caught:
         opened.deployments(f"{server.url}/acme/deploy")

@@ -47,7 +47,7 @@ STATUSES = [
     (409, ForgeError, Exit.CONFIGURATION, "refuses"),
     (410, ForgeError, Exit.CONFIGURATION, "refuses"),
     (422, ForgeError, Exit.CONFIGURATION, "refuses"),
-    (429, UnreachableError, Exit.TEMPORARY, "limits the rate"),
+    (429, UnreachableError, Exit.TEMPORARY, "rate limit exceeded"),
     (500, UnreachableError, Exit.TEMPORARY, "failed"),
     (503, UnreachableError, Exit.TEMPORARY, "failed"),
 ]
@@ -81,7 +81,7 @@ def test_refused(status: int, kind: type[TaskError], code: Exit, said: str) -> N
         (
             "github",
             "ghp_s3cret",
-            "give a valid one as IMAGE_UPDATE_FORGE_TOKEN or by --forge-token-file: give scope x",
+            "renew it if it has expired, or give another one as IMAGE_UPDATE_FORGE_TOKEN or by --forge-token-file: give scope x",
         ),
     ],
 )
@@ -142,7 +142,7 @@ def test_words(body: Any, said: str) -> None:
     assert words(answer(422, body)) == said
 
 
-def test_words_are_no_page_and_not_long() -> None:
+def test_words_are_not_page_and_not_long() -> None:
     assert (
         words(answer(502, "<html><body>x</body></html>", Content_Type="text/html; charset=utf-8"))
         == ""

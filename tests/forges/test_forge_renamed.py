@@ -5,9 +5,10 @@ from dataclasses import replace
 import pytest
 from fakes import bitbucket_cloud_api
 from fakes.bitbucket_data_center_api import KEY, SLUG
-from fakes.forge_server import Reply, Request, serving
-from forge_kinds import KINDS, place_on
-from forge_plays import World
+from fakes.forge_server import Reply, Request
+from support.forge_kinds import KINDS, place_on
+from support.forge_plays import World
+from support.serving import serving
 
 from task.forges.places import FORGES
 

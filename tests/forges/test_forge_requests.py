@@ -8,9 +8,9 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from fakes.forge_server import serving
-from forge_kinds import KINDS, place_on
-from forge_plays import World
+from support.forge_kinds import KINDS, place_on
+from support.forge_plays import World
+from support.serving import serving
 
 from task.forges.places import FORGES
 

@@ -13,8 +13,9 @@ from typing import Any
 
 import pytest
 import requests
-from fakes.forge_server import Pull, serving
+from fakes.forge_server import Pull
 from fakes.gitea_api import Gitea
+from support.serving import serving
 
 from task.errors import CredentialsError, Outpaced, RepositoryError, TaskError
 from task.git.errors import failure, refusal
@@ -335,7 +336,7 @@ PUSHES: dict[str, tuple[type[TaskError] | type[Outpaced] | None, str]] = {
     "push-archived": (RepositoryError, "read and write"),
     "push-token-wrong": (CredentialsError, "token"),
     "push-token-read-only": (RepositoryError, "read and write"),
-    "push-no-permission": (RepositoryError, "what the server's message names"),
+    "push-no-permission": (RepositoryError, "do what the server's message says"),
     "push-no-permission-private": (RepositoryError, "read and write"),
     "push-renamed": (None, ""),
     "push-moved": (Outpaced, ""),

@@ -65,7 +65,7 @@ def test_body() -> None:
         "| `argocd/ui` | `ghcr.io/acme/api` | `1.9.0` → `2.0.0` | `rolled back from 1.9.0`"
         " |  | `apps/ui/values.yaml, apps/ui/more.yaml` |\n"
         "\n"
-        "by [`runs/42`](https://github.com/acme/api/actions/runs/42) · Changes: [`compare`]"
+        "Pipeline run: [`runs/42`](https://github.com/acme/api/actions/runs/42) · Changes: [`compare`]"
         "(https://github.com/acme/deploy/compare/main...image-update/web-12345678)\n"
         "\n"
         f"{FOLDED}\n"
@@ -96,7 +96,10 @@ def test_what_a_reviewer_reads_besides_is_shown_where_it_fits(forge: str) -> Non
 def test_where_it_was_built_is_said_once() -> None:
     """For builds that say nothing of it, the request says what the job knows."""
     text = body(Content([app()], source=COMMIT, run="https://ci.example.com/runs/1"), "gitlab")
-    assert f"\n\nBuilt from `{COMMIT}` · by [`runs/1`](https://ci.example.com/runs/1)\n" in text
+    assert (
+        f"\n\nBuilt from `{COMMIT}` · Pipeline run: [`runs/1`](https://ci.example.com/runs/1)\n"
+        in text
+    )
 
 
 def test_a_promotion_names_its_source() -> None:
@@ -109,7 +112,7 @@ def test_a_promotion_names_its_source() -> None:
     assert text.count("| `semver admits it, promoted from argocd/api` |") == 1
 
 
-def test_how_a_request_lives_is_no_html_where_that_is_shown() -> None:
+def test_how_a_request_lives_is_not_html_where_that_would_be_shown() -> None:
     assert f"\n\n**What happens if …**\n\n{LIFE}\n\n" in body(Content([app()]), "bitbucket")
 
 
@@ -227,7 +230,7 @@ def test_any_text_stays_inside(value: str, text: str, forge: str) -> None:
     ],
 )
 def test_links(url: str, shown: str) -> None:
-    assert f"by {shown}\n" in body(Content([app()], run=url))
+    assert f"Pipeline run: {shown}\n" in body(Content([app()], run=url))
 
 
 @pytest.mark.parametrize("forge", FORGES)
@@ -293,7 +296,15 @@ UI = {"new": "2.0", "old": "1.9", "name": "ghcr.io/acme/ui"}
 HEADLINES: list[tuple[str, list[AppChanges], str]] = [
     ("run", [app(change(**WEB))], "web: ghcr.io/acme/web 1.0.0 → 1.1.0"),
     ("run", [app(change(**{**WEB, "old": ""}))], "web: ghcr.io/acme/web → 1.1.0"),
-    ("run", [app(change(**WEB), change(**UI))], "web: 2 images"),
+    ("run", [app(change(**WEB), change(**UI))], "web: web 1.1.0, ui 2.0"),
+    (
+        "run",
+        [app(*(change(f"1.{n}.0", name=f"ghcr.io/acme/service-{n}") for n in range(20)))],
+        (
+            "web: service-0 1.0.0, service-1 1.1.0, service-2 1.2.0, service-3 1.3.0, service-4 1.4.0,"
+            " service-5 1.5.0, service-6 1.6.0, service-7 1.7.0 and 12 more images"
+        ),
+    ),
     (
         "run",
         [app(change(**WEB)), app(change(**WEB), name="b")],
@@ -304,7 +315,7 @@ HEADLINES: list[tuple[str, list[AppChanges], str]] = [
         [app(change(**WEB)), app(change(**{**WEB, "old": "0.9"}), name="b")],
         "2 Applications: ghcr.io/acme/web → 1.1.0",
     ),
-    ("run", [app(change(**WEB)), app(change(**UI), name="b")], "2 Applications: 2 images"),
+    ("run", [app(change(**WEB)), app(change(**UI), name="b")], "2 Applications: web 1.1.0, ui 2.0"),
     (
         "run",
         [

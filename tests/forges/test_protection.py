@@ -8,12 +8,13 @@ from typing import Any
 
 import pytest
 from fakes.description import FOLDER
-from fakes.forge_server import Reply, serving
+from fakes.forge_server import Reply
 from fakes.gitea_api import Gitea as Server
-from forge_kinds import KINDS, place_on
-from forge_plays import World
-from runs import application, manifest
 from support import ROOT, image_update
+from support.forge_kinds import KINDS, place_on
+from support.forge_plays import World
+from support.runs import application, manifest
+from support.serving import serving
 
 from task.errors import TaskError
 from task.forges.places import FORGES

@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from runner_rules import ATTACKS, dangers
+from support.runner_rules import ATTACKS, dangers
 
 from task.forges.opened import Forges
 from task.forges.places import Known

@@ -7,8 +7,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from git_servers import daemon, git_server
 from support import bare_repo, commit, git
+from support.git_histories import PROTOCOLS, chain, git_of_a_run
+from support.git_servers import daemon, git_server
 
 from task.git import ancestry as lineage
 from task.git.ancestry import Kin, Lineage
@@ -17,14 +18,13 @@ from task.git.repository import bare_folder
 
 pytestmark = pytest.mark.measured
 
-PROTOCOLS = frozenset({"file", "git"})
 NOWHERE = "0123456789" * 4
 
 
 @contextmanager
 def asking(protocols: frozenset[str] = PROTOCOLS) -> Iterator[Lineage]:
     """A run's lineage."""
-    one = Lineage(Git(os.environ, protocols=protocols))
+    one = Lineage(git_of_a_run(protocols))
     try:
         yield one
     finally:
@@ -38,17 +38,6 @@ def order(repository: str | Path, old: str, new: str) -> Kin:
 
 def shown(kin: Kin) -> tuple[str, str]:
     return kin.order, kin.why
-
-
-def chain(repo: Path, count: int, branch: str = "main") -> list[str]:
-    """So many commits more on a branch; their ids, oldest first."""
-    lines = ["feature done", f"reset refs/heads/{branch}", f"from refs/heads/{branch}^0"]
-    for number in range(count):
-        who = f"committer T <t@example.com> {1700000000 + number} +0000"
-        lines += [f"commit refs/heads/{branch}", who, "data 1", "x"]
-        lines += ["M 100644 inline app.py", f"data {len(f'{branch}{number}')}", f"{branch}{number}"]
-    git(repo, "fast-import", "--quiet", stdin="\n".join([*lines, "done", ""]).encode())
-    return git(repo, "rev-list", "--reverse", branch).split()[-count:]
 
 
 @pytest.fixture(scope="module")
@@ -137,7 +126,7 @@ def test_neither_trees_nor_blobs_travel(repo: Path, tmp_path: Path) -> None:
 
 
 def test_a_question_is_asked_once(repo: Path) -> None:
-    door = Git(os.environ, protocols=PROTOCOLS)
+    door = git_of_a_run()
     one = Lineage(door)
     try:
         ids = git(repo, "rev-parse", "main~3", "main").split()
@@ -180,7 +169,7 @@ def test_a_shallow_server_may_not_know(repo: Path, tmp_path: Path) -> None:
         ("main", "", "is not the id of a commit"),
     ],
 )
-def test_what_is_no_commit_is_unknown(repo: Path, old: str, new: str, why: str) -> None:
+def test_what_is_not_a_commit_is_unknown(repo: Path, old: str, new: str, why: str) -> None:
     ids = [git(repo, "rev-parse", name) if name == "main" else name for name in (old, new)]
     found = order(repo, *ids)
     assert found.order == "unknown"

@@ -92,7 +92,7 @@ def test_text_byte_for_byte(store: BareRepository, path: str) -> None:
         ("lfs.yaml", "kept in Git LFS"),
     ],
 )
-def test_what_is_no_text_says_why(store: BareRepository, path: str, problem: str) -> None:
+def test_what_is_not_text_says_why(store: BareRepository, path: str, problem: str) -> None:
     assert store.snapshot("main", [Place(path)]).files == {path: File("", problem=problem)}
 
 
@@ -130,7 +130,7 @@ def test_mode(store: BareRepository, path: str, mode: str, want: str) -> None:
     ],
 )
 @pytest.mark.parametrize("want", ["text", "exists", "folder", "tree"])
-def test_a_parent_that_is_no_folder_is_named(
+def test_a_parent_that_is_not_a_folder_is_named(
     store: BareRepository, path: str, parent: str, mode: str, want: str
 ) -> None:
     assert store.snapshot("main", [Place(path, want)]).files == {parent: File("", mode)}  # type: ignore[arg-type]
@@ -337,7 +337,7 @@ def test_missing_branch(store: BareRepository, repo: Path) -> None:
     assert "spelling" in caught.value.hint
 
 
-def test_a_tag_is_no_branch(store: BareRepository) -> None:
+def test_a_tag_is_not_a_branch(store: BareRepository) -> None:
     with pytest.raises(SourceError, match="is a tag"):
         store.snapshot("v1.0", [])
 
@@ -369,7 +369,7 @@ def test_head_of_a_branch_that_does_not_exist(tmp_path: Path) -> None:
         assert store.snapshot("develop", [Place("a")]).files == {"a": File("b")}
 
 
-def test_head_of_no_branch(tmp_path: Path) -> None:
+def test_head_without_a_branch(tmp_path: Path) -> None:
     repo = bare_repo(tmp_path, {"a": "b"})
     (repo / "HEAD").write_text(git(repo, "rev-parse", "main") + "\n")
     with (

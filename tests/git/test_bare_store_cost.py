@@ -37,7 +37,7 @@ def size(folder: Path) -> int:
     return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
 
 
-def run(git: Git, repo: Path, folder: Path, between: Path | None = None) -> int:
+def bytes_of_a_run(git: Git, repo: Path, folder: Path, between: Path | None = None) -> int:
     """Read, edit and land; the bytes that were on disk at the end."""
     with BareRepository(git, str(repo)) as store:
         for _ in range(2):
@@ -68,7 +68,7 @@ def test_processes_do_not_grow_with_the_repository_and_other_files_stay_away(
         folder = tmp_path / str(files)
         folder.mkdir()
         git = Git({**os.environ, "TMPDIR": str(folder)}, protocols=frozenset({"file"}))
-        figures[files] = (run(git, repo, folder), git.calls)
+        figures[files] = (bytes_of_a_run(git, repo, folder), git.calls)
     # The tip with its trees; one reader; the text; the commit; the push.
     expected = ["fetch", "cat-file", "fetch", "fast-import", "push"]
     assert [calls for _, calls in figures.values()] == [expected, expected]
@@ -78,7 +78,7 @@ def test_processes_do_not_grow_with_the_repository_and_other_files_stay_away(
 
 def test_a_lost_race_costs_little(repos: dict[int, Path], tmp_path: Path) -> None:
     git = Git({**os.environ, "TMPDIR": str(tmp_path)}, protocols=frozenset({"file"}))
-    run(git, repos[200], tmp_path, between=repos[200])
+    bytes_of_a_run(git, repos[200], tmp_path, between=repos[200])
     first = ["fetch", "cat-file", "fast-import", "push"]
     assert git.calls == [
         *first,

@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from git_servers import GitServer, git_server
 from support import bare_repo, commit, git, show
+from support.git_servers import GitServer, git_server
 
 from task.errors import CredentialsError, RepositoryError, SourceError, TaskError, UnreachableError
 from task.git.command import Git
 from task.git.repository.bare import BareRepository
-from task.model import Changeset, File, Landing, Person, Place
+from task.model import Changeset, File, LandedCommit, Person, Place
 
 VALUES = "apps/web/values.yaml"
 
@@ -35,7 +35,7 @@ def server(repo: Path) -> Iterator[GitServer]:
         yield running
 
 
-def land(url: str, **environ: str) -> Landing:
+def land(url: str, **environ: str) -> LandedCommit:
     with BareRepository(Git({**os.environ, **environ}), url) as store:
         snapshot = store.snapshot(store.default_branch(), [Place(VALUES)])
         files = {VALUES: File(snapshot.files[VALUES].text.replace("v1", "v2"))}
@@ -49,7 +49,7 @@ def land(url: str, **environ: str) -> Landing:
     "page", [b"<html>Sign in</html>", b"<html>\n\t<body>Sign in</body>\n</html>\n"]
 )
 @pytest.mark.parametrize("branch", ["", "main"])
-def test_a_web_page_is_no_empty_repository(server: GitServer, page: bytes, branch: str) -> None:
+def test_a_web_page_is_not_an_empty_repository(server: GitServer, page: bytes, branch: str) -> None:
     server.page = page
     with (
         BareRepository(Git(os.environ), server.url + "repo.git") as store,
@@ -59,7 +59,7 @@ def test_a_web_page_is_no_empty_repository(server: GitServer, page: bytes, branc
     assert caught.value.subject.startswith(server.url)
 
 
-def test_an_empty_repository_is_no_web_page(server: GitServer) -> None:
+def test_an_empty_repository_is_not_a_web_page(server: GitServer) -> None:
     git(server.folder, "init", "-q", "--bare", "empty.git")
     with (
         BareRepository(Git(os.environ), server.url + "empty.git") as store,
@@ -199,7 +199,9 @@ def test_nobody_listens(server: GitServer) -> None:
 def test_a_push_that_landed_although_the_answer_was_lost(server: GitServer, repo: Path) -> None:
     server.faults["/git-receive-pack"] = -1
     landing = land(server.url + "repo.git")
-    assert landing == Landing(git(repo, "rev-parse", "main"), git(repo, "rev-parse", "main^{tree}"))
+    assert landing == LandedCommit(
+        git(repo, "rev-parse", "main"), git(repo, "rev-parse", "main^{tree}")
+    )
 
 
 def test_no_secret_is_in_any_argument(server: GitServer, tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from task.errors import (
 from task.git.command import Git
 from task.git.repository.bare import BareRepository
 from task.git.repository.remote import Pushed, StartAgain
-from task.model import Changeset, File, Landing, Person, Place, Snapshot
+from task.model import Changeset, File, LandedCommit, Person, Place, Snapshot
 
 AUTHOR = Person("Image Update", "image-update@example.com")
 VALUES = "apps/web/values.yaml"
@@ -72,7 +72,7 @@ def test_one_commit_on_the_tip(repo: Path) -> None:
     with open_store(repo) as store:
         snapshot = read(store)
         landing = store.land(change(snapshot))
-    assert landing == Landing(tip(repo), git(repo, "rev-parse", "main^{tree}"))
+    assert landing == LandedCommit(tip(repo), git(repo, "rev-parse", "main^{tree}"))
     assert git(repo, "rev-list", "main").splitlines()[1:] == [snapshot.tip]
     assert changed_paths(repo) == [VALUES]
     assert show(repo, "main", VALUES) == "tag: v2\n"
@@ -97,7 +97,7 @@ def test_predict_is_what_land_makes_and_sends_nothing(repo: Path) -> None:
         before = tip(repo)
         predicted = store.predict(wanted)
         assert tip(repo) == before
-        assert predicted == Landing("", store.land(wanted).tree)
+        assert predicted == LandedCommit("", store.land(wanted).tree)
 
 
 def test_author_and_committer(repo: Path) -> None:
@@ -200,7 +200,7 @@ def test_nothing_changes(repo: Path) -> None:
     before = tip(repo)
     with open_store(repo) as store:
         landing = store.land(change(read(store), {VALUES: START[VALUES]}))
-    assert landing == Landing(before, git(repo, "rev-parse", "main^{tree}"), pushed=False)
+    assert landing == LandedCommit(before, git(repo, "rev-parse", "main^{tree}"), pushed=False)
     assert tip(repo) == before
 
 
@@ -604,7 +604,7 @@ def test_a_server_that_cannot_push_two_branches_together(repo: Path) -> None:
     assert git(repo, "for-each-ref", "--format=%(refname:short)", "refs/heads").split() == ["main"]
 
 
-def test_a_hook_that_refuses_the_memory_is_told_of_that_branch(repo: Path) -> None:
+def test_the_error_of_a_hook_that_refuses_the_memory_names_that_branch(repo: Path) -> None:
     hook(repo, "update", 'case "$1" in *memory*) echo "no such names here" >&2; exit 1;; esac')
     with open_store(repo) as store, pytest.raises(RepositoryError) as caught:
         store.land(change(read(store), head="bot"), remembered("first\n"))

@@ -9,7 +9,7 @@ from support import bare_repo, commit, git
 from task.errors import CredentialsError, Outpaced, RepositoryError, TaskError, UnreachableError
 from task.git.command import Git
 from task.git.repository.bare import BareRepository
-from task.model import Changeset, File, Landing, Person, Place
+from task.model import Changeset, File, LandedCommit, Person, Place
 
 
 def door(folder: Path, script: str) -> Git:
@@ -79,7 +79,7 @@ def test_a_new_head_branch_whose_base_moved_meanwhile(tmp_path: Path, protocol: 
     git_door = door(tmp_path, f'{old}for last; do :; done; exec sh -c "$last"')
     with BareRepository(git_door, f"git@example.com:{repo}") as store:
 
-        def land() -> Landing:
+        def land() -> LandedCommit:
             snapshot = store.snapshot("main", [Place("apps/web/a")])
             if "moved" not in git(repo, "log", "--format=%s", "main"):
                 commit(repo, {"apps/db/b": "2\n"}, message="moved")

@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fakes.forge_server import Reply, Request, serving
+from fakes.forge_server import Reply, Request
 from fakes.github_api import OWNER, REPO
 from fakes.github_commits_api import NODE, CommittingGitHub
 from fakes.github_graphql import invalid
 from support import bare_repo, commit, git, show
+from support.serving import serving
 
 from task.errors import (
     CredentialsError,

@@ -10,9 +10,9 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
-from http_proxy import http_proxy
-from serving import Answers, serving
 from support import costs_at_most, needs
+from support.http_proxy import http_proxy
+from support.serving import Answers, serving
 
 from task.errors import CredentialsError, TaskError, UnreachableError, UsageError
 from task.git import github_app
@@ -157,7 +157,7 @@ def test_refusals(
     assert "ey" not in caught.value.message.split()
 
 
-def test_a_key_that_is_none() -> None:
+def test_a_file_that_is_not_a_key() -> None:
     with pytest.raises(UsageError, match="not an RSA private key"):
         signed(App("1", "2", Secret("-----BEGIN nonsense"), ""), 0)
 
@@ -195,7 +195,7 @@ def test_the_token_is_fetched_once_and_goes_to_its_own_server(
     ],
     ids=["size", "values", "a page", "no text", "a list"],
 )
-def test_an_answer_that_is_no_token(key: Path, body: bytes, told: str) -> None:
+def test_an_answer_that_is_not_a_token(key: Path, body: bytes, told: str) -> None:
     with serving(Answers()) as server:
         server.reply = lambda _path: (201, {}, body)
         with costs_at_most(), pytest.raises(CredentialsError, match=told) as caught:

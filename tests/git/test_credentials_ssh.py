@@ -68,7 +68,7 @@ def test_a_key_is_mended(tmp_path: Path, spoil: str) -> None:
 @pytest.mark.parametrize(
     "text", ["", "ssh-ed25519 AAAA public", "PuTTY-User-Key-File-3: ssh-ed25519"]
 )
-def test_what_is_no_private_key(text: str) -> None:
+def test_what_is_not_a_private_key(text: str) -> None:
     assert not is_private_key(text)
     with pytest.raises(UsageError, match="not a private key"):
         tidy_key(text, "the key")
@@ -84,7 +84,7 @@ def test_host_keys(line: str) -> None:
 @pytest.mark.parametrize(
     "line", ["", "ssh-ed25519 AAAA", "git.example.com", "git.example.com SHA256:abc x", "# x y z"]
 )
-def test_what_is_no_host_key(line: str) -> None:
+def test_what_is_not_a_host_key(line: str) -> None:
     with pytest.raises(UsageError, match="--ssh-host-key"):
         host_key(line)
 

@@ -8,10 +8,10 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from git_servers import git_server
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import bare_repo, git, show
+from support.git_servers import git_server
 
 from task.git.command import Git
 from task.git.repository.bare import BareRepository

@@ -97,7 +97,7 @@ def test_a_failure_says_what_git_said() -> None:
     assert "not a git repository" in caught.value.err
 
 
-def test_arguments_are_no_shell_words(tmp_path: Path) -> None:
+def test_arguments_are_not_shell_words(tmp_path: Path) -> None:
     marker = tmp_path / "marker"
     with pytest.raises(GitFailed):
         door().run("rev-parse", "--verify", f"$(touch {marker}); *")

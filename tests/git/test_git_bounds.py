@@ -198,7 +198,7 @@ def test_a_blob_that_is_too_large_is_not_read_to_its_end(
     assert door.calls.count("cat-file") > before
 
 
-def test_a_reader_that_died_is_no_traceback(tmp_path: Path) -> None:
+def test_a_reader_that_died_is_not_a_traceback(tmp_path: Path) -> None:
     repo = bare_repo(tmp_path, {"a": "1\n"})
     with BareRepository(Git(os.environ, protocols=FILE), str(repo)) as store:
         store.snapshot("main", [Place("a")])

@@ -6,19 +6,19 @@ import tracemalloc
 from pathlib import Path
 
 import pytest
-from runs import KUSTOMIZATION, application, arguments, manifest, repository, start, target
 from support import commit, git, show
+from support.runs import KUSTOMIZATION, application, arguments, manifest, repository, start, target
 
 from task.git.command import Git
 from task.git.repository.bare import BareRepository
 from task.git.repository.bare_folder import Cache, Kept
-from task.model import Changeset, File, Landing, Person, Place
+from task.model import Changeset, File, LandedCommit, Person, Place
 
 FILE = frozenset({"file"})
 V0 = '\tuploadpack = "env -u GIT_PROTOCOL git-upload-pack"\n'
 
 
-def land(repo: Path, cache: Path, text: str, name: str = "a") -> tuple[Landing, list[str]]:
+def land(repo: Path, cache: Path, text: str, name: str = "a") -> tuple[LandedCommit, list[str]]:
     """One run: what it landed, and the git commands it took."""
     door = Git(os.environ, protocols=FILE)
     with BareRepository(door, str(repo), cache_dir=str(cache)) as store:
@@ -248,7 +248,7 @@ NOTES = [
 
 
 @pytest.mark.parametrize("tip", NOTES, ids=range(len(NOTES)))
-def test_a_note_that_is_none_is_passed_over(repo: Path, tmp_path: Path, tip: bytes) -> None:
+def test_an_unreadable_note_is_passed_over(repo: Path, tmp_path: Path, tip: bytes) -> None:
     """As a crash of the machine may leave it, whose disk had not been written yet."""
     cache = tmp_path / "cache"
     land(repo, cache, "1\n")

@@ -13,7 +13,7 @@ from task.errors import (
     TaskError,
     UnreachableError,
 )
-from task.git.errors import FAILURES, _says, broke_off, failure, quoted, refusal
+from task.git.errors import FAILURES, _has_words, broke_off, failure, quoted, refusal
 from task.retry import NotDoneError
 
 SSH_TAIL = (
@@ -21,6 +21,14 @@ SSH_TAIL = (
     "Please make sure you have the correct access rights\nand the repository exists.\n"
 )
 SAID = [
+    (
+        UnreachableError,
+        "fatal: unable to access 'https://h/x/': Could not resolve proxy: nope.invalid\n",
+    ),
+    (
+        UnreachableError,
+        "fatal: remote error: upload-pack: not our ref 1111111111111111111111111111111111111111\n",
+    ),
     (
         RepositoryError,
         "fatal: unable to access 'https://x/y/': Protocol \"http\" not supported or disabled in libcurl\n",
@@ -296,7 +304,7 @@ def test_a_failure_without_a_word_may_be_over_the_next_time() -> None:
 
 
 def test_every_row_of_the_table_is_met() -> None:
-    met = {next(row for row in FAILURES if _says(stderr, row.words)) for _, stderr in SAID}
+    met = {next(row for row in FAILURES if _has_words(stderr, row.words)) for _, stderr in SAID}
     assert {row.message for row in FAILURES} == {row.message for row in met}
 
 
@@ -330,7 +338,7 @@ def test_what_is_asked_for_again(again: bool, stderr: str) -> None:
 
 
 @pytest.mark.parametrize("proxy", ["bob:se'cret/x@h:1", "http://bob:se/cret@h:1"])
-def test_a_proxy_that_is_no_url_is_not_shown(proxy: str) -> None:
+def test_a_proxy_that_is_not_a_url_is_not_shown(proxy: str) -> None:
     shown = quoted(
         f"fatal: unable to access 'https://h/x/': Unsupported proxy syntax in '{proxy}'\nfatal: it's over\n"
     )
@@ -344,19 +352,19 @@ def test_a_proxy_that_is_no_url_is_not_shown(proxy: str) -> None:
     [
         (
             "fatal: unable to access 'https://h/x/': The requested URL returned error: 429\n",
-            "limits the rate of requests",
+            "rate limit is exceeded",
         ),
         (
             "remote: Too Many Requests\nfatal: the remote end hung up unexpectedly\n",
-            "limits the rate of requests",
+            "rate limit is exceeded",
         ),
         (
             "error: RPC failed; HTTP 503 curl 22 The requested URL returned error: 503\n",
-            "an error of its own",
+            "reported an internal error",
         ),
         (
             "remote: Internal Server Error\nfatal: the remote end hung up unexpectedly\n",
-            "an error of its own",
+            "reported an internal error",
         ),
         (
             "fatal: unable to access 'https://h/x/': Failed to connect to h port 443: Connection refused\n",

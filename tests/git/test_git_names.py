@@ -178,7 +178,7 @@ def test_full_name_of_a_branch() -> None:
 @pytest.mark.parametrize(
     "revision", ["a" * 40, "0" * 64, "refs/tags/v1", "v1.*", "-x", ">=1.0 <2", "HEAD~1", ""]
 )
-def test_what_is_no_branch_is_a_source_error(revision: str) -> None:
+def test_what_is_not_a_branch_is_a_source_error(revision: str) -> None:
     with pytest.raises(SourceError) as caught:
         base_branch_name(revision)
     assert caught.value.hint

@@ -5,8 +5,8 @@ import os
 from pathlib import Path
 
 import pytest
-from runs import application, arguments, hook, manifest, repository
 from support import bare_repo, git, image_update
+from support.runs import application, arguments, hook, manifest, repository
 
 from task.errors import RepositoryError
 from task.git.ancestry import Lineage

@@ -1,12 +1,12 @@
 """The earlier texts of a path: real repositories, real servers, histories as teams make them."""
 
 import os
-from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
-from git_servers import daemon, git_server
 from support import bare_repo, commit, git
+from support.git_histories import git_of_a_run, many
+from support.git_servers import daemon, git_server
 
 from task.errors import RepositoryError, SourceError
 from task.git.command import Git
@@ -18,40 +18,17 @@ from task.model import Changeset, File, Person, Place
 pytestmark = pytest.mark.measured
 
 PATH = "apps/web/values.yaml"
-FILE = frozenset({"file"})
-
-
-def door() -> Git:
-    return Git(os.environ, protocols=FILE | {"git"})
 
 
 def texts(
     url: str | Path, path: str = PATH, branch: str = "main", limit: int = 100
 ) -> tuple[list[str | None], str]:
     """All texts, and why there are no more."""
-    with BareRepository(door(), str(url)) as store:
+    with BareRepository(git_of_a_run(), str(url)) as store:
         history = store.earlier(branch, path, limit)
         found = list(history)
         assert len({oid for oid, _ in found}) == len(found)
         return [text for _, text in found], history.end
-
-
-def many(repo: Path, changes: Iterable[tuple[str, str | None]]) -> None:
-    """A commit for each (path, text), in one go."""
-    lines = ["feature done", "reset refs/heads/main", "from refs/heads/main^0"]
-    for number, (path, text) in enumerate(changes):
-        lines += [
-            "commit refs/heads/main",
-            f"committer T <t@example.com> {1700000000 + number} +0000",
-            "data 1",
-            "x",
-        ]
-        lines += (
-            [f"D {path}"]
-            if text is None
-            else [f"M 100644 inline {path}", f"data {len(text)}", text]
-        )
-    git(repo, "fast-import", "--quiet", stdin="\n".join([*lines, "done", ""]).encode())
 
 
 def deploys(folder: Path, *values: str | None, between: int = 0, name: str = "repo.git") -> Path:
@@ -91,7 +68,7 @@ def test_the_commit_is_the_newest_that_had_the_text(tmp_path: Path) -> None:
     repo = deploys(tmp_path, "1")
     newest = commit(repo, {"other/file": "y\n"})
     tip = commit(repo, {PATH: "2"})
-    with BareRepository(door(), str(repo)) as store:
+    with BareRepository(git_of_a_run(), str(repo)) as store:
         assert list(store.earlier("main", PATH)) == [(tip, "2"), (newest, "1")]
         assert next(store.earlier("", PATH)) == (tip, "2")
 
@@ -100,11 +77,11 @@ def test_the_commit_is_the_newest_that_had_the_text(tmp_path: Path) -> None:
 def test_a_marked_commit_is_named_for_its_text(tmp_path: Path, between: int) -> None:
     """Wherever it is among those that had the text, also beyond what the first fetch brings."""
     repo = deploys(tmp_path, "1", "2", "3", "4", between=between)
-    with BareRepository(door(), str(repo)) as store:
+    with BareRepository(git_of_a_run(), str(repo)) as store:
         newest = [oid for oid, _ in store.earlier("main", PATH)]
     commits = git(repo, "rev-list", "--first-parent", "main").split()
     marked = [commits[commits.index(one) + between] for one in newest[1:3]]
-    with BareRepository(door(), str(repo)) as store:
+    with BareRepository(git_of_a_run(), str(repo)) as store:
         found = list(store.earlier("main", PATH, 100, marked))
     assert [text for _, text in found] == ["4", "3", "2", "1"]
     assert [oid for oid, _ in found] == [newest[0], *marked, newest[3]]
@@ -174,7 +151,7 @@ def test_renames_are_followed(
     assert texts(repo) == (expected, "root")
 
 
-def test_a_copy_is_no_rename(tmp_path: Path) -> None:
+def test_a_copy_is_not_a_rename(tmp_path: Path) -> None:
     repo = bare_repo(tmp_path, {"old/values.yaml": "0"})
     commit(repo, {"old/values.yaml": "1"})
     commit(repo, {PATH: "1"})
@@ -187,13 +164,13 @@ def test_a_file_moved_twice_and_changed_between(tmp_path: Path) -> None:
     commit(repo, {"a/values.yaml": None, "b/values.yaml": "2"})
     commit(repo, {"b/values.yaml": "3"})
     commit(repo, {"b/values.yaml": None, PATH: "3"})
-    with BareRepository(door(), str(repo)) as store:
+    with BareRepository(git_of_a_run(), str(repo)) as store:
         history = store.earlier("main", PATH)
         assert [text for _, text in history] == ["3", "2", "1"]
         assert history.path == "a/values.yaml"
 
 
-def test_what_is_no_text_has_none(tmp_path: Path) -> None:
+def test_a_binary_file_has_no_text(tmp_path: Path) -> None:
     repo = bare_repo(tmp_path, {PATH: b"\xff\xfe"})
     commit(repo, {PATH: "1"})
     assert texts(repo) == (["1", None], "root")
@@ -208,7 +185,7 @@ def long_history(folder: Path, commits: int, every: int) -> Path:
 
 def test_it_deepens_as_long_as_it_is_asked(tmp_path: Path) -> None:
     repo = long_history(tmp_path, 1500, 120)
-    door_ = door()
+    door_ = git_of_a_run()
     with BareRepository(door_, str(repo)) as store:
         store.snapshot("main", [Place(PATH)])
         before = len(door_.calls)
@@ -299,7 +276,7 @@ def test_object_ids_of_the_other_kind(tmp_path: Path) -> None:
 
 def test_a_branch_that_moves_meanwhile(tmp_path: Path) -> None:
     repo = long_history(tmp_path, 120, 40)
-    with BareRepository(door(), str(repo)) as store:
+    with BareRepository(git_of_a_run(), str(repo)) as store:
         history = store.earlier("main", PATH)
         assert next(history)[1] == "80"
         for number in range(9):
@@ -315,7 +292,7 @@ def test_reading_and_landing_go_on_as_before(tmp_path: Path, server: str) -> Non
         git(repo, "config", "uploadpack.allowFilter", "false")
     with git_server(tmp_path) as http:
         url = f"file://{repo}" if server == "file" else f"{http.url}repo.git"
-        with BareRepository(door(), url) as store:
+        with BareRepository(git_of_a_run(), url) as store:
             for text in ("3", "4"):
                 snapshot = store.snapshot("main", [Place(PATH)])
                 list(store.earlier("main", PATH))
@@ -330,7 +307,7 @@ def test_reading_and_landing_go_on_as_before(tmp_path: Path, server: str) -> Non
 def test_a_cache_helps_and_harms_nothing(tmp_path: Path) -> None:
     repo = deploys(tmp_path, "1", "2", "3", between=30)
     for _ in range(3):
-        with BareRepository(door(), str(repo), cache_dir=str(tmp_path / "cache")) as store:
+        with BareRepository(git_of_a_run(), str(repo), cache_dir=str(tmp_path / "cache")) as store:
             store.snapshot("main", [Place(PATH)])
             assert [text for _, text in store.earlier("main", PATH)] == ["3", "2", "1"]
         commit(repo, {"other/file": os.urandom(4).hex()})
@@ -353,7 +330,7 @@ def test_a_history_has_an_end_in_time_and_size(
     for name, value in limits.items():
         monkeypatch.setattr(f"task.git.repository.history.{name}", value)
     repo = long_history(tmp_path, 400, 40)
-    history = History(Remote(door(), str(repo)), "main", PATH, 100)
+    history = History(Remote(git_of_a_run(), str(repo)), "main", PATH, 100)
     found = [text for _, text in history]
     history.close()
     assert (found[0], found[-1], history.end) == ("360", last, "limit")

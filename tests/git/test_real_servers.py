@@ -7,9 +7,9 @@ import time
 from pathlib import Path
 
 import pytest
-from real_servers import PASSWORD, READER, USER, Nginx, Sshd, git_daemon
-from runs import application, arguments, manifest, repository, target
 from support import IN_CI, Result, command, git, image_update, needs, show
+from support.real_servers import PASSWORD, READER, USER, Nginx, Sshd, git_daemon
+from support.runs import application, arguments, manifest, repository, target
 
 pytestmark = [pytest.mark.servers, pytest.mark.xdist_group("servers")]
 SECRETS = (PASSWORD, "s3cret-pass%2Fw%40rd")
@@ -318,7 +318,7 @@ def test_ssh_files_that_tekton_puts_into_a_home_that_is_not_the_passwd_entrys(
     assert (result.code, scene.landed()) == (0, True), result.stderr
 
 
-def test_an_empty_ssh_workspace_is_none(scene: Scene, ssh: Sshd) -> None:
+def test_an_empty_ssh_workspace_counts_as_absent(scene: Scene, ssh: Sshd) -> None:
     (scene.folder / "empty").mkdir()
     workspace(scene, ssh, "home/.ssh")
     result = scene.run(ssh.url(scene.repo), "--ssh-directory", scene.folder / "empty")

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from runs import application, arguments, manifest, repository, start, wait_until
 from support import Result, git, image_update, needs
+from support.runs import application, arguments, manifest, repository, start, wait_until
 
 from task.errors import UsageError
 from task.git.signing import key_of
@@ -246,7 +246,7 @@ def test_a_key_with_a_passphrase_is_refused(scene: Scene, ssh_key: Path) -> None
         ("ssh-ed25519 AAAA\n", "ssh", "without a passphrase"),
     ],
 )
-def test_what_is_no_key(text: str, form: str, words: str) -> None:
+def test_what_is_not_a_key(text: str, form: str, words: str) -> None:
     with pytest.raises(UsageError) as caught:
         key_of(Secret(text), form)
     shown = f"{caught.value}; {caught.value.hint}"

@@ -7,14 +7,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from real_servers import Sshd, sshd
-from runs import repository, target, wait_until
 from support import git
+from support.real_servers import Sshd, sshd
+from support.runs import repository, target, wait_until
 
 from task.git.command import Git
 from task.git.repository.bare import BareRepository
 from task.git.ssh import SshSharing
-from task.model import Changeset, File, Landing, Person, Place
+from task.model import Changeset, File, LandedCommit, Person, Place
 
 
 def test_each_server_and_way_of_calling_has_its_own() -> None:
@@ -67,7 +67,7 @@ def door(server: Sshd, folder: Path) -> Git:
     return git_door
 
 
-def land(git_door: Git, url: str, text: str) -> Landing:
+def land(git_door: Git, url: str, text: str) -> LandedCommit:
     with BareRepository(git_door, url) as store:
         snapshot = store.snapshot("main", [Place(target("a"))])
         destination = (snapshot.repo, "main", "main")

@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from runs import application, arguments, hook, manifest, repository, start
 from support import git
+from support.runs import application, arguments, hook, manifest, repository, start
 
 from task.errors import UnreachableError
 from task.git.command import Git
@@ -89,7 +89,7 @@ def test_ssh_that_stops_in_the_middle(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_slow_server_is_no_stalled_one(tmp_path: Path) -> None:
+def test_a_slow_server_is_not_a_stalled_one(tmp_path: Path) -> None:
     repo = repository(tmp_path, "a")
     hook(repo, "post-update", "exit 0")
     slow = (

@@ -83,7 +83,7 @@ USUAL = "check the user name and the password or token given for this server"
         (
             "fatal: could not read Username for 'https://gitlab.example.com'",
             "ghp_",
-            "give a login for this server",
+            "set IMAGE_UPDATE_GIT_TOKEN",
         ),
     ],
 )

@@ -4,8 +4,9 @@ import os
 from pathlib import Path
 
 import pytest
-from git_servers import git_server
 from support import bare_repo, commit, git
+from support.git_histories import FILE, git_of_a_run
+from support.git_servers import git_server
 
 from task.errors import SourceError
 from task.git.command import Git
@@ -14,12 +15,10 @@ from task.git.repository.history import versions_of
 from task.git.repository.remote import Remote
 from task.model import FileVersion, Place
 
-FILE = frozenset({"file"})
-
 
 def written(repo: Path, *paths: str, most: int = 10, commits: int = 500) -> list[list[FileVersion]]:
     """The versions of each file."""
-    remote = Remote(Git(os.environ, protocols=FILE), str(repo))
+    remote = Remote(git_of_a_run(FILE), str(repo))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("task.git.repository.history.COMMITS", commits)
         try:
@@ -74,7 +73,7 @@ def test_a_merge_is_looked_into(tmp_path: Path) -> None:
     assert (now.text, now.commit) == ("2", proposed)
 
 
-def test_what_was_deleted_or_is_no_text_has_none(tmp_path: Path) -> None:
+def test_a_deleted_or_binary_file_has_no_text(tmp_path: Path) -> None:
     repo = bare_repo(tmp_path, {"a": "1", "b": b"\0"})
     commit(repo, {"a": None})
     commit(repo, {"a": "2"})
@@ -130,7 +129,7 @@ def test_object_ids_of_the_other_kind(tmp_path: Path) -> None:
 def test_a_branch_that_is_not_there(tmp_path: Path) -> None:
     repo = bare_repo(tmp_path, {"a": "1"})
     with (
-        BareRepository(Git(os.environ, protocols=FILE), str(repo)) as store,
+        BareRepository(git_of_a_run(FILE), str(repo)) as store,
         pytest.raises(SourceError),
     ):
         list(store.written("no-such-branch", [["a"]], 1))

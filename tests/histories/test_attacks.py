@@ -4,13 +4,14 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 import pytest
-from history_scenes import FIRST, HEAD, Scene, told, verdicts
-from memory import URL, Commit, Story
-from runs import KUSTOMIZATION, WEB, application, target
+from support.history_scenes import FIRST, HEAD, Scene, told, verdicts
+from support.memory import URL, Commit, Story
+from support.runs import KUSTOMIZATION, WEB, application, target
 
 from task.errors import RepositoryError, TaskError, UnreachableError
-from task.landing.waiting_list import list_path, write_list
-from task.model import Changeset, Proof, Question, Verdict
+from task.landing.waiting_list import ListedRelease, WaitingList, list_path, write_list
+from task.model import Changeset, Hold, Question, Verdict
+from task.proof import Proof
 
 SIGNED = "version: 1\nsignatures: {keys: [cosign.pub]}\n"
 KEY = "-----BEGIN PUBLIC KEY-----\n-----END PUBLIC KEY-----\n"
@@ -188,6 +189,40 @@ def test_the_memory_branch_ends_no_hold_of_the_base_and_writes_nothing_there() -
     scene.story = scene.direct
     assert sorted(verdicts(scene.event("web:1.2.0", "cron:1.2.0"))) == ["defer", "update"]
     assert scene.base == {"web": FIRST, "api": FIRST, "cron": "1.2.0"}
+
+
+def test_a_forged_release_ends_no_hold_of_the_base_and_is_told_on_the_head_branch() -> None:
+    scene = Scene()
+    path = ".image-update/apps/a/argocd_a.state"
+    hold = Hold("broken", at="2026-01-01T00:00:00Z")
+    text = "hold: {reason: broken, at: 2026-01-01T00:00:00Z}"
+    held = f"files:\n  {target('a')}:\n    images:\n      web:\n        {text}\n"
+    scene.branch.commit({path: held})
+    scene.event("api:1.1.0")
+    mine = ListedRelease("argocd/a", "apps/a", target("a"), "web", hold)
+    for release in (
+        replace(mine, image=""),  # nobody held the whole Application
+        replace(mine, image="cron"),
+        replace(mine, application="argocd/b"),
+        replace(mine, hold=Hold("another")),
+    ):
+        with_release(scene, release)
+        assert "update" not in verdicts(scene.event("web:1.2.0"))
+    with_release(scene, mine)
+    assert verdicts(scene.event("web:1.2.0", story=scene.direct)) == ["defer"]
+    assert scene.base["web"] == FIRST
+    scene.event("cron:1.2.0")
+    assert scene.branch.heads[HEAD].message.startswith("release a")
+    assert "a (web): released: it was held" in scene.branch.heads[HEAD].message
+    assert "broken" in scene.branch.files[path]
+
+
+def with_release(scene: Scene, release: ListedRelease) -> None:
+    """Write a release to the list, as somebody may who may push the memory branch."""
+    known = replace(scene.branch.lists.get(HEAD, WaitingList(HEAD)), releases=(release,))
+    (name,) = [name for name in scene.branch.heads if name.startswith(MEMORY)]
+    files = {**scene.branch.heads[name].files, list_path(HEAD): write_list(known)}
+    scene.branch.heads[name] = Commit("a" * 40, files, None)
 
 
 def test_a_server_that_refuses_the_memory_branch_fails_only_what_needs_it() -> None:

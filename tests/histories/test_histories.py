@@ -12,8 +12,6 @@ from tempfile import TemporaryDirectory
 from typing import ClassVar
 
 import pytest
-from git_branch import GitBranch
-from history_scenes import HEAD, NAMES, Scene, told, values_in
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -24,7 +22,9 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
-from memory import Branch
+from support.git_branch import GitBranch
+from support.history_scenes import HEAD, NAMES, Scene, told, values_in
+from support.memory import Branch
 
 from task.model import Report
 
@@ -65,7 +65,7 @@ class Known:
 
 
 @dataclass
-class Waits:
+class WaitsOnHead:
     """One build on the head branch, and what the base had when it was proposed."""
 
     number: int
@@ -79,7 +79,7 @@ class Image:
 
     ordered: bool
     known: Known = Known()
-    waits: Waits | None = None
+    waits: WaitsOnHead | None = None
     own: bool = False  # held for itself
     whole: bool = False  # held with the whole Application
     deferred: int | None = None
@@ -114,7 +114,7 @@ class Image:
         one = self.waits
         by_arrival = one is not None and one.passed is not None and not self.ordered
         if one is None or number >= one.number or by_arrival or downgrade:
-            self.waits = Waits(number, self.known)
+            self.waits = WaitsOnHead(number, self.known)
             return True
         return False
 
@@ -150,7 +150,7 @@ class Image:
         self.own |= held
         if held and self.waits and self.waits.passed is None:
             self.again(None if number == self.known.base else self.known.back_to(number, passed))
-        self.waits = None if number == self.known.base else Waits(number, self.known, passed)
+        self.waits = None if number == self.known.base else WaitsOnHead(number, self.known, passed)
 
     def now(self, known: Known) -> None:
         """The base has another value."""
@@ -263,10 +263,13 @@ class Histories(RuleBasedStateMachine):
     @precondition(lambda self: HEAD in self.scene.branch.heads)
     @rule()
     def delete(self) -> None:
-        """A person deletes the branch."""
+        """A person deletes the branch. A release that waited there is gone: the base still holds."""
         self.scene.branch.delete(HEAD)
-        for image in self.images.values():
+        whole, held = self.scene.held_on_base
+        for name, image in self.images.items():
             image.waits = None
+            image.own = image.own or name in held
+            image.whole = image.whole or whole
 
     @rule(
         verb=st.sampled_from(["run", "hold", "release", "rollback"]),

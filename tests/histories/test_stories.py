@@ -1,11 +1,12 @@
 """What waits on a head branch while other things happen."""
 
 from dataclasses import replace
+from textwrap import dedent
 
 import pytest
-from history_scenes import FIRST, HEAD, Scene, told, values_in, verdicts
-from memory import NOW, SCOPE, URL, WORDING, Story
-from runs import KUSTOMIZATION, WEB, application, target
+from support.history_scenes import FIRST, HEAD, Scene, told, values_in, verdicts
+from support.memory import NOW, SCOPE, URL, WORDING, Story
+from support.runs import KUSTOMIZATION, WEB, application, target
 
 from task.deciding.job import Job, Promotion, Terms
 from task.model import Report
@@ -146,6 +147,51 @@ def test_the_config_of_such_a_branch_counts_as_well() -> None:
     assert f"the config on {HEAD} asks for a pull request" in report.decisions[0].because
 
 
+def test_a_freeze_of_the_base_counts_on_such_a_branch() -> None:
+    scene = Scene()
+    scene.branch.commit_on(HEAD, {".image-update/config": "version: 1\nminimumAge: 1h\n"})
+    scene.freeze()
+    assert verdicts(scene.event("web:1.1.0")) == ["defer"]
+    scene.freeze(ends=True)
+    assert verdicts(scene.event("web:1.2.0")) == ["update"]
+
+
+@pytest.mark.parametrize(
+    ("config", "verdict"),
+    [
+        ("rules: [{match: {paths: [apps/a/prod.yaml]}, writes: {paths: []}}]", "error"),
+        (
+            """
+            freezes:
+            - match: {paths: [apps/a/prod.yaml]}
+              schedule: "* * * * *"
+              duration: 1h
+              reason: sale
+            """,
+            "defer",
+        ),
+    ],
+    ids=["writes", "freeze"],
+)
+def test_a_config_of_the_base_counts_for_a_file_that_only_such_a_branch_has(
+    config: str, verdict: str
+) -> None:
+    """The target is a folder, and the branch has a config of its own without that rule."""
+    scene = Scene(write_back_target="manifests:/apps/a")
+    pod = "kind: Pod\napiVersion: v1\nspec: {containers: [{name: web, image: ghcr.io/acme/web:1.0.0}]}\n"
+    scene.branch.commit(
+        {
+            ".image-update/config": f"version: 1\n{dedent(config)}\n",
+            "apps/a/dev.yaml": pod,
+            target("a"): "resources: []\n",
+        }
+    )
+    theirs = {"apps/a/prod.yaml": pod, ".image-update/config": "version: 1\n"}
+    scene.branch.commit_on(HEAD, theirs)
+    assert verdicts(scene.event("web:1.1.0")) == [verdict]
+    assert "1.1.0" not in "".join(scene.branch.heads[HEAD].files.values())
+
+
 def test_an_amended_commit_is_somebody_elses() -> None:
     scene = Scene()
     scene.event("web:1.1.0")
@@ -209,7 +255,7 @@ def test_a_hold_of_another_key_covers_nothing() -> None:
     assert verdicts(scene.event("cron:1.1.0")) == ["update", "update"]
 
 
-def test_what_the_base_has_by_now_is_dropped() -> None:
+def test_what_the_base_has_already_is_dropped() -> None:
     scene = Scene()
     scene.event("web:1.1.0", "cron:1.1.0")
     scene.write("web", "1.5.0")

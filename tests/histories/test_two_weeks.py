@@ -4,8 +4,8 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from git_branch import GitBranch
-from history_scenes import FIRST, HEAD, Scene, told, verdicts
+from support.git_branch import GitBranch
+from support.history_scenes import FIRST, HEAD, Scene, told, verdicts
 
 
 @pytest.mark.slow

@@ -1,7 +1,7 @@
 """GitLab CI: reads the shipped component, and makes the job's container like the Docker executor."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -38,8 +38,16 @@ def documents() -> tuple[Any, Any]:
     return head, jobs
 
 
-def gitlab(inputs: Mapping[str, Any], project: Volume, variables: Given = NOTHING) -> Step:
-    """Return the container of the component's job. `variables` are those of the project."""
+def gitlab(
+    inputs: Mapping[str, Any],
+    project: Volume,
+    variables: Given = NOTHING,
+    script: Sequence[str] = (),
+) -> Step:
+    """Return the container of the component's job. `variables` are those of the project.
+
+    `script` is that of the project's own job of the same name, which replaces the component's.
+    """
     head, jobs = documents()
     declared = head["spec"]["inputs"]
     for name, value in inputs.items():
@@ -59,7 +67,7 @@ def gitlab(inputs: Mapping[str, Any], project: Volume, variables: Given = NOTHIN
     }
     env = {name: _expanded(value, env) for name, value in env.items()}
     image = job["image"] if isinstance(job["image"], dict) else {"name": job["image"]}
-    script = "\n".join(["set -e", *job.get("before_script", ()), *job["script"]])
+    script = "\n".join(["set -e", *job.get("before_script", ()), *(script or job["script"])])
     report = job["artifacts"]["reports"]["dotenv"]
     return Step(
         image=image["name"],

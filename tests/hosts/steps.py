@@ -11,8 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import fork_server
-from support import command
+from support import command, fork_server
 
 from scripts import containers
 

@@ -103,7 +103,9 @@ def test_artifact_hub_is_told_what_changed(copy: Path) -> None:
 
 
 @pytest.mark.parametrize("argv", [[], ["1.2"], ["next"], ["v1.2.3.4"], ["1.2.3", "x"], ["01.2.3"]])
-def test_what_is_no_version_is_refused(argv: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_is_not_a_version_is_refused(
+    argv: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
     assert bump.main(argv) == 2
     assert "usage" in capsys.readouterr().err
 

@@ -10,8 +10,8 @@ from hosts.checks import documents, maps
 from hosts.gitlab import gitlab as gitlab_job
 from hosts.runners import ARGO, GITHUB, TEKTON, fill
 from hosts.steps import Ran, Step, Volume, as_process
-from runs import KUSTOMIZATION, WEB, application, target
 from support import ROOT, bare_repo, git, image_update, show
+from support.runs import KUSTOMIZATION, WEB, application, target
 
 TOKEN = "a-token-of-the-job"
 HOSTILE = "--to=9.9.9; $(touch x) `id`\n::set-output name=a::b\n{{=1+1}} 'a' \"b\""

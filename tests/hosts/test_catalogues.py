@@ -13,9 +13,9 @@ from typing import Any
 import jsonschema
 import pytest
 import yaml
-from host_schemas import problems
 from hosts.checks import documents
 from support import DATA, ROOT
+from support.host_schemas import problems
 
 from task import __version__
 

@@ -14,10 +14,10 @@ from typing import Any, NamedTuple
 
 import pytest
 import yaml
-from git_servers import git_server
 from hosts.images import real
-from runs import application
 from support import ROOT, bare_repo, git
+from support.git_servers import git_server
+from support.runs import application
 
 from scripts import containers
 from scripts.transcripts import blocks

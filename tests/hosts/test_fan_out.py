@@ -3,8 +3,7 @@
 import json
 from pathlib import Path
 
-import runs
-from support import image_update, show
+from support import image_update, runs, show
 
 
 def test_each_repository_that_plan_lists_is_done_by_itself(tmp_path: Path) -> None:

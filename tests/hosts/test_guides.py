@@ -7,14 +7,14 @@ from typing import Any, NamedTuple
 
 import pytest
 import yaml
-from git_servers import GitServer, git_server
 from hosts import runners
 from hosts.checks import maps
 from hosts.gitlab import PREDEFINED, VARIABLE, documents
 from hosts.gitlab import gitlab as gitlab_job
 from hosts.steps import Ran, Step, Volume, as_process
-from runs import application
 from support import ROOT, bare_repo, git
+from support.git_servers import GitServer, git_server
+from support.runs import application
 
 from scripts.transcripts import blocks
 from scripts.typer_options import all_options

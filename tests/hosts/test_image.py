@@ -15,8 +15,8 @@ import yaml
 from hosts import runners
 from hosts.images import APPLICATIONS, OPENSHIFT, STRANGER, real, said
 from hosts.steps import COMMAND, Step, Volume, argv_of, lay
-from runs import WEB, application
 from support import ROOT, needs
+from support.runs import WEB, application
 
 from scripts import containers
 from task import __version__

@@ -14,9 +14,9 @@ from hosts.gitlab import PROJECT
 from hosts.gitlab import gitlab as gitlab_job
 from hosts.images import APPLICATIONS, OPENSHIFT, STRANGER, real, said
 from hosts.steps import Step, Volume, as_container
-from real_servers import PASSWORD, USER, Nginx, Sshd
-from runs import WEB, application, repository, target
 from support import git, needs, show
+from support.real_servers import PASSWORD, USER, Nginx, Sshd
+from support.runs import WEB, application, repository, target
 
 from task.ci.publish import NAMES
 

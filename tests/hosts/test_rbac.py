@@ -9,9 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import clusters
 import pytest
-import runs
 import yaml
 from fakes.kubernetes_api import (
     APPLICATIONS,
@@ -19,11 +17,11 @@ from fakes.kubernetes_api import (
     SECRETS,
     UPDATERS,
     KubernetesApi,
-    application,
+    cluster_application,
     running,
 )
 from fakes.kubernetes_rules import granted
-from support import ROOT, needs
+from support import ROOT, clusters, needs, runs
 
 from scripts.transcripts import blocks
 from task.after.follow import updated_event
@@ -52,10 +50,10 @@ def api() -> Iterator[KubernetesApi]:
     with running(KubernetesApi(tokens={"sa": ACCOUNT})) as found:
         found.add(
             APPLICATIONS,
-            application("web", images="w=acme/web"),
-            application("api", images="w=acme/web"),
+            cluster_application("web", images="w=acme/web"),
+            cluster_application("api", images="w=acme/web"),
         )
-        found.add(APPLICATIONS, application("far", "team", images="w=acme/web"))
+        found.add(APPLICATIONS, cluster_application("far", "team", images="w=acme/web"))
         found.add(
             UPDATERS,
             {"metadata": {"name": "u"}, "spec": {"applicationRefs": [{"namePattern": "web"}]}},
@@ -158,7 +156,7 @@ def test_a_whole_run_needs_no_more(api: KubernetesApi, tmp_path: Path, host: str
     api.add(APPLICATIONS, clusters.app("git", repo), clusters.live_app("live"))
     config = clusters.kubeconfig(tmp_path, api, "sa")
     options = ("--namespace", "argocd", "--kubernetes-events", "--refresh-parents")
-    result = clusters.run("--applications", "cluster", "--kubeconfig", config, *options)
+    result = runs.run("--applications", "cluster", "--kubeconfig", config, *options)
     assert (result.code, set(clusters.rules(result).values())) == (0, {"admitted"}), result.stderr
     assert api.denied() == []
     assert sorted(clusters.refreshed(api)) == ["argocd/git", "argocd/live"]

@@ -11,7 +11,7 @@ import pytest
 import yaml
 from fakes.argocd_api import argocd_server
 from fakes.argocd_states import NEW, OLD, at, operated
-from fakes.argocd_states import application as live
+from fakes.argocd_states import live_application as live
 from fakes.oci_images import image
 from fakes.registry_api import registry_api
 from hosts import runners
@@ -19,8 +19,8 @@ from hosts.gitlab import PROJECT, documents
 from hosts.gitlab import gitlab as gitlab_job
 from hosts.runners import ACTION, STEP_ACTION, TASK, TEMPLATE, Refused, manifest
 from hosts.steps import Ran, Step, Volume, as_process
-from runs import KUSTOMIZATION, WEB, application, repository, target
 from support import bare_repo, commit, git, show
+from support.runs import KUSTOMIZATION, WEB, application, repository, target
 
 from scripts import hosts as table
 from scripts.typer_options import all_options, name_of

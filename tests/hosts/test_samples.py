@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 import yaml
-from host_schemas import problems, schema_of
 from hosts.checks import documents, maps, texts
 from support import ROOT
+from support.host_schemas import problems, schema_of
 
 from scripts.transcripts import blocks
 from scripts.typer_options import commands
@@ -110,7 +110,7 @@ def test_is_what_the_host_takes(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", SAMPLES, ids=name)
-def test_a_readme_tells_of_it(path: Path) -> None:
+def test_a_readme_names_it(path: Path) -> None:
     assert f"samples/{path.name}" in (path.parent.parent / "README.md").read_text(encoding="utf-8")
 
 

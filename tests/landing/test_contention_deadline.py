@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from itertools import islice
 
 import pytest
-from fake_world import fake_world
+from support.fake_world import fake_world
 
 from task.errors import ContendedError
 from task.landing.contention import LONGEST_PAUSE, Contention, longest_pause

@@ -7,8 +7,8 @@ from typing import Any, Literal
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from memory import NOW, SCOPE, URL, WORDING, Story, story
-from runs import WEB
+from support.memory import NOW, SCOPE, URL, WORDING, Story, story
+from support.runs import WEB
 
 from task.annotations.application import parse_application
 from task.annotations.subscription import Defaults, subscribe
@@ -80,10 +80,19 @@ def test_a_release_in_a_freeze_lifts_the_hold_and_writes_nothing_yet() -> None:
     assert (found.verdict, found.rule) == ("defer", "held")
     assert found.because.startswith("released: it was held by jane")
     assert "no deployments at weekends" in found.because
+    assert found.because.endswith("; release does not end a freeze")
     assert one.value == "1.0.0"
     one.now = FREE
     assert one.event("a", 1) == ("update", "admitted")
     assert one.value == "b"
+
+
+def test_a_release_in_a_freeze_without_a_hold_says_that_it_does_not_end_it() -> None:
+    one = frozen()
+    found = one.release()
+    assert found.verdict == "unchanged"
+    assert found.because.startswith("still held by the freeze in .image-update/config, line ")
+    assert found.because.endswith("; release does not end a freeze")
 
 
 def test_a_hold_and_a_rollback_work_in_a_freeze() -> None:

@@ -8,12 +8,12 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from clusters import live_app
-from fake_world import fake_world
 from fakes.argocd_api import ArgoCDServer, Fault, argocd_server
 from fakes.kubernetes_api import APPLICATIONS, Asked, KubernetesApi, running
 from fakes.kubernetes_api import Fault as KubernetesFault
-from runs import WEB
+from support.clusters import live_app
+from support.fake_world import fake_world
+from support.runs import WEB
 
 from task.annotations.application import PREFIX, Narrow, parse_application
 from task.annotations.subscription import Defaults, Scope, subscribe
@@ -184,7 +184,7 @@ def test_ten_runs_through_kubernetes_while_argo_cd_writes_its_status(
     assert found == [f"reg:5000/i{number}:2.0.{number}" for number in range(10)]
 
 
-def test_a_person_who_overwrites_it_again_and_again_is_told(argocd: ArgoCDServer) -> None:
+def test_a_person_who_overwrites_it_again_and_again_is_reported(argocd: ArgoCDServer) -> None:
     argocd.add(item(f"{WEB}:1.0.0"))
     store, lines = through_argocd(argocd), list[str]()
     undone = iter(range(3))
@@ -218,7 +218,7 @@ def test_a_server_that_goes_away_meanwhile_leaves_the_update(argocd: ArgoCDServe
 
     argocd.render = gone
     assert patched(store, item(f"{WEB}:1.0.0"), f"{WEB}:1.1.0", lines).verdict == "update"
-    assert any("cannot be seen" in line for line in lines)
+    assert any("cannot tell whether" in line for line in lines)
 
 
 def test_kubernetes_is_preferred_where_it_has_the_same_object(

@@ -3,8 +3,8 @@
 from typing import Any
 
 import pytest
-from memory import SCOPE, URL, WORDING, Branch, Story
-from runs import KUSTOMIZATION, WEB, application, target
+from support.memory import SCOPE, URL, WORDING, Branch, Story
+from support.runs import KUSTOMIZATION, WEB, application, target
 
 from task.deciding.job import Job, Terms
 from task.image import parse_image
@@ -31,7 +31,7 @@ def two(where: str, other: str = "", **second: str) -> list[dict[str, Any]]:
     return found
 
 
-def run(apps: list[dict[str, Any]], files: dict[str, str], tag: str = "1.1.0") -> Report:
+def report_of(apps: list[dict[str, Any]], files: dict[str, str], tag: str = "1.1.0") -> Report:
     one = Story(apps[0], Branch(files))
     one.others = list(apps[1:])
     job = Job("run", (parse_image(f"{WEB}:{tag}"),), SCOPE, Terms(), WORDING)
@@ -59,7 +59,7 @@ def warned(report: Report) -> list[str]:
 def test_what_another_application_writes_is_overridden(
     where: str, other: str, files: dict[str, str]
 ) -> None:
-    report = run(two(where, other), files)
+    report = report_of(two(where, other), files)
     assert words(report) == {f"argocd/a web={WEB}": "overridden", f"argocd/b web={WEB}": "updated"}
     refused = next(one for one in as_json(report)["decisions"] if one["verdict"] == "refuse")
     assert (refused["rule"], refused["overridden_by"]) == ("constraint", "argocd/b (web)")
@@ -86,7 +86,7 @@ def test_what_another_application_writes_is_overridden(
     ],
 )
 def test_places_of_their_own_are_not(where: str, other: str, files: dict[str, str]) -> None:
-    report = run(two(where, other), files)
+    report = report_of(two(where, other), files)
     assert set(words(report).values()) == {"skipped", "updated"}
     assert warned(report) == []
 
@@ -107,7 +107,7 @@ def test_another_version_is_not() -> None:
 def test_what_another_alias_writes_is_overridden() -> None:
     both = f"old={WEB}:~1.0, new={WEB}"
     app = application("a", URL, image_list=both)
-    report = run([app], {target("a"): KUSTOMIZATION})
+    report = report_of([app], {target("a"): KUSTOMIZATION})
     assert words(report) == {
         f"argocd/a old={WEB}": "overridden",
         f"argocd/a new={WEB}": "updated",
@@ -125,6 +125,6 @@ def test_a_held_alias_that_another_one_moves_is_overridden() -> None:
 
 def test_what_was_not_pushed_overrides_nothing() -> None:
     apps = two("kustomization", pin_digest="true")
-    report = run(apps, {target("a"): KUSTOMIZATION})
+    report = report_of(apps, {target("a"): KUSTOMIZATION})
     assert words(report) == {f"argocd/a web={WEB}": "skipped", f"argocd/b web={WEB}": "failed"}
     assert warned(report) == []

@@ -1,14 +1,14 @@
 """`writes` in a repository's own config: what Applications may not write is never written, by whatever way."""
 
 import json
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from memory import NOW, SCOPE, URL, WORDING, Branch, Story, shown
-from runs import KUSTOMIZATION, WEB, application, manifest, repository, target
 from support import bare_repo, commit, git, image_update, show
+from support.memory import NOW, SCOPE, URL, WORDING, Branch, Story, shown
+from support.runs import KUSTOMIZATION, WEB, application, manifest, repository, target
 
 from task.annotations.application import parse_application
 from task.annotations.subscription import Defaults, subscribe
@@ -17,7 +17,7 @@ from task.deciding.decide import is_state_path
 from task.deciding.job import Job, Terms
 from task.errors import NotPermittedError
 from task.image import parse_image
-from task.model import File, Place, Report, Snapshot, Writes
+from task.model import File, Files, Place, Report, Snapshot, Writes
 from task.repository_config.config import PATH
 
 TEAM_A = 'version: 1\nrules:\n- match: {applications: ["a*"]}\n  writes: {paths: ["apps/a/**"]}\n- writes: {paths: []}\n'
@@ -39,8 +39,9 @@ class Branches(Branch):
         places: Iterable[Place],
         heads: Collection[str] = (),
         default: Collection[Place] = (),
+        besides: Callable[[Files], Iterable[Place]] | None = None,
     ) -> Snapshot:
-        found = super().snapshot(branch, places, heads, default)
+        found = super().snapshot(branch, places, heads, default, besides)
         links = {path: File("", "120000") for path in self.links}
         return replace(found, files={**found.files, **links}, default=shown(self.default))
 
@@ -56,7 +57,7 @@ def helm(name: str, where: str, **annotations: str) -> Mapping[str, object]:
     return app
 
 
-def run(one: Story, tag: str = "1.1.0") -> Report:
+def report_of(one: Story, tag: str = "1.1.0") -> Report:
     return one.run(Job("run", (parse_image(f"{WEB}:{tag}"),), SCOPE, Terms(now=NOW), WORDING))
 
 
@@ -130,8 +131,8 @@ def test_a_link_is_refused_wherever_it_leads() -> None:
 
 def test_the_error_says_which_rule_and_who_can_change_it() -> None:
     one = Story(helm("a", "helmvalues:/apps/b/values.yaml"), Branch(FILES))
-    (found,) = run(one).decisions
-    assert (found.rule, run(one).exit) == ("not-permitted", 3)
+    (found,) = report_of(one).decisions
+    assert (found.rule, report_of(one).exit) == ("not-permitted", 3)
     assert (
         found.because
         == "by .image-update/config, line 4, argocd/a may not write 'apps/b/values.yaml'"
@@ -166,7 +167,7 @@ def test_a_second_application_on_the_same_file_gets_nothing() -> None:
     one = Story(helm("a", "helmvalues:/apps/a/values.yaml"), Branch(FILES))
     one.others = [helm("b", "helmvalues:/apps/a/values.yaml")]
     verdicts = {
-        found.subscription.application.name: found.judged.rule for found in run(one).decisions
+        found.subscription.application.name: found.judged.rule for found in report_of(one).decisions
     }
     assert verdicts == {"a": "admitted", "b": "not-permitted"}
     assert changed(one) == {"apps/a/values.yaml"}
@@ -177,7 +178,7 @@ def test_nothing_of_an_application_is_written_in_part(order: tuple[str, str]) ->
     api = "ghcr.io/acme/api"
     app = helm("a", "helmvalues:/apps/a/values.yaml,helmvalues:/apps/b/values.yaml")
     one = Story(app, Branch(FILES))
-    report = run(one)
+    report = report_of(one)
     assert {(found.verdict, found.rule) for found in report.decisions} == {
         ("error", "not-permitted")
     }
@@ -260,7 +261,7 @@ def test_a_broken_config_on_the_default_branch_stops_every_branch() -> None:
     written = {"apps/a/values.yaml": VALUES}
     app = helm("a", "helmvalues:/apps/a/values.yaml", git_branch="team")
     one = Story(app, Branches(written, {PATH: "version: 1\nwrite: {}\n"}))
-    (found,) = run(one).decisions
+    (found,) = report_of(one).decisions
     assert (found.verdict, found.rule) == ("error", "target")
     assert "on the default branch: line 2" in found.because
 
@@ -275,14 +276,14 @@ def test_state_and_memory_are_always_allowed() -> None:
     assert "1.0.0" in one.branch.files["apps/b/values.yaml"]
 
 
-def test_a_state_file_is_no_target_even_if_writes_names_it() -> None:
+def test_a_state_file_is_not_a_target_even_if_writes_names_it() -> None:
     config = 'version: 1\nwrites: {paths: ["**", ".image-update/**"]}\n'
     one = Story(
         helm("a", "helmvalues:/.image-update/apps/b/argocd_b.state"), Branch(FILES | {PATH: config})
     )
     with pytest.raises(StopIteration):  # a mistake of the annotation: there is no decision
         one.hold("load test")
-    assert run(one).decisions[0].rule == "not-permitted"
+    assert report_of(one).decisions[0].rule == "not-permitted"
     assert changed(one) == set()
 
 

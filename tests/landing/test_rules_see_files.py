@@ -3,8 +3,8 @@
 from collections.abc import Collection, Mapping, Sequence
 
 import pytest
-from memory import NOW, SCOPE, URL, WORDING, Branch, Story, shown
-from runs import KUSTOMIZATION, WEB, application, target
+from support.memory import NOW, SCOPE, URL, WORDING, Branch, Story, shown
+from support.runs import KUSTOMIZATION, WEB, application, target
 
 from task.annotations.application import parse_application
 from task.annotations.subscription import Defaults, subscribe
@@ -13,7 +13,8 @@ from task.deciding.decide import changed_files
 from task.deciding.job import Ask, Job, Terms
 from task.image import parse_image
 from task.landing.before_deciding import as_wanted
-from task.model import Answer, Judged, Proof, Question, Report, Snapshot, Subscription, Verdict
+from task.model import Answer, Judged, Question, Report, Snapshot, Subscription, Verdict
+from task.proof import Proof
 from task.repository_config.config import PATH
 from task.repository_config.reading import config_in
 

@@ -33,7 +33,7 @@ def test_it_is_between_the_builds_that_the_repository_remembers() -> None:
     assert ranges(Written("main-1", "", OLD)) == [("a" * 40, "b" * 40)]
 
 
-def test_without_the_commit_of_the_present_version_there_is_none() -> None:
+def test_without_the_commit_of_the_present_version_there_is_no_range() -> None:
     assert ranges(None) == []
     assert ranges(Written("main-0", "", OLD)) == []  # a person has written another one since
 

@@ -1,7 +1,7 @@
 """What becomes of builds that wait: the table of commands, and the lines of other Applications."""
 
 import pytest
-from history_scenes import FIRST, HEAD, Scene, told, verdicts
+from support.history_scenes import FIRST, HEAD, Scene, told, verdicts
 
 from task.landing.waiting import TOGETHER
 

@@ -16,12 +16,13 @@ from task.landing.waiting_list import (
     HeadCommit,
     KnownRequest,
     ListedBuild,
+    ListedRelease,
     WaitingList,
     list_path,
     read_list,
     write_list,
 )
-from task.model import Build, Keys, Meant, Written
+from task.model import Build, Hold, Keys, Meant, Written
 from task.schemas import load
 
 GOLDEN = Path(__file__).parent.parent / "data/waiting/list"
@@ -58,6 +59,16 @@ WHOLE = WaitingList(
             path="apps/web",
             rollback=Meant("previous", "2.0.0", "", "2.1.0"),
             skipped=("2.1.0",),
+        ),
+    ),
+    releases=(
+        ListedRelease(
+            application="argocd/web",
+            folder="apps/web",
+            file="apps/web/values.yaml",
+            image="web",
+            hold=Hold("INC-42", "jane", "2026-11-22T12:00:00Z", "2026-12-01T00:00:00Z"),
+            deferred="1.10",
         ),
     ),
     declined=(
@@ -110,6 +121,11 @@ GOOD = write_list(WaitingList("bump", (ListedBuild("a/b", "", "web", "1", "", ta
         ("head: bump", "head: bump\ncommit: {tree: zzz}"),
         ("head: bump", "head: bump\nrequest: {number: -1, state: open}"),
         ("head: bump", f"head: {'x' * 5000}"),
+        ("builds:", "releases: [{application: a/b, file: x, folder: ../x}]\nbuilds:"),
+        (
+            "builds:",
+            "releases: [{application: a/b, file: x}, {application: a/b, file: x}]\nbuilds:",
+        ),
         ("builds:", "builds: {}\nmore:"),
     ],
 )

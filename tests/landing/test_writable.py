@@ -1,16 +1,16 @@
 """The law of what annotations may write: nothing outside of it is ever written, whatever the target or links."""
 
 import posixpath
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 
 from hypothesis import given
 from hypothesis import strategies as st
-from memory import URL, Branch, Story
-from runs import WEB, application
+from support.memory import URL, Branch, Story
+from support.runs import WEB, application
 
-from task.model import File, Place, Snapshot
+from task.model import File, Files, Place, Snapshot
 
 FORBIDDEN = (
     ".image-update",
@@ -48,8 +48,9 @@ class Linked(Branch):
         places: Iterable[Place],
         heads: Collection[str] = (),
         default: Collection[Place] = (),
+        besides: Callable[[Files], Iterable[Place]] | None = None,
     ) -> Snapshot:
-        found = super().snapshot(branch, places, heads, default)
+        found = super().snapshot(branch, places, heads, default, besides)
         return replace(
             found, files={**found.files, **{path: File("", "120000") for path in self.links}}
         )

@@ -76,7 +76,7 @@ def test_an_event_is_as_cloudevents_and_cdevents_ask_for() -> None:
     }
 
 
-def test_the_change_is_told() -> None:
+def test_the_change_is_reported() -> None:
     (event,) = events(commit())
     told = event["data"]["customData"]
     change = {
@@ -104,7 +104,7 @@ def test_the_type_says_what_is_known(one: Commit, kind: str, subject: str) -> No
     assert ("description" in event["data"]["subject"]["content"]) is (kind == PROPOSED)
 
 
-def test_a_rollback_is_told_as_what_it_is() -> None:
+def test_a_rollback_is_reported_as_a_rollback() -> None:
     """It leads from the new version to the earlier one, and the update's own event to the new one."""
     back = commit(commit="c" * 40, rollback=True)
     undone = replace(decision(), candidate=replace(WEB, tag="1.0.0"), current=Reading(tag="1.1.0"))
@@ -141,7 +141,7 @@ def test_a_source_is_never_empty() -> None:
     assert events(commit())[0]["source"] == NOBODY
 
 
-def test_no_password_is_told() -> None:
+def test_no_password_is_reported() -> None:
     assert "secret" not in json.dumps(events(commit()))
 
 

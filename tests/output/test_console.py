@@ -48,7 +48,7 @@ def test_colours_that_are_asked_for_are_not_for_the_log(monkeypatch: pytest.Monk
     assert stderr_console({"TERM": "xterm", "FORCE_COLOR": "1"}) is None
 
 
-def test_a_closed_stream_is_no_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_closed_stream_is_not_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stderr", Terminal())
     sys.stderr.close()
     monkeypatch.setattr(sys.stderr, "isatty", StringIO.isatty.__get__(sys.stderr))

@@ -12,15 +12,16 @@ from xml.etree import ElementTree as ET
 import pytest
 from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
-from reports import commit, decision, report
 from rich.console import Console
-from runner_rules import ATTACKS, dangers
+from support.reports import commit, decision, report
+from support.runner_rules import ATTACKS, dangers
 
 from task.after import waiting
 from task.annotations.lint import Finding
 from task.argocd.rollouts import RolloutState
 from task.ci.publish import repositories
 from task.cli import lint_views
+from task.errors import Trouble
 from task.model import Problem, Report, Verdict, VerdictName
 from task.output.console import console_of, write_stdout
 from task.output.log import LEVELS, Log
@@ -43,8 +44,8 @@ WHOLE = report(
         commit(commit=None),
     ),
     problems=(
-        Problem(application="argocd/web", rule="rule", message="message", hint="hint"),
-        Problem(rule="rule", message="so", hint="hint", severity="warning"),
+        Problem(Trouble("rule", "message", "hint"), application="argocd/web"),
+        Problem(Trouble.warning("rule", "so", "hint")),
     ),
 )
 
@@ -158,8 +159,8 @@ def test_in_a_traceback(text: str) -> None:
 
 def test_in_a_finding(text: str) -> None:
     found = [
-        (Finding(text, text, text, kind, text, text, text), text, 3)
-        for kind in ("error", "warning", "info")
+        (Finding(Trouble(text, text, text, kind), text, text, text, text, text), text, 3)
+        for kind in lint_views.SEVERITIES
     ]
     assert dangers(lint_views.as_text(found, 1)) == []
     for one in found:

@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client import generate_latest
-from reports import commit, decision
 from support import ROOT
+from support.reports import commit, decision
 
+from task.errors import Trouble
 from task.model import Commit, Decision, Problem, Report
 from task.output.metrics import FAMILIES, PREFIX, metrics
 
@@ -22,8 +23,8 @@ def text_of(*args: Any, **more: Any) -> str:
 
 def report(*decisions: Decision, commits: tuple[Commit, ...] = (), code: int = 0) -> Report:
     problems = (
-        Problem(rule="usage", message="m"),
-        Problem(rule="target", message="m", severity="warning"),
+        Problem(Trouble("usage", "m")),
+        Problem(Trouble.warning("target", "m")),
     )
     return Report("run", (), 3, decisions, commits, problems, code)
 

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from runs import application, arguments, manifest, repository
 from support import image_update
+from support.runs import application, arguments, manifest, repository
 
 from task.errors import UsageError
 from task.model import Commit, Report
@@ -141,7 +141,7 @@ def test_an_authority_that_cannot_be_read_is_a_warning(tmp_path: Path) -> None:
         ("http://localhost.example.com/", {TOKEN: "s3cret"}, "unencrypted"),
     ],
 )
-def test_a_receiver_that_makes_no_sense_is_told_at_once(
+def test_a_receiver_that_makes_no_sense_is_reported_at_once(
     url: str, environ: dict[str, str], words: str
 ) -> None:
     with pytest.raises(UsageError) as wrong:
@@ -206,7 +206,7 @@ def test_a_file_that_cannot_be_written_is_a_warning(tmp_path: Path) -> None:
     assert line.startswith("--metrics-file: cannot write")
 
 
-def test_a_run_tells_of_itself(tmp_path: Path, receiver: Receiver) -> None:
+def test_a_run_notifies_about_itself(tmp_path: Path, receiver: Receiver) -> None:
     apps = manifest(tmp_path, application("shop", repository(tmp_path, "shop")))
     more = ("--metrics-file", tmp_path / "x.prom", "--cloudevent-url", receiver.url)
     done = image_update(

@@ -3,9 +3,9 @@
 import json
 from typing import Any
 
-from memory import NOW, SCOPE, WORDING, story
 from rich.console import Console
-from runs import WEB
+from support.memory import NOW, SCOPE, WORDING, story
+from support.runs import WEB
 
 from task.deciding.job import Job, Terms
 from task.image import parse_image

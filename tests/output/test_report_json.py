@@ -4,12 +4,11 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
-from reports import decision
+from support.reports import decision
 
 from task.deciding.job import failed
-from task.errors import Exit, TaskError
+from task.errors import Exit, TaskError, Trouble, exit_of
 from task.model import Problem, Verdict
-from task.output.report_json import exit_code
 
 
 def classes(of: type[TaskError] = TaskError) -> Iterator[type[TaskError]]:
@@ -27,14 +26,15 @@ ERRORS = sorted(
 @pytest.mark.parametrize("error", ERRORS, ids=lambda one: one.__name__)
 def test_every_error_of_a_decision_counts(error: type[TaskError]) -> None:
     wrong = failed(decision(), error("so"))
-    assert exit_code([decision(), wrong], ()) == error.exit != Exit.OK
+    assert wrong.judged == Verdict.of(error("so").trouble)
+    assert exit_of([wrong.judged.trouble]) == error.exit != Exit.OK
 
 
 @pytest.mark.parametrize("error", ERRORS, ids=lambda one: one.__name__)
 def test_every_error_that_follows_a_push_counts(error: type[TaskError]) -> None:
-    problem = Problem(rule=error.rule, message="so", exit=int(error.exit))
-    assert exit_code([decision()], [problem]) == error.exit
-    assert exit_code([decision()], [replace(problem, severity="warning")]) == Exit.OK
+    trouble = error("so").trouble
+    assert exit_of([Problem(trouble)]) == error.exit
+    assert exit_of([Problem(replace(trouble, severity="warning"))]) == Exit.OK
 
 
 ORDER = [1, 2, 75, 4, 3, 6, 5]
@@ -44,10 +44,11 @@ ORDER = [1, 2, 75, 4, 3, 6, 5]
     ("first", "later"), [(ORDER[at], ORDER[at + 1 :]) for at in range(len(ORDER) - 1)]
 )
 def test_of_several_codes_the_one_that_most_needs_somebody(first: int, later: list[int]) -> None:
-    problems = [Problem(rule="x", message="so", exit=code) for code in (*reversed(later), first)]
-    assert exit_code([], problems) == first
+    troubles = [Trouble("x", "so", exit=Exit(code)) for code in (*reversed(later), first)]
+    assert exit_of(troubles) == first
+    assert exit_of(troubles[:-1], first) == first
 
 
 def test_an_error_without_a_code_of_its_own_is_no_success() -> None:
     nameless = replace(decision(), judged=Verdict("error", "annotation", "so"))
-    assert exit_code([nameless], ()) == Exit.CONFIGURATION
+    assert exit_of([nameless.judged.trouble]) == Exit.CONFIGURATION

@@ -50,7 +50,7 @@ def report(*decisions: dict[str, Any], **more: Any) -> dict[str, Any]:
 
 
 RUN, RELEASE = "image-update run ghcr.io/acme/web:1.1.0", "image-update release argocd/shop"
-OWNER, DEVELOPER = "exit code 3: the Application's owner acts", "exit code 6: the developer acts"
+OWNER, DEVELOPER = "exit code 3 (for the Application's owner)", "exit code 6 (for the developer)"
 FAILED = "1 failed rollout (argocd/shop)"
 ROLLOUT = {
     "application": "argocd/shop",
@@ -71,7 +71,7 @@ ROLLOUT = {
         (report(decision(), command="rollback"), f"{RUN.replace('run', 'rollback')}: 1 rolled back"),
         (report(decision(verdict="error"), exit_code=3, status="failed"), f"{RUN}: 1 failed (argocd/shop); {OWNER}"),
         (report(decision(), exit_code=6, errors=[ROLLOUT]), f"{RUN}: {FAILED}, 1 updated; {DEVELOPER}"),
-        (report(decision(), exit_code=0), f"{RUN}: 1 updated; exit code 0"),
+        (report(decision(), exit_code=0), f"{RUN}: 1 updated"),
         (report(decision(verdict="unchanged"), images=[], command="release"), f"{RELEASE}: 1 current, committed"),
     ],
 )  # fmt: skip
@@ -144,10 +144,21 @@ argocd/shop
 
 commit aaaaaaaaaaaa on main of https://git.example.com/gitops.git
     apps/shop/kustomization.yaml
-
-image-update run ghcr.io/acme/web:1.1.0: 1 updated, 1 current
 """
     )
+
+
+@pytest.mark.parametrize(("decisions", "times"), [(1, 1), (10, 1), (11, 2)])
+def test_the_first_line_is_the_last_one_again_only_below_a_long_report(
+    decisions: int, times: int
+) -> None:
+    found = report(*[decision()] * decisions)
+    text = plain(found)
+    head = text.splitlines()[0]
+    assert text.splitlines().count(head) == times
+    assert text.endswith(f"{head}\n") == (times == 2)
+    far = table(report(*[decision()] * 30), plain_console())
+    assert far.endswith("30 updated\n")
 
 
 def test_a_run_that_never_began_says_one_thing() -> None:
@@ -155,7 +166,7 @@ def test_a_run_that_never_began_says_one_thing() -> None:
     ended = report(status="failed", images=[], counts=counts, exit_code=2)
     assert (
         table(ended, console(120))
-        == "image-update run: nothing was done; exit code 2: the pipeline's author acts\n"
+        == "image-update run: nothing was done; exit code 2 (for whoever wrote the pipeline)\n"
     )
 
 
@@ -189,7 +200,7 @@ def test_a_terminal_obeys_nothing_that_others_named(field: str) -> None:
 @pytest.mark.parametrize(
     "field", ["application", "alias", "image", "current", "candidate", "because", "file"]
 )
-def test_what_others_named_is_no_markup(field: str) -> None:
+def test_names_of_others_are_not_markup(field: str) -> None:
     text = "[bold]x[/bold][link=https://evil.example.com]y[/link]:boom:[@click=z]"
     assert text in table(report(decision(**{field: text})), console(160, colour=True))
 
@@ -207,7 +218,7 @@ def test_a_diff_keeps_its_lines_and_its_blanks() -> None:
     assert diff_text(diff, console(40)) == diff_text(diff, None) == diff
 
 
-def test_a_line_of_dashes_in_a_diff_is_no_header() -> None:
+def test_a_line_of_dashes_in_a_diff_is_not_a_header() -> None:
     diff = "diff --git a/x b/x\n--- a/x\n+++ b/x\n@@ -1 +1 @@\n--- old\n+++ new\n"
     shown = diff_text(diff, console(colour=True)).splitlines()
     assert [line[:5] for line in shown[4:]] == ["\x1b[31m", "\x1b[32m"]
@@ -232,13 +243,12 @@ def test_a_version_that_was_not_read_is_not_called_none(
 
 def test_failures_come_first_and_their_messages_are_in_the_log() -> None:
     lines = plain(MANY).splitlines()
-    assert [line.split("  ")[0] for line in lines[1:-3]] == [
+    assert [line.split("  ")[0] for line in lines[1:6]] == [
         "failed",
         "held",
         "updated",
         "skipped",
         "current",
     ]
-    assert lines[0] == lines[-1]
     assert lines[1].endswith("  (source)")
     assert lines[4].endswith("  (constraint: 1.1.0 does not satisfy ~1.0)")

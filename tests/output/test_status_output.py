@@ -7,25 +7,16 @@ from dataclasses import replace
 
 import jsonschema
 import pytest
-from memory import story
+from support.memory import story
 
 from task.annotations.application import PREFIX, parse_application
 from task.annotations.subscription import subscribe
+from task.errors import Trouble
 from task.image import parse_image
-from task.model import (
-    Build,
-    Hold,
-    ImageStatus,
-    OpenRequest,
-    PastBuild,
-    Problem,
-    Reading,
-    Status,
-    Verdict,
-    Written,
-)
+from task.model import Build, Hold, Problem, Reading, Verdict, Written
 from task.output.console import console_of, plain_console
-from task.output.status_views import as_json, json_text, page, plain, table
+from task.output.image_status import ImageStatus, OpenRequest, PastBuild, Status
+from task.output.status_views import as_json, json_lines, page, plain, table
 from task.schemas import load
 
 NOW = "2026-11-22T12:00:00Z"
@@ -67,16 +58,16 @@ EMPTY = replace(ImageStatus(row().subscription), kind="live")
 )
 def test_the_json_is_that_of_its_schema(one: ImageStatus) -> None:
     problems = (
-        Problem(application="argocd/a", rule="target", message="broken", hint="correct it"),
-        Problem(rule="x", message="y", severity="warning"),
+        Problem(Trouble("target", "broken", "correct it"), application="argocd/a"),
+        Problem(Trouble.warning("x", "y")),
     )
-    found = json.loads(json_text(status(one, problems=problems)))
+    found = json.loads("".join(json_lines(status(one, problems=problems))))
     jsonschema.validate(found, load("status.v1"))
     assert found["images"][0]["application"] == "argocd/a"
 
 
 def test_the_whole_of_an_image_in_json() -> None:
-    found = json.loads(json_text(status(row())))["images"][0]
+    found = json.loads("".join(json_lines(status(row()))))["images"][0]
     version = {"tag": "1.1.0", "digest": None}
     assert found["current"] == {"tag": "1.0.0", "digest": DIGEST}
     assert (found["live"], found["newest"], found["deferred"]) == (
@@ -90,6 +81,7 @@ def test_the_whole_of_an_image_in_json() -> None:
         "at": NOW,
         "until": NOW,
         "scope": "image",
+        "ends_with": None,
     }
     request = {
         "url": "https://git.example/pull/7",
@@ -115,9 +107,7 @@ def test_every_fact_is_in_the_text_and_on_the_page() -> None:
     found = status(
         row(),
         problems=(
-            Problem(
-                application="argocd/a", rule="target", message="it is broken", hint="correct it"
-            ),
+            Problem(Trouble("target", "it is broken", "correct it"), application="argocd/a"),
         ),
     )
     rules_and_versions = (
@@ -185,7 +175,10 @@ def test_what_is_not_known_is_not_called_ok(one: ImageStatus, word: str, version
     ],
 )
 def test_what_would_become_of_a_build(verdict: Verdict, text: str) -> None:
-    assert f"      would be {text}\n" in plain(status(replace(FREE, would=verdict)))
+    shown = plain(status(replace(FREE, would=verdict)))
+    assert f"      would be {text}\n" in shown
+    many = plain(status(replace(FREE, would=verdict), FREE))
+    assert f"  would be {text}\n" in many  # never as if it had happened
 
 
 def test_an_empty_status() -> None:
@@ -204,9 +197,7 @@ def test_nothing_that_others_named_is_obeyed() -> None:
         in_git=Reading(tag=EVIL, file=EVIL),
         would=Verdict("error", "target", EVIL),
     )
-    found = status(
-        one, problems=(Problem(application="argocd/a", rule="target", message=EVIL, hint=EVIL),)
-    )
+    found = status(one, problems=(Problem(Trouble("target", EVIL, EVIL), application="argocd/a"),))
     for text in (plain(found), table(found, plain_console())):
         assert not set(text) & {"\x1b", "\u202e"}
         assert not re.search(r"^::", text, re.MULTILINE)
@@ -217,7 +208,7 @@ def test_nothing_that_others_named_is_obeyed() -> None:
     assert "##vso[" not in html
 
 
-def test_the_table_is_no_wider_than_the_terminal() -> None:
+def test_the_table_is_not_a_wider_than_the_terminal() -> None:
     console = console_of(io.StringIO(), {"COLUMNS": "60", "NO_COLOR": "1"})
     long = row(
         builds=(
@@ -229,11 +220,11 @@ def test_the_table_is_no_wider_than_the_terminal() -> None:
     assert "x" * 30 in "".join(lines)
 
 
-@pytest.mark.parametrize("rows", [0, 1, 3])
+@pytest.mark.parametrize("rows", [0, 1, 3, 100, 201])
 def test_the_json_is_that_of_the_whole_written_at_once(rows: int) -> None:
-    """It is made image by image, because the data of thousands would take much memory."""
+    """It is made in parts, because the data of thousands would take much memory."""
     found = status(*(row() for _ in range(rows)))
-    assert json_text(found) == json.dumps(as_json(found), indent=2) + "\n"
+    assert "".join(json_lines(found)) == json.dumps(as_json(found), indent=2) + "\n"
 
 
 def test_a_refusal_that_another_application_overrides_is_not_skipped() -> None:

@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from reports import commit, decision, report
-from runner_rules import ATTACKS, dangers
+from support.reports import commit, decision, report
+from support.runner_rules import ATTACKS, dangers
 
+from task.errors import Trouble
 from task.model import (
     Commit,
     Decision,
@@ -44,8 +45,8 @@ def test_numbers_come_first_then_failures_and_changes_and_the_rest_is_folded() -
     failed = judged("error", "source", "no such path", "d", hint="check it")
     plan = replace(
         report(decision("unchanged", "same", "b"), skipped, decision(name="c"), failed, command="plan", code=3),
-        problems=(Problem(rule="source", application="argocd/d", message="no such path", hint="check it"),
-                  Problem(rule="x", message="strange key", hint="write another", severity="warning")),
+        problems=(Problem(Trouble("source", "no such path", "check it"), application="argocd/d"),
+                  Problem(Trouble.warning("x", "strange key", "write another"))),
         dry=True, source="https://github.com/acme/web/commit/0123456", pipeline_run="https://ci.example.com/runs/7",
     )  # fmt: skip
     assert (
@@ -53,7 +54,7 @@ def test_numbers_come_first_then_failures_and_changes_and_the_rest_is_folded() -
         == """\
 ### Image Update: 1 failed (`argocd/d`), 1 to update, 1 skipped, 1 current
 
-`ghcr.io/acme/web:1.1.0` · `plan` · exit code 3: the Application's owner acts
+`ghcr.io/acme/web:1.1.0` · `plan` · exit code 3 (for the Application's owner)
 
 | Decision | Application | Image | Version | Why |
 | --- | --- | --- | --- | --- |
@@ -72,7 +73,7 @@ def test_numbers_come_first_then_failures_and_changes_and_the_rest_is_folded() -
 - warning: `strange key` fix: `write another`
 
 Built from [`commit/0123456`](https://github.com/acme/web/commit/0123456) · \
-by [`runs/7`](https://ci.example.com/runs/7) · nothing was written
+Pipeline run: [`runs/7`](https://ci.example.com/runs/7) · nothing was written
 """
     )
     assert "**1 skipped, 1 current**\n\n| Decision |" in shown(plan, html=False)
@@ -206,7 +207,7 @@ def evil(text: str) -> Report:
             commits=(commit(head=text, repo=text, pull_request=text, url=text, through="git"),),
             code=3,
         ),
-        problems=(Problem(application=text, rule=text, message=f"x{text}", hint=text),),
+        problems=(Problem(Trouble(text, f"x{text}", text), application=text),),
     )
 
 
@@ -248,9 +249,7 @@ def test_it_is_never_too_long(text: str, many: int, longest: int, html: bool) ->
 def test_a_login_in_a_url_is_not_shown() -> None:
     url = "https://jane:secret@git.example.com/x"
     one = judged("error", "source", f"see {url}", hint=url)
-    assert "secret" not in shown(
-        report(one, problems=(Problem(rule="source", message=url, hint=url),))
-    )
+    assert "secret" not in shown(report(one, problems=(Problem(Trouble("source", url, url)),)))
 
 
 def test_the_time_of_a_forged_report_is_text() -> None:

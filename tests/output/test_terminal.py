@@ -9,10 +9,9 @@ import struct
 import termios
 from pathlib import Path
 
-import fork_server
 import pytest
-from runs import application, hook, manifest, repository
-from support import command, image_update
+from support import command, fork_server, image_update
+from support.runs import application, hook, manifest, repository
 
 ESCAPE = re.compile(r"\x1b\[\??[0-9;]*[a-zA-Z]")
 
@@ -81,7 +80,7 @@ def test_plan_shows_a_table_and_a_coloured_diff(scene: tuple[Path, list[str]]) -
     assert "\x1b[31m-  newTag: 1.0.0\x1b[0m" in shown
 
 
-def test_an_error_is_told_once(scene: tuple[Path, list[str]]) -> None:
+def test_an_error_is_reported_once(scene: tuple[Path, list[str]]) -> None:
     _, shown = at_terminal("plan", *scene[1], columns=140)
     assert shown.count("does not exist on main") == 1
     _, logged = at_terminal("plan", *scene[1], only="stderr")

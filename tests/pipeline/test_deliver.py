@@ -5,18 +5,18 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from fake_world import fake_world
-from memory import Branch, story
-from runs import WEB, application, target
+from support.fake_world import fake_world
+from support.memory import Branch, story
+from support.runs import WEB, application, target
 
 from task.annotations.application import PREFIX, Narrow, parse_application
 from task.annotations.subscription import Defaults, Scope, subscribe
 from task.deciding.job import Ask, Job, Terms, Wording
-from task.errors import Outpaced, RepositoryError
+from task.errors import Outpaced, RepositoryError, Trouble
 from task.image import parse_image
 from task.landing.changeset import Prepared, prepare_commits
 from task.landing.ports import Batch, World
-from task.model import Changeset, Landing, Person, Problem
+from task.model import Changeset, LandedCommit, Person, Problem
 from task.pipeline.deliver import deliver
 from task.pipeline.match import asks_for_images
 
@@ -36,7 +36,7 @@ class Repository(Branch):
         self.outpaced, self.then = set(outpaced), then
         self.landed: list[str] = []
 
-    def land(self, change: Changeset, memory: Changeset | None = None) -> Landing:
+    def land(self, change: Changeset, memory: Changeset | None = None) -> LandedCommit:
         if change.head in self.outpaced:
             self.outpaced.discard(change.head)
             self.commit(self.then)
@@ -102,18 +102,16 @@ def test_of_two_entries_of_one_image_the_stale_one_is_not_current() -> None:
     )
 
 
-def test_what_an_override_file_says_differently_is_told_also_where_the_push_fails(
+def test_what_an_override_file_says_differently_is_reported_also_where_the_push_fails(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     class Refusing(Repository):
-        def land(self, change: Changeset, memory: Changeset | None = None) -> Landing:  # noqa: ARG002
+        def land(self, change: Changeset, memory: Changeset | None = None) -> LandedCommit:  # noqa: ARG002
             raise RepositoryError(f"a hook refuses {change.head}")
 
     def with_cautions(*args: Any) -> Prepared:
         prepared = prepare_commits(*args)
-        caution = Problem(
-            application="argocd/a", rule="target", message="f.yaml differs", severity="warning"
-        )
+        caution = Problem(Trouble.warning("target", "f.yaml differs"), application="argocd/a")
         commits = tuple(replace(change, cautions=(caution,)) for change in prepared.commits)
         return replace(prepared, commits=commits)
 

@@ -1,8 +1,8 @@
 """Which Applications a run writes together: one group for each repository, and none with two logins."""
 
 import pytest
-from fake_world import fake_world
-from runs import WEB, application
+from support.fake_world import fake_world
+from support.runs import WEB, application
 
 from task.annotations.application import PREFIX, Narrow, parse_application
 from task.annotations.subscription import Defaults, Scope, subscribe
@@ -43,7 +43,7 @@ def matched(*rows: tuple[str, str, str, str]) -> Matched:
         ("https://git.example/other", 0),
     ],
 )
-def test_a_login_in_a_url_is_no_part_of_the_repository(only: str, found: int) -> None:
+def test_a_login_in_a_url_is_not_a_part_of_the_repository(only: str, found: int) -> None:
     app = parse_application(application("a", "https://ci:s3cret@git.example/gitops.git"), PREFIX)
     job = Job(
         "run",

@@ -105,7 +105,9 @@ def test_old_names_of_other_applications_share_one_line() -> None:
     assert others[2].endswith("argocd/a101 (api.update-strategy) and 195 more")
 
 
-def test_mistakes_of_a_few_other_applications_are_told_in_full_and_the_rest_is_counted() -> None:
+def test_mistakes_of_a_few_other_applications_are_reported_in_full_and_the_rest_is_counted() -> (
+    None
+):
     found = warned(*(app(f"a{number}", **BROKEN) for number in range(8)))
     assert [(name, key) for name, key, _ in found[:-1]] == [
         (f"argocd/a{number}", key)
@@ -203,7 +205,7 @@ HERE = (app("web"), app("shop", "team"))
         ("argocd/wep", "error", "did you mean argocd/web?"),
         ("argocd/shop", "error", "did you mean team/shop?"),
         ("nothing-like-it", "error", "name an Application that --applications contains"),
-        ("far", "error", "widen --namespace, --project or --selector: there is one"),
+        ("far", "error", "widen --namespace, --project or --selector: it leaves out"),
         ("fra", "error", "did you mean far?"),
         ("x*", "warning", "name an Application that --applications contains"),
     ],

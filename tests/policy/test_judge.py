@@ -199,6 +199,10 @@ def test_until_when_it_is_too_young(since: str, seconds: int, now: str, until: s
     assert found.replace(".000Z", "Z") == until
 
 
-def test_the_refusal_says_the_time_or_that_there_is_none() -> None:
-    assert "from 2026-11-23T12:00:00Z on" in too_young("1.2.0", "2026-11-23T12:00:00Z").because
-    assert "has no date" in too_young("1.2.0", "").because
+def test_the_refusal_says_the_time_or_that_it_is_missing() -> None:
+    young = too_young("1.2.0", 3 * 86_400, "2026-11-23T12:00:00Z")
+    assert young.because == (
+        "1.2.0 is younger than 3 days; it can be written from 2026-11-23 12:00 UTC (minimumAge)"
+    )
+    undated = too_young("1.2.0", 5400, "").because
+    assert undated == "1.2.0 has no date, and must be 90 minutes old (minimumAge)"

@@ -119,7 +119,7 @@ def test_the_table_of_the_guide_is_true() -> None:
         (r"Regexp:(?P<n>\d+)", "not an order"),
     ],
 )
-def test_what_is_no_order(text: str, words: str) -> None:
+def test_what_is_not_an_order(text: str, words: str) -> None:
     with pytest.raises(Malformed) as refused:
         parse_tag_order(text)
     assert words in str(refused.value)
@@ -156,9 +156,16 @@ def test_what_is_no_order(text: str, words: str) -> None:
             (),
             "main-a91b7e2-100",
             "not-a-version",
-            "or a tag-order for the numbers in it",
+            "or a tag-order for the numbers in them",
         ),
-        ("", "semver", (), "v2026-10-03", "constraint", "if it is no version, write a tag-order"),
+        (
+            "",
+            "semver",
+            (),
+            "v2026-10-03",
+            "constraint",
+            "if it is not a version, write a tag-order",
+        ),
         ("numeric", "semver", (), "1.2.3", "annotation", "has no group for the version"),
         (BUILD, "semver", (), "1.2.3", "annotation", "has no group for the version"),
     ],

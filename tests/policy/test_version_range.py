@@ -117,7 +117,7 @@ def test_reads_a_version(tag: str, parts: tuple[int, int, int, str | None, str |
         *("18446744073709551616", "1.18446744073709551616", "9" * 5000, "1.0.0-" + "9" * 5000),
     ],
 )
-def test_refuses_what_is_no_version(tag: str) -> None:
+def test_refuses_what_is_not_a_version(tag: str) -> None:
     assert parse_version(tag) is None
 
 

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from fakes.forge_server import serving
 from fakes.github_api import GitHub
-from request_scenes import Scene
+from support.request_scenes import Scene
+from support.serving import serving
 
 
 @pytest.fixture

@@ -1,8 +1,12 @@
 """`plan --comment` by the command: one comment on the pull request that the job runs for."""
 
+import json
+from pathlib import Path
+
 from fakes.github_api import NAME, GitHub
-from request_scenes import Scene
-from runs import WEB
+from support import commit, git
+from support.request_scenes import Scene
+from support.runs import KUSTOMIZATION, WEB, target
 
 
 def environ(server: GitHub, request: int = 1) -> dict[str, str]:
@@ -49,6 +53,34 @@ def test_a_comment_that_is_refused_leaves_the_plan_as_it_is(scene: Scene, server
     (warning,) = result.json["errors"]
     assert warning["severity"] == "warning"
     assert "pull-requests: write" in warning["hint"]
+
+
+def test_a_plan_of_events_knows_its_request(scene: Scene, server: GitHub, tmp_path: Path) -> None:
+    """The job has built nothing, but it runs for a request."""
+    events = tmp_path / "events.jsonl"
+    events.write_text(json.dumps({"image": f"{WEB}:1.2.0"}))
+    scene.flags = ("--comment", "--images-format", "lines", "--registry-check", "never")
+    server.add(base="main", head="feature", title="t", body="b")
+    result = scene.call("plan", "--images-from", str(events), env=environ(server))
+    assert (result.code, len(server.notes)) == (0, 1), result.stderr
+
+
+def test_check_writes_one_comment_for_each_request(scene: Scene, server: GitHub) -> None:
+    """What the request changes has a comment of its own, which is edited after each push."""
+    scene.flags = ("--comment", "--repository", scene.url, "--base", "main", "--head", "change")
+    server.add(base="main", head="change", title="t", body="b")
+    git(scene.repo, "branch", "change", "main")
+    for tag, code, word in (("1.2.0", 0, "admitted"), ("latest", 5, "refused")):
+        commit(scene.repo, {target("a"): KUSTOMIZATION.replace("1.0.0", tag)}, "change")
+        result = scene.call("check", env=environ(server))
+        assert (result.code, "the result is in a comment: https://" in result.stderr) == (
+            code,
+            True,
+        ), result.stderr
+        (note,) = server.notes
+        assert f"| {word} | `argocd/a` | `web={WEB}` | `1.0.0` → `{tag}` |" in note.body
+        assert f"`{target('a')}:" in note.body
+    assert sorted(server.branches) == ["change", "main"]
 
 
 def test_where_it_makes_no_sense(scene: Scene, server: GitHub) -> None:

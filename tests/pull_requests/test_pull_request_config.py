@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 from fakes.github_api import GitHub
-from request_scenes import API, Scene, verdict
-from runs import WEB, application, manifest, target
 from support import commit, git, show
+from support.request_scenes import API, Scene, verdict
+from support.runs import WEB, application, manifest, target
 
 CONFIG = ".image-update/config"
 
@@ -103,7 +103,7 @@ def test_a_template_leaves_what_a_person_asked_for_in_the_title(
     assert "INC-42" in scene.memory
     scene.event(f"{WEB}:1.6.0")
     scene.call("release", "a", "--image", "web")
-    assert server.open[0].title.startswith("release a; a: ")
+    assert server.open[0].title.startswith("release a: ")
     scene.call("rollback", "a", "--image", "web", "--to", "1.0.0", "--reason", "5xx since noon")
     assert server.open[0].title == "roll back a: ghcr.io/acme/web 1.5.0 → 1.0.0"
     assert "5xx since noon" in server.open[0].body

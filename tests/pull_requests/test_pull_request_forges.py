@@ -5,12 +5,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from fakes.forge_server import Request, serving
+from fakes.forge_server import Request
 from fakes.gitea_api import OWNER, REPO, Gitea
-from forge_kinds import KINDS
-from request_scenes import MEMORY, TOKEN, Scene, a_reviewers_week, url_of, verdict
-from runs import WEB, application, manifest
 from support import git, image_update
+from support.forge_kinds import KINDS
+from support.request_scenes import MEMORY, TOKEN, Scene, a_reviewers_week, url_of, verdict
+from support.runs import WEB, application, manifest
+from support.serving import serving
 
 
 @pytest.fixture
@@ -111,7 +112,7 @@ def test_story(play: Callable[[Scene], None], scene: Scene) -> None:
     play(scene)
 
 
-# What the client of each forge does about such a request is in tests/forge_plays.py. Here are a forge that keeps the
+# What the client of each forge does about such a request is in tests/support/forge_plays.py. Here are a forge that keeps the
 # request of a branch that was deleted, and the one that closes it.
 @pytest.mark.parametrize("scene", ["github", "gitea"], indirect=True)
 @pytest.mark.parametrize(

@@ -6,12 +6,12 @@ A plain clone, commit and push takes nine. The repository is private: a login th
 from pathlib import Path
 
 import pytest
-from fakes.forge_server import serving
-from forge_kinds import KINDS
-from git_servers import git_server
-from request_scenes import Scene, verdict
-from runs import WEB
 from support import git
+from support.forge_kinds import KINDS
+from support.git_servers import git_server
+from support.request_scenes import Scene, verdict
+from support.runs import WEB
+from support.serving import serving
 
 
 class HttpScene(Scene):

@@ -6,12 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fakes.forge_server import Pull, serving
+from fakes.forge_server import Pull
 from fakes.github_api import NAME, GitHub
-from request_scenes import API, TOKEN, Scene, verdict
-from runner_rules import dangers
-from runs import WEB, application, manifest, repository, target
 from support import commit, git, image_update, show
+from support.request_scenes import API, TOKEN, Scene, verdict
+from support.runner_rules import dangers
+from support.runs import WEB, application, manifest, repository, target
+from support.serving import serving
 
 STATE = ".image-update/apps/a/argocd_a.state"
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 from fakes.argocd_api import ArgoCDServer, argocd_server
-from fakes.argocd_states import OLD, application, at, operated
-from fakes.forge_server import serving
+from fakes.argocd_states import OLD, at, live_application, operated
 from fakes.github_api import GitHub
-from request_scenes import TOKEN, Scene
-from runs import WEB, wait_until
+from support.request_scenes import TOKEN, Scene
+from support.runs import WEB, wait_until
+from support.serving import serving
 
 
 @pytest.fixture
@@ -47,7 +47,7 @@ def shown(
     scene: Scene, revision: str, operation: dict[str, Any], compared: int = 10
 ) -> dict[str, Any]:
     source = {"repoURL": scene.url, "path": "apps/a", "targetRevision": "main"}
-    app, runs = application("a", source=source), [f"{WEB}:1.1.0"]
+    app, runs = live_application("a", source=source), [f"{WEB}:1.1.0"]
     return at(
         app,
         "Synced",
@@ -154,7 +154,8 @@ def test_what_was_merged_goes_back_by_a_request(
     out, err = run.communicate(timeout=30)
     assert run.returncode == 6, err.decode()
     report = json.loads(out)
-    first, second = sorted(report["commits"], key=lambda one: one["pull_request"])
+    requests = [one for one in report["commits"] if one["pull_request"]]
+    first, second = sorted(requests, key=lambda one: one["pull_request"])
     assert (first["rollback"], second["rollback"]) == (False, True)
     assert forge.pulls[1].title.startswith("roll back a: ")
     assert "no rights" in forge.pulls[1].body

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from fakes.forge_server import Request
 from fakes.github_api import GitHub
-from request_scenes import API, Scene, url_of, verdict
-from runs import PREFIX, WEB, application, manifest, target
 from support import commit, git, show
+from support.request_scenes import API, Scene, url_of, verdict
+from support.runs import PREFIX, WEB, application, manifest, target
 
 STATE = ".image-update/apps/a/argocd_a.state"
 
@@ -419,7 +419,7 @@ def test_a_request_on_a_persons_commit_is_about_all_that_its_merge_changes(
     commit(scene.repo, {"README.md": "mine\n"}, scene.head)
     scene.event(f"{API}:2.0.0")
     (request,) = server.open
-    assert request.title == "a: 2 images"
+    assert request.title == "a: web 1.2.0, api 2.0.0"
     for row in (f"| `{WEB}` | `1.0.0` → `1.1.0` |", f"| `{API}` |"):
         assert request.body.count(row) == 1
     assert "rollback argocd/a --alias web --to 1.0.0\n" in request.body

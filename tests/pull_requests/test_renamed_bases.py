@@ -4,13 +4,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from fakes.forge_server import serving
 from fakes.github_api import GitHub
 from fakes.github_commits_api import CommittingGitHub
-from forge_kinds import KINDS
-from request_scenes import API, Scene, verdict
-from runs import WEB, application, manifest, target
 from support import commit, git, show
+from support.forge_kinds import KINDS
+from support.request_scenes import API, Scene, verdict
+from support.runs import WEB, application, manifest, target
+from support.serving import serving
 
 
 @pytest.fixture(params=["github", "gitea", "through github"])
@@ -130,3 +130,40 @@ def test_a_group_of_the_config(tmp_path: Path) -> None:
         scene.event(f"{API}:1.1.0")
         assert [pull.state for pull in server.pulls] == ["closed", "open"]
         assert show(scene.repo, server.pulls[1].head, target("a")).count("newTag: 1.1.0") == 2
+
+
+@pytest.mark.parametrize("seen", [True, False], ids=["a run has seen it", "no run has seen it"])
+def test_what_a_person_has_closed_stays_closed(seen: bool, scene: Scene) -> None:
+    """A Git host retargets open requests only: a closed one keeps the base's old name."""
+    scene.event(f"{WEB}:1.1.0")
+    old = scene.decline()
+    if seen:
+        assert verdict(scene.event(f"{WEB}:1.1.0")) == ("refuse", "superseded")
+    renamed(scene)
+    report = scene.event(f"{WEB}:1.1.0")
+    assert verdict(report) == ("refuse", "superseded")
+    assert (
+        f"/{old.number}: exactly this was closed by a person" in report["decisions"][0]["because"]
+    )
+    assert verdict(scene.event(f"{WEB}:1.0.5")) == ("refuse", "superseded")
+    assert scene.server.open == []
+    assert verdict(scene.event(f"{WEB}:1.2.0")) == ("update", "admitted")
+
+
+def test_a_base_that_is_not_a_default_branch_leaves_its_memory_and_the_run_says_so(
+    tmp_path: Path,
+) -> None:
+    with serving(GitHub()) as server:
+        scene = Scene(tmp_path, server)
+        git(scene.repo, "branch", "staging")
+        text = scene.apps.read_text()
+        scene.apps.write_text(text.replace('"main"', '"staging"'))
+        scene.call("hold", "a", "--reason", "broken")
+        git(scene.repo, "branch", "-m", "staging", "stage")
+        scene.apps.write_text(text.replace('"main"', '"stage"'))
+        status = scene.call("status", "a")
+        assert "of staging, which is gone: they do not count for stage" in status.stderr
+        result = scene.call("run", "--image", f"{WEB}:1.1.0")
+        assert verdict(result.json) == ("update", "admitted")
+        assert "image-update-memory/" in result.stderr
+        assert "of staging, which is gone: they do not count for stage" in result.stderr

@@ -10,9 +10,9 @@ from typing import Any
 
 import requests
 from real.programs import installed
-from real_servers import free_port, started
-from runs import wait_until
 from support import git
+from support.real_servers import free_port, started
+from support.runs import wait_until
 
 PASSWORD = "s3cret-of-the-tests"
 CONFIGURATION = """

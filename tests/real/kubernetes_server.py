@@ -13,9 +13,9 @@ from typing import Any
 
 import requests
 from real.programs import installed
-from real_servers import free_port, started
-from runs import wait_until
 from support import needs
+from support.real_servers import free_port, started
+from support.runs import wait_until
 
 ADMIN = "admin-of-the-tests"
 GROUP = "argoproj.io/v1alpha1"

@@ -12,9 +12,9 @@ import pytest
 import yaml
 from hosts.images import ROOT_ONLY
 from real.programs import installed
-from real_servers import started
-from runs import application, manifest, repository, target
 from support import AUTHOR, ROOT, git, needs, show
+from support.real_servers import started
+from support.runs import application, manifest, repository, target
 
 from scripts import containers
 
@@ -123,7 +123,7 @@ def author(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv(name, value)
 
 
-def test_an_update_and_what_the_next_step_is_told(docker: str, tmp_path: Path) -> None:
+def test_an_update_and_what_the_next_step_is_reported(docker: str, tmp_path: Path) -> None:
     project = Project(tmp_path, docker, image="ghcr.io/acme/web:1.1.0")
     ran = project.run()
     assert ran.returncode == 0, ran.stdout + ran.stderr

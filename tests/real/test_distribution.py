@@ -7,16 +7,19 @@ import json
 import os
 import subprocess
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 import requests
-from fakes.oci_images import image, push
+from fakes.oci_images import image, index, push
 from real.programs import installed
-from real_servers import free_port, started
-from runs import application, manifest
 from support import Result, bare_repo, commit, image_update, show
+from support.real_servers import free_port, started
+from support.runs import application, manifest
+from support.serving import serving
+from test_trigger_runs import Listener
 
 pytestmark = [pytest.mark.real, pytest.mark.xdist_group("distribution")]
 TARGET = "apps/a/kustomization.yaml"
@@ -30,13 +33,20 @@ http: {{addr: "127.0.0.1:{port}"}}
 """
 
 
-@pytest.fixture(scope="module")
-def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    folder, port = tmp_path_factory.mktemp("distribution"), free_port()
+@contextmanager
+def running(folder: Path, more: str = "") -> Iterator[str]:
+    """Run the registry, with more configuration, and yield its address."""
+    port = free_port()
     file = folder / "config.yml"
-    file.write_text(CONFIGURATION.format(folder=folder, port=port, page=PAGE))
+    file.write_text(CONFIGURATION.format(folder=folder, port=port, page=PAGE) + more)
     with started([installed("bin/registry"), "serve", str(file)], port, folder / "log"):
         yield f"127.0.0.1:{port}"
+
+
+@pytest.fixture(scope="module")
+def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with running(tmp_path_factory.mktemp("distribution")) as address:
+        yield address
 
 
 class Cosign:
@@ -123,6 +133,30 @@ def test_the_newest_of_many_pages_of_tags(registry: str, tmp_path: Path) -> None
     result = scene.call("scan")
     assert (result.code, result.json["status"]) == (0, "updated"), result.stderr
     assert f"newTag: 1.0.{TAGS - 1}" in scene.text()
+
+
+def test_its_notification_of_a_push_becomes_a_commit(tmp_path: Path) -> None:
+    """Each body starts a run, as a trigger does it: the layers, the manifests, and last the index."""
+    folder = tmp_path / "registry"
+    folder.mkdir()
+    with serving(Listener()) as listener:
+        endpoint = f"{{name: test, url: '{listener.url}', timeout: 5s, threshold: 3, backoff: 1s}}"
+        with running(folder, f"notifications: {{endpoints: [{endpoint}]}}\n") as registry:
+            scene = Scene(tmp_path, f"{registry}/acme/web")
+            content = index([image("linux/amd64"), image("linux/arm64/v8")])
+            push(f"http://{registry}", "acme/web", "1.1.0", content)
+            reports = []
+            while "newTag: 1.1.0" not in scene.text():
+                file = tmp_path / "event.json"
+                file.write_bytes(listener.bodies.get(timeout=30))
+                done = scene.call("run", "--images-from", file, "--images-format", "distribution")
+                assert done.code == 0, done.stderr
+                reports.append(done.json)
+    (decision,) = reports[-1]["decisions"]
+    assert (decision["verdict"], decision["event"]) == ("update", "registry event, distribution")
+    assert reports[-1]["images"][0]["digest"] == content.digest
+    # layers, configs and the manifests of the platforms
+    assert sum(report["images_passed_over"] for report in reports) >= 4
 
 
 def test_the_newest_build_of_several(registry: str, tmp_path: Path) -> None:

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import requests
 from real.gitea_server import PASSWORD, GiteaServer, gitea_server
-from runs import KUSTOMIZATION, WEB, application, manifest, start, target, wait_until
 from support import Result, bare_repo, git, image_update, show
+from support.runs import KUSTOMIZATION, WEB, application, manifest, start, target, wait_until
 
 pytestmark = [pytest.mark.real, pytest.mark.xdist_group("gitea")]
 

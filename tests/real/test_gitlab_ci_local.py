@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 import yaml
 from real.programs import installed
-from runs import application, manifest, repository, target
 from support import AUTHOR, ROOT, git, needs, show
+from support.runs import application, manifest, repository, target
 
 from task import __version__
 
@@ -82,7 +82,7 @@ def author(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("author")
-def test_an_update_and_what_the_next_job_is_told(tmp_path: Path) -> None:
+def test_an_update_and_what_the_next_job_is_reported(tmp_path: Path) -> None:
     project = Project(tmp_path, image="ghcr.io/acme/web:1.1.0")
     ran = project.run()
     assert ran.returncode == 0, ran.stdout + ran.stderr

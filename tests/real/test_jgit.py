@@ -6,13 +6,22 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from fakes.forge_server import serving
 from fakes.github_api import GitHub
 from real.programs import installed
-from real_servers import free_port, started
-from request_scenes import Scene, verdict
-from runs import KUSTOMIZATION, WEB, application, arguments, manifest, repository, start, target
 from support import ROOT, commit, git, image_update, needs, show
+from support.real_servers import free_port, started
+from support.request_scenes import Scene, verdict
+from support.runs import (
+    KUSTOMIZATION,
+    WEB,
+    application,
+    arguments,
+    manifest,
+    repository,
+    start,
+    target,
+)
+from support.serving import serving
 
 pytestmark = [pytest.mark.real, pytest.mark.xdist_group("jgit")]
 

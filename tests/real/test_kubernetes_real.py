@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 import yaml
-from clusters import app, live_app, rules, run
 from fakes.argocd_states import at, operated
 from real.kubernetes_server import KubernetesServer, kubernetes_server
-from runs import WEB, repository, start, target, wait_until
 from support import ROOT, Result, git, show
+from support.clusters import app, live_app, rules
+from support.runs import WEB, repository, run, start, target, wait_until
 
 pytestmark = [pytest.mark.real, pytest.mark.xdist_group("kubernetes")]
 ARGO = "/apis/argoproj.io/v1alpha1"

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 import requests
-from clusters import app
 from fakes.kubernetes_api import APPLICATIONS, KubernetesApi, running
 from real.kubernetes_server import ADMIN, KubernetesServer, kubernetes_server
+from support.clusters import app
 
 pytestmark = [pytest.mark.real, pytest.mark.xdist_group("kubernetes")]
 ROOT = "/apis/argoproj.io/v1alpha1"

@@ -20,7 +20,8 @@ from support import DATA
 from task.errors import RegistryDownError, TaskError, UsageError
 from task.http import Limits
 from task.image import parse_image
-from task.model import Demand, Identity, Proof, Question, Verdict
+from task.model import Question, Verdict
+from task.proof import Demand, Identity, Proof
 from task.registry.client import Registry
 from task.registry.logins import Logins
 from task.registry.proofs import Prover
@@ -330,7 +331,7 @@ def test_the_claims_of_a_certificate_prove_it_as_well(
         RELEASE,
     )
     wrong = Asking(server, tmp_path, sigstore)(replace(demand, ref="refs/heads/release"))
-    assert "its ref is 'refs/heads/main', and 'refs/heads/release' is asked for" in str(wrong)
+    assert "its ref is 'refs/heads/main', and 'refs/heads/release' is required" in str(wrong)
 
 
 @pytest.mark.parametrize("kept", ["slsa-v1", "slsa-v0.2"])
@@ -382,9 +383,9 @@ LAW: list[tuple[str, Any, str, dict[str, Any]]] = [
     ("no builder", github_v1(builder=""), "its builder is not named", {}),
     ("v0.2 with the words of v1", github_v1(), "its source repository is not named", {"kind": V02}),
     ("v1 with the words of v0.2", generator_v02(), "its source repository is not named", {"kind": V1}),
-    ("another predicate", github_v1(), "it is no SLSA provenance", {"kind": "https://slsa.dev/verification_summary/v1"}),
-    ("an older version", github_v1(), "it is no SLSA provenance", {"kind": "https://slsa.dev/provenance/v0.1"}),
-    ("a version with a suffix", github_v1(), "it is no SLSA provenance", {"kind": f"{V1}/"}),
+    ("another predicate", github_v1(), "it is not SLSA provenance", {"kind": "https://slsa.dev/verification_summary/v1"}),
+    ("an older version", github_v1(), "it is not SLSA provenance", {"kind": "https://slsa.dev/provenance/v0.1"}),
+    ("a version with a suffix", github_v1(), "it is not SLSA provenance", {"kind": f"{V1}/"}),
     ("another image", github_v1(), "for another image", {"digest": OTHER.digest}),
     ("no subject", github_v1(), "for another image", {"subject": []}),
     ("a subject with another algorithm", github_v1(), "for another", {"subject": [{"digest": {"sha512": DIGITS}}]}),
@@ -561,9 +562,7 @@ def test_a_signature_of_a_stranger(
     demand = by_key(pair, source_repository=WEB) if form == "key" else ASKED
     answer = str(Asking(server, tmp_path, sigstore)(demand))
     assert (
-        "not by the key" in answer
-        if form == "key"
-        else "by a key, and not by an identity" in answer
+        "not by the key" in answer if form == "key" else "with a key, not by an identity" in answer
     )
 
 
@@ -574,7 +573,7 @@ def test_a_signature_of_a_stranger(
         b"a: &a [1]\nb: &b [*a,*a,*a]\n", b'{"payload": 1}', b'{"payloadType": "application/vnd.in-toto+json"}',
     ],
 )  # fmt: skip
-def test_what_is_no_statement(
+def test_what_is_not_a_statement(
     server: RegistryApi, tmp_path: Path, sigstore: Sigstore, pair: cosign.Keys, blob: bytes
 ) -> None:
     put(server, cosign.attestations((blob, {})), cosign.tag_of(IMAGE.digest, "att"))
@@ -636,7 +635,7 @@ def test_of_many_statements_one_must_hold_all_values(
         Asking(server, tmp_path, sigstore),
         by_key(pair, ref="refs/heads/main", workflow=RELEASE),
     )
-    assert "(of 2 statements none is good)" in str(asking(demand))
+    assert "(of 2 statements none is valid)" in str(asking(demand))
     put(
         server,
         cosign.attestations(*parts, (cosign.envelope(pair, statement(github_v1())), {})),
@@ -648,7 +647,7 @@ def test_of_many_statements_one_must_hold_all_values(
     assert isinstance(asking(*both, by_key(pair, ref="refs/heads/other")), str)
 
 
-def test_an_attestation_is_no_signature_and_a_signature_by_a_key_no_provenance(
+def test_an_attestation_is_not_a_signature_and_a_signature_by_a_key_is_not_provenance(
     server: RegistryApi, tmp_path: Path, sigstore: Sigstore, pair: cosign.Keys
 ) -> None:
     put(server, cosign.referrer(bundle(sigstore, statement(github_v1())), IMAGE))
@@ -740,7 +739,7 @@ def test_a_late_statement_is_waited_for(
     assert isinstance(Asking(server, tmp_path, sigstore, timeout=30)(ASKED), Proof)
 
 
-def test_a_log_that_is_down_is_no_refusal(
+def test_a_log_that_is_down_is_not_a_refusal(
     server: RegistryApi, tmp_path: Path, sigstore: Sigstore
 ) -> None:
     signed, notes = sigstore.of_layer(cosign.payload(IMAGE.digest), workflow())
@@ -757,14 +756,14 @@ def test_a_log_that_is_down_is_no_refusal(
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[]", '{"mediaType": "x"}', "\xff"])
-def test_what_is_no_trusted_root(tmp_path: Path, text: str) -> None:
+def test_what_is_not_a_trusted_root(tmp_path: Path, text: str) -> None:
     path = tmp_path / "root.json"
     path.write_text(text, encoding="latin-1")
     with pytest.raises(UsageError, match="--trust-root"):
         keyless.Sigstore(print, str(path))
 
 
-def test_a_key_of_the_repository_that_is_none(
+def test_a_key_of_the_repository_that_cannot_be_read(
     server: RegistryApi, tmp_path: Path, sigstore: Sigstore
 ) -> None:
     demand = Demand("signature", ("ci.pub",), texts=(("ci.pub", "hello"),), line=4)

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 from fakes.oci_images import DOCKER, OCI, Content, image, index, layout, push
-from real_registry import (
+from support import needs
+from support.real_registry import (
     PASSWORD,
     USER,
     Real,
@@ -16,7 +17,6 @@ from real_registry import (
     tls_registry,
     token_registry,
 )
-from support import needs
 
 from task.errors import RegistryAccessError, RegistryError
 from task.http import Limits
@@ -125,7 +125,7 @@ def test_tags(real: Real) -> None:
         registry().repository(parse_image(f"{real.name}/acme/none")).tags()
 
 
-def test_referrers_are_none_without_the_api_and_the_tag(real: Real) -> None:
+def test_there_are_no_referrers_without_the_api_and_the_tag(real: Real) -> None:
     assert (
         registry().repository(parse_image(f"{real.name}/acme/api")).referrers(UNDATED.digest) == ()
     )

@@ -170,6 +170,6 @@ def test_durations(text: str, seconds: float) -> None:
 
 
 @pytest.mark.parametrize("text", ["10", "h", "10 h", "-5m", "1d", "1h x", "5m5", ".h"])
-def test_what_is_no_duration(text: str) -> None:
+def test_what_is_not_a_duration(text: str) -> None:
     with pytest.raises(Malformed):
         duration(text)

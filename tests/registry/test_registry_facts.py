@@ -2,12 +2,11 @@
 
 import json
 from base64 import urlsafe_b64encode
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from fakes.oci_images import DOCKER, Content, attestation, digest_of, image, index, whole
-from fakes.registry_api import RegistryApi, registry_api
+from fakes.registry_api import RegistryApi
 
 from task.errors import RegistryDownError, RegistryError, TamperedError
 from task.http import Limits
@@ -21,26 +20,20 @@ pytestmark = pytest.mark.measured
 SECOND = "application/vnd.oci.image.index.v1+json"
 
 
-@pytest.fixture
-def server() -> Iterator[RegistryApi]:
-    with registry_api() as running:
-        yield running
-
-
 def registry(**ways: object) -> Registry:
     return Registry(Logins({}), **{"limits": Limits(tries=1), **ways})  # type: ignore[arg-type]
 
 
 def asked(
-    server: RegistryApi, reference: str, *facts: Fact, platforms: tuple[str, ...] = ()
+    oci_registry: RegistryApi, reference: str, *facts: Fact, platforms: tuple[str, ...] = ()
 ) -> Question:
-    return Question(parse_image(f"{server.name}/{reference}"), facts, platforms)
+    return Question(parse_image(f"{oci_registry.name}/{reference}"), facts, platforms)
 
 
 def answer(
-    server: RegistryApi, reference: str, *facts: Fact, platforms: tuple[str, ...] = ()
+    oci_registry: RegistryApi, reference: str, *facts: Fact, platforms: tuple[str, ...] = ()
 ) -> Answer:
-    question = asked(server, reference, *facts, platforms=platforms)
+    question = asked(oci_registry, reference, *facts, platforms=platforms)
     return registry().answer([question])[question]
 
 
@@ -54,23 +47,26 @@ LIST = index([image("linux/amd64", kind=DOCKER), image("linux/arm/v7", kind=DOCK
 @pytest.mark.parametrize(
     "content", [image(), image(kind=DOCKER), MULTI, LIST], ids=["oci", "docker", "index", "list"]
 )
-def test_a_digest_costs_one_head(server: RegistryApi, content: Content) -> None:
-    server.put("acme/api", "1.0", content)
-    assert answer(server, "acme/api:1.0", "digest").digest == content.digest
-    assert server.asked == ["HEAD /v2/acme/api/manifests/1.0"]
+def test_a_digest_costs_one_head(oci_registry: RegistryApi, content: Content) -> None:
+    oci_registry.put("acme/api", "1.0", content)
+    assert answer(oci_registry, "acme/api:1.0", "digest").digest == content.digest
+    assert oci_registry.asked == ["HEAD /v2/acme/api/manifests/1.0"]
 
 
-def test_existence_and_digest_cost_one_head_together(server: RegistryApi) -> None:
-    server.put("acme/api", "1.0", AMD)
-    one, two = asked(server, "acme/api:1.0", "exists"), asked(server, "acme/api:1.0", "digest")
+def test_existence_and_digest_cost_one_head_together(oci_registry: RegistryApi) -> None:
+    oci_registry.put("acme/api", "1.0", AMD)
+    one, two = (
+        asked(oci_registry, "acme/api:1.0", "exists"),
+        asked(oci_registry, "acme/api:1.0", "digest"),
+    )
     answers = registry().answer([one, two])
     assert answers == {one: Answer(), two: Answer(digest=AMD.digest)}
-    assert len(server.seen) == 1
+    assert len(oci_registry.seen) == 1
 
 
-def test_a_digest_that_is_known_costs_nothing(server: RegistryApi) -> None:
-    assert answer(server, f"acme/api:1.0@{AMD.digest}", "digest").digest == AMD.digest
-    assert not server.seen
+def test_a_digest_that_is_known_costs_nothing(oci_registry: RegistryApi) -> None:
+    assert answer(oci_registry, f"acme/api:1.0@{AMD.digest}", "digest").digest == AMD.digest
+    assert not oci_registry.seen
 
 
 @pytest.mark.parametrize(
@@ -78,38 +74,38 @@ def test_a_digest_that_is_known_costs_nothing(server: RegistryApi) -> None:
 )
 @pytest.mark.parametrize("reference", ["acme/api:2.0", "acme/none:1.0", f"acme/api@{ARM.digest}"])
 def test_what_is_missing_is_an_answer(
-    server: RegistryApi, reference: str, facts: tuple[Fact, ...]
+    oci_registry: RegistryApi, reference: str, facts: tuple[Fact, ...]
 ) -> None:
-    server.put("acme/api", "1.0", AMD)
-    found = answer(server, reference, *facts)
+    oci_registry.put("acme/api", "1.0", AMD)
+    found = answer(oci_registry, reference, *facts)
     if facts == ("digest",) and "@" in reference:
         assert found == Answer(digest=ARM.digest)
     else:
         assert found == Answer(exists=False)
-        assert len(server.seen) == 1
+        assert len(oci_registry.seen) == 1
 
 
-def test_a_date_costs_the_manifest_and_the_config(server: RegistryApi) -> None:
-    server.put("acme/api", "1.0", AMD)
-    assert answer(server, "acme/api:1.0", "created", "digest") == Answer(
+def test_a_date_costs_the_manifest_and_the_config(oci_registry: RegistryApi) -> None:
+    oci_registry.put("acme/api", "1.0", AMD)
+    assert answer(oci_registry, "acme/api:1.0", "created", "digest") == Answer(
         digest=AMD.digest, created="2026-01-02T00:00:00Z"
     )
-    assert [line.split("/")[0] + line.split("/")[4] for line in server.asked] == [
+    assert [line.split("/")[0] + line.split("/")[4] for line in oci_registry.asked] == [
         "GET manifests",
         "GET blobs",
     ]
 
 
-def test_platforms_of_an_index_cost_its_manifest_only(server: RegistryApi) -> None:
-    server.put("acme/api", "1.0", MULTI)
-    found = answer(server, "acme/api:1.0", "platforms", platforms=("windows/amd64",))
+def test_platforms_of_an_index_cost_its_manifest_only(oci_registry: RegistryApi) -> None:
+    oci_registry.put("acme/api", "1.0", MULTI)
+    found = answer(oci_registry, "acme/api:1.0", "platforms", platforms=("windows/amd64",))
     assert found.platforms == ("linux/amd64", "linux/arm64/v8", "linux/s390x")
-    assert len(server.seen) == 1
+    assert len(oci_registry.seen) == 1
 
 
-def test_the_platform_of_one_image_is_in_its_config(server: RegistryApi) -> None:
-    server.put("acme/api", "1.0", ARM)
-    assert answer(server, "acme/api:1.0", "platforms").platforms == ("linux/arm64/v8",)
+def test_the_platform_of_one_image_is_in_its_config(oci_registry: RegistryApi) -> None:
+    oci_registry.put("acme/api", "1.0", ARM)
+    assert answer(oci_registry, "acme/api:1.0", "platforms").platforms == ("linux/arm64/v8",)
 
 
 @pytest.mark.parametrize(
@@ -125,20 +121,20 @@ def test_the_platform_of_one_image_is_in_its_config(server: RegistryApi) -> None
     ],
 )
 def test_the_newest_of_the_wanted_members(
-    server: RegistryApi,
+    oci_registry: RegistryApi,
     platforms: tuple[str, ...],
     created: str,
     labels: dict[str, str],
     requests: int,
 ) -> None:
-    server.put("acme/api", "1.0", MULTI)
-    found = answer(server, "acme/api:1.0", "created", "labels", platforms=platforms)
-    assert (found.created, found.labels, len(server.seen)) == (created, labels, requests)
+    oci_registry.put("acme/api", "1.0", MULTI)
+    found = answer(oci_registry, "acme/api:1.0", "created", "labels", platforms=platforms)
+    assert (found.created, found.labels, len(oci_registry.seen)) == (created, labels, requests)
 
 
-def test_one_image_for_another_platform_has_no_date_here(server: RegistryApi) -> None:
-    server.put("acme/api", "1.0", ARM)
-    assert answer(server, "acme/api:1.0", "created", platforms=("linux/amd64",)).created == ""
+def test_one_image_for_another_platform_has_no_date_here(oci_registry: RegistryApi) -> None:
+    oci_registry.put("acme/api", "1.0", ARM)
+    assert answer(oci_registry, "acme/api:1.0", "created", platforms=("linux/amd64",)).created == ""
 
 
 @pytest.mark.parametrize(
@@ -156,18 +152,18 @@ def test_one_image_for_another_platform_has_no_date_here(server: RegistryApi) ->
         (None, ""),
     ],
 )
-def test_dates(server: RegistryApi, written: str | None, expected: str) -> None:
-    server.put("acme/api", "1.0", image(created=written))
-    assert answer(server, "acme/api:1.0", "created").created == expected
+def test_dates(oci_registry: RegistryApi, written: str | None, expected: str) -> None:
+    oci_registry.put("acme/api", "1.0", image(created=written))
+    assert answer(oci_registry, "acme/api:1.0", "created").created == expected
 
 
-def test_the_fraction_of_a_second_tells_two_members_apart(server: RegistryApi) -> None:
+def test_the_fraction_of_a_second_tells_two_members_apart(oci_registry: RegistryApi) -> None:
     times = ("2026-01-02T03:04:05Z", "2026-01-02T03:04:05.5Z", "2026-01-02T03:04:05.25Z")
     members = [
         image(f"linux/{arch}", time) for arch, time in zip(("a", "b", "c"), times, strict=True)
     ]
-    server.put("acme/api", "1.0", index(members))
-    assert answer(server, "acme/api:1.0", "created").created == times[1]
+    oci_registry.put("acme/api", "1.0", index(members))
+    assert answer(oci_registry, "acme/api:1.0", "created").created == times[1]
 
 
 def schema_1(signed: bool) -> bytes:
@@ -196,49 +192,57 @@ def schema_1(signed: bool) -> bytes:
 
 @pytest.mark.parametrize("signed", [True, False])
 def test_a_manifest_of_schema_1_has_its_date_in_its_history(
-    server: RegistryApi, signed: bool
+    oci_registry: RegistryApi, signed: bool
 ) -> None:
     body, digest = schema_1(signed), digest_of(schema_1(False))
-    server.put("acme/api", "1.0", AMD)
+    oci_registry.put("acme/api", "1.0", AMD)
     headers = {
         "Content-Type": "application/vnd.docker.distribution.manifest.v1+prettyjws",
         "Docker-Content-Digest": digest,
     }
-    server.faults["/manifests/1.0"] = lambda _: (200, headers, body)
-    found = answer(server, "acme/api:1.0", "created", "labels", "platforms", "digest")
+    oci_registry.faults["/manifests/1.0"] = lambda _: (200, headers, body)
+    found = answer(oci_registry, "acme/api:1.0", "created", "labels", "platforms", "digest")
     assert found == Answer(True, digest, "2016-05-06T07:08:09.1Z", ("linux/amd64",), {"a": "b"})
 
 
 @pytest.mark.parametrize("told", ["", "sha256:1", "md5:" + "a" * 32, "latest"])
-def test_without_a_digest_from_the_registry_it_is_computed(server: RegistryApi, told: str) -> None:
-    server.put("acme/api", "1.0", AMD)
-    server.lies["Docker-Content-Digest"] = told
-    assert answer(server, "acme/api:1.0", "digest").digest == AMD.digest
-    assert answer(server, "acme/api:1.0", "exists") == Answer()
+def test_without_a_digest_from_the_registry_it_is_computed(
+    oci_registry: RegistryApi, told: str
+) -> None:
+    oci_registry.put("acme/api", "1.0", AMD)
+    oci_registry.lies["Docker-Content-Digest"] = told
+    assert answer(oci_registry, "acme/api:1.0", "digest").digest == AMD.digest
+    assert answer(oci_registry, "acme/api:1.0", "exists") == Answer()
 
 
-def test_a_registry_that_knows_no_head_is_asked_for_the_manifest(server: RegistryApi) -> None:
-    server.put("acme/api", "1.0", AMD)
-    server.faults["/manifests/1.0"] = lambda seen: (405, {}, b"") if seen.method == "HEAD" else None
-    server.faults["/manifests/2.0"] = lambda seen: (501, {}, b"") if seen.method == "HEAD" else None
-    assert answer(server, "acme/api:1.0", "digest").digest == AMD.digest
-    assert answer(server, "acme/api:2.0", "exists") == Answer(exists=False)
+def test_a_registry_that_knows_no_head_is_asked_for_the_manifest(oci_registry: RegistryApi) -> None:
+    oci_registry.put("acme/api", "1.0", AMD)
+    oci_registry.faults["/manifests/1.0"] = lambda seen: (
+        (405, {}, b"") if seen.method == "HEAD" else None
+    )
+    oci_registry.faults["/manifests/2.0"] = lambda seen: (
+        (501, {}, b"") if seen.method == "HEAD" else None
+    )
+    assert answer(oci_registry, "acme/api:1.0", "digest").digest == AMD.digest
+    assert answer(oci_registry, "acme/api:2.0", "exists") == Answer(exists=False)
 
 
 @pytest.mark.parametrize("where", ["manifest", "blob", "by digest"])
-def test_other_bytes_than_those_of_the_digest_are_refused(server: RegistryApi, where: str) -> None:
-    server.put("acme/api", "1.0", AMD)
+def test_other_bytes_than_those_of_the_digest_are_refused(
+    oci_registry: RegistryApi, where: str
+) -> None:
+    oci_registry.put("acme/api", "1.0", AMD)
     config = next(iter(AMD.blobs))
     end = f"/blobs/{config}" if where == "blob" else "/manifests/1.0"
     media_type, body = AMD.manifests[AMD.digest]
     bad = (200, {"Content-Type": media_type, "Docker-Content-Digest": AMD.digest}, body + b" ")
-    server.faults[end] = server.faults[AMD.digest] = lambda seen: (
+    oci_registry.faults[end] = oci_registry.faults[AMD.digest] = lambda seen: (
         bad if seen.method == "GET" else None
     )
     if where == "blob":
-        server.faults = {end: lambda _: (200, {}, b"{}")}
+        oci_registry.faults = {end: lambda _: (200, {}, b"{}")}
     reference = f"acme/api@{AMD.digest}" if where == "by digest" else "acme/api:1.0"
-    error = answer(server, reference, "created").error
+    error = answer(oci_registry, reference, "created").error
     assert type(error) is TamperedError
     assert "other bytes" in error.message
 
@@ -253,10 +257,12 @@ def test_other_bytes_than_those_of_the_digest_are_refused(server: RegistryApi, w
         (b"[" * 100_000, RegistryError),
     ],
 )
-def test_what_is_no_manifest(server: RegistryApi, body: bytes, kind: type[RegistryError]) -> None:
-    server.put("acme/api", "1.0", AMD)
-    server.faults["/manifests/1.0"] = lambda _: (200, {}, body)
-    assert type(answer(server, "acme/api:1.0", "created").error) is kind
+def test_what_is_not_a_manifest(
+    oci_registry: RegistryApi, body: bytes, kind: type[RegistryError]
+) -> None:
+    oci_registry.put("acme/api", "1.0", AMD)
+    oci_registry.faults["/manifests/1.0"] = lambda _: (200, {}, body)
+    assert type(answer(oci_registry, "acme/api:1.0", "created").error) is kind
 
 
 @pytest.mark.parametrize(
@@ -279,10 +285,12 @@ def test_what_is_no_manifest(server: RegistryApi, body: bytes, kind: type[Regist
         {"schemaVersion": 1, "signatures": [{"protected": 5}], "history": 5},
     ],
 )
-def test_a_manifest_of_the_wrong_shape_is_no_crash(server: RegistryApi, body: object) -> None:
-    server.put("acme/api", "1.0", AMD)
-    server.faults["/manifests/1.0"] = lambda _: (200, {}, json.dumps(body).encode())
-    found = answer(server, "acme/api:1.0", "created", "platforms", "labels")
+def test_a_manifest_of_the_wrong_shape_is_not_a_crash(
+    oci_registry: RegistryApi, body: object
+) -> None:
+    oci_registry.put("acme/api", "1.0", AMD)
+    oci_registry.faults["/manifests/1.0"] = lambda _: (200, {}, json.dumps(body).encode())
+    found = answer(oci_registry, "acme/api:1.0", "created", "platforms", "labels")
     assert found.created == "" or found.error is not None
 
 
@@ -296,30 +304,32 @@ def test_a_manifest_of_the_wrong_shape_is_no_crash(server: RegistryApi, body: ob
         b'{"config": null}',
     ],
 )
-def test_a_config_of_the_wrong_shape_says_nothing(server: RegistryApi, config: bytes) -> None:
+def test_a_config_of_the_wrong_shape_says_nothing(oci_registry: RegistryApi, config: bytes) -> None:
     manifest = {"schemaVersion": 2, "mediaType": "application/vnd.oci.image.manifest.v1+json"}
     manifest |= {"config": {"digest": digest_of(config)}}
-    server.put(
+    oci_registry.put(
         "acme/api", "1.0", whole(manifest, str(manifest["mediaType"]), {digest_of(config): config})
     )
-    found = answer(server, "acme/api:1.0", "created", "labels", "platforms")
+    found = answer(oci_registry, "acme/api:1.0", "created", "labels", "platforms")
     assert found == Answer()
 
 
-def test_an_artifact_without_a_config_has_the_date_of_its_manifest(server: RegistryApi) -> None:
+def test_an_artifact_without_a_config_has_the_date_of_its_manifest(
+    oci_registry: RegistryApi,
+) -> None:
     manifest = {
         "schemaVersion": 2,
         "mediaType": "application/vnd.oci.image.manifest.v1+json",
         "config": {"mediaType": "application/vnd.oci.empty.v1+json", "digest": digest_of(b"{}")},
         "annotations": {"org.opencontainers.image.created": "2026-02-03T04:05:06Z"},
     }
-    server.put(
+    oci_registry.put(
         "acme/api", "1.0", whole(manifest, str(manifest["mediaType"]), {digest_of(b"{}"): b"{}"})
     )
-    assert answer(server, "acme/api:1.0", "created").created == "2026-02-03T04:05:06Z"
+    assert answer(oci_registry, "acme/api:1.0", "created").created == "2026-02-03T04:05:06Z"
 
 
-def test_members_that_are_no_images_do_not_count(server: RegistryApi) -> None:
+def test_members_that_are_not_images_do_not_count(oci_registry: RegistryApi) -> None:
     seen, notes = attestation(ARM)
     notes["platform"] = {"os": "linux", "architecture": "mips"}  # only the annotation tells
     signature = image("linux/riscv64", "2030-01-01T00:00:00Z")
@@ -330,102 +340,102 @@ def test_members_that_are_no_images_do_not_count(server: RegistryApi) -> None:
             {"artifactType": "application/x", "platform": {"os": "linux", "architecture": "x"}},
         ),
     ]
-    server.put("acme/api", "1.0", index([AMD], extra=extra))
-    found = answer(server, "acme/api:1.0", "created", "platforms")
+    oci_registry.put("acme/api", "1.0", index([AMD], extra=extra))
+    found = answer(oci_registry, "acme/api:1.0", "created", "platforms")
     assert (found.created, found.platforms) == ("2026-01-02T00:00:00Z", ("linux/amd64",))
 
 
-def test_members_without_a_platform_are_looked_into(server: RegistryApi) -> None:
-    server.put("acme/api", "1.0", index([], extra=[(AMD, {}), (ARM, {})]))
-    found = answer(server, "acme/api:1.0", "created", "platforms", platforms=("linux/amd64",))
+def test_members_without_a_platform_are_looked_into(oci_registry: RegistryApi) -> None:
+    oci_registry.put("acme/api", "1.0", index([], extra=[(AMD, {}), (ARM, {})]))
+    found = answer(oci_registry, "acme/api:1.0", "created", "platforms", platforms=("linux/amd64",))
     assert (found.created, found.platforms) == (
         "2026-01-02T00:00:00Z",
         ("linux/amd64", "linux/arm64/v8"),
     )
 
 
-def test_an_index_within_an_index(server: RegistryApi) -> None:
-    server.put("acme/api", "1.0", index([S390], extra=[(index([AMD, ARM]), {})]))
-    found = answer(server, "acme/api:1.0", "created", "platforms")
+def test_an_index_within_an_index(oci_registry: RegistryApi) -> None:
+    oci_registry.put("acme/api", "1.0", index([S390], extra=[(index([AMD, ARM]), {})]))
+    found = answer(oci_registry, "acme/api:1.0", "created", "platforms")
     assert found.created == "2026-01-03T00:00:00Z"
     assert set(found.platforms) == {"linux/amd64", "linux/arm64/v8", "linux/s390x"}
 
 
-def test_an_index_that_holds_itself_ends(server: RegistryApi) -> None:
+def test_an_index_that_holds_itself_ends(oci_registry: RegistryApi) -> None:
     inner = index([AMD])
-    server.put("acme/api", "1.0", inner)
+    oci_registry.put("acme/api", "1.0", inner)
     body = json.dumps(
         {"mediaType": SECOND, "manifests": [{"digest": f"sha256:{n:064x}"} for n in range(100)]}
     ).encode()
-    server.faults["/manifests/1.0"] = lambda _: (200, {"Content-Type": SECOND}, body)
-    error = answer(server, "acme/api:1.0", "created").error
+    oci_registry.faults["/manifests/1.0"] = lambda _: (200, {"Content-Type": SECOND}, body)
+    error = answer(oci_registry, "acme/api:1.0", "created").error
     assert error is not None
-    assert len(server.seen) < 80
+    assert len(oci_registry.seen) < 80
 
 
 @pytest.mark.parametrize(
     ("gone", "created"), [((ARM,), "2026-01-02T00:00:00Z"), ((ARM, AMD, S390), None)]
 )
 def test_members_that_a_mirror_left_out(
-    server: RegistryApi, gone: tuple[Content, ...], created: str | None
+    oci_registry: RegistryApi, gone: tuple[Content, ...], created: str | None
 ) -> None:
-    server.put("acme/api", "1.0", MULTI)
+    oci_registry.put("acme/api", "1.0", MULTI)
     for one in gone:
-        del server.manifests[one.digest]
-    found = answer(server, "acme/api:1.0", "created")
+        del oci_registry.manifests[one.digest]
+    found = answer(oci_registry, "acme/api:1.0", "created")
     assert (found.created if found.error is None else None) == created
 
 
-def test_many_questions_are_asked_in_parallel_eight_at_a_time(server: RegistryApi) -> None:
-    server.delay = 0.02
+def test_many_questions_are_asked_in_parallel_eight_at_a_time(oci_registry: RegistryApi) -> None:
+    oci_registry.delay = 0.02
     for number in range(60):
-        server.put("acme/api", str(number), image(seed=str(number)))
-    questions = [asked(server, f"acme/api:{number}", "digest") for number in range(60)]
+        oci_registry.put("acme/api", str(number), image(seed=str(number)))
+    questions = [asked(oci_registry, f"acme/api:{number}", "digest") for number in range(60)]
     answers = registry().answer(questions)
     assert list(answers) == questions
     assert all(found.digest for found in answers.values())
-    assert server.most_at_once == 8
+    assert oci_registry.most_at_once == 8
 
 
-def test_the_same_question_is_asked_once_in_a_run(server: RegistryApi) -> None:
-    server.put("acme/api", "1.0", AMD)
-    question, asking = asked(server, "acme/api:1.0", "digest", "exists"), registry()
+def test_the_same_question_is_asked_once_in_a_run(oci_registry: RegistryApi) -> None:
+    oci_registry.put("acme/api", "1.0", AMD)
+    question, asking = asked(oci_registry, "acme/api:1.0", "digest", "exists"), registry()
     assert asking.answer([question, question]) == asking.answer([question])
-    assert len(server.seen) == 1
+    assert len(oci_registry.seen) == 1
     assert asking.answer([]) == {}
 
 
-def test_questions_about_one_image_share_their_requests(server: RegistryApi) -> None:
-    server.put("acme/api", "1.0", AMD)
+def test_questions_about_one_image_share_their_requests(oci_registry: RegistryApi) -> None:
+    oci_registry.put("acme/api", "1.0", AMD)
     asking = registry()
     asking.answer(
         [
-            asked(server, "acme/api:1.0", "created"),
-            asked(server, "acme/api:1.0", "labels", "digest"),
+            asked(oci_registry, "acme/api:1.0", "created"),
+            asked(oci_registry, "acme/api:1.0", "labels", "digest"),
         ]
     )
-    asking.answer([asked(server, f"acme/api@{AMD.digest}", "platforms")])
-    assert len(server.seen) == 2
+    asking.answer([asked(oci_registry, f"acme/api@{AMD.digest}", "platforms")])
+    assert len(oci_registry.seen) == 2
 
 
-def test_a_warm_cache_asks_for_what_is_new(server: RegistryApi, tmp_path: Path) -> None:
+def test_a_warm_cache_asks_for_what_is_new(oci_registry: RegistryApi, tmp_path: Path) -> None:
     folder = str(tmp_path / "cache")
     for number in range(5):
-        server.put("acme/api", str(number), image(created=f"2026-01-0{number + 1}T00:00:00Z"))
-    questions = [asked(server, f"acme/api:{number}", "created") for number in range(6)]
+        oci_registry.put("acme/api", str(number), image(created=f"2026-01-0{number + 1}T00:00:00Z"))
+    questions = [asked(oci_registry, f"acme/api:{number}", "created") for number in range(6)]
     first = registry(cache_dir=folder).answer(questions)
-    server.seen.clear()
-    server.put("acme/api", "5", image(created="2026-01-06T00:00:00Z"))
-    server.put("acme/api", "0", image(created="2026-01-07T00:00:00Z"))  # a tag that moved
+    oci_registry.seen.clear()
+    oci_registry.put("acme/api", "5", image(created="2026-01-06T00:00:00Z"))
+    oci_registry.put("acme/api", "0", image(created="2026-01-07T00:00:00Z"))  # a tag that moved
     second = registry(cache_dir=folder).answer(questions)
     assert [second[question].created[9] for question in questions] == list("723456")
     assert first[questions[1]] == second[questions[1]]
-    assert sorted(line.split()[0] for line in server.asked) == ["GET"] * 4 + ["HEAD"] * 5
+    assert sorted(line.split()[0] for line in oci_registry.asked) == ["GET"] * 4 + ["HEAD"] * 5
 
 
-def test_a_broken_cache_is_no_harm(server: RegistryApi, tmp_path: Path) -> None:
-    server.put("acme/api", "1.0", AMD)
-    question = asked(server, "acme/api:1.0", "created")
+def test_a_broken_cache_does_no_harm(oci_registry: RegistryApi, tmp_path: Path) -> None:
+    oci_registry.put("acme/api", "1.0", AMD)
+    question = asked(oci_registry, "acme/api:1.0", "created")
     registry(cache_dir=str(tmp_path / "c")).answer([question])
     (kept,) = (tmp_path / "c").iterdir()
     assert oct(kept.stat().st_mode & 0o777) == "0o600"
@@ -443,32 +453,33 @@ def test_a_broken_cache_is_no_harm(server: RegistryApi, tmp_path: Path) -> None:
 
 
 def test_a_deleted_image_does_not_exist_whatever_the_cache_knows(
-    server: RegistryApi, tmp_path: Path
+    oci_registry: RegistryApi, tmp_path: Path
 ) -> None:
-    server.put("acme/api", "1.0", AMD)
+    oci_registry.put("acme/api", "1.0", AMD)
     folder = str(tmp_path)
-    registry(cache_dir=folder).answer([asked(server, "acme/api:1.0", "created")])
-    server.tags["acme/api"].clear()
-    server.manifests.clear()
+    registry(cache_dir=folder).answer([asked(oci_registry, "acme/api:1.0", "created")])
+    oci_registry.tags["acme/api"].clear()
+    oci_registry.manifests.clear()
     for reference in ("acme/api:1.0", f"acme/api@{AMD.digest}"):
-        question = asked(server, reference, "created", "exists")
+        question = asked(oci_registry, reference, "created", "exists")
         assert registry(cache_dir=folder).answer([question])[question] == Answer(exists=False)
 
 
 @pytest.mark.parametrize("reference", ["a/b", "a?b", "..", "-x", "x" * 200])
-def test_what_is_no_tag_is_never_asked_for(server: RegistryApi, reference: str) -> None:
+def test_what_is_not_a_tag_is_never_asked_for(oci_registry: RegistryApi, reference: str) -> None:
     odd = Question(
-        Image(f"{server.name}/acme/api", server.name, "acme/api", reference), ("exists",)
+        Image(f"{oci_registry.name}/acme/api", oci_registry.name, "acme/api", reference),
+        ("exists",),
     )
     found = registry().answer([odd])[odd]
     assert isinstance(found.error, RegistryError)
-    assert not server.seen
+    assert not oci_registry.seen
 
 
-def test_all_media_types_are_asked_for(server: RegistryApi) -> None:
-    server.put("acme/api", "1.0", AMD)
-    answer(server, "acme/api:1.0", "digest")
-    accepted = server.seen[0].headers["accept"]
+def test_all_media_types_are_asked_for(oci_registry: RegistryApi) -> None:
+    oci_registry.put("acme/api", "1.0", AMD)
+    answer(oci_registry, "acme/api:1.0", "digest")
+    accepted = oci_registry.seen[0].headers["accept"]
     assert all(f"application/vnd.{kind}" in accepted for kind in (
         "oci.image.manifest.v1+json", "oci.image.index.v1+json",
         "docker.distribution.manifest.v2+json", "docker.distribution.manifest.list.v2+json",

@@ -61,7 +61,7 @@ def test_a_registry_that_allows_a_thousand_in_a_page(server: RegistryApi) -> Non
 
 
 @pytest.mark.parametrize("status", [400, 404, 500])
-def test_a_later_page_that_fails_is_no_end(server: RegistryApi, status: int) -> None:
+def test_a_later_page_that_fails_is_not_an_end(server: RegistryApi, status: int) -> None:
     server.tags["acme/api"], server.page = {f"1.{number}": API.digest for number in range(9)}, 3
     server.faults["/tags/list"] = lambda seen: (status, {}, b"{}") if "last=" in seen.path else None
     with pytest.raises(RegistryError):
@@ -282,13 +282,13 @@ def test_referrers_by_the_tag_where_there_is_no_api(server: RegistryApi, status:
     ]
 
 
-def test_a_registry_that_is_down_is_no_empty_answer(server: RegistryApi) -> None:
+def test_a_registry_that_is_down_is_not_an_empty_answer(server: RegistryApi) -> None:
     server.faults[f"/referrers/{API.digest}"] = lambda _: (503, {}, b"")
     with pytest.raises(RegistryDownError):
         referrers(server)
 
 
-def test_manifests_and_blobs_for_whoever_checks_signatures(server: RegistryApi) -> None:
+def test_manifests_and_blobs_for_the_check_of_signatures(server: RegistryApi) -> None:
     asking = registry().repository(parse_image(f"{server.name}/acme/api"))
     found = asking.manifest("1.0")
     assert found is not None

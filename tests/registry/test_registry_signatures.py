@@ -13,7 +13,8 @@ from fakes.registry_api import RegistryApi, registry_api
 from task.errors import RegistryAccessError, RegistryDownError, RegistryError, TaskError, UsageError
 from task.http import Limits
 from task.image import parse_image
-from task.model import Proof, Question
+from task.model import Question
+from task.proof import Proof
 from task.registry.client import Registry
 from task.registry.logins import Logins
 from task.registry.proofs import Asked, Check, Prover
@@ -156,7 +157,7 @@ def a_bundle_of_another_type(pair: cosign.Keys) -> Content:
         (a_bundle_of_another_type, "without a statement"),
     ],
 )
-def test_what_is_no_signature(
+def test_what_is_not_a_signature(
     server: RegistryApi, pair: cosign.Keys, make: Callable[[cosign.Keys], Content] | None, why: str
 ) -> None:
     if make:
@@ -241,7 +242,7 @@ def test_every_image_is_waited_for_once(
         (b"-----BEGIN PUBLIC KEY-----\nAAAA\n-----END PUBLIC KEY-----\n", "cannot be read"),
     ],
 )
-def test_what_is_no_key(tmp_path: Path, content: bytes | None, words: str) -> None:
+def test_what_is_not_a_key(tmp_path: Path, content: bytes | None, words: str) -> None:
     path = tmp_path / "cosign.pub"
     if content is not None:
         path.write_bytes(content)

@@ -98,7 +98,7 @@ def test_a_payload() -> None:
         b"\xff",
     ],
 )
-def test_what_is_no_payload(blob: bytes) -> None:
+def test_what_is_not_a_payload(blob: bytes) -> None:
     with pytest.raises(Malformed):
         of_payload(blob)
 
@@ -106,7 +106,7 @@ def test_what_is_no_payload(blob: bytes) -> None:
 @pytest.mark.parametrize(
     "image", [None, [], {}, {"docker-manifest-digest": 1}, {"Docker-Manifest-Digest": DIGEST}]
 )
-def test_a_payload_of_no_image(image: Any) -> None:
+def test_a_payload_without_an_image(image: Any) -> None:
     assert of_payload(payload(image=image)).digests == ()
 
 
@@ -158,7 +158,7 @@ def test_a_bundle() -> None:
         bundle([]),
     ],
 )
-def test_what_is_no_bundle(blob: bytes) -> None:
+def test_what_is_not_a_bundle(blob: bytes) -> None:
     with pytest.raises(Malformed):
         of_bundle(blob)
 
@@ -166,7 +166,7 @@ def test_what_is_no_bundle(blob: bytes) -> None:
 @pytest.mark.parametrize(
     "subject", [None, {}, [None], [{"digest": []}], [{"digest": {"sha512": "a"}}]]
 )
-def test_a_bundle_of_no_image(subject: Any) -> None:
+def test_a_bundle_without_an_image(subject: Any) -> None:
     assert of_bundle(bundle({**STATEMENT, "subject": subject})).digests == ()
 
 
@@ -186,6 +186,6 @@ def test_keys() -> None:
     "text",
     ["", "ssh-ed25519 AAAA", "-----BEGIN EC PRIVATE KEY-----\n", "-----BEGIN CERTIFICATE-----"],
 )
-def test_what_is_no_key(text: str) -> None:
+def test_what_is_not_a_key(text: str) -> None:
     with pytest.raises(Malformed):
         public_keys(text)

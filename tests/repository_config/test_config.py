@@ -118,14 +118,14 @@ PRECEDENCE = [
 
 
 @pytest.mark.parametrize(("asked", "text", "expected"), PRECEDENCE)
-def test_whatever_asks_for_a_pull_request_wins(asked: bool, text: str, expected: bool) -> None:
+def test_any_rule_that_asks_for_a_pull_request_wins(asked: bool, text: str, expected: bool) -> None:
     sub = replace(subscription(), pull_request=asked)
     (found,) = governed([sub], read_config(f"version: 1\n{text}\n"), NOW)
     assert found.pull_request is expected
 
 
 @pytest.mark.parametrize(("asked", "text", "expected"), PRECEDENCE)
-def test_whatever_asks_for_a_digest_wins(asked: bool, text: str, expected: bool) -> None:
+def test_any_rule_that_asks_for_a_digest_wins(asked: bool, text: str, expected: bool) -> None:
     text = text.replace("pinDigest: true", "commit: {signOff: true}")
     for value in ("true", "false"):
         text = text.replace(f"pullRequests: {{enabled: {value}}}", f"pinDigest: {value}")
@@ -134,7 +134,7 @@ def test_whatever_asks_for_a_digest_wins(asked: bool, text: str, expected: bool)
     assert found.policy.pin_digest is expected
 
 
-def test_the_freeze_that_ends_last_is_told() -> None:
+def test_the_freeze_that_ends_last_is_reported() -> None:
     config = read_config(
         "version: 1\nfreezes:\n"
         "- {schedule: 0 0 * * 0, duration: 1d, reason: sunday}\n"
@@ -146,7 +146,7 @@ def test_the_freeze_that_ends_last_is_told() -> None:
     )
     assert shop.freeze
     assert (shop.freeze.reason, shop.freeze.until) == ("november", "2026-11-26T00:00:00Z")
-    assert shop.freeze.by == "the freeze in .image-update/config, line 4,"
+    assert shop.freeze.source == "the freeze in .image-update/config, line 4"
     assert free.freeze
     assert free.freeze.reason == "sunday"
     assert other.freeze

@@ -7,8 +7,8 @@ from typing import Any
 import jsonschema
 import pytest
 import yaml
-from memory import story
 from support import ROOT
+from support.memory import story
 
 from scripts.transcripts import blocks
 from task.repository_config.config import NO_CONFIG, PATH

@@ -2,6 +2,7 @@
 
 import json
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -89,28 +90,42 @@ def test_makes_what_aiu_makes(case: dict[str, Any]) -> None:
 def test_the_default_has_aius_words_the_version_and_the_application() -> None:
     apps = [app("web", change(), change("nginx", "1", "2", DIGEST))]
     ours = message_text(None, apps).text
-    assert message_text(DEFAULT, apps).text == ours.replace(" to 1.1 and 2", "").replace(
-        "\n    for web", ""
-    ).replace(" for web", "")
+    aius = ours.replace(" to 1.1 and 2", "").replace("\n    for web", "").replace(" for web", "")
+    assert message_text(DEFAULT, apps).text == aius.replace("2@", "")  # AIU leaves the tag out
     assert ours == (
         "build: automatic update of web to 1.1 and 2\n\n"
         "updates image acme/api tag '1.0' to '1.1' for web\n"
-        f"updates image nginx tag '1' to '{DIGEST}'\n    for web\n"
+        f"updates image nginx tag '1' to '2@{DIGEST}'\n    for web\n"
     )
 
 
 def test_several_applications_with_one_change_say_it_once() -> None:
     assert commit_message(None, [app("web"), app("api")]).text == (
-        "build: automatic update of web, api to 1.1\n\n"
+        "build: automatic update of acme/api to 1.1 for web, api\n\n"
         "updates image acme/api tag '1.0' to '1.1' for web, api\n\n"
         "Image: ghcr.io/acme/api:1.1\nApplication: argocd/web\nApplication: argocd/api\n"
     )
 
 
+@pytest.mark.parametrize(
+    ("names", "subject"),
+    [
+        (("web",), "build: promote web to 1.1"),
+        (("web", "api"), "build: promote acme/api to 1.1 for web, api"),
+    ],
+)
+def test_a_promotion_is_called_one(names: tuple[str, ...], subject: str) -> None:
+    promoted = replace(change(), promoted_from="argocd/staging")
+    text = message_text(None, [app(name, promoted) for name in names]).text
+    assert text.split("\n")[0] == subject
+    mixed = message_text(None, [app("web", promoted), app("api")]).text
+    assert mixed.startswith("build: automatic update of acme/api to 1.1 for web, api\n")
+
+
 def test_different_changes_name_their_applications() -> None:
     apps = [app("web"), app("api", change(old="0.9")), app("shop")]
     assert message_text(None, apps).text == (
-        "build: automatic update of web, api, shop to 1.1\n\n"
+        "build: automatic update of acme/api to 1.1 for web, api, shop\n\n"
         "updates image acme/api tag '1.0' to '1.1' for web, shop\n"
         "updates image acme/api tag '0.9' to '1.1' for api\n"
     )
@@ -119,7 +134,10 @@ def test_different_changes_name_their_applications() -> None:
 def test_five_hundred_applications_fit_on_a_screen() -> None:
     text = commit_message(None, [app(f"application-{n:03}") for n in range(500)]).text
     subject, blank, *rest = text.split("\n")
-    assert (subject, blank) == ("build: automatic update of 500 Applications to 1.1", "")
+    assert (subject, blank) == (
+        "build: automatic update of acme/api to 1.1 for 500 Applications",
+        "",
+    )
     assert "and 400 more" in text
     assert max(map(len, rest)) <= 72
     assert len(rest) < 90
@@ -269,7 +287,7 @@ def test_a_long_source_message_is_still_json() -> None:
     assert json.loads(line.removeprefix("Body: ")).startswith("\x01é")
 
 
-def test_there_are_no_references_without_a_source_commit() -> None:
+def test_there_are_not_references_without_a_source_commit() -> None:
     assert build_trailers(references=commit_references("", "https://git.example.com/app")) == ()
 
 

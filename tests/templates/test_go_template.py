@@ -173,5 +173,5 @@ def test_more_data_may_have_more_steps() -> None:
     assert template.render(data, steps=1_000_000) == "a" * 60_000
 
 
-def test_what_is_no_text_is_replaced() -> None:
+def test_what_is_not_text_is_replaced() -> None:
     assert parse('{{slice "é" 0 1}}|{{slice "é" 0 1}}{{slice "é" 1}}').render({}) == "\ufffd|é"

@@ -27,4 +27,9 @@ def read(document: Document, registry: str) -> Iterator[Found]:
     name = name or f"{text(repository, 'namespace')}/{text(repository, 'name')}"
     place = Named(f"registry.{text(repository, 'region')}.aliyuncs.com", name)
     # "2016-07-17 09:40:56" is in the time zone of the region, which is not in the event.
-    yield pushed(place, text(push, "tag"), text(push, "digest"), registry=registry)
+    yield pushed(
+        place,
+        text(push, "tag"),
+        text(push, "digest"),
+        registry=registry,
+    )

@@ -41,11 +41,11 @@ def read(document: Document, registry: str) -> Iterator[Found]:
     digest = text(data, "imageDigest") or text(data, "digest")
     if is_digest(tag_of_subject) and not digest:
         digest = tag_of_subject
-    place = Named(_host(document, data), repository)
+    place = Named(_source_host(document, data), repository)
     yield pushed(place, tag, digest, document.get("time"), registry)
 
 
-def _host(document: Document, data: Document) -> str:
+def _source_host(document: Document, data: Document) -> str:
     source = text(document, "source")
     if named := text(data, "registryUrl") or text(data, "registry"):
         return named

@@ -41,4 +41,10 @@ def of_notification(event: Document, registry: str) -> Found:
         return PassedOver("it is a blob or another artifact")
     place = Named(text(event, "request", "host"), text(target, "repository"))
     time = event.get("timestamp")
-    return pushed(place, text(target, "tag"), text(target, "digest"), time, registry)
+    return pushed(
+        place,
+        text(target, "tag"),
+        text(target, "digest"),
+        time,
+        registry,
+    )

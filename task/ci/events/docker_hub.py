@@ -21,4 +21,9 @@ def read(document: Document, registry: str) -> Iterator[Found]:
     """Yield the push. The webhook has no digest."""
     place = Named("docker.io", text(document, "repository", "repo_name"))
     push = mapping(document, "push_data")
-    yield pushed(place, text(push, "tag"), at=push.get("pushed_at"), registry=registry)
+    yield pushed(
+        place,
+        text(push, "tag"),
+        at=push.get("pushed_at"),
+        registry=registry,
+    )

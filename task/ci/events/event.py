@@ -37,7 +37,7 @@ _ATTACHED = re.compile(r"sha(?:256|512)-[0-9a-f]{64,128}(?:\.[a-z]+)?")
 
 
 class PassedOver(NamedTuple):
-    """An event that is no push of a tagged image."""
+    """An event that is not a push of a tagged image."""
 
     why: str
 
@@ -55,7 +55,11 @@ class Named(NamedTuple):
 
 
 def pushed(
-    place: Named, tag: str, digest: str = "", at: object = None, registry: str = ""
+    place: Named,
+    tag: str,
+    digest: str = "",
+    at: object = None,
+    registry: str = "",
 ) -> Found:
     """Return the event of a push.
 

@@ -96,7 +96,7 @@ def events_in(text: str, form: str = "auto", registry: str = "") -> Events | Non
     if not text and form != "auto":
         raise Malformed("it is empty", _AS_SENT)
     try:
-        documents = list(_documents(text))
+        documents = list(_json_documents(text))
     except Malformed:
         if form == "auto" and text[:1] not in ("{", "["):
             return None
@@ -105,7 +105,8 @@ def events_in(text: str, form: str = "auto", registry: str = "") -> Events | Non
         return None
     if len(documents) > MOST_EVENTS:
         raise Malformed(
-            f"it has {len(documents):,} events, {MOST_EVENTS:,} at most are taken", _SPLIT
+            f"it has {len(documents):,} events, {MOST_EVENTS:,} at most are taken",
+            _SPLIT,
         )
     pushes: list[Event] = []
     passed: list[str] = []
@@ -120,7 +121,7 @@ def events_in(text: str, form: str = "auto", registry: str = "") -> Events | Non
     return Events(tuple(pushes), tuple(passed))
 
 
-def _documents(text: str) -> Iterator[tuple[str, Any]]:
+def _json_documents(text: str) -> Iterator[tuple[str, Any]]:
     """Yield each document with its place. Raises `Malformed` if the text is not JSON."""
     at = 0
     line = 1
@@ -129,7 +130,8 @@ def _documents(text: str) -> Iterator[tuple[str, Any]]:
             document, end = json_at(text, at)
         except ValueError as problem:
             raise Malformed(
-                f"line {line}: it cannot be parsed as JSON: {problem}", _AS_SENT
+                f"line {line}: it cannot be parsed as JSON: {problem}",
+                _AS_SENT,
             ) from None
         if isinstance(document, list):
             yield from ((f"event {number}", one) for number, one in enumerate(document, 1))

@@ -59,7 +59,13 @@ def _of_version(package: Document, version: Document, registry: str) -> Found:
     name = text(version, "name")
     tag = text(metadata, "tag", "name") or ("" if is_digest(name) else name)
     time = version.get("updated_at") or version.get("created_at") or package.get("updated_at")
-    return pushed(_place(package, version), tag, _digest(version, manifest), time, registry)
+    return pushed(
+        _place(package, version),
+        tag,
+        _package_digest(version, manifest),
+        time,
+        registry,
+    )
 
 
 def _place(package: Document, version: Document) -> Named:
@@ -75,6 +81,6 @@ def _place(package: Document, version: Document) -> Named:
     return Named("ghcr.io", f"{owner}/{text(package, 'name')}".lower())
 
 
-def _digest(version: Document, manifest: Document) -> str:
+def _package_digest(version: Document, manifest: Document) -> str:
     named = (text(version, "version"), text(manifest, "digest"), text(version, "name"))
     return next(filter(is_digest, named), "")

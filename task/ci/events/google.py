@@ -63,4 +63,10 @@ def _of_notification(document: Document, time: object, registry: str) -> Found:
     whole = text(document, "tag")
     before, colon, tag = whole.rpartition(":")
     host, _, repository = (name or before).partition("/")
-    return pushed(Named(host, repository), tag if colon else whole, digest, time, registry)
+    return pushed(
+        Named(host, repository),
+        tag if colon else whole,
+        digest,
+        time,
+        registry,
+    )

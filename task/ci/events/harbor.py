@@ -38,4 +38,10 @@ def read(document: Document, registry: str) -> Iterator[Found]:
     for resource in resources:
         host = text(resource, "resource_url").removeprefix("https://").partition("/")[0]
         place = Named(host, repository)
-        yield pushed(place, text(resource, "tag"), text(resource, "digest"), time, registry)
+        yield pushed(
+            place,
+            text(resource, "tag"),
+            text(resource, "digest"),
+            time,
+            registry,
+        )

@@ -41,8 +41,8 @@ def read(document: Document, _registry: str) -> Iterator[Found]:
     if unknown:
         hint = f"the keys are {', '.join(KEYS)}"
         raise Malformed(f"it has the unknown key {and_more(unknown)}", hint)
-    image = parse_image(_text(document, "image"))
-    digest = _text(document, "digest")
+    image = parse_image(_text_of_line(document, "image"))
+    digest = _text_of_line(document, "digest")
     if digest and not is_digest(digest):
         raise Malformed("its digest is not one", "write sha256: and 64 digits 0-9a-f")
     if digest and image.digest not in ("", digest):
@@ -50,31 +50,36 @@ def read(document: Document, _registry: str) -> Iterator[Found]:
     image = replace(image, digest=digest or image.digest)
     if not image.tag and not image.digest:
         raise Malformed("its image has neither a tag nor a digest", "write name:tag")
-    run = without_login(_text(document, "pipelineRun"))
-    yield Event(image, build=_build(document), run=run, claimed=False)
+    run = without_login(_text_of_line(document, "pipelineRun"))
+    yield Event(
+        image,
+        build=_build_of_line(document),
+        run=run,
+        claimed=False,
+    )
 
 
-def _build(document: Document) -> Build:
-    commit = _text(document, "sourceCommit").lower()
+def _build_of_line(document: Document) -> Build:
+    commit = _text_of_line(document, "sourceCommit").lower()
     if commit and not COMMIT.fullmatch(commit):
         raise Malformed("its sourceCommit is not a commit", "write 7 to 64 digits 0-9a-f")
     try:
-        number = sequence_of(_number(document, "sequence"))
-        created = created_of(_number(document, "created"))
+        number = sequence_of(_number_text(document, "sequence"))
+        created = created_of(_number_text(document, "created"))
     except UsageError as error:  # it names the option of the same meaning
         raise Malformed(error.message.replace("--", "its ", 1), error.hint) from None
-    repository = without_login(_text(document, "sourceRepository"))
+    repository = without_login(_text_of_line(document, "sourceRepository"))
     return Build(number, "", commit, repository, created)
 
 
-def _number(document: Document, key: str) -> str:
+def _number_text(document: Document, key: str) -> str:
     """Return a number, or the text of one."""
     value = document.get(key)
     whole = isinstance(value, int) and not isinstance(value, bool)
-    return str(value) if whole else _text(document, key)
+    return str(value) if whole else _text_of_line(document, key)
 
 
-def _text(document: Document, key: str) -> str:
+def _text_of_line(document: Document, key: str) -> str:
     value = document.get(key)
     if value is None:
         return ""

@@ -176,20 +176,28 @@ def _scalar(tree: Tree, node: Node, data: Word) -> Splice:
             f"line {tree.line(node)} has a value tagged {node.tag}",
             hint="write it as a plain string",
         )
-    text, start = tree.text, body(tree.text, node)
+    text = tree.text
+    start = body(text, node)
     nothing = start >= node.end
     if node.kind not in {"scalar", "alias"} or (isinstance(data, bool) and nothing):
         raise TargetError(
-            f"line {tree.line(node)} does not have a single value", hint="write `key: value` there"
+            f"line {tree.line(node)} does not have a single value",
+            hint="write `key: value` there",
         )
     if isinstance(data, bool):
-        return Splice(node.start, content_end(text, node), str(data).lower())
+        return Splice(
+            node.start,
+            content_end(text, node),
+            str(data).lower(),
+        )
     # replace the alias itself, so that the anchor and its other uses keep their value
     if node.kind == "alias":
         return Splice(node.start, node.end, spell(data, quote=_quotes(tree, node, data)))
     if not node.style and nothing and (node.anchor or node.tag):  # `key: &anchor` without a value
         return Splice(
-            node.start, node.end, f"{_props(tree, node, node.end).rstrip()} {spell(data)}".lstrip()
+            node.start,
+            node.end,
+            f"{_props(tree, node, node.end).rstrip()} {spell(data)}".lstrip(),
         )
     if not node.style and nothing:
         at = slot(tree, node)  # after the `:` or the `-`
@@ -267,7 +275,8 @@ def with_texts(tree: Tree, wanted: Iterable[tuple[Node, str]]) -> Tree:
     Raises TargetError if an alias elsewhere shares a scalar that has to change.
     """
     return splice(
-        tree, [(alone(tree, node), text) for node, text in wanted if not says(node, text)]
+        tree,
+        [(alone(tree, node), text) for node, text in wanted if not says(node, text)],
     )
 
 
@@ -280,7 +289,18 @@ def add(tree: Tree, node: Node, more: More) -> Tree:
     """
     text = tree.text
     if not tree.roots:
-        new = parse(apply(text, [_append(text, len(text), _lines(tree, more, 0))]))
+        new = parse(
+            apply(
+                text,
+                [
+                    _append(
+                        text,
+                        len(text),
+                        _lines(tree, more, 0),
+                    )
+                ],
+            )
+        )
         if len(new.roots) != 1 or not holds(new.roots[0], more):
             raise more_than_meant()
         return new
@@ -308,7 +328,11 @@ def add(tree: Tree, node: Node, more: More) -> Tree:
         last = node.children[-2] if node.kind == "mapping" else node.children[-1]
         at = line_start(text, last.start)
         lines = _lines(tree, more, column(text, node)) + eol(text)
-        return checked(tree, [Splice(at, at, lines)], {id(node): grows(more, last=False)})
+        return checked(
+            tree,
+            [Splice(at, at, lines)],
+            {id(node): grows(more, last=False)},
+        )
 
 
 def _lines(tree: Tree, data: More, indent: int, width: int = 2) -> str:
@@ -371,7 +395,8 @@ def _fill(tree: Tree, node: Node, more: More) -> list[Splice]:
 
 
 def _fill_root(tree: Tree, node: Node, lines: str) -> Splice:
-    text, start = tree.text, body(tree.text, node)
+    text = tree.text
+    start = body(text, node)
     if start < node.end:  # an explicit null or empty brackets
         at = line_start(text, start)
         if only_blank(text, at, start):
@@ -420,9 +445,14 @@ def drop_key(tree: Tree, mapping: Node, key: Node) -> Tree:
         cut = Splice(key.start, following, "")
     else:
         raise TargetError(
-            f"line {tree.line(key)}: {key.value} is the only key", hint="remove that entry by hand"
+            f"line {tree.line(key)}: {key.value} is the only key",
+            hint="remove that entry by hand",
         )
-    return checked(tree, [cut], {id(mapping): shrinks(index)})
+    return checked(
+        tree,
+        [cut],
+        {id(mapping): shrinks(index)},
+    )
 
 
 def drop_items(tree: Tree, sequence: Node, numbers: Sequence[int]) -> Tree:
@@ -440,7 +470,11 @@ def drop_items(tree: Tree, sequence: Node, numbers: Sequence[int]) -> Tree:
             cuts[number] = _without_lines(text, start, line_end(text, content_end(text, item)))
     # Nothing depends on the removal, so if it would change more than these items, they stay.
     try:
-        return checked(tree, [*cuts.values()], {id(sequence): shrinks(*cuts)})
+        return checked(
+            tree,
+            [*cuts.values()],
+            {id(sequence): shrinks(*cuts)},
+        )
     except TargetError:
         return tree
 
@@ -514,7 +548,11 @@ def content_end(text: str, node: Node) -> int:
 
 def entry_end(text: str, key: Node, value: Node) -> int:
     """Return where an entry of a mapping ends: after its value, or after its `:` if it has none."""
-    return max(content_end(text, value), key.end, value_slot(text, key) or 0)
+    return max(
+        content_end(text, value),
+        key.end,
+        value_slot(text, key) or 0,
+    )
 
 
 def value_slot(text: str, key: Node) -> int | None:
@@ -534,7 +572,8 @@ def slot(tree: Tree, node: Node) -> int:
     at = node.end if key is None else value_slot(tree.text, key)
     if at is None or key is node:
         raise TargetError(
-            f"line {tree.line(node)} has a key without a value", hint="write `key: value` there"
+            f"line {tree.line(node)} has a key without a value",
+            hint="write `key: value` there",
         )
     return at
 

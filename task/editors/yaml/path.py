@@ -56,7 +56,8 @@ def parse_path(text: str) -> tuple[Segment, ...]:
     plain = [step.replace("\\.", ".") for step in re.split(r"(?<!\\)\.", text)]
     if len(plain) > DEPTH:
         raise TargetError(
-            f"the key path has more than {DEPTH} steps", hint="name a shorter key path"
+            f"the key path has more than {DEPTH} steps",
+            hint="name a shorter key path",
         )
     return tuple(
         Segment(*match.groups()) if (match := _INDICES.fullmatch(step)) else Segment(step)
@@ -76,7 +77,11 @@ def find(tree: Tree, root: Node, path: Sequence[Segment], *, merges: bool = True
 
 
 def find_all(
-    tree: Tree, root: Node, path: Sequence[Segment], *, merges: bool = True
+    tree: Tree,
+    root: Node,
+    path: Sequence[Segment],
+    *,
+    merges: bool = True,
 ) -> tuple[Node, ...]:
     """Return all nodes at the path, unresolved: a key may have brackets in its name beside a list.
 
@@ -106,7 +111,7 @@ def _matches(at: _Mappings, node: Node, path: Sequence[Segment], merges: bool) -
     mapping = resolved(node)
     if mapping.kind == "mapping":
         for used in range(1, len(path) + 1):
-            for key, indices in _keys(path[:used]):
+            for key, indices in _possible_keys(path[:used]):
                 inner = item(at.value(mapping, key) if merges else at.own(mapping, key), indices)
                 if inner is None:
                     continue
@@ -117,7 +122,7 @@ def _matches(at: _Mappings, node: Node, path: Sequence[Segment], merges: bool) -
                     yield from ((dots + used - 1, match, holder) for dots, match, holder in rest)
 
 
-def _keys(steps: Sequence[Segment]) -> Iterator[tuple[str, tuple[int, ...]]]:
+def _possible_keys(steps: Sequence[Segment]) -> Iterator[tuple[str, tuple[int, ...]]]:
     """Yield each key that these steps may be together, a key with dots, and its indices."""
     front = "".join(f"{step.text}." for step in steps[:-1])
     last = steps[-1]
@@ -246,7 +251,10 @@ _mappings = lru_cache(maxsize=2)(_Mappings)  # a tree is searched for several ke
 
 
 def uses(
-    tree: Tree, root: Node, node: Node, missing: Sequence[str] = ()
+    tree: Tree,
+    root: Node,
+    node: Node,
+    missing: Sequence[str] = (),
 ) -> Iterator[tuple[Segment, ...]]:
     """Yield the paths at which a reader finds this node, through aliases and merge keys,
     or a key that it lacks.
@@ -264,7 +272,8 @@ def uses(
         key = tree.key_of(current)
         if key is current:
             raise TargetError(
-                f"line {tree.line(key)} has an alias as a key", hint="write the key out"
+                f"line {tree.line(key)} has an alias as a key",
+                hint="write the key out",
             )
         if parent is None:
             number += 1
@@ -283,7 +292,8 @@ def uses(
             place = next(place for place, one in enumerate(parent.children) if one is current)
             stack.append((parent, (place, *below)))
     raise TargetError(
-        f"line {tree.line(node)} is shared by too many aliases", hint="write the value out"
+        f"line {tree.line(node)} is shared by too many aliases",
+        hint="write the value out",
     )
 
 
@@ -322,15 +332,16 @@ def locate(tree: Tree, root: Node, path: Sequence[Segment]) -> tuple[Node, tuple
     if node.kind == "sequence":
         hint = f"name one item of it, such as {parent}[0].{path_text(rest)}"
         raise TargetError(
-            f"line {tree.line(node)}: {parent} is a list, so {wanted} is not in it", hint=hint
+            f"line {tree.line(node)}: {parent} is a list, so {wanted} is not in it",
+            hint=hint,
         )
     what = (
-        f"the single value {shortened(node.value, 80)!r}"
+        f"a plain value ({shortened(node.value, 80)!r})"
         if node.kind == "scalar"
         else "not a mapping"
     )
     raise TargetError(
-        f"line {tree.line(node)}: {parent} is {what}, so {wanted} cannot be below it",
+        f"line {tree.line(node)}: {parent} is {what}, so it has no key {path_text(rest)}",
         hint=(
             f"name another key; if {parent} holds the whole reference, annotate"
             f" <alias>.helm.image-spec: {parent}"
@@ -339,7 +350,9 @@ def locate(tree: Tree, root: Node, path: Sequence[Segment]) -> tuple[Node, tuple
 
 
 def _step(
-    at: _Mappings, node: Node, rest: tuple[Segment, ...]
+    at: _Mappings,
+    node: Node,
+    rest: tuple[Segment, ...],
 ) -> tuple[Node, tuple[Segment, ...]] | None:
     """Return the next node down, and the rest of the path, or None.
 
@@ -365,7 +378,7 @@ def _step(
     dotted = [
         (child, indices, used)
         for used in range(2, len(rest))
-        for key, indices in _keys(rest[:used])
+        for key, indices in _possible_keys(rest[:used])
         if (child := value(node, key)) is not None
     ]
     if len(dotted) > 1:

@@ -81,7 +81,8 @@ def double_quoted(text: str) -> str:
     because JSON files are edited by the same code.
     """
     return _UNPRINTABLE.sub(
-        lambda match: f"\\u{ord(match[0]):04x}", json.dumps(text, ensure_ascii=False)
+        lambda match: f"\\u{ord(match[0]):04x}",
+        json.dumps(text, ensure_ascii=False),
     )
 
 

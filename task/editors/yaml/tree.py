@@ -39,7 +39,11 @@ class Node:
     anchor: str = ""
     tag: str = ""  # the explicit one
     children: tuple[Node, ...] = ()  # of a mapping: key, value, key, value, …
-    target: Node | None = field(default=None, repr=False, compare=False)  # of an alias
+    target: Node | None = field(
+        default=None,
+        repr=False,
+        compare=False,
+    )  # of an alias
 
     @property
     def null(self) -> bool:
@@ -170,7 +174,8 @@ def _parse(text: str) -> Tree:
         documents = parsed(text[shift:], lambda events: tuple(_documents(events, shift)))
     except Malformed as problem:
         raise TargetError(
-            problem.message, hint="correct the file, or name another target"
+            problem.message,
+            hint="correct the file, or name another target",
         ) from problem
     return Tree(text, documents)
 
@@ -182,23 +187,16 @@ def _documents(events: Iterable[Any], shift: int) -> Iterator[tuple[Node, int]]:
     """Yield the root and the end of each document: its `...`, the next `---`,
     or the end of the text.
     """
-    outer: list[
-        tuple[Any, list[Node]]
-    ] = []  # the first event of each open collection, and the children around it
+    # the first event of each open collection, and the children around it
+    outer: list[tuple[Any, list[Node]]] = []
     children: list[Node] = []  # of the innermost open collection
     anchored: dict[str, Node] = {}
     for event in events:
         name = event.__class__.__name__
-        at = (event.start_mark.index + shift, event.end_mark.index + shift)
+        start = event.start_mark.index + shift
+        end = event.end_mark.index + shift
         if name == "ScalarEvent":
-            node = Node(
-                "scalar",
-                *at,
-                event.value,
-                event.style or "",
-                event.anchor or "",
-                str(event.tag or ""),
-            )
+            node = _scalar_of(event, start, end)
         elif name in ("MappingStartEvent", "SequenceStartEvent"):
             outer.append((event, children))
             children = []
@@ -214,22 +212,18 @@ def _documents(events: Iterable[Any], shift: int) -> Iterator[tuple[Node, int]]:
             )
             inner = tuple(children)
             first, children = outer.pop()
-            start = first.start_mark.index + shift
-            style = "{" if first.flow_style else ""
-            node = Node(
-                kind, start, at[1], "", style, first.anchor or "", str(first.tag or ""), inner
-            )
+            node = _collection_of(kind, first, first.start_mark.index + shift, end, inner)
         elif name == "AliasEvent":
             if event.anchor not in anchored:
                 message = (
                     f"the alias *{event.anchor} in line {event.start_mark.line + 1} has no anchor"
                 )
                 raise TargetError(message, hint="define the anchor above it")
-            node = Node("alias", *at, event.anchor, target=anchored[event.anchor])
+            node = Node("alias", start, end, event.anchor, target=anchored[event.anchor])
         elif name == "DocumentEndEvent":
             if anchored:
                 _refuse_bomb(children[0])
-            yield children[0], at[0]
+            yield children[0], start
             children = []
             anchored = {}
             continue
@@ -238,6 +232,39 @@ def _documents(events: Iterable[Any], shift: int) -> Iterator[tuple[Node, int]]:
         if node.anchor:
             anchored[node.anchor] = node
         children.append(node)
+
+
+def _scalar_of(event: Any, start: int, end: int) -> Node:
+    return Node(
+        "scalar",
+        start,
+        end,
+        event.value,
+        event.style or "",
+        event.anchor or "",
+        str(event.tag or ""),
+    )
+
+
+def _collection_of(
+    kind: Literal["mapping", "sequence"],
+    first: Any,
+    start: int,
+    end: int,
+    children: tuple[Node, ...],
+) -> Node:
+    """Return a mapping or sequence. `first`: the event that began it."""
+    style = "{" if first.flow_style else ""
+    return Node(
+        kind,
+        start,
+        end,
+        "",
+        style,
+        first.anchor or "",
+        str(first.tag or ""),
+        children,
+    )
 
 
 def _refuse_bomb(root: Node) -> None:
@@ -257,7 +284,8 @@ def _refuse_bomb(root: Node) -> None:
             sizes[id(stack.pop())] = 1 + sum(sizes[id(part)] for part in parts)
     if BOMB < sizes[id(root)] > 10 * len(sizes):
         raise TargetError(
-            f"its aliases stand for more than {BOMB:,} values", hint="write out what they mean"
+            f"its aliases stand for more than {BOMB:,} values",
+            hint="write out what they mean",
         )
 
 
@@ -282,6 +310,7 @@ def refuse_odd_breaks(tree: Tree) -> None:
             line = tree.text.count("\n", 0, found.start()) + 1
             what = f"U+{ord(found[0]):04X}, which some readers take for the end of the line"
             raise TargetError(
-                f"line {line}: has {what}", hint="remove it, or begin a new line there"
+                f"line {line}: has {what}",
+                hint="remove it, or begin a new line there",
             )
         at = end

@@ -9,12 +9,12 @@ It keeps what it has fetched, so that another attempt after a lost race costs li
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from itertools import chain
 from typing import ClassVar, Self, TypeVar
 
-from task.errors import Outpaced, SourceError, TargetError
+from task.errors import Outpaced, RepositoryError, SourceError, TargetError
 from task.git import errors as git_errors
 from task.git.command import Git
 from task.git.errors import GitFailed
@@ -37,8 +37,18 @@ from task.git.repository.objects import (
 )
 from task.git.repository.remote import Pushed, Remote, restarted
 from task.git.signing import Signer
-from task.model import Changeset, File, FileVersion, Head, Landing, Place, Snapshot, Through
-from task.retry import land_once
+from task.model import (
+    Changeset,
+    File,
+    Files,
+    FileVersion,
+    Head,
+    LandedCommit,
+    Place,
+    Snapshot,
+    Through,
+)
+from task.retry import send_once
 from task.templates.commit_message import trailer_of
 from task.text import blanked, one_line
 
@@ -46,6 +56,41 @@ T = TypeVar("T")
 _WORK = "refs/image-update/work"  # where fast-import puts the commit
 # git's own rule, which fast-import does not check
 _NO_NAMES = frozenset({"", ".", "..", ".git", "git~1"})
+
+
+@dataclass(frozen=True)
+class Remembered:
+    """What a memory branch has, and where that is."""
+
+    files: Files
+    tip: str  # "" if there is no such branch
+    inherited: tuple[str, str] | None  # the branch and tip of a base that is gone
+    renamed_from: str = ""  # that base
+    left: tuple[tuple[str, str], ...] = ()  # other such branches, each with its base
+
+    def beside(self, found: Snapshot) -> Snapshot:
+        """Return a snapshot of the base with it."""
+        return replace(
+            found,
+            memory=self.files,
+            memory_tip=self.tip,
+            inherited=self.inherited,
+            renamed_from=self.renamed_from,
+            left=self.left,
+        )
+
+
+@dataclass(frozen=True)
+class Orphans:
+    """Memory branches whose base is gone from the server, by that base's name."""
+
+    gone: Mapping[str, str] = field(default_factory=dict)
+    head: str = ""  # what HEAD names there: `ref: refs/heads/main`
+
+    def renamed_to(self, base: str) -> str:
+        """Return the base that has this name now: only a default branch is known to be renamed."""
+        only = next(iter(self.gone), "") if len(self.gone) == 1 else ""
+        return only if self.head == f"ref: refs/heads/{base}" else ""
 
 
 class BareRepository:
@@ -57,7 +102,11 @@ class BareRepository:
     through: ClassVar[Through] = "git"  # how commits are made
 
     def __init__(
-        self, git: Git, repo: str, signer: Signer | None = None, cache_dir: str = ""
+        self,
+        git: Git,
+        repo: str,
+        signer: Signer | None = None,
+        cache_dir: str = "",
     ) -> None:
         self._remote = Remote(git, repo, cache_dir, files=True)
         # Nothing else uses what a history fetches.
@@ -107,14 +156,16 @@ class BareRepository:
         places: Iterable[Place],
         heads: Collection[str] = (),
         default: Collection[Place] = (),
+        besides: Callable[[Files], Iterable[Place]] | None = None,
     ) -> Snapshot:
         """Return these places at the branch's present tip, all from one commit,
         and what its memory branch has.
 
         `places` is evaluated while the server is asked for the tip. `heads` are head branches that
         are read next. Their tips are fetched together with that of the base, and so are their
-        files, and those that are wanted of the default branch. Raises `SourceError` if there is no
-        such branch, and the errors of `task.git.errors`.
+        files, and those that are wanted of the default branch. `besides` returns more places, once
+        it knows the files of the memory branch. Raises `SourceError` if there is no such branch,
+        and the errors of `task.git.errors`.
         """
         wanted = cache(lambda: tuple(dict.fromkeys(places)))
 
@@ -123,48 +174,54 @@ class BareRepository:
         def read() -> Snapshot:
             tips = self._fetched if name in self._fetched and not heads else {}
             tips = tips or self._remote.fetch_tips(
-                name, heads, wanted, default=bool(default) and branch not in {"", "HEAD"}
+                name,
+                heads,
+                wanted,
+                default=bool(default) and branch not in {"", "HEAD"},
             )
             self._fetched = {head: tips.get(head, "") for head in heads}
+            memory = self._remembered(name, tips)
+            more = tuple(besides(memory.files)) if besides and memory.files else ()
+
             also = [tip for tip in (*self._fetched.values(), tips.get("HEAD")) if tip]
-            found = self._snapshot(name, tips[name], wanted(), also)
+            found = self._snapshot(name, tips[name], dict.fromkeys((*wanted(), *more)), also)
             if (other := tips.get("HEAD", found.tip)) != found.tip:
                 found = replace(found, default=self._snapshot(name, other, default).files)
-            own = memory_branch(self._remote.repo, name)
-            heir = None if own in tips else self._inherited(name, tips)
-            memory = tips.get(own, "") or (heir[1] if heir else "")
-            if not memory:
-                return found
-            return replace(
-                found,
-                memory=self._snapshot(name, memory, [Place("", "files")]).files,
-                memory_tip=tips.get(own, ""),
-                inherited=heir,
-            )
+            return memory.beside(found)
 
         return self._with_restarts(read)
 
-    def _inherited(self, base: str, tips: Mapping[str, str]) -> tuple[str, str] | None:
-        """Return a memory branch whose base is gone, and its tip,
-        if `base` is the default branch now.
-        """
-        others = {name: tip for name, tip in tips.items() if name.startswith(MEMORY)}
+    def _remembered(self, base: str, tips: Mapping[str, str]) -> Remembered:
+        """Return what the memory branch of a base has."""
+        own = memory_branch(self._remote.repo, base)
+        orphans = Orphans() if own in tips else self._orphans(tips)
+        renamed = orphans.renamed_to(base)
+        heir = (orphans.gone[renamed], tips[orphans.gone[renamed]]) if renamed else None
+        at = tips.get(own, "") or (heir[1] if heir else "")
+        return Remembered(
+            files=self._snapshot(base, at, [Place("", "files")]).files if at else {},
+            tip=tips.get(own, ""),
+            inherited=heir,
+            renamed_from=renamed,
+            left=() if heir else tuple((name, gone) for gone, name in orphans.gone.items()),
+        )
+
+    def _orphans(self, tips: Mapping[str, str]) -> Orphans:
+        """Return the memory branches whose base is gone from the server."""
         bases: dict[str, str] = {}
-        for name, tip in others.items():
+        for name, tip in tips.items():
+            if not name.startswith(MEMORY):
+                continue
             message = commit_of(self._remote.objects, tip).message
             of_base = trailer_of(message, BASE_TRAILER)
             if is_branch_name(of_base) and name == memory_branch(self._remote.repo, of_base):
                 bases[of_base] = name
         if not bases:
-            return None
-        wanted = [f"refs/heads/{text}" for text in bases]
-        refs = self._remote.refs("HEAD", *wanted, symbolic=True)
+            return Orphans()
+        refs = self._remote.refs("HEAD", *(f"refs/heads/{text}" for text in bases), symbolic=True)
         there = {ref for _, ref in refs}
-        gone = [text for text in bases if f"refs/heads/{text}" not in there]
-        is_default = (f"ref: refs/heads/{base}", "HEAD") in refs
-        if not is_default or len(gone) != 1:
-            return None
-        return bases[gone[0]], others[bases[gone[0]]]
+        gone = {text: name for text, name in bases.items() if f"refs/heads/{text}" not in there}
+        return Orphans(gone, next((at for at, ref in refs if ref == "HEAD" and " " in at), ""))
 
     def read_more(self, snapshot: Snapshot, places: Collection[Place]) -> Snapshot:
         """Return more places, at the commit of an earlier snapshot."""
@@ -201,7 +258,11 @@ class BareRepository:
         return self._remote.contains(branch, commit)
 
     def earlier(
-        self, branch: str, path: str, limit: int = 100, marked: Collection[str] = ()
+        self,
+        branch: str,
+        path: str,
+        limit: int = 100,
+        marked: Collection[str] = (),
     ) -> History:
         """Return the path's text at the branch's tip and the different ones before it,
         newest first.
@@ -213,7 +274,10 @@ class BareRepository:
         return self._histories[-1]
 
     def written(
-        self, branch: str, pages: Sequence[Collection[str]], most: int
+        self,
+        branch: str,
+        pages: Sequence[Collection[str]],
+        most: int,
     ) -> Iterator[Mapping[str, Sequence[FileVersion]]]:
         """Yield the versions of each page of files, newest first, from one fetch of commits.
 
@@ -231,29 +295,40 @@ class BareRepository:
         """Whether two branches can be pushed together, as far as that is known."""
         return self._remote.atomic
 
-    def remember(self, change: Changeset) -> Landing:
-        """Replace the memory branch, `change.head`, by these files. Without any, the branch goes.
+    def remember(self, change: Changeset) -> LandedCommit:
+        """Replace the memory branch, `change.head`, by these files.
+
+        Without any, the branch goes; where it may not, it gets a commit without files.
 
         Raises `Outpaced` if it is not at `change.head_commit` any more.
         """
         made = self._with_restarts(lambda: self._memory(change))
-        self._push(Pushed(change.head, made.commit, change.head_commit or "", replaces=True))
+        was = change.head_commit or ""
+        try:
+            self._push(Pushed(change.head, made.commit, was, replaces=True))
+        except RepositoryError:
+            if made.commit:
+                raise
+            # GitLab and Gitea let nobody delete a protected branch by git.
+            empty = self._with_restarts(lambda: self._imported(change))
+            made = replace(empty, commit=self._signed(change, empty))
+            self._push(Pushed(change.head, made.commit, was, replaces=True))
         return made
 
-    def _memory(self, change: Changeset) -> Landing:
-        made = self._imported(change) if change.files else Landing("", "")
+    def _memory(self, change: Changeset) -> LandedCommit:
+        made = self._imported(change) if change.files else LandedCommit("", "")
         return replace(made, commit=self._signed(change, made))
 
     def drop(self, head: str, was: str) -> None:
         """Delete a head branch that is at `was`. Raises `Outpaced` if it has moved."""
         self._push(Pushed(head, "", was, replaces=True))
 
-    def predict(self, change: Changeset) -> Landing:
+    def predict(self, change: Changeset) -> LandedCommit:
         """Return what `land` would return, without a commit. Nothing is sent."""
         made, _ = self._with_restarts(lambda: self._prepared(change))
         return replace(made, commit="") if made.pushed else made
 
-    def land(self, change: Changeset, memory: Changeset | None = None) -> Landing:
+    def land(self, change: Changeset, memory: Changeset | None = None) -> LandedCommit:
         """Commit on the tip that was read, and push.
 
         Raises `Outpaced` if the branch has moved since.
@@ -266,8 +341,12 @@ class BareRepository:
         return self._send(change, made, there, memory) if made.pushed else made
 
     def _send(
-        self, change: Changeset, made: Landing, there: str, memory: Changeset | None = None
-    ) -> Landing:
+        self,
+        change: Changeset,
+        made: LandedCommit,
+        there: str,
+        memory: Changeset | None = None,
+    ) -> LandedCommit:
         """Push the commit, signed if required. `there` is the tip of the head branch, or ""."""
         replaces = change.head != change.base and not change.on_top
         was = there if replaces else change.tip
@@ -277,7 +356,7 @@ class BareRepository:
         self._push(pushed, change.push_options, more)
         return replace(made, commit=pushed.commit, memory=beside)
 
-    def _signed(self, change: Changeset, made: Landing) -> str:
+    def _signed(self, change: Changeset, made: LandedCommit) -> str:
         """Return the same commit, signed if that is required."""
         if self._signer is None or not made.commit:
             return made.commit
@@ -285,7 +364,7 @@ class BareRepository:
         message = _plain_message(change)
         return self._signer.commit(folder, made.tree, change.tip, message, change.author)
 
-    def _prepared(self, change: Changeset) -> tuple[Landing, str]:
+    def _prepared(self, change: Changeset) -> tuple[LandedCommit, str]:
         """Make the commit. Return what `land` returns, and the head branch's tip.
 
         The landing is not `pushed` if a branch has exactly this on the same tip. On an older tip,
@@ -296,7 +375,7 @@ class BareRepository:
         there = ""
         made = self._make(change)
         if made.tree == self._root(change.tip):
-            return Landing(change.tip, made.tree, pushed=False), there
+            return LandedCommit(change.tip, made.tree, pushed=False), there
         if head != change.base and not change.on_top:
             there = (
                 self._remote.fetch_head(head) if change.head_commit is None else change.head_commit
@@ -307,14 +386,18 @@ class BareRepository:
             raise Outpaced(f"{head} is no longer at {there}")
         same = there and self._root(there) == made.tree
         if same and change.tip in commit_of(self._remote.objects, there).parents:
-            made = Landing(there, made.tree, pushed=False)
+            made = LandedCommit(there, made.tree, pushed=False)
         return made, there
 
     def _has(self, commit: str) -> bool:
         return not self._remote.objects.absent([commit])
 
     def _snapshot(
-        self, branch: str, tip: str, places: Collection[Place], also: Collection[str] = ()
+        self,
+        branch: str,
+        tip: str,
+        places: Collection[Place],
+        also: Collection[str] = (),
     ) -> Snapshot:
         """Return the places at a commit.
 
@@ -367,7 +450,7 @@ class BareRepository:
         """
         return restarted(self._remote, work, self._forget)
 
-    def _make(self, change: Changeset) -> Landing:
+    def _make(self, change: Changeset) -> LandedCommit:
         """Make the commit in the throw-away repository."""
         under = change.head if change.on_top else change.base
         if change.tip not in self._roots and self._remote.fetch_tip(under) != change.tip:
@@ -379,7 +462,7 @@ class BareRepository:
             self._remote.without_cache()
             raise git_errors.failure(error.err, self._remote.subject(change.base)) from error
 
-    def _imported(self, change: Changeset) -> Landing:
+    def _imported(self, change: Changeset) -> LandedCommit:
         """Make the commit with `git fast-import`, on `change.tip` ("" has no parent).
 
         It rewrites just the trees on the way to the files, without an index or work tree, for any
@@ -389,7 +472,7 @@ class BareRepository:
         commit, tree = (
             self._remote.local(*argv, stdin=_import_stream(change)).decode().split("\n")[:2]
         )
-        return Landing(commit, tree.split()[2], through=self.through)
+        return LandedCommit(commit, tree.split()[2], through=self.through)
 
     def _refuse_odd_paths(self, change: Changeset) -> None:
         """Refuse paths with which fast-import would replace a link by a folder,
@@ -411,15 +494,20 @@ class BareRepository:
             if not (path in change.files and entry.is_file):
                 message = f"{blanked(path)!r} is in the way of a file that is to be written"
                 raise TargetError(
-                    message, hint="move or delete it, or write to another path", subject=subject
+                    message,
+                    hint="move or delete it, or write to another path",
+                    subject=subject,
                 )
 
     def _push(
-        self, pushed: Pushed, options: Sequence[str] = (), more: Pushed | None = None
+        self,
+        pushed: Pushed,
+        options: Sequence[str] = (),
+        more: Pushed | None = None,
     ) -> None:
         send = partial(self._remote.push, pushed, options, more)
         arrived = partial(self._remote.contains, pushed.head, pushed.commit)
-        land_once(send, arrived, "whether the push arrived")
+        send_once(send, arrived, "whether the push arrived")
 
 
 def _import_stream(change: Changeset) -> bytes:
@@ -431,7 +519,7 @@ def _import_stream(change: Changeset) -> bytes:
     who = f"{name or email} <{email}> now"
     parts = [
         f"commit {_WORK}\nmark :1\nauthor {who}\ncommitter {who}\n".encode(),
-        _data(_plain_message(change)),
+        _fast_import_data(_plain_message(change)),
         f"from {change.tip}\n".encode() if change.tip else b"",
     ]
     for path, file in sorted(change.files.items()):
@@ -441,7 +529,7 @@ def _import_stream(change: Changeset) -> bytes:
             continue
         parts += [
             f'M {file.mode} inline "{quoted}"\n'.encode("utf-8", "surrogateescape"),
-            _data(file.text),
+            _fast_import_data(file.text),
         ]
     return b"".join(parts) + b'\nget-mark :1\nls :1 ""\ndone\n'
 
@@ -451,7 +539,7 @@ def _plain_message(change: Changeset) -> str:
     return change.message.replace("\0", "")
 
 
-def _data(text: str) -> bytes:
+def _fast_import_data(text: str) -> bytes:
     raw = text.encode("utf-8", "surrogateescape")
     return b"data %d\n%b\n" % (len(raw), raw)
 

@@ -191,6 +191,15 @@ _LOCAL = """\
 _SAFE = " -c safe.directory=*"
 
 
+@dataclass(frozen=True)
+class Lent:
+    """The objects of a checkout on this machine. They are read, and nothing is added to them."""
+
+    objects: str  # the folder
+    shallow: str = ""  # the text of the checkout's file `shallow`
+    object_format: str = "sha1"
+
+
 class BareFolder:
     """A bare repository in its own folder, which only this user can read. `close` removes it."""
 
@@ -201,6 +210,7 @@ class BareFolder:
         self._local = git.local(url)
         self._stall = git.stall
         self.cache: Cache | None = None
+        self.lent: Lent | None = None
         self.kept = Kept()  # what the cache may keep of it
         self.object_format = "sha1"
 
@@ -217,10 +227,14 @@ class BareFolder:
             if self.cache and self.cache.open(self.object_format):
                 self.cache = None
             if self.cache:
-                self._write("objects/info/alternates", f"{_quoted(self.cache.objects)}\n")
+                self._write("objects/info/alternates", f"{_config_quoted(self.cache.objects)}\n")
             if self.cache and (tip := self.cache.kept().tip):
                 self._write("packed-refs", f"{tip} refs/image-update/kept\n")
                 self._write("shallow", f"{tip}\n")
+            if self.lent:
+                self._write("objects/info/alternates", f"{_config_quoted(self.lent.objects)}\n")
+            if self.lent and self.lent.shallow:
+                self._write("shallow", self.lent.shallow)
         self.partial()
 
     def restart(self, object_format: str) -> None:
@@ -244,7 +258,7 @@ class BareFolder:
     def _configured(self, partial: str, promisor: str) -> str:
         local = _LOCAL.format(safe=_SAFE if self._local == "safe" else "") if self._local else ""
         text = _CONFIG.format(
-            partial=partial, promisor=promisor, remote=REMOTE, url=_quoted(self._url), format=self.object_format,
+            partial=partial, promisor=promisor, remote=REMOTE, url=_config_quoted(self._url), format=self.object_format,
             local=local, stall=max(round(self._stall), 1),
         )  # fmt: skip
         with self._room():
@@ -262,7 +276,8 @@ class BareFolder:
         except OSError as error:
             message = f"cannot make a temporary folder in {self._parent}: {error.strerror}"
             raise UnreachableError(
-                message, hint="free some space, or set TMPDIR to another folder"
+                message,
+                hint="free some space, or set TMPDIR to another folder",
             ) from error
 
     def close(self) -> None:
@@ -274,5 +289,5 @@ class BareFolder:
             self.path = ""
 
 
-def _quoted(value: str) -> str:
+def _config_quoted(value: str) -> str:
     return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'

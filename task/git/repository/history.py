@@ -56,12 +56,17 @@ class History:
     called at the last answer: renames are followed. `end` tells, once nothing follows, whether that
     was the "root" of all history, the end of what a shallow "server" has, or a "limit": as many
     texts as asked for, `LARGEST` bytes of them, or `PATIENCE` seconds. Raises `SourceError` for
-    what is no branch, and what `task.git.errors` says of servers. The remote is for it alone;
+    a name without a branch, and what `task.git.errors` says of servers. The remote is for it alone;
     `close` removes what was fetched.
     """
 
     def __init__(
-        self, remote: Remote, branch: str, path: str, limit: int, marked: Collection[str] = ()
+        self,
+        remote: Remote,
+        branch: str,
+        path: str,
+        limit: int,
+        marked: Collection[str] = (),
     ) -> None:
         self.path = path
         self.end: End = ""
@@ -160,7 +165,8 @@ class History:
         return found
 
     def _changes(
-        self, commits: Sequence[PastCommit]
+        self,
+        commits: Sequence[PastCommit],
     ) -> tuple[_Blobs, int, str, tuple[str, TreeEntry | None] | None]:
         """Return (start of another blob, number of commits used, path before that,
         entry one commit later).
@@ -202,14 +208,14 @@ class History:
         gone = self._gone(older, newer)
         name = basename(self.path)
         same = sorted(
-            (basename(path) != name, path) for path, one in gone.items() if one.oid == entry.oid
+            (basename(path) != name, path) for path, lost in gone.items() if lost.oid == entry.oid
         )
         if same:
             return same[0][1]
         alike = [path for path in sorted(gone) if basename(path) == name][:_MOST_ALIKE]
         texts = self._texts([entry.oid, *(gone[path].oid for path in alike)]) if alike else {}
         rated = [(_likeness(texts[entry.oid], texts[gone[path].oid]), path) for path in alike]
-        best, path = max(rated, default=(0.0, ""), key=lambda one: one[0])
+        best, path = max(rated, default=(0.0, ""), key=lambda lost: lost[0])
         return path if best >= _ALIKE else ""
 
     def _gone(self, older: str, newer: str) -> dict[str, TreeEntry]:
@@ -221,19 +227,23 @@ class History:
                 break
             folder, before, after = folders.popleft()
             left = self._read(after)
-            for name, one in self._read(before).items():
+            for name, before_entry in self._read(before).items():
                 now = left.get(name)
-                if one.is_folder and one != now:
+                if before_entry.is_folder and before_entry != now:
                     folders.append(
-                        (f"{folder}{name}/", one.oid, now.oid if now and now.is_folder else "")
+                        (
+                            f"{folder}{name}/",
+                            before_entry.oid,
+                            now.oid if now and now.is_folder else "",
+                        )
                     )
-                elif one.is_file and not (now and now.is_file):
-                    gone[folder + name] = one
+                elif before_entry.is_file and not (now and now.is_file):
+                    gone[folder + name] = before_entry
         return gone
 
 
 def _texts_of(objects: Objects, blobs: Sequence[str]) -> tuple[dict[str, str | None], int]:
-    """Return the texts of these blobs, None for one that is no text,
+    """Return the texts of these blobs, None for one that is not text,
     and how many bytes were read.
     """
     found = objects.read(blobs)
@@ -277,7 +287,10 @@ class _Blob:
 
 
 def versions_of(
-    remote: Remote, branch: str, pages: Sequence[Sequence[str]], most: int
+    remote: Remote,
+    branch: str,
+    pages: Sequence[Sequence[str]],
+    most: int,
 ) -> Iterator[Mapping[str, tuple[FileVersion, ...]]]:
     """Yield, for each page of paths, the files' texts at the branch's tip
     and the different ones before it.
@@ -301,14 +314,16 @@ def versions_of(
             )
             found.append((blobs, read))
         known, read = found[0]
-        return _versions(remote.objects, {path: known[path] for path in paths}, read)
+        return _file_versions(remote.objects, {path: known[path] for path in paths}, read)
 
     for paths in pages:
         yield restarted(remote, partial(versions, paths), found.clear)
 
 
-def _versions(
-    objects: Objects, blobs: Mapping[str, Sequence[_Blob]], read: ReadTree
+def _file_versions(
+    objects: Objects,
+    blobs: Mapping[str, Sequence[_Blob]],
+    read: ReadTree,
 ) -> Mapping[str, tuple[FileVersion, ...]]:
     wanted = list(dict.fromkeys(one.oid for of in blobs.values() for one in of if one.oid))
     texts: dict[str, str | None] = {}
@@ -333,7 +348,10 @@ def _version(text: str | None, commit: PastCommit | None) -> FileVersion:
 
 
 def _blobs(
-    read: ReadRaw, commits: Sequence[PastCommit], paths: Sequence[str], most: int
+    read: ReadRaw,
+    commits: Sequence[PastCommit],
+    paths: Sequence[str],
+    most: int,
 ) -> dict[str, list[_Blob]]:
     """Return the blobs of each file along these commits, newest first."""
     found: dict[str, list[_Blob]] = {path: [] for path in paths}
@@ -372,12 +390,19 @@ def _as_tree(paths: Sequence[str]) -> dict[str, Any]:
 
 
 def _changes(
-    read: ReadRaw, newer: str, older: str, wanted: Mapping[str, Any]
+    read: ReadRaw,
+    newer: str,
+    older: str,
+    wanted: Mapping[str, Any],
 ) -> Iterator[tuple[str, str]]:
     """Yield (path, blob in the older tree, or "" for no file) of the wanted files that differ."""
     if newer == older:
         return
-    one, other = differing(read(newer), read(older), max(len(newer), len(older)) // 2)
+    one, other = differing(
+        read(newer),
+        read(older),
+        max(len(newer), len(older)) // 2,
+    )
     for name in dict.fromkeys((*one, *other)):
         new = one.get(name)
         old = other.get(name)

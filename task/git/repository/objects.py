@@ -56,7 +56,8 @@ class Objects:
                     " together"
                 )
                 raise SourceError(
-                    message, hint="name a smaller folder, or leave large files out of it"
+                    message,
+                    hint="name a smaller folder, or leave large files out of it",
                 )
         return found
 
@@ -87,21 +88,22 @@ class Objects:
                             "".join(f"{text}\n" for text in oids[number:asked]).encode()
                         )
                         self._talk.ask.flush()
-                    found = _answer(self._talk, oid)
+                    found = _object_of_answer(self._talk, oid)
             except (MissingObjectError, OSError) as error:
                 self.close()
                 shutdown.check()
                 if isinstance(error, MissingObjectError):
                     raise
                 raise MissingObjectError(
-                    f"object {oid} cannot be read", hint="run it again"
+                    f"object {oid} cannot be read",
+                    hint="run it again",
                 ) from error
             if found is None:  # a blob of a few kilobytes may expand to terabytes
                 self.close()
             yield oid, found
 
 
-def _answer(talk: Talk, oid: str) -> bytes | MissingObjectError | None:
+def _object_of_answer(talk: Talk, oid: str) -> bytes | MissingObjectError | None:
     head = talk.answer.readline().split()
     missing = MissingObjectError(f"the Git server did not send object {oid}", hint="run it again")
     if head[1:] == [b"missing"]:
@@ -185,12 +187,12 @@ def commit_of(objects: Objects, oid: str) -> PastCommit:
         "".join(trees[:1]),
         tuple(parents[:_PARENTS]),
         (name.strip() or address.strip())[:_NAME],
-        _time("".join(committers[:1]).rpartition(">")[2]),
+        _commit_time("".join(committers[:1]).rpartition(">")[2]),
         message[-_MESSAGE:].decode("utf-8", "replace"),
     )
 
 
-def _time(text: str) -> str:
+def _commit_time(text: str) -> str:
     """Return the time from Git's seconds and time zone, or "" for any other text."""
     seconds = text.split()
     try:
@@ -230,7 +232,7 @@ class TreeEntry:
 
 def parse_tree(raw: bytes, width: int) -> Tree:
     """Return the entries of a raw tree object. `width` is the length of a binary object id."""
-    return _parsed(_lines(raw, width))
+    return _tree_of_lines(_lines(raw, width))
 
 
 def differing(one: bytes, other: bytes, width: int) -> tuple[Tree, Tree]:
@@ -241,7 +243,7 @@ def differing(one: bytes, other: bytes, width: int) -> tuple[Tree, Tree]:
     theirs = _lines(other, width)
     here = set(ours)
     there = set(theirs)
-    return _parsed(line for line in ours if line not in there), _parsed(
+    return _tree_of_lines(line for line in ours if line not in there), _tree_of_lines(
         line for line in theirs if line not in here
     )
 
@@ -254,10 +256,11 @@ def _lines(raw: bytes, width: int) -> list[tuple[bytes, bytes, bytes]]:
     return found
 
 
-def _parsed(lines: Iterable[tuple[bytes, bytes, bytes]]) -> Tree:
+def _tree_of_lines(lines: Iterable[tuple[bytes, bytes, bytes]]) -> Tree:
     return {
         name.decode("utf-8", "surrogateescape"): TreeEntry(
-            intern(mode.decode().zfill(6)), oid.hex()
+            intern(mode.decode().zfill(6)),
+            oid.hex(),
         )
         for mode, name, oid in lines
     }
@@ -281,13 +284,16 @@ def look(read: ReadTree, root: str, place: Place) -> Iterator[tuple[str, TreeEnt
 
     reached = path == place.path.strip("/")
     if entry.is_folder and reached and place.want in {"folder", "tree", "names", "files"}:
-        yield from _below(read, path, entry, place)
+        yield from _entries_wanted(read, path, entry, place)
     elif path:
         yield path, entry, entry.is_file and reached and place.want != "exists"
 
 
-def _below(
-    read: ReadTree, path: str, folder: TreeEntry, place: Place
+def _entries_wanted(
+    read: ReadTree,
+    path: str,
+    folder: TreeEntry,
+    place: Place,
 ) -> Iterator[tuple[str, TreeEntry, bool]]:
     """Yield what a place wants of a folder."""
     for below, file in _listed(read, path, folder.oid, deep=place.want != "folder"):

@@ -18,7 +18,7 @@ from task.git import errors as git_errors
 from task.git.command import NO_FILTER, Git, Ran
 from task.git.errors import GitEnded, GitFailed
 from task.git.names import TO_WRITE
-from task.git.repository.bare_folder import REMOTE, BareFolder, Cache, Kept
+from task.git.repository.bare_folder import REMOTE, BareFolder, Cache, Kept, Lent
 from task.git.repository.objects import MissingObjectError, Objects
 from task.processes import Clock, weight
 from task.retry import again
@@ -40,6 +40,7 @@ _NOT_ATOMIC = "does not support --atomic push"
 _NO_OPTIONS = "does not support push options"
 _FILTER_REFUSED = ("filter '", "filter-spec", "unadvertised object")
 _NO_SHALLOW = "does not support shallow"
+_NO_COMMIT = ("couldn't find remote ref", "not our ref", "unadvertised object")
 _OTHER_FORMAT = "mismatched algorithms"
 _BROKEN = (
     "corrupt", "inflate", "bad object", "does not match", "unable to read", "unresolved delta", "index-pack failed",
@@ -130,6 +131,52 @@ class Remote:
         self._folder.cache = cache
         self._filter = _WHOLE if cache.kept().whole else _PARTIAL
 
+    def lend(self, lent: Lent) -> None:
+        """Read the objects of a checkout as well. A complete one gets complete history."""
+        self._folder.lent = lent
+        self._folder.object_format = lent.object_format
+        self._shallow = bool(lent.shallow)
+        self._filter = _PARTIAL
+
+    @property
+    def shallow(self) -> bool:
+        """Whether some of the history may be missing."""
+        path = Path(self._folder.path, "shallow")
+        return path.exists() and path.stat().st_size > 0
+
+    def fetch_commit(self, name: str) -> str:
+        """Return the commit of a full ref or an id, with its trees.
+
+        Return "" if the server does not have it, or gives no single commits.
+        """
+        self._folder.create()
+        while True:
+            try:
+                self._fetch(
+                    "the commit to compare",
+                    [f"+{name}:refs/image-update/compared"],
+                    1 if self._shallow else 0,
+                )
+            except GitFailed as error:
+                if any(words in error.err for words in _NO_COMMIT):
+                    return ""
+                if not self._coarser(error):
+                    raise self._failure(error, self.repo) from error
+                continue
+            return self.local("rev-parse", "refs/image-update/compared^{commit}").decode().strip()
+
+    def deepen(self, commits: Sequence[str], depth: int) -> None:
+        """Fetch the history of these commits, as far as the server has it."""
+        names = [f"+{oid}:refs/image-update/deep/{at}" for at, oid in enumerate(commits)]
+        before = self._filter
+        self._filter = before if before == _WHOLE else _PARTIAL
+        try:
+            self._fetch("the history of both sides", names, depth)
+        except GitFailed as error:
+            if not any(words in error.err for words in _NO_COMMIT):
+                raise self._failure(error, self.repo) from error
+            self._git.log(f"{self.repo}: the server gives no history of a single commit")
+
     def without_cache(self) -> None:
         """Handle an unreadable local object.
 
@@ -174,7 +221,11 @@ class Remote:
         """
         self._folder.create()
         run = partial(
-            self._git.run, "ls-remote", *argv, git_dir=self._folder.path, clock=self.clock
+            self._git.run,
+            "ls-remote",
+            *argv,
+            git_dir=self._folder.path,
+            clock=self.clock,
         )
         try:
             with self._logged(f"list {what}"):
@@ -201,7 +252,9 @@ class Remote:
             return names[0], tips[0] if tips else ""
         if lines:
             raise SourceError(
-                "HEAD does not name a branch", hint="name a branch", subject=self.repo
+                "HEAD does not name a branch",
+                hint="name a branch",
+                subject=self.repo,
             )
         self._refuse_page(self.repo)
         hint = "push a first commit, or name a branch that exists"
@@ -222,7 +275,13 @@ class Remote:
             return branch, self.fetch_tips(branch)
         default = cache(self.default_branch)
         tip = self._fetch_branch(
-            "HEAD", 1, "base", "the tip of the default branch", default, [_MEMORIES], optional=True
+            "HEAD",
+            1,
+            "base",
+            "the tip of the default branch",
+            default,
+            [_MEMORIES],
+            optional=True,
         )
         found = self._fetched_tips()
         branch, named = default()
@@ -352,29 +411,9 @@ class Remote:
         """
         every = (pushed, more) if more else (pushed,)
         sent = [f"--push-option={option}" for option in options if self.takes_options]
-        argv = (
-            "push",
-            "--porcelain",
-            "--no-verify",
-            *(["--atomic"] if more else []),
-            *sent,
-            *(item.lease for item in every),
-            REMOTE,
-            *(item.refspec for item in every),
-        )
         run = partial(self._git.run, git_dir=self._folder.complete(), clock=self.clock)
         try:
-            with self._logged(f"push to {' and '.join(item.head for item in every)}"):
-                try:
-                    said = self._logged_in(partial(run, *argv)).out
-                except GitFailed as error:
-                    if not (pushed.replaces and _lacks_objects(error.err)):
-                        raise
-                    # A new branch, and its base has moved since we fetched it: the server names no
-                    # commit that we know, so git wants to send history that we never had. It can
-                    # ask the server what both have (protocol v2); that is a request more, so only
-                    # where it is needed.
-                    said = run("-c", "push.negotiate=true", *argv, env=self._env).out
+            said = self._sent(run, every, sent)
             if any(line.startswith(b"=") for line in said.splitlines()):
                 raise Outpaced(f"{pushed.head}: another run has just made the very same commit")
         except GitFailed as error:
@@ -393,6 +432,35 @@ class Remote:
                 )
                 return self.push(pushed, (), more)
             raise self._refusal(error, every) from error
+
+    def _sent(
+        self,
+        run: Callable[..., Ran],
+        every: Sequence[Pushed],
+        options: Sequence[str],
+    ) -> bytes:
+        """Send the commits in one push, and return what git said about each. Raises `GitFailed`."""
+        argv = (
+            "push",
+            "--porcelain",
+            "--no-verify",
+            *(["--atomic"] if len(every) > 1 else []),
+            *options,
+            *(item.lease for item in every),
+            REMOTE,
+            *(item.refspec for item in every),
+        )
+        with self._logged(f"push to {' and '.join(item.head for item in every)}"):
+            try:
+                return self._logged_in(partial(run, *argv)).out
+            except GitFailed as error:
+                if not (every[0].replaces and _lacks_objects(error.err)):
+                    raise
+                # A new branch, and its base has moved since we fetched it: the server names no
+                # commit that we know, so git wants to send history that we never had. It can ask
+                # the server what both have (protocol v2); that is a request more, so only where it
+                # is needed.
+                return run("-c", "push.negotiate=true", *argv, env=self._env).out
 
     def _refusal(self, error: GitFailed, every: Sequence[Pushed]) -> Exception:
         """Return the error for a refused push.
@@ -451,7 +519,10 @@ class Remote:
     def local(self, *argv: str, stdin: bytes = b"") -> bytes:
         """Run a command on what was fetched. It does not contact the server. Raises `GitFailed`."""
         return self._git.run(
-            *argv, git_dir=self._folder.complete(), stdin=stdin, clock=self.clock
+            *argv,
+            git_dir=self._folder.complete(),
+            stdin=stdin,
+            clock=self.clock,
         ).out
 
     def _ask(self, run: Callable[..., Ran]) -> Ran:
@@ -465,7 +536,11 @@ class Remote:
                     return self._logged_in(run)
                 except GitFailed as error:
                     if not self._git.redirected(
-                        self._url, error, REMOTE, self._folder.path, self.clock
+                        self._url,
+                        error,
+                        REMOTE,
+                        self._folder.path,
+                        self.clock,
                     ):
                         raise
                     self._log_in()
@@ -582,7 +657,8 @@ class Remote:
         subject = self.subject(branch)
         tag = f"refs/tags/{branch}"
         missing = git_errors.failure(
-            f"fatal: couldn't find remote ref refs/heads/{branch}", subject
+            f"fatal: couldn't find remote ref refs/heads/{branch}",
+            subject,
         )
         try:
             there = {name for _, name in self.refs(tag, "HEAD")}
@@ -597,7 +673,9 @@ class Remote:
             return SourceError(message, hint=TO_WRITE, subject=subject)
         empty = "the repository may be empty: push a first commit, or name another branch"
         return SourceError(
-            missing.message, hint=missing.hint if "HEAD" in there else empty, subject=subject
+            missing.message,
+            hint=missing.hint if "HEAD" in there else empty,
+            subject=subject,
         )
 
     def _refuse_page(self, subject: str) -> None:
@@ -626,7 +704,9 @@ _MOST = 3
 
 
 def restarted(
-    remote: Remote, work: Callable[[], T], forget: Callable[[], None] = lambda: None
+    remote: Remote,
+    work: Callable[[], T],
+    forget: Callable[[], None] = lambda: None,
 ) -> T:
     """Return the result of `work`, which is called again each time
     that the remote has to start over.

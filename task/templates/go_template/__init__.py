@@ -55,7 +55,10 @@ class Template:
             raise FailedTemplate(f"template, line {error.line}: {error.message}") from None
 
     def counted(
-        self, data: Mapping[str, Any], steps: int, missing_key: str = "default"
+        self,
+        data: Mapping[str, Any],
+        steps: int,
+        missing_key: str = "default",
     ) -> tuple[str, int]:
         """Return the text, and how many steps it took.
 

@@ -14,7 +14,14 @@ from task.templates.go_template.printing import printed, sprint, sprintf, sprint
 from task.templates.go_template.values import FailedTemplate, GoMap, go_bytes, go_text
 
 HTML = str.maketrans(
-    {"\0": "\ufffd", '"': "&#34;", "'": "&#39;", "&": "&amp;", "<": "&lt;", ">": "&gt;"}
+    {
+        "\0": "\ufffd",
+        '"': "&#34;",
+        "'": "&#39;",
+        "&": "&amp;",
+        "<": "&lt;",
+        ">": "&gt;",
+    }
 )
 SCRIPT = {
     "\\": "\\\\",
@@ -74,10 +81,10 @@ def equal(first: Any, *others: Any) -> bool:
     """Run `eq`: tell whether the first argument equals any of the others."""
     if not others:
         raise FailedTemplate("missing argument for comparison")
-    return any(_same(first, other) for other in others)
+    return any(_go_equal(first, other) for other in others)
 
 
-def _same(one: Any, other: Any) -> bool:
+def _go_equal(one: Any, other: Any) -> bool:
     if one is None or other is None:
         return one is other
     if kind(one) != kind(other) or named(one) != named(other):
@@ -160,7 +167,7 @@ def _cut(value: Any, bounds: Sequence[Any]) -> Any:
     return value[low:high]
 
 
-def _joined(values: Sequence[Any]) -> str:
+def _as_one_text(values: Sequence[Any]) -> str:
     """Return the arguments of `html`, `js` or `urlquery` as one text."""
     if len(values) == 1 and isinstance(values[0], str):
         return values[0]
@@ -169,13 +176,13 @@ def _joined(values: Sequence[Any]) -> str:
 
 def html(*values: Any) -> str:
     """Run `html`. Python's `html.escape` is different: it writes `&quot;`."""
-    return _joined(values).translate(HTML)
+    return _as_one_text(values).translate(HTML)
 
 
 def script(*values: Any) -> str:
     """Run `js`: escape a text for a JavaScript string."""
     letters = []
-    for letter in _joined(values):
+    for letter in _as_one_text(values):
         if letter in SCRIPT:
             letters.append(SCRIPT[letter])
         elif letter.isprintable() or letter == "\x7f":
@@ -187,7 +194,7 @@ def script(*values: Any) -> str:
 
 def query(*values: Any) -> str:
     """Run `urlquery`: escape a text for the query of a URL."""
-    return quote_plus(go_bytes(_joined(values)))
+    return quote_plus(go_bytes(_as_one_text(values)))
 
 
 def formatted(form: Any, *values: Any) -> str:

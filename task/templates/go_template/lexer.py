@@ -29,7 +29,11 @@ KEYWORDS = frozenset(
         "with",
     )
 )
-UNFINISHED = {'"': "quoted string", "`": "raw quoted string", "'": "character constant"}
+UNFINISHED = {
+    '"': "quoted string",
+    "`": "raw quoted string",
+    "'": "character constant",
+}
 OPENING = re.compile(r"\{\{(-[ \t\r\n])?")  # with a trim marker, or without
 # A closing delimiter may have a trim marker, which begins with a space. So several spaces end
 # before it.
@@ -93,13 +97,15 @@ def scan(text: str) -> list[Token]:
         piece = text[at : opening.start()]
         tokens.append(Token("text", piece.rstrip(SPACES) if opening[1] else piece, line))
         comment = text.startswith("/*", inside)
-        at = _comment(text, inside, line) if comment else _action(text, inside, lines, tokens)
+        at = (
+            _end_of_comment(text, inside, line) if comment else _action(text, inside, lines, tokens)
+        )
     line = bisect_right(lines, len(text))
     tokens += [Token("text", text[at:], line), Token("end of text", "end of text", line)]
     return [token for token in tokens if token.text]
 
 
-def _comment(text: str, at: int, line: int) -> int:
+def _end_of_comment(text: str, at: int, line: int) -> int:
     """Return where the text continues after a comment."""
     end = text.find("*/", at + 2)
     if end < 0:

@@ -225,7 +225,8 @@ class Parser:
             self.expect("end", "close")
         else:
             raise malformed(
-                keyword.line, f"unexpected end of text: {{{{{keyword.text}}}}} has no {{{{end}}}}"
+                keyword.line,
+                f"unexpected end of text: {{{{{keyword.text}}}}} has no {{{{end}}}}",
             )
         del self.variables[known:]
         self.depth -= 1
@@ -307,7 +308,12 @@ class Parser:
         for stage, command in enumerate(commands):
             if stage and (isinstance(command[0], Literal) or command[0] == DOT):
                 raise malformed(line, f"non executable command in pipeline stage {stage + 1}")
-        return Pipe(tuple(commands), tuple(names), assigns, text)
+        return Pipe(
+            tuple(commands),
+            tuple(names),
+            assigns,
+            text,
+        )
 
     def declarations(self, context: str) -> tuple[list[str], bool]:
         """Return the variables before a pipeline, and whether they are assigned with `=`.
@@ -389,7 +395,11 @@ class Parser:
             return Field(text, (), text, token.line, token.column)
         if token.kind in {"field", "dot"}:
             return Field(
-                ".", (text[1:],) if token.kind == "field" else (), text, token.line, token.column
+                ".",
+                (text[1:],) if token.kind == "field" else (),
+                text,
+                token.line,
+                token.column,
             )
         if token.kind == "nil":
             return Literal(None, text)

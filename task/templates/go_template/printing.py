@@ -28,9 +28,26 @@ ESCAPES = {
     "\v": "\\v",
     "\\": "\\\\",
 }
-ROUND = {"f": 6, "F": 6, "e": 6, "E": 6}
-BASES = {"d": "d", "b": "b", "o": "o", "O": "o", "x": "x", "X": "X"}
-PREFIXES = {"b": "0b", "o": "0", "x": "0x", "X": "0X"}
+ROUND = {
+    "f": 6,
+    "F": 6,
+    "e": 6,
+    "E": 6,
+}
+BASES = {
+    "d": "d",
+    "b": "b",
+    "o": "o",
+    "O": "o",
+    "x": "x",
+    "X": "X",
+}
+PREFIXES = {
+    "b": "0b",
+    "o": "0",
+    "x": "0x",
+    "X": "0X",
+}
 # Go's limit; beyond it, Go prints garbage such as %!(BADWIDTH), but here the template fails
 WIDEST = 1_000_000
 # Flags, width, precision and verb. Each of the last three may have an operand's index before it:
@@ -69,15 +86,15 @@ PLAIN = Spec()
 def scalar(spec: Spec, verb: str, value: str | float) -> str | None:
     """Return the text of a scalar, or None if the verb does not fit its type."""
     if isinstance(value, str):
-        return _string(spec, verb, value)
+        return _print_string(spec, verb, value)
     if isinstance(value, bool):
         return spec.pad(str(value).lower()) if verb in {"t", "v"} else None
     if isinstance(value, int):
-        return _integer(spec, "d" if verb == "v" else verb, value)
-    return _float(spec, "g" if verb == "v" else verb, value)
+        return _print_integer(spec, "d" if verb == "v" else verb, value)
+    return _print_float(spec, "g" if verb == "v" else verb, value)
 
 
-def _string(spec: Spec, verb: str, value: str) -> str | None:
+def _print_string(spec: Spec, verb: str, value: str) -> str | None:
     if verb in {"x", "X"}:
         return _hexadecimal(spec, verb, go_bytes(value))
     text = value[: spec.precision]
@@ -122,7 +139,7 @@ def _quoted(letter: str, mark: str, ascii_only: bool) -> str:  # noqa: FBT001
     return f"\\u{number:04x}" if number <= 0xFFFF else f"\\U{number:08x}"
 
 
-def _integer(spec: Spec, verb: str, value: int) -> str | None:
+def _print_integer(spec: Spec, verb: str, value: int) -> str | None:
     if verb in {"c", "q", "U"}:
         return _rune(spec, verb, value)
     if verb not in BASES:
@@ -154,7 +171,7 @@ def _rune(spec: Spec, verb: str, value: int) -> str:
     return spec.pad(letter if verb == "c" else quote(letter, "'", ascii_only="+" in spec.flags))
 
 
-def _float(spec: Spec, verb: str, value: float) -> str | None:
+def _print_float(spec: Spec, verb: str, value: float) -> str | None:
     if verb not in "eEfFgG":
         if verb in "bxX":
             raise FailedTemplate(f"printf: %{verb} of a float is not supported here")

@@ -1,0 +1,273 @@
+"""What is known of each CI system: the variables that its jobs have. One row for each system.
+
+The names come from the systems' own references. Texts in braces are templates of variables.
+`ci/` reads the rows for builds, their source and pull requests, `forges/` for the job's token.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+
+class Origin(NamedTuple):
+    """Where an image comes from, and which run deploys it. Unknown parts are ""."""
+
+    commit: str = ""
+    repository: str = ""
+    run: str = ""
+    author: str = ""  # Name <address>
+    date: str = ""  # RFC 3339
+    message: str = ""
+
+
+class Counter(NamedTuple):
+    """The number of a run, and the counters that it may belong to."""
+
+    number: str
+    names: tuple[str, ...]  # the first whose variables are all set
+
+
+_PIPELINE = "run it in a pipeline that is started by a pull request"
+
+
+class RequestVariables(NamedTuple):
+    """The variables for the pull request that a job runs for."""
+
+    numbers: tuple[str, ...]  # variables; the first that is set counts
+    repositories: tuple[str, ...]
+    hint: str = _PIPELINE
+
+
+class ComparedVariables(NamedTuple):
+    """Which variables name what a job's request compares, in one situation of a CI system.
+
+    Without `base`, the base is the tip of the branch.
+    """
+
+    head: str
+    branch: str
+    base: str = ""
+    merge: str = ""
+    # the variable and its value without which this is another situation
+    when: tuple[str, str] = ("", "")
+
+
+@dataclass(frozen=True)
+class CiSystem:
+    """One CI system."""
+
+    name: str
+    marker: str  # the variable that distinguishes this system from others
+    page: str  # where the system documents its variables
+    origin: Origin
+    actor: str  # the variable with who started the pipeline
+    counter: Counter | None = None  # None if its jobs do not know the number of their run
+    # None for Actions: their reference or the event's file names the request
+    request: RequestVariables | None = None
+    situations: tuple[ComparedVariables, ...] = ()  # the first whose variables are all set
+    # the variable with the job's own token for requests, and the one with the server it is for
+    token: tuple[str, str] | None = None
+    urls_with_token: tuple[str, ...] = ()  # variables with a URL that has the job's token
+
+
+# Where two rows fit, the first counts.
+SYSTEMS = (
+    CiSystem(
+        name="GitHub, Gitea and Forgejo Actions",
+        marker="GITHUB_REPOSITORY",  # Gitea's and Forgejo's runners set GitHub's names
+        page="https://docs.github.com/actions/reference/workflows-and-actions/variables",
+        origin=Origin(
+            "{GITHUB_SHA}",
+            "{GITHUB_SERVER_URL}/{GITHUB_REPOSITORY}",
+            "{GITHUB_SERVER_URL}/{GITHUB_REPOSITORY}/actions/runs/{GITHUB_RUN_ID}",
+        ),
+        actor="GITHUB_ACTOR",
+        counter=Counter(  # counted per workflow; running again keeps the number
+            "{GITHUB_RUN_NUMBER}",
+            (
+                "github:{GITHUB_SERVER_URL}/{GITHUB_REPOSITORY}/{WORKFLOW_FILE}",
+                "github:{GITHUB_SERVER_URL}/{GITHUB_REPOSITORY}/{GITHUB_WORKFLOW}",
+            ),
+        ),
+        token=("GITHUB_TOKEN", "GITHUB_SERVER_URL"),
+    ),
+    CiSystem(
+        name="GitLab",
+        marker="GITLAB_CI",
+        page="https://docs.gitlab.com/ci/variables/predefined_variables/",
+        origin=Origin(
+            "{CI_COMMIT_SHA}",
+            "{CI_PROJECT_URL}",
+            "{CI_PIPELINE_URL}",
+            "{CI_COMMIT_AUTHOR}",
+            "{CI_COMMIT_TIMESTAMP}",
+            "{CI_COMMIT_MESSAGE}",
+        ),
+        actor="GITLAB_USER_LOGIN",
+        counter=Counter("{CI_PIPELINE_IID}", ("gitlab:{CI_PROJECT_URL}",)),
+        request=RequestVariables(
+            ("CI_MERGE_REQUEST_IID",),
+            ("{CI_MERGE_REQUEST_PROJECT_URL}", "{CI_PROJECT_URL}"),
+            "run it in a merge request pipeline: rules: [{if: $CI_PIPELINE_SOURCE =="
+            " 'merge_request_event'}]",
+        ),
+        situations=(
+            # The base of a train is what the requests before this one make of the branch.
+            ComparedVariables(
+                "{CI_COMMIT_SHA}",
+                "{CI_MERGE_REQUEST_TARGET_BRANCH_NAME}",
+                base="{CI_MERGE_REQUEST_TARGET_BRANCH_SHA}",
+                when=("CI_MERGE_REQUEST_EVENT_TYPE", "merge_train"),
+            ),
+            ComparedVariables(
+                "{CI_COMMIT_SHA}",
+                "{CI_MERGE_REQUEST_TARGET_BRANCH_NAME}",
+                when=("CI_MERGE_REQUEST_EVENT_TYPE", "merge_train"),
+            ),
+            ComparedVariables(
+                "{CI_MERGE_REQUEST_SOURCE_BRANCH_SHA}",
+                "{CI_MERGE_REQUEST_TARGET_BRANCH_NAME}",
+                merge="{CI_COMMIT_SHA}",
+            ),
+            ComparedVariables("{CI_COMMIT_SHA}", "{CI_MERGE_REQUEST_TARGET_BRANCH_NAME}"),
+        ),
+        # its job token cannot write merge requests
+        urls_with_token=("CI_REPOSITORY_URL", "CI_BUILD_REPO"),
+    ),
+    CiSystem(
+        name="Bitbucket Pipelines",
+        marker="BITBUCKET_BUILD_NUMBER",
+        page="https://support.atlassian.com/bitbucket-cloud/docs/variables-and-secrets/",
+        origin=Origin(
+            "{BITBUCKET_COMMIT}",
+            "{BITBUCKET_GIT_HTTP_ORIGIN}",
+            "{BITBUCKET_GIT_HTTP_ORIGIN}/pipelines/results/{BITBUCKET_BUILD_NUMBER}",
+        ),
+        actor="BITBUCKET_STEP_TRIGGERER_UUID",
+        counter=Counter(
+            "{BITBUCKET_BUILD_NUMBER}",
+            ("bitbucket:{BITBUCKET_GIT_HTTP_ORIGIN}", "bitbucket:{BITBUCKET_REPO_FULL_NAME}"),
+        ),
+        request=RequestVariables(
+            ("BITBUCKET_PR_ID",),
+            ("{BITBUCKET_GIT_HTTP_ORIGIN}",),
+            "put it under pull-requests: in bitbucket-pipelines.yml",
+        ),
+        situations=(ComparedVariables("{BITBUCKET_COMMIT}", "{BITBUCKET_PR_DESTINATION_BRANCH}"),),
+    ),
+    CiSystem(
+        name="Azure Pipelines",
+        marker="TF_BUILD",
+        page="https://learn.microsoft.com/azure/devops/pipelines/build/variables",
+        origin=Origin(
+            "{BUILD_SOURCEVERSION}",
+            "{BUILD_REPOSITORY_URI}",
+            "{SYSTEM_COLLECTIONURI}{SYSTEM_TEAMPROJECT}/_build/results?buildId={BUILD_BUILDID}",
+        ),
+        actor="BUILD_REQUESTEDFOR",
+        # one count for the whole organization
+        counter=Counter("{BUILD_BUILDID}", ("azure:{SYSTEM_COLLECTIONURI}",)),
+        # for GitHub's repositories, the number is set, and the id is something else
+        request=RequestVariables(
+            ("SYSTEM_PULLREQUEST_PULLREQUESTNUMBER", "SYSTEM_PULLREQUEST_PULLREQUESTID"),
+            ("{BUILD_REPOSITORY_URI}",),
+        ),
+        situations=(
+            ComparedVariables(
+                "{SYSTEM_PULLREQUEST_SOURCECOMMITID}",
+                "{SYSTEM_PULLREQUEST_TARGETBRANCH}",
+                merge="{BUILD_SOURCEVERSION}",
+            ),
+        ),
+        token=("SYSTEM_ACCESSTOKEN", "SYSTEM_COLLECTIONURI"),
+    ),
+    CiSystem(  # its jobs know only how many jobs there were, which also counts what runs again
+        name="CircleCI",
+        marker="CIRCLECI",
+        page="https://circleci.com/docs/reference/variables/",
+        origin=Origin("{CIRCLE_SHA1}", "{CIRCLE_REPOSITORY_URL}", "{CIRCLE_BUILD_URL}"),
+        actor="CIRCLE_USERNAME",
+        request=RequestVariables(("CIRCLE_PULL_REQUEST",), ("{CIRCLE_REPOSITORY_URL}",)),
+    ),
+    CiSystem(
+        name="Jenkins",
+        marker="JENKINS_URL",
+        page="https://www.jenkins.io/doc/book/pipeline/multibranch/#additional-environment-variables",
+        origin=Origin("{GIT_COMMIT}", "{GIT_URL}", "{BUILD_URL}"),
+        actor="BUILD_USER_ID",  # with the build user vars plugin
+        counter=Counter(
+            "{BUILD_NUMBER}",
+            ("jenkins:{JOB_URL}", "jenkins:{JENKINS_URL}/{JOB_NAME}", "jenkins:{JOB_NAME}"),
+        ),
+        request=RequestVariables(("CHANGE_ID",), ("{GIT_URL}",)),
+        situations=(ComparedVariables("{GIT_COMMIT}", "{CHANGE_TARGET}"),),
+    ),
+    CiSystem(
+        name="Buildkite",
+        marker="BUILDKITE",
+        page="https://buildkite.com/docs/pipelines/configure/environment-variables",
+        origin=Origin(
+            "{BUILDKITE_COMMIT}",
+            "{BUILDKITE_REPO}",
+            "{BUILDKITE_BUILD_URL}",
+            message="{BUILDKITE_MESSAGE}",
+        ),
+        actor="BUILDKITE_BUILD_CREATOR",
+        counter=Counter(
+            "{BUILDKITE_BUILD_NUMBER}",
+            ("buildkite:{BUILDKITE_ORGANIZATION_SLUG}/{BUILDKITE_PIPELINE_SLUG}",),
+        ),
+        request=RequestVariables(("BUILDKITE_PULL_REQUEST",), ("{BUILDKITE_REPO}",)),
+        situations=(
+            ComparedVariables(
+                "{BUILDKITE_COMMIT}",
+                "{BUILDKITE_MERGE_QUEUE_BASE_BRANCH}",
+                base="{BUILDKITE_MERGE_QUEUE_BASE_COMMIT}",
+            ),
+            ComparedVariables("{BUILDKITE_COMMIT}", "{BUILDKITE_PULL_REQUEST_BASE_BRANCH}"),
+        ),
+    ),
+    CiSystem(
+        name="Drone",
+        marker="DRONE",
+        page="https://docs.drone.io/pipeline/environment/reference/",
+        origin=Origin(
+            "{DRONE_COMMIT_SHA}",
+            "{DRONE_REPO_LINK}",
+            "{DRONE_BUILD_LINK}",
+            message="{DRONE_COMMIT_MESSAGE}",
+        ),
+        actor="DRONE_BUILD_TRIGGER",
+        counter=Counter("{DRONE_BUILD_NUMBER}", ("drone:{DRONE_REPO_LINK}", "drone:{DRONE_REPO}")),
+        request=RequestVariables(("DRONE_PULL_REQUEST",), ("{DRONE_REPO_LINK}",)),
+        situations=(
+            ComparedVariables(  # of a push, the target is the branch itself
+                "{DRONE_COMMIT_SHA}",
+                "{DRONE_TARGET_BRANCH}",
+                when=("DRONE_BUILD_EVENT", "pull_request"),
+            ),
+        ),
+    ),
+    CiSystem(  # it has some of GitLab's names
+        name="Woodpecker",
+        marker="CI_REPO_URL",
+        page="https://woodpecker-ci.org/docs/usage/environment",
+        origin=Origin(
+            "{CI_COMMIT_SHA}",
+            "{CI_REPO_URL}",
+            "{CI_PIPELINE_URL}",
+            message="{CI_COMMIT_MESSAGE}",
+        ),
+        actor="CI_PIPELINE_AUTHOR",
+        counter=Counter("{CI_PIPELINE_NUMBER}", ("woodpecker:{CI_REPO_URL}",)),
+        request=RequestVariables(("CI_COMMIT_PULL_REQUEST",), ("{CI_REPO_URL}",)),
+        situations=(
+            ComparedVariables(
+                "{CI_COMMIT_SHA}",
+                "{CI_COMMIT_TARGET_BRANCH}",
+                when=("CI_PIPELINE_EVENT", "pull_request"),
+            ),
+        ),
+    ),
+)

@@ -1,0 +1,49 @@
+"""`check`: judges every change of a version between two commits, and tells it where people look."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import ExitStack
+
+from task import shutdown
+from task.after.follow_up import commented
+from task.ci.compared import compared_of
+from task.cli.call import Call
+from task.cli.job import job_of
+from task.cli.update import published
+from task.commands.check import check as judge
+from task.model import Report
+from task.output.log import Log
+from task.settings import Settings
+from task.wiring.world import RealWorld
+
+
+def check(settings: Settings, call: Call) -> int:
+    """Judge every change of a version between two commits by the rules, as a required check of
+    pull requests.
+    """
+    return published(settings, call, carry_out, settings.check)
+
+
+def carry_out(
+    settings: Settings, environ: Mapping[str, str], log: Log, shielded: ExitStack
+) -> Report:
+    """Judge the change, and return the report. Nothing is written."""
+    compared = compared_of(settings.check, environ)
+    job = job_of(settings, (), environ)
+    world = RealWorld(settings, environ, log, job.scope)
+    try:
+        report = judge(job, world, compared)
+        if log.form == "github":
+            _attach_admitted(report, log)
+        shielded.enter_context(shutdown.shield())  # from now on, no signal can lose the report
+        return commented(report, job, world) if job.comment else report
+    finally:
+        with shutdown.shield():
+            world.close()
+
+
+def _attach_admitted(report: Report, log: Log) -> None:
+    """Show each judged version at its line; one that is not admitted is an error there."""
+    for admitted in report.updates:
+        log.notice(admitted.subscription.application.key, admitted.because, admitted.place)

@@ -1,0 +1,445 @@
+"""`check`: judges every change of a tracked version between two commits, as `run` would.
+
+It writes nothing, neither the repository nor its memory. Steps: what the change touches → the
+Applications of both sides → the entries whose version or name differs → the base's config and
+memory → what registries and proofs say → a decision for each.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+
+from task.commands.check_promotions import sources_named, with_sources
+from task.commands.check_report import check_report
+from task.deciding.cautions import cautions
+from task.deciding.decide import is_state_path, state_path
+from task.deciding.job import Job, Move, error_decision
+from task.deciding.judged_changes import (
+    Judgement,
+    Judging,
+    NotJudged,
+    Pair,
+    Sides,
+    Touched,
+    Version,
+    asks_of,
+    facts_needed,
+    governed_pair,
+    judged,
+    line_of,
+    paired,
+    touched,
+    versions,
+)
+from task.deciding.state_changes import state_changes
+from task.deciding.target import target_places
+from task.deciding.verify import LastChecks, verified
+from task.deciding.weigh import Facts, combined
+from task.errors import SourceError, TargetError, TaskError, Trouble
+from task.landing.before_deciding import CONFIG, answers_to, govern_asks, with_missing
+from task.landing.overridden import overridden
+from task.landing.ports import Change, Side, World
+from task.model import (
+    Answer,
+    Compared,
+    Decision,
+    Flaw,
+    Found,
+    Place,
+    Problem,
+    Question,
+    Report,
+    Snapshot,
+    Subscription,
+    Timings,
+)
+from task.pipeline.discover import discovered, subscriptions_of
+from task.pipeline.overlooked import Seen, refuse_ambiguous, unknown_names
+from task.repository_config.config import PATH as CONFIG_PATH
+from task.repository_config.config import RepositoryConfig
+from task.repository_config.reading import config_in
+from task.text import counted
+
+# No Application, state, config or target has such a name.
+_NEVER = frozenset(
+    (
+        ".adoc", ".bat", ".c", ".cc", ".cpp", ".cs", ".css", ".csv", ".gif", ".go", ".h", ".html",
+        ".ico", ".ipynb", ".java", ".jpeg", ".jpg", ".js", ".jsx", ".kt", ".md", ".mdx", ".pdf",
+        ".php", ".png", ".ps1", ".py", ".rb", ".rs", ".rst", ".scss", ".sh", ".sql", ".svg", ".swift",
+        ".tf", ".tfvars", ".ts", ".tsx", ".webp", ".woff", ".woff2", ".xml", ".zip",
+    )
+)  # fmt: skip
+
+
+def may_matter(path: str) -> bool:
+    """Tell whether a changed path can be a target, an Application's manifest, a state or a config.
+
+    A link or a submodule has no suffix, so it can.
+    """
+    return posixpath.splitext(path)[1].lower() not in _NEVER
+
+
+@dataclass(frozen=True)
+class Looked:
+    """What the change does to tracked entries."""
+
+    sides: Sides
+    touched: tuple[Touched, ...]
+    not_judged: tuple[NotJudged, ...]
+
+
+def check(job: Job, world: World, compared: Compared) -> Report:
+    """Judge what the change does to tracked versions, and return the report."""
+    began = world.now()
+    change = world.change(compared)
+    paths = [path for path in change.paths if may_matter(path)]
+    if not paths:
+        _tell_nothing(change, world)
+        return check_report(job, 0, (), (), change.commits, _timings(job, began, began, world))
+    before = _side_seen(change, "base", job, world)
+    after = _side_seen(change, "merged", job, world)
+    problems = (*after.problems, *_about_names(after.seen, job))
+    found = world.now()
+    entries = _tracked_entries(change, before, after)
+    looked = _look_at_both_sides(change, entries, job)
+    problems += _without_entries(entries[1], after.seen, change)
+    problems += _of_states(looked, entries, job)
+    problems += _of_config(looked.sides)
+    problems += _removed(looked, entries, after)
+    decisions, told = _decided(change, looked, before.seen, job, world)
+    if not (decisions or problems):
+        _tell_nothing(change, world)
+    return check_report(
+        job,
+        after.seen.considered,
+        decisions,
+        (*problems, *told),
+        change.commits,
+        _timings(job, began, found, world),
+    )
+
+
+def _timings(job: Job, began: float, found: float, world: World) -> Timings:
+    return Timings(job.terms.now, found - began, world.now() - found, 0.0)
+
+
+def _tell_nothing(change: Change, world: World) -> None:
+    number = len(change.paths)
+    world.log("debug", f"no tracked version changes ({counted(number, 'changed file')})")
+
+
+@dataclass(frozen=True)
+class SideSeen:
+    """The Applications of one side."""
+
+    seen: Seen
+    problems: tuple[Problem, ...]
+
+
+def _side_seen(change: Change, side: Side, job: Job, world: World) -> SideSeen:
+    """Return the Applications of a side. The base may lack a folder that the change adds."""
+    manifests: Iterable[Found] = ()
+    try:
+        manifests = list(change.applications(side))
+    except SourceError:
+        if side == "merged":
+            raise
+    found = discovered(manifests, job.scope, world.locate)
+    subscribed = subscriptions_of(found, job.scope, ())
+    seen = Seen(subscribed, found.applications, (), found.outside)
+    return SideSeen(seen, found.problems)
+
+
+def _about_names(seen: Seen, job: Job) -> tuple[Problem, ...]:
+    narrow = job.scope.narrow
+    if narrow.typed:
+        refuse_ambiguous(narrow.names, seen.everyone)
+    narrowing = "--namespace, --project or --selector"
+    return unknown_names(
+        narrow.names, seen.everyone, seen.outside, strict=False, narrowing=narrowing
+    )
+
+
+def _tracked_entries(
+    change: Change, before: SideSeen, after: SideSeen
+) -> tuple[list[Pair], list[Subscription]]:
+    """Return the tracked entries of this repository and branch: paired, and all of both sides."""
+    sides = [_entries_written_here(side.seen, change) for side in (before, after)]
+    return paired(*sides), [*sides[0], *sides[1]]
+
+
+def _without_entries(
+    entries: Sequence[Subscription], seen: Seen, change: Change
+) -> tuple[Problem, ...]:
+    """Return a warning if nothing can be judged, because all is green then."""
+    if entries:
+        return ()
+    if _all_of(seen):
+        message = f"no Application that was read writes to {change.repo} on {change.branch}"
+        hint = "check --applications, and the repository's URL in the Applications"
+    else:
+        message = f"no Application with an image-list was read ({seen.considered} looked at)"
+        hint = "check --applications: without Applications, every change passes"
+    return (Problem(Trouble.warning("source", message, hint)),)
+
+
+def _all_of(seen: Seen) -> list[Subscription]:
+    return [sub for subscribed in seen.subscribed for sub in subscribed.subscriptions]
+
+
+def _entries_written_here(seen: Seen, change: Change) -> list[Subscription]:
+    """Return the entries that are written in this repository and branch.
+
+    What runs does not matter here, so it is left out: only both commits are compared.
+    """
+    found = []
+    for sub in _all_of(seen):
+        base = (sub.base or change.default).removeprefix("refs/heads/")
+        base = change.default if base == "HEAD" else base
+        if sub.method == "git" and base == change.branch and change.concerns(sub.repo):
+            found.append(replace(sub, application=replace(sub.application, live=())))
+    return found
+
+
+def _look_at_both_sides(
+    change: Change, entries: tuple[Sequence[Pair], Sequence[Subscription]], job: Job
+) -> Looked:
+    """Read both sides, and return which entries the change touches."""
+    pairs, subs = entries
+    states = [Place(path) for path in change.paths if is_state_path(path)]
+    states += [Place(state_path(sub)) for sub in subs]
+    wanted = (*CONFIG, *states, *(place for sub in subs for place in target_places(sub)))
+    urls = tuple(dict.fromkeys(sub.repo for sub in subs))
+    sides = Sides(
+        base=_read(change, "base", wanted, urls, subs, job),
+        merged=_read(change, "merged", wanted, urls, subs, job),
+        paths=frozenset(change.paths),
+    )
+    found = [one for pair in pairs if (one := touched(pair, sides, job.terms))]
+    return Looked(
+        sides,
+        tuple(one for one in found if isinstance(one, Touched)),
+        tuple(one for one in found if isinstance(one, NotJudged)),
+    )
+
+
+def _read(
+    change: Change,
+    side: Side,
+    places: Collection[Place],
+    urls: Collection[str],
+    subs: Sequence[Subscription],
+    job: Job,
+) -> Snapshot:
+    snapshot = change.snapshot(side, places, urls)
+    return with_missing(snapshot, subs, job.terms, change)
+
+
+def _of_states(
+    looked: Looked, entries: tuple[Sequence[Pair], Sequence[Subscription]], job: Job
+) -> tuple[Problem, ...]:
+    del job
+    called = {state_path(sub): sub.application.key for sub in entries[1]}
+    sides = looked.sides
+    return state_changes(sides.base.files, sides.merged.files, sides.paths, called)
+
+
+def _of_config(sides: Sides) -> tuple[Problem, ...]:
+    """Return a warning about a changed config, or the error of one that cannot be read."""
+    if CONFIG_PATH not in sides.paths:
+        return ()
+    place = f"{CONFIG_PATH}:1"
+    try:
+        config_in(sides.merged.files)
+    except TaskError as error:
+        return (Problem(error.trouble, place=place),)
+    message = f"the change alters {CONFIG_PATH}, whose new rules count once it is merged"
+    hint = "look at the rules first: this check follows those of the base"
+    return (Problem(Trouble.warning("not-permitted", message, hint), place=place),)
+
+
+def _removed(
+    looked: Looked, entries: tuple[Sequence[Pair], Sequence[Subscription]], after: SideSeen
+) -> tuple[Problem, ...]:
+    """Return a warning for each entry that is no longer judged, and the reason."""
+    flaws = {
+        (subscribed.application.key, flaw.entry.text if flaw.entry else ""): flaw
+        for subscribed in after.seen.subscribed
+        for flaw in subscribed.flaws
+        if flaw.severity == "error"
+    }
+    apps = {subscribed.application.key for subscribed in after.seen.subscribed}
+    found = [
+        _not_judged(one.pair.now, str(one.error)) for one in looked.not_judged if not one.broken
+    ]
+    gone = [pair.before for pair in entries[0] if pair.after is None and pair.before is not None]
+    found += [_not_judged(sub, _why_gone(sub, apps, flaws)) for sub in gone]
+    new = {pair.now.application.key for pair in entries[0] if pair.before is None}
+    broken = {
+        (key, text)
+        for key, text in flaws
+        if key in new or key not in _known_applications(entries[0])
+    }
+    found += [_flaw_problem(key, flaws[key, text]) for key, text in sorted(broken)]
+    return tuple(found)
+
+
+def _known_applications(pairs: Sequence[Pair]) -> set[str]:
+    return {pair.now.application.key for pair in pairs}
+
+
+def _why_gone(
+    sub: Subscription, apps: Collection[str], flaws: Mapping[tuple[str, str], Flaw]
+) -> str:
+    app = sub.application.key
+    if app not in apps:
+        return "the change removes the Application, or what it tracks"
+    flaw = flaws.get((app, sub.entry.text)) or next(
+        (flaw for (key, _), flaw in flaws.items() if key == app), None
+    )
+    if flaw:
+        return f"the change breaks {flaw.key or 'image-list'}: {flaw.message}"
+    return "the change removes it from image-list, or writes it somewhere else"
+
+
+def _not_judged(sub: Subscription, why: str) -> Problem:
+    name = sub.entry.alias or sub.entry.image.name
+    return Problem(
+        Trouble.warning(
+            "source",
+            f"{name} is not judged: {why}",
+            "merge it only if nobody has to judge its versions any more",
+        ),
+        application=sub.application.key,
+    )
+
+
+def _flaw_problem(app: str, flaw: Flaw) -> Problem:
+    return Problem(
+        Trouble.warning(
+            flaw.rule, f"{flaw.text or flaw.key} is not judged: {flaw.message}", flaw.hint
+        ),
+        application=app,
+        key=flaw.key,
+        value=flaw.value,
+    )
+
+
+def _decided(
+    change: Change, looked: Looked, before: Seen, job: Job, world: World
+) -> tuple[list[Decision], list[Problem]]:
+    """Return a decision for each version that the change brings, and the warnings."""
+    branch = looked.sides.base.branch
+    broken = [
+        replace(
+            error_decision(one.pair.now, one.pair.now.entry.image, one.error, branch),
+            line=1 if one.error.subject else 0,
+        )
+        for one in looked.not_judged
+        if one.broken
+    ]
+    if not looked.touched:
+        return broken, []
+    try:
+        ones, sides, config = _under_both_configs(change, looked, job)
+    except TaskError as error:
+        return [*broken, *(_failed_decision(one, error, branch) for one in looked.touched)], []
+    found, failed = _versions(ones, sides, job)
+    names = sources_named(change.messages)
+    found, unread = with_sources(found, names, before.subscribed, job, world)
+    judgements = [*failed, *_judged(change, found, Judging(sides, job.terms, config), world)]
+    moves = verified(
+        [judgement.move for judgement in judgements],
+        LastChecks(world.registry, world.prove, world.always_prove),
+    )
+    known = [
+        move.decision
+        for move, judgement in zip(moves, judgements, strict=True)
+        if judgement.one.pair.before is not None and judgement.one.pair.after is not None
+    ]
+    decided = [move.decision for move in moves]
+    decisions = overridden(sides.merged, decided, known, job.terms)
+    told = [problem for judgement in judgements for problem in judgement.told]
+    placed = [
+        _with_its_place(decision, sides, judgement.one, job)
+        for decision, judgement in zip(decisions, judgements, strict=True)
+    ]
+    return [*broken, *placed], [*unread, *told, *cautions(placed)]
+
+
+def _failed_decision(one: Touched, error: TaskError, branch: str) -> Decision:
+    image = one.pair.now.image_at(one.new)
+    return replace(error_decision(one.pair.now, image, error, branch), current=one.old)
+
+
+def _with_its_place(decision: Decision, sides: Sides, one: Touched, job: Job) -> Decision:
+    current = replace(decision.current, file=one.new.file or decision.current.file)
+    return replace(decision, current=current, line=line_of(sides.merged, one, job.terms))
+
+
+def _under_both_configs(
+    change: Change, looked: Looked, job: Job
+) -> tuple[list[Touched], Sides, RepositoryConfig]:
+    """Return the entries as the base's config wants them now, that of either side.
+
+    A base whose config cannot be read is judged by the change's, which repairs it.
+    """
+    sides = looked.sides
+    base = sides.base
+    try:
+        config_in(base.files)
+    except TargetError:
+        if CONFIG_PATH not in sides.paths:
+            raise
+        repaired = {place.path: sides.merged.files.get(place.path) for place in CONFIG}
+        files = {path: file for path, file in base.files.items() if path not in repaired}
+        base = replace(base, files=files | {at: file for at, file in repaired.items() if file})
+    asks = asks_of(looked.touched)
+    found, snapshot, worded = govern_asks(tuple(asks), base, job, change)
+    wanted = list(found)
+    ones = []
+    for one in looked.touched:
+        number = sum(sub is not None for sub in (one.pair.after, one.pair.before))
+        ones.append(replace(one, pair=governed_pair(one.pair, wanted[:number])))
+        del wanted[:number]
+    return ones, replace(sides, base=snapshot), worded.wording.config
+
+
+def _versions(
+    ones: Sequence[Touched], sides: Sides, job: Job
+) -> tuple[list[Version], list[Judgement]]:
+    """Return the versions that the change brings, and what has no readable memory."""
+    found: list[Version] = []
+    failed: list[Judgement] = []
+    for one in ones:
+        try:
+            found += versions(one, sides, job.terms.now)
+        except TaskError as error:
+            failed.append(Judgement(one, Move(_failed_decision(one, error, sides.base.branch))))
+    return found, failed
+
+
+def _judged(
+    change: Change, found: Sequence[Version], judging: Judging, world: World
+) -> list[Judgement]:
+    """Return a judgement for each version."""
+    check = judging.terms.check
+    branch = judging.sides.base.branch
+
+    @cache
+    def exists(question: Question) -> Answer | None:
+        return None if check == "never" else world.registry((question,)).get(question)
+
+    def earlier(path: str, most: int, marked: Collection[str]) -> Iterable[tuple[str, str]]:
+        texts = change.earlier(branch, path, most, marked)
+        return ((commit, text) for commit, text in texts if text is not None)
+
+    facts = Facts(earlier=earlier, exists=exists)
+    judging = replace(judging, facts=facts, refused=frozenset(judging.config.refused))
+    needed = [item for version in found for item in facts_needed(version, judging)]
+    answered = replace(facts, answers=answers_to(combined(needed), world))
+    judging = replace(judging, facts=answered)
+    return [judged(version, judging) for version in found]

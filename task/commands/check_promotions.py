@@ -1,0 +1,105 @@
+"""Which versions of a change are promotions, as its message says, and whether the source has them.
+
+A message names the source only. What it says has to be true, and proves nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
+
+from task.commands.promotion import SourceVersion, source_versions
+from task.deciding.job import Job, Promoted
+from task.deciding.judged_changes import Version
+from task.errors import Trouble
+from task.landing.ports import World
+from task.model import Problem, Subscribed, Verdict
+from task.policy.builds import alike
+from task.text import and_more, shortened
+
+TRAILER = "promoted-from:"
+MOST = 500  # sources that a message may name
+
+
+def sources_named(messages: Iterable[str]) -> tuple[str, ...]:
+    """Return the Applications that messages name as sources of a promotion."""
+    found: dict[str, None] = {}
+    for message in messages:
+        last = message.replace("\r\n", "\n").rstrip("\n").rpartition("\n\n")[2]
+        for line in last.split("\n"):
+            if line.lower().startswith(TRAILER):
+                found[line.partition(":")[2].strip()] = None
+    return tuple(found)[:MOST]
+
+
+def with_sources(
+    versions: Sequence[Version],
+    names: Collection[str],
+    subscribed: Sequence[Subscribed],
+    job: Job,
+    world: World,
+) -> tuple[list[Version], tuple[Problem, ...]]:
+    """Return the versions, each with the source that it was promoted from, and the warnings.
+
+    A version that a named source tracks, and does not have, is denied.
+    """
+    if not (names and versions):
+        return list(versions), ()
+    wanted = {version.image.identity for version in versions}
+    subs = [
+        sub
+        for item in subscribed
+        if item.application.key in names
+        for sub in item.subscriptions
+        if sub.entry.image.identity in wanted
+    ]
+    known = source_versions(subs, job, world)
+    unread = sorted(set(names) - {item.application.key for item in subscribed})
+    return [_with_source(version, known, versions) for version in versions], _unread(unread)
+
+
+def _unread(names: Sequence[str]) -> tuple[Problem, ...]:
+    if not names:
+        return ()
+    told = and_more([shortened(name, 100) for name in names])
+    message = (
+        f"the change says that it promotes versions of {told}, which --applications does not read"
+    )
+    hint = "let --applications read the sources as well; these versions are judged as any others"
+    return (Problem(Trouble.warning("source", message, hint)),)
+
+
+def _with_source(
+    version: Version, known: Sequence[SourceVersion], versions: Sequence[Version]
+) -> Version:
+    app = version.one.pair.now.application.key
+    givers = [
+        one
+        for one in known
+        if one.source != app and one.subscription.entry.image.identity == version.image.identity
+    ]
+    for giver in givers:
+        if giver.error is None and alike(giver.image, version.image):
+            promoted = Promoted(
+                giver.source, giver.newest, giver.pinned, giver.since, giver.went_back
+            )
+            return replace(version, promoted=promoted)
+    unmatched = [one for one in givers if not _given(one, versions)]
+    if not unmatched:  # it is not the one that is promoted, but waited beside it
+        return version
+    giver = unmatched[0]
+    if giver.error:
+        return replace(version, denied=giver.error)
+    because = (
+        f"the change says that it promotes {version.image.name} of {giver.source}, which has"
+        f" {giver.image.version}, not {version.image.version}"
+    )
+    return replace(version, denied=Verdict("refuse", "source", because))
+
+
+def _given(giver: SourceVersion, versions: Sequence[Version]) -> bool:
+    """Tell whether a version of the change is what the source has."""
+    return giver.error is None and any(
+        version.image.identity == giver.image.identity and alike(giver.image, version.image)
+        for version in versions
+    )

@@ -1,0 +1,72 @@
+"""The report of `check`: the decisions, one problem for each that stops the merge, the exit code."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from task.deciding.job import Job
+from task.errors import Exit, exit_of
+from task.model import Decision, Judged, Problem, Report, Timings, Unusable
+
+# What to do about a version that must not be merged.
+STOPPED = {
+    "refuse": "write a version that the rule admits, or change the rule in a request of its own",
+    "defer": "merge it when the hold or the freeze has ended",
+}
+
+
+def check_report(
+    job: Job,
+    considered: int,
+    decisions: Iterable[Decision | Unusable],
+    problems: Iterable[Problem],
+    commits: tuple[str, str],
+    timings: Timings | None = None,
+) -> Report:
+    """Return the report, in a fixed order: by Application, then by alias.
+
+    `commits` are those that were compared: the base and the merge. Something refused or held ends
+    with 5, unless something is worse.
+    """
+    shown = tuple(sorted(decisions, key=_place))
+    told = (*(problem for item in shown if (problem := stopped(item))), *problems)
+    versions = dict.fromkeys(item.candidate for item in shown if item.candidate.version)
+    errors = (item.judged.trouble for item in shown if item.verdict == "error")
+    base, head = commits
+    return Report(
+        command=job.command,
+        images=tuple(versions),
+        considered=considered,
+        decisions=shown,
+        commits=(),
+        problems=tuple(dict.fromkeys(told)),
+        exit=int(exit_of((*errors, *told))),
+        timings=timings,
+        dry=job.dry,
+        pipeline_run=job.requests.run,
+        base=base,
+        head=head,
+    )
+
+
+def stopped(judged: Judged) -> Problem | None:
+    """Return the error about a version that must not be merged; None for one that may."""
+    if judged.verdict != "error" and judged.verdict not in STOPPED:
+        return None
+    if judged.overridden_by:  # a run writes it all the same, and says so
+        return None
+    trouble = judged.judged.trouble
+    if judged.verdict != "error":
+        hint = trouble.hint or STOPPED[judged.verdict]
+        trouble = replace(trouble, hint=hint, exit=Exit.NOTHING_UPDATED)
+    return Problem(
+        trouble,
+        application=judged.subscription.application.key,
+        place=judged.place,
+    )
+
+
+def _place(one: Judged) -> tuple[str, str, str]:
+    sub = one.subscription
+    return sub.application.key, sub.entry.alias, one.current.file

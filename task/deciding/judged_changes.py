@@ -1,0 +1,688 @@
+"""Pure code for `check`: which tracked entries a change touches, and what a run would say of each.
+
+Both sides are only read. The base's memory, holds and config count, and the change's annotations.
+What a person may do stays possible: an older version is a warning, unless the config refuses it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+
+from task.annotations.write_back import refuse_files
+from task.deciding.decide import NOTHING, file_of, own_states, reading, state_path, states_of
+from task.deciding.hiding import refuse_hidden
+from task.deciding.job import Ask, Move, Promoted, Terms, error_decision, failed
+from task.deciding.target import earlier_reading, own_reading, resolve, target_of
+from task.deciding.weigh import (
+    Facts,
+    Offer,
+    Situation,
+    by_age,
+    by_the_order,
+    by_the_rules,
+    facts_of,
+    key_of,
+    question_about,
+    registry_error,
+)
+from task.editors import EDITORS
+from task.editors.file_text import identity_of, split_tag
+from task.errors import SourceError, TargetError, TaskError, Trouble
+from task.image import live_image
+from task.model import (
+    Build,
+    Decision,
+    Fact,
+    Hold,
+    Image,
+    Memory,
+    Problem,
+    Question,
+    Reading,
+    Snapshot,
+    State,
+    Subscription,
+    TargetKind,
+    Verdict,
+    Written,
+)
+from task.policy.builds import active, alike, hold_text
+from task.policy.judge import objection, too_young, young_until
+from task.policy.strategies import needs
+from task.repository_config.config import RepositoryConfig, refuse_stricter
+from task.timestamps import epoch_seconds
+
+OF_ORDER = ("not-newer", "superseded")  # what a person may do, unless the config refuses it
+
+
+@dataclass(frozen=True)
+class Pair:
+    """One tracked entry as the base has it, and as the change has it. One of them may be absent."""
+
+    before: Subscription | None
+    after: Subscription | None
+
+    @property
+    def now(self) -> Subscription:
+        """The subscription whose annotations count: the change's, if it still has one."""
+        found = self.after or self.before
+        if found is None:
+            raise ValueError("a pair without subscriptions")
+        return found
+
+
+@dataclass(frozen=True)
+class Sides:
+    """What both sides have."""
+
+    base: Snapshot
+    merged: Snapshot
+    paths: frozenset[str]  # of the files that the merge changes
+
+
+@dataclass(frozen=True)
+class Touched:
+    """A tracked entry whose version or name a change touches."""
+
+    pair: Pair
+    kind: TargetKind
+    in_git: Reading  # what the target said in the base
+    old: Reading  # that, else what the Application's own sources said
+    new: Reading
+
+
+@dataclass(frozen=True)
+class NotJudged:
+    """A tracked entry that cannot be judged, and why."""
+
+    pair: Pair
+    error: TaskError
+    broken: bool  # whether the change makes it unreadable; else it is removed
+
+
+def paired(before: Iterable[Subscription], after: Iterable[Subscription]) -> list[Pair]:
+    """Return the entries of both sides together, each once: those of one Application and alias."""
+    left: dict[tuple[str, str], list[Subscription]] = {}
+    for sub in before:
+        left.setdefault(_entry_key(sub), []).append(sub)
+    found: list[Pair] = []
+    new: list[Subscription] = []
+    for sub in after:
+        same = [one for one in left.get(_entry_key(sub), ()) if _place(one) == _place(sub)]
+        if same:
+            left[_entry_key(sub)].remove(same[0])
+            found.append(Pair(same[0], sub))
+        else:
+            new.append(sub)
+    for sub in new:  # the target may have moved
+        others = left.get(_entry_key(sub))
+        found.append(Pair(others.pop(0) if others else None, sub))
+    return found + [Pair(sub, None) for subs in left.values() for sub in subs]
+
+
+def _entry_key(sub: Subscription) -> tuple[str, str]:
+    return sub.application.key, key_of(sub)
+
+
+def _place(sub: Subscription) -> tuple[str, str]:
+    return sub.target, sub.path
+
+
+def said(snapshot: Snapshot, sub: Subscription, terms: Terms) -> Reading:
+    """Return what Git says of an entry: the target, else the Application's own sources.
+
+    Raises `TaskError` if it cannot be read.
+    """
+    found = reading(snapshot, sub, terms)
+    kind = resolve(sub, snapshot)
+    if found.version:
+        return _with_other_places(found, snapshot, sub, kind)
+    return replace(own_reading(snapshot.files, sub, kind), file=found.file)
+
+
+def _with_other_places(
+    found: Reading, snapshot: Snapshot, sub: Subscription, kind: TargetKind
+) -> Reading:
+    """Return a reading with the versions of all places that an update writes at once."""
+    if kind not in ("manifests", "flux"):
+        return found
+    another = replace(sub.entry.image, tag="another", digest="")
+    edits = EDITORS[kind].write(snapshot.files, target_of(sub, kind), another)[1]
+    images = [live_image(edit.old) for edit in edits if ":" in edit.old or "/" in edit.old]
+    more = {image.version: None for image in images if image and image.version}
+    return replace(found, also=tuple(text for text in more if text != found.version))
+
+
+def touched(pair: Pair, sides: Sides, terms: Terms) -> Touched | NotJudged | None:
+    """Return what a change does to an entry, or None if it leaves its version and name alone."""
+    sub = pair.now
+    before = pair.before or sub
+    old = _read(sides.base, before, terms)
+    new = _read(sides.merged, sub, terms)
+    if isinstance(new, TaskError):
+        if isinstance(old, TaskError) and (pair.before is None or str(old) == str(new)):
+            return NotJudged(pair, new, broken=False) if pair.before is None else None
+        return NotJudged(pair, new, broken=not isinstance(new, SourceError))
+    known = Reading() if isinstance(old, TaskError) else old
+    if not new.version:
+        gone = TargetError("its version is removed from Git", subject=new.file or known.file)
+        return NotJudged(pair, gone, broken=False) if known.version else None
+    hidden = _hidden_error(sides.merged, sub)
+    hides = hidden is not None and _hidden_error(sides.base, before) is None
+    if not names_another_version(known, new, sub) and not hides:
+        return None
+    if hidden is not None:
+        return NotJudged(pair, hidden, broken=True)
+    kind = resolve(sub, sides.merged)
+    return Touched(pair, kind, _reading_or_nothing(sides.base, before, terms), known, new)
+
+
+def _read(snapshot: Snapshot, sub: Subscription, terms: Terms) -> Reading | TaskError:
+    try:
+        return said(snapshot, sub, terms)
+    except TaskError as error:
+        return error
+
+
+def _reading_or_nothing(snapshot: Snapshot, sub: Subscription, terms: Terms) -> Reading:
+    try:
+        return reading(snapshot, sub, terms)
+    except TaskError:
+        return Reading()
+
+
+def _hidden_error(snapshot: Snapshot, sub: Subscription) -> TaskError | None:
+    try:
+        kind = resolve(sub, snapshot)
+        refuse_hidden(snapshot.files, sub, kind, target_of(sub, kind))
+    except TaskError as error:
+        return error
+    return None
+
+
+def names_another_version(old: Reading, new: Reading, sub: Subscription) -> bool:
+    """Tell whether two readings say different versions or names. Their spelling does not matter."""
+    if (old.tag, old.digest) != (new.tag, new.digest) or set(old.also) != set(new.also):
+        return True
+    own = sub.entry.image.identity
+    return (identity_of(old.name) or own) != (identity_of(new.name) or own)
+
+
+def _more_versions(old: Reading, new: Reading) -> list[str]:
+    """Return the versions of the image's other entries that the base does not have."""
+    return sorted(set(new.also) - {old.tag, old.version, *old.also})
+
+
+def candidates(one: Touched) -> list[Image]:
+    """Return the versions that the change brings."""
+    sub = one.pair.now
+    bare = replace(one.new, also=())
+    more = [sub.image_at(Written(*split_tag(text))) for text in _more_versions(one.old, one.new)]
+    if more and not names_another_version(replace(one.old, also=()), bare, sub):
+        return more
+    return [sub.image_at(one.new), *more]
+
+
+def asks_of(ones: Iterable[Touched]) -> list[Ask]:
+    """Return an ask for each subscription of both sides, for the repository's config."""
+    asks = []
+    for one in ones:
+        subs = [sub for sub in (one.pair.after, one.pair.before) if sub is not None]
+        asks += [Ask(sub, tuple(candidates(one))) for sub in subs]
+    return asks
+
+
+def governed_pair(pair: Pair, asks: Sequence[Ask]) -> Pair:
+    """Return a pair whose subscription has what the config says of either side, the stricter one.
+
+    `asks` are those of the pair, as the config wants them.
+    """
+    subs = [ask.subscription for ask in asks]
+    if pair.after is None or pair.before is None:
+        return Pair(pair.before and subs[0], pair.after and subs[0])
+    ours, theirs = subs
+    by_config = theirs.policy.pin_digest and not pair.before.policy.pin_digest
+    freezes = [sub.freeze for sub in subs if sub.freeze]
+    policy = replace(
+        ours.policy,
+        pin_digest=ours.policy.pin_digest or by_config,
+        minimum_age=max(ours.policy.minimum_age, theirs.policy.minimum_age),
+    )
+    strict = replace(
+        ours,
+        policy=policy,
+        freeze=max(freezes, key=lambda hold: epoch_seconds(hold.until), default=None),
+        writes=tuple(dict.fromkeys((*ours.writes, *theirs.writes))),
+        demands=tuple(dict.fromkeys((*ours.demands, *theirs.demands))),
+    )
+    return Pair(theirs, strict)
+
+
+@dataclass(frozen=True)
+class Memories:
+    """What is remembered of an entry: in the base, and in the state file that the change has."""
+
+    state: State  # of the base, without the holds that the change ends
+    before: Memory  # of the base's state file alone, and of the change's
+    after: Memory
+    hold_after: Hold | None  # the change's hold on the image, or on all of them
+
+
+def memories_of(one: Touched, sides: Sides, now: str) -> Memories:
+    """Return what is remembered. Raises `TargetError` if a state file is unreadable.
+
+    A hold counts unless this very change ends it, and a hold that begins with the change does not
+    count yet.
+    """
+    sub = one.pair.before or one.pair.now
+    base, own = _states_with_memory(sides.base, sub)
+    with_memory = replace(sides.merged, memory=sides.base.memory)
+    merged, changed = _states_with_memory(with_memory, one.pair.now)
+    if one.pair.after and one.pair.before and not changed.images and not changed.hold:
+        merged, changed = _states_with_memory(
+            with_memory, one.pair.before
+        )  # the file has not moved with it
+    key = key_of(sub)
+    known = base.images.get(key, Memory())
+    before = own.images.get(key, Memory())
+    after = changed.images.get(key_of(one.pair.now), Memory())
+    of_merge = merged.images.get(key_of(one.pair.now), Memory())
+    images = dict(base.images)
+    images[key] = replace(known, hold=of_merge.hold if before.hold else known.hold)
+    state = State(merged.hold if own.hold else base.hold, images)
+    hold = active(after.hold, now) or active(changed.hold, now)
+    return Memories(state, before, after, hold)
+
+
+def _states_with_memory(snapshot: Snapshot, sub: Subscription) -> tuple[State, State]:
+    """Return what is remembered together with the memory branch, and what the file says alone."""
+    states = states_of(snapshot, sub)
+    own = own_states(snapshot.files, state_path(sub))
+    file = file_of(snapshot, sub, {**states, **own})
+    return states.get(file, NOTHING), own.get(file, NOTHING)
+
+
+@dataclass(frozen=True)
+class Judging:
+    """What the versions of a change are judged with."""
+
+    sides: Sides
+    terms: Terms
+    config: RepositoryConfig = RepositoryConfig()
+    facts: Facts = field(default_factory=Facts)
+    refused: frozenset[str] = frozenset()  # the rules of order that the config refuses
+
+
+@dataclass(frozen=True)
+class Version:
+    """One version that a change brings, and what is remembered of its entry."""
+
+    one: Touched
+    image: Image
+    memories: Memories
+    promoted: Promoted | None = None  # where it was promoted from, and has the same version
+    denied: TaskError | Verdict | None = None  # why it is not what it says it is
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """What was decided about one version, and what people have to know."""
+
+    one: Touched
+    move: Move
+    told: tuple[Problem, ...] = ()
+
+
+def situation_of_change(one: Touched, memories: Memories, judging: Judging) -> Situation:
+    """Return all that the decision about a version depends on."""
+    sub = one.pair.now
+    state = memories.state
+    memory = state.images.get(key_of(one.pair.before or sub), Memory())
+    branch = judging.sides.base.branch
+    return Situation(
+        sub, branch, one.kind, one.old, one.in_git, state, memory, judging.terms, judging.facts,
+    )  # fmt: skip
+
+
+def offer_of(image: Image, memories: Memories) -> Offer:
+    """Return a version as an offer, with the build that the change's state file says."""
+    known = memories.after.written
+    build = (
+        known.build
+        if known and known != memories.before.written and alike(known, image)
+        else Build()
+    )
+    return Offer(image, build, pinned=bool(image.digest))
+
+
+def is_rollback(one: Touched, image: Image, memories: Memories) -> bool:
+    """Tell whether the change is a rollback: its state file says from where, and to what.
+
+    A rollback that is repeated, because somebody had put the other version back, leaves the state
+    file as it was.
+    """
+    meant = memories.after.rollback
+    return meant is not None and alike(meant, image) and meant.was == one.in_git.version
+
+
+def versions(one: Touched, sides: Sides, now: str) -> list[Version]:
+    """Return the versions that the change brings. Raises what `memories_of` raises."""
+    memories = memories_of(one, sides, now)
+    return [Version(one, image, memories) for image in candidates(one)]
+
+
+def facts_needed(version: Version, judging: Judging) -> list[tuple[Question, Fact]]:
+    """Return what a registry has to say about a version: what a run would ask,
+    and whether a digest that somebody wrote exists.
+    """
+    one, image, memories = version.one, version.image, version.memories
+    sub = one.pair.now
+    check = judging.terms.check
+    if check == "never" or objection(image.tag, sub.policy) or is_rollback(one, image, memories):
+        return []
+    situation = situation_of_change(one, memories, judging)
+    offer = offer_of(image, memories)
+    found = list(facts_of(sub, offer, one.in_git, situation.memory, check))
+    if image.digest:
+        found.append((question_about(sub, image), "exists"))
+    if sub.policy.minimum_age and not (offer.build.created or version.promoted):
+        found.append((question_about(sub, image), "created"))
+    return found
+
+
+def judged(version: Version, judging: Judging) -> Judgement:
+    """Return what a run would decide about a version that a change brings."""
+    one, image, memories = version.one, version.image, version.memories
+    situation = situation_of_change(one, memories, judging)
+    try:
+        _refuse_files(one, judging)
+    except TaskError as error:
+        failed = error_decision(one.pair.now, image, error, judging.sides.base.branch)
+        return Judgement(one, Move(replace(failed, current=one.old, kind=one.kind)))
+    if is_rollback(one, image, memories):
+        return _rolled_back(one, image, memories, situation, judging)
+    if denied := _denied(version, situation):
+        return Judgement(one, denied)
+    offer = replace(offer_of(image, memories), promoted=version.promoted)
+    if verdict := _by_what_git_says(one, image, judging):
+        return Judgement(one, Move(situation.decision(image, verdict)))
+    decision, told = _ordered(offer, situation, judging)
+    source = offer.promoted.source if offer.promoted else ""
+    decision = replace(decision, candidate=image, built=image.digest, source=source)
+    if decision.verdict == "update":
+        decision = _aged(decision, offer, situation)
+    if decision.verdict == "update":
+        decision = _unless_unanswered(decision, version, judging)
+    if decision.verdict != "update":
+        return Judgement(one, Move(decision))
+    if hold := situation.hold:
+        return Judgement(
+            one, Move(replace(decision, judged=_held(image, hold, situation)), hold=hold)
+        )
+    return Judgement(
+        one,
+        Move(decision, offer.build),
+        (*told, *_loosened(one, image)),
+    )
+
+
+def _refuse_files(one: Touched, judging: Judging) -> None:
+    """Raise `NotPermittedError` if the Application may not write a file that the change writes."""
+    sub = one.pair.now
+    if not one.new.file or one.new.file not in judging.sides.paths:
+        return
+    refuse_files(sub, {one.new.file}, judging.sides.base.branch)
+    refuse_stricter(sub, {one.new.file}, judging.config)
+
+
+def _by_what_git_says(one: Touched, image: Image, judging: Judging) -> Verdict | None:
+    """Return why a value may not be in Git, whatever its build: its name, rules, or digest."""
+    sub = one.pair.now
+    named = live_image(one.new.name) if one.new.name else None
+    if named and named.repository != sub.entry.image.repository:
+        because = f"Git would get {named.name}, and image-list tracks {sub.entry.image.name}"
+        return Verdict("refuse", "annotation", because)
+    if refusal := objection(image.tag, sub.policy):
+        return refusal
+    of_another_entry = one.kind == "kustomization" and image.tag in one.new.also
+    if image.digest or of_another_entry:  # its reading has no digest
+        return None
+    if needs(sub.policy, "digest"):
+        return Verdict("refuse", "pin-digest", f"{image.version} has no digest, and must have one")
+    if sub.demands or sub.signed_by or judging.terms.verify:
+        because = f"{image.version} has no digest, and only a digest can be proved"
+        return Verdict("refuse", "pin-digest", because)
+    return None
+
+
+def _ordered(
+    offer: Offer,
+    situation: Situation,
+    judging: Judging,
+) -> tuple[Decision, tuple[Problem, ...]]:
+    """Return the decision of the rules and of the order of builds, and the warnings.
+
+    What a run refuses only because it is older is a warning, unless the config refuses it.
+    """
+    sub = situation.subscription
+    answer = situation.facts.answers.get(question_about(sub, offer.image))
+    told: list[Problem] = []
+    decision = by_the_rules(offer, answer, situation)
+    if decision.rule == "not-newer" and "not-newer" not in judging.refused:
+        told.append(_older_version_problem(decision))
+        terms = replace(situation.terms, allow_downgrade=True)
+        decision = by_the_rules(offer, answer, replace(situation, terms=terms))
+    if decision.verdict == "unchanged":  # in another form, such as without a digest
+        because = "the same version in another form"
+        decision = replace(decision, judged=Verdict("update", "admitted", because))
+    if decision.verdict != "update":
+        return decision, ()
+    image = offer.image
+    of_event = Written(image.tag, image.digest, offer.build)
+    ordered = by_the_order(decision, of_event, answer, situation, offer.promoted)
+    if ordered.verdict == "refuse" and ordered.rule not in judging.refused:
+        told.append(_older_version_problem(ordered))
+        ordered = replace(decision, unchecked=ordered.unchecked)
+    if ordered.verdict == "error" and not judging.refused:
+        ordered = decision
+    return ordered, tuple(told)
+
+
+def _older_version_problem(decision: Decision) -> Problem:
+    sub = decision.subscription
+    hint = f"to refuse it, write check: {{refuse: [{decision.rule}]}} into the repository's config"
+    message = f"{sub.entry.image.name}: {decision.because.partition('; to write it')[0]}"
+    return Problem(Trouble.warning(decision.rule, message, hint), application=sub.application.key)
+
+
+def _denied(version: Version, situation: Situation) -> Move | None:
+    """Return the decision about a version that is not what the change's message says it is."""
+    if version.denied is None:
+        return None
+    decision = situation.decision(version.image, Verdict("refuse", "source", ""))
+    if isinstance(version.denied, TaskError):
+        return Move(failed(decision, version.denied))
+    return Move(replace(decision, judged=version.denied))
+
+
+def _aged(decision: Decision, offer: Offer, situation: Situation) -> Decision:
+    """Return the decision, or the refusal of a version that is too young.
+
+    A promoted one has the age that it has at its source.
+    """
+    sub = situation.subscription
+    if offer.promoted:
+        return by_age(decision, offer.promoted, situation.terms)
+    age = max(sub.policy.minimum_age, situation.terms.minimum_age)
+    answer = situation.facts.answers.get(question_about(sub, offer.image))
+    created = offer.build.created or (answer.created if answer else "")
+    until = young_until(created, age, situation.terms.now) if age and created else ""
+    unanswered = not created and answer is not None and answer.error is not None
+    if (
+        not age or unanswered or (created and not until)
+    ):  # `_unless_unanswered` tells what is unanswered
+        return decision
+    return replace(decision, judged=too_young(offer.image.version, age, until))
+
+
+def _unless_unanswered(decision: Decision, version: Version, judging: Judging) -> Decision:
+    """Return the decision, or an error if a registry had to be asked and gave no answer."""
+    for question, fact in facts_needed(version, judging):
+        answer = judging.facts.answers.get(replace(question, facts=()))
+        ordering = fact == "created" and not (judging.refused or _ages(version.one, judging))
+        if not ordering and answer and answer.error:
+            return registry_error(decision, answer.error)
+    return decision
+
+
+def _ages(one: Touched, judging: Judging) -> bool:
+    return bool(one.pair.now.policy.minimum_age or judging.terms.minimum_age)
+
+
+def _held(image: Image, hold: Hold, situation: Situation) -> Verdict:
+    app = situation.subscription.application.key
+    way = f"image-update release {app} ends the hold"
+    if hold == situation.subscription.freeze:
+        way = "run the check again after the freeze"
+    return Verdict("defer", "held", f"{hold_text(hold)}; {image.version} has to wait: {way}")
+
+
+def _rolled_back(
+    one: Touched,
+    image: Image,
+    memories: Memories,
+    situation: Situation,
+    judging: Judging,
+) -> Judgement:
+    """Return the decision about a rollback. People's holds and the order do not stop it."""
+    freeze = one.pair.now.freeze
+    because = f"rolled back from {one.old.version or 'nothing'}"
+    decision = situation.decision(image, Verdict("update", "admitted", because))
+    if freeze and memories.hold_after is None:
+        held = _held(image, freeze, situation)
+        return Judgement(one, Move(replace(decision, judged=held), hold=freeze))
+    doubt = _unknown(one, image, situation, judging.sides.base)
+    if isinstance(doubt, TaskError):
+        return Judgement(one, Move(registry_error(decision, doubt)))
+    if doubt:
+        return Judgement(one, Move(replace(decision, judged=doubt)))
+    told: tuple[Problem, ...] = ()
+    if memories.after.rollback == memories.before.rollback:
+        told = (_back_again(one, image),)
+    return Judgement(one, Move(decision, rolled_back=True), told)
+
+
+def _back_again(one: Touched, image: Image) -> Problem:
+    """Return the warning about a rollback that the change's state file does not tell."""
+    sub = one.pair.now
+    app = sub.application.key
+    message = (
+        f"the change rolls {key_of(sub)} of {app} back from {one.old.version} to {image.version},"
+        " as its state file has said before"
+    )
+    hint = "merge it only if that is meant"
+    return Problem(Trouble.warning("held", message, hint), application=app)
+
+
+TEXTS = 50  # versions of a file that are read to find out whether it ever had a version
+
+
+def _unknown(
+    one: Touched,
+    image: Image,
+    situation: Situation,
+    snapshot: Snapshot,
+) -> Verdict | TaskError | None:
+    """Return why a version to go back to may not exist: Git never had it, nor has the registry."""
+    sub = one.pair.before or one.pair.now
+    target = target_of(sub, one.kind, carry=situation.terms.carry)
+    try:
+        for _, text in situation.facts.earlier(one.old.file, TEXTS, ()):
+            found = earlier_reading(snapshot.files, target, one.old.file, text)
+            if found and (found.tag, found.digest) == (image.tag, image.digest):
+                return None
+    except TaskError as error:
+        return error
+    answer = situation.facts.exists(replace(question_about(sub, image), facts=("exists",)))
+    if answer and answer.error:
+        return answer.error
+    if answer and not answer.exists:
+        because = f"neither Git's history nor the registry has {image.version}"
+        return Verdict("refuse", "not-in-registry", because)
+    return None
+
+
+def _loosened(one: Touched, image: Image) -> tuple[Problem, ...]:
+    """Return a warning if the base's annotations refuse what the change's own ones admit."""
+    before, after = one.pair.before, one.pair.after
+    if before is None or after is None:
+        return ()
+    whys = []
+    if refusal := objection(image.tag, before.policy):
+        whys.append(refusal.because)
+    whys += _looser(before, after)
+    if not whys:
+        return ()
+    names = ", ".join(_changed_annotations(before, after)) or "its annotations"
+    message = (
+        f"the change loosens a rule ({names}), and the base refuses {image.version}:"
+        f" {'; '.join(whys)}"
+    )
+    return (
+        Problem(
+            Trouble.warning(
+                "annotation",
+                message,
+                "look at the annotation first: this check follows the change's own ones",
+            ),
+            application=after.application.key,
+        ),
+    )
+
+
+def _looser(before: Subscription, after: Subscription) -> list[str]:
+    old, new = before.policy, after.policy
+    found = []
+    if old.pin_digest and not new.pin_digest:
+        found.append("it wants a digest")
+    if old.platforms and set(new.platforms) != set(old.platforms):
+        found.append(f"it wants platforms {', '.join(old.platforms)}")
+    if before.signed_by and before.signed_by != after.signed_by:
+        found.append(f"it wants a signature by {before.signed_by}")
+    if before.pull_request and not after.pull_request:
+        found.append("it wants a pull request")
+    return found
+
+
+def _changed_annotations(before: Subscription, after: Subscription) -> list[str]:
+    old, new = before.application.annotations, after.application.annotations
+    return sorted(key for key in {*old, *new} if old.get(key) != new.get(key))[:5]
+
+
+def line_of(snapshot: Snapshot, one: Touched, terms: Terms) -> int:
+    """Return the line of the version in its file, or 0 if it is not known.
+
+    It is the first line that another version would change.
+    """
+    sub, path = one.pair.now, one.new.file
+    if path not in snapshot.files:
+        return 0
+    before = snapshot.files[path].text
+    another = replace(sub.entry.image, tag="another", digest="")
+    try:
+        files = EDITORS[one.kind].write(
+            snapshot.files,
+            target_of(sub, one.kind, carry=terms.carry),
+            another,
+        )[0]
+    except TaskError:
+        return 0
+    if path not in files:
+        return 0
+    lines = zip(
+        before.split("\n"),
+        files[path].text.split("\n"),
+        strict=False,
+    )
+    return next((number for number, (old, new) in enumerate(lines, 1) if old != new), 0)

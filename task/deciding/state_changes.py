@@ -1,0 +1,132 @@
+"""Pure code that says in words what a change does to state files: holds, and what they remember."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Callable, Collection, Mapping
+
+from task.deciding.decide import NOTHING, is_state_path, own_states
+from task.errors import TaskError, Trouble
+from task.model import Files, Hold, Memory, Problem, State
+from task.text import and_more, shortened
+
+_HINT = "merge it only if that is meant"
+
+
+def state_changes(
+    base: Files,
+    merged: Files,
+    paths: Collection[str],
+    called: Mapping[str, str],
+) -> tuple[Problem, ...]:
+    """Return a warning for each thing that a change does to what is remembered.
+
+    `called` has the Application's name for the path of a state file. A state file that the change
+    makes unreadable is an error: no run could write these images.
+    """
+    found: list[Problem] = []
+    for path in sorted(filter(is_state_path, paths)):
+        app = called.get(path) or posixpath.basename(path).removesuffix(".state")
+        try:
+            new = own_states(merged, path)
+        except TaskError as error:
+            found.append(
+                Problem(
+                    error.trouble,
+                    application=called.get(path, ""),
+                    place=f"{path}:1",
+                )
+            )
+            continue
+        old = _states_or_none(base, path)
+        for file in sorted({*old, *new}):
+            words = _of_file(
+                old.get(file, NOTHING),
+                new.get(file, NOTHING),
+                app,
+            )
+            found += [_told(called.get(path, ""), sentence, path) for sentence in words]
+    return tuple(found)
+
+
+def _told(app: str, sentence: str, path: str) -> Problem:
+    return Problem(
+        Trouble.warning("held", f"the change {sentence}", _HINT),
+        application=app,
+        place=f"{path}:1",
+    )
+
+
+def _states_or_none(files: Files, path: str) -> Mapping[str, State]:
+    try:
+        return own_states(files, path)
+    except TaskError:
+        return {}
+
+
+def _of_file(old: State, new: State, app: str) -> list[str]:
+    found = _of_hold(old.hold, new.hold, app)
+    for key in sorted({*old.images, *new.images}):
+        before, after = old.images.get(key, Memory()), new.images.get(key, Memory())
+        found += _of_hold(before.hold, after.hold, f"{key} of {app}")
+        found += _of_memory(before, after, f"{key} of {app}")
+    return found
+
+
+def _of_hold(old: Hold | None, new: Hold | None, what: str) -> list[str]:
+    if old == new:
+        return []
+    if new is None:
+        return [f"ends the hold {_named(old)} of {what}"]
+    until = f" until {new.until}" if new.until else ""
+    if old is None:
+        return [f"holds {what}{until}: {_named(new)}"]
+    return [f"changes the hold {_named(old)} of {what}: {_named(new)}{until}"]
+
+
+def _named(hold: Hold | None) -> str:
+    return shortened(" ".join(hold.reason.split()), 100) if hold else ""
+
+
+def _of_memory(old: Memory, new: Memory, what: str) -> list[str]:
+    """Return what becomes of builds: only what lets a version in, or keeps one out."""
+    rules: tuple[Callable[[Memory, Memory, str], str], ...] = (
+        _deferred_sentence,
+        _rollback_sentence,
+        _replaced,
+        _failed,
+    )
+    return [words for rule in (*rules, _newest_sentence) if (words := rule(old, new, what))]
+
+
+def _deferred_sentence(old: Memory, new: Memory, what: str) -> str:
+    if old.deferred == new.deferred:
+        return ""
+    if new.deferred:
+        return f"lets {new.deferred.version} of {what} wait behind a hold"
+    return f"forgets that {old.deferred.version if old.deferred else ''} of {what} waits"
+
+
+def _rollback_sentence(old: Memory, new: Memory, what: str) -> str:
+    if new.rollback is None or old.rollback == new.rollback:
+        return ""
+    return f"rolls {what} back from {new.rollback.was or 'nothing'} to {new.rollback.version}"
+
+
+def _replaced(old: Memory, new: Memory, what: str) -> str:
+    back = [version for version in old.replaced if version not in new.replaced]
+    return f"lets {and_more(back)} of {what} come back" if back else ""
+
+
+def _failed(old: Memory, new: Memory, what: str) -> str:
+    if added := [version for version in new.failed if version not in old.failed]:
+        return f"remembers that {and_more(added)} of {what} failed"
+    gone = [version for version in old.failed if version not in new.failed]
+    return f"forgets that {and_more(gone)} of {what} failed" if gone else ""
+
+
+def _newest_sentence(old: Memory, new: Memory, what: str) -> str:
+    if old.written is None or old.written == new.written:
+        return ""
+    newest = new.written.version if new.written else "nothing"
+    return f"remembers {newest} as the newest build of {what}, and not {old.written.version}"

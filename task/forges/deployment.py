@@ -1,0 +1,33 @@
+"""What a Git host shows of an Application: its deployments, and the state of a commit."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+DeploymentState = Literal["queued", "in_progress", "success", "failure"]
+
+
+@dataclass(frozen=True)
+class Deployment:
+    """A build in an environment, as a forge shows it."""
+
+    environment: str
+    commit: str  # of the build's source
+    state: DeploymentState
+    description: str
+    ref: str = ""  # the branch or tag that was built; "" if unknown
+    is_tag: bool = False
+    page: str = ""  # of the environment, for people
+    run: str = ""  # the pipeline's page
+
+
+@dataclass(frozen=True)
+class CommitStatus:
+    """A status that a forge shows next to a commit."""
+
+    commit: str
+    context: str  # distinguishes it from the statuses of others
+    state: Literal["pending", "success", "failure"]
+    description: str
+    run: str = ""  # the pipeline's page

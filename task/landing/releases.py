@@ -1,0 +1,173 @@
+"""Pure code for holds of the base that a person has ended on a head branch.
+
+A hold ends where it lies. So a release of a hold that the base has is a change like any other: it
+waits on the head branch, and the base holds until somebody merges it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from dataclasses import replace
+
+from task.deciding.decide import file_of, own_states, state_path, state_path_in, states_of
+from task.deciding.job import Move, Remember
+from task.deciding.weigh import key_of
+from task.editors.state_file import write_state
+from task.errors import TargetError
+from task.landing.memory import GONE
+from task.landing.waiting_list import ListedRelease
+from task.model import File, Hold, Memory, Place, Snapshot, State
+from task.policy.builds import hold_text, released
+
+NOTHING = Hold("")
+
+
+def places_of_releases(releases: Iterable[ListedRelease]) -> list[Place]:
+    """Return the state files that have the holds."""
+    return [Place(_path(release)) for release in releases]
+
+
+def _path(release: ListedRelease) -> str:
+    return state_path_in(release.folder, release.application)
+
+
+def _base_state(base: Snapshot, release: ListedRelease) -> State:
+    return own_states(base.files, _path(release)).get(release.file, State())
+
+
+def counts(base: Snapshot, release: ListedRelease) -> bool:
+    """Tell whether the base still has what the release ends: this very hold, and no other one.
+
+    A state file that nobody can read still has it.
+    """
+    try:
+        state = _base_state(base, release)
+    except TargetError:
+        return True
+    if not release.image:
+        return state.hold is not None and state.hold == release.hold
+    memory = state.images.get(release.image, Memory())
+    there = memory.hold is not None or _deferred_version(memory) == release.deferred != ""
+    return there and (memory.hold or NOTHING) == release.hold
+
+
+def _deferred_version(memory: Memory) -> str:
+    return memory.deferred.version if memory.deferred else ""
+
+
+def files_without(base: Snapshot, releases: Iterable[ListedRelease]) -> dict[str, File]:
+    """Return the state files of the base that change, as they are without these holds."""
+    changed: dict[str, File] = {}
+    for release in releases:
+        with suppress(TargetError):
+            now = with_files(base, changed)
+            if not counts(now, release):
+                continue
+            path = _path(release)
+            old = now.files[path]
+            states = {**own_states(now.files, path), release.file: _state_without(now, release)}
+            text = write_state(old.text, states)
+            changed[path] = File(text, old.mode) if text else GONE
+    return changed
+
+
+def _state_without(base: Snapshot, release: ListedRelease) -> State:
+    state = _base_state(base, release)
+    if not release.image:
+        return replace(state, hold=None)
+    memory = state.images[release.image]
+    after = released(memory)
+    if _deferred_version(memory) != release.deferred:  # it came later
+        after = replace(after, deferred=memory.deferred)
+    images = {**state.images, release.image: after}
+    return replace(state, images={key: one for key, one in images.items() if one != Memory()})
+
+
+def with_files(base: Snapshot, changed: dict[str, File]) -> Snapshot:
+    """Return the base as a commit with these files would leave it."""
+    files = {**base.files, **changed}
+    return replace(base, files={path: file for path, file in files.items() if file != GONE})
+
+
+def without(base: Snapshot, releases: Sequence[ListedRelease]) -> Snapshot:
+    """Return the base as the merge of these releases would leave it."""
+    return with_files(base, files_without(base, releases)) if releases else base
+
+
+def releases_of(base: Snapshot, moves: Iterable[Move]) -> dict[str, list[ListedRelease]]:
+    """Return what these moves end on the base, by head branch.
+
+    Where the whole Application was held, its hold goes with each build, or, if there are none, with
+    one branch.
+    """
+    found: dict[str, list[ListedRelease]] = {}
+    ended: set[tuple[str, ...]] = set()
+    for move in sorted(moves, key=lambda one: not one.updates):
+        head = move.decision.head
+        if not move.released or head in ("", base.branch):
+            continue
+        sub = move.subscription
+        path = state_path(sub)
+        file = file_of(base, sub, states_of(base, sub))
+        state = own_states(base.files, path).get(file, State())
+        memory = state.images.get(key_of(sub), Memory())
+        there = found.setdefault(head, [])
+        of_image = ListedRelease(
+            application=sub.application.key,
+            folder=sub.home,
+            file=file,
+            image=key_of(sub),
+            hold=memory.hold or NOTHING,
+            deferred=_deferred_version(memory),
+        )
+        if memory.hold or (memory.deferred and not move.updates):
+            there.append(of_image)
+        if state.hold and move.remember and move.remember.lifted:
+            of_all = replace(of_image, image="", hold=state.hold, deferred="")
+            if of_all not in there and (move.updates or of_all.key not in ended):
+                there.append(of_all)
+                ended.add(of_all.key)
+    return found
+
+
+def held_again(release: ListedRelease, moves: Iterable[Move]) -> bool:
+    """Tell whether a person has held the same since."""
+    for move in moves:
+        sub = move.subscription
+        if (sub.application.key, sub.home) != (release.application, release.folder):
+            continue
+        remember = move.remember or Remember()
+        memory = remember.memory or Memory()
+        hold = memory.hold if release.image == key_of(sub) else None
+        if hold or (remember.hold and not release.image):
+            return True
+    return False
+
+
+def with_end(move: Move, releases: Iterable[ListedRelease], base: str) -> Move:
+    """Return the move of a release, which says when the base's hold ends."""
+    sub = move.subscription
+    for release in releases:
+        of_app = (release.application, release.folder) == (sub.application.key, sub.home)
+        if of_app and release.image in ("", key_of(sub)):
+            judged = move.decision.judged
+            until = f"{base} holds it until {move.decision.head} is merged"
+            judged = replace(judged, because=f"{judged.because}; {until}")
+            return replace(move, decision=replace(move.decision, judged=judged))
+    return move
+
+
+def release_reason(release: ListedRelease) -> tuple[tuple[str, str], str, str]:
+    """Return (Application, what is released, why), for people."""
+    was = f"released: it was {hold_text(release.hold)}"
+    dropped = "released: the deferred build is dropped"
+    what = release.image or "all images"
+    return release.app, what, dropped if release.hold == NOTHING else was
+
+
+def hold_of(release: ListedRelease) -> str:
+    """Return the hold that ends, for people: `argocd/web (api): held by jane: INC-42`."""
+    what = release.image or "all images"
+    why = f"deferred {release.deferred}" if release.hold == NOTHING else hold_text(release.hold)
+    return f"{release.application} ({what}): {why}"

@@ -1,0 +1,227 @@
+"""What `check` judges, and the Applications of both sides.
+
+A source of Applications that is in the judged repository, by a folder of the checkout or by its
+URL, is read from the commits that are compared, not from the work tree.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from task.annotations.subscription import Scope
+from task.applications.git import SnapshotReader
+from task.applications.work_tree import top_of
+from task.errors import UsageError
+from task.git.command import Git
+from task.git.errors import GitFailed
+from task.git.names import rewritten
+from task.git.repository.bare import BareRepository
+from task.git.repository.compared import ComparedRepository, checkout_at
+from task.landing.ports import Side
+from task.model import Compared, Found, Place, Snapshot
+from task.repository_config.config import MISTAKEN
+from task.repository_config.config import PATH as CONFIG
+from task.settings import Settings
+from task.urls import host_and_path, normal_url, without_login
+from task.wiring.argo import Argo, applications, sources
+
+_ASKED = ("cluster", "argocd", "-")  # sources that are the same for both sides
+_OWN = (Place(CONFIG), *(Place(path, "exists") for path in MISTAKEN))
+
+
+class JudgedChange:
+    """A base, and the merge of a change into it."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        environ: Mapping[str, str],
+        compared: Compared,
+        git: Callable[[str], Git],
+        argo: Argo,
+        scope: Scope | None,
+    ) -> None:
+        self._settings = settings
+        self._environ = environ
+        self._git = git
+        self._argo = argo
+        self._scope = scope
+        self._asked: list[Found] | None = None
+        self._rewrites = settings.transport.rewrite_url
+        here = git("")
+        checkout = None
+        url = compared.repository
+        self._top = ""
+        if not url:
+            self._top = top_of(os.path.realpath("."))
+            if not self._top:
+                raise UsageError(
+                    "the present folder is not in a Git checkout",
+                    hint="run check in one, or name the repository with --repository",
+                )
+            url = self._origin(here)
+            checkout = checkout_at(self._top, here)
+        self._url = url
+        self._repository = ComparedRepository(
+            git(url),
+            url,
+            compared,
+            checkout,
+            settings.git.git_cache_dir,
+        )
+
+    def _origin(self, git: Git) -> str:
+        asked = ("config", "--get", "remote.origin.url")
+        try:
+            found = git.run(*asked, git_dir=f"{self._top}/.git").out.decode().strip()
+        except GitFailed:
+            found = ""
+        if not found:
+            raise UsageError(
+                "the checkout has no remote origin, so the base's tip of now is not known",
+                hint="name the repository with --repository",
+            )
+        relative = found.startswith(("./", "../"))
+        return os.path.normpath(os.path.join(self._top, found)) if relative else found
+
+    @property
+    def repo(self) -> str:
+        """The repository's URL, without a login."""
+        return without_login(self._url)
+
+    @property
+    def branch(self) -> str:
+        """The branch that the change goes into."""
+        return self._repository.comparison.branch
+
+    @property
+    def default(self) -> str:
+        """The default branch."""
+        return self._repository.comparison.default
+
+    @property
+    def commits(self) -> tuple[str, str]:
+        """The commits of base and change."""
+        known = self._repository.comparison
+        return known.base, known.head
+
+    @property
+    def paths(self) -> Sequence[str]:
+        """The paths of all files that the merge changes."""
+        return self._repository.comparison.paths
+
+    @property
+    def messages(self) -> Sequence[str]:
+        """The messages of the change's last commits."""
+        return self._repository.comparison.messages
+
+    def concerns(self, url: str) -> bool:
+        """Tell whether an Application means this repository by a URL.
+
+        A checkout often has another protocol than the Applications write.
+        """
+        ours = {self._place(self._url), self._place(rewritten(self._url, self._rewrites))}
+        return bool(ours & {self._place(url), self._place(rewritten(url, self._rewrites))})
+
+    @staticmethod
+    def _place(url: str) -> str:
+        normal = normal_url(url)
+        return normal if normal.startswith("file://") else host_and_path(without_login(url))
+
+    def applications(self, side: Side) -> Iterable[Found]:
+        """Yield the Applications of a side. What is not in Git is asked once for both."""
+        found = sources(self._settings, self._environ)
+        asked = tuple(source for source in found if source in _ASKED)
+        if asked and self._asked is None:
+            self._asked = list(self._read(asked, side))
+        yield from self._asked or ()
+        read = tuple(self._as_read(source) for source in found if source not in _ASKED)
+        if read or not found:
+            yield from self._read(read, side)
+
+    def _read(self, found: tuple[str, ...], side: Side) -> Iterable[Found]:
+        settings = self._settings
+        given = replace(settings.sources, applications=found)
+        return applications(
+            replace(settings, sources=given),
+            self._environ,
+            lambda repo: self._reader(repo, side),
+            self._argo,
+            self._scope,
+            (),
+        )
+
+    def _as_read(self, source: str) -> str:
+        """Return a source of Applications. A folder of the checkout is named by its URL."""
+        if not self._top or not os.path.exists(source):
+            return source
+        real = os.path.realpath(source)
+        if real != self._top and not real.startswith(f"{self._top}/"):
+            return source
+        path = os.path.relpath(real, self._top).replace(os.sep, "/")
+        path = "" if path == "." else path
+        if (
+            "?" in path
+            or top_of(real if os.path.isdir(real) else os.path.dirname(real)) != self._top
+        ):
+            return source
+        return f"{self._url}//{path}?ref={self.branch}"
+
+    def _reader(self, repo: str, side: Side) -> SnapshotReader:
+        other = BareRepository(self._git(repo), repo, cache_dir=self._settings.git.git_cache_dir)
+        return _OfSide(self._repository, side, other) if self.concerns(repo) else other
+
+    def snapshot(self, side: Side, places: Iterable[Place], urls: Collection[str]) -> Snapshot:
+        """Return places of a side."""
+        wanted = tuple(dict.fromkeys(places))
+        if side == "base":
+            return self._repository.base_snapshot(wanted, _OWN, urls)
+        return self._repository.at(self._repository.comparison.merged, wanted)
+
+    def read_more(self, snapshot: Snapshot, places: Collection[Place]) -> Snapshot:
+        """Return more places of the same side."""
+        return self._repository.read_more(snapshot, places)
+
+    def earlier(
+        self,
+        branch: str,
+        path: str,
+        limit: int,
+        marked: Collection[str] = (),
+    ) -> Iterable[tuple[str, str | None]]:
+        """Yield (commit, text) of a file of the base, newest first, at most `limit`."""
+        return self._repository.earlier(branch, path, limit, marked)
+
+    def close(self) -> None:
+        """Remove all temporary files."""
+        self._repository.close()
+
+
+class _OfSide:
+    """Reads the branch that the change goes into at one of the sides, and others as they are."""
+
+    def __init__(self, compared: ComparedRepository, side: Side, other: BareRepository) -> None:
+        self._compared = compared
+        self._side = side
+        self._other = other
+
+    def default_branch(self) -> str:
+        return self._compared.comparison.default
+
+    def snapshot(self, branch: str, places: Collection[Place]) -> Snapshot:
+        known = self._compared.comparison
+        if branch.removeprefix("refs/heads/") != known.branch:
+            return self._other.snapshot(branch, places)
+        tip = known.base if self._side == "base" else known.merged
+        return self._compared.at(tip, places)
+
+    def read_more(self, snapshot: Snapshot, places: Collection[Place]) -> Snapshot:
+        known = self._compared.comparison
+        if snapshot.tip in (known.base, known.merged):
+            return self._compared.read_more(snapshot, places)
+        return self._other.read_more(snapshot, places)
+
+    def close(self) -> None:
+        self._other.close()

@@ -1,0 +1,248 @@
+"""`check` in real checkouts: what it compares, how it merges, and that it writes nothing."""
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+from support import Result, bare_repo, commit, git, image_update
+from support.runs import KUSTOMIZATION, application, manifest, target
+
+BUMPED = KUSTOMIZATION.replace("1.0.0", "1.1.0")
+STATE = ".image-update/apps/a/argocd_a.state"
+HELD = 'files:\n  apps/a/kustomization.yaml:\n    hold: {reason: "INC-1", by: jane, at: "2026-11-22T11:00:00Z"}\n'
+
+
+class Scene:
+    """A repository on a server, a checkout of it, and the Application `a`."""
+
+    def __init__(self, folder: Path, files: dict[str, str] | None = None, depth: int = 0) -> None:
+        self.folder = folder
+        self.repo = bare_repo(folder, {target("a"): KUSTOMIZATION, **(files or {})})
+        self.apps = manifest(folder, application("a", self.repo))
+        self.here = folder / "checkout"
+        self.clone(depth)
+
+    def clone(self, depth: int = 0, branch: str = "main") -> None:
+        """Check a branch out, complete or shallow."""
+        if self.here.exists():
+            subprocess.run(["rm", "-rf", self.here], check=True)
+        shallow = [f"--depth={depth}"] if depth else []
+        git(
+            self.folder,
+            "clone",
+            "--quiet",
+            *shallow,
+            "--branch",
+            branch,
+            f"file://{self.repo}",
+            str(self.here),
+        )
+        git(self.here, "config", "remote.origin.url", str(self.repo))
+
+    def check(self, *more: str, base: str = "main", head: str = "HEAD", apps: str = "") -> Result:
+        """Check in the checkout."""
+        given = (
+            "--applications",
+            apps or str(self.apps),
+            "--allow-protocol",
+            "file",
+            "--output",
+            "json",
+        )
+        return image_update("check", "--base", base, "--head", head, *given, *more, cwd=self.here)
+
+    def change(self, files: dict[str, str | None], branch: str = "change") -> str:
+        """Push a branch with a change."""
+        git(self.repo, "branch", "--force", branch, "main")
+        return commit(self.repo, files, branch)
+
+
+def told(result: Result) -> list[tuple[str, str, str]]:
+    return [(one["alias"], one["verdict"], one["rule"]) for one in result.json["decisions"]]
+
+
+def test_a_newer_version_passes_and_is_reported_at_its_line(tmp_path: Path) -> None:
+    scene = Scene(tmp_path)
+    head = scene.change({target("a"): BUMPED})
+    scene.clone(branch="change")
+    result = scene.check()
+    assert (result.code, told(result)) == (0, [("web", "update", "admitted")]), result.stderr
+    (one,) = result.json["decisions"]
+    assert (one["file"], one["line"], one["current"], one["candidate"]) == (
+        target("a"), 4, "1.0.0", "1.1.0",
+    )  # fmt: skip
+    assert (result.json["base"], result.json["head"]) == (
+        git(scene.repo, "rev-parse", "main"),
+        head,
+    )
+
+
+def test_a_hold_of_the_base_stops_the_merge(tmp_path: Path) -> None:
+    scene = Scene(tmp_path, {STATE: HELD})
+    scene.change({target("a"): BUMPED})
+    scene.clone(branch="change")
+    result = scene.check()
+    assert (result.code, told(result)) == (5, [("web", "defer", "held")]), result.stderr
+    assert "INC-1" in result.stderr
+
+
+def refs_and_files(*repos: Path) -> list[object]:
+    """Return everything that a command could have changed: refs, objects, and the work tree."""
+    found: list[object] = []
+    for repo in repos:
+        git_dir = repo / ".git" if (repo / ".git").exists() else repo
+        found.append(git(repo, "for-each-ref"))
+        found.append(sorted(str(one) for one in git_dir.rglob("*") if "fsmonitor" not in one.name))
+        found.append(git(repo, "status", "--porcelain") if git_dir != repo else "")
+    return found
+
+
+def test_it_writes_neither_the_checkout_nor_the_server(tmp_path: Path) -> None:
+    scene = Scene(tmp_path, {STATE: HELD})
+    scene.change({target("a"): BUMPED})
+    commit(scene.repo, {"other.yaml": "a: b\n"})  # so that git has to merge
+    git(scene.here, "fetch", "--quiet", f"file://{scene.repo}", "change:change")
+    git(scene.here, "checkout", "--quiet", "change")
+    before = refs_and_files(scene.here, scene.repo)
+    assert scene.check().code == 5
+    assert refs_and_files(scene.here, scene.repo) == before
+
+
+def test_the_merge_of_both_sides_is_judged_on_the_tip_of_now(tmp_path: Path) -> None:
+    scene = Scene(tmp_path, {"values.yaml": "a: 1\n"})
+    scene.change({"values.yaml": "a: 2\n"})
+    scene.clone(branch="change")
+    # after the checkout, the base gets a hold, and another version
+    tip = commit(scene.repo, {STATE: HELD, target("a"): BUMPED})
+    result = scene.check()
+    assert (result.code, told(result), result.json["base"]) == (0, [], tip)
+    scene.change(
+        {"values.yaml": "a: 3\n", target("a"): KUSTOMIZATION.replace("1.0.0", "1.2.0")}, "next"
+    )
+    assert scene.check(head="refs/heads/next").code == 5
+
+
+def test_a_conflict_names_its_files(tmp_path: Path) -> None:
+    scene = Scene(tmp_path)
+    scene.change({target("a"): BUMPED})
+    commit(scene.repo, {target("a"): KUSTOMIZATION.replace("1.0.0", "1.0.5")})
+    scene.clone(branch="change")
+    result = scene.check()
+    assert result.code == 3
+    assert f"conflicts with main in {target('a')}" in result.stderr
+
+
+@pytest.mark.parametrize("way", ["merged", "shallow", "url", "url-ref", "commit"])
+def test_each_way_to_name_both_sides_finds_the_same(tmp_path: Path, way: str) -> None:
+    scene = Scene(tmp_path, {STATE: HELD})
+    for number in range(3):
+        commit(scene.repo, {f"old-{number}.yaml": "a: b\n"})
+    head = scene.change({target("a"): BUMPED})
+    old = git(scene.repo, "rev-parse", "main")
+    tip = commit(scene.repo, {"other.yaml": "a: b\n"})
+    if way == "merged":  # as GitHub checks out a pull request: one commit, a merge of both
+        tree = git(scene.repo, "merge-tree", "--write-tree", tip, head)
+        who = ("-c", "user.name=Jane", "-c", "user.email=jane@example.com")
+        made = git(scene.repo, *who, "commit-tree", tree, "-p", tip, "-p", head, "-m", "Merge")
+        git(scene.repo, "update-ref", "refs/heads/merge", made)
+        scene.clone(depth=1, branch="merge")
+        result = scene.check()
+    elif way == "shallow":
+        scene.clone(depth=1, branch="change")
+        result = scene.check()
+    elif way == "commit":
+        scene.clone(branch="change")
+        result = scene.check(base=old, head=head)
+        assert result.json["base"] == old
+    else:
+        name = "refs/heads/change" if way == "url-ref" else "change"
+        result = scene.check("--repository", str(scene.repo), head=name)
+    assert (result.code, told(result)) == (5, [("web", "defer", "held")]), result.stderr
+
+
+def test_a_memory_branch_that_only_the_server_has_counts(tmp_path: Path) -> None:
+    scene = Scene(tmp_path)
+    scene.apps = manifest(tmp_path, application("a", scene.repo, git_branch="main:bump"))
+    given = ("--applications", scene.apps, "--allow-protocol", "file", "--reason", "INC-2")
+    held = image_update("hold", "a", *given)
+    assert held.code == 0, held.stderr
+    assert "image-update-memory/" in git(scene.repo, "for-each-ref")
+    scene.change({target("a"): BUMPED})
+    scene.clone(branch="change")
+    result = scene.check()
+    assert (result.code, told(result)) == (5, [("web", "defer", "held")]), result.stderr
+
+
+def test_applications_of_the_checkout_are_read_at_both_sides(tmp_path: Path) -> None:
+    scene = Scene(tmp_path)
+    folder = {"clusters/a.json": (tmp_path / "applications.json").read_text()}
+    commit(scene.repo, folder)
+    strict = folder["clusters/a.json"].replace("web=ghcr.io/acme/web", "web=ghcr.io/acme/web:~1.0")
+    scene.change({target("a"): BUMPED, "clusters/a.json": strict})
+    scene.clone(branch="change")
+    (scene.here / "clusters/a.json").write_text("{}")  # the work tree does not matter
+    result = scene.check(apps="clusters")
+    assert (result.code, told(result)) == (5, [("web", "refuse", "constraint")]), result.stderr
+    outside = scene.check(apps=f"{scene.repo}//clusters")
+    assert (outside.code, told(outside)) == (5, told(result)), outside.stderr
+
+
+def test_an_application_set_of_the_change_is_rendered_with_its_own_files(tmp_path: Path) -> None:
+    scene = Scene(tmp_path)
+    metadata = {
+        "name": "{{path.basename}}",
+        "annotations": {
+            "argocd-image-updater.argoproj.io/image-list": "web=ghcr.io/acme/web:~1.0",
+            "argocd-image-updater.argoproj.io/write-back-target": "kustomization",
+        },
+    }
+    source = {"repoURL": str(scene.repo), "path": "{{path}}", "targetRevision": "main"}
+    generator = {
+        "repoURL": str(scene.repo),
+        "revision": "main",
+        "directories": [{"path": "apps/*"}],
+    }
+    made = {
+        "apiVersion": "argoproj.io/v1alpha1",
+        "kind": "ApplicationSet",
+        "metadata": {"name": "all", "namespace": "argocd"},
+        "spec": {
+            "generators": [{"git": generator}],
+            "template": {"metadata": metadata, "spec": {"source": source}},
+        },
+    }
+    commit(scene.repo, {"clusters/all.json": json.dumps(made)})
+    scene.change({target("b"): KUSTOMIZATION.replace("1.0.0", "2.0.0")})
+    scene.clone(branch="change")
+    result = scene.check(apps="clusters")
+    assert (result.code, told(result)) == (5, [("web", "refuse", "constraint")]), result.stderr
+    assert result.json["decisions"][0]["application"] == "argocd/b"
+
+
+def test_a_base_that_cannot_be_asked_is_never_green(tmp_path: Path) -> None:
+    scene = Scene(tmp_path)
+    scene.change({target("a"): BUMPED})
+    scene.clone(branch="change")
+    git(scene.here, "config", "remote.origin.url", str(tmp_path / "gone.git"))
+    assert scene.check().code in (4, 75)
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [({"base": "nobody"}, "nobody"), ({"head": "nobody"}, "--head: 'nobody' names no commit")],
+)
+def test_a_side_that_does_not_exist_is_named(
+    tmp_path: Path, more: dict[str, str], words: str
+) -> None:
+    scene = Scene(tmp_path)
+    result = scene.check(**more)
+    assert result.code in (2, 3)
+    assert words in result.stderr
+
+
+def test_outside_of_a_checkout_it_says_what_to_do(tmp_path: Path) -> None:
+    scene = Scene(tmp_path)
+    scene.here = tmp_path
+    result = scene.check()
+    assert (result.code, "--repository" in result.stderr) == (2, True)

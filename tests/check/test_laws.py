@@ -1,0 +1,146 @@
+"""The laws of `check`, as random histories of runs, people and bots on a repository in memory.
+
+(a) Every commit that our own commands make passes against its parent, with the same clock and the
+same facts. What is excepted: a rollback that holds nothing, in a freeze. And what waited on a head
+branch before a freeze began is held at its merge, which is what the check is for.
+
+`LAW_COMMITS=10000` judges as many commits; a failure names its seed.
+"""
+
+import os
+from collections.abc import Callable
+from random import Random
+
+import pytest
+from support.history_scenes import HEAD, NAMES, Scene, values_in
+from support.judging import Judge
+from support.memory import NOW
+
+from task.model import Found, Report
+
+COMMITS = int(os.environ.get("LAW_COMMITS", "40"))
+STEPS = 15
+TAGS = {"semver": "1.{}.0", "newest-build": "main-{}", "alphabetical": "v{}"}
+CONFIG = ".image-update/config"
+
+
+class OurCommits:
+    """Runs and commands of people, whose commits go to the base, or to a head branch."""
+
+    def __init__(self, strategy: str, direct: bool, seed: int) -> None:
+        self.random = Random(seed)  # noqa: S311 - a history is no secret
+        self.strategy = strategy
+        branch = "main" if direct else f"main:{HEAD}"
+        self.scene = Scene(strategy, branch, first=self.tag(0))
+        self.strict = self.random.random() < 0.5
+        self.frozen = False
+        self.judged = 0
+        self.done: list[str] = [f"seed {seed}, strict {self.strict}"]
+        self.configure()
+
+    def tag(self, number: int) -> str:
+        return TAGS[self.strategy].format(number)
+
+    def configure(self) -> None:
+        text = "version: 1\n"
+        text += "check: {refuse: [not-newer, superseded]}\n" if self.strict else ""
+        if self.frozen:
+            text += 'freezes: [{schedule: "* * * * *", duration: 1h, reason: sale}]\n'
+        self.scene.branch.commit({CONFIG: text})
+
+    def step(self) -> None:
+        """Do one thing at random."""
+        name = self.random.choice(NAMES)
+        number = self.random.randrange(7)
+        steps = (
+            self.event,
+            self.event,
+            self.scan,
+            self.by_hand,
+            self.rollback,
+            self.freeze,
+            self.person,
+            self.merge,
+        )
+        step = self.random.choice(steps)
+        self.done.append(f"{step.__name__} {name} {number}")
+        step(name, number)
+
+    def event(self, name: str, number: int) -> None:
+        sequence = None if self.strategy == "semver" else number
+        self.passes(lambda: self.scene.event(f"{name}:{self.tag(number)}", sequence=sequence))
+
+    def scan(self, _name: str, number: int) -> None:
+        if self.strategy == "semver":
+            self.passes(lambda: self.scene.scan(self.tag(number), self.tag(1)))
+
+    def by_hand(self, name: str, number: int) -> None:
+        verb = "hold" if number < 4 else "release"
+        whole = number in (0, 6)
+        self.done[-1] += f" {verb}"
+        self.passes(lambda: self.scene.by_hand(verb, "" if whole else name))
+
+    def rollback(self, name: str, number: int) -> None:
+        held = self.frozen or self.random.random() < 0.5
+        self.done[-1] += f" held {held}"
+        self.passes(lambda: self.scene.by_hand("rollback", name, self.tag(number), held=held))
+
+    def freeze(self, _name: str, _number: int) -> None:
+        self.frozen = not self.frozen
+        self.configure()
+
+    def person(self, name: str, number: int) -> None:
+        self.scene.write(name, self.tag(number))
+
+    def merge(self, _name: str, _number: int) -> None:
+        if HEAD in self.scene.branch.heads:
+            self.scene.branch.merge(HEAD)
+
+    def passes(self, call: Callable[[], Report]) -> None:
+        """Run, and check every commit that this makes against its parent."""
+        branch = self.scene.branch
+        number, head = len(branch.commits), branch.heads.get(HEAD)
+        memory = dict(branch.memory)
+        waited = self.scene.waiting
+        call()
+        for at in range(number, len(branch.commits)):
+            self.check(branch.commits[at - 1], branch.commits[at], memory, {})
+        made = branch.heads.get(HEAD)
+        if made and made != head:
+            self.check(branch.files, made.files, branch.memory, waited)
+
+    def check(
+        self,
+        base: dict[str, str],
+        merged: dict[str, str],
+        memory: dict[str, str],
+        waited: dict[str, str],
+    ) -> None:
+        """Check a commit. What waited before a freeze began stays on its branch, and is held there."""
+        self.judged += 1
+        judge = Judge(now=NOW, memory=memory, past=tuple(self.scene.branch.commits))
+        apps = [Found(self.scene.story.app, "applications.json:1")]
+        report = judge.report(base, merged, lambda _files: apps)
+        told = [
+            (one.subscription.entry.alias, one.verdict, one.because)
+            for one in report.decisions
+            if one.verdict != "update"
+            and not (self.frozen and waited.get(one.subscription.entry.alias) == one.candidate.tag)
+        ]
+        history = "\n".join(self.done)
+        values = f"{values_in(base)} {values_in(merged)}"
+        assert told == [], f"{history}\n{values}"
+        held = any(one.verdict != "update" for one in report.decisions)
+        assert report.exit == (5 if held else 0), history
+
+
+@pytest.mark.parametrize("direct", [True, False])
+@pytest.mark.parametrize("strategy", TAGS)
+def test_every_commit_of_ours_passes(strategy: str, direct: bool) -> None:
+    judged = seed = 0
+    while judged < COMMITS:
+        history = OurCommits(strategy, direct, seed)
+        for _ in range(STEPS):
+            history.step()
+        judged += history.judged
+        seed += 1

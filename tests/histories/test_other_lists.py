@@ -1,0 +1,280 @@
+"""Lists of head branches that a run does not touch, and Applications that take no part in it."""
+
+from dataclasses import replace
+
+import pytest
+from support.history_scenes import FIRST, HEAD, Scene, told, values_in, verdicts
+from support.memory import NOW, SCOPE, URL, WORDING, Story
+from support.runs import KUSTOMIZATION, WEB, application, target
+
+from task.deciding.job import Job, Promotion, Terms
+from task.model import Answer, Report
+
+API = "ghcr.io/acme/api"
+STATE = ".image-update/apps/b/argocd_b.state"
+
+
+def two_heads() -> tuple[Scene, Story]:
+    """Return the Application `a`, and the story of `b`, whose updates wait on `other`."""
+    scene = Scene()
+    scene.branch.commit({target("b"): KUSTOMIZATION})
+    app = application(
+        "b", URL, image_list=f"web={WEB}", git_branch="main:other", update_strategy="semver"
+    )
+    return scene, Story(app, scene.branch)
+
+
+def on(scene: Scene, head: str) -> list[str]:
+    """Return the versions on the list of a head branch."""
+    listed = scene.branch.lists.get(head)
+    return [build.tag for build in listed.builds] if listed else []
+
+
+@pytest.mark.parametrize("known", [False, True], ids=["not read", "read"])
+def test_what_the_base_has_leaves_a_list_that_the_run_does_not_touch(known: bool) -> None:
+    scene, other = two_heads()
+    scene.event("web:1.1.0", story=other)
+    assert on(scene, "other") == ["1.1.0"]
+    scene.branch.commit({target("b"): KUSTOMIZATION.replace("1.0.0", "1.1.0")})
+    scene.story.others = [other.app] if known else []
+    report = scene.event("cron:1.2.0")
+    assert [(one.application, one.tag, one.outcome) for one in report.waiting] == [
+        ("argocd/b", "1.1.0", "merged")
+    ]
+    assert on(scene, "other") == []
+    assert sorted(scene.branch.proposals) == [HEAD]
+
+
+def test_something_newer_on_the_base_empties_such_a_list_as_well() -> None:
+    scene, other = two_heads()
+    scene.event("web:1.1.0", story=other)
+    scene.branch.commit({target("b"): KUSTOMIZATION.replace("1.0.0", "1.5.0")})
+    scene.story.others = [other.app]
+    scene.event("cron:1.2.0")
+    assert sorted(scene.branch.proposals) == [HEAD]
+
+
+def test_what_the_base_does_not_have_stays_where_it_is() -> None:
+    scene, other = two_heads()
+    scene.event("web:1.1.0", story=other)
+    before = scene.branch.heads["other"]
+    scene.branch.commit({target("b"): KUSTOMIZATION.replace("1.0.0", "1.0.5")})
+    scene.story.others = [other.app]
+    assert told(scene.event("cron:1.2.0")) == []
+    assert (on(scene, "other"), scene.branch.heads["other"]) == (["1.1.0"], before)
+
+
+def test_a_person_on_such_a_branch_keeps_it() -> None:
+    scene, other = two_heads()
+    scene.event("web:1.1.0", story=other)
+    scene.branch.commit_on("other", {"notes.md": "mine\n"})
+    scene.branch.commit({target("b"): KUSTOMIZATION.replace("1.0.0", "1.1.0")})
+    scene.event("cron:1.2.0")
+    assert on(scene, "other") == []
+    assert scene.branch.heads["other"].files["notes.md"] == "mine\n"
+    assert told(scene.event("cron:1.3.0")) == [("cron", "1.2.0", "superseded")]  # told once
+
+
+def test_a_listed_application_is_looked_at_although_the_event_is_not_about_it() -> None:
+    """Its own rules count, and the hold that arrived meanwhile does."""
+    scene = Scene()
+    scene.branch.commit({target("b"): KUSTOMIZATION.replace(WEB, API)})
+    app = application(
+        "b", URL, image_list=f"api={API}", git_branch=f"main:{HEAD}", update_strategy="semver"
+    )
+    other = Story(app, scene.branch)
+    scene.event("api:1.1.0", story=other)
+    scene.story.others = [app]
+    scene.branch.commit({target("b"): KUSTOMIZATION.replace(WEB, API).replace("1.0.0", "1.0.5")})
+    report = scene.event("web:1.2.0")
+    (row,) = [one for one in report.waiting if one.application == "argocd/b"]
+    assert (row.tag, row.outcome, row.because[:6]) == ("1.1.0", "waits", "semver")
+    held = f"files:\n  {target('b')}:\n    images:\n      api:\n        hold: {{reason: broken}}\n"
+    scene.branch.commit({STATE: held})
+    report = scene.event("web:1.3.0")
+    (row,) = [one for one in report.waiting if one.application == "argocd/b"]
+    assert (row.tag, row.outcome) == ("1.1.0", "deferred")
+    assert "1.1.0" not in scene.branch.heads[HEAD].files[target("b")]
+
+
+@pytest.mark.parametrize("narrowed", [False, True])
+def test_rules_count_although_options_narrow_the_run(narrowed: bool) -> None:
+    """They say who takes the event, and not who is looked at."""
+    scene = Scene()
+    scene.branch.commit({target("b"): KUSTOMIZATION.replace(WEB, API)})
+    app = application(
+        "b", URL, image_list=f"api={API}", git_branch=f"main:{HEAD}", update_strategy="semver"
+    )
+    scene.event("api:1.1.0", story=Story(app, scene.branch))
+    refused = application(
+        "b",
+        URL,
+        image_list=f"api={API}",
+        git_branch=f"main:{HEAD}",
+        update_strategy="semver",
+        **{"api.allow-tags": "regexp:^2"},
+    )
+    scene.story.others = [refused]
+    report = scene.event("web:1.2.0", names=("a",) if narrowed else ())
+    (row,) = [one for one in report.waiting if one.application == "argocd/b"]
+    assert (row.tag, row.outcome) == ("1.1.0", "dropped")
+    assert "1.1.0" not in scene.branch.heads[HEAD].files[target("b")]
+
+
+def test_a_person_on_a_branch_of_two_applications_takes_nothing_of_the_other_away() -> None:
+    scene = Scene()
+    scene.branch.commit({target("b"): KUSTOMIZATION})
+    app = application("b", URL, image_list=f"web={WEB}", git_branch=f"main:{HEAD}")
+    other = Story(app, scene.branch)
+    scene.event("web:1.1.0", story=other)
+    scene.branch.commit_on(HEAD, {"notes.md": "mine\n"})
+    report = scene.event("cron:1.2.0")
+    (row,) = [one for one in report.waiting if one.application == "argocd/b"]
+    assert (row.tag, row.outcome) == ("1.1.0", "waits")
+    assert sorted(build.application for build in scene.branch.lists[HEAD].builds) == [
+        "argocd/a",
+        "argocd/b",
+    ]
+    assert values_in(scene.branch.heads[HEAD].files, "b") == {"web": "1.1.0"}
+
+
+def promoted(scene: Scene, has: str) -> Report:
+    """Let the source `s` have a version, and promote it to `a`."""
+    source = application("s", URL, image_list=f"web={WEB}", update_strategy="semver")
+    scene.branch.commit({target("s"): KUSTOMIZATION.replace("1.0.0", has)})
+    scene.story.others = [source]
+    promotion = Promotion(("s",), ("a",))
+    report = scene.story.run(
+        Job("promote", (), SCOPE, Terms(now=NOW), WORDING, promotion=promotion)
+    )
+    scene.story.others = []
+    return report
+
+
+VERSIONED = "main:bump-{{range .Images}}{{.Alias}}-{{.NewTag}}{{end}}"
+
+
+@pytest.mark.parametrize("branch", [f"main:{HEAD}", VERSIONED], ids=["one head", "versioned"])
+@pytest.mark.parametrize(
+    ("back", "outcome", "waits"),
+    [("1.2.0", "superseded", ["1.2.0"]), (FIRST, "dropped", []), ("1.3.0", "waits", ["1.3.0"])],
+)
+def test_a_promotion_leaves_the_list_when_its_source_no_longer_has_it(
+    branch: str, back: str, outcome: str, waits: list[str]
+) -> None:
+    scene = Scene(branch=branch)
+    promoted(scene, "1.3.0")
+    report = promoted(scene, back)
+    if (branch, outcome) == (VERSIONED, "superseded"):
+        outcome = "dropped"  # the new one waits on a branch of its own
+    assert told(report) == [("web", "1.3.0", outcome)]
+    lists = scene.branch.lists.values()
+    assert [build.tag for one in lists for build in one.builds] == waits
+    assert len(scene.branch.proposals) == len(waits)
+
+
+@pytest.mark.parametrize("direct", [True, False])
+def test_the_rollback_of_a_source_takes_its_promotion_out(direct: bool) -> None:
+    scene = Scene()
+    promoted(scene, "1.3.0")
+    source = application(
+        "s",
+        URL,
+        image_list=f"web={WEB}",
+        update_strategy="semver",
+        git_branch="main" if direct else "main:source",
+    )
+    story = Story(source, scene.branch)
+    story.rollback("1.1.0")
+    assert on(scene, HEAD) == []
+    assert HEAD not in scene.branch.heads
+
+
+def names(report: Report) -> dict[str, tuple[str, ...]]:
+    """Return the Applications of each commit, by the beginning of its branch."""
+    return {one.head.partition("/")[0]: one.applications for one in report.commits}
+
+
+def test_a_hold_tells_its_own_commit_and_nothing_of_the_head() -> None:
+    scene = Scene()
+    scene.event("web:1.1.0", "cron:1.1.0")
+    report = scene.by_hand("hold", "web")
+    assert names(report)["image-update-memory"] == ("argocd/a",)
+    assert HEAD in names(report)
+    assert [one.message for one in report.problems] == []
+
+
+def test_what_waits_alone_is_told_as_one_commit() -> None:
+    scene = Scene()
+    assert set(names(scene.event("web:1.1.0"))) == {HEAD}
+    (caution,) = scene.by_hand("rollback", "web", "0.9.0").problems
+    assert caution.message.startswith("this rollback of argocd/a waits on bump")
+
+
+@pytest.mark.parametrize(
+    ("verb", "held"), [("hold", True), ("rollback", True), ("rollback", False)]
+)
+def test_a_person_takes_every_versioned_head_out(verb: str, held: bool) -> None:
+    scene = Scene(branch=VERSIONED)
+    scene.event("web:1.1.0")
+    scene.event("web:1.2.0")
+    scene.event("cron:1.2.0")
+    report = scene.by_hand(verb, "web", "" if verb == "hold" else "0.9.0", held=held)
+    outcome = "deferred" if held else "dropped"
+    assert told(report) == [("web", "1.1.0", outcome), ("web", "1.2.0", outcome)]
+    left = {"bump-cron-1.2.0"} | ({"bump-web-0.9.0"} if verb == "rollback" else set())
+    assert set(scene.branch.proposals) == set(scene.branch.lists) == left
+    if held:
+        assert names(report)["image-update-memory"] == ("argocd/a",)
+        scene.by_hand("release", "web")
+        assert on(scene, "bump-web-1.2.0") == ["1.2.0"]  # the newest of both
+
+
+@pytest.mark.parametrize("answers", [True, False], ids=["registry", "no registry"])
+def test_a_pin_that_is_switched_on_takes_no_newer_build_away(answers: bool) -> None:
+    scene = Scene()
+    scene.event("web:1.2.0")
+    scene.branch.commit({".image-update/config": "version: 1\npinDigest: true\n"})
+    digest = "sha256:" + "a" * 64
+    scene.story.answers = {"1.2.0": Answer(digest=digest)} if answers else {}
+    report = scene.event("web:1.1.0@sha256:" + "b" * 64)
+    assert (verdicts(report), told(report)) == (["refuse"], [("web", "1.2.0", "waits")])
+    (build,) = scene.branch.lists[HEAD].builds
+    assert (build.tag, build.digest) == ("1.2.0", digest if answers else "")
+
+
+def test_the_message_of_a_pinned_build_names_its_tag() -> None:
+    scene = Scene(pin_digest="true")
+    digest = "sha256:" + "a" * 64
+    scene.event(f"web:1.1.0@{digest}")
+    message = scene.branch.heads[HEAD].message
+    assert f"updates image acme/web tag '1.0.0' to '1.1.0@{digest}'" in message
+
+
+@pytest.mark.parametrize("message", ["", "Image: evil\n", "x" * 1000])
+def test_a_head_that_somebody_resets_to_the_listed_tree_holds_nothing_foreign(
+    message: str,
+) -> None:
+    """Same tree and parent, so it is ours. Its message and author go into nothing that we make."""
+    scene = Scene()
+    scene.event("web:1.1.0")
+    ours = scene.branch.heads[HEAD]
+    scene.branch.heads[HEAD] = replace(ours, id="b" * 40, message=message)
+    report = scene.event("cron:1.1.0")
+    made = scene.branch.heads[HEAD]
+    assert (made.parent, made.before) == (scene.branch.tip, scene.branch.files)
+    differs = {path for path in made.files if made.files[path] != scene.branch.files.get(path)}
+    assert differs == {target("a")}
+    assert scene.waiting == {"web": "1.1.0", "cron": "1.1.0"}
+    assert not message or message not in made.message
+    assert "evil" not in str([one.because for one in report.waiting])
+
+
+def test_a_head_of_the_listed_tree_on_another_parent_is_a_persons() -> None:
+    scene = Scene()
+    scene.event("web:1.1.0")
+    ours = scene.branch.heads[HEAD]
+    scene.branch.heads[HEAD] = replace(ours, id="b" * 40, parent="c" * 40, before=None)
+    scene.event("cron:1.1.0")
+    made = scene.branch.heads[HEAD]
+    assert (made.parent, made.before) == ("b" * 40, None)

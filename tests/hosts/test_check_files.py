@@ -1,0 +1,359 @@
+"""The ready files for a required check: each event of each host, from the request to the exit code.
+
+The checkouts are those of the hosts: one commit, without a branch, and without the base.
+"""
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hosts import runners
+from hosts.checks import documents, maps
+from hosts.gitlab import gitlab as gitlab_job
+from hosts.runners import GITHUB, fill
+from hosts.steps import Ran, Volume, as_process, lay
+from support import ROOT, bare_repo, commit, git
+from support.git_servers import git_server
+from support.runs import KUSTOMIZATION, application, target
+from support.serving import certificate
+
+GITHUB_FILE = ROOT / "examples/github/check.yml"
+GITEA_FILE = ROOT / "examples/gitea/check.yml"
+GITLAB_FILE = ROOT / "examples/gitlab/check.yml"
+STATE = ".image-update/apps/web/argocd_web.state"
+HELD = (
+    "files:\n  apps/web/kustomization.yaml:\n"
+    '    hold: {reason: "INC-1", by: jane, at: "2026-11-22T11:00:00Z"}\n'
+)
+AGREED = "1.1.0"
+EXCLUDED = "2.0.0"
+
+
+def at(version: str) -> dict[str, str | None]:
+    return {target("web"): KUSTOMIZATION.replace("1.0.0", version)}
+
+
+class Scene:
+    """A GitOps repository that has its Applications itself, with a change that is not merged."""
+
+    def __init__(self, folder: Path, url: str = "") -> None:
+        self.folder = folder
+        self.count = 0
+        self.merges: dict[tuple[str, str], str] = {}
+        self.repo = folder / "gitops.git"
+        self.url = url or f"file://{self.repo}"
+        self.own: dict[str, str] = {}  # variables of the host
+        app = application("web", self.url, image_list="web=ghcr.io/acme/web:^1")
+        apps = {"applications/web.yaml": yaml.safe_dump(app)}
+        bare_repo(folder, {**apps, target("web"): KUSTOMIZATION}, name="gitops.git")
+        git(self.repo, "config", "uploadpack.allowAnySHA1InWant", "true")  # as the hosts have it
+
+    def change(self, version: str, branch: str = "change", start: str = "main") -> str:
+        """Make a branch that changes the version."""
+        git(self.repo, "branch", "--force", branch, start)
+        return commit(self.repo, at(version), branch)
+
+    def merge(self, head: str, base: str = "main") -> str:
+        """Return the host's merge of a change, which it makes once for each state of the base."""
+        sides = (git(self.repo, "rev-parse", base), head)
+        if sides in self.merges:
+            return self.merges[sides]
+        tree = git(self.repo, "merge-tree", "--write-tree", base, head).split("\n")[0]
+        author = ("-c", "user.name=host", "-c", "user.email=host@example.com")
+        parents = ("-p", base, "-p", head)
+        made = git(self.repo, *author, "commit-tree", tree, *parents, "-m", "Merge").strip()
+        git(self.repo, "update-ref", "refs/pull/7/merge", made)
+        self.merges[sides] = made
+        return made
+
+    def place(self, path: str) -> Path:
+        """Return a new root folder of a container, with a place in it."""
+        self.count += 1
+        folder = self.folder / f"root-{self.count}"
+        found = Path(f"{folder}{path}")
+        found.mkdir(parents=True)
+        return found
+
+    def checkout(self, path: str, sha: str) -> Path:
+        """Check out one commit there, as actions/checkout and GitLab's runner do."""
+        here = self.place(path)
+        git(here, "init", "--quiet")
+        git(here, "remote", "add", "origin", self.url)
+        git(here, "fetch", "--quiet", "--depth=1", f"file://{self.repo}", sha)
+        git(here, "checkout", "--quiet", "--detach", "FETCH_HEAD")
+        return self.folder / f"root-{self.count}"
+
+
+def github(scene: Scene, event: Mapping[str, Any], sha: str, name: str) -> Ran:
+    """Run the step of the workflow on an event."""
+    (workflow,) = documents(GITHUB_FILE)
+    assert name in workflow[True]
+    (step,) = (one for one in maps(workflow) if "argocd-image-update/" in one.get("uses", ""))
+    context = {"github.event_name == 'pull_request'": "false"}  # no API answers here
+    root = scene.checkout("/github/workspace", sha)
+    environ = {
+        "GITHUB_EVENT_PATH": "/github/workflow/event.json",
+        "GITHUB_EVENT_NAME": name,
+        "GITHUB_REPOSITORY": "acme/gitops",
+        "GITHUB_SHA": sha,
+        **scene.own,
+    }
+    inputs = fill(step["with"], GITHUB, context.__getitem__)
+    given = runners.github(inputs, Volume(), environ, token="a-token")
+    lay(given, root)
+    (root / "github/workflow/event.json").write_text(json.dumps(event))
+    return as_process(given, root)
+
+
+def pull_request(scene: Scene, head: str, base: str = "main") -> Ran:
+    event = {"pull_request": {"base": {"ref": base}, "head": {"sha": head}}}
+    return github(scene, event, scene.merge(head, base), "pull_request")
+
+
+def merge_group(scene: Scene, head: str, base: str = "main") -> Ran:
+    """The queue's commit is on what is queued before, and no branch that the host shows has it."""
+    group = {
+        "base_sha": git(scene.repo, "rev-parse", base),
+        "base_ref": "refs/heads/main",
+        "head_sha": head,
+    }
+    return github(scene, {"merge_group": group}, head, "merge_group")
+
+
+def gitlab(scene: Scene, head: str, **variables: str) -> Ran:
+    (pipeline,) = documents(GITLAB_FILE)
+    (used,) = (one["inputs"] for one in pipeline["include"])
+    own = pipeline[used["job-name"]]
+    assert own["rules"] == [{"if": '$CI_PIPELINE_SOURCE == "merge_request_event"'}]
+    sha = variables.get("CI_COMMIT_SHA", head)
+    root = scene.checkout("/builds/acme/web", sha)
+    project = {
+        "CI_COMMIT_SHA": head,
+        "CI_JOB_TOKEN": "a-token",
+        "CI_MERGE_REQUEST_TARGET_BRANCH_NAME": "main",
+        **scene.own,
+        **variables,
+        **own["variables"],
+    }
+    step = gitlab_job(used, Volume(), project, script=own["script"])
+    ran = as_process(step, root)
+    report = json.loads((root / "builds/acme/web/code-quality.json").read_text())
+    said = "".join(f"{one['severity']} {one['location']['path']}" for one in report)
+    return ran._replace(stdout=f"{ran.stdout}{said}")
+
+
+def detached(scene: Scene, head: str) -> Ran:
+    return gitlab(scene, head, CI_MERGE_REQUEST_EVENT_TYPE="detached")
+
+
+def merged_result(scene: Scene, head: str) -> Ran:
+    return gitlab(
+        scene,
+        head,
+        CI_MERGE_REQUEST_EVENT_TYPE="merged_result",
+        CI_MERGE_REQUEST_SOURCE_BRANCH_SHA=head,
+        CI_COMMIT_SHA=scene.merge(head),
+    )
+
+
+def merge_train(scene: Scene, head: str, base: str = "main") -> Ran:
+    return gitlab(
+        scene,
+        head,
+        CI_MERGE_REQUEST_EVENT_TYPE="merge_train",
+        CI_MERGE_REQUEST_TARGET_BRANCH_SHA=git(scene.repo, "rev-parse", base),
+        CI_COMMIT_SHA=scene.merge(head, base),
+    )
+
+
+def gitea(scene: Scene, head: str) -> Ran:
+    """Gitea's runner gives the step the variables of GitHub's, and the head's commit as SHA."""
+    (workflow,) = documents(GITEA_FILE)
+    (step,) = (one for one in maps(workflow) if "docker://" in one.get("uses", ""))
+    root = scene.checkout("/github/workspace", head)
+    event = {"pull_request": {"base": {"ref": "main"}, "head": {"sha": head}}}
+    environ = {
+        **{name: text for name, text in step["env"].items() if "${{" not in text},
+        "IMAGE_UPDATE_COMMENT": "false",  # no API answers here
+        "GITHUB_EVENT_PATH": "/github/workflow/event.json",
+        "GITHUB_REPOSITORY": "acme/gitops",
+        "GITHUB_SHA": head,
+        **scene.own,
+    }
+    words = {"command": step["with"]["args"]}
+    given = runners.github(words, Volume(), environ, token="a-token")
+    lay(given, root)
+    (root / "github/workflow/event.json").write_text(json.dumps(event))
+    return as_process(given, root)
+
+
+HOSTS: dict[str, Callable[[Scene, str], Ran]] = {
+    "github": pull_request, "merge queue": merge_group, "gitlab": detached, "merged result": merged_result,
+    "merge train": merge_train, "gitea": gitea,
+}  # fmt: skip
+
+
+@pytest.fixture
+def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Scene:
+    monkeypatch.setenv("IMAGE_UPDATE_ALLOW_PROTOCOL", "file")  # for the whole pipeline
+    monkeypatch.setenv("IMAGE_UPDATE_REGISTRY_CHECK", "never")
+    return Scene(tmp_path)
+
+
+def ended(ran: Ran) -> tuple[int, str, str]:
+    return ran.code, ran.results["status"], ran.results["updated"]
+
+
+@pytest.mark.parametrize("host", HOSTS)
+def test_a_version_that_the_rules_admit_is_green(scene: Scene, host: str) -> None:
+    ran = HOSTS[host](scene, scene.change(AGREED))
+    assert ended(ran) == (0, "updated", "false"), ran.stderr
+    assert target("web") in ran.stdout
+
+
+@pytest.mark.parametrize("host", HOSTS)
+def test_a_version_that_a_rule_excludes_is_refused_at_its_line(scene: Scene, host: str) -> None:
+    ran = HOSTS[host](scene, scene.change(EXCLUDED))
+    assert ended(ran) == (5, "refused", "false"), ran.stderr
+    said = "2.0.0 does not satisfy ^1"
+    assert said in ran.results["message"]
+    if "git" in host and host != "gitlab":
+        assert re.search(
+            rf"^::error file={target('web')},line=\d+,title=argocd/web::.*{re.escape(said)}",
+            ran.stderr,
+            re.MULTILINE,
+        )
+    if host == "gitlab":
+        assert f"major {target('web')}" in ran.stdout
+
+
+@pytest.mark.parametrize("host", HOSTS)
+def test_a_hold_that_the_base_got_meanwhile_counts(scene: Scene, host: str) -> None:
+    head = scene.change(AGREED)
+    commit(scene.repo, {STATE: HELD}, "main")
+    if host == "merge queue":
+        head = scene.change(AGREED)
+    ran = HOSTS[host](scene, head)
+    assert ended(ran) == (5, "refused", "false"), ran.stderr
+    assert "INC-1" in ran.results["message"]
+
+
+@pytest.mark.parametrize(("host", "queue"), [("queue", merge_group), ("train", merge_train)])
+def test_what_is_queued_before_is_the_base(
+    scene: Scene, host: str, queue: Callable[[Scene, str, str], Ran]
+) -> None:
+    """The request before this one holds the image. It is not in the branch yet."""
+    git(scene.repo, "branch", "queued", "main")
+    commit(scene.repo, {STATE: HELD}, "queued")
+    head = scene.change(AGREED, start="queued")
+    ran = queue(scene, head, "queued")
+    assert ended(ran) == (5, "refused", "false"), (host, ran.stderr)
+    assert (merge_train if host == "train" else merge_group)(
+        scene, scene.change(AGREED), "main"
+    ).code == 0
+
+
+def test_a_queue_of_another_branch_is_judged_for_that_branch(scene: Scene) -> None:
+    git(scene.repo, "branch", "release", "main")
+    app = application("web", scene.url, image_list="web=ghcr.io/acme/web:^1")
+    app["spec"]["source"]["targetRevision"] = "release"
+    commit(scene.repo, {"applications/web.yaml": yaml.safe_dump(app)}, "release")
+    head = scene.change(EXCLUDED, start="release")
+    group = {
+        "base_sha": git(scene.repo, "rev-parse", "release"),
+        "base_ref": "refs/heads/release",
+        "head_sha": head,
+    }
+    ran = github(scene, {"merge_group": group}, head, "merge_group")
+    assert ended(ran) == (5, "refused", "false"), ran.stderr
+
+
+@pytest.mark.parametrize("host", HOSTS)
+@pytest.mark.parametrize("version", [AGREED, EXCLUDED])
+def test_it_writes_nothing(scene: Scene, host: str, version: str) -> None:
+    head = scene.change(version)
+    HOSTS[host](scene, head)  # the host makes its own merge here
+    before = [git(scene.repo, "for-each-ref"), git(scene.repo, "count-objects", "-v")]
+    HOSTS[host](scene, head)
+    after = [git(scene.repo, "for-each-ref"), git(scene.repo, "count-objects", "-v")]
+    assert before == after
+
+
+@pytest.mark.parametrize("host", HOSTS)
+def test_nothing_tracked_is_green_in_one_line(scene: Scene, host: str) -> None:
+    git(scene.repo, "branch", "change", "main")
+    ran = HOSTS[host](scene, commit(scene.repo, {"docs/x.md": "x"}, "change"))
+    assert ended(ran) == (0, "unchanged", "false"), ran.stderr
+
+
+def tekton(scene: Scene, head: str) -> Ran:
+    """A host without variables of its own: base and head are parameters, and there is no checkout."""
+    given = {
+        "command": "check",
+        "base": "main",
+        "head": head,
+        "options": [f"--repository={scene.url}"],
+        "applications": f"{scene.url}//applications?ref=main",
+    }
+    step = runners.tekton(given)
+    return as_process(step, scene.folder / f"tekton-{head[:7]}")
+
+
+def argo(scene: Scene, head: str) -> Ran:
+    given = {
+        "command": "check",
+        "base": "main",
+        "head": head,
+        "options": f"--repository={scene.url}",
+        "applications": f"{scene.url}//applications?ref=main",
+    }
+    return as_process(runners.argo(given, template="update"), scene.folder / f"argo-{head[:7]}")
+
+
+@pytest.mark.parametrize("host", [tekton, argo])
+def test_pipelines_without_variables_name_both_commits(
+    scene: Scene, host: Callable[[Scene, str], Ran]
+) -> None:
+    assert ended(host(scene, scene.change(AGREED))) == (0, "updated", "false")
+    ran = host(scene, scene.change(EXCLUDED))
+    assert ended(ran) == (5, "refused", "false"), ran.stderr
+    assert host(scene, "").code == 2
+
+
+@pytest.mark.parametrize("host", ["github", "gitlab", "gitea"])
+def test_the_token_of_the_job_fetches_what_the_checkout_lacks(
+    tmp_path: Path, host: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The repository is private, and the checkout has kept no login."""
+    served = certificate(tmp_path)
+    monkeypatch.setenv("IMAGE_UPDATE_CA_FILE", str(served[0]))
+    with git_server(tmp_path, served) as server:
+        scene = Scene(tmp_path, f"{server.url}gitops.git")
+        users = {"github": "x-access-token", "gitlab": "gitlab-ci-token", "gitea": "x-access-token"}
+        server.logins = {users[host]: "a-token"}
+        scene.own = {"GITHUB_SERVER_URL": server.url, "CI_SERVER_URL": server.url}
+        ran = HOSTS[host](scene, scene.change(EXCLUDED))
+        assert ended(ran) == (5, "refused", "false"), ran.stderr
+        assert {user for _, user in server.seen if user} == {users[host]}
+        assert "a-token" not in re.sub("::add-mask::.*", "", ran.stdout + ran.stderr)
+
+
+def test_a_job_of_a_push_compares_nothing(scene: Scene) -> None:
+    head = scene.change(EXCLUDED)
+    ran = github(scene, {"ref": "refs/heads/change"}, head, "pull_request")
+    assert (ran.code, ran.results["status"]) == (2, "failed")
+    assert "--base" in ran.stderr or "base" in ran.results["message"]
+
+
+def test_a_request_of_a_fork_is_not_green_where_a_secret_is_missing(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The registry wants a login that a fork's request does not get, or is out of its reach."""
+    monkeypatch.setenv("IMAGE_UPDATE_REGISTRY_CHECK", "always")
+    monkeypatch.setenv("HTTPS_PROXY", "http://127.0.0.1:9")
+    ran = pull_request(scene, scene.change(AGREED))
+    assert (ran.code in (4, 75), ran.results["status"]) == (True, "failed"), ran.stderr

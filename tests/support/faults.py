@@ -1,0 +1,96 @@
+"""A repository on a real server that can be broken and repaired, and what a run says about it."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from support import Result, commit, git, image_update, show
+from support.fork_server import Running
+from support.real_servers import PASSWORD, USER, Nginx
+from support.runs import KUSTOMIZATION, application, arguments, manifest, repository, start, target
+
+# Comments that cannot be compressed, so long that they do not arrive in one piece.
+LONG = "".join(f"# {os.urandom(48).hex()}\n" for _ in range(3000)) + KUSTOMIZATION
+
+
+class Ground:
+    """One repository with one Application, its own temporary folder, and how to reach the server."""
+
+    def __init__(self, folder: Path, repos: Path) -> None:
+        self.folder, self.temporary = folder, folder / "tmp"
+        self.temporary.mkdir()
+        self.repo = repository(repos, "web", name=f"{os.urandom(4).hex()}.git")
+        (self.folder / "password").write_text(PASSWORD)
+        self._environment = {"TMPDIR": str(self.temporary), "HOME": str(folder)}
+
+    def url(self, port: int, scheme: str = "http") -> str:
+        """Return the URL of the repository on the server at that port."""
+        return f"{scheme}://localhost:{port}/{self.repo.name}"
+
+    def options(self, port: int, scheme: str = "http") -> list[str | Path]:
+        """Return the options with a login for that port."""
+        prefix = f"{scheme}://localhost:{port}/"
+        file = self.folder / "password"
+        return [
+            "--git-username",
+            USER,
+            "--git-password-file",
+            file,
+            "--git-credentials-url",
+            prefix,
+        ]
+
+    def start(self, url: str, *more: str | Path, env: dict[str, str] | None = None) -> Running:
+        """Start a run."""
+        return start(self._arguments(url, *more), env={**self._environment, **(env or {})})
+
+    def _arguments(self, url: str, *more: str | Path) -> list[str]:
+        return arguments(manifest(self.folder, application("web", url)), *more)
+
+    def run(self, url: str, *more: str | Path, env: dict[str, str] | None = None) -> Result:
+        """Do a run, and check that it left nothing behind and printed no secret."""
+        result = image_update(
+            *self._arguments(url, *more), env={**self._environment, **(env or {})}
+        )
+        assert list(self.temporary.iterdir()) == []
+        assert PASSWORD not in result.stdout + result.stderr
+        assert "Traceback" not in result.stderr
+        return result
+
+    def by_http(self, port: int, *more: str | Path, env: dict[str, str] | None = None) -> Result:
+        """Do a run with everything right, over plain http."""
+        return self.run(self.url(port), *self.options(port), *more, env=env)
+
+    def by_https(self, web: Nginx, *more: str | Path, env: dict[str, str] | None = None) -> Result:
+        """Do a run with everything right, over https."""
+        return self.run(
+            self.url(web.tls, "https"),
+            *self.options(web.tls, "https"),
+            "--ca-file",
+            web.ca,
+            *more,
+            env=env,
+        )
+
+    def commits(self) -> int:
+        """Return the number of commits on the branch, whose history must be linear."""
+        assert git(self.repo, "rev-list", "--merges", "main") == ""
+        return int(git(self.repo, "rev-list", "--count", "main"))
+
+    def landed(self) -> bool:
+        """Tell whether the branch has the new tag."""
+        return "newTag: 1.1.0" in show(self.repo, "main", target("web"))
+
+    def lengthen(self) -> None:
+        """Make fetches so long that they can be broken off in the middle."""
+        git(self.repo, "config", "uploadpackfilter.allow", "false")
+        git(self.repo, "config", "uploadpack.allowFilter", "false")
+        commit(self.repo, {target("web"): LONG})
+
+
+def problem(result: Result) -> tuple[int, str, str]:
+    """Return (exit code, the decision's rule, everything that is said about it)."""
+    report: Any = json.loads(result.stdout)
+    (decision,), (error,) = report["decisions"], report["errors"]
+    return result.code, decision["rule"], f"{decision['because']} {error['hint']}"

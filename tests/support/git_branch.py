@@ -1,0 +1,99 @@
+"""The same as a branch in memory (`memory.Branch`), but a real repository, which git reads and writes over file://."""
+
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from subprocess import CalledProcessError
+from typing import Any
+
+from support import bare_repo, commit, git
+from support.memory import Branch, Commit
+from task.git.command import Git
+from task.git.names import MEMORY
+from task.git.repository.bare import BareRepository
+
+WHO = ("-c", "user.name=Jane", "-c", "user.email=jane@example.com")
+
+
+class GitBranch(Branch):
+    """One branch of a real repository, and its head branches."""
+
+    def __init__(self, files: Mapping[str, str], folder: Path) -> None:
+        self.repo = bare_repo(folder, files)
+        self.interrupt: tuple[str, Callable[[], object]] | None = None
+
+    def opened(self) -> "Opened":
+        return Opened(self)
+
+    @property
+    def files(self) -> dict[str, str]:
+        return self.tree("main")
+
+    @property
+    def heads(self) -> dict[str, Commit]:  # type: ignore[override]
+        lines = git(
+            self.repo, "for-each-ref", "--format=%(objectname) %(refname:lstrip=2)", "refs/heads/"
+        ).splitlines()
+        names = (line.partition(" ") for line in lines)
+        return {name: self._commit(name, oid) for oid, _, name in names if name != "main"}
+
+    def _commit(self, name: str, oid: str) -> Commit:
+        tree, *parents = git(self.repo, "show", "-s", "--format=%T %P", oid).split()
+        listed = self.lists.get(name) if not name.startswith(MEMORY) else None
+        ours = listed is not None and len(parents) == 1 and listed.has_made(tree, parents[0])
+        parent = parents[0] if len(parents) == 1 else ""
+        return Commit(oid, self.tree(oid), self.tree(parent) if ours else None, parent=parent)
+
+    @property
+    def remembered(self) -> dict[str, str]:
+        lines = git(
+            self.repo, "for-each-ref", "--format=%(refname:lstrip=2)", f"refs/heads/{MEMORY}"
+        )
+        return self.tree(lines) if lines else {}
+
+    def tree(self, at: str) -> dict[str, str]:
+        paths = git(self.repo, "ls-tree", "-r", "--name-only", at).splitlines()
+        text = {path: git(self.repo, "cat-file", "blob", f"{at}:{path}") for path in paths}
+        return {path: f"{one}\n" for path, one in text.items()}
+
+    def commit(self, files: Mapping[str, str]) -> None:
+        commit(self.repo, files)
+
+    def commit_on(self, head: str, files: Mapping[str, str]) -> None:
+        if head not in self.heads:
+            git(self.repo, "branch", head, "main")
+        commit(self.repo, files, head)
+
+    def delete(self, head: str) -> None:
+        git(self.repo, "update-ref", "-d", f"refs/heads/{head}")
+
+    def merge(self, head: str, *, keep: bool = False, style: str = "squash") -> bool:
+        """Merge as a Git host does. False if there are conflicts."""
+        base, tip = (git(self.repo, "rev-parse", one) for one in ("main", head))
+        if style == "fast-forward" and git(self.repo, "merge-base", base, tip) == base:
+            made = tip
+        else:
+            try:
+                tree = git(self.repo, "merge-tree", "--write-tree", base, tip)
+            except (CalledProcessError, AssertionError):
+                return False
+            parents = ("-p", base, "-p", tip) if style == "merge" else ("-p", base)
+            made = git(self.repo, *WHO, "commit-tree", tree, *parents, "-m", f"Merge {head}")
+        git(self.repo, "update-ref", "refs/heads/main", made)
+        if not keep:
+            self.delete(head)
+        return True
+
+
+class Opened:
+    """The repository as one run has it."""
+
+    def __init__(self, branch: GitBranch) -> None:
+        self._branch = branch
+        self._store = BareRepository(
+            Git(os.environ, protocols=frozenset({"file"})), f"file://{branch.repo}"
+        )
+
+    def __getattr__(self, name: str) -> Any:
+        self._branch.reached(name)
+        return getattr(self._store, name)

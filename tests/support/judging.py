@@ -1,0 +1,186 @@
+"""A change of a repository in memory, and what `check` says of it: without Git and without processes."""
+
+import json
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from support.fake_world import fake_world
+from support.memory import NOW, SCOPE, URL, WORDING, Branch, shown
+from support.runs import KUSTOMIZATION, application, target
+from task.applications.manifest_text import found_in, or_broken
+from task.commands.check import check
+from task.deciding.job import Job, Terms
+from task.errors import TaskError
+from task.landing.ports import Side
+from task.model import Answer, Compared, File, Found, Place, Question, Report, Snapshot, Verdict
+from task.proof import Proof
+
+Text = Mapping[str, str | None]  # None deletes
+BASE, HEAD, MERGED = "b" * 40, "c" * 40, "d" * 40
+MANIFEST = "clusters/{}.json"
+
+
+class MemoryChange:
+    """What `check` reads of a change: the files of both sides."""
+
+    branch = default = "main"
+    repo = URL
+    commits = (BASE, HEAD)
+
+    def __init__(
+        self,
+        base: Mapping[str, str],
+        merged: Mapping[str, str],
+        apps: Callable[[Mapping[str, str]], Iterable[Found]],
+        memory: Mapping[str, str] = {},
+        past: Iterable[Mapping[str, str]] = (),
+        messages: tuple[str, ...] = (),
+    ) -> None:
+        self.files: dict[Side, Mapping[str, str]] = {"base": base, "merged": merged}
+        self.memory = memory
+        self.past = [*past, base]
+        self.messages = messages
+        self._apps = apps
+
+    @property
+    def paths(self) -> list[str]:
+        old, new = self.files["base"], self.files["merged"]
+        return sorted(path for path in {*old, *new} if old.get(path) != new.get(path))
+
+    def concerns(self, url: str) -> bool:
+        return url == URL
+
+    def applications(self, side: Side) -> Iterable[Found]:
+        return self._apps(self.files[side])
+
+    def snapshot(
+        self,
+        side: Side,
+        places: Iterable[Place],
+        urls: Collection[str],  # noqa: ARG002 - it shows everything
+    ) -> Snapshot:
+        list(places)
+        memory = {path: File(text) for path, text in self.memory.items()} if side == "base" else {}
+        tip = BASE if side == "base" else MERGED
+        return Snapshot(URL, "main", tip, shown(self.files[side]), memory=memory)
+
+    def read_more(self, snapshot: Snapshot, places: Collection[Place]) -> Snapshot:  # noqa: ARG002 - as above
+        return snapshot
+
+    def earlier(
+        self,
+        branch: str,  # noqa: ARG002 - one branch
+        path: str,
+        limit: int,
+        marked: Collection[str] = (),  # noqa: ARG002
+    ) -> Iterable[tuple[str, str | None]]:
+        texts = [files.get(path) for files in reversed(self.past)]
+        return [(f"{number:040x}", text) for number, text in enumerate(texts)][:limit]
+
+    def close(self) -> None:
+        pass
+
+
+def in_repository(files: Mapping[str, str]) -> list[Found]:
+    """Return the Applications whose manifests are in the repository."""
+    return [
+        found
+        for path, text in sorted(files.items())
+        if path.startswith("clusters/")
+        for found in or_broken(found_in(text.encode(), path), [(path, text.encode())])
+    ]
+
+
+@dataclass
+class Judge:
+    """Everything around a change: registries, proofs, the clock."""
+
+    now: str = NOW
+    answer: Answer = Answer(digest="sha256:" + "a" * 64, created="2026-01-01T00:00:00Z")
+    answers: dict[str, Answer] = field(default_factory=dict)  # by tag or digest
+    prove: Callable[[Collection[Question]], Mapping[Question, Proof | Verdict | TaskError]] = (
+        lambda questions: dict.fromkeys(questions, Proof("signature", "ci"))
+    )
+    check: str = "auto"
+    asked: list[Question] = field(default_factory=list)
+    proved: list[Question] = field(default_factory=list)
+    log: list[tuple[str, str]] = field(default_factory=list)
+    memory: Mapping[str, str] = field(default_factory=dict)
+    past: tuple[Mapping[str, str], ...] = ()
+    messages: tuple[str, ...] = ()  # of the change's commits
+
+    def report(
+        self,
+        base: Mapping[str, str],
+        merged: Mapping[str, str],
+        apps: Callable[[Mapping[str, str]], Iterable[Found]] = in_repository,
+    ) -> Report:
+        """Return what `check` says of the change from one tree to another."""
+        change = MemoryChange(base, merged, apps, self.memory, self.past, self.messages)
+        world = fake_world(
+            change=lambda _compared: change,
+            locate=lambda _origin: None,
+            repository=lambda _repo, _sub: Branch(base),
+            now=lambda: 0.0,
+            log=lambda *line: self.log.append(line),
+            registry=self._answers,
+            prove=self._proofs,
+        )
+        job = Job("check", (), SCOPE, Terms(now=self.now, check=self.check), WORDING, dry=True)
+        return check(job, world, Compared(BASE, HEAD))
+
+    def _answers(self, questions: Collection[Question]) -> dict[Question, Answer]:
+        self.asked += questions
+        return {
+            one: self.answers.get(one.image.digest or one.image.tag, self.answer)
+            for one in questions
+        }
+
+    def _proofs(
+        self, questions: Collection[Question]
+    ) -> Mapping[Question, Proof | Verdict | TaskError]:
+        self.proved += questions
+        return self.prove(questions)
+
+
+def app(name: str = "a", **annotations: str) -> dict[str, str]:
+    """Return the manifest of an Application that tracks `web` in its kustomization, as a file."""
+    return {MANIFEST.format(name): json.dumps(application(name, URL, **annotations))}
+
+
+def manifest_of(
+    name: str, change: Callable[[dict[str, Any]], None], **annotations: str
+) -> dict[str, str]:
+    """Return an Application's manifest as a file, with a change of it."""
+    item = application(name, URL, **annotations)
+    change(item)
+    return {MANIFEST.format(name): json.dumps(item)}
+
+
+def tagged(tag: str, name: str = "a") -> dict[str, str]:
+    """Return the Application's kustomization with this tag, or `tag@digest`."""
+    tag, _, digest = tag.partition("@")
+    text = KUSTOMIZATION.replace("1.0.0", tag) + (f"  digest: {digest}\n" if digest else "")
+    return {target(name): text}
+
+
+def tree(*parts: Text) -> dict[str, str]:
+    """Return a tree with these files, one part over the other."""
+    found: dict[str, str] = {}
+    for part in parts:
+        for path, text in part.items():
+            found.pop(path, None)
+            if text is not None:
+                found[path] = text
+    return found
+
+
+def told(report: Report) -> list[tuple[str, str, str]]:
+    """Return (alias, verdict, rule) of each decision."""
+    return [(one.subscription.entry.alias, one.verdict, one.rule) for one in report.decisions]
+
+
+def warnings(report: Report) -> str:
+    """Return what the report says besides its decisions, one line each."""
+    return "\n".join(one.message for one in report.problems if one.severity == "warning")

@@ -1,0 +1,73 @@
+"""What `status` needs for 2,000 Applications: pods of CI systems have limits of memory."""
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support import bare_repo, clean_environment, command
+from support.peak import peak
+from support.runs import KUSTOMIZATION, PREFIX, target
+from support.serving import serving
+
+from bench.cluster_server import Cluster, applications, server_of
+
+MANY = 2_000
+# Megabytes more than for one Application. Measured with Python 3.11: 10 and 13. As one text, the
+# JSON took 16 and 18.
+MORE = {"argocd": 12, "git": 16}
+
+
+def scene(folder: Path, method: str, count: int) -> list[dict[str, Any]]:
+    """Return so many Applications as a real API server shows them, with 16 kB each."""
+    items = applications(count, count)
+    paths = [target(item["metadata"]["name"]) for item in items]
+    repo = bare_repo(folder, dict.fromkeys(paths, KUSTOMIZATION), name=f"{count}.git")
+    for item in items:
+        annotations = item["metadata"]["annotations"]
+        annotations[f"{PREFIX}write-back-method"] = method
+        if method == "git":
+            annotations[f"{PREFIX}write-back-target"] = "kustomization"
+            item["status"]["sourceType"] = "Kustomize"
+        item["spec"]["source"]["repoURL"] = str(repo)
+    return items
+
+
+def most(folder: Path, method: str, output: str, count: int) -> float:
+    """Return the peak of the process, in megabytes."""
+    config = folder / f"kubeconfig-{count}"
+    with serving(server_of(Cluster(scene(folder, method, count)))) as server:
+        address = f"http://127.0.0.1:{server.server_address[1]}"
+        one = {
+            "current-context": "here",
+            "contexts": [{"name": "here", "context": {"cluster": "here", "user": "me"}}],
+            "clusters": [{"name": "here", "cluster": {"server": address}}],
+            "users": [{"name": "me", "user": {"token": "a-token"}}],
+        }
+        config.write_text(json.dumps(one))
+        argv = ["status", "--applications", "cluster", "--kubeconfig", str(config)]
+        argv += ["--allow-protocol", "file", "--output", output]
+        pipe = subprocess.PIPE
+        # A process of its own: one that is forked begins with the memory of its parent.
+        with (
+            subprocess.Popen(
+                [command(), *argv], stdout=pipe, stderr=pipe, env=clean_environment(folder)
+            ) as running,
+            peak(running.pid) as found,
+        ):
+            out, err = running.communicate(timeout=300)
+    assert running.returncode == 0, err
+    shown = len(json.loads(out)["images"]) if output == "json" else out.count(b"\nok ") + 1
+    assert shown == count
+    return found.own
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", ["argocd", "git"])
+@pytest.mark.parametrize("output", ["text", "json"])
+def test_two_thousand_applications_need_little_more_than_one(
+    tmp_path: Path, method: str, output: str
+) -> None:
+    few, many = (most(tmp_path, method, output, count) for count in (1, MANY))
+    assert many - few < MORE[method], f"{few:.1f} MB for one, {many:.1f} MB for {MANY}"
