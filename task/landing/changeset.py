@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from types import MappingProxyType
@@ -446,6 +446,10 @@ def _prepare(
     )
 
 
+# These commands bring builds. With any other command, a person asked for something.
+_BRING_BUILDS = ("run", "scan", "promote")
+
+
 def _worded(
     at: CommitPlace, files: Mapping[str, File], done: Sequence[Move], wording: Wording
 ) -> CommitWords:
@@ -458,48 +462,64 @@ def _worded(
     given = wording.command
     if given == "hold" and at.name != at.under.branch:
         given = "run"  # the hold is remembered aside: this is what still waits
-    named = _named_apps(done)
-    back = _named_apps([move for move in done if move.rolled_back])
-    reasons = new_holds(at.under.files, files, done)
-    plain = given in ("run", "scan", "promote")
+    back = tuple(_named_apps([move for move in done if move.rolled_back]))
+    holds = new_holds(at.under.files, files, done)
     ended = dict.fromkeys(release.app for release in at.releases)
-    command = "rollback" if back else "hold" if reasons and plain else given
-    if done and all(move.decision.verdict == "refuse" for move in done):
-        command = "failed"  # what a rollback came too late for
-    if plain and command == given and ended:
-        command = "release"
-    named += [
-        AppChanges(namespace, name, ())
-        for namespace, name in ended
-        if (namespace, name) not in {(known.namespace, known.name) for known in named}
-    ]
-    changed = tuple(app_changes for app_changes in named if app_changes.changes)
-    asked = line = ""
-    why = _common_reason(done)
-    if not plain or command != given:
-        meant = {(app_changes.namespace, app_changes.name) for app_changes in back} | {
-            app for app, _, _ in reasons
-        }
-        meant |= set(ended) if plain else set()
-        about = [
-            app_changes
-            for app_changes in named
-            if (app_changes.namespace, app_changes.name) in meant
-        ] or named
-        line = subject(command, about, why=why)
-        changes = any(app_changes.changes for app_changes in about)
-        alone = [replace(app_changes, changes=()) for app_changes in about]
-        asked = subject(command, alone, why="" if changes else why)
-    if asked or not changed:
-        build = done[0].decision.candidate.version if done else ""
-        sentences = tuple(_sentences(done, [*reasons, *map(release_reason, at.releases)]))
-        words = line or subject(command, named, build, why)
-        message = hold_message(words, wording.template, named, sentences, wording.trailers)
-    else:
+    command = _command_told(given, done, back, holds, ended)
+    named = _with_released(_named_apps(done), ended)
+    changed = tuple(app for app in named if app.changes)
+    if changed and command in _BRING_BUILDS:
         deferred = [move for move in done if move.decision.verdict == "defer"]
         sentences = tuple(_sentences(deferred, ()))
         message = commit_message(wording.template, changed, wording.trailers, sentences)
-    return CommitWords(message, command, asked, changed, tuple(back))
+        return CommitWords(message, command, "", changed, back)
+    why = _common_reason(done)
+    asked = ""
+    if command in _BRING_BUILDS:
+        build = done[0].decision.candidate.version if done else ""
+        line = subject(command, named, build, why)
+    else:
+        meant = {_key(app) for app in back} | {app for app, _, _ in holds}
+        if given in _BRING_BUILDS:
+            meant.update(ended)
+        about = [app for app in named if _key(app) in meant] or named
+        line = subject(command, about, why=why)
+        alone = [replace(app, changes=()) for app in about]
+        changes = any(app.changes for app in about)
+        asked = subject(command, alone, why="" if changes else why)
+    sentences = tuple(_sentences(done, [*holds, *map(release_reason, at.releases)]))
+    message = hold_message(line, wording.template, named, sentences, wording.trailers)
+    return CommitWords(message, command, asked, changed, back)
+
+
+def _command_told(
+    given: str,
+    done: Sequence[Move],
+    back: Collection[AppChanges],
+    holds: Collection[object],
+    ended: Collection[object],
+) -> str:
+    """Return the command that the subject speaks of: what a person asked for comes first."""
+    if done and all(move.decision.verdict == "refuse" for move in done):
+        return "failed"  # what a rollback came too late for
+    if back:
+        return "rollback"
+    if given not in _BRING_BUILDS:
+        return given
+    if holds:
+        return "hold"
+    return "release" if ended else given
+
+
+def _with_released(named: list[AppChanges], ended: Collection[tuple[str, str]]) -> list[AppChanges]:
+    """Return also the Applications whose hold ends, though nothing of them changes."""
+    known = {_key(app) for app in named}
+    rest = [AppChanges(*app, ()) for app in ended if app not in known]
+    return [*named, *rest]
+
+
+def _key(app: AppChanges) -> tuple[str, str]:
+    return app.namespace, app.name
 
 
 def _common_reason(done: Sequence[Move]) -> str:

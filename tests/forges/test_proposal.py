@@ -334,7 +334,7 @@ HEADLINES: list[tuple[str, list[AppChanges], str]] = [
         f"web: nginx 1.0 → sha256:{'a' * 12}",
     ),
     ("run", [], "remember for web"),
-    ("release", [app(change(**WEB))], "release web; web: ghcr.io/acme/web 1.0.0 → 1.1.0"),
+    ("release", [app(change(**WEB))], "release web: ghcr.io/acme/web 1.0.0 → 1.1.0"),
     ("hold", [], "hold web"),
 ]
 
