@@ -233,7 +233,8 @@ def test_healthy_means_that_the_image_runs(tmp_path: Path, argo_cd: ArgoCDServer
     assert error["application"] == "argocd/web"
     said = f"synced and healthy, but {WEB} runs as 1.0.0 only, not as 1.1.0"
     assert error["message"] == f"{said}: look at web.kustomize.image-name ({WEB})"
-    assert error["hint"] == f"do the manifests name {WEB}?"
+    back = "to go back: image-update rollback argocd/web --to previous"
+    assert error["hint"] == f"do the manifests name {WEB}?; {back}"
 
 
 def test_the_image_need_not_run_where_that_is_said(tmp_path: Path, argo_cd: ArgoCDServer) -> None:
@@ -274,7 +275,7 @@ def test_an_image_that_a_later_commit_replaced(tmp_path: Path, argo_cd: ArgoCDSe
     result = waiting(argo_cd, "--wait-timeout", "30")
     assert result.code == 0, result.stderr
     assert [one["message"] for one in result.json["errors"]] == [
-        f"{WEB} was set to 1.2.0 meanwhile, no longer 1.1.0"
+        f"{WEB} was set to 1.2.0 meanwhile, instead of 1.1.0"
     ]
 
 
@@ -362,7 +363,7 @@ def test_a_head_branch_is_not_waited_for(tmp_path: Path, argo_cd: ArgoCDServer) 
     result = waiting(argo_cd)
     assert (result.code, result.json["status"]) == (0, "updated"), result.stderr
     warning = result.json["errors"][0]
-    assert (warning["severity"], "before updates is merged" in warning["message"]) == (
+    assert (warning["severity"], "until updates is merged" in warning["message"]) == (
         "warning",
         True,
     )
@@ -379,7 +380,7 @@ def test_a_repository_that_no_source_is_of_is_not_waited_for(
     argo_cd.plays = Played(repo, {"web": stuck}, [versioned(one)])
     result = waiting(argo_cd)
     assert (result.code, result.json["status"]) == (0, "updated"), result.stderr
-    assert "none of its sources is of" in result.json["errors"][0]["message"]
+    assert "none of its sources is in" in result.json["errors"][0]["message"]
 
 
 def test_a_patched_application_is_waited_for(argo_cd: ArgoCDServer) -> None:

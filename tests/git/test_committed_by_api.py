@@ -254,9 +254,9 @@ REFUSED: list[tuple[Reply, type[TaskError], str]] = [
      NotDoneError, "in 60 seconds"),
     (Reply(403, {"message": "Limited"}, (("x-ratelimit-remaining", "0"), ("x-ratelimit-reset", "\u00b2"))),
      NotDoneError, "in 60 seconds"),
-    (Reply(200, {"errors": "no list"}), UnreachableError, "not understood"),
+    (Reply(200, {"errors": "no list"}), UnreachableError, "unexpected answer"),
     (Reply(200, {"data": {"createCommitOnBranch": {"commit": {"oid": "\x1b[2J"}}}}),
-     UnreachableError, "not understood"),
+     UnreachableError, "unexpected answer"),
     (Reply(200, {"errors": [{"message": "Something went wrong while executing your query."}]}),
      UnreachableError, "failed"),
 ]  # fmt: skip
