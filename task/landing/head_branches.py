@@ -238,6 +238,11 @@ class HeadBranch:
         return self.request.found if self.request else None
 
     @property
+    def merged_builds(self) -> tuple[ListedBuild, ...]:
+        """What a merge took from its list, as this run has found out."""
+        return self.known.builds if self.merged else ()
+
+    @property
     def tip(self) -> str:
         """Its commit, "" if there is no such branch."""
         return self.branch.tip if self.branch else ""

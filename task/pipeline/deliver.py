@@ -39,6 +39,7 @@ from task.landing.overridden import with_overridden
 from task.landing.ports import Batch, World
 from task.landing.pull_request import as_it_stands, propose, withdraw
 from task.landing.together import decide_together
+from task.landing.waiting import KeptBuild, WaitsOnHead
 from task.landing.waiting_list import WaitingList
 from task.model import (
     Commit,
@@ -211,7 +212,7 @@ def prepare(
         commits=tuple(commits),
         settled=tuple(settled),
         lists=lists,
-        waited=tuple(row for name, one in waits.items() for row in one.rows(name)),
+        waited=(*_merged_rows(heads, snapshot.branch), *_waiting_rows(waits)),
         problems=tuple(problems),
         memory=memory_after(snapshot, moves),
         author=agreed_wording(job.wording, [move.subscription for move in moves]).author,
@@ -221,6 +222,19 @@ def prepare(
             if move.remember and move.decision.head != snapshot.branch
         ),
     )
+
+
+def _waiting_rows(waits: Mapping[str, WaitsOnHead]) -> list[Waited]:
+    return [row for name, one in waits.items() for row in one.rows(name)]
+
+
+def _merged_rows(heads: Mapping[str, HeadBranch], base: str) -> list[Waited]:
+    """Return rows for what was merged. The base may have another version again by now."""
+    return [
+        KeptBuild(build, "merged", f"{name} was merged into {base}").row(name)
+        for name, head in heads.items()
+        for build in head.merged_builds
+    ]
 
 
 def land_all(delivery: Delivery, batch: Batch, attempt: int, job: Job, world: World) -> Lander:

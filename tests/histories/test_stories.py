@@ -391,3 +391,16 @@ def test_a_run_that_is_killed_between_list_and_head_is_completed_by_the_next() -
         report = scene.event("web:1.0.5")  # an old pipeline: it takes nothing away
         assert ("web", version, "waits") in told(report)
         assert scene.waiting == {"web": version}
+
+
+@pytest.mark.parametrize("style", ["merge", "squash"])
+def test_a_run_says_that_what_waited_was_merged_also_after_a_revert(style: str) -> None:
+    """The branch is there still, and the base has another version by now."""
+    scene = Scene()
+    scene.event("web:1.3.0", "api:1.1.0")
+    scene.branch.merge(HEAD, keep=True, style=style)
+    if style == "merge":
+        scene.write("web", "1.1.0")
+    report = scene.event("cron:1.2.0")
+    assert sorted(told(report)) == [("api", "1.1.0", "merged"), ("web", "1.3.0", "merged")]
+    assert told(scene.event("cron:1.2.0")) == [("cron", "1.2.0", "waits")]

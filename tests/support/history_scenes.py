@@ -110,9 +110,14 @@ class Scene:
 
     @property
     def waiting(self) -> dict[str, str]:
-        """What the head branch changes, against its own parent."""
+        """What the head branch changes, against its own parent.
+
+        One that a person kept after its merge holds nothing, once a run has emptied its list.
+        """
         head = self.branch.heads.get(HEAD)
-        if head is None or head.before is None:
+        listed = self.branch.lists.get(HEAD)
+        kept = listed is not None and not (listed.waits or listed.closing)
+        if head is None or head.before is None or kept:
             return {}
         before = values_in(head.before)
         return {name: tag for name, tag in values_in(head.files).items() if tag != before[name]}
