@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from task.deciding.decide import is_state_path
 from task.landing.changeset import Prepared
 from task.landing.head_branches import HeadBranch
 from task.landing.waiting import WaitsOnHead, list_after
 from task.landing.waiting_list import WaitingList, is_list_path, list_path, write_list
 from task.model import File, Files, Snapshot
+
+REGULAR = "100644"  # the mode of a file
 
 
 @dataclass(frozen=True)
@@ -88,6 +91,20 @@ class Lists:
         known = self.known[one.head]
         said = (one.builds, one.releases, one.declined, one.closing)
         return said != (known.builds, known.releases, known.declined, known.closing)
+
+
+def strange_in(memory: Files) -> list[str]:
+    """Return the paths on a memory branch that no run of ours has written.
+
+    They are in no commit that we make and sign. A state file is none of them, whatever it is: it
+    may have a hold.
+    """
+    return [
+        path
+        for path, file in sorted(memory.items())
+        if not is_state_path(path)
+        and (not is_list_path(path) or file.problem or file.mode != REGULAR)
+    ]
 
 
 def with_lists_of(states: Files, lists: Files) -> Files:

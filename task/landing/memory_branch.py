@@ -10,10 +10,10 @@ from dataclasses import replace
 
 from task.deciding.decide import state_path
 from task.deciding.job import Job
-from task.errors import NotAtomicError, Outpaced, TaskError
+from task.errors import NotAtomicError, Outpaced, TargetError, TaskError
 from task.git.names import BASE_TRAILER, memory_branch
 from task.landing.head_branches import HeadBranch
-from task.landing.lists import with_list
+from task.landing.lists import REGULAR, strange_in, with_list
 from task.landing.memory import GONE
 from task.landing.ports import Batch
 from task.landing.waiting_list import (
@@ -124,7 +124,21 @@ class MemoryBranch:
         return repository.land(change)
 
     def _change(self, files: Files) -> Changeset:
+        """Return the commit with these files.
+
+        Raises `TargetError` if one of them cannot be read: its hold would be lost.
+        """
         base = self._base
+        strange = strange_in(files)
+        files = {path: file for path, file in files.items() if path not in strange}
+        for path, file in files.items():
+            if file.problem or file.mode != REGULAR:
+                raise TargetError(
+                    f"{path} on the memory branch cannot be read:"
+                    f" {file.problem or 'it is not a regular file'}",
+                    hint="delete it there, and give the hold again that it had",
+                    subject=path,
+                )
         return Changeset(
             repo=base.repo,
             base=base.branch,

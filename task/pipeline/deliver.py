@@ -18,7 +18,7 @@ from task.deciding.cautions import file_cautions
 from task.deciding.decide import Identity, decide, failed_asks, places
 from task.deciding.job import Job, Outcome, failed, landed_applications
 from task.deciding.verify import hindered, signed_for_argo
-from task.errors import ContendedError, Outpaced, RepositoryError, TaskError
+from task.errors import ContendedError, Outpaced, RepositoryError, TaskError, Trouble
 from task.git.names import is_branch_name
 from task.landing.before_deciding import CONFIG, Gather, gatherer, govern, last_checks
 from task.landing.changeset import PreparedCommit, agreed_wording, prepare_commits
@@ -32,7 +32,7 @@ from task.landing.head_branches import (
     request_head,
     settled_rollbacks,
 )
-from task.landing.lists import Lists, with_lists_of
+from task.landing.lists import Lists, strange_in, with_lists_of
 from task.landing.memory import memory_after, until_landed
 from task.landing.memory_branch import MemoryBranch
 from task.landing.overridden import with_overridden
@@ -57,6 +57,7 @@ from task.pipeline.match import not_written
 from task.text import printable
 from task.urls import without_login
 
+MOST_STRANGE = 5  # files on the memory branch that are named
 MOST_HEADS = 20  # head branches that are fetched together with their base
 
 
@@ -202,6 +203,7 @@ def prepare(
     commits, settled = with_overridden(snapshot, prepared.commits, prepared.settled, job.terms)
     problems = [
         *left_memory(snapshot),
+        *_strange_memory(known),
         *ended,
         *(problem for wait in waits.values() for problem in wait.problems),
     ]
@@ -222,6 +224,22 @@ def prepare(
             if move.remember and move.decision.head != snapshot.branch
         ),
     )
+
+
+def _strange_memory(memory: Files) -> list[Problem]:
+    """Return a warning for each file on the memory branch that is none of ours."""
+    hint = "find out who may push there; security.md says which rule protects the branch"
+    return [
+        Problem(
+            Trouble.warning(
+                "target",
+                f"{printable(path)} is on the memory branch, and no run has written it: it is left"
+                " out of the next commit there",
+                hint,
+            )
+        )
+        for path in strange_in(memory)[:MOST_STRANGE]
+    ]
 
 
 def _waiting_rows(waits: Mapping[str, WaitsOnHead]) -> list[Waited]:
