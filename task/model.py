@@ -282,6 +282,8 @@ class Snapshot:
     renamed_from: str = ""  # that base
     # memory branches whose base is gone and that this base may not take, with that base's name
     left: tuple[tuple[str, str], ...] = ()
+    # what of the memory branch does not count, in words: nobody who may has signed it
+    unsigned: str = ""
     # of the default branch's tip, if that is another commit
     default: Files = field(default_factory=dict)
 

@@ -24,7 +24,7 @@ from task.deciding.weigh import Facts, key_of
 from task.editors.state_file import write_state
 from task.errors import Exit, Malformed, TargetError, TaskError, Trouble
 from task.forges.host import Host
-from task.git.names import OURS, short_hash
+from task.git.names import OURS, memory_branch, short_hash
 from task.landing.before_deciding import CONFIG, Gather, with_all_keys, with_more
 from task.landing.memory import without_rollbacks
 from task.landing.ports import Batch, Repository, World
@@ -291,12 +291,21 @@ def lists_in(memory: Files) -> list[WaitingList]:
 
 
 def left_memory(base: Snapshot) -> list[Problem]:
-    """Return a warning for each memory branch whose base is gone, if this base may be meant."""
+    """Return a warning for each memory branch whose base is gone, if this base may be meant,
+    and one if nobody known has signed that of the base.
+    """
     hint = (
         "if the branch was renamed, give its holds again, and delete that branch; else delete it."
         " Only a default branch that is renamed keeps what is remembered"
     )
-    return [
+    signed_by = (
+        "find out who may push there; memorySigners in the config names other keys than the run's"
+    )
+    found: list[Problem] = []
+    if base.unsigned:
+        unsigned = f"{memory_branch(base.repo, base.branch)}: {base.unsigned}"
+        found.append(Problem(Trouble.warning("signature", unsigned, signed_by)))
+    return found + [
         Problem(
             Trouble.warning(
                 "target",

@@ -69,6 +69,11 @@ class Repository(Protocol):
     def head(self, head: str) -> Head | None:
         """Return the tip of a head branch; None if there is no such branch."""
 
+    def signed(self, commit: str, keys: Sequence[str]) -> bool:
+        """Tell whether one of these public keys has signed a commit that was read; without any,
+        the run's own. Where nobody signs, every commit counts.
+        """
+
     def merged(self, branch: str, commit: str) -> bool:
         """Tell whether a commit is in the latest history of a branch."""
 

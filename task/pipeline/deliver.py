@@ -20,7 +20,14 @@ from task.deciding.job import Job, Outcome, failed, landed_applications
 from task.deciding.verify import hindered, signed_for_argo
 from task.errors import ContendedError, Outpaced, RepositoryError, TaskError, Trouble
 from task.git.names import is_branch_name
-from task.landing.before_deciding import CONFIG, Gather, gatherer, govern, last_checks
+from task.landing.before_deciding import (
+    CONFIG,
+    Gather,
+    gatherer,
+    govern,
+    last_checks,
+    with_signed_memory,
+)
 from task.landing.changeset import PreparedCommit, agreed_wording, prepare_commits
 from task.landing.contention import Contention
 from task.landing.head_branches import (
@@ -100,6 +107,7 @@ def deliver(batch: Batch, job: Job, world: World) -> Outcome:
                 CONFIG,
                 of_lists,
             )
+            snapshot = with_signed_memory(snapshot, batch.repository)
             governed, snapshot, worded = govern(batch, snapshot, job)
             delivery = prepare(governed, snapshot, gather, contention, worded, world)
         except TaskError as error:

@@ -64,7 +64,7 @@ _WISHES = (
     "minimumAge",
     *_DEMANDS,
 )
-_FILE = ("version", *_WISHES, "rules", "freezes", "check")
+_FILE = ("version", *_WISHES, "rules", "freezes", "check", "memorySigners")
 REFUSED = ("not-newer", "superseded")
 _COMMIT = ("authorName", "authorEmail", "template", "trailers", "signOff")
 _REQUESTS = ("enabled", "autoMerge", "draft", "group", "labels", "reviewers", "assignees")
@@ -352,6 +352,7 @@ def _whole_config(file: _Value) -> RepositoryConfig:
         tuple(map(_rule, lists["rules"])),
         tuple(map(_freeze, lists["freezes"])),
         tuple(file.file.templates.items()),
+        _try(fields.get("memorySigners"), _memory_signers, None),
         _refused(fields.get("check")),
     )
 
@@ -554,6 +555,11 @@ def _writes_of(value: _Value) -> Writes:
 
 def _signatures(value: _Value) -> Demand:
     return Demand("signature", *_signers(value, value.fields(_SIGNERS)), line=value.line)
+
+
+def _memory_signers(value: _Value) -> Demand | None:
+    paths = tuple(dict.fromkeys(map(_path, value.items(MOST_ITEMS))))
+    return Demand("signature", paths, line=value.line) if paths else None
 
 
 def _provenance(value: _Value) -> Demand:

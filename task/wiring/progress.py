@@ -113,6 +113,10 @@ class RepositoryWithProgress:
         with self._phase(f"fetching {self._name}"):
             return self._repository.head(head)
 
+    def signed(self, commit: str, keys: Sequence[str]) -> bool:
+        """As `Repository.signed`."""
+        return self._repository.signed(commit, keys)
+
     def merged(self, branch: str, commit: str) -> bool:
         """Tell whether a commit is in the latest history of a branch."""
         with self._phase(f"reading the history of {self._name}"):

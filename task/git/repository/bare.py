@@ -36,7 +36,7 @@ from task.git.repository.objects import (
     parse_tree,
 )
 from task.git.repository.remote import Pushed, Remote, restarted
-from task.git.signing import Signer
+from task.git.signing import Signer, is_signed
 from task.model import (
     Changeset,
     File,
@@ -108,6 +108,7 @@ class BareRepository:
         signer: Signer | None = None,
         cache_dir: str = "",
     ) -> None:
+        self._git = git
         self._remote = Remote(git, repo, cache_dir, files=True)
         # Nothing else uses what a history fetches.
         self._another = partial(Remote, git, repo, cache_dir, self._remote.clock)
@@ -252,6 +253,15 @@ class BareRepository:
             return Head(name, tip, known.tree, parent, known.message, known.author)
 
         return self._with_restarts(read)
+
+    def signed(self, commit: str, keys: Sequence[str]) -> bool:
+        """Tell whether one of these public keys has signed a commit that was read; without any,
+        the run's own. Where nobody signs, every commit counts.
+        """
+        if not keys and self._signer is None:
+            return True
+        own = [self._signer.public_key()] if self._signer and not keys else []
+        return is_signed(self._git, self._remote.ready(), commit, [*keys, *own])
 
     def merged(self, branch: str, commit: str) -> bool:
         """Tell whether a commit is in the latest history of a branch."""
