@@ -103,7 +103,9 @@ class MemoryBranch:
             self.put(listed)
             return predicted
         together = with_list(self.wanted, listed)
-        if repository.atomic and not change.push_options and together != self._there:
+        # A branch of ours that a person has deleted may be made again just as the list says.
+        news = together != self._there or not change.on_top
+        if repository.atomic and not change.push_options and news:
             try:
                 landing = repository.land(change, self._change(together))
             except NotAtomicError:

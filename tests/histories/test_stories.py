@@ -404,3 +404,14 @@ def test_a_run_says_that_what_waited_was_merged_also_after_a_revert(style: str) 
     report = scene.event("cron:1.2.0")
     assert sorted(told(report)) == [("api", "1.1.0", "merged"), ("web", "1.3.0", "merged")]
     assert told(scene.event("cron:1.2.0")) == [("cron", "1.2.0", "waits")]
+
+
+def test_a_branch_that_is_made_again_after_a_person_has_deleted_it_may_be_deleted_again() -> None:
+    """The list says the very same then, and that the branch has arrived."""
+    scene = Scene()
+    for _ in range(2):
+        scene.event("web:1.7.0", "api:1.7.0")
+        assert scene.branch.lists[HEAD].arrived
+        scene.branch.delete(HEAD)
+    scene.event("web:1.1.0")
+    assert scene.waiting == {"web": "1.1.0"}
