@@ -29,7 +29,7 @@ from task.deciding.target import all_live, earlier_reading, own_reading, resolve
 from task.deciding.weigh import key_of, question_about
 from task.editors.state_file import read_state
 from task.errors import TargetError, TaskError, Trouble
-from task.landing.before_deciding import CONFIG, gatherer, govern, with_signed_memory
+from task.landing.before_deciding import CONFIG, gatherer, govern, with_own_memory
 from task.landing.contention import Contention
 from task.landing.head_branches import left_memory, lists_in
 from task.landing.live import patch, said_live
@@ -426,7 +426,7 @@ def _of_branch(batch: Batch, job: Job, world: World, look: Look) -> Rows:
     broken = None
     problems: list[Problem] = []
     try:
-        snapshot = with_signed_memory(snapshot, batch.repository)
+        snapshot = with_own_memory(snapshot, batch.repository)
         batch, snapshot, job = govern(batch, snapshot, job)
     except TargetError as error:  # of the repository's config: what Git says is shown all the same
         broken = error

@@ -18,8 +18,9 @@ from task.deciding.job import Ask, Job, Terms
 from task.deciding.verify import LastChecks
 from task.deciding.weigh import Facts
 from task.errors import TargetError
+from task.git.names import PREFIX
 from task.landing.memory import only_holds
-from task.landing.ports import Batch, ReadsMore, Repository, World
+from task.landing.ports import Batch, KeepsMemory, ReadsMore, World
 from task.model import Answer, Files, Place, Question, Snapshot, Subscription
 from task.repository_config.config import (
     MISTAKEN,
@@ -69,7 +70,18 @@ def as_wanted(
 MOST_LEFT_OUT = 5  # files that are named
 
 
-def with_signed_memory(snapshot: Snapshot, repository: Repository) -> Snapshot:
+def with_own_memory(snapshot: Snapshot, repository: KeepsMemory) -> Snapshot:
+    """Return the snapshot with what counts of the memory branch that the config names.
+
+    Raises `TargetError` for a mistake in the config.
+    """
+    prefix = config_in(snapshot.files).wishes.branch_prefix or PREFIX
+    if prefix != snapshot.prefix:
+        snapshot = repository.with_memory_under(snapshot, prefix)
+    return _with_signed_memory(snapshot, repository)
+
+
+def _with_signed_memory(snapshot: Snapshot, repository: KeepsMemory) -> Snapshot:
     """Return the snapshot with what counts of its memory branch.
 
     Where commits are signed, the memory's are. Of what nobody known has signed, only holds count.

@@ -144,7 +144,7 @@ class MemoryBranch:
         return Changeset(
             repo=base.repo,
             base=base.branch,
-            head=memory_branch(base.repo, base.branch),
+            head=memory_branch(base.repo, base.branch, base.prefix),
             tip="",
             files=files,
             message=(
@@ -175,7 +175,7 @@ class MemoryBranch:
             Commit(
                 repo=base.repo,
                 branch=base.branch,
-                head=memory_branch(base.repo, base.branch),
+                head=memory_branch(base.repo, base.branch, base.prefix),
                 commit=commit or None,
                 tree=tree,
                 files=tuple(sorted(set(paths))),

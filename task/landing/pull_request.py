@@ -21,6 +21,7 @@ from task.forges.proposal import (
     wishes,
 )
 from task.forges.reviewing import SourceRange, ending, source_ranges, undoing
+from task.git.names import PREFIX
 from task.landing.changeset import PreparedCommit
 from task.landing.head_branches import HeadBranch, Request
 from task.landing.ports import World
@@ -235,4 +236,5 @@ def _proposal(
         draft=bool(wishes.draft if wanted.draft is None else wanted.draft),
         # no forge deploys in a freeze for us
         auto_merge=merges and (not prepared.frozen or bool(prepared.rollbacks)),
+        prefix=wishes.branch_prefix or PREFIX,
     )

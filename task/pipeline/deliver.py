@@ -19,14 +19,15 @@ from task.deciding.decide import Identity, decide, failed_asks, places
 from task.deciding.job import Job, Outcome, failed, landed_applications
 from task.deciding.verify import hindered, signed_for_argo
 from task.errors import ContendedError, Outpaced, RepositoryError, TaskError, Trouble
-from task.git.names import is_branch_name
+from task.git.names import PREFIX, is_branch_name
 from task.landing.before_deciding import (
     CONFIG,
     Gather,
     gatherer,
     govern,
     last_checks,
-    with_signed_memory,
+    with_more,
+    with_own_memory,
 )
 from task.landing.changeset import PreparedCommit, agreed_wording, prepare_commits
 from task.landing.contention import Contention
@@ -107,7 +108,10 @@ def deliver(batch: Batch, job: Job, world: World) -> Outcome:
                 CONFIG,
                 of_lists,
             )
-            snapshot = with_signed_memory(snapshot, batch.repository)
+            snapshot = with_own_memory(snapshot, batch.repository)
+            if snapshot.prefix != PREFIX:  # only now it is known what waits
+                more = of_lists(snapshot.memory)
+                snapshot = with_more(snapshot, more, batch.repository)
             governed, snapshot, worded = govern(batch, snapshot, job)
             delivery = prepare(governed, snapshot, gather, contention, worded, world)
         except TaskError as error:

@@ -64,7 +64,8 @@ _WISHES = (
     "minimumAge",
     *_DEMANDS,
 )
-_FILE = ("version", *_WISHES, "rules", "freezes", "check", "memorySigners")
+_FILE = ("version", *_WISHES, "rules", "freezes", "check", "memorySigners", "branchPrefix")
+_PREFIX = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,49}(/[A-Za-z0-9][A-Za-z0-9._-]{0,49}){0,3}")
 REFUSED = ("not-newer", "superseded")
 _COMMIT = ("authorName", "authorEmail", "template", "trailers", "signOff")
 _REQUESTS = ("enabled", "autoMerge", "draft", "group", "labels", "reviewers", "assignees")
@@ -347,8 +348,9 @@ def _whole_config(file: _Value) -> RepositoryConfig:
         lists[key] = [
             replace(item, name=f"{key}[{number}]") for number, item in enumerate(items or (), 1)
         ]
+    prefix = _try(fields.get("branchPrefix"), _branch_prefix, None)
     return RepositoryConfig(
-        _wishes(fields),
+        replace(_wishes(fields), branch_prefix=prefix),
         tuple(map(_rule, lists["rules"])),
         tuple(map(_freeze, lists["freezes"])),
         tuple(file.file.templates.items()),
@@ -555,6 +557,16 @@ def _writes_of(value: _Value) -> Writes:
 
 def _signatures(value: _Value) -> Demand:
     return Demand("signature", *_signers(value, value.fields(_SIGNERS)), line=value.line)
+
+
+def _branch_prefix(value: _Value) -> str:
+    text = value.text()
+    if not _PREFIX.fullmatch(text) or ".." in text or text.endswith((".lock", ".")):
+        raise value.wrong(
+            f"{value.name} cannot begin the name of a branch",
+            "use letters, digits, dashes and single slashes, such as bots/image-update",
+        )
+    return text
 
 
 def _memory_signers(value: _Value) -> Demand | None:

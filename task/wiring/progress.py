@@ -103,6 +103,11 @@ class RepositoryWithProgress:
         with self._phase(f"fetching {self._name}"):
             return self._repository.read_more(snapshot, places)
 
+    def with_memory_under(self, snapshot: Snapshot, prefix: str) -> Snapshot:
+        """As `Repository.with_memory_under`."""
+        with self._phase(f"fetching {self._name}"):
+            return self._repository.with_memory_under(snapshot, prefix)
+
     @property
     def atomic(self) -> bool:
         """As `Repository.atomic`."""

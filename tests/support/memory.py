@@ -167,6 +167,9 @@ class Branch:
         head = self.heads.get(snapshot.branch)
         return replace(snapshot, files=shown(head.files)) if head else snapshot
 
+    def with_memory_under(self, snapshot: Snapshot, prefix: str) -> Snapshot:
+        return replace(snapshot, prefix=prefix)
+
     def head(self, head: str) -> Head | None:
         one = self.heads.get(head)
         if one is None:

@@ -224,6 +224,27 @@ class BareRepository:
         gone = {text: name for text, name in bases.items() if f"refs/heads/{text}" not in there}
         return Orphans(gone, next((at for at, ref in refs if ref == "HEAD" and " " in at), ""))
 
+    def with_memory_under(self, snapshot: Snapshot, prefix: str) -> Snapshot:
+        """Return the snapshot with the memory branch whose name begins in this way.
+
+        If there is none yet, what it has moves there.
+        """
+        base = snapshot.branch
+        name = memory_branch(self._remote.repo, base, prefix)
+
+        def read() -> Snapshot:
+            tip = self._remote.fetch_head(name)
+            if tip:
+                files = self._snapshot(base, tip, [Place("", "files")]).files
+                return replace(
+                    snapshot, prefix=prefix, memory=files, memory_tip=tip, inherited=None
+                )
+            old = memory_branch(self._remote.repo, base), snapshot.memory_tip
+            inherited = old if snapshot.memory_tip else snapshot.inherited
+            return replace(snapshot, prefix=prefix, memory_tip="", inherited=inherited)
+
+        return self._with_restarts(read)
+
     def read_more(self, snapshot: Snapshot, places: Collection[Place]) -> Snapshot:
         """Return more places, at the commit of an earlier snapshot."""
 
