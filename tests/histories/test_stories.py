@@ -9,8 +9,11 @@ from support.memory import NOW, SCOPE, URL, WORDING, Story
 from support.runs import KUSTOMIZATION, WEB, application, target
 
 from task.deciding.job import Job, Promotion, Terms
-from task.model import Report
+from task.model import Report, Verdict
+from task.proof import Proof
 
+SIGNED = "version: 1\nsignatures: {keys: [cosign.pub]}\n"
+KEY = "-----BEGIN PUBLIC KEY-----\n-----END PUBLIC KEY-----\n"
 STATE = ".image-update/apps/a/argocd_a.state"
 
 
@@ -415,3 +418,31 @@ def test_a_branch_that_is_made_again_after_a_person_has_deleted_it_may_be_delete
         scene.branch.delete(HEAD)
     scene.event("web:1.1.0")
     assert scene.waiting == {"web": "1.1.0"}
+
+
+def test_a_replay_says_which_branch_has_it_and_what_the_base_has() -> None:
+    """A person has pushed to the branch, so its values count."""
+    scene = Scene()
+    scene.event("web:1.2.0")
+    scene.branch.commit_on(HEAD, {"notes.md": "mine\n"})
+    (decision,) = scene.event("web:1.2.0").decisions
+    assert (decision.verdict, decision.because) == ("unchanged", f"{HEAD} has it already")
+    assert decision.current.version == FIRST
+
+
+def test_a_replay_of_a_build_whose_proof_is_gone_is_refused_and_the_build_leaves_the_list() -> None:
+    scene = Scene()
+    scene.branch.commit({".image-update/config": SIGNED, "cosign.pub": KEY})
+    scene.story.answer = replace(scene.story.answer, digest="sha256:" + "d" * 64)
+    good = Proof("signature", "cosign.pub")
+    scene.story.prove = lambda asked: dict.fromkeys(asked, good)
+    scene.event("web:1.1.0", "api:1.1.0")
+    no = Verdict("refuse", "signature", "nobody has signed it")
+    scene.story.prove = lambda asked: {
+        one: no if one.image.name.endswith("web") else good for one in asked
+    }
+    report = scene.event("web:1.1.0")
+    assert verdicts(report) == ["refuse"]
+    assert sorted(told(report)) == [("api", "1.1.0", "waits"), ("web", "1.1.0", "dropped")]
+    assert all("takes its place" not in row.because for row in report.waiting)
+    assert [build.alias for build in scene.branch.lists[HEAD].builds] == ["api"]

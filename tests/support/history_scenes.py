@@ -112,12 +112,10 @@ class Scene:
     def waiting(self) -> dict[str, str]:
         """What the head branch changes, against its own parent.
 
-        One that a person kept after its merge holds nothing, once a run has emptied its list.
+        One that a person kept after its merge holds nothing, whatever the base says by now.
         """
         head = self.branch.heads.get(HEAD)
-        listed = self.branch.lists.get(HEAD)
-        kept = listed is not None and not (listed.waits or listed.closing)
-        if head is None or head.before is None or kept:
+        if head is None or head.before is None or self.branch.merged("main", head.id):
             return {}
         before = values_in(head.before)
         return {name: tag for name, tag in values_in(head.files).items() if tag != before[name]}
