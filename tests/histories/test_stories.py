@@ -406,6 +406,7 @@ def test_a_run_says_that_what_waited_was_merged_also_after_a_revert(style: str) 
         scene.write("web", "1.1.0")
     report = scene.event("cron:1.2.0")
     assert sorted(told(report)) == [("api", "1.1.0", "merged"), ("web", "1.3.0", "merged")]
+    assert scene.waiting == {"cron": "1.2.0"}
     assert told(scene.event("cron:1.2.0")) == [("cron", "1.2.0", "waits")]
 
 
