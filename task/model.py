@@ -282,6 +282,9 @@ class Snapshot:
     renamed_from: str = ""  # that base
     # memory branches whose base is gone and that this base may not take, with that base's name
     left: tuple[tuple[str, str], ...] = ()
+    prefix: str = "image-update"  # of our own branches
+    # what of the memory branch does not count, in words: nobody who may has signed it
+    unsigned: str = ""
     # of the default branch's tip, if that is another commit
     default: Files = field(default_factory=dict)
 
@@ -420,6 +423,7 @@ class Proposal:
     assignees: tuple[str, ...] = ()
     draft: bool = False
     auto_merge: bool = False
+    prefix: str = "image-update"  # of our own head branches
 
 
 @dataclass(frozen=True)
@@ -587,6 +591,7 @@ class Wishes:
     writes: Writes | None = None
     signatures: Demand | None = None
     provenance: Demand | None = None
+    branch_prefix: str | None = None  # of our own branches; only for the whole repository
 
 
 @dataclass(frozen=True)

@@ -55,6 +55,29 @@ def test_a_crowd_on_one_branch_all_land(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
+@pytest.mark.parametrize("atomic", [True, False], ids=["atomic", "one push each"])
+def test_a_crowd_on_head_branches_of_one_base_all_land(tmp_path: Path, atomic: bool) -> None:
+    """Each has a head branch of its own, but their lists are on one memory branch."""
+    names = [f"app{number}" for number in range(CROWD)]
+    repo = repository(tmp_path, *names)
+    git(repo, "config", "receive.advertiseAtomic", str(atomic).lower())
+    apps = [
+        manifest(
+            tmp_path, application(name, repo, git_branch=f"main:bump-{name}"), name=f"{name}.json"
+        )
+        for name in names
+    ]
+    reports = ends([start(arguments(path)) for path in apps])
+    assert {one["status"] for one in reports} == {"updated"}
+    assert all("1.1.0" in show(repo, f"bump-{name}", target(name)) for name in names)
+    memory = git(repo, "for-each-ref", "--format=%(refname)", "refs/heads/image-update-memory/")
+    lists = git(repo, "ls-tree", "-r", "--name-only", memory).splitlines()
+    assert lists == sorted(f".image-update/waiting/bump-{name}" for name in names)
+    assert git(repo, "rev-list", "--count", "main") == "1"
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
 def test_a_crowd_on_one_key_leaves_the_newest(tmp_path: Path) -> None:
     repo = repository(tmp_path, "a")
     apps = manifest(tmp_path, application("a", repo))

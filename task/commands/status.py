@@ -29,7 +29,7 @@ from task.deciding.target import all_live, earlier_reading, own_reading, resolve
 from task.deciding.weigh import key_of, question_about
 from task.editors.state_file import read_state
 from task.errors import TargetError, TaskError, Trouble
-from task.landing.before_deciding import CONFIG, gatherer, govern
+from task.landing.before_deciding import CONFIG, gatherer, govern, with_own_memory
 from task.landing.contention import Contention
 from task.landing.head_branches import left_memory, lists_in
 from task.landing.live import patch, said_live
@@ -423,15 +423,16 @@ def _of_branch(batch: Batch, job: Job, world: World, look: Look) -> Rows:
     expected = branches_of_requests(batch) if job.images else []
     wanted = (place for ask in batch.asks for place in places(ask))
     snapshot = batch.repository.snapshot(batch.base, chain(CONFIG, wanted), expected, CONFIG)
-    problems = left_memory(snapshot)
     broken = None
+    problems: list[Problem] = []
     try:
+        snapshot = with_own_memory(snapshot, batch.repository)
         batch, snapshot, job = govern(batch, snapshot, job)
     except TargetError as error:  # of the repository's config: what Git says is shown all the same
         broken = error
         problems += dict.fromkeys(unread(ask.subscription, error) for ask in batch.asks)
     rows, wrong = _of_snapshot(batch, snapshot, job.terms)
-    problems += wrong
+    problems += [*left_memory(snapshot), *wrong]
 
     if job.images:
         decisions = _would_decide(batch, snapshot, broken, job, world)

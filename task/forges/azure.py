@@ -341,7 +341,7 @@ class Azure(Host):
         never be done.
         """
         policies = self._policies(dig(item, "repository", "id"), proposal.base)
-        options: dict[str, Any] = {"deleteSourceBranch": self.ours_to_delete(proposal.head)}
+        options: dict[str, Any] = {"deleteSourceBranch": self.ours_to_delete(proposal)}
         optional = [policy.get("id") for policy in policies if policy.get("isBlocking") is False]
         if numbers := [entry for entry in optional if type(entry) is int]:
             options["autoCompleteIgnoreConfigIds"] = numbers

@@ -187,7 +187,7 @@ class BitbucketCloud(Host):
             "description": proposal.body,
             "source": {"branch": {"name": proposal.head}},
             "destination": {"branch": {"name": proposal.base}},
-            "close_source_branch": self.ours_to_delete(proposal.head),
+            "close_source_branch": self.ours_to_delete(proposal),
             "draft": proposal.draft,
         }
         what = f"open a pull request from {proposal.head} into {proposal.base}"

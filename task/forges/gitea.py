@@ -346,7 +346,7 @@ class Gitea(Host):
             "Do": style if style in allowed or not allowed else allowed[0],
             "merge_when_checks_succeed": True,
             "head_commit_id": described(proposal.body) or done.head_commit,
-            "delete_branch_after_merge": self.ours_to_delete(proposal.head),
+            "delete_branch_after_merge": self.ours_to_delete(proposal),
         }
         host = self.place.host
         path = f"{self._path}/pulls/{done.number}/merge"

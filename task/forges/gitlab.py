@@ -120,7 +120,7 @@ class GitLab(Host):
             "target_branch": proposal.base,
             "title": f"{DRAFT if proposal.draft else ''}{proposal.title}",
             "description": proposal.body,
-            "remove_source_branch": self.ours_to_delete(proposal.head),
+            "remove_source_branch": self.ours_to_delete(proposal),
         }
         what = "open the merge request"
         answer = self._client.ask(

@@ -34,7 +34,7 @@ from task.forges.proposal import (
     with_settled,
 )
 from task.git.hosts import RemoteUrl
-from task.git.names import OURS
+from task.git.names import is_ours
 from task.http import Response
 from task.model import Proposal, Proposed
 from task.urls import web_page
@@ -253,12 +253,12 @@ class Host(Connected):
         """Look at the forge's rules for branches, as `open_to_others` says."""
 
     @staticmethod
-    def ours_to_delete(head: str) -> bool:
+    def ours_to_delete(proposal: Proposal) -> bool:
         """Tell whether the branch may go after the merge.
 
         One that an annotation names may be an environment.
         """
-        return head.startswith(OURS)
+        return is_ours(proposal.head, proposal.prefix)
 
     @abstractmethod
     def tip(self, head: str) -> str:

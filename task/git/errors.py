@@ -23,7 +23,6 @@ from task.errors import (
     UnreachableError,
 )
 from task.git.hosts import software_of, wrong_issuer
-from task.git.names import MEMORY
 from task.retry import NotDoneError
 from task.secret import Secret
 from task.text import blanked, without_logins
@@ -383,10 +382,11 @@ def refusal(
         "do what the server's message says; for a rule about commit messages:"
         " --commit-message-template, --trailer"
     )
-    if MEMORY in subject:
+    if "-memory/" in subject:
         hint = (
             "let this user create, replace and delete the branch: it has holds, and what waits in"
-            " requests"
+            " requests; or let its name begin as the server wants it: branchPrefix in"
+            " .image-update/config"
         )
     elif _has_words(f"{reason}\n{stderr}", _PROTECTED):
         hint = (

@@ -14,9 +14,10 @@ from task.secret import Secret
 from task.text import blanked
 from task.urls import login_of, normal_url, split, without_login
 
-OURS = "image-update/"  # how the names of our own head branches begin
+PREFIX = "image-update"  # how the names of our own branches begin, unless the config says otherwise
+OURS = f"{PREFIX}/"  # and those of head branches
 BASE_TRAILER = "Image-Update-Base"  # in the commit of a memory branch: the base that it is for
-MEMORY = "image-update-memory/"  # and those of what is remembered
+MEMORY = f"{PREFIX}-memory/"  # and those of what is remembered
 _TRANSPORTS = {"git+ssh": "ssh", "ssh+git": "ssh"}
 _USE = "use https://host/path or ssh://host/path"
 TO_WRITE = (
@@ -123,11 +124,16 @@ def rewritten(url: str, rewrites: tuple[tuple[str, str], ...]) -> str:
     return replacement + url[len(prefix) :]
 
 
-def memory_branch(repo: str, base: str) -> str:
+def is_ours(head: str, prefix: str = PREFIX) -> bool:
+    """Tell whether a head branch has a name as we give them."""
+    return head.startswith((OURS, f"{prefix}/"))
+
+
+def memory_branch(repo: str, base: str, prefix: str = PREFIX) -> str:
     """Return the branch that remembers holds, and what they defer,
     where changes do not go to the base itself.
     """
-    return f"{MEMORY}{short_hash(normal_url(repo), base)}"
+    return f"{prefix}-memory/{short_hash(normal_url(repo), base)}"
 
 
 def short_hash(*words: str) -> str:

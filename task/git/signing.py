@@ -6,6 +6,8 @@ The key lies in a private folder during the run; the user's own keyring is not t
 from __future__ import annotations
 
 import os
+import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from threading import Lock
 
@@ -16,6 +18,8 @@ from task.git.errors import GitFailed, quoted
 from task.model import Person
 from task.secret import Secret
 
+_SSH_KEY = re.compile(r"(ssh|ecdsa|sk)-[\w@.-]+ [\w+/=]+")
+_PGP_KEY = re.compile("BEGIN PGP PUBLIC KEY BLOCK")
 _ASIDE = "give a private key without a passphrase, in --signing-key or IMAGE_UPDATE_SIGNING_KEY"
 
 
@@ -139,6 +143,19 @@ class Signer:
                 if line.startswith(("sec:", "ssb:"))
             )
 
+    def public_key(self) -> str:
+        """Return the public key, which checks the signatures."""
+        with self._lock:
+            self._prepare()
+            of_gpg = ("--batch", "--armor", "--export", self._name)
+            ssh = self._key.form == "ssh"
+            argv = ("-y", "-f", self._name) if ssh else of_gpg
+            program = "ssh-keygen" if ssh else "gpg"
+            try:
+                return self._git.run(*argv, program=program, env=self._home()).out.decode()
+            except GitFailed as error:
+                raise _unusable_key(error, self._key.name) from error
+
     def _listed(self, *name: str) -> list[str]:
         """Return gpg's lines about the secret keys with this name, or all."""
         argv = ("--batch", "--with-colons", "--list-secret-keys", *name)
@@ -176,6 +193,35 @@ class Signer:
         if not prints:
             raise CredentialsError("the signing key has no secret part", hint=_ASIDE)
         self._name = prints[0]
+
+
+def is_signed(git: Git, git_dir: str, commit: str, keys: Iterable[str]) -> bool:
+    """Tell whether one of these public keys has signed a commit: OpenPGP in ASCII, or SSH."""
+    texts = list(keys)
+    folder = temporary_folder(git.temporary, sockets=True)
+    env = {"GNUPGHOME": folder}
+    try:
+        allowed = f"{folder}/allowed"
+        lines = [line for text in texts for line in text.splitlines() if _SSH_KEY.match(line)]
+        write_private(allowed, "".join(f'* namespaces="git" {line}\n' for line in lines))
+        # Nobody has said whom this keyring trusts: every key in it is one that was named.
+        write_private(f"{folder}/gpg.conf", "trust-model always\n")
+        for text in filter(_PGP_KEY.search, texts):
+            argv = ("--batch", "--quiet", "--import")
+            git.run(*argv, program="gpg", stdin=text, env=env)
+        settings = (
+            "gpg.program=gpg",
+            "gpg.ssh.program=ssh-keygen",
+            f"gpg.ssh.allowedSignersFile={allowed}",
+            "gpg.minTrustLevel=fully",
+        )
+        options = (word for setting in settings for word in ("-c", setting))
+        git.run(*options, "verify-commit", commit, git_dir=git_dir, env=env)
+    except GitFailed:
+        return False
+    finally:
+        remove_folder(folder)
+    return True
 
 
 def _unusable_key(error: GitFailed, key_id: str = "") -> CredentialsError:

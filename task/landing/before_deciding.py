@@ -18,7 +18,9 @@ from task.deciding.job import Ask, Job, Terms
 from task.deciding.verify import LastChecks
 from task.deciding.weigh import Facts
 from task.errors import TargetError
-from task.landing.ports import Batch, ReadsMore, World
+from task.git.names import PREFIX
+from task.landing.memory import only_holds
+from task.landing.ports import Batch, KeepsMemory, ReadsMore, World
 from task.model import Answer, Files, Place, Question, Snapshot, Subscription
 from task.repository_config.config import (
     MISTAKEN,
@@ -31,6 +33,7 @@ from task.repository_config.config import (
 )
 from task.repository_config.reading import config_in, of_config, template_in, with_keys
 from task.templates.commit_message import wants_labels
+from task.text import blanked
 
 S = TypeVar("S", bound=Snapshot)
 CONFIG = (Place(PATH), *(Place(path, "exists") for path in MISTAKEN))
@@ -62,6 +65,46 @@ def as_wanted(
         )
         for ask in asks
     )
+
+
+MOST_LEFT_OUT = 5  # files that are named
+
+
+def with_own_memory(snapshot: Snapshot, repository: KeepsMemory) -> Snapshot:
+    """Return the snapshot with what counts of the memory branch that the config names.
+
+    Raises `TargetError` for a mistake in the config.
+    """
+    prefix = config_in(snapshot.files).wishes.branch_prefix or PREFIX
+    if prefix != snapshot.prefix:
+        snapshot = repository.with_memory_under(snapshot, prefix)
+    return _with_signed_memory(snapshot, repository)
+
+
+def _with_signed_memory(snapshot: Snapshot, repository: KeepsMemory) -> Snapshot:
+    """Return the snapshot with what counts of its memory branch.
+
+    Where commits are signed, the memory's are. Of what nobody known has signed, only holds count.
+    Raises `TargetError` for a mistake in the config.
+    """
+    tip = snapshot.memory_tip or (snapshot.inherited[1] if snapshot.inherited else "")
+    if not tip:
+        return snapshot
+    signers = config_in(snapshot.files).memory_signers
+    keys: list[str] = []
+    if signers:
+        snapshot = with_more(snapshot, map(Place, signers.keys), repository)
+        with of_config():
+            keys = [text for _, text in with_keys(signers, snapshot.files).texts]
+    if repository.signed(tip, keys):
+        return snapshot
+    holds = only_holds(snapshot.memory)
+    lost = [path for path in sorted(snapshot.memory) if snapshot.memory[path] != holds.get(path)]
+    more = f" and {len(lost) - MOST_LEFT_OUT} more" if len(lost) > MOST_LEFT_OUT else ""
+    names = ", ".join(map(blanked, lost[:MOST_LEFT_OUT]))
+    left_out = f"; left out: {names}{more}" if lost else ""
+    unsigned = f"no known key has signed it, so only its holds count{left_out}"
+    return replace(snapshot, memory=holds, unsigned=unsigned)
 
 
 def govern(batch: Batch, snapshot: Snapshot, job: Job) -> tuple[Batch, Snapshot, Job]:

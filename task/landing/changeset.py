@@ -473,23 +473,35 @@ def _worded(
         sentences = tuple(_sentences(deferred, ()))
         message = commit_message(wording.template, changed, wording.trailers, sentences)
         return CommitWords(message, command, "", changed, back)
-    why = _common_reason(done)
-    asked = ""
-    if command in _BRING_BUILDS:
-        build = done[0].decision.candidate.version if done else ""
-        line = subject(command, named, build, why)
-    else:
-        meant = {_key(app) for app in back} | {app for app, _, _ in holds}
-        if given in _BRING_BUILDS:
-            meant.update(ended)
-        about = [app for app in named if _key(app) in meant] or named
-        line = subject(command, about, why=why)
-        alone = [replace(app, changes=()) for app in about]
-        changes = any(app.changes for app in about)
-        asked = subject(command, alone, why="" if changes else why)
+    line, asked = _subject_by_hand(command, given, named, holds, back, ended, done)
     sentences = tuple(_sentences(done, [*holds, *map(release_reason, at.releases)]))
     message = hold_message(line, wording.template, named, sentences, wording.trailers)
     return CommitWords(message, command, asked, changed, back)
+
+
+def _subject_by_hand(
+    command: str,
+    given: str,
+    named: Sequence[AppChanges],
+    holds: Sequence[tuple[tuple[str, str], str, str]],
+    back: Sequence[AppChanges],
+    ended: Collection[tuple[str, str]],
+    done: Sequence[Move],
+) -> tuple[str, str]:
+    """Return the subject of a commit that a person asked for, or that only remembers something;
+    and what was asked for, "" if nothing was.
+    """
+    why = _common_reason(done)
+    if command in _BRING_BUILDS:
+        build = done[0].decision.candidate.version if done else ""
+        return subject(command, named, build, why), ""
+    meant = {_key(app) for app in back} | {app for app, _, _ in holds}
+    if given in _BRING_BUILDS:
+        meant.update(ended)
+    about = [app for app in named if _key(app) in meant] or named
+    alone = [replace(app, changes=()) for app in about]
+    changes = any(app.changes for app in about)
+    return subject(command, about, why=why), subject(command, alone, why="" if changes else why)
 
 
 def _command_told(

@@ -24,7 +24,7 @@ from task.deciding.weigh import Facts, key_of
 from task.editors.state_file import write_state
 from task.errors import Exit, Malformed, TargetError, TaskError, Trouble
 from task.forges.host import Host
-from task.git.names import OURS, short_hash
+from task.git.names import PREFIX, is_ours, memory_branch, short_hash
 from task.landing.before_deciding import CONFIG, Gather, with_all_keys, with_more
 from task.landing.memory import without_rollbacks
 from task.landing.ports import Batch, Repository, World
@@ -145,7 +145,8 @@ def request_head(sub: Subscription, base: str) -> str:
     full = names.get(group, sub.entry.image.identity)
     short = app.name if group == "application" else full.rpartition("/")[2]
     name = NOT_IN_A_NAME.sub("-", short).strip("-")[:60].strip("-")
-    return f"{OURS}{name or group}-{short_hash(repo, base, group, full)}"
+    prefix = sub.wishes.branch_prefix or PREFIX
+    return f"{prefix}/{name or group}-{short_hash(repo, base, group, full)}"
 
 
 @dataclass(frozen=True)
@@ -238,6 +239,11 @@ class HeadBranch:
         return self.request.found if self.request else None
 
     @property
+    def merged_builds(self) -> tuple[ListedBuild, ...]:
+        """What a merge took from its list, as this run has found out."""
+        return self.known.builds if self.merged else ()
+
+    @property
     def tip(self) -> str:
         """Its commit, "" if there is no such branch."""
         return self.branch.tip if self.branch else ""
@@ -286,12 +292,26 @@ def lists_in(memory: Files) -> list[WaitingList]:
 
 
 def left_memory(base: Snapshot) -> list[Problem]:
-    """Return a warning for each memory branch whose base is gone, if this base may be meant."""
+    """Return a warning for each memory branch whose base is gone, if this base may be meant,
+    and one if nobody known has signed that of the base.
+    """
     hint = (
         "if the branch was renamed, give its holds again, and delete that branch; else delete it."
         " Only a default branch that is renamed keeps what is remembered"
     )
-    return [
+    signed_by = (
+        "find out who may push there; memorySigners in the config names other keys than the run's"
+    )
+    found: list[Problem] = []
+    if base.unsigned:
+        unsigned = f"{memory_branch(base.repo, base.branch, base.prefix)}: {base.unsigned}"
+        found.append(Problem(Trouble.warning("signature", unsigned, signed_by)))
+    if base.inherited and not base.renamed_from:
+        old = base.inherited[0]
+        new = memory_branch(base.repo, base.branch, base.prefix)
+        moves = f"what {old} remembers moves to {new}, as branchPrefix in the config says"
+        found.append(Problem(Trouble.warning("target", moves)))
+    return found + [
         Problem(
             Trouble.warning(
                 "target",
@@ -339,7 +359,7 @@ def _read_head(
 ) -> HeadBranch:
     """Return a head branch, with what still waits there."""
     branch = repository.head(name)
-    fresh = branch is not None and branch.tip == base.tip and name.startswith(OURS)
+    fresh = branch is not None and branch.tip == base.tip and is_ours(name, base.prefix)
     ours = branch is None or fresh or known.has_made(branch.tree, branch.parent)
     found = request.found if request else None
     merged = _is_merged(known, branch, found, repository, base)
@@ -380,7 +400,7 @@ def _renamed(
         new = {subs.get(listed_build.key, "") for listed_build in known.builds}
         name = new.pop() if len(new) == 1 else ""
         there = found.get(name) or heads.get(name)
-        if there is None or known.head in heads or not known.head.startswith(OURS):
+        if there is None or known.head in heads or not is_ours(known.head, base.prefix):
             continue
         old = _head_with_request(known, batch, base, job, world)
         if not old.ours or not there.ours:
@@ -418,7 +438,7 @@ def _overtaken(
             continue
         subs = [subscription(build) for build in known.builds]
         if any(map(partial(overtaken, base), known.builds, subs)):
-            proposed = known.request or known.head.startswith(OURS)
+            proposed = known.request or is_ours(known.head, base.prefix)
             proposed = proposed or any(sub and sub.pull_request for sub in subs)
             with suppress(TaskError):  # without a token for the Git host, another run does it
                 found[known.head] = (
@@ -528,7 +548,10 @@ def on_theirs(
 def _on_head(now: Move, before: Move, base: Snapshot, view: Snapshot) -> Move:
     """Return the move with the place of its commit, and with what the base says as current."""
     current = before.decision.current
-    at = replace(now.decision, branch=base.branch, head=view.branch, current=current)
+    judged = now.decision.judged
+    if judged.verdict == "unchanged":
+        judged = replace(judged, because=f"{view.branch} has it already")
+    at = replace(now.decision, branch=base.branch, head=view.branch, current=current, judged=judged)
     return replace(now, decision=at)
 
 

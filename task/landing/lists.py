@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from task.landing.changeset import Prepared
+from task.deciding.decide import is_state_path
+from task.landing.changeset import Prepared, PreparedCommit
 from task.landing.head_branches import HeadBranch
 from task.landing.waiting import WaitsOnHead, list_after
-from task.landing.waiting_list import WaitingList, is_list_path, list_path, write_list
+from task.landing.waiting_list import ListedBuild, WaitingList, is_list_path, list_path, write_list
 from task.model import File, Files, Snapshot
+
+REGULAR = "100644"  # the mode of a file
 
 
 @dataclass(frozen=True)
@@ -32,35 +35,21 @@ class Lists:
         now: str,
     ) -> Lists:
         """Return the lists after a run that lands what is prepared."""
-        commits = {
-            prepared_commit.changeset.head: prepared_commit for prepared_commit in prepared.commits
-        }
+        commits = {commit.changeset.head: commit for commit in prepared.commits}
         found: dict[str, WaitingList] = {}
         closing: dict[str, str] = {}
         for name, head in heads.items():
-            of_head = waits[name]
             commit = commits.get(name)
-            if head.instead:
-                closing[name] = f"its base is now called {base.branch}"
-                found[name] = replace(head.listed, builds=(), releases=(), closing=closing[name])
-                continue
             left = [undecided.listed for undecided in prepared.left.get(name, ())]
-            left += [kept_build.listed for kept_build in of_head.kept if kept_build.stands]
-            if commit is None and not of_head.altered:
-                found[name] = head.listed
-                continue
-            moves = commit.done if commit else ()
-            found[name] = list_after(head.listed, moves, of_head, left, base, now)
-            if head.ours and head.listed.waits and not found[name].waits:
-                closing[name] = "; ".join(dict.fromkeys(of_head.gone))
-                found[name] = replace(found[name], closing=closing[name])
-        for name, head in heads.items():
-            if name not in closing and head.listed.closing and not found[name].waits:
-                closing[name] = head.listed.closing
-                found[name] = replace(found[name], closing=closing[name])
+            listed = _list_after(head, commit, left, waits[name], base, now)
+            because = _why_closed(head, listed, waits[name], base)
+            if because is not None:
+                closing[name] = because
+                listed = replace(listed, closing=because)
             # A branch that is there stays known as ours: a person may keep it after the merge.
-            if head.branch is None and name not in commits and not found[name].waits:
-                found[name] = replace(found[name], commit=None, replaces=None)
+            if head.branch is None and commit is None and not listed.waits:
+                listed = replace(listed, commit=None, replaces=None)
+            found[name] = listed
         known = {name: head.known for name, head in heads.items()}
         instead = {name: head.instead for name, head in heads.items() if head.instead}
         return cls(known, found, frozenset(commits), instead, closing)
@@ -88,6 +77,54 @@ class Lists:
         known = self.known[one.head]
         said = (one.builds, one.releases, one.declined, one.closing)
         return said != (known.builds, known.releases, known.declined, known.closing)
+
+
+def _list_after(
+    head: HeadBranch,
+    commit: PreparedCommit | None,
+    left: Sequence[ListedBuild],
+    waits: WaitsOnHead,
+    base: Snapshot,
+    now: str,
+) -> WaitingList:
+    """Return the list of a head branch after a run.
+
+    `left` are the builds that could not be written.
+    """
+    if head.instead:
+        return replace(head.listed, builds=(), releases=())
+    if commit is None and not waits.altered:
+        return head.listed
+    stays = [kept.listed for kept in waits.kept if kept.stands]
+    done = commit.done if commit else ()
+    return list_after(head.listed, done, waits, [*left, *stays], base, now)
+
+
+def _why_closed(
+    head: HeadBranch, listed: WaitingList, waits: WaitsOnHead, base: Snapshot
+) -> str | None:
+    """Return why we close the request of a head branch, or None if it stays as it is."""
+    if head.instead:
+        return f"its base is now called {base.branch}"
+    if listed.waits:
+        return None
+    if head.ours and head.listed.waits:
+        return "; ".join(dict.fromkeys(waits.gone))
+    return head.listed.closing or None  # an earlier run could not close it
+
+
+def strange_in(memory: Files) -> list[str]:
+    """Return the paths on a memory branch that no run of ours has written.
+
+    They are in no commit that we make and sign. A state file is none of them, whatever it is: it
+    may have a hold.
+    """
+    return [
+        path
+        for path, file in sorted(memory.items())
+        if not is_state_path(path)
+        and (not is_list_path(path) or file.problem or file.mode != REGULAR)
+    ]
 
 
 def with_lists_of(states: Files, lists: Files) -> Files:

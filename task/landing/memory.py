@@ -178,6 +178,28 @@ def without_rollbacks(memory: Files, closed: Mapping[str, Collection[str]]) -> F
     return files
 
 
+def only_holds(memory: Files) -> Files:
+    """Return what counts of a memory branch that nobody known has signed.
+
+    A state file that cannot be read stays: it may have a hold.
+    """
+    files: dict[str, File] = {}
+    for path in filter(is_state_path, memory):
+        try:
+            states = own_states(memory, path)
+        except TaskError:
+            files[path] = memory[path]
+            continue
+        held = {
+            file: State(
+                state.hold, {key: Memory(hold=one.hold) for key, one in state.images.items()}
+            )
+            for file, state in states.items()
+        }
+        _store(files, path, held)
+    return files
+
+
 def new_holds(
     before: Files, after: Files, done: Sequence[Move]
 ) -> list[tuple[tuple[str, str], str, str]]:

@@ -10,10 +10,10 @@ from dataclasses import replace
 
 from task.deciding.decide import state_path
 from task.deciding.job import Job
-from task.errors import NotAtomicError, Outpaced, TaskError
+from task.errors import NotAtomicError, Outpaced, TargetError, TaskError
 from task.git.names import BASE_TRAILER, memory_branch
 from task.landing.head_branches import HeadBranch
-from task.landing.lists import with_list
+from task.landing.lists import REGULAR, strange_in, with_list
 from task.landing.memory import GONE
 from task.landing.ports import Batch
 from task.landing.waiting_list import (
@@ -103,7 +103,9 @@ class MemoryBranch:
             self.put(listed)
             return predicted
         together = with_list(self.wanted, listed)
-        if repository.atomic and not change.push_options and together != self._there:
+        # A branch of ours that a person has deleted may be made again just as the list says.
+        news = together != self._there or not change.on_top
+        if repository.atomic and not change.push_options and news:
             try:
                 landing = repository.land(change, self._change(together))
             except NotAtomicError:
@@ -124,11 +126,25 @@ class MemoryBranch:
         return repository.land(change)
 
     def _change(self, files: Files) -> Changeset:
+        """Return the commit with these files.
+
+        Raises `TargetError` if one of them cannot be read: its hold would be lost.
+        """
         base = self._base
+        strange = strange_in(files)
+        files = {path: file for path, file in files.items() if path not in strange}
+        for path, file in files.items():
+            if file.problem or file.mode != REGULAR:
+                raise TargetError(
+                    f"{path} on the memory branch cannot be read:"
+                    f" {file.problem or 'it is not a regular file'}",
+                    hint="delete it there, and give the hold again that it had",
+                    subject=path,
+                )
         return Changeset(
             repo=base.repo,
             base=base.branch,
-            head=memory_branch(base.repo, base.branch),
+            head=memory_branch(base.repo, base.branch, base.prefix),
             tip="",
             files=files,
             message=(
@@ -159,7 +175,7 @@ class MemoryBranch:
             Commit(
                 repo=base.repo,
                 branch=base.branch,
-                head=memory_branch(base.repo, base.branch),
+                head=memory_branch(base.repo, base.branch, base.prefix),
                 commit=commit or None,
                 tree=tree,
                 files=tuple(sorted(set(paths))),

@@ -66,8 +66,19 @@ class Repository(Protocol):
     def read_more(self, snapshot: Snapshot, places: Collection[Place]) -> Snapshot:
         """Return these places, read at the commit of an earlier snapshot."""
 
+    def with_memory_under(self, snapshot: Snapshot, prefix: str) -> Snapshot:
+        """Return the snapshot with the memory branch whose name begins in this way.
+
+        If there is none yet, what it has moves there.
+        """
+
     def head(self, head: str) -> Head | None:
         """Return the tip of a head branch; None if there is no such branch."""
+
+    def signed(self, commit: str, keys: Sequence[str]) -> bool:
+        """Tell whether one of these public keys has signed a commit that was read; without any,
+        the run's own. Where nobody signs, every commit counts.
+        """
 
     def merged(self, branch: str, commit: str) -> bool:
         """Tell whether a commit is in the latest history of a branch."""
@@ -109,6 +120,19 @@ class Repository(Protocol):
 
     def close(self) -> None:
         """Remove all temporary files."""
+
+
+class KeepsMemory(Protocol):
+    """What has a memory branch for each base."""
+
+    def read_more(self, snapshot: Snapshot, places: Collection[Place]) -> Snapshot:
+        """As `Repository.read_more`."""
+
+    def with_memory_under(self, snapshot: Snapshot, prefix: str) -> Snapshot:
+        """As `Repository.with_memory_under`."""
+
+    def signed(self, commit: str, keys: Sequence[str]) -> bool:
+        """As `Repository.signed`."""
 
 
 class ReadsMore(Protocol):

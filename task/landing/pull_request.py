@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from task.deciding.job import Job, Outcome, failed, grouped_by_application
+from task.deciding.job import Job, Outcome, PullRequestOptions, failed, grouped_by_application
 from task.errors import TaskError
 from task.forges.proposal import (
     Content,
@@ -21,6 +21,7 @@ from task.forges.proposal import (
     wishes,
 )
 from task.forges.reviewing import SourceRange, ending, source_ranges, undoing
+from task.git.names import PREFIX
 from task.landing.changeset import PreparedCommit
 from task.landing.head_branches import HeadBranch, Request
 from task.landing.ports import World
@@ -193,21 +194,14 @@ def _proposal(
     wanted = job.requests
     wishes = prepared.wishes
     kind, compare = world.compare(where.repo, where.base, where.head)
-    subject, text = message_parts(prepared.changeset.message)
     apps = merged_changes(prepared.apps, prepared.standing)
     back = {(app.namespace, app.name) for app in prepared.rollbacks}
     forward = [app for app in apps if (app.namespace, app.name) not in back]
-    own = prepared.templated and bool(apps)  # the author's own template, not our text
-    words = [subject, text] if own and prepared.asked else [text] if own else []
-    of_resources = [
-        label
-        for decision in prepared.decisions
-        for label in decision.subscription.application.request_labels
-    ]
     merges = bool(wishes.auto_merge if wanted.auto_merge is None else wanted.auto_merge)
+    heading, text = _heading_and_text(prepared, apps)
     content = Content(
         apps=apps,
-        text="\n\n".join(words),
+        text=text,
         source=wanted.source,
         run=wanted.run,
         compare=compare,
@@ -223,16 +217,36 @@ def _proposal(
         repo=where.repo,
         base=where.base,
         head=where.head,
-        title=(
-            title(subject)
-            if own and not prepared.asked
-            else headline(prepared.command, prepared.asked or subject, apps, prepared.rollbacks)
-        ),
+        title=heading,
         body=body(content, kind),
-        labels=tuple(dict.fromkeys((*(wanted.labels or wishes.labels or ()), *of_resources))),
+        labels=_labels(prepared, wanted),
         reviewers=wanted.reviewers or wishes.reviewers or (),
         assignees=wanted.assignees or wishes.assignees or (),
         draft=bool(wishes.draft if wanted.draft is None else wanted.draft),
         # no forge deploys in a freeze for us
         auto_merge=merges and (not prepared.frozen or bool(prepared.rollbacks)),
+        prefix=wishes.branch_prefix or PREFIX,
     )
+
+
+def _heading_and_text(prepared: PreparedCommit, apps: Sequence[AppChanges]) -> tuple[str, str]:
+    """Return the title, and the words of the author's own template, "" if the words are ours."""
+    subject, text = message_parts(prepared.changeset.message)
+    ours = headline(prepared.command, prepared.asked or subject, apps, prepared.rollbacks)
+    if not (prepared.templated and apps):
+        return ours, ""
+    if prepared.asked:
+        return ours, f"{subject}\n\n{text}"
+    return title(subject), text
+
+
+def _labels(prepared: PreparedCommit, wanted: PullRequestOptions) -> tuple[str, ...]:
+    """Return the labels of a request: those that are given, or the config's, and those of the
+    resources that Applications come from.
+    """
+    of_resources = (
+        label
+        for decision in prepared.decisions
+        for label in decision.subscription.application.request_labels
+    )
+    return tuple(dict.fromkeys((*(wanted.labels or prepared.wishes.labels or ()), *of_resources)))

@@ -196,7 +196,8 @@ def list_path(head: str) -> str:
 
 def is_list_path(path: str) -> bool:
     """Tell whether a path on the memory branch is that of a list."""
-    return path.startswith(f"{FOLDER}/")
+    folder, _, name = path.rpartition("/")
+    return folder == FOLDER and bool(name)
 
 
 def list_of(files: Files, head: str) -> WaitingList:

@@ -18,9 +18,17 @@ from task.deciding.cautions import file_cautions
 from task.deciding.decide import Identity, decide, failed_asks, places
 from task.deciding.job import Job, Outcome, failed, landed_applications
 from task.deciding.verify import hindered, signed_for_argo
-from task.errors import ContendedError, Outpaced, RepositoryError, TaskError
-from task.git.names import is_branch_name
-from task.landing.before_deciding import CONFIG, Gather, gatherer, govern, last_checks
+from task.errors import ContendedError, Outpaced, RepositoryError, TaskError, Trouble
+from task.git.names import PREFIX, is_branch_name
+from task.landing.before_deciding import (
+    CONFIG,
+    Gather,
+    gatherer,
+    govern,
+    last_checks,
+    with_more,
+    with_own_memory,
+)
 from task.landing.changeset import PreparedCommit, agreed_wording, prepare_commits
 from task.landing.contention import Contention
 from task.landing.head_branches import (
@@ -32,13 +40,14 @@ from task.landing.head_branches import (
     request_head,
     settled_rollbacks,
 )
-from task.landing.lists import Lists, with_lists_of
+from task.landing.lists import Lists, strange_in, with_lists_of
 from task.landing.memory import memory_after, until_landed
 from task.landing.memory_branch import MemoryBranch
 from task.landing.overridden import with_overridden
 from task.landing.ports import Batch, World
 from task.landing.pull_request import as_it_stands, propose, withdraw
 from task.landing.together import decide_together
+from task.landing.waiting import KeptBuild, WaitsOnHead
 from task.landing.waiting_list import WaitingList
 from task.model import (
     Commit,
@@ -56,6 +65,7 @@ from task.pipeline.match import not_written
 from task.text import printable
 from task.urls import without_login
 
+MOST_STRANGE = 5  # files on the memory branch that are named
 MOST_HEADS = 20  # head branches that are fetched together with their base
 
 
@@ -98,6 +108,10 @@ def deliver(batch: Batch, job: Job, world: World) -> Outcome:
                 CONFIG,
                 of_lists,
             )
+            snapshot = with_own_memory(snapshot, batch.repository)
+            if snapshot.prefix != PREFIX:  # only now it is known what waits
+                more = of_lists(snapshot.memory)
+                snapshot = with_more(snapshot, more, batch.repository)
             governed, snapshot, worded = govern(batch, snapshot, job)
             delivery = prepare(governed, snapshot, gather, contention, worded, world)
         except TaskError as error:
@@ -201,6 +215,7 @@ def prepare(
     commits, settled = with_overridden(snapshot, prepared.commits, prepared.settled, job.terms)
     problems = [
         *left_memory(snapshot),
+        *_strange_memory(known),
         *ended,
         *(problem for wait in waits.values() for problem in wait.problems),
     ]
@@ -211,7 +226,7 @@ def prepare(
         commits=tuple(commits),
         settled=tuple(settled),
         lists=lists,
-        waited=tuple(row for name, one in waits.items() for row in one.rows(name)),
+        waited=(*_merged_rows(heads, snapshot.branch), *_waiting_rows(waits)),
         problems=tuple(problems),
         memory=memory_after(snapshot, moves),
         author=agreed_wording(job.wording, [move.subscription for move in moves]).author,
@@ -221,6 +236,35 @@ def prepare(
             if move.remember and move.decision.head != snapshot.branch
         ),
     )
+
+
+def _strange_memory(memory: Files) -> list[Problem]:
+    """Return a warning for each file on the memory branch that is none of ours."""
+    hint = "find out who may push there; security.md says which rule protects the branch"
+    return [
+        Problem(
+            Trouble.warning(
+                "target",
+                f"{printable(path)} is on the memory branch, and no run has written it: it is left"
+                " out of the next commit there",
+                hint,
+            )
+        )
+        for path in strange_in(memory)[:MOST_STRANGE]
+    ]
+
+
+def _waiting_rows(waits: Mapping[str, WaitsOnHead]) -> list[Waited]:
+    return [row for name, one in waits.items() for row in one.rows(name)]
+
+
+def _merged_rows(heads: Mapping[str, HeadBranch], base: str) -> list[Waited]:
+    """Return rows for what was merged. The base may have another version again by now."""
+    return [
+        KeptBuild(build, "merged", f"{name} was merged into {base}").row(name)
+        for name, head in heads.items()
+        for build in head.merged_builds
+    ]
 
 
 def land_all(delivery: Delivery, batch: Batch, attempt: int, job: Job, world: World) -> Lander:

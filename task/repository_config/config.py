@@ -21,6 +21,7 @@ from cronsim import CronSim, CronSimError
 
 from task.errors import Malformed, NotPermittedError
 from task.model import Hold, Subscription, Wishes, Writes
+from task.proof import Demand
 from task.text import shortened
 from task.timestamps import epoch_seconds, of_unix
 
@@ -274,6 +275,7 @@ class RepositoryConfig:
     templates: tuple[
         tuple[str, int], ...
     ] = ()  # of commit messages: each path, and the first line that names it
+    memory_signers: Demand | None = None  # who may sign the memory branch, by public keys
     refused: tuple[str, ...] = ()  # the rules of order that `check` refuses, not only warns about
 
 

@@ -64,7 +64,8 @@ _WISHES = (
     "minimumAge",
     *_DEMANDS,
 )
-_FILE = ("version", *_WISHES, "rules", "freezes", "check")
+_FILE = ("version", *_WISHES, "rules", "freezes", "check", "memorySigners", "branchPrefix")
+_PREFIX = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,49}(/[A-Za-z0-9][A-Za-z0-9._-]{0,49}){0,3}")
 REFUSED = ("not-newer", "superseded")
 _COMMIT = ("authorName", "authorEmail", "template", "trailers", "signOff")
 _REQUESTS = ("enabled", "autoMerge", "draft", "group", "labels", "reviewers", "assignees")
@@ -347,11 +348,13 @@ def _whole_config(file: _Value) -> RepositoryConfig:
         lists[key] = [
             replace(item, name=f"{key}[{number}]") for number, item in enumerate(items or (), 1)
         ]
+    prefix = _try(fields.get("branchPrefix"), _branch_prefix, None)
     return RepositoryConfig(
-        _wishes(fields),
+        replace(_wishes(fields), branch_prefix=prefix),
         tuple(map(_rule, lists["rules"])),
         tuple(map(_freeze, lists["freezes"])),
         tuple(file.file.templates.items()),
+        _try(fields.get("memorySigners"), _memory_signers, None),
         _refused(fields.get("check")),
     )
 
@@ -554,6 +557,21 @@ def _writes_of(value: _Value) -> Writes:
 
 def _signatures(value: _Value) -> Demand:
     return Demand("signature", *_signers(value, value.fields(_SIGNERS)), line=value.line)
+
+
+def _branch_prefix(value: _Value) -> str:
+    text = value.text()
+    if not _PREFIX.fullmatch(text) or ".." in text or text.endswith((".lock", ".")):
+        raise value.wrong(
+            f"{value.name} cannot begin the name of a branch",
+            "use letters, digits, dashes and single slashes, such as bots/image-update",
+        )
+    return text
+
+
+def _memory_signers(value: _Value) -> Demand | None:
+    paths = tuple(dict.fromkeys(map(_path, value.items(MOST_ITEMS))))
+    return Demand("signature", paths, line=value.line) if paths else None
 
 
 def _provenance(value: _Value) -> Demand:

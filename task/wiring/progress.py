@@ -103,6 +103,11 @@ class RepositoryWithProgress:
         with self._phase(f"fetching {self._name}"):
             return self._repository.read_more(snapshot, places)
 
+    def with_memory_under(self, snapshot: Snapshot, prefix: str) -> Snapshot:
+        """As `Repository.with_memory_under`."""
+        with self._phase(f"fetching {self._name}"):
+            return self._repository.with_memory_under(snapshot, prefix)
+
     @property
     def atomic(self) -> bool:
         """As `Repository.atomic`."""
@@ -112,6 +117,10 @@ class RepositoryWithProgress:
         """Return the tip of a head branch."""
         with self._phase(f"fetching {self._name}"):
             return self._repository.head(head)
+
+    def signed(self, commit: str, keys: Sequence[str]) -> bool:
+        """As `Repository.signed`."""
+        return self._repository.signed(commit, keys)
 
     def merged(self, branch: str, commit: str) -> bool:
         """Tell whether a commit is in the latest history of a branch."""

@@ -163,7 +163,15 @@ def test_a_request_without_a_number_is_not_accepted() -> None:
 
 
 @pytest.mark.parametrize(
-    ("head", "ours"), [("image-update/web-0123abcd", True), ("staging", False), ("main", False)]
+    ("head", "ours"),
+    [
+        ("image-update/web-0123abcd", True),
+        ("bots/iu/web-0123abcd", True),
+        ("bots/other", False),
+        ("staging", False),
+        ("main", False),
+    ],
 )
 def test_only_branches_that_we_named_are_ours_to_delete(head: str, ours: bool) -> None:
-    assert Host.ours_to_delete(head) is ours
+    proposal = Proposal("", "main", head, "", "", prefix="bots/iu")
+    assert Host.ours_to_delete(proposal) is ours

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support import Result, git, image_update, needs
-from support.runs import application, arguments, manifest, repository, start, wait_until
+from support import Result, commit, git, image_update, needs
+from support.runs import WEB, application, arguments, manifest, repository, start, wait_until
 
 from task.errors import UsageError
 from task.git.signing import key_of
@@ -231,7 +231,7 @@ def test_a_key_with_a_passphrase_is_refused(scene: Scene, ssh_key: Path) -> None
         (
             "-----BEGIN OPENSSH PRIVATE KEY-----\nx\n-----END OPENSSH PRIVATE KEY-----",
             "openpgp",
-            "this is a key of the format ssh, not openpgp; leave --signing-format out",
+            "this is a key of the format ssh, not openpgp; leave out --signing-format",
         ),
         (
             "-----BEGIN PGP PRIVATE KEY BLOCK-----\nx\n",
@@ -282,3 +282,68 @@ def test_a_misspelt_file_that_was_taken_for_the_id_of_a_key(
         "there is no file 'signing_ed25519' here; give a private key without a passphrase"
         in done.stderr
     )
+
+
+MEMORY = "refs/heads/image-update-memory/"
+
+
+class HeadScene(Scene):
+    """The same with a head branch, so that a memory branch has its list."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.apps = manifest(folder, application("a", self.repo, git_branch="main:bump"))
+
+    @property
+    def memory(self) -> str:
+        """The memory branch."""
+        (name,) = git(self.repo, "for-each-ref", "--format=%(refname)", MEMORY).split()
+        return name
+
+    def forge(self) -> None:
+        """Make the memory branch's commit again, as somebody may who may push it."""
+        tree = git(self.repo, "rev-parse", f"{self.memory}^{{tree}}")
+        message = git(self.repo, "log", "-1", "--format=%B", self.memory)
+        who = ("-c", "user.name=Eve", "-c", "user.email=eve@example.com")
+        made = git(self.repo, *who, "commit-tree", tree, "-m", message)
+        git(self.repo, "update-ref", self.memory, made)
+
+
+UNSIGNED = "no known key has signed it, so only its holds count; left out: .image-update/waiting/"
+
+
+@pytest.mark.parametrize("form", ["ssh", "openpgp"])
+def test_a_memory_that_the_own_key_has_signed_counts(
+    tmp_path: Path, ssh_key: Path, pgp_key: str, form: str
+) -> None:
+    scene = HeadScene(tmp_path)
+    env = {"IMAGE_UPDATE_SIGNING_KEY": ssh_key.read_text() if form == "ssh" else pgp_key}
+    assert scene.run(env=env).code == 0
+    again = scene.run(env=env)
+    assert "no known key" not in again.stderr
+    assert [row["outcome"] for row in again.json["waiting"]] == ["waits"]
+    scene.forge()
+    newer = arguments(scene.apps, image=f"{WEB}:1.2.0")
+    assert UNSIGNED in image_update(*newer, env=env).stderr
+    assert "no known key" not in image_update(*newer, env=env).stderr  # the run has signed one
+
+
+def test_a_key_of_the_config_signs_the_memory_for_everybody(
+    tmp_path: Path, ssh_key: Path, pgp_key: str, keyring: dict[str, str]
+) -> None:
+    """The run that reads it may sign with another key, or with none."""
+    scene = HeadScene(tmp_path)
+    public = tool("gpg", "--batch", "--armor", "--export", env=keyring)
+    of_ssh = ssh_key.with_suffix(".pub").read_text()
+    config = "version: 1\nmemorySigners: [keys/ci.asc, keys/ci.pub]\n"
+    files = {".image-update/config": config, "keys/ci.asc": public, "keys/ci.pub": of_ssh}
+    commit(scene.repo, files)
+    for key in (ssh_key.read_text(), pgp_key):
+        assert scene.run(env={"IMAGE_UPDATE_SIGNING_KEY": key}).code == 0
+        assert "no known key" not in scene.run().stderr
+    commit(scene.repo, {"keys/ci.asc": of_ssh, "keys/ci.pub": of_ssh})
+    scene.forge()
+    status = image_update("status", "--applications", scene.apps, "--allow-protocol", "file")
+    assert UNSIGNED in status.stderr
+    commit(scene.repo, {".image-update/config": config.replace("ci.pub", "none.pub")})
+    assert "keys/none.pub: there is no such file" in scene.run().stderr

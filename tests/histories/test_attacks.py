@@ -225,6 +225,40 @@ def with_release(scene: Scene, release: ListedRelease) -> None:
     scene.branch.heads[name] = Commit("a" * 40, files, None)
 
 
+def test_of_a_memory_that_nobody_known_has_signed_only_holds_count() -> None:
+    scene = Scene()
+    scene.event("web:1.1.0", "cron:1.1.0")
+    scene.by_hand("hold", "web")
+    scene.branch.trusted = False
+    report = scene.event("web:1.3.0", "api:1.2.0")
+    assert sorted(verdicts(report)) == ["defer", "update"]
+    (problem,) = report.problems
+    assert "no known key has signed it, so only its holds count; left out: " in problem.message
+    assert list_path(HEAD) in problem.message
+    scene.branch.trusted = True
+    report = scene.event("web:1.4.0")
+    assert (verdicts(report), report.problems) == (["defer"], ())
+    assert [build.alias for build in scene.branch.lists[HEAD].builds] == ["api"]
+
+
+def test_a_forged_state_of_an_unsigned_memory_defers_nothing() -> None:
+    scene = Scene()
+    scene.by_hand("hold", "web")
+    path = ".image-update/apps/a/argocd_a.state"
+    start = f"files:\n  {target('a')}:\n    images:\n      web:\n        "
+    for name, one in scene.branch.heads.items():
+        if name.startswith(MEMORY):
+            evil = f"{start}hold: {{reason: broken}}\n        deferred: {{tag: 9.9.9}}\n"
+            scene.branch.heads[name] = replace(one, files={path: evil})
+    scene.branch.trusted = False
+    assert verdicts(scene.event("cron:1.2.0")) == ["update"]
+    assert "9.9.9" not in scene.branch.memory[path]
+    assert "broken" in scene.branch.memory[path]
+    scene.branch.trusted = True
+    scene.by_hand("release", "web")
+    assert set(scene.waiting) == {"cron"}
+
+
 def test_a_server_that_refuses_the_memory_branch_fails_only_what_needs_it() -> None:
     scene = Scene()
     scene.branch.commit({target("b"): KUSTOMIZATION})

@@ -257,8 +257,8 @@ class Histories(RuleBasedStateMachine):
             was = image.waits
             if after[name] != self.tag(image.known.base):
                 image.merged()
-            # A branch that is kept still has it, until a run looks.
-            image.waits = was if keep else None
+            # A branch that is kept still has it, until a run looks; unless it is in the history.
+            image.waits = was if keep and style == "squash" else None
 
     @precondition(lambda self: HEAD in self.scene.branch.heads)
     @rule()

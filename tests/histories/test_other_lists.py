@@ -278,3 +278,29 @@ def test_a_head_of_the_listed_tree_on_another_parent_is_a_persons() -> None:
     scene.event("cron:1.1.0")
     made = scene.branch.heads[HEAD]
     assert (made.parent, made.before) == ("b" * 40, None)
+
+
+@pytest.mark.parametrize("pushed", ["nothing", "the same tree", "a commit on top"])
+def test_a_head_that_is_kept_after_its_merge_stays_ours_only_as_we_made_it(pushed: str) -> None:
+    """Its list is empty, and still names our commit."""
+    scene = Scene()
+    scene.event("web:1.1.0")
+    scene.branch.merge(HEAD, keep=True, style="merge")
+    scene.event("web:1.1.0")
+    listed = scene.branch.lists[HEAD]
+    assert (listed.builds, listed.commit is not None) == ((), True)
+    ours = scene.branch.heads[HEAD]
+    evil = {"ci.yaml": "evil\n"}
+    if pushed == "the same tree":
+        scene.branch.heads[HEAD] = replace(ours, id="b" * 40, message="evil\n\nImage: evil\n")
+    elif pushed == "a commit on top":
+        scene.branch.commit_on(HEAD, evil)
+    report = scene.event("cron:1.2.0")
+    made = scene.branch.heads[HEAD]
+    assert "evil" not in made.message + str([row.because for row in report.waiting])
+    if pushed == "a commit on top":
+        assert (made.before, made.files["ci.yaml"]) == (None, "evil\n")
+        assert "ci.yaml" not in scene.branch.files
+    else:
+        assert made.before == scene.branch.files
+        assert scene.waiting == {"cron": "1.2.0"}

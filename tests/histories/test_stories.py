@@ -9,8 +9,11 @@ from support.memory import NOW, SCOPE, URL, WORDING, Story
 from support.runs import KUSTOMIZATION, WEB, application, target
 
 from task.deciding.job import Job, Promotion, Terms
-from task.model import Report
+from task.model import Report, Verdict
+from task.proof import Proof
 
+SIGNED = "version: 1\nsignatures: {keys: [cosign.pub]}\n"
+KEY = "-----BEGIN PUBLIC KEY-----\n-----END PUBLIC KEY-----\n"
 STATE = ".image-update/apps/a/argocd_a.state"
 
 
@@ -391,3 +394,56 @@ def test_a_run_that_is_killed_between_list_and_head_is_completed_by_the_next() -
         report = scene.event("web:1.0.5")  # an old pipeline: it takes nothing away
         assert ("web", version, "waits") in told(report)
         assert scene.waiting == {"web": version}
+
+
+@pytest.mark.parametrize("style", ["merge", "squash"])
+def test_a_run_says_that_what_waited_was_merged_also_after_a_revert(style: str) -> None:
+    """The branch is there still, and the base has another version by now."""
+    scene = Scene()
+    scene.event("web:1.3.0", "api:1.1.0")
+    scene.branch.merge(HEAD, keep=True, style=style)
+    if style == "merge":
+        scene.write("web", "1.1.0")
+    report = scene.event("cron:1.2.0")
+    assert sorted(told(report)) == [("api", "1.1.0", "merged"), ("web", "1.3.0", "merged")]
+    assert scene.waiting == {"cron": "1.2.0"}
+    assert told(scene.event("cron:1.2.0")) == [("cron", "1.2.0", "waits")]
+
+
+def test_a_branch_that_is_made_again_after_a_person_has_deleted_it_may_be_deleted_again() -> None:
+    """The list says the very same then, and that the branch has arrived."""
+    scene = Scene()
+    for _ in range(2):
+        scene.event("web:1.7.0", "api:1.7.0")
+        assert scene.branch.lists[HEAD].arrived
+        scene.branch.delete(HEAD)
+    scene.event("web:1.1.0")
+    assert scene.waiting == {"web": "1.1.0"}
+
+
+def test_a_replay_says_which_branch_has_it_and_what_the_base_has() -> None:
+    """A person has pushed to the branch, so its values count."""
+    scene = Scene()
+    scene.event("web:1.2.0")
+    scene.branch.commit_on(HEAD, {"notes.md": "mine\n"})
+    (decision,) = scene.event("web:1.2.0").decisions
+    assert (decision.verdict, decision.because) == ("unchanged", f"{HEAD} has it already")
+    assert decision.current.version == FIRST
+
+
+def test_a_replay_of_a_build_whose_proof_is_gone_is_refused_and_the_build_leaves_the_list() -> None:
+    scene = Scene()
+    scene.branch.commit({".image-update/config": SIGNED, "cosign.pub": KEY})
+    scene.story.answer = replace(scene.story.answer, digest="sha256:" + "d" * 64)
+    good = Proof("signature", "cosign.pub")
+    scene.story.prove = lambda asked: dict.fromkeys(asked, good)
+    scene.event("web:1.1.0", "api:1.1.0")
+    no = Verdict("refuse", "signature", "nobody has signed it")
+    scene.story.prove = lambda asked: {
+        one: no if one.image.name.endswith("web") else good for one in asked
+    }
+    report = scene.event("web:1.1.0")
+    assert verdicts(report) == ["refuse"]
+    assert sorted(told(report)) == [("api", "1.1.0", "waits"), ("web", "1.1.0", "dropped")]
+    assert all("takes its place" not in row.because for row in report.waiting)
+    assert [build.alias for build in scene.branch.lists[HEAD].builds] == ["api"]

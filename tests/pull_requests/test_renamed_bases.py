@@ -167,3 +167,19 @@ def test_a_base_that_is_not_a_default_branch_leaves_its_memory_and_the_run_says_
         assert verdict(result.json) == ("update", "admitted")
         assert "image-update-memory/" in result.stderr
         assert "of staging, which is gone: they do not count for stage" in result.stderr
+
+
+def test_a_hold_and_what_it_defers_follow_a_renamed_default_branch(tmp_path: Path) -> None:
+    with serving(GitHub()) as server:
+        scene = Scene(tmp_path, server)
+        scene.call("hold", "a", "--reason", "INC-42")
+        assert verdict(scene.event(f"{WEB}:1.1.0")) == ("defer", "held")
+        (old,) = [name for name in server.branches if name != "main"]
+        renamed(scene)
+        held = scene.call("run", "--image", f"{WEB}:1.0.5")
+        assert verdict(held.json)[0] in ("defer", "refuse")  # 1.1.0 is remembered, and newer
+        assert "INC-42" in scene.call("status").stdout + held.stdout
+        assert old not in server.branches
+        released = scene.call("release", "a").json
+        assert "not held" not in str(released["decisions"])
+        assert "newTag: 1.1.0" in scene.text(server.open[0].head)

@@ -170,6 +170,10 @@ MISTAKES = [
         "signatures has no keys and no identities",
     ),
     ("version: 1\nsignatures: {keys: [../ci.pub]}\n", 2, "is not a path within the repository"),
+    ("version: 1\nbranchPrefix: /bots\n", 2, "branchPrefix cannot begin the name of a branch"),
+    ("version: 1\nbranchPrefix: bots..iu\n", 2, "cannot begin the name of a branch"),
+    ("version: 1\nmemorySigners: ci.pub\n", 2, "memorySigners is not a list"),
+    ("version: 1\nmemorySigners: [../ci.pub]\n", 2, "is not a path within the repository"),
     ("version: 1\nsignatures: {keys: ci.pub}\n", 2, "signatures.keys is not a list"),
     (
         "version: 1\nsignatures: {identities: [{subject: a}]}\n",

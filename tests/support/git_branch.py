@@ -64,6 +64,9 @@ class GitBranch(Branch):
             git(self.repo, "branch", head, "main")
         commit(self.repo, files, head)
 
+    def merged(self, branch: str, commit: str) -> bool:
+        return git(self.repo, "merge-base", branch, commit) == commit
+
     def delete(self, head: str) -> None:
         git(self.repo, "update-ref", "-d", f"refs/heads/{head}")
 

@@ -110,9 +110,12 @@ class Scene:
 
     @property
     def waiting(self) -> dict[str, str]:
-        """What the head branch changes, against its own parent."""
+        """What the head branch changes, against its own parent.
+
+        One that a person kept after its merge holds nothing, whatever the base says by now.
+        """
         head = self.branch.heads.get(HEAD)
-        if head is None or head.before is None:
+        if head is None or head.before is None or self.branch.merged("main", head.id):
             return {}
         before = values_in(head.before)
         return {name: tag for name, tag in values_in(head.files).items() if tag != before[name]}

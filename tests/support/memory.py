@@ -52,6 +52,7 @@ class Branch:
         self.heads: dict[str, Commit] = {}
         self.made = 0
         self.within: set[str] = set()  # commits of head branches that are in the base's history
+        self.trusted = True  # whether one who may has signed the memory
         self.atomic = True  # whether two branches can be pushed together
         self.interrupt: tuple[str, Callable[[], object]] | None = (
             None  # what happens before a step of the next run
@@ -166,11 +167,17 @@ class Branch:
         head = self.heads.get(snapshot.branch)
         return replace(snapshot, files=shown(head.files)) if head else snapshot
 
+    def with_memory_under(self, snapshot: Snapshot, prefix: str) -> Snapshot:
+        return replace(snapshot, prefix=prefix)
+
     def head(self, head: str) -> Head | None:
         one = self.heads.get(head)
         if one is None:
             return None
         return Head(head, one.id, tree_of(one.files), one.parent, one.message)
+
+    def signed(self, commit: str, keys: Collection[str]) -> bool:  # noqa: ARG002 - nobody signs
+        return self.trusted
 
     def merged(self, branch: str, commit: str) -> bool:  # noqa: ARG002 - one branch
         return commit in self.within

@@ -36,7 +36,7 @@ from task.git.repository.objects import (
     parse_tree,
 )
 from task.git.repository.remote import Pushed, Remote, restarted
-from task.git.signing import Signer
+from task.git.signing import Signer, is_signed
 from task.model import (
     Changeset,
     File,
@@ -108,6 +108,7 @@ class BareRepository:
         signer: Signer | None = None,
         cache_dir: str = "",
     ) -> None:
+        self._git = git
         self._remote = Remote(git, repo, cache_dir, files=True)
         # Nothing else uses what a history fetches.
         self._another = partial(Remote, git, repo, cache_dir, self._remote.clock)
@@ -223,6 +224,27 @@ class BareRepository:
         gone = {text: name for text, name in bases.items() if f"refs/heads/{text}" not in there}
         return Orphans(gone, next((at for at, ref in refs if ref == "HEAD" and " " in at), ""))
 
+    def with_memory_under(self, snapshot: Snapshot, prefix: str) -> Snapshot:
+        """Return the snapshot with the memory branch whose name begins in this way.
+
+        If there is none yet, what it has moves there.
+        """
+        base = snapshot.branch
+        name = memory_branch(self._remote.repo, base, prefix)
+
+        def read() -> Snapshot:
+            tip = self._remote.fetch_head(name)
+            if tip:
+                files = self._snapshot(base, tip, [Place("", "files")]).files
+                return replace(
+                    snapshot, prefix=prefix, memory=files, memory_tip=tip, inherited=None
+                )
+            old = memory_branch(self._remote.repo, base), snapshot.memory_tip
+            inherited = old if snapshot.memory_tip else snapshot.inherited
+            return replace(snapshot, prefix=prefix, memory_tip="", inherited=inherited)
+
+        return self._with_restarts(read)
+
     def read_more(self, snapshot: Snapshot, places: Collection[Place]) -> Snapshot:
         """Return more places, at the commit of an earlier snapshot."""
 
@@ -252,6 +274,15 @@ class BareRepository:
             return Head(name, tip, known.tree, parent, known.message, known.author)
 
         return self._with_restarts(read)
+
+    def signed(self, commit: str, keys: Sequence[str]) -> bool:
+        """Tell whether one of these public keys has signed a commit that was read; without any,
+        the run's own. Where nobody signs, every commit counts.
+        """
+        if not keys and self._signer is None:
+            return True
+        own = [self._signer.public_key()] if self._signer and not keys else []
+        return is_signed(self._git, self._remote.ready(), commit, [*keys, *own])
 
     def merged(self, branch: str, commit: str) -> bool:
         """Tell whether a commit is in the latest history of a branch."""
