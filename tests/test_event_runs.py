@@ -1,9 +1,11 @@
 """Runs for events: what a registry has to confirm, which build is newer, and any order and split of the same events."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.memory import Branch, Story, story
+from support.memory import URL, Branch, Story, story
 from support.runs import KUSTOMIZATION, WEB, application, target
 
 from task.errors import RegistryDownError, RegistryError
@@ -179,6 +181,21 @@ def test_the_report_and_the_commit_say_where_a_build_came_from() -> None:
     one.answer = Answer(digest=A)
     (decision,) = one.events(event("1.1.0", A)).updates
     assert decision.event == "registry event, harbor"
+
+
+def test_a_head_still_says_where_each_of_its_builds_came_from() -> None:
+    """The head is made again with what already waits there, and the trailers are made again too."""
+    other = "ghcr.io/acme/other"
+    one = story("semver", git_branch="main:updates")
+    one.branch.commit({target("b"): KUSTOMIZATION.replace(WEB, other)})
+    one.others = [application("b", URL, git_branch="main:updates", image_list=f"other={other}")]
+    one.answer = Answer(digest=A)
+    one.events(event("1.1.0", A))
+    one.events(replace(event("1.1.0", A, image=other), form="quay"))
+    one.events(event("1.1.0", A))
+    (proposed,) = one.branch.proposals.values()
+    assert f"Event: {WEB} registry event, harbor\n" in proposed.message
+    assert f"Event: {other} registry event, quay\n" in proposed.message
 
 
 def test_an_event_of_an_untracked_image_is_not_a_warning() -> None:

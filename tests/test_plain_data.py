@@ -29,7 +29,7 @@ READERS = {"plain_data.py", "schemas/__init__.py"}
         ("NaN", "not JSON"),
         ("[-Infinity]", "not JSON"),
         ('{"expires_in": 1e999}', "too large"),
-        ("1" * 5000, "digits"),
+        ("1" * 5000, "a number is too large"),
         ("", "Expecting value"),
         ("{", "Expecting"),
         (b"\xff\xfe", "decode"),

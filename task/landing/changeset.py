@@ -215,6 +215,7 @@ def _listed_change(listed: ListedBuild) -> AppChanges:
         build=listed.build,
         promoted_from=listed.promoted_from,
         proof=listed.proof,
+        event=listed.event,
         why=listed.admitted,
     )
     return AppChanges(namespace, name, (change,))

@@ -556,7 +556,8 @@ def _alone(base: Snapshot, one: WaitingBuild) -> tuple[Move | None, Fate, str]:
 
 
 def _offer(one: WaitingBuild) -> Offer:
-    return Offer(one.image, one.build, pinned=bool(one.image.digest and one.image.tag))
+    pinned = bool(one.image.digest and one.image.tag)
+    return Offer(one.image, one.build, pinned=pinned, event=one.listed.event)
 
 
 def _as_allowed(one: WaitingBuild, move: Move) -> Move:
@@ -564,7 +565,7 @@ def _as_allowed(one: WaitingBuild, move: Move) -> Move:
     as long as the base is as it was.
     """
     allowed = replace(one.situation, terms=replace(one.situation.terms, allow_downgrade=True))
-    offer = Offer(one.image, one.build, promoted=Promoted("", since=lambda: LONG_AGO))
+    offer = replace(_offer(one), pinned=False, promoted=Promoted("", since=lambda: LONG_AGO))
     again = weigh(allowed, offer)
     return again if again.decision.verdict in ("update", "defer") else move
 
@@ -664,6 +665,7 @@ def listed_of(move: Move, known: ListedBuild | None, base: Snapshot, now: str) -
         admitted=one.because,
         proof=str(one.proof or ""),
         promoted_from=one.source,
+        event=one.event,
         since=now,
         rollback=rollback,
         skipped=memory.replaced if rollback else (),

@@ -86,6 +86,7 @@ class ListedBuild(Versioned):
     admitted: str = ""  # the rule that let it through, in words
     proof: str = ""
     promoted_from: str = ""
+    event: str = ""  # where it came from: "registry event, harbor"
     since: str = ""
     rollback: Meant | None = None  # if a person's rollback waits
     skipped: tuple[str, ...] = ()  # the versions that the rollback skips
@@ -298,6 +299,7 @@ def _build_data(one: ListedBuild) -> Data:
         "admitted": one.admitted,
         "proof": one.proof,
         "promotedFrom": one.promoted_from,
+        "event": one.event,
         "build": _identity_data(one.build),
         "base": base,
         "target": {"kind": one.target, "path": one.path, "keys": _keys_data(one.keys)},
@@ -507,6 +509,7 @@ def _listed_build(data: object) -> ListedBuild:
         admitted=fields.word("admitted"),
         proof=fields.word("proof"),
         promoted_from=fields.word("promotedFrom"),
+        event=fields.word("event"),
         target=target.needed("kind"),
         path=_inside_repository(target.word("path")),
         keys=Keys(**{known: keys.word(name) for name, known in KEY_NAMES.items()}),

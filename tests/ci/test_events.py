@@ -1,5 +1,6 @@
 """Events of registries: recorded and documented ones, and whatever else arrives."""
 
+import base64
 import json
 from contextlib import suppress
 from pathlib import Path
@@ -177,12 +178,32 @@ def test_the_user_names_the_registry_where_events_do_not() -> None:
         ("push", "cannot be parsed"),
         ("[1]", "not a JSON object"),
         ("{}", "empty JSON object"),
-        ("9" * 5000, "cannot be parsed"),
+        ("9" * 5000, "cannot be parsed as JSON: a number is too large$"),
     ],
 )
 def test_what_is_not_an_event_is_an_error(text: str, part: str) -> None:
     with pytest.raises(Malformed, match=part):
         events_in(text, "registry")
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        "%%%",
+        "é",
+        "/w==",
+        "\ud800",
+        "W1s=",
+        "bnVsbA==",
+        base64.b64encode(b"[" * 100_000).decode(),
+        1,
+    ],
+    ids=["signs", "not ASCII", "not UTF-8", "half", "a list", "null", "deep", "a number"],
+)
+def test_what_is_in_an_envelope_is_as_hostile(data: object) -> None:
+    envelope = {"message": {"data": data}, "subscription": "projects/x/subscriptions/y"}
+    with pytest.raises(Malformed, match=r"its message"):
+        events_in(json.dumps(envelope), "google")
 
 
 def test_there_are_bounds(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -47,6 +47,7 @@ WHOLE = WaitingList(
             admitted="semver admits it: >=1",
             proof="signature; signer=cosign.pub",
             promoted_from="argocd/staging",
+            event="registry event, harbor",
             since="2026-11-22T12:00:00Z",
         ),
         ListedBuild(

@@ -35,6 +35,8 @@ ROOT = {folder}/repositories
 [security]
 INSTALL_LOCK = true
 SECRET_KEY = of-the-tests
+[webhook]
+ALLOWED_HOST_LIST = loopback
 [log]
 LEVEL = Warn
 """
