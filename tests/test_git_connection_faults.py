@@ -130,7 +130,7 @@ def test_killed_in_the_middle_of_a_push(
         out, err = running.communicate(timeout=30)
         wait_until(lambda: ground.commits() == (2 if lives else 1), 3)
     assert running.returncode == 75, err
-    assert b"whether the push arrived is not known" in out
+    assert b"whether the push arrived is unknown" in out
     assert list(ground.temporary.iterdir()) == []
     way.target = healthy
     result = ground.by_http(way.port)

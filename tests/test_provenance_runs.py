@@ -180,7 +180,7 @@ def test_what_is_not_proved_is_refused_and_other_applications_are_not(
     assert because == f"1.1.0@{IMAGE.digest}: {said}"
     attest(server, pair, ref="refs/heads/dev")
     assert (
-        "its ref is 'refs/heads/dev', and 'refs/heads/main' is asked for"
+        "its ref is 'refs/heads/dev', and 'refs/heads/main' is required"
         in scene.of(command)["because"]
     )
 

@@ -81,7 +81,7 @@ def test_a_broken_config_is_an_error_of_every_application_and_nothing_is_written
     for name in ("argocd/a", "argocd/b"):
         assert (found[name]["verdict"], found[name]["rule"]) == ("error", "target")
         assert (
-            ".image-update/config: line 3: the key 'enable' is not known in pullRequests"
+            ".image-update/config: line 3: unknown key 'enable' in pullRequests"
             in found[name]["because"]
         )
     assert found["argocd/c"]["verdict"] == "update"  # in another repository
@@ -185,7 +185,7 @@ def test_lint_tells_all_mistakes_of_the_config_by_line(tmp_path: Path) -> None:
     told = sorted((one["line"], one["severity"], one["message"]) for one in result.json["findings"])
     assert result.code == 3
     assert told == [
-        (3, "error", "the key 'projets' is not known in rules[1].match"),
+        (3, "error", "unknown key 'projets' in rules[1].match"),
         (
             4,
             "warning",

@@ -108,7 +108,7 @@ def test_where_the_work_tree_is_what_is_read_a_broken_configuration_is_a_warning
     manifest(work, application("a", repo))
     done = image_update(*arguments(work), cwd=work, env={"HOME": str(tmp_path)})
     assert "newTag: 1.1.0" in show(repo, "main", target("a")), done.stderr
-    assert done.stderr.count("belongs to is not known") == 1
+    assert done.stderr.count("cannot tell which repository") == 1
     assert f"which repository {work} belongs to" in done.stderr
     assert "bad config line" in done.stderr
     assert [one["rule"] for one in done.json["errors"]] == ["source", "source"]

@@ -243,7 +243,7 @@ def test_a_server_that_repeats_the_token_is_not_repeated(server: ArgoCDServer) -
 
 
 def test_without_a_token_the_error_says_so(server: ArgoCDServer) -> None:
-    with pytest.raises(SourceAccessError, match="wants a token, and none is given"):
+    with pytest.raises(SourceAccessError, match="requires a token, and none was given"):
         api_of(server, token=Secret("")).get_application("argocd", "web")
 
 

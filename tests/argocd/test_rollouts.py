@@ -366,7 +366,7 @@ def test_faults_of_the_server_are_waited_out(argo_cd: ArgoCDServer) -> None:
     waiting = rollouts(argo_cd)
     seen = ends(waiting)
     assert seen[0][0] == "waiting"
-    assert "no answer just now" in seen[0][1]
+    assert "no answer at the moment" in seen[0][1]
     assert seen[-1][0] == "synced-and-healthy"
     assert waiting.errors == {}
 

@@ -431,11 +431,12 @@ WRITTENS = st.builds(Written, WORDS, WORDS, BUILDS).filter(lambda one: one != Wr
 HOLDS = st.builds(Hold, WORDS, WORDS, TIMES, TIMES)
 MEMORIES = st.builds(
     Memory,
-    st.none() | WRITTENS,
-    st.lists(WORDS, max_size=4).map(tuple),
-    st.none() | HOLDS,
-    st.none() | WRITTENS,
-    st.none() | st.builds(Meant, WORDS.filter(bool), WORDS, WORDS),
+    written=st.none() | WRITTENS,
+    replaced=st.lists(WORDS, max_size=4).map(tuple),
+    failed=st.lists(WORDS, max_size=4).map(tuple),
+    hold=st.none() | HOLDS,
+    deferred=st.none() | WRITTENS,
+    rollback=st.none() | st.builds(Meant, WORDS.filter(bool), WORDS, WORDS),
 ).filter(lambda one: one != Memory())
 ALIASES = st.sampled_from(["api", "web", "db"]) | WORDS
 STATES = st.builds(State, st.none() | HOLDS, st.dictionaries(ALIASES, MEMORIES, max_size=4))
@@ -483,11 +484,12 @@ BY_HAND_WRITTEN = st.builds(Written, SIMPLE, SIMPLE, BY_HAND_BUILDS)
 BY_HAND_HOLDS = st.builds(Hold, SIMPLE, SIMPLE, TIMES, TIMES)
 BY_HAND_MEMORIES = st.builds(
     Memory,
-    st.none() | BY_HAND_WRITTEN,
-    st.lists(SIMPLE, min_size=1, max_size=4).map(tuple),
-    st.none() | BY_HAND_HOLDS,
-    st.none() | BY_HAND_WRITTEN,
-    st.none() | st.builds(Meant, SIMPLE, SIMPLE, SIMPLE),
+    written=st.none() | BY_HAND_WRITTEN,
+    replaced=st.lists(SIMPLE, min_size=1, max_size=4).map(tuple),
+    failed=st.lists(SIMPLE, min_size=1, max_size=4).map(tuple),
+    hold=st.none() | BY_HAND_HOLDS,
+    deferred=st.none() | BY_HAND_WRITTEN,
+    rollback=st.none() | st.builds(Meant, SIMPLE, SIMPLE, SIMPLE),
 )
 BY_HAND_STATES = st.builds(
     State,

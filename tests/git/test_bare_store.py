@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from support import Content, Link, bare_repo, commit, git
 
-from task.errors import RepositoryError, SourceError, UnreachableError
+from task.errors import RepositoryError, SourceError, UsageError
 from task.git.command import Git
 from task.git.repository.bare import BareRepository
 from task.model import File, Place
@@ -441,7 +441,7 @@ def test_nothing_is_left_behind(repo: Path, tmp_path: Path) -> None:
 
 def test_no_temporary_folder(repo: Path, tmp_path: Path) -> None:
     store = BareRepository(door(TMPDIR=str(tmp_path / "none")), str(repo))
-    with store, pytest.raises(UnreachableError, match="cannot make a temporary folder") as caught:
+    with store, pytest.raises(UsageError, match=r"TMPDIR: .* is not a folder") as caught:
         store.snapshot("main", [])
     assert "TMPDIR" in caught.value.hint
 

@@ -419,7 +419,7 @@ def test_a_request_on_a_persons_commit_is_about_all_that_its_merge_changes(
     commit(scene.repo, {"README.md": "mine\n"}, scene.head)
     scene.event(f"{API}:2.0.0")
     (request,) = server.open
-    assert request.title == "a: web 1.2.0, api 2.0.0"
+    assert request.title == "a: api 2.0.0, web 1.1.0"
     for row in (f"| `{WEB}` | `1.0.0` → `1.1.0` |", f"| `{API}` |"):
         assert request.body.count(row) == 1
     assert "rollback argocd/a --alias web --to 1.0.0\n" in request.body
