@@ -186,7 +186,7 @@ def _left(
     """Return the listed builds whose edit is an error now: they stay in the list."""
     if waits is None or head is None:
         return ()
-    listed = {kept_build.listed.key: kept_build.listed for kept_build in waits.kept}
+    listed = {one.listed.key: one.listed for one in waits.kept}
     found = []
     for move in edited.failed:
         build = listed.get(key_of_entry(move.subscription)) if move.kept else None
@@ -199,7 +199,7 @@ def _left(
 def _changes_that_stand(waits: WaitsOnHead | None) -> tuple[AppChanges, ...]:
     """Return the changes of the listed builds that a person's branch still has."""
     kept = waits.kept if waits else ()
-    listed = [kept_build.listed for kept_build in kept if kept_build.stands]
+    listed = [one.listed for one in kept if one.stands]
     return tuple(merged_changes(map(_listed_change, listed)))
 
 

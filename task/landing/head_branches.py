@@ -91,19 +91,19 @@ def name_heads(moves: Sequence[Move], *, by_hand: bool = False) -> list[Move]:
             of_app = changes.setdefault(move.subscription.application.key, [])
             of_app += [change] if (change := move.change) not in of_app else []
     found = []
-    for item in moves:
-        sub = item.subscription
-        base = item.decision.branch
+    for move in moves:
+        sub = move.subscription
+        base = move.decision.branch
         of_app = changes.get(sub.application.key, [])
         anew = (
-            by_hand or of_app or item.decision.verdict == "defer" or "{{" not in sub.head_template
+            by_hand or of_app or move.decision.verdict == "defer" or "{{" not in sub.head_template
         )
         if not (sub.head_template or sub.pull_request) or not anew or not base:
-            found.append(item)
+            found.append(move)
             continue
         try:
             head = _named(sub, base, of_app) if sub.head_template else request_head(sub, base)
-            found.append(replace(item, decision=replace(item.decision, head=head)))
+            found.append(replace(move, decision=replace(move.decision, head=head)))
         except Malformed as error:
             wrong = Verdict(
                 "error",
@@ -112,7 +112,7 @@ def name_heads(moves: Sequence[Move], *, by_hand: bool = False) -> list[Move]:
                 error.hint,
                 Exit.CONFIGURATION,
             )
-            found.append(item.without_effect(wrong))
+            found.append(move.without_effect(wrong))
     return found
 
 
@@ -397,7 +397,7 @@ def _renamed(
                 with suppress(TaskError):  # nor can one without a token for the Git host
                     found[known.head] = _head_with_request(known, batch, base, job, world)
             continue
-        new = {subs.get(listed_build.key, "") for listed_build in known.builds}
+        new = {subs.get(build.key, "") for build in known.builds}
         name = new.pop() if len(new) == 1 else ""
         there = found.get(name) or heads.get(name)
         if there is None or known.head in heads or not is_ours(known.head, base.prefix):
@@ -405,10 +405,10 @@ def _renamed(
         old = _head_with_request(known, batch, base, job, world)
         if not old.ours or not there.ours:
             continue
-        own = {listed_build.key for listed_build in there.listed.builds}
+        own = {build.key for build in there.listed.builds}
         builds = (
             *there.listed.builds,
-            *(listed_build for listed_build in old.listed.builds if listed_build.key not in own),
+            *(build for build in old.listed.builds if build.key not in own),
         )
         releases = tuple(dict.fromkeys((*there.listed.releases, *old.listed.releases)))
         listed = replace(there.listed, builds=builds, releases=releases)

@@ -69,10 +69,7 @@ def as_it_stands(
 
 def versions(listed: WaitingList) -> set[object]:
     """Return what a list proposes, without what is known about it."""
-    builds = {
-        (listed_build.key, listed_build.version, listed_build.rollback is not None)
-        for listed_build in listed.builds
-    }
+    builds = {(build.key, build.version, build.rollback is not None) for build in listed.builds}
     return {*builds, *listed.releases}
 
 
