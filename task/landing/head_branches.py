@@ -346,6 +346,7 @@ def read_heads(
         if not head.ours:
             head = _foreign_branch_with_files(head, batch, moves)
         found[name] = head
+    found |= _still_open(found, batch, base, job, world)
     found |= _renamed(found, batch, base, job, world)
     found |= _overtaken(found, batch, base, job, world)
     return found, [
@@ -376,6 +377,21 @@ def _read_head(
     return HeadBranch(known, listed, branch, request=request, ours=ours, merged=merged)
 
 
+def _still_open(
+    heads: Mapping[str, HeadBranch], batch: Batch, base: Snapshot, job: Job, world: World
+) -> dict[str, HeadBranch]:
+    """Return head branches on which nothing waits, and whose request an earlier run has not closed:
+    it could not, or was killed.
+    """
+    found: dict[str, HeadBranch] = {}
+    for known in lists_in(base.memory):
+        closes = known.closing and not known.waits and known.head not in heads
+        if closes and len(found) < MOST_CLOSED:
+            with suppress(TaskError):  # without a token for the Git host, another run does it
+                found[known.head] = _head_with_request(known, batch, base, job, world)
+    return found
+
+
 def _renamed(
     heads: Mapping[str, HeadBranch], batch: Batch, base: Snapshot, job: Job, world: World
 ) -> dict[str, HeadBranch]:
@@ -392,11 +408,6 @@ def _renamed(
     }
     found: dict[str, HeadBranch] = {}
     for known in lists_in(base.memory):
-        if known.closing and not known.waits and known.head not in heads:
-            if len(found) < MOST_CLOSED:  # an earlier run could not close its request
-                with suppress(TaskError):  # nor can one without a token for the Git host
-                    found[known.head] = _head_with_request(known, batch, base, job, world)
-            continue
         new = {subs.get(build.key, "") for build in known.builds}
         name = new.pop() if len(new) == 1 else ""
         there = found.get(name) or heads.get(name)
@@ -405,16 +416,17 @@ def _renamed(
         old = _head_with_request(known, batch, base, job, world)
         if not old.ours or not there.ours:
             continue
-        own = {build.key for build in there.listed.builds}
-        builds = (
-            *there.listed.builds,
-            *(build for build in old.listed.builds if build.key not in own),
-        )
-        releases = tuple(dict.fromkeys((*there.listed.releases, *old.listed.releases)))
-        listed = replace(there.listed, builds=builds, releases=releases)
-        found[name] = replace(there, listed=listed)
+        found[name] = replace(there, listed=_with_list_of(there.listed, old.listed))
         found[known.head] = replace(old, instead=name)
     return found
+
+
+def _with_list_of(there: WaitingList, old: WaitingList) -> WaitingList:
+    """Return a list with what waits on another one, too. Its own builds win."""
+    own = {build.key for build in there.builds}
+    builds = (*there.builds, *(build for build in old.builds if build.key not in own))
+    releases = tuple(dict.fromkeys((*there.releases, *old.releases)))
+    return replace(there, builds=builds, releases=releases)
 
 
 def _overtaken(
