@@ -61,6 +61,7 @@ class PreparedCommit:
     command: str = "run"
     asked: str = ""  # what a person asked for, in a few words: `hold web`; "" if an image arrived
     ending: tuple[str, ...] = ()  # the holds of the base that end with it, in words
+    leaving: tuple[str, ...] = ()  # the builds that wait there no more, and why
     cautions: tuple[Problem, ...] = ()
     templated: bool = False  # whether the message's words are the author's own
     wishes: Wishes = Wishes()  # of the repository's config, about the pull request
@@ -142,7 +143,8 @@ def prepare_commits(
             made = _prepare(at, files, edited.done, wording)
             cautions = tuple(edited.cautions)
             standing = _changes_that_stand(waits.get(name))
-            commits.append(replace(made, cautions=cautions, standing=standing))
+            leaving = waits[name].leaves if name in waits else ()
+            commits.append(replace(made, cautions=cautions, standing=standing, leaving=leaving))
         else:
             settled += [move.decision for move in edited.done if not move.kept]
     permitted = _without_refused_moves(moves, settled)

@@ -20,7 +20,7 @@ from task.forges.proposal import (
     title,
     wishes,
 )
-from task.forges.reviewing import SourceRange, ending, source_ranges, undoing
+from task.forges.reviewing import SourceRange, ending, leaving, source_ranges, undoing
 from task.git.names import PREFIX
 from task.landing.changeset import PreparedCommit
 from task.landing.head_branches import HeadBranch, Request
@@ -206,6 +206,7 @@ def _proposal(
         base=where.base,
         besides=(
             ending(prepared.ending),
+            leaving(prepared.leaving),
             source_ranges(_ranges(listed, apps), world.range_page),
             undoing(forward),
         ),

@@ -163,6 +163,16 @@ class WaitsOnHead:
         ]
         return builds + ends
 
+    @property
+    def leaves(self) -> tuple[str, ...]:
+        """Which builds leave the list in this run, and why, for people."""
+        return tuple(
+            f"{kept.listed.application} ({kept.listed.alias or kept.listed.image})"
+            f" {kept.listed.version}: {kept.because}"
+            for kept in self.kept
+            if not kept.stays
+        )
+
     def rows(self, head: str) -> list[Waited]:
         """Return the rows of the report."""
         left = (
