@@ -618,13 +618,15 @@ def list_after(
     """Return the list after a run: what its commit writes,
     and what could not be decided or written.
     """
-    old = {listed.key: listed for listed in known.builds}
+    # What left the list comes to it anew, on what the base has now.
+    lost = {kept.listed.key for kept in waits.kept if kept.fate != "waits"}
+    old = {listed.key: listed for listed in known.builds if listed.key not in lost}
     new: dict[BuildKey, ListedBuild] = {}
     for move in done:
         if move.updates:
             build = listed_of(move, old.get(key_of_entry(move.subscription)), base, now)
             new[build.key] = build
-    for listed in (*(lost.listed for lost in waits.undecided), *left):
+    for listed in (*(undecided.listed for undecided in waits.undecided), *left):
         new.setdefault(listed.key, listed)
     builds = tuple(sorted(new.values(), key=lambda one: one.key))
     again = {build.declined_key for build in builds}
