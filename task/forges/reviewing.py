@@ -54,12 +54,20 @@ def source_ranges(ranges: Iterable[SourceRange], page: RangePage) -> str:
 
 def ending(holds: Sequence[str]) -> str:
     """Return which holds of the base end with the merge, or ""."""
-    if not holds:
+    return _listed_texts("**Holds that end with the merge**", holds)
+
+
+def leaving(builds: Sequence[str]) -> str:
+    """Return which builds the last change took out of the request, and why, or ""."""
+    return _listed_texts("**No longer in this request**", builds)
+
+
+def _listed_texts(heading: str, texts: Sequence[str]) -> str:
+    if not texts:
         return ""
-    left = len(holds) - MOST_RANGES
+    left = len(texts) - MOST_RANGES
     more = [f"- and {left} more"] if left > 0 else []
-    lines = [f"- {code(hold)}" for hold in holds[:MOST_RANGES]]
-    return "\n".join(["**Holds that end with the merge**", "", *lines, *more])
+    return "\n".join([heading, "", *(f"- {code(text)}" for text in texts[:MOST_RANGES]), *more])
 
 
 def undoing(apps: Sequence[AppChanges]) -> str:

@@ -61,6 +61,7 @@ class PreparedCommit:
     command: str = "run"
     asked: str = ""  # what a person asked for, in a few words: `hold web`; "" if an image arrived
     ending: tuple[str, ...] = ()  # the holds of the base that end with it, in words
+    leaving: tuple[str, ...] = ()  # the builds that wait there no more, and why
     cautions: tuple[Problem, ...] = ()
     templated: bool = False  # whether the message's words are the author's own
     wishes: Wishes = Wishes()  # of the repository's config, about the pull request
@@ -142,7 +143,8 @@ def prepare_commits(
             made = _prepare(at, files, edited.done, wording)
             cautions = tuple(edited.cautions)
             standing = _changes_that_stand(waits.get(name))
-            commits.append(replace(made, cautions=cautions, standing=standing))
+            leaving = waits[name].leaves if name in waits else ()
+            commits.append(replace(made, cautions=cautions, standing=standing, leaving=leaving))
         else:
             settled += [move.decision for move in edited.done if not move.kept]
     permitted = _without_refused_moves(moves, settled)
@@ -186,7 +188,7 @@ def _left(
     """Return the listed builds whose edit is an error now: they stay in the list."""
     if waits is None or head is None:
         return ()
-    listed = {kept_build.listed.key: kept_build.listed for kept_build in waits.kept}
+    listed = {one.listed.key: one.listed for one in waits.kept}
     found = []
     for move in edited.failed:
         build = listed.get(key_of_entry(move.subscription)) if move.kept else None
@@ -199,7 +201,7 @@ def _left(
 def _changes_that_stand(waits: WaitsOnHead | None) -> tuple[AppChanges, ...]:
     """Return the changes of the listed builds that a person's branch still has."""
     kept = waits.kept if waits else ()
-    listed = [kept_build.listed for kept_build in kept if kept_build.stands]
+    listed = [one.listed for one in kept if one.stands]
     return tuple(merged_changes(map(_listed_change, listed)))
 
 

@@ -91,19 +91,19 @@ def name_heads(moves: Sequence[Move], *, by_hand: bool = False) -> list[Move]:
             of_app = changes.setdefault(move.subscription.application.key, [])
             of_app += [change] if (change := move.change) not in of_app else []
     found = []
-    for item in moves:
-        sub = item.subscription
-        base = item.decision.branch
+    for move in moves:
+        sub = move.subscription
+        base = move.decision.branch
         of_app = changes.get(sub.application.key, [])
         anew = (
-            by_hand or of_app or item.decision.verdict == "defer" or "{{" not in sub.head_template
+            by_hand or of_app or move.decision.verdict == "defer" or "{{" not in sub.head_template
         )
         if not (sub.head_template or sub.pull_request) or not anew or not base:
-            found.append(item)
+            found.append(move)
             continue
         try:
             head = _named(sub, base, of_app) if sub.head_template else request_head(sub, base)
-            found.append(replace(item, decision=replace(item.decision, head=head)))
+            found.append(replace(move, decision=replace(move.decision, head=head)))
         except Malformed as error:
             wrong = Verdict(
                 "error",
@@ -112,7 +112,7 @@ def name_heads(moves: Sequence[Move], *, by_hand: bool = False) -> list[Move]:
                 error.hint,
                 Exit.CONFIGURATION,
             )
-            found.append(item.without_effect(wrong))
+            found.append(move.without_effect(wrong))
     return found
 
 
@@ -346,6 +346,7 @@ def read_heads(
         if not head.ours:
             head = _foreign_branch_with_files(head, batch, moves)
         found[name] = head
+    found |= _still_open(found, batch, base, job, world)
     found |= _renamed(found, batch, base, job, world)
     found |= _overtaken(found, batch, base, job, world)
     return found, [
@@ -376,6 +377,21 @@ def _read_head(
     return HeadBranch(known, listed, branch, request=request, ours=ours, merged=merged)
 
 
+def _still_open(
+    heads: Mapping[str, HeadBranch], batch: Batch, base: Snapshot, job: Job, world: World
+) -> dict[str, HeadBranch]:
+    """Return head branches on which nothing waits, and whose request an earlier run has not closed:
+    it could not, or was killed.
+    """
+    found: dict[str, HeadBranch] = {}
+    for known in lists_in(base.memory):
+        closes = known.closing and not known.waits and known.head not in heads
+        if closes and len(found) < MOST_CLOSED:
+            with suppress(TaskError):  # without a token for the Git host, another run does it
+                found[known.head] = _head_with_request(known, batch, base, job, world)
+    return found
+
+
 def _renamed(
     heads: Mapping[str, HeadBranch], batch: Batch, base: Snapshot, job: Job, world: World
 ) -> dict[str, HeadBranch]:
@@ -392,12 +408,7 @@ def _renamed(
     }
     found: dict[str, HeadBranch] = {}
     for known in lists_in(base.memory):
-        if known.closing and not known.waits and known.head not in heads:
-            if len(found) < MOST_CLOSED:  # an earlier run could not close its request
-                with suppress(TaskError):  # nor can one without a token for the Git host
-                    found[known.head] = _head_with_request(known, batch, base, job, world)
-            continue
-        new = {subs.get(listed_build.key, "") for listed_build in known.builds}
+        new = {subs.get(build.key, "") for build in known.builds}
         name = new.pop() if len(new) == 1 else ""
         there = found.get(name) or heads.get(name)
         if there is None or known.head in heads or not is_ours(known.head, base.prefix):
@@ -405,16 +416,17 @@ def _renamed(
         old = _head_with_request(known, batch, base, job, world)
         if not old.ours or not there.ours:
             continue
-        own = {listed_build.key for listed_build in there.listed.builds}
-        builds = (
-            *there.listed.builds,
-            *(listed_build for listed_build in old.listed.builds if listed_build.key not in own),
-        )
-        releases = tuple(dict.fromkeys((*there.listed.releases, *old.listed.releases)))
-        listed = replace(there.listed, builds=builds, releases=releases)
-        found[name] = replace(there, listed=listed)
+        found[name] = replace(there, listed=_with_list_of(there.listed, old.listed))
         found[known.head] = replace(old, instead=name)
     return found
+
+
+def _with_list_of(there: WaitingList, old: WaitingList) -> WaitingList:
+    """Return a list with what waits on another one, too. Its own builds win."""
+    own = {build.key for build in there.builds}
+    builds = (*there.builds, *(build for build in old.builds if build.key not in own))
+    releases = tuple(dict.fromkeys((*there.releases, *old.releases)))
+    return replace(there, builds=builds, releases=releases)
 
 
 def _overtaken(

@@ -20,10 +20,7 @@ def with_overridden(
     """Return both. A refusal of what a commit writes to the same entry says who writes it."""
     written = [one for prepared in commits for one in prepared.decisions]
     marked = _marker(snapshot, written, terms)
-    made = [
-        replace(prepared_commit, decisions=tuple(map(marked, prepared_commit.decisions)))
-        for prepared_commit in commits
-    ]
+    made = [replace(commit, decisions=tuple(map(marked, commit.decisions))) for commit in commits]
     return made, list(map(marked, settled))
 
 

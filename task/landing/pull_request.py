@@ -20,7 +20,7 @@ from task.forges.proposal import (
     title,
     wishes,
 )
-from task.forges.reviewing import SourceRange, ending, source_ranges, undoing
+from task.forges.reviewing import SourceRange, ending, leaving, source_ranges, undoing
 from task.git.names import PREFIX
 from task.landing.changeset import PreparedCommit
 from task.landing.head_branches import HeadBranch, Request
@@ -69,10 +69,7 @@ def as_it_stands(
 
 def versions(listed: WaitingList) -> set[object]:
     """Return what a list proposes, without what is known about it."""
-    builds = {
-        (listed_build.key, listed_build.version, listed_build.rollback is not None)
-        for listed_build in listed.builds
-    }
+    builds = {(build.key, build.version, build.rollback is not None) for build in listed.builds}
     return {*builds, *listed.releases}
 
 
@@ -209,6 +206,7 @@ def _proposal(
         base=where.base,
         besides=(
             ending(prepared.ending),
+            leaving(prepared.leaving),
             source_ranges(_ranges(listed, apps), world.range_page),
             undoing(forward),
         ),

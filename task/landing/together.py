@@ -125,10 +125,10 @@ def decide_together(  # noqa: PLR0913 - what waits is decided with all that the 
         # a run was killed after the list was pushed, and before the head branch was
         late = not (head.listed.arrived or head.as_listed)
         waits[name] = replace(waits[name], moved=moved or late)
-        for kept_build in waits[name].kept:
-            if kept_build.move:
-                at = replace(kept_build.move.decision, head=name)
-                kept.append(replace(kept_build.move, decision=at, kept=True))
+        for build in waits[name].kept:
+            if build.move:
+                at = replace(build.move.decision, head=name)
+                kept.append(replace(build.move, decision=at, kept=True))
     waits = _with_releases(waits, heads, list(found.values()), scene.base)
     if job.intent and job.intent.verb == "release":
         found = {
@@ -272,7 +272,7 @@ def _on_ours(
         head.listed, scene.base, scene.read, scene.others, terms, scene.facts
     )
     facts = _facts_between(waiting, there, scene)
-    waiting = [replace(item, situation=replace(item.situation, facts=facts)) for item in waiting]
+    waiting = [replace(build, situation=replace(build.situation, facts=facts)) for build in waiting]
     waiting, lost, problems = _tried(waiting, scene, head.known.head, proves=proves)
 
     waiting, gone = _without_withdrawn(waiting, batch, moves, there)
@@ -282,13 +282,13 @@ def _on_ours(
         if scene.job.intent is None or scene.job.intent.verb == "release"
         else {ask.key: ask for ask in batch.asks if ask.key not in asked}
     )
-    out = [item for item in waiting if item.subscription.identity in elsewhere]
+    out = [build for build in waiting if build.subscription.identity in elsewhere]
     again, kept = decide_with_waiting(
-        scene.base, [item for item in waiting if item not in out], there, terms
+        scene.base, [build for build in waiting if build not in out], there, terms
     )
-    for item in out:
-        ask = elsewhere[item.subscription.identity]
-        kept.append(taken_out(scene.base, item, ask, moves[ask.key], terms))
+    for build in out:
+        ask = elsewhere[build.subscription.identity]
+        kept.append(taken_out(scene.base, build, ask, moves[ask.key], terms))
     problems += [_undecided(entry, head.known.head) for entry in undecided]
     return again, WaitsOnHead(
         (*kept, *gone, *lost), tuple(undecided), tuple(dict.fromkeys(problems))
@@ -306,15 +306,15 @@ def _without_withdrawn(
     written = {ask.key: move for ask, move in there if move.updates}
     left: list[WaitingBuild] = []
     gone: list[KeptBuild] = []
-    for item in waiting:
-        because = withdrawn(item.listed, decided)
+    for build in waiting:
+        because = withdrawn(build.listed, decided)
         if not because:
-            left.append(item)
-        elif move := written.get(item.subscription.identity):
+            left.append(build)
+        elif move := written.get(build.subscription.identity):
             because = f"{move.decision.candidate.version} takes its place"
-            gone.append(KeptBuild(item.listed, "superseded", because))
+            gone.append(KeptBuild(build.listed, "superseded", because))
         else:
-            gone.append(KeptBuild(item.listed, "dropped", because))
+            gone.append(KeptBuild(build.listed, "dropped", because))
     return left, gone
 
 
@@ -338,7 +338,7 @@ def _tried(
     """Return the builds that may wait on, those that may not,
     and warnings about what nobody could check.
     """
-    decided = [(item, alone_on_base(scene.base, item, head)) for item in waiting]
+    decided = [(build, alone_on_base(scene.base, build, head)) for build in waiting]
     lost = [kept for _, kept in decided if kept.rule]
     left = [(one, kept) for one, kept in decided if not kept.rule]
     written = [kept.move for _, kept in left if kept.move and kept.move.updates]

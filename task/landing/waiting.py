@@ -151,21 +151,27 @@ class WaitsOnHead:
     @property
     def altered(self) -> bool:
         """Whether something has left the list, come to it, or changed in it."""
-        return self.moved or any(kept_build.altered for kept_build in self.kept)
+        return self.moved or any(kept.altered for kept in self.kept)
 
     @property
     def gone(self) -> list[str]:
         """Why builds and releases do not wait there any more."""
-        builds = [
-            f"{kept_build.listed.version}: {kept_build.because}"
-            for kept_build in self.kept
-            if not kept_build.stays
-        ]
+        builds = [f"{kept.listed.version}: {kept.because}" for kept in self.kept if not kept.stays]
         ends = [
             f"the hold of {release.application} ({release.image or 'all images'}) ends otherwise"
             for release in self.ended
         ]
         return builds + ends
+
+    @property
+    def leaves(self) -> tuple[str, ...]:
+        """Which builds leave the list in this run, and why, for people."""
+        return tuple(
+            f"{kept.listed.application} ({kept.listed.alias or kept.listed.image})"
+            f" {kept.listed.version}: {kept.because}"
+            for kept in self.kept
+            if not kept.stays
+        )
 
     def rows(self, head: str) -> list[Waited]:
         """Return the rows of the report."""
@@ -173,7 +179,7 @@ class WaitsOnHead:
             KeptBuild(undecided.listed, "waits", str(undecided.error))
             for undecided in self.undecided
         )
-        return [kept_build.row(head) for kept_build in (*self.kept, *left)]
+        return [kept.row(head) for kept in (*self.kept, *left)]
 
 
 def subscription_of(one: ListedBuild, base: Snapshot) -> Subscription:
@@ -235,30 +241,28 @@ def waiting_in(
     found: list[WaitingBuild] = []
     undecided: list[Undecided] = []
     terms = replace(terms, build=Build(), promoted=None, require_live=False, allow_downgrade=False)
-    for listed_build in known.builds:
-        sub = subs.get(listed_build.key) or others[listed_build.key]
+    for listed in known.builds:
+        sub = subs.get(listed.key) or others[listed.key]
         try:
             # what waits was listed before a freeze
             situation = situation_of(base, replace(sub, freeze=None), terms, facts)
         except TaskError as error:
-            undecided.append(Undecided(listed_build, error))
+            undecided.append(Undecided(listed, error))
             continue
-        if listed_build.key not in subs and not situation.in_git.version:
-            gone = TargetError(
-                f"{listed_build.path} has no {listed_build.image} any more; {UNREAD}"
-            )
-            undecided.append(Undecided(listed_build, gone))
+        if listed.key not in subs and not situation.in_git.version:
+            gone = TargetError(f"{listed.path} has no {listed.image} any more; {UNREAD}")
+            undecided.append(Undecided(listed, gone))
             continue
-        found.append(WaitingBuild(listed_build, situation, listed_build.key in subs))
+        found.append(WaitingBuild(listed, situation, listed.key in subs))
     return found, undecided
 
 
 def asks_of(waiting: Iterable[WaitingBuild]) -> list[Ask]:
     """Return asks that need the same facts as these builds."""
     return [
-        Ask(item.subscription, (item.image,), build=item.build)
-        for item in waiting
-        if item.read and not item.listed.rollback
+        Ask(one.subscription, (one.image,), build=one.build)
+        for one in waiting
+        if one.read and not one.listed.rollback
     ]
 
 
@@ -270,11 +274,11 @@ def pairs_of(
     """
     events = {ask.key: move.build for ask, move in decided}
     found: list[tuple[str, str, str]] = []
-    for item in waiting:
-        memory = item.situation.memory
-        both = [(item.build, two.build) for two in (memory.written, memory.deferred) if two]
-        if event := events.get(item.subscription.identity):
-            both.append((event, item.build))
+    for entry in waiting:
+        memory = entry.situation.memory
+        both = [(entry.build, two.build) for two in (memory.written, memory.deferred) if two]
+        if event := events.get(entry.subscription.identity):
+            both.append((event, entry.build))
         found += [pair for new, old in both if (pair := commits(new, old))]
     return found
 
@@ -330,13 +334,13 @@ def decide_with_waiting(
     moves = {ask.key: move for ask, move in decided}
     asks = {ask.key: ask for ask, _ in decided}
     kept: list[KeptBuild] = []
-    for item in waiting:
-        key = item.subscription.identity
+    for build in waiting:
+        key = build.subscription.identity
         if key in asks:
-            moves[key], own, fate, because = _with_ask(base, item, asks[key], moves[key], terms)
+            moves[key], own, fate, because = _with_ask(base, build, asks[key], moves[key], terms)
         else:
-            own, fate, because = _alone(base, item)
-        kept.append(KeptBuild(item.listed, fate, because, own and _with_proof(own, item)))
+            own, fate, because = _alone(base, build)
+        kept.append(KeptBuild(build.listed, fate, because, own and _with_proof(own, build)))
     return moves, kept
 
 
@@ -392,23 +396,21 @@ def standing_on(
     view = replace(base, files={**base.files, **files})
     written = {key_of_entry(ask.subscription): move for ask, move in decided if move.updates}
     kept: list[KeptBuild] = []
-    for listed_build in known.builds:
-        if (move := written.get(listed_build.key)) is not None:
+    for listed in known.builds:
+        if (move := written.get(listed.key)) is not None:
             because = f"{move.decision.candidate.version} takes its place"
-            kept.append(KeptBuild(listed_build, "superseded", because))
+            kept.append(KeptBuild(listed, "superseded", because))
             continue
-        sub = subs.get(listed_build.key) or subscription_of(listed_build, base)
-        if _version_in(base, sub) == listed_build.version:
-            because = f"{base.branch} now has {listed_build.version}"
-            kept.append(KeptBuild(listed_build, "merged", because))
+        sub = subs.get(listed.key) or subscription_of(listed, base)
+        if _version_in(base, sub) == listed.version:
+            because = f"{base.branch} now has {listed.version}"
+            kept.append(KeptBuild(listed, "merged", because))
             continue
         there = _version_in(view, sub)
-        if there == listed_build.version:
-            kept.append(KeptBuild(listed_build, "waits", f"{known.head} has it", stands=True))
+        if there == listed.version:
+            kept.append(KeptBuild(listed, "waits", f"{known.head} has it", stands=True))
         else:
-            kept.append(
-                KeptBuild(listed_build, "dropped", f"{known.head} now has {there or 'nothing'}")
-            )
+            kept.append(KeptBuild(listed, "dropped", f"{known.head} now has {there or 'nothing'}"))
     return WaitsOnHead(tuple(kept))
 
 
@@ -617,14 +619,16 @@ def list_after(
     """Return the list after a run: what its commit writes,
     and what could not be decided or written.
     """
-    old = {listed_build.key: listed_build for listed_build in known.builds}
+    # What left the list comes to it anew, on what the base has now.
+    lost = {kept.listed.key for kept in waits.kept if kept.fate != "waits"}
+    old = {listed.key: listed for listed in known.builds if listed.key not in lost}
     new: dict[BuildKey, ListedBuild] = {}
     for move in done:
         if move.updates:
             build = listed_of(move, old.get(key_of_entry(move.subscription)), base, now)
             new[build.key] = build
-    for listed_build in (*(lost.listed for lost in waits.undecided), *left):
-        new.setdefault(listed_build.key, listed_build)
+    for listed in (*(undecided.listed for undecided in waits.undecided), *left):
+        new.setdefault(listed.key, listed)
     builds = tuple(sorted(new.values(), key=lambda one: one.key))
     again = {build.declined_key for build in builds}
     declined = tuple(one for one in known.declined if one.key not in again)

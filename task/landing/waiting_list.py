@@ -434,7 +434,7 @@ def _whole(data: object) -> WaitingList:
         closing=fields.word("closing"),
     )
     fields.end()
-    if len({listed_build.key for listed_build in found.builds}) != len(found.builds):
+    if len({build.key for build in found.builds}) != len(found.builds):
         raise Malformed("two builds are for the same entry")
     if len({release.key for release in found.releases}) != len(found.releases):
         raise Malformed("two releases are of the same hold")
@@ -583,15 +583,15 @@ def _inside_repository(path: str) -> str:
 def declined_by(known: WaitingList, url: str) -> WaitingList:
     """Return the list after a person has closed its request: all that waited is declined."""
     new = {
-        listed_build.declined_key: DeclinedBuild(
-            listed_build.application,
-            listed_build.alias,
-            listed_build.image,
-            Written(listed_build.tag, listed_build.digest, listed_build.build),
+        build.declined_key: DeclinedBuild(
+            build.application,
+            build.alias,
+            build.image,
+            Written(build.tag, build.digest, build.build),
             url,
         )
-        for listed_build in known.builds
+        for build in known.builds
     }
-    others = [declined_build for declined_build in known.declined if declined_build.key not in new]
+    others = [one for one in known.declined if one.key not in new]
     declined = (*others, *new.values())[-MOST_BUILDS:]
     return replace(known, builds=(), releases=(), declined=declined)

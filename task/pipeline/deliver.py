@@ -304,9 +304,7 @@ class Lander:
     def __post_init__(self) -> None:
         base = self.delivery.base
         delivery = self.delivery
-        to_base = any(
-            prepared_commit.changeset.head == base.branch for prepared_commit in delivery.commits
-        )
+        to_base = any(prepared.changeset.head == base.branch for prepared in delivery.commits)
         # What goes to the base is deferred until it has landed there.
         first = until_landed(base.memory, delivery.memory) if to_base else delivery.memory
         self.memory = MemoryBranch(base, delivery.author, self.batch, self.job)
@@ -318,9 +316,9 @@ class Lander:
         """
         delivery = self.delivery
         heads = [
-            prepared_commit
-            for prepared_commit in delivery.commits
-            if prepared_commit.changeset.head != delivery.base.branch
+            prepared
+            for prepared in delivery.commits
+            if prepared.changeset.head != delivery.base.branch
         ]
         if len(heads) < len(delivery.commits) or not heads or not self.batch.repository.atomic:
             self._remember()
@@ -343,7 +341,7 @@ class Lander:
         found = set(delivery.needs_memory if self.forgotten else ())
         decisions = chain(
             delivery.settled,
-            *(prepared_commit.decisions for prepared_commit in delivery.commits),
+            *(prepared.decisions for prepared in delivery.commits),
         )
         return found | {
             decision.subscription.identity

@@ -447,3 +447,14 @@ def test_a_replay_of_a_build_whose_proof_is_gone_is_refused_and_the_build_leaves
     assert sorted(told(report)) == [("api", "1.1.0", "waits"), ("web", "1.1.0", "dropped")]
     assert all("takes its place" not in row.because for row in report.waiting)
     assert [build.alias for build in scene.branch.lists[HEAD].builds] == ["api"]
+
+
+def test_an_older_version_that_is_allowed_stays_although_it_waited_before() -> None:
+    """It left the list, because the base has a newer one; the person's word counts for that."""
+    scene = Scene()
+    scene.event("web:1.4.0")
+    scene.write("web", "1.5.0")
+    scene.event("web:1.4.0", downgrade=True)
+    assert scene.waiting == {"web": "1.4.0"}
+    scene.event("api:1.1.0")
+    assert scene.waiting == {"web": "1.4.0", "api": "1.1.0"}

@@ -68,3 +68,15 @@ def test_a_declined_build_names_the_closed_request(scene: Scene, server: GitHub)
     assert [pull.number for pull in server.open] == [2]
     (decision,) = scene.event(f"{WEB}:1.1.0")["decisions"]
     assert decision["because"].partition(": ")[0].endswith("/pull/1")
+
+
+def test_a_request_says_which_builds_left_it_and_why(scene: Scene, server: GitHub) -> None:
+    scene.event(f"{WEB}:1.1.0 {API}:2.0.0")
+    scene.event(f"{WEB}:1.2.0")
+    (pull,) = server.open
+    assert "**No longer in this request**" in pull.body
+    assert "- `argocd/a (web) 1.1.0: 1.2.0 takes its place`" in pull.body
+    scene.call("hold", "a", "--alias", "api", "--reason", "INC-42")
+    (pull,) = server.open
+    assert "- `argocd/a (api) 2.0.0: held " in pull.body
+    assert "takes its place" not in pull.body
