@@ -23,6 +23,7 @@ PAGES = (
     ROOT / "docs" / "how-to" / "freeze.md",
     ROOT / "docs" / "how-to" / "check.md",
     ROOT / "docs" / "how-to" / "one-login-for-many-teams.md",
+    ROOT / "docs" / "how-to" / "one-trigger.md",
 )
 FOLDER = "/tmp"  # noqa: S108 - shown to readers instead of the real folder
 DEMO = "/tmp/image-update-demo"  # noqa: S108 - shown as well

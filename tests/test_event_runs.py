@@ -10,7 +10,8 @@ from support.runs import KUSTOMIZATION, WEB, application, target
 
 from task.errors import RegistryDownError, RegistryError
 from task.image import parse_image
-from task.model import Answer, Build, Event, Report
+from task.landing.waiting_list import WaitingList
+from task.model import Answer, Build, Event, Image, Report
 
 A, B, C = (f"sha256:{letter * 64}" for letter in "abc")
 SOURCE = "https://github.com/acme/web"
@@ -198,6 +199,18 @@ def test_a_head_still_says_where_each_of_its_builds_came_from() -> None:
     assert f"Event: {other} registry event, quay\n" in proposed.message
 
 
+def test_a_head_still_has_the_digest_of_an_event_when_it_is_made_again() -> None:
+    """`promote` and `release` go by it, although only the tag is written."""
+    other = "ghcr.io/acme/other"
+    one = story("newest-build", git_branch="main:updates")
+    one.branch.commit({target("b"): KUSTOMIZATION.replace(WEB, other)})
+    one.others = [application("b", URL, git_branch="main:updates", image_list=f"other={other}")]
+    one.events(line("1.1.0", 1, A))
+    one.events(Event(event("1.1.0", B, image=other).image, "lines", claimed=False))
+    (proposed,) = one.branch.proposals.values()
+    assert f"image-digest: {A}" in proposed.files[".image-update/apps/a/argocd_a.state"]
+
+
 def test_an_event_of_an_untracked_image_is_not_a_warning() -> None:
     one = story("semver")
     one.answer = Answer(digest=A)
@@ -280,30 +293,50 @@ def test_any_order_and_any_split_ends_in_the_same_tree(
     assert ends[0] == ends[2]
 
 
-@given(
-    st.data(),
-    st.sampled_from(["semver", "newest-build", "alphabetical"]),
-    st.sampled_from(["sequence", "date"]),
-)
-@settings(max_examples=25, deadline=None)
+OTHER = "ghcr.io/acme/other"
+
+
+@given(st.data(), STRATEGIES, KINDS, BEFORE, st.booleans())
+@settings(max_examples=40, deadline=None)
 def test_any_order_and_any_split_ends_in_the_same_head(
-    data: st.DataObject, strategy: str, kind: str
+    data: st.DataObject, strategy: str, kind: str, before: str, pinned: bool
 ) -> None:
-    """What waits on a head branch is the newest build as well, and the base stays as it is."""
-    order = list(data.draw(st.permutations(range(1, data.draw(st.integers(2, 5)) + 1))))
+    """Two Applications share a head branch. The base stays as it is, until somebody merges the head."""
+    order = list(data.draw(st.permutations(range(1, data.draw(st.integers(2, 4)) + 1))))
     ends = []
     for number in range(3):
         one, events, check = made(
-            strategy, kind, order, "nothing", pinned=False, git_branch="main:updates"
+            strategy, kind, order, before, pinned=pinned, git_branch="main:updates"
         )
-        before = one.branch.files
+        tracked = f"other={OTHER}:1.0.0" if strategy == "digest" else f"other={OTHER}"
+        more = {"image_list": tracked, "git_branch": "main:updates", "update_strategy": strategy}
+        one.others = [application("b", URL, **more)]
+        one.branch.commit({target("b"): KUSTOMIZATION.replace(WEB, OTHER)})
+        base = one.branch.files
+        events += [replace(event, image=named(event.image, OTHER)) for event in events]
         if number:
             events = data.draw(st.permutations(events))
+        if number == 2:
+            events += data.draw(st.lists(st.sampled_from(events), max_size=2))
         cuts = sorted(data.draw(st.sets(st.integers(1, len(events) - 1)))) if number else []
         for start, end in zip([0, *cuts], [*cuts, len(events)], strict=True):
             one.events(*events[start:end], check=check)
-        assert one.branch.files == before
-        (proposed,) = one.branch.proposals.values()
-        ends.append(proposed.files)
+        heads = {head: commit.files for head, commit in one.branch.proposals.items()}
+        if before != "a hold":
+            assert one.branch.files == base
+            assert heads
+        builds = [waiting(listed) for listed in one.branch.lists.values()]
+        assert all(one.branch.merge(head) for head in heads)
+        ends.append((heads, builds, one.branch.files))
     assert ends[0] == ends[1]
     assert ends[0] == ends[2]
+
+
+def named(image: Image, name: str) -> Image:
+    """Return the same version of another image."""
+    return replace(parse_image(name), tag=image.tag, digest=image.digest)
+
+
+def waiting(one: WaitingList) -> list[tuple[str, str, str, Build]]:
+    """Return what waits on a head branch."""
+    return [(build.image, build.tag, build.digest, build.build) for build in one.builds]

@@ -581,6 +581,10 @@ def _with_memory_after(one: WaitingBuild, move: Move) -> Move:
         deferred = None
     remember = move.remember or Remember()
     memory = replace(remember.memory or one.situation.memory, deferred=deferred)
+    written = memory.written
+    if written and written.version == one.image.version and not written.digest:
+        written = replace(written, image_digest=one.listed.image_digest)
+        memory = replace(memory, written=written)
     candidate = one.image if one.image.digest else move.decision.candidate
     if not one.image.digest and not one.subscription.policy.pin_digest:
         candidate = one.image
@@ -658,6 +662,7 @@ def listed_of(move: Move, known: ListedBuild | None, base: Snapshot, now: str) -
         image=sub.entry.image.name,
         tag=one.candidate.tag,
         digest=one.candidate.digest,
+        image_digest="" if one.candidate.digest else one.built,
         target=sub.target,
         path=sub.path,
         folder=sub.home,

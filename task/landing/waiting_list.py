@@ -74,6 +74,7 @@ class ListedBuild(Versioned):
     image: str  # as `image-list` names it
     tag: str
     digest: str
+    image_digest: str = ""  # what its event said, if only the tag is written
     project: str = ""
     target: str = ""  # as `Subscription.target`
     path: str = ""
@@ -295,6 +296,7 @@ def _build_data(one: ListedBuild) -> Data:
         "image": one.image,
         "tag": one.tag,
         "digest": one.digest,
+        "imageDigest": one.image_digest,
         "since": one.since,
         "admitted": one.admitted,
         "proof": one.proof,
@@ -505,6 +507,7 @@ def _listed_build(data: object) -> ListedBuild:
         image=parse_image(fields.needed("image")).name,
         tag=fields.word("tag"),
         digest=fields.word("digest"),
+        image_digest=fields.word("imageDigest"),
         since=fields.time("since"),
         admitted=fields.word("admitted"),
         proof=fields.word("proof"),

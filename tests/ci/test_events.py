@@ -1,8 +1,11 @@
 """Events of registries: recorded and documented ones, and whatever else arrives."""
 
 import base64
+import gzip
 import json
+from collections.abc import Callable, Iterator
 from contextlib import suppress
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -136,6 +139,24 @@ def test_a_webhook_may_not_send_lines_that_are_trusted(given: str) -> None:
         events_in(json.dumps(LINE), given)
 
 
+@pytest.mark.parametrize("how", [gzip.compress, lambda raw: raw.decode().encode("utf-16")])
+def test_what_is_packed_or_not_utf_8_is_an_error(
+    how: Callable[[bytes], bytes], tmp_path: Path
+) -> None:
+    path = tmp_path / "event"
+    path.write_bytes(how(json.dumps(PUSHES[0][1]["payload"]).encode()))
+    for form in ("auto", "registry"):
+        with pytest.raises(UsageError, match="it is not text") as raised:
+            read_images_from([str(path)], form)
+        assert "UTF-8" in raised.value.hint
+
+
+def test_a_byte_order_mark_is_no_difference(tmp_path: Path) -> None:
+    path = tmp_path / "event"
+    path.write_bytes(b"\xef\xbb\xbf" + json.dumps(PUSHES[0][1]["payload"]).encode())
+    assert read_images_from([str(path)], "registry").events
+
+
 def test_a_form_that_nobody_knows_is_an_error_that_names_its_keys(tmp_path: Path) -> None:
     path = tmp_path / "event"
     path.write_text(json.dumps({"kind": "push", "secret": "s3cret"}))
@@ -255,6 +276,48 @@ def test_a_changed_event_is_an_event_or_an_error(
         for event in found.pushes if found else ():
             assert event.image.tag or event.image.digest
             assert event.image.reference.isascii()
+
+
+HOSTILE: list[Any] = [
+    None, True, -1, 1.5, 10**30, "", "é", "\x00", "\ud800", "a\nb", "//", "a/../b", "https://u:pw@h/x", "::1",
+    f"sha256:{'A' * 64}", "1.10", "x" * 5000, "9999-13-01T00:00:00Z", [], {}, [[]], [None], {"": ""}, "\x1b[2J\u202e",
+]  # fmt: skip
+
+
+def places(value: Any) -> Iterator[tuple[Any, Any]]:
+    """Yield each container in a document with each of its keys or indexes."""
+    keys = (
+        value if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else ()
+    )
+    for key in list(keys):
+        yield value, key
+        yield from places(value[key])
+
+
+def assert_taken_or_refused(text: str, form: str) -> None:
+    words, found = "", None
+    try:
+        found = events_in(text, form, NEXUS if form == "nexus" else "")
+    except Malformed as problem:
+        words = problem.message
+    assert words.isprintable()
+    assert words or found is not None
+    for event in found.pushes if found else ():
+        assert event.image.reference.isascii()
+        assert event.image.reference.isprintable()
+        assert not event.at or datetime.fromisoformat(event.at).tzinfo
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_hostile_value_anywhere_is_an_event_or_an_error_in_plain_words(form: str) -> None:
+    cases = [one["payload"] for name, one in CASES if name == form][:6] or [LINE]
+    for payload in json.loads(json.dumps(cases)):
+        for container, key in places(payload):
+            before = container[key]
+            for value in HOSTILE:
+                container[key] = value
+                assert_taken_or_refused(json.dumps(payload), form)
+            container[key] = before
 
 
 @given(st.text() | st.binary().map(lambda raw: raw.decode("latin-1")) | VALUES.map(json.dumps))

@@ -56,6 +56,7 @@ WHOLE = WaitingList(
             image="ghcr.io/acme/api",
             tag="2.0.0",
             digest="",
+            image_digest=f"sha256:{'b' * 64}",
             target="manifests",
             path="apps/web",
             rollback=Meant("previous", "2.0.0", "", "2.1.0"),
