@@ -130,7 +130,7 @@ class ArgoCDApi:
                 ) from None
         if not (token.isascii() and token.isprintable()) or " " in token:
             raise SourceAccessError(
-                "Argo CD's token is not valid: it contains blanks or other characters that no"
+                "Argo CD's token is not valid: it contains spaces or other characters that no"
                 " token has",
                 hint="copy it again, as argocd account generate-token prints it",
             )

@@ -219,7 +219,7 @@ def _answer(view: View, wanted: Wanted, details: Mapping[Wants, Mapping[str, Any
         return _synced(view)
     if status == "OutOfSync":
         return _out_of_sync(view, windows, mapping(details, "owner"))
-    return Rollout("progressing", "its sync status is not known yet", stale=True)
+    return Rollout("progressing", "Argo CD has not told its sync status yet", stale=True)
 
 
 def _of_pods(view: View) -> bool:
@@ -375,7 +375,9 @@ def _synced(view: View) -> Rollout:
     changed = text(view.status, "health", "lastTransitionTime")
     if not (later(view.compared, ended) or later(changed, ended)):
         # The health may still be the old one. These times are in whole seconds.
-        return Rollout("progressing", "synced; its health since then is not known yet", stale=True)
+        return Rollout(
+            "progressing", "synced; Argo CD has not told its health since then", stale=True
+        )
     health = text(view.status, "health", "status")
     if health == "Healthy":
         # If there was no operation, there was nothing to apply. Another look confirms it.
@@ -397,7 +399,7 @@ def _synced(view: View) -> Rollout:
     detail = f": {listed(why)}" if why else ""
     return Rollout(
         "progressing",
-        f"synced, {health.lower() or 'its health is not known yet'}{detail}",
+        f"synced, {health.lower() or 'its health is unknown'}{detail}",
         wants="tree",
     )
 

@@ -1,4 +1,4 @@
-"""Decides whether an image may go in, and by which rule: (candidate, policy, current) → Verdict.
+"""Decides whether an image is admitted, and by which rule: (candidate, policy, current) → Verdict.
 
 Its tag, its platforms and its age are judged; and of a whole repository, the newest tag that may go
 in is picked. Pure: the same question always has the same answer. After a lost push race, the

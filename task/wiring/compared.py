@@ -81,7 +81,7 @@ class JudgedChange:
             found = ""
         if not found:
             raise UsageError(
-                "the checkout has no remote origin, so the base's tip of now is not known",
+                "the checkout has no remote origin, so the base's present tip is unknown",
                 hint="name the repository with --repository",
             )
         relative = found.startswith(("./", "../"))

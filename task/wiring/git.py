@@ -147,7 +147,7 @@ class GitClients:
         if kin.why:
             self._log(
                 "debug",
-                f"it is not known whether {revision[:12]} contains {commit[:12]}: {kin.why}",
+                f"cannot tell whether {revision[:12]} contains {commit[:12]}: {kin.why}",
             )
         return str(kin.order)
 

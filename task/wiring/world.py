@@ -226,7 +226,7 @@ class RealWorld(World):
         with self._phase("comparing source commits"), self._lineage_lock:
             kin = self._lineage().order(repository, old, new)
         if kin.why:
-            self._log("warning", f"the order of {new[:12]} and {old[:12]} is not known: {kin.why}")
+            self._log("warning", f"cannot tell the order of {new[:12]} and {old[:12]}: {kin.why}")
         return str(kin.order)
 
     def registry(self, questions: Collection[Question]) -> Mapping[Question, Answer]:
@@ -375,7 +375,7 @@ class RealWorld(World):
         try:
             item = self._argo.api().get_application(app.namespace, app.name)
         except TaskError as error:
-            self._log("info", f"Argo CD's history is not known: {error.message}")
+            self._log("info", f"cannot read Argo CD's history: {error.message}")
             return ()
         return synced_revisions(item, lambda url: normal_url(url) == ours)
 
