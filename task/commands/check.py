@@ -30,7 +30,6 @@ from task.deciding.judged_changes import (
     governed_pair,
     judged,
     line_of,
-    moved_away,
     paired,
     touched,
     versions,
@@ -220,13 +219,9 @@ def _look_at_both_sides(
         paths=frozenset(change.paths),
     )
     found = [one for pair in pairs if (one := touched(pair, sides, job.terms))]
-    left = [touched(pair, sides, job.terms) for pair in moved_away(pairs)]
     return Looked(
         sides,
-        (
-            *(one for one in found if isinstance(one, Touched)),
-            *(one for one in left if isinstance(one, Touched) and one.new.file in sides.paths),
-        ),
+        tuple(one for one in found if isinstance(one, Touched)),
         tuple(one for one in found if isinstance(one, NotJudged)),
     )
 

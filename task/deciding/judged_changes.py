@@ -121,19 +121,6 @@ def paired(before: Iterable[Subscription], after: Iterable[Subscription]) -> lis
     return found + [Pair(sub, None) for subs in left.values() for sub in subs]
 
 
-def moved_away(pairs: Iterable[Pair]) -> list[Pair]:
-    """Return the places that entries leave, as the base has them.
-
-    What is still written there is deployed as before, and the change's annotations no longer name
-    it.
-    """
-    return [
-        Pair(pair.before, None)
-        for pair in pairs
-        if pair.before and pair.after and _place(pair.before) != _place(pair.after)
-    ]
-
-
 def _entry_key(sub: Subscription) -> tuple[str, str]:
     return sub.application.key, key_of(sub)
 

@@ -509,24 +509,6 @@ def test_an_entry_that_the_change_removes_or_breaks_is_judged_by_the_base(broken
     assert told(refused) == [("web", "refuse", "constraint")]
 
 
-@pytest.mark.parametrize(
-    ("left", "code", "verdicts"),
-    [("1.0.0", 0, []), ("2.0.0", 5, [("web", "refuse", "constraint")]), (None, 0, [])],
-)
-def test_a_version_at_a_place_that_the_change_leaves_is_judged_by_the_base(
-    left: str | None, code: int, verdicts: list[Any]
-) -> None:
-    """Else a request could name another file as the target, and write any version into this one."""
-    there = "apps/other/kustomization.yaml"
-    base = tree(app(image_list="web=ghcr.io/acme/web:~1.0"), tagged("1.0.0"))
-    moved = app(
-        image_list="web=ghcr.io/acme/web:~1.0", write_back_target="kustomization:/apps/other"
-    )
-    old = tagged(left) if left else {target("a"): None}
-    report = said(moved, {there: KUSTOMIZATION}, old, base=base)
-    assert (report.exit, told(report)) == (code, verdicts)
-
-
 def test_an_application_that_is_removed_is_not_judged_and_told() -> None:
     report = said({"clusters/a.json": None, target("a"): None})
     assert (report.exit, told(report)) == (0, [])
