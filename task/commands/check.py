@@ -29,6 +29,7 @@ from task.deciding.judged_changes import (
     facts_needed,
     governed_pair,
     judged,
+    left_behind,
     line_of,
     paired,
     touched,
@@ -219,6 +220,7 @@ def _look_at_both_sides(
         paths=frozenset(change.paths),
     )
     found = [one for pair in pairs if (one := touched(pair, sides, job.terms))]
+    found += [one for pair in pairs if (one := left_behind(pair, sides, job.terms))]
     return Looked(
         sides,
         tuple(one for one in found if isinstance(one, Touched)),
@@ -249,16 +251,23 @@ def _of_states(
 
 def _of_config(sides: Sides) -> tuple[Problem, ...]:
     """Return a warning about a changed config, or the error of one that cannot be read."""
-    if CONFIG_PATH not in sides.paths:
+    if not _changes_config(sides):
         return ()
     place = f"{CONFIG_PATH}:1"
     try:
         config_in(sides.merged.files)
     except TaskError as error:
         return (Problem(error.trouble, place=place),)
+    if CONFIG_PATH not in sides.paths:
+        return ()
     message = f"the change alters {CONFIG_PATH}, whose new rules count once it is merged"
     hint = "look at the rules first: this check follows those of the base"
     return (Problem(Trouble.warning("not-permitted", message, hint), place=place),)
+
+
+def _changes_config(sides: Sides) -> bool:
+    """Tell whether a change touches the config, or a name that is mistaken for it."""
+    return any(place.path in sides.paths for place in CONFIG)
 
 
 def _removed(
@@ -392,7 +401,7 @@ def _under_both_configs(
     try:
         config_in(base.files)
     except TargetError:
-        if CONFIG_PATH not in sides.paths:
+        if not _changes_config(sides):
             raise
         repaired = {place.path: sides.merged.files.get(place.path) for place in CONFIG}
         files = {path: file for path, file in base.files.items() if path not in repaired}
