@@ -285,7 +285,10 @@ def _removed(
         _not_judged(one.pair.now, str(one.error)) for one in looked.not_judged if not one.broken
     ]
     gone = [pair.before for pair in entries[0] if pair.after is None and pair.before is not None]
-    found += [_not_judged(sub, _why_gone(sub, apps, flaws)) for sub in gone]
+    last = [one.pair.before for one in looked.touched if one.pair.after is None]
+    for sub in gone:
+        told = _judged_once_more if sub in last else _not_judged
+        found.append(told(sub, _why_gone(sub, apps, flaws)))
     new = {pair.now.application.key for pair in entries[0] if pair.before is None}
     broken = {
         (key, text)
@@ -316,14 +319,18 @@ def _why_gone(
 
 def _not_judged(sub: Subscription, why: str) -> Problem:
     name = sub.entry.alias or sub.entry.image.name
-    return Problem(
-        Trouble.warning(
-            "source",
-            f"{name} is not judged: {why}",
-            "merge it only if nobody has to judge its versions any more",
-        ),
-        application=sub.application.key,
-    )
+    return _about_gone(sub, f"{name} is not judged: {why}")
+
+
+def _judged_once_more(sub: Subscription, why: str) -> Problem:
+    """Return the warning about an entry whose version the change alters as well."""
+    name = sub.entry.alias or sub.entry.image.name
+    return _about_gone(sub, f"{name} is judged by the base's annotations: {why}")
+
+
+def _about_gone(sub: Subscription, message: str) -> Problem:
+    hint = "merge it only if nobody has to judge its versions any more"
+    return Problem(Trouble.warning("source", message, hint), application=sub.application.key)
 
 
 def _flaw_problem(app: str, flaw: Flaw) -> Problem:

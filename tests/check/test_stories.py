@@ -505,6 +505,8 @@ def test_an_entry_that_the_change_removes_or_breaks_is_judged_by_the_base(broken
     base = tree(app(image_list="web=ghcr.io/acme/web:~1.0"), tagged("1.0.0"), state(HOLD))
     report = said(app(**annotations), tagged("1.0.1"), base=base)
     assert (report.exit, told(report)) == (5, HELD)
+    assert "web is judged by the base's annotations: the change" in warnings(report)
+    assert "web is not judged" not in warnings(report)
     refused = said(app(**annotations), tagged("2.0.0"), base=tree(base, {STATE: None}))
     assert told(refused) == [("web", "refuse", "constraint")]
 
