@@ -29,6 +29,7 @@ from task.deciding.judged_changes import (
     facts_needed,
     governed_pair,
     judged,
+    left_behind,
     line_of,
     paired,
     touched,
@@ -219,6 +220,7 @@ def _look_at_both_sides(
         paths=frozenset(change.paths),
     )
     found = [one for pair in pairs if (one := touched(pair, sides, job.terms))]
+    found += [one for pair in pairs if (one := left_behind(pair, sides, job.terms))]
     return Looked(
         sides,
         tuple(one for one in found if isinstance(one, Touched)),
@@ -249,16 +251,23 @@ def _of_states(
 
 def _of_config(sides: Sides) -> tuple[Problem, ...]:
     """Return a warning about a changed config, or the error of one that cannot be read."""
-    if CONFIG_PATH not in sides.paths:
+    if not _changes_config(sides):
         return ()
     place = f"{CONFIG_PATH}:1"
     try:
         config_in(sides.merged.files)
     except TaskError as error:
         return (Problem(error.trouble, place=place),)
+    if CONFIG_PATH not in sides.paths:
+        return ()
     message = f"the change alters {CONFIG_PATH}, whose new rules count once it is merged"
     hint = "look at the rules first: this check follows those of the base"
     return (Problem(Trouble.warning("not-permitted", message, hint), place=place),)
+
+
+def _changes_config(sides: Sides) -> bool:
+    """Tell whether a change touches the config, or a name that is mistaken for it."""
+    return any(place.path in sides.paths for place in CONFIG)
 
 
 def _removed(
@@ -276,7 +285,10 @@ def _removed(
         _not_judged(one.pair.now, str(one.error)) for one in looked.not_judged if not one.broken
     ]
     gone = [pair.before for pair in entries[0] if pair.after is None and pair.before is not None]
-    found += [_not_judged(sub, _why_gone(sub, apps, flaws)) for sub in gone]
+    last = [one.pair.before for one in looked.touched if one.pair.after is None]
+    for sub in gone:
+        told = _judged_once_more if sub in last else _not_judged
+        found.append(told(sub, _why_gone(sub, apps, flaws)))
     new = {pair.now.application.key for pair in entries[0] if pair.before is None}
     broken = {
         (key, text)
@@ -307,14 +319,18 @@ def _why_gone(
 
 def _not_judged(sub: Subscription, why: str) -> Problem:
     name = sub.entry.alias or sub.entry.image.name
-    return Problem(
-        Trouble.warning(
-            "source",
-            f"{name} is not judged: {why}",
-            "merge it only if nobody has to judge its versions any more",
-        ),
-        application=sub.application.key,
-    )
+    return _about_gone(sub, f"{name} is not judged: {why}")
+
+
+def _judged_once_more(sub: Subscription, why: str) -> Problem:
+    """Return the warning about an entry whose version the change alters as well."""
+    name = sub.entry.alias or sub.entry.image.name
+    return _about_gone(sub, f"{name} is judged by the base's annotations: {why}")
+
+
+def _about_gone(sub: Subscription, message: str) -> Problem:
+    hint = "merge it only if nobody has to judge its versions any more"
+    return Problem(Trouble.warning("source", message, hint), application=sub.application.key)
 
 
 def _flaw_problem(app: str, flaw: Flaw) -> Problem:
@@ -392,7 +408,7 @@ def _under_both_configs(
     try:
         config_in(base.files)
     except TargetError:
-        if CONFIG_PATH not in sides.paths:
+        if not _changes_config(sides):
             raise
         repaired = {place.path: sides.merged.files.get(place.path) for place in CONFIG}
         files = {path: file for path, file in base.files.items() if path not in repaired}

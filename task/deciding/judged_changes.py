@@ -178,6 +178,24 @@ def touched(pair: Pair, sides: Sides, terms: Terms) -> Touched | NotJudged | Non
     return Touched(pair, kind, _reading_or_nothing(sides.base, before, terms), known, new)
 
 
+def left_behind(pair: Pair, sides: Sides, terms: Terms) -> Touched | None:
+    """Return the version that a change writes where the entry was before its annotations moved it.
+
+    The base's annotations judge it. Otherwise a change could move the target, and write anything
+    at the old place, which is still what Argo CD applies.
+    """
+    if pair.before is None or pair.after is None or pair.before == pair.after:
+        return None
+    found = touched(Pair(pair.before, None), sides, terms)
+    if not isinstance(found, Touched):
+        return None
+    new = _read(sides.merged, pair.after, terms)
+    judged_anyway = isinstance(new, Reading) and not names_another_version(
+        found.new, new, pair.after
+    )
+    return None if judged_anyway else found
+
+
 def _read(snapshot: Snapshot, sub: Subscription, terms: Terms) -> Reading | TaskError:
     try:
         return said(snapshot, sub, terms)

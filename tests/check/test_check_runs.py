@@ -1,6 +1,7 @@
 """`check` in real checkouts: what it compares, how it merges, and that it writes nothing."""
 
 import json
+import resource
 import subprocess
 from pathlib import Path
 
@@ -246,3 +247,77 @@ def test_outside_of_a_checkout_it_says_what_to_do(tmp_path: Path) -> None:
     scene.here = tmp_path
     result = scene.check()
     assert (result.code, "--repository" in result.stderr) == (2, True)
+
+
+def test_unrelated_histories_are_never_green(tmp_path: Path) -> None:
+    scene = Scene(tmp_path)
+    who = ("-c", "user.name=Jane", "-c", "user.email=jane@example.com")
+    tree = git(scene.repo, "rev-parse", "main^{tree}")
+    alone = git(scene.repo, *who, "commit-tree", tree, "-m", "Alone")
+    git(scene.repo, "update-ref", "refs/heads/alone", alone)
+    result = scene.check(head="refs/heads/alone")
+    assert (result.code, "no common commit" in result.stderr) == (3, True), result.stderr
+
+
+@pytest.mark.parametrize("head", ["main", "HEAD~1"])
+def test_a_change_that_the_base_has_already_is_green(tmp_path: Path, head: str) -> None:
+    scene = Scene(tmp_path)
+    commit(scene.repo, {target("a"): BUMPED})
+    scene.clone()
+    result = scene.check(head=head)
+    assert (result.code, told(result)) == (0, []), result.stderr
+
+
+def test_a_target_that_becomes_a_link_to_another_version_is_judged(tmp_path: Path) -> None:
+    scene = Scene(tmp_path, {STATE: HELD, target("b"): BUMPED})
+    git(scene.here, "checkout", "--quiet", "-b", "change")
+    (scene.here / target("a")).unlink()
+    (scene.here / target("a")).symlink_to("../b/kustomization.yaml")
+    git(scene.here, "add", ".")
+    who = ("-c", "user.name=Jane", "-c", "user.email=jane@example.com")
+    git(scene.here, *who, "commit", "--quiet", "-m", "A link")
+    result = scene.check()
+    assert result.code in (3, 5), result.stderr
+    assert result.json["decisions"], result.stderr
+
+
+def _many_files(repo: Path, number: int) -> None:
+    """Add files to the branch `main` in one commit, without a work tree."""
+    lines = [
+        "commit refs/heads/main",
+        "committer Jane <jane@example.com> 1700000000 +0000",
+        "data 4",
+        "many",
+        "from refs/heads/main^0",
+    ]
+    for at in range(number):
+        text = f"kind: ConfigMap\nnumber: {at}\n"
+        lines += [f"M 100644 inline many/{at % 400}/{at}.yaml", f"data {len(text)}", text]
+    told = ("git", "-C", str(repo), "fast-import", "--quiet")
+    subprocess.run(told, input="\n".join(lines) + "\n", text=True, check=True)
+
+
+def _children_seconds() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", ["docs/words.md", "many/7/7.yaml"])
+def test_nothing_tracked_in_20_000_files_is_one_line_in_two_seconds(
+    tmp_path: Path, path: str
+) -> None:
+    scene = Scene(tmp_path)
+    scene.apps = manifest(
+        tmp_path, application("a", scene.repo, image_list="web=127.0.0.1:1/acme/web")
+    )
+    commit(scene.repo, {target("a"): KUSTOMIZATION.replace("ghcr.io", "127.0.0.1:1")})
+    _many_files(scene.repo, 20_000)
+    scene.change({path: "words: 1\n"})
+    scene.clone(branch="change")
+    began = _children_seconds()
+    # the registry would have to be asked about every version, and nobody answers there
+    result = scene.check("--output", "text", "--registry-check", "always")
+    used = _children_seconds() - began
+    assert (result.code, result.stdout.count("\n") + result.stderr.count("\n")) == (0, 1)
+    assert used < 2

@@ -100,7 +100,7 @@ class Person:
         for _ in range(self.random.choice((1, 1, 2, 3))):
             step = self.random.choice(
                 (self.value, self.value, self.value, self.hold, self.annotation, self.place,
-                 self.name, self.config, self.back, self.shape)
+                 self.leave, self.name, self.config, self.back, self.shape)
             )  # fmt: skip
             model = step(model)
         return model
@@ -136,6 +136,18 @@ class Person:
         }
         return replace(model, apps=apps, values=values)
 
+    def leave(self, model: Model) -> Model:
+        """Move an Application to a copy of its folder, and write another value in the old one."""
+        self.made += 1
+        name = self.random.choice(sorted(model.apps))
+        old, new = model.apps[name].folder, f"apps/copy-{self.made}"
+        values = {
+            **model.values,
+            new: model.values[old],
+            old: (self.random.choice(TAGS), self.random.choice(("", SIGNED, MISSING))),
+        }
+        return replace(self._app(model, name, folder=new), values=values)
+
     def name(self, model: Model) -> Model:
         """Rename an Application, with or without its memory."""
         self.made += 1
@@ -169,6 +181,8 @@ def broken(old: Model, new: Model, report: Report) -> list[str]:
     found = []
     for name, app in new.apps.items():
         before = old.apps.get(name)
+        if before and before.folder != app.folder:
+            found += _broken_behind(old, new, name, words)
         was = old.values.get(before.folder if before else app.folder)
         now = new.values[app.folder]
         if was == now:
@@ -186,6 +200,16 @@ def broken(old: Model, new: Model, report: Report) -> list[str]:
         if now_there is not None:
             found += _broken_holds(name, app, App(app.folder), words)
     return found
+
+
+def _broken_behind(old: Model, new: Model, name: str, words: str) -> list[str]:
+    """Return what is broken at the old place of a moved Application, by its rules in the base."""
+    before = old.apps[name]
+    left = new.values.get(before.folder)
+    if left in (None, old.values[before.folder], new.values[new.apps[name].folder]):
+        return []
+    rules = _broken_rules(old, name, before, left, back=False, words=words)
+    return rules + _broken_holds(name, before, App(before.folder), words)
 
 
 def _broken_rules(

@@ -505,6 +505,8 @@ def test_an_entry_that_the_change_removes_or_breaks_is_judged_by_the_base(broken
     base = tree(app(image_list="web=ghcr.io/acme/web:~1.0"), tagged("1.0.0"), state(HOLD))
     report = said(app(**annotations), tagged("1.0.1"), base=base)
     assert (report.exit, told(report)) == (5, HELD)
+    assert "web is judged by the base's annotations: the change" in warnings(report)
+    assert "web is not judged" not in warnings(report)
     refused = said(app(**annotations), tagged("2.0.0"), base=tree(base, {STATE: None}))
     assert told(refused) == [("web", "refuse", "constraint")]
 
@@ -699,3 +701,70 @@ def test_two_applications_on_one_entry_follow_the_rule_of_a_run() -> None:
     report = said(tagged("1.1.0"), base=tree(START, shared))
     assert report.exit == 0
     assert sorted(one.overridden_by for one in report.decisions) == ["", "argocd/a (web)"]
+
+
+# --- what a change moves away from ---
+
+STRICT = {"image_list": "web=ghcr.io/acme/web:~1.0"}
+ELSEWHERE = "apps/other/kustomization.yaml"
+
+
+def _moves_source(item: dict[str, Any]) -> None:
+    item["spec"]["source"]["path"] = "apps/other"
+
+
+@pytest.mark.parametrize(
+    "moved",
+    [
+        app(**STRICT, write_back_target="kustomization:/apps/other"),
+        app(image_list="web=ghcr.io/acme/web", write_back_target="kustomization:/apps/other"),
+        manifest_of("a", _moves_source, **STRICT),
+    ],
+    ids=["target", "target and constraint", "source"],
+)
+def test_what_is_written_at_the_old_place_of_a_moved_target_is_judged_by_the_base(
+    moved: dict[str, str],
+) -> None:
+    base = tree(app(**STRICT), tagged("1.0.0"))
+    copied = {ELSEWHERE: KUSTOMIZATION}
+    report = said(moved, copied, tagged("9.0.0"), base=base)
+    assert (report.exit, told(report)) == (5, [("web", "refuse", "constraint")])
+    assert report.decisions[0].current.file == target("a")
+    assert said(moved, copied, base=base).exit == 0
+    assert said(moved, copied, {target("a"): None}, base=base).exit == 0
+
+
+def test_a_freeze_holds_at_the_old_place_of_a_moved_target() -> None:
+    moved = app(write_back_target="kustomization:/apps/other")
+    copied = {ELSEWHERE: KUSTOMIZATION}
+    report = said(moved, copied, tagged("1.0.1"), base=tree(START, FREEZE))
+    assert (report.exit, told(report)) == (5, HELD)
+
+
+def test_another_image_name_in_the_annotation_does_not_free_the_old_one() -> None:
+    base = tree(app(**STRICT), tagged("1.0.0"))
+    renamed = app(image_list="web=ghcr.io/acme/other:~1.0")
+    both = KUSTOMIZATION.replace("1.0.0", "9.0.0") + "- name: ghcr.io/acme/other\n  newTag: 1.0.0\n"
+    report = said(renamed, {target("a"): both}, base=base)
+    assert (report.exit, told(report)) == (5, [*PASSES, ("web", "refuse", "constraint")])
+
+
+def test_a_moved_target_with_the_same_new_version_at_both_places_is_judged_once() -> None:
+    moved = app(
+        image_list="web=ghcr.io/acme/web:~1.1", write_back_target="kustomization:/apps/other"
+    )
+    bumped = KUSTOMIZATION.replace("1.0.0", "1.1.0")
+    base = tree(app(**STRICT), tagged("1.0.0"))
+    report = said(moved, {target("a"): bumped, ELSEWHERE: bumped}, base=base)
+    assert (report.exit, told(report)) == (0, PASSES)
+    assert "loosens a rule" in warnings(report)
+
+
+@pytest.mark.parametrize("ending", [".yaml", ".yml", ".json"])
+def test_a_config_under_a_wrong_name_is_an_error_and_can_be_taken_away(ending: str) -> None:
+    wrong = {f"{CONFIG}{ending}": "version: 1\n"}
+    report = said(wrong)
+    assert report.exit == 3
+    assert [one.rule for one in report.problems] == ["target"]
+    repaired = said({f"{CONFIG}{ending}": None}, tagged("1.1.0"), base=tree(START, wrong))
+    assert (repaired.exit, told(repaired)) == (0, PASSES)
