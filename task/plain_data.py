@@ -64,14 +64,14 @@ def _finite(text: str) -> float:
     return number
 
 
-def _whole(text: str) -> int:
+def _whole_number(text: str) -> int:
     try:
         return int(text)
     except ValueError:  # Python's limit on digits, whose message is for programmers
         raise ValueError("a number is too large") from None
 
 
-_DECODER = json.JSONDecoder(parse_constant=_refused, parse_float=_finite, parse_int=_whole)
+_DECODER = json.JSONDecoder(parse_constant=_refused, parse_float=_finite, parse_int=_whole_number)
 
 
 def _is_deep(value: Any) -> bool:

@@ -1,13 +1,18 @@
 """Runs for events: what a registry has to confirm, which build is newer, and any order and split of the same events."""
 
+import json
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.memory import URL, Branch, Story, story
 from support.runs import KUSTOMIZATION, WEB, application, target
 
+from task.ci.events.forms import events_in
 from task.errors import RegistryDownError, RegistryError
 from task.image import parse_image
 from task.landing.waiting_list import WaitingList
@@ -136,6 +141,19 @@ def test_the_date_of_the_image_orders_builds() -> None:
     assert one.log == []
 
 
+@pytest.mark.parametrize("pinned", ["true", ""])
+def test_an_event_with_two_tags_is_written_once(pinned: str) -> None:
+    one = story("newest-build", pin_digest=pinned)
+    one.answer = Answer(digest=A, created="2026-01-02T00:00:00Z")
+    two = event("1.2.3", A), event("1.2", A)
+    for _ in range(3):
+        one.events(*two)
+    assert (one.value, len(one.branch.commits)) == ("1.2", 2)
+    one.answer = Answer(digest=B, created="2026-01-03T00:00:00Z")
+    one.events(event("1.2.4", B), event("1.2", B))  # 1.2 moves
+    assert len(one.branch.commits) == 3
+
+
 def test_the_time_of_the_event_counts_only_for_images_without_a_date() -> None:
     one = story("newest-build")
     dated(one, new="1980-01-01T00:00:01Z", old="1970-01-01T00:00:00Z")
@@ -217,6 +235,51 @@ def test_an_event_of_an_untracked_image_is_not_a_warning() -> None:
     report = one.events(event("1.1.0", A), event("1.1.0", A, image="ghcr.io/acme/other"))
     assert report.problems == ()
     assert ("info", "1 of 2 images is not tracked by any Application") in one.log
+
+
+# What registries send
+
+DATA = Path(__file__).parent / "data" / "events"
+SENT = [
+    pytest.param(path.stem, case, id=f"{path.stem}: {case['name']}")
+    for path in sorted(DATA.glob("*.json"))
+    for case in json.loads(path.read_text())["cases"]
+]
+
+
+@pytest.mark.parametrize(("form", "case"), SENT)
+def test_what_a_registry_sends_is_one_commit_of_these_images_or_none(
+    form: str, case: dict[str, Any]
+) -> None:
+    registry = "registry.example:5000" if form == "nexus" else ""
+    found = events_in(json.dumps(case["payload"]), form, registry)
+    assert found is not None
+    images = {image.name: image for image in map(parse_image, case["images"])}
+    tracked = ",".join(f"i{number}={name}" for number, name in enumerate(images))
+    entries = "".join(f"- name: {name}\n  newTag: before\n" for name in images)
+    text = f"resources: []\nimages:\n{entries}"
+    app = application(
+        "a", URL, image_list=tracked, update_strategy="newest-build", pin_digest="true"
+    )
+    one = Story(app, Branch({target("a"): text}))
+    says = {event.image.tag: event.image.digest or A for event in found.pushes}
+    one.answers = {tag: Answer(digest=digest) for tag, digest in says.items()}
+    if not images:
+        assert found.pushes == ()
+        return
+    report = one.events(*found.pushes)
+    assert len(one.branch.commits) == 2
+    assert len(report.commits) == 1
+    for decision in report.updates:
+        tag, digest = decision.candidate.tag, decision.candidate.digest
+        assert digest == says[tag]
+        assert decision.event == f"registry event, {form}"
+        name = decision.subscription.entry.image.name
+        shown = yaml.safe_load(one.branch.files[target("a")])["images"]
+        assert {"name": name, "newTag": tag, "digest": digest} in shown
+    assert len(report.updates) == len(report.decisions) == len(images)
+    again = one.events(*found.pushes)  # the same events twice change nothing
+    assert (again.commits, len(one.branch.commits)) == ((), 2)
 
 
 # Any order, any split

@@ -426,7 +426,25 @@ def choose(situation: Situation, ask: Ask) -> Move:
     for move in moves[1:]:
         if _better(move, best, situation):
             best = move
-    return best
+    return _kept_tag(moves, best, situation) or best
+
+
+def _kept_tag(moves: Sequence[Move], best: Move, situation: Situation) -> Move | None:
+    """Return the move for the tag that Git has, if the best one would only give the same image
+    another tag.
+
+    Without it, each delivery of one event with two tags would change the one to the other.
+    """
+    if not best.updates or rules_of(situation.subscription.policy).ordered:
+        return None
+    there = situation.in_git
+    known = situation.memory.written
+    digest = there.digest
+    if not digest and known and known.version == there.version:
+        digest = known.image_digest
+    if not digest or best.decision.built != digest:
+        return None
+    return next((move for move in moves if move.decision.verdict == "unchanged"), None)
 
 
 RANK = {

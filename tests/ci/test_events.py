@@ -3,7 +3,7 @@
 import base64
 import gzip
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
@@ -286,9 +286,9 @@ HOSTILE: list[Any] = [
 
 def places(value: Any) -> Iterator[tuple[Any, Any]]:
     """Yield each container in a document with each of its keys or indexes."""
-    keys = (
-        value if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else ()
-    )
+    keys: Iterable[Any] = value if isinstance(value, dict) else ()
+    if isinstance(value, list):
+        keys = range(len(value))
     for key in list(keys):
         yield value, key
         yield from places(value[key])
