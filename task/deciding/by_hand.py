@@ -148,9 +148,7 @@ def _roll_back(intent: Intent, situation: Situation, snapshot: Snapshot) -> Move
     sub = situation.subscription
     now = situation.in_git
     if intent.failed and not _git_still_has(intent.failed, situation):
-        because = f"nothing to undo: Git now has {now.version or 'no version'}"
-        verdict = Verdict("unchanged", "same", because)
-        return Move(situation.decision(sub.image_at(situation.current), verdict))
+        return _nothing_to_undo(intent.failed, situation, snapshot)
     to, passed, unchecked = _version_to_write(intent, situation, snapshot)
     words = intent.to if _steps(intent.to) else ""
     memory = rolled_back(situation.memory, now, to, passed, words)
@@ -198,6 +196,26 @@ def _with_reason(hold: Hold, intent: Intent, sub: Subscription, to: Reading) -> 
     return replace(hold, reason=f"rolled back to {intent.to if several else to.version}")
 
 
+def _nothing_to_undo(image: Image, situation: Situation, snapshot: Snapshot) -> Move:
+    """Leave what Git says now, and note that the version failed if Git had it before."""
+    because = f"nothing to undo: Git now has {situation.in_git.version or 'no version'}"
+    failed_before = next(
+        (
+            earlier.version
+            for earlier, _ran in _values(situation, snapshot, TEXTS_FOR_A_TAG)
+            if _is_version(image, earlier.tag, earlier.digest)
+        ),
+        "",
+    )
+    remember = None
+    if failed_before:
+        remember = _noted(failed_before, situation)
+        because = f"{because}{_not_noted(failed_before, situation)}"
+    verdict = Verdict("unchanged", "same", because)
+    decision = situation.decision(situation.subscription.image_at(situation.current), verdict)
+    return Move(decision, remember=remember)
+
+
 def _git_still_has(image: Image, situation: Situation) -> bool:
     """Tell whether Git still has this version. If both have a digest, it decides."""
     now = situation.in_git
@@ -205,9 +223,14 @@ def _git_still_has(image: Image, situation: Situation) -> bool:
     digest = now.digest
     if not digest and written and written.tag == now.tag:
         digest = written.digest or written.image_digest
+    return _is_version(image, now.tag, digest)
+
+
+def _is_version(image: Image, tag: str, digest: str) -> bool:
+    """Tell whether an image has this version. If both have a digest, it decides."""
     if image.digest and digest:
         return image.digest == digest
-    return bool(image.tag) and image.tag == now.tag
+    return bool(image.tag) and image.tag == tag
 
 
 def _undo(intent: Intent, undone: Decision, situation: Situation, snapshot: Snapshot) -> Move:
@@ -219,6 +242,7 @@ def _undo(intent: Intent, undone: Decision, situation: Situation, snapshot: Snap
     if not same(image, situation.current):
         because = (
             f"{image.version} is not what Git says now: {situation.current.version or 'nothing'}"
+            f"{_not_noted(image.version, situation)}"
         )
         decision = situation.decision(image, Verdict("refuse", "superseded", because))
         return Move(decision, remember=_noted(image.version, situation))
@@ -239,15 +263,24 @@ def _undo(intent: Intent, undone: Decision, situation: Situation, snapshot: Snap
 
 
 def _noted(version: str, situation: Situation) -> Remember | None:
-    """Return what tells the rollback of a newer build that this version failed as well.
-
-    On a branch that is written by pull request, nobody merges what changes only a state file.
-    """
-    sub = situation.subscription
+    """Return what tells the rollback of a newer build that this version failed as well."""
     known = (*situation.memory.failed, *situation.memory.replaced)
-    if version in known or sub.pull_request or sub.head_template:
+    if version in known or _by_request(situation.subscription):
         return None
     return Remember(noted_failure(situation.memory, version))
+
+
+def _not_noted(version: str, situation: Situation) -> str:
+    """Return the warning where nothing can remember that this version failed."""
+    known = (*situation.memory.failed, *situation.memory.replaced)
+    if version in known or not _by_request(situation.subscription):
+        return ""
+    return f"; nothing remembers that {version} failed: a rollback of a newer one may go back to it"
+
+
+def _by_request(sub: Subscription) -> bool:
+    """Tell whether a commit waits for a merge: nobody merges what changes only a state file."""
+    return sub.pull_request or bool(sub.head_template)
 
 
 def _steps(to: str) -> int:

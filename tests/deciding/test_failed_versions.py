@@ -29,9 +29,19 @@ def three_builds() -> Story:
 def test_a_late_failure_leaves_the_build_that_landed_meanwhile() -> None:
     scene = three_builds()
     commits = len(scene.branch.commits)
-    found = scene.failed("1.1.0")
-    assert (found.verdict, found.because) == ("unchanged", "nothing to undo: Git now has 1.2.0")
-    assert (scene.value, len(scene.branch.commits)) == ("1.2.0", commits)
+    for _retried in range(2):
+        found = scene.failed("1.1.0")
+        assert (found.verdict, found.because) == ("unchanged", "nothing to undo: Git now has 1.2.0")
+    assert (scene.value, len(scene.branch.commits)) == ("1.2.0", commits + 1)
+    (memory,) = yaml.safe_load(scene.branch.files[STATE])["files"].values()
+    assert memory["images"]["web"]["failed"] == ["1.1.0"]  # and nothing is held
+
+
+def test_a_failure_of_what_git_never_had_is_not_remembered() -> None:
+    scene = three_builds()
+    commits = len(scene.branch.commits)
+    assert scene.failed("0.9.0").because == "nothing to undo: Git now has 1.2.0"
+    assert len(scene.branch.commits) == commits
 
 
 def test_the_build_that_failed_goes_back_and_is_held() -> None:
@@ -48,11 +58,11 @@ def test_the_build_that_failed_goes_back_and_is_held() -> None:
     ("order", "values"),
     [
         (("1.2.0", "1.1.0"), ("1.1.0", "1.0.0")),
-        (("1.1.0", "1.2.0"), ("1.2.0", "1.1.0")),
+        (("1.1.0", "1.2.0"), ("1.2.0", "1.0.0")),
     ],
 )
 def test_whichever_of_two_failures_comes_first(order: Sequence[str], values: Sequence[str]) -> None:
-    """Git alone does not know that 1.1.0 failed, where its test ends first; its pipeline can say so again."""
+    """The rollback of 1.2.0 knows that 1.1.0 failed, where the test of 1.1.0 ended first."""
     scene = three_builds()
     found = []
     for tag in order:
@@ -94,14 +104,40 @@ def test_what_has_no_version_before_stays() -> None:
 
 
 def test_a_digest_tells_two_builds_of_one_tag_apart() -> None:
-    one, other = (f"sha256:{letter * 64}" for letter in "ab")
+    one, other, unknown = (f"sha256:{letter * 64}" for letter in "abc")
     scene = story("newest-build")
     scene.branch.commit({target("a"): KUSTOMIZATION + f"  digest: {one}\n"})
     image = parse_image(f"{WEB}:1.0.0@{other}")
     scene.run(Job("run", (image,), SCOPE, Terms(build=Build(sequence=8), now=NOW), WORDING))
-    assert scene.failed(f"1.0.0@{one}").because == f"nothing to undo: Git now has 1.0.0@{other}"
+    nothing = f"nothing to undo: Git now has 1.0.0@{other}"
+    assert scene.failed(f"1.0.0@{unknown}").because == nothing
     assert scene.failed(f"1.0.0@{other}").verdict == "update"
     assert one in scene.branch.files[target("a")]
+
+
+def test_a_digest_that_failed_before_is_remembered_with_it() -> None:
+    one, other = (f"sha256:{letter * 64}" for letter in "ab")
+    scene = story("newest-build")
+    text = scene.branch.files[target("a")]
+    scene.branch.commit({target("a"): f"{text}  digest: {one}\n"})
+    scene.branch.commit({target("a"): f"{text}  digest: {other}\n"})
+    assert scene.failed(f"1.0.0@{one}").verdict == "unchanged"
+    assert scene.failed(f"1.0.0@{other}").verdict == "update"
+    assert "digest" not in scene.branch.files[target("a")]
+
+
+def test_a_failure_that_nothing_remembers_is_told() -> None:
+    """What is written by pull request has no commit that changes only the state file."""
+    scene = story("semver", git_branch="main:updates")
+    text = scene.branch.files[target("a")]
+    for tag in ("1.1.0", "1.2.0"):
+        scene.branch.commit({target("a"): text.replace("1.0.0", tag)})
+    commits = len(scene.branch.commits)
+    assert scene.failed("1.1.0").because == (
+        "nothing to undo: Git now has 1.2.0; nothing remembers that 1.1.0 failed:"
+        " a rollback of a newer one may go back to it"
+    )
+    assert len(scene.branch.commits) == commits
 
 
 def test_an_image_that_nobody_tracks_is_a_mistake() -> None:
