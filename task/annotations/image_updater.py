@@ -213,7 +213,7 @@ def _configured(app: Application, reference: Reference, settings: ReferenceSetti
     ours = {
         key: value
         for key, value in app.annotations.items()
-        if key.endswith(OURS) or any(nearest(name, OURS) for name in (key, key.partition(".")[2]))
+        if key.endswith(OURS) or any(nearest(part, OURS) for part in (key, key.partition(".")[2]))
     }
     return replace(
         app,

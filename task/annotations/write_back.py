@@ -150,7 +150,8 @@ def _resolved(app: Application, target: str, path: str, argocd_namespace: str) -
     if target == "override":
         folder = inside(source.path, ".", "source")
         first, *others = (
-            f"{folder}/{name}" if folder else name for name in override_names(app, argocd_namespace)
+            f"{folder}/{file_name}" if folder else file_name
+            for file_name in override_names(app, argocd_namespace)
         )
         return Where(target, first, source, repo, base, tuple(others))
     if target == "file":
@@ -186,7 +187,7 @@ def _target(text: str) -> tuple[str, str]:
     if word in TARGETS:
         return word, path
     _refuse_likeness(text, word, path)
-    if posixpath.basename(text).lower() in (name.lower() for name in KUSTOMIZATIONS):
+    if posixpath.basename(text).lower() in (file_name.lower() for file_name in KUSTOMIZATIONS):
         folder = posixpath.dirname(text).lstrip("/") or "."
         raise Faulty(
             TARGET, text, f"{text!r} is a kustomization file", f"write kustomization:/{folder}"

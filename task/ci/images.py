@@ -207,7 +207,7 @@ def _with_digests_of_builders(images: Sequence[Image], named: Sequence[Image]) -
 
 
 def _of_object(document: Mapping[str, Any]) -> Built:
-    formats = [name for name, (known, _) in FORMATS.items() if known(document)]
+    formats = [form for form, (known, _) in FORMATS.items() if known(document)]
     if len(formats) > 1:
         raise Malformed(
             f"it may be {' or '.join(formats)}: {_keys_seen(document)}",

@@ -61,7 +61,7 @@ def with_sources(
 def _unread(names: Sequence[str]) -> tuple[Problem, ...]:
     if not names:
         return ()
-    told = and_more([shortened(name, 100) for name in names])
+    told = and_more([shortened(path, 100) for path in names])
     message = (
         f"the change says that it promotes versions of {told}, which --applications does not read"
     )

@@ -273,7 +273,7 @@ def _keys_of(target: Target, own: Any) -> list[str]:
     names = [keys.tag or "image.tag", keys.digest]
     if keys.name and _text_at(own, parse_path(keys.name)):
         names.append(keys.name)
-    return [name for name in names if name]
+    return [key for key in names if key]
 
 
 def _both_ours(
@@ -302,7 +302,7 @@ def _names_it(name: str, target: Target) -> bool:
 def _ways(files: Files, sub: Subscription, source: Source) -> list[_Way]:
     """Return each way in which Helm reads the written file for this source."""
     helm = _helm_section(files, sub, source)
-    paths = [_path_of(sub, source, name) for name in helm.value_files]
+    paths = [_path_of(sub, source, path) for path in helm.value_files]
     listed = "" if helm.files_from is None else f" (listed in {helm.files_from})"
     named = tuple(_file_layer(files, path, listed) for path in paths if path is not None)
     own = _own_values(sub, source)
@@ -626,7 +626,7 @@ def _override_files(sub: Subscription, source: Source) -> list[str]:
         f".argocd-source-{app.name}.yaml",
         f".argocd-source-{app.namespace}_{app.name}.yaml",
     )
-    return [posixpath.join(source.path, name) for name in names]
+    return [posixpath.join(source.path, file_name) for file_name in names]
 
 
 def _in_repository(source: Source, sub: Subscription) -> bool:

@@ -57,7 +57,7 @@ _HEAD: Mapping[str, Data] = {
 
 def places(target: Target) -> tuple[Place, ...]:
     """Return all three names that kustomize knows."""
-    return tuple(Place(posixpath.join(target.path, name)) for name in NAMES)
+    return tuple(Place(posixpath.join(target.path, file_name)) for file_name in NAMES)
 
 
 def read(files: Files, target: Target) -> Reading:

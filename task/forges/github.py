@@ -447,7 +447,7 @@ def _short_description(text: str) -> str:
 
 
 def _only_given(body: Mapping[str, str]) -> dict[str, str]:
-    return {name: value for name, value in body.items() if value}
+    return {key: value for key, value in body.items() if value}
 
 
 def _place(remote: RemoteUrl, root: str) -> ForgeAddress:

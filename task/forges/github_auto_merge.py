@@ -209,7 +209,7 @@ class AutoMerge:
 def _methods(pull: Mapping[str, Any]) -> list[str]:
     """Return the ways to merge that are allowed. GitHub shows them only to those who may push."""
     allowed = pull["base"].get("repo") or {}
-    return [name for name, setting in METHODS if allowed.get(setting, True)] or ["MERGE"]
+    return [method for method, setting in METHODS if allowed.get(setting, True)] or ["MERGE"]
 
 
 def _merge_standing(pull: Any) -> Standing:

@@ -178,7 +178,7 @@ class GitLab(Host):
             return request
         for role, new in asked.items():
             took = {item["id"] for item in request.get(f"{role}s") or ()}
-            if left := [name for name, person in new.items() if person not in took]:
+            if left := [login for login, person in new.items() if person not in took]:
                 more = "GitLab did not take them (several need GitLab Premium)"
                 notes.add(f"{role} {', '.join(left)}: {more}", role, *left)
         return request

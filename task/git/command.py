@@ -252,7 +252,8 @@ class Git:
         if logs_in and not alone:
             helpers = of_helpers(self._host, self._config.programs)
             found |= {
-                name: helpers[name] for name in helpers.keys() - self._environ.keys() - found.keys()
+                variable: helpers[variable]
+                for variable in helpers.keys() - self._environ.keys() - found.keys()
             }
         if target.protocol == "https" and not self._config.to_http:
             # What begins as https stays https: a redirect to plain http would be read and changed

@@ -534,7 +534,7 @@ def _named_apps(done: Sequence[Move]) -> list[AppChanges]:
         app = move.subscription.application
         told = apps.setdefault((app.namespace, app.name), [])
         told += [move.change] if move.updates else []
-    return [AppChanges(ns, name, tuple(changes)) for (ns, name), changes in apps.items()]
+    return [AppChanges(ns, app_name, tuple(changes)) for (ns, app_name), changes in apps.items()]
 
 
 def _sentences(

@@ -621,7 +621,7 @@ def declined_in(memory: Files, heads: Mapping[str, HeadBranch]) -> list[Declined
     by now: the base, or the group, may have been renamed.
     """
     lists = {known.head: known for known in lists_in(memory)}
-    lists |= {name: head.listed for name, head in heads.items()}
+    lists |= {head_name: head.listed for head_name, head in heads.items()}
     return [declined for known in lists.values() for declined in known.declined]
 
 

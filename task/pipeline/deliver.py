@@ -211,7 +211,7 @@ def prepare(
         commits=tuple(commits),
         settled=tuple(settled),
         lists=lists,
-        waited=tuple(row for name, one in waits.items() for row in one.rows(name)),
+        waited=tuple(row for head_name, one in waits.items() for row in one.rows(head_name)),
         problems=tuple(problems),
         memory=memory_after(snapshot, moves),
         author=agreed_wording(job.wording, [move.subscription for move in moves]).author,

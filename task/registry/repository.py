@@ -268,7 +268,7 @@ class ImageRepository:
         for page in pages:
             # Docker's registry writes null for a repository without tags
             names = page.get("tags") or []
-            if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+            if not isinstance(names, list) or not all(isinstance(tag, str) for tag in names):
                 raise self._wrong("answers with an invalid list of tags")
             tags = {} if tags is None else tags
             tags.update(dict.fromkeys(names))

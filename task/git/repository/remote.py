@@ -314,7 +314,8 @@ class Remote:
         """
         names = dict.fromkeys(heads)
         patterns = [
-            f"+refs/heads/{name}*:refs/image-update/heads/{at}/x*" for at, name in enumerate(names)
+            f"+refs/heads/{prefix}*:refs/image-update/heads/{at}/x*"
+            for at, prefix in enumerate(names)
         ]
         why = "the tips of the branch and its head branches" if heads else "the tip of the branch"
         more = [_MEMORIES, *patterns, *([_DEFAULT] if default else [])]
@@ -661,7 +662,7 @@ class Remote:
             subject,
         )
         try:
-            there = {name for _, name in self.refs(tag, "HEAD")}
+            there = {ref for _, ref in self.refs(tag, "HEAD")}
         except TaskError:
             return missing
         if not there:
