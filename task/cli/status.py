@@ -9,7 +9,7 @@ from task.ci.publish import mask, tell, write_page
 from task.cli.call import Call
 from task.cli.job import duration_of, given_images, job_of
 from task.commands import fail_on
-from task.commands.status import Look
+from task.commands.status import StatusDetails
 from task.commands.status import status as look_at
 from task.errors import Exit, UsageError
 from task.output.console import say, say_lines, stdout_console
@@ -80,7 +80,7 @@ def _looked_at(settings: Settings, environ: Mapping[str, str], log: Log) -> Stat
     try:
         # The build that wrote the present value says since when another one runs.
         by_commit = "differs" in given.fail_on and bool(given.older_than)
-        look = Look(
+        look = StatusDetails(
             given.asks_for_newest,
             max(given.builds, 1) if by_commit else given.builds,
             requests=bool(token),

@@ -41,7 +41,7 @@ from task.deciding.weigh import Facts, combined
 from task.errors import SourceError, TargetError, TaskError, Trouble
 from task.landing.before_deciding import CONFIG, answers_to, govern_asks, with_missing
 from task.landing.overridden import overridden
-from task.landing.ports import Change, Side, World
+from task.landing.ports import ChangeToJudge, Side, World
 from task.model import (
     Answer,
     Compared,
@@ -126,7 +126,7 @@ def _timings(job: Job, began: float, found: float, world: World) -> Timings:
     return Timings(job.terms.now, found - began, world.now() - found, 0.0)
 
 
-def _tell_nothing(change: Change, world: World) -> None:
+def _tell_nothing(change: ChangeToJudge, world: World) -> None:
     number = len(change.paths)
     world.log("debug", f"no tracked version changes ({counted(number, 'changed file')})")
 
@@ -139,7 +139,7 @@ class SideSeen:
     problems: tuple[Problem, ...]
 
 
-def _side_seen(change: Change, side: Side, job: Job, world: World) -> SideSeen:
+def _side_seen(change: ChangeToJudge, side: Side, job: Job, world: World) -> SideSeen:
     """Return the Applications of a side. The base may lack a folder that the change adds."""
     manifests: Iterable[Found] = ()
     try:
@@ -164,7 +164,7 @@ def _about_names(seen: Seen, job: Job) -> tuple[Problem, ...]:
 
 
 def _tracked_entries(
-    change: Change, before: SideSeen, after: SideSeen
+    change: ChangeToJudge, before: SideSeen, after: SideSeen
 ) -> tuple[list[Pair], list[Subscription]]:
     """Return the tracked entries of this repository and branch: paired, and all of both sides."""
     sides = [_entries_written_here(side.seen, change) for side in (before, after)]
@@ -172,7 +172,7 @@ def _tracked_entries(
 
 
 def _without_entries(
-    entries: Sequence[Subscription], seen: Seen, change: Change
+    entries: Sequence[Subscription], seen: Seen, change: ChangeToJudge
 ) -> tuple[Problem, ...]:
     """Return a warning if nothing can be judged, because all is green then."""
     if entries:
@@ -190,7 +190,7 @@ def _all_of(seen: Seen) -> list[Subscription]:
     return [sub for subscribed in seen.subscribed for sub in subscribed.subscriptions]
 
 
-def _entries_written_here(seen: Seen, change: Change) -> list[Subscription]:
+def _entries_written_here(seen: Seen, change: ChangeToJudge) -> list[Subscription]:
     """Return the entries that are written in this repository and branch.
 
     What runs does not matter here, so it is left out: only both commits are compared.
@@ -205,7 +205,7 @@ def _entries_written_here(seen: Seen, change: Change) -> list[Subscription]:
 
 
 def _look_at_both_sides(
-    change: Change, entries: tuple[Sequence[Pair], Sequence[Subscription]], job: Job
+    change: ChangeToJudge, entries: tuple[Sequence[Pair], Sequence[Subscription]], job: Job
 ) -> Looked:
     """Read both sides, and return which entries the change touches."""
     pairs, subs = entries
@@ -227,7 +227,7 @@ def _look_at_both_sides(
 
 
 def _read(
-    change: Change,
+    change: ChangeToJudge,
     side: Side,
     places: Collection[Place],
     urls: Collection[str],
@@ -278,12 +278,10 @@ def _removed(
     gone = [pair.before for pair in entries[0] if pair.after is None and pair.before is not None]
     found += [_not_judged(sub, _why_gone(sub, apps, flaws)) for sub in gone]
     new = {pair.now.application.key for pair in entries[0] if pair.before is None}
-    broken = {
-        (key, text)
-        for key, text in flaws
-        if key in new or key not in _known_applications(entries[0])
-    }
-    found += [_flaw_problem(key, flaws[key, text]) for key, text in sorted(broken)]
+    known = _known_applications(entries[0]) - new
+    found += [
+        _flaw_problem(key, flaws[key, text]) for key, text in sorted(flaws) if key not in known
+    ]
     return tuple(found)
 
 
@@ -329,7 +327,7 @@ def _flaw_problem(app: str, flaw: Flaw) -> Problem:
 
 
 def _decided(
-    change: Change, looked: Looked, before: Seen, job: Job, world: World
+    change: ChangeToJudge, looked: Looked, before: Seen, job: Job, world: World
 ) -> tuple[list[Decision], list[Problem]]:
     """Return a decision for each version that the change brings, and the warnings."""
     branch = looked.sides.base.branch
@@ -381,7 +379,7 @@ def _with_its_place(decision: Decision, sides: Sides, one: Touched, job: Job) ->
 
 
 def _under_both_configs(
-    change: Change, looked: Looked, job: Job
+    change: ChangeToJudge, looked: Looked, job: Job
 ) -> tuple[list[Touched], Sides, RepositoryConfig]:
     """Return the entries as the base's config wants them now, that of either side.
 
@@ -423,7 +421,7 @@ def _versions(
 
 
 def _judged(
-    change: Change, found: Sequence[Version], judging: Judging, world: World
+    change: ChangeToJudge, found: Sequence[Version], judging: Judging, world: World
 ) -> list[Judgement]:
     """Return a judgement for each version."""
     check = judging.terms.check

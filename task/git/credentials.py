@@ -257,9 +257,7 @@ def _login_scope(given: AccessOptions, environ: Mapping[str, str]) -> tuple[str,
 def _token_user(url: str, token: Secret) -> str:
     if token.reveal().startswith(ATLASSIAN):
         return _ATLASSIAN_USER
-    return next(
-        (user for host_part, user in _TOKEN_USERS if host_part in split(url).host), _TOKEN_USER
-    )
+    return next((user for part, user in _TOKEN_USERS if part in split(url).host), _TOKEN_USER)
 
 
 def _password(given: AccessOptions, environ: Mapping[str, str]) -> tuple[str, Secret]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from types import MappingProxyType
@@ -361,20 +361,22 @@ def agreed_wording(given: Wording, subs: Sequence[Subscription]) -> Wording:
         given.author.name or wishes.author_name or AUTHOR.name,
         given.author.email or wishes.author_email or AUTHOR.email,
     )
-    template = (
-        given.templates.get(wishes.template or "") if given.template is None else given.template
-    )
-    known = {key.lower() for key, _ in given.trailers}
-    trailers = [
-        *given.trailers,
-        *((key, one) for key, one in wishes.trailers or () if key.lower() not in known),
-    ]
+    template = given.template
+    if template is None:
+        template = given.templates.get(wishes.template or "")
+    trailers = [*given.trailers, *_trailers_besides(given.trailers, wishes)]
     if wishes.sign_off if given.sign_off is None else given.sign_off:
         trailers.append(("Signed-off-by", f"{author.name} <{author.email}>"))
     options = given.push_options or wishes.push_options or ()
     return replace(
         given, author=author, template=template, trailers=tuple(trailers), push_options=options
     )
+
+
+def _trailers_besides(given: Iterable[tuple[str, str]], wishes: Wishes) -> list[tuple[str, str]]:
+    """Return the trailers that the config asks for, without those that were given."""
+    known = {key.lower() for key, _ in given}
+    return [(key, value) for key, value in wishes.trailers or () if key.lower() not in known]
 
 
 @dataclass(frozen=True)

@@ -121,7 +121,7 @@ class ReadsMore(Protocol):
 Side = Literal["base", "merged"]
 
 
-class Change(Protocol):
+class ChangeToJudge(Protocol):
     """What `check` judges: a base, and the merge of a change into it. Both are only read."""
 
     @property
@@ -216,7 +216,7 @@ class World(Protocol):
     def repository(self, repo: str, subscription: Subscription | None) -> Repository:
         """Return the repository of a URL, with the login for a subscription that writes to it."""
 
-    def change(self, compared: Compared) -> Change:
+    def change(self, compared: Compared) -> ChangeToJudge:
         """Return what `check` judges."""
 
     def login(self, subscription: Subscription) -> str:
