@@ -206,7 +206,11 @@ def _configured(app: Application, reference: Reference, settings: ReferenceSetti
     """Return the Application with what the reference says about it."""
     app = replace(app, reference=reference.place)
     if settings.keys or settings.request_labels:
-        app = replace(app, signing_keys=settings.keys, request_labels=settings.request_labels)
+        app = replace(
+            app,
+            signing_keys=settings.keys,
+            request_labels=settings.request_labels,
+        )
     if settings.annotations is None:
         return app
     # A misspelt key of ours stays as well, so that there is a warning about it.

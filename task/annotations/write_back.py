@@ -71,7 +71,8 @@ class Where:
 
 
 def write_backs(
-    app: Application, argocd_namespace: str
+    app: Application,
+    argocd_namespace: str,
 ) -> tuple[tuple[Where, ...], list[Faulty | TaskError]]:
     """Return all write-back targets that can be parsed,
     and all errors that keep the Application from being updated.
@@ -190,7 +191,10 @@ def _target(text: str) -> tuple[str, str]:
     if posixpath.basename(text).lower() in (file_name.lower() for file_name in KUSTOMIZATIONS):
         folder = posixpath.dirname(text).lstrip("/") or "."
         raise Faulty(
-            TARGET, text, f"{text!r} is a kustomization file", f"write kustomization:/{folder}"
+            TARGET,
+            text,
+            f"{text!r} is a kustomization file",
+            f"write kustomization:/{folder}",
         )
     if colon or text.lower() in ("helmvalues", "manifests"):
         hint = "write kustomization[:dir], helmvalues[:file], manifests[:path] or a file"
@@ -246,7 +250,8 @@ def choose_source(app: Application, forced: Kind) -> Source:
     """
     if not app.sources:
         raise SourceError(
-            "the Application has no source", hint="give it spec.source or spec.sources"
+            "the Application has no source",
+            hint="give it spec.source or spec.sources",
         )
     if name := app.annotations.get("write-back-source", ""):
         return _named_source(app, name)
@@ -293,7 +298,8 @@ def _repository(app: Application, source: Source) -> tuple[str, str]:
     if not other:
         if not source.repo:
             raise SourceError(
-                "the source has no repoURL", hint="give it one, or annotate git-repository"
+                "the source has no repoURL",
+                hint="give it one, or annotate git-repository",
             )
         return source.repo, source.revision
     same = [

@@ -34,7 +34,8 @@ def event_images(references: Sequence[str], digest: str = "", tag: str = "") -> 
         images = parse_images(references)
     except Malformed as error:
         raise UsageError(
-            f"--image: {without_login(error.message)}", hint=without_login(error.hint)
+            f"--image: {without_login(error.message)}",
+            hint=without_login(error.hint),
         ) from None
     if not images:
         hint = (
@@ -75,7 +76,8 @@ def _check_tag(tag: str, images: Sequence[Image]) -> None:
     others = [image.tag for image in images if image.tag not in ("", tag)]
     if others:
         raise UsageError(
-            f"--image and --tag differ in the tag ({others[0]}, {tag})", hint="give one of them"
+            f"--image and --tag differ in the tag ({others[0]}, {tag})",
+            hint="give one of them",
         )
 
 
@@ -92,7 +94,8 @@ def _one_for_each_tag(images: Sequence[Image]) -> tuple[Image, ...]:
         if before.digest and image.digest and before.digest != image.digest:
             name = f"{image.name}:{image.tag}" if image.tag else image.name
             raise UsageError(
-                f"--image: {name} is given with two different digests", hint="give one of them"
+                f"--image: {name} is given with two different digests",
+                hint="give one of them",
             )
         if image.digest:
             distinct[image.identity, image.tag] = image
@@ -175,7 +178,8 @@ def with_built(
     if len(digests) > 1:
         shown = ", ".join(f"{text[:19]}…" for text in digests)
         raise UsageError(
-            f"--images-from: two different digests for one image ({shown})", hint="give one of them"
+            f"--images-from: two different digests for one image ({shown})",
+            hint="give one of them",
         )
     the_digest = next(iter(digests), "")
     references = tuple(dict.fromkeys(text for file in files for text in file.references))

@@ -159,12 +159,18 @@ def _about_names(seen: Seen, job: Job) -> tuple[Problem, ...]:
         refuse_ambiguous(narrow.names, seen.everyone)
     narrowing = "--namespace, --project or --selector"
     return unknown_names(
-        narrow.names, seen.everyone, seen.outside, strict=False, narrowing=narrowing
+        narrow.names,
+        seen.everyone,
+        seen.outside,
+        strict=False,
+        narrowing=narrowing,
     )
 
 
 def _tracked_entries(
-    change: ChangeToJudge, before: SideSeen, after: SideSeen
+    change: ChangeToJudge,
+    before: SideSeen,
+    after: SideSeen,
 ) -> tuple[list[Pair], list[Subscription]]:
     """Return the tracked entries of this repository and branch: paired, and all of both sides."""
     sides = [_entries_written_here(side.seen, change) for side in (before, after)]
@@ -172,7 +178,9 @@ def _tracked_entries(
 
 
 def _without_entries(
-    entries: Sequence[Subscription], seen: Seen, change: ChangeToJudge
+    entries: Sequence[Subscription],
+    seen: Seen,
+    change: ChangeToJudge,
 ) -> tuple[Problem, ...]:
     """Return a warning if nothing can be judged, because all is green then."""
     if entries:
@@ -205,7 +213,9 @@ def _entries_written_here(seen: Seen, change: ChangeToJudge) -> list[Subscriptio
 
 
 def _look_at_both_sides(
-    change: ChangeToJudge, entries: tuple[Sequence[Pair], Sequence[Subscription]], job: Job
+    change: ChangeToJudge,
+    entries: tuple[Sequence[Pair], Sequence[Subscription]],
+    job: Job,
 ) -> Looked:
     """Read both sides, and return which entries the change touches."""
     pairs, subs = entries
@@ -239,7 +249,9 @@ def _read(
 
 
 def _of_states(
-    looked: Looked, entries: tuple[Sequence[Pair], Sequence[Subscription]], job: Job
+    looked: Looked,
+    entries: tuple[Sequence[Pair], Sequence[Subscription]],
+    job: Job,
 ) -> tuple[Problem, ...]:
     del job
     called = {state_path(sub): sub.application.key for sub in entries[1]}
@@ -262,7 +274,9 @@ def _of_config(sides: Sides) -> tuple[Problem, ...]:
 
 
 def _removed(
-    looked: Looked, entries: tuple[Sequence[Pair], Sequence[Subscription]], after: SideSeen
+    looked: Looked,
+    entries: tuple[Sequence[Pair], Sequence[Subscription]],
+    after: SideSeen,
 ) -> tuple[Problem, ...]:
     """Return a warning for each entry that is no longer judged, and the reason."""
     flaws = {
@@ -290,7 +304,9 @@ def _known_applications(pairs: Sequence[Pair]) -> set[str]:
 
 
 def _why_gone(
-    sub: Subscription, apps: Collection[str], flaws: Mapping[tuple[str, str], Flaw]
+    sub: Subscription,
+    apps: Collection[str],
+    flaws: Mapping[tuple[str, str], Flaw],
 ) -> str:
     app = sub.application.key
     if app not in apps:
@@ -318,7 +334,9 @@ def _not_judged(sub: Subscription, why: str) -> Problem:
 def _flaw_problem(app: str, flaw: Flaw) -> Problem:
     return Problem(
         Trouble.warning(
-            flaw.rule, f"{flaw.text or flaw.key} is not judged: {flaw.message}", flaw.hint
+            flaw.rule,
+            f"{flaw.text or flaw.key} is not judged: {flaw.message}",
+            flaw.hint,
         ),
         application=app,
         key=flaw.key,
@@ -327,7 +345,11 @@ def _flaw_problem(app: str, flaw: Flaw) -> Problem:
 
 
 def _decided(
-    change: ChangeToJudge, looked: Looked, before: Seen, job: Job, world: World
+    change: ChangeToJudge,
+    looked: Looked,
+    before: Seen,
+    job: Job,
+    world: World,
 ) -> tuple[list[Decision], list[Problem]]:
     """Return a decision for each version that the change brings, and the warnings."""
     branch = looked.sides.base.branch
@@ -375,11 +397,17 @@ def _failed_decision(one: Touched, error: TaskError, branch: str) -> Decision:
 
 def _with_its_place(decision: Decision, sides: Sides, one: Touched, job: Job) -> Decision:
     current = replace(decision.current, file=one.new.file or decision.current.file)
-    return replace(decision, current=current, line=line_of(sides.merged, one, job.terms))
+    return replace(
+        decision,
+        current=current,
+        line=line_of(sides.merged, one, job.terms),
+    )
 
 
 def _under_both_configs(
-    change: ChangeToJudge, looked: Looked, job: Job
+    change: ChangeToJudge,
+    looked: Looked,
+    job: Job,
 ) -> tuple[list[Touched], Sides, RepositoryConfig]:
     """Return the entries as the base's config wants them now, that of either side.
 
@@ -407,7 +435,9 @@ def _under_both_configs(
 
 
 def _versions(
-    ones: Sequence[Touched], sides: Sides, job: Job
+    ones: Sequence[Touched],
+    sides: Sides,
+    job: Job,
 ) -> tuple[list[Version], list[Judgement]]:
     """Return the versions that the change brings, and what has no readable memory."""
     found: list[Version] = []
@@ -421,7 +451,10 @@ def _versions(
 
 
 def _judged(
-    change: ChangeToJudge, found: Sequence[Version], judging: Judging, world: World
+    change: ChangeToJudge,
+    found: Sequence[Version],
+    judging: Judging,
+    world: World,
 ) -> list[Judgement]:
     """Return a judgement for each version."""
     check = judging.terms.check
@@ -436,7 +469,11 @@ def _judged(
         return ((commit, text) for commit, text in texts if text is not None)
 
     facts = Facts(earlier=earlier, exists=exists)
-    judging = replace(judging, facts=facts, refused=frozenset(judging.config.refused))
+    judging = replace(
+        judging,
+        facts=facts,
+        refused=frozenset(judging.config.refused),
+    )
     needed = [item for version in found for item in facts_needed(version, judging)]
     answered = replace(facts, answers=answers_to(combined(needed), world))
     judging = replace(judging, facts=answered)

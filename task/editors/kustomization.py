@@ -205,7 +205,11 @@ def _load(files: Files, target: Target) -> tuple[str, Tree]:
             "name its folder: write-back-target: kustomization:<folder>; for plain manifests, write"
             " manifests"
         )
-        raise TargetError("contains no kustomization file", hint=hint, subject=target.path or "/")
+        raise TargetError(
+            "contains no kustomization file",
+            hint=hint,
+            subject=target.path or "/",
+        )
     path, *others = paths
     # AIU uses the first one, but kustomize refuses the folder ("Found multiple kustomization
     # files")

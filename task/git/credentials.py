@@ -344,7 +344,8 @@ def certificates(path: str) -> str:
     found = "\n".join(_text_of_file(file, "--ca-file") for file in files)
     if files and "BEGIN CERTIFICATE" not in found and "BEGIN TRUSTED CERTIFICATE" not in found:
         raise UsageError(
-            f"--ca-file: no certificate in {path!r}", hint="give certificates in PEM form"
+            f"--ca-file: no certificate in {path!r}",
+            hint="give certificates in PEM form",
         )
     return found
 
@@ -358,7 +359,8 @@ def _names_in_folder(folder: str, option: str = "--basic-auth-directory") -> fro
         )
     except OSError as error:
         raise UsageError(
-            f"{option}: cannot read {folder!r}: {error.strerror}", hint="name a readable folder"
+            f"{option}: cannot read {folder!r}: {error.strerror}",
+            hint="name a readable folder",
         ) from None
 
 

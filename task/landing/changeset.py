@@ -81,7 +81,13 @@ class PreparedCommit:
         where = self.changeset
         apps = {decision.subscription.application.key for decision in self.decisions}
         return Commit(
-            where.repo, where.base, where.head, commit or None, "", (), tuple(sorted(apps))
+            where.repo,
+            where.base,
+            where.head,
+            commit or None,
+            "",
+            (),
+            tuple(sorted(apps)),
         )
 
 
@@ -152,7 +158,9 @@ def prepare_commits(
 
 
 def _by_branch(
-    snapshot: Snapshot, moves: Sequence[Move], waits: Mapping[str, WaitsOnHead]
+    snapshot: Snapshot,
+    moves: Sequence[Move],
+    waits: Mapping[str, WaitsOnHead],
 ) -> dict[str, list[Move]]:
     """Return the moves of each commit. What a run only remembers aside goes to no head branch,
     but the end of a hold that the base has does.
@@ -181,7 +189,9 @@ def _base_of_commit(snapshot: Snapshot, head: HeadBranch | None) -> Snapshot:
 
 
 def _left(
-    edited: Edited, waits: WaitsOnHead | None, head: HeadBranch | None
+    edited: Edited,
+    waits: WaitsOnHead | None,
+    head: HeadBranch | None,
 ) -> tuple[Undecided, ...]:
     """Return the listed builds whose edit is an error now: they stay in the list."""
     if waits is None or head is None:
@@ -303,7 +313,9 @@ def _move_written(
 
 
 def _refuse_taken(
-    edits: Sequence[Edit], writers: Mapping[tuple[str, str], tuple[Decision, Target]], now: Files
+    edits: Sequence[Edit],
+    writers: Mapping[tuple[str, str], tuple[Decision, Target]],
+    now: Files,
 ) -> None:
     """Raise `TargetError` if an edit takes away what an earlier one of this commit wrote."""
     for edit in edits:
@@ -314,14 +326,23 @@ def _refuse_taken(
 
 
 def _as_edited(
-    one: Decision, target: Target, seen: Files, new: Files, edits: Sequence[Edit]
+    one: Decision,
+    target: Target,
+    seen: Files,
+    new: Files,
+    edits: Sequence[Edit],
 ) -> Decision:
     """Return the decision with what people have to know about the values file."""
     if one.kind != "helmvalues":
         return one
     doubtful = _almost_the_same_key(seen, one) if any(not edit.old for edit in edits) else None
     created = next((path for path in new if path not in seen), "")
-    return replace(one, misspelt=doubtful, created=created, shared=helm_values.shared(seen, target))
+    return replace(
+        one,
+        misspelt=doubtful,
+        created=created,
+        shared=helm_values.shared(seen, target),
+    )
 
 
 def _almost_the_same_key(files: Files, one: Decision) -> tuple[str, str] | None:
@@ -369,7 +390,11 @@ def agreed_wording(given: Wording, subs: Sequence[Subscription]) -> Wording:
         trailers.append(("Signed-off-by", f"{author.name} <{author.email}>"))
     options = given.push_options or wishes.push_options or ()
     return replace(
-        given, author=author, template=template, trailers=tuple(trailers), push_options=options
+        given,
+        author=author,
+        template=template,
+        trailers=tuple(trailers),
+        push_options=options,
     )
 
 
@@ -413,7 +438,10 @@ class CommitWords:
 
 
 def _prepare(
-    at: CommitPlace, files: Mapping[str, File], done: Sequence[Move], wording: Wording
+    at: CommitPlace,
+    files: Mapping[str, File],
+    done: Sequence[Move],
+    wording: Wording,
 ) -> PreparedCommit:
     """Return the commit of these moves."""
     subs = [move.subscription for move in done]
@@ -453,7 +481,10 @@ _BRING_BUILDS = ("run", "scan", "promote")
 
 
 def _worded(
-    at: CommitPlace, files: Mapping[str, File], done: Sequence[Move], wording: Wording
+    at: CommitPlace,
+    files: Mapping[str, File],
+    done: Sequence[Move],
+    wording: Wording,
 ) -> CommitWords:
     """Return the message.
 
@@ -540,7 +571,8 @@ def _named_apps(done: Sequence[Move]) -> list[AppChanges]:
 
 
 def _sentences(
-    done: Sequence[Move], reasons: Sequence[tuple[tuple[str, str], str, str]]
+    done: Sequence[Move],
+    reasons: Sequence[tuple[tuple[str, str], str, str]],
 ) -> Mapping[str, None]:
     """Return a sentence for each image with the outcome and its reason,
     and the missing reasons of holds and releases.

@@ -119,7 +119,11 @@ def name_heads(moves: Sequence[Move], *, by_hand: bool = False) -> list[Move]:
 def _named(sub: Subscription, base: str, changes: Sequence[Change]) -> str:
     """Return the branch that `git-branch` names. Raises `Malformed`."""
     app = branch_name.AppFields(
-        sub.application.name, sub.application.namespace, sub.repo, base, sub.path
+        sub.application.name,
+        sub.application.namespace,
+        sub.repo,
+        base,
+        sub.path,
     )
     head = branch_name.branch_name(sub.head_template, changes, app)
     if sub.pull_request and head == base:
@@ -158,7 +162,10 @@ class Request:
 
 
 def requests_of(
-    decided: Sequence[Decided], base: Snapshot, job: Job, world: World
+    decided: Sequence[Decided],
+    base: Snapshot,
+    job: Job,
+    world: World,
 ) -> tuple[dict[str, Request], list[Move]]:
     """Return the requests for these moves by head branch, and the moves;
     one that cannot have a request is an error.
@@ -251,7 +258,9 @@ class HeadBranch:
 
 
 def touched_heads(
-    decided: Sequence[Decided], base: Snapshot, intent: Intent | None
+    decided: Sequence[Decided],
+    base: Snapshot,
+    intent: Intent | None,
 ) -> dict[str, None]:
     """Return the names of the head branches that these moves are about.
 
@@ -305,7 +314,11 @@ def left_memory(base: Snapshot) -> list[Problem]:
 
 
 def read_heads(
-    batch: Batch, base: Snapshot, moves: Sequence[Move], job: Job, world: World
+    batch: Batch,
+    base: Snapshot,
+    moves: Sequence[Move],
+    job: Job,
+    world: World,
 ) -> tuple[dict[str, HeadBranch], list[Move]]:
     """Read the head branches that these moves touch, their lists and their requests.
 
@@ -335,7 +348,11 @@ def read_heads(
 
 
 def _read_head(
-    name: str, known: WaitingList, repository: Repository, base: Snapshot, request: Request | None
+    name: str,
+    known: WaitingList,
+    repository: Repository,
+    base: Snapshot,
+    request: Request | None,
 ) -> HeadBranch:
     """Return a head branch, with what still waits there."""
     branch = repository.head(name)
@@ -353,11 +370,22 @@ def _read_head(
         there = HeadCommit(branch.tree, branch.parent)
         if there == listed.commit:
             listed = replace(listed, arrived=True, replaces=None)
-    return HeadBranch(known, listed, branch, request=request, ours=ours, merged=merged)
+    return HeadBranch(
+        known,
+        listed,
+        branch,
+        request=request,
+        ours=ours,
+        merged=merged,
+    )
 
 
 def _renamed(
-    heads: Mapping[str, HeadBranch], batch: Batch, base: Snapshot, job: Job, world: World
+    heads: Mapping[str, HeadBranch],
+    batch: Batch,
+    base: Snapshot,
+    job: Job,
+    world: World,
 ) -> dict[str, HeadBranch]:
     """Return these head branches with what waits on others of ours whose name would be theirs now,
     and those others.
@@ -398,7 +426,11 @@ def _renamed(
 
 
 def _overtaken(
-    heads: Mapping[str, HeadBranch], batch: Batch, base: Snapshot, job: Job, world: World
+    heads: Mapping[str, HeadBranch],
+    batch: Batch,
+    base: Snapshot,
+    job: Job,
+    world: World,
 ) -> dict[str, HeadBranch]:
     """Return head branches that no move is about, if the base has a build of their lists by now,
     or a newer one.
@@ -441,7 +473,11 @@ def places_of_lists(memory: Files, repo: str, branch: str) -> list[Place]:
 
 
 def _head_with_request(
-    known: WaitingList, batch: Batch, base: Snapshot, job: Job, world: World
+    known: WaitingList,
+    batch: Batch,
+    base: Snapshot,
+    job: Job,
+    world: World,
 ) -> HeadBranch:
     """Return a head branch that no move is about, with its request."""
     request = None
@@ -528,12 +564,21 @@ def on_theirs(
 def _on_head(now: Move, before: Move, base: Snapshot, view: Snapshot) -> Move:
     """Return the move with the place of its commit, and with what the base says as current."""
     current = before.decision.current
-    at = replace(now.decision, branch=base.branch, head=view.branch, current=current)
+    at = replace(
+        now.decision,
+        branch=base.branch,
+        head=view.branch,
+        current=current,
+    )
     return replace(now, decision=at)
 
 
 def decided_after(
-    base: Snapshot, decided: Sequence[Decided], terms: Terms, facts: Facts, gather: Gather
+    base: Snapshot,
+    decided: Sequence[Decided],
+    terms: Terms,
+    facts: Facts,
+    gather: Gather,
 ) -> dict[Identity, Move]:
     """Decide about asks on the base as the releases on their head branch leave it."""
     facts = _with_facts_of(base, decided, facts, gather)
@@ -547,7 +592,10 @@ def decided_after(
 
 
 def _with_facts_of(
-    view: Snapshot, decided: Sequence[Decided], facts: Facts, gather: Gather
+    view: Snapshot,
+    decided: Sequence[Decided],
+    facts: Facts,
+    gather: Gather,
 ) -> Facts:
     more = gather(view, [ask for ask, _ in decided])
     return replace(
@@ -558,7 +606,9 @@ def _with_facts_of(
 
 
 def settled_rollbacks(
-    heads: Iterable[HeadBranch], base: Snapshot, decided: Sequence[Decided]
+    heads: Iterable[HeadBranch],
+    base: Snapshot,
+    decided: Sequence[Decided],
 ) -> tuple[Files, list[Problem]]:
     """Return the memory without the holds of rollbacks that a person has declined or merged,
     and warnings about those that were declined.
@@ -600,7 +650,11 @@ def _is_declined(head: HeadBranch, build: ListedBuild) -> bool:
 
 
 def _is_on_base(
-    base: Snapshot, sub: Subscription, file: str, rollback: Meant, head: HeadBranch | None
+    base: Snapshot,
+    sub: Subscription,
+    file: str,
+    rollback: Meant,
+    head: HeadBranch | None,
 ) -> bool:
     """Tell whether a rollback was merged: from this head branch, or the base has its version, and
     says that it came from it, or the branch is gone.
@@ -709,4 +763,10 @@ def _with_memory_of(head: HeadBranch, base: Snapshot, asks: Collection[Ask]) -> 
         }
         memory[path] = File(write_state("", both))
     name = head.known.head
-    return replace(base, branch=name, tip=head.tip, files=head.files, memory=memory)
+    return replace(
+        base,
+        branch=name,
+        tip=head.tip,
+        files=head.files,
+        memory=memory,
+    )

@@ -42,7 +42,12 @@ class Lists:
             commit = commits.get(name)
             if head.instead:
                 closing[name] = f"its base is now called {base.branch}"
-                found[name] = replace(head.listed, builds=(), releases=(), closing=closing[name])
+                found[name] = replace(
+                    head.listed,
+                    builds=(),
+                    releases=(),
+                    closing=closing[name],
+                )
                 continue
             left = [undecided.listed for undecided in prepared.left.get(name, ())]
             left += [kept_build.listed for kept_build in of_head.kept if kept_build.stands]

@@ -89,7 +89,11 @@ class Repository(Protocol):
         """Delete a head branch. Raises `Outpaced` if it moved meanwhile."""
 
     def earlier(
-        self, branch: str, path: str, limit: int, marked: Collection[str] = ()
+        self,
+        branch: str,
+        path: str,
+        limit: int,
+        marked: Collection[str] = (),
     ) -> Iterable[tuple[str, str | None]]:
         """Yield (commit, text) of a file, newest first, at most `limit`.
 
@@ -98,7 +102,10 @@ class Repository(Protocol):
         """
 
     def written(
-        self, branch: str, pages: Sequence[Collection[str]], most: int
+        self,
+        branch: str,
+        pages: Sequence[Collection[str]],
+        most: int,
     ) -> Iterator[Mapping[str, Sequence[FileVersion]]]:
         """Yield, for each page of paths, the last versions of its files, newest first,
         at most `most` of each.
@@ -161,7 +168,11 @@ class ChangeToJudge(Protocol):
         """Return more places of the same side."""
 
     def earlier(
-        self, branch: str, path: str, limit: int, marked: Collection[str] = ()
+        self,
+        branch: str,
+        path: str,
+        limit: int,
+        marked: Collection[str] = (),
     ) -> Iterable[tuple[str, str | None]]:
         """Yield (commit, text) of a file of the base, newest first, at most `limit`."""
 
@@ -179,7 +190,11 @@ class LiveApplications(Protocol):
         """Return the Application and its resourceVersion."""
 
     def patch(
-        self, namespace: str, name: str, version: str, operations: Sequence[Mapping[str, Any]]
+        self,
+        namespace: str,
+        name: str,
+        version: str,
+        operations: Sequence[Mapping[str, Any]],
     ) -> bool:
         """Patch the Application. Raises `Outpaced` if it has another version by now.
 
@@ -246,7 +261,8 @@ class World(Protocol):
         """Return what the registries say about images."""
 
     def prove(
-        self, questions: Collection[Question]
+        self,
+        questions: Collection[Question],
     ) -> Mapping[Question, Proof | Verdict | TaskError]:
         """Return what is proved about images, a refusal if that is not what is required,
         or an error.

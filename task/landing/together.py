@@ -156,7 +156,12 @@ def _with_releases(
         releases = tuple(dict.fromkeys((*again, *new.get(name, ()))))
         ended = tuple(one for one in known if one not in releases)
         moved = one.moved or releases != known
-        found[name] = replace(one, releases=releases, ended=ended, moved=moved)
+        found[name] = replace(
+            one,
+            releases=releases,
+            ended=ended,
+            moved=moved,
+        )
     return found
 
 
@@ -218,7 +223,10 @@ def _scene(
 
 
 def _read_besides(
-    listed: Mapping[BuildKey, ListedBuild], batch: Batch, base: Snapshot, world: World
+    listed: Mapping[BuildKey, ListedBuild],
+    batch: Batch,
+    base: Snapshot,
+    world: World,
 ) -> dict[BuildKey, Subscription]:
     """Return the subscriptions for these builds of Applications that take no part in the run,
     if they are written with the same login.
@@ -237,7 +245,10 @@ def _read_besides(
 
 
 def _governed(
-    base: Snapshot, subs: Sequence[Subscription], batch: Batch, job: Job
+    base: Snapshot,
+    subs: Sequence[Subscription],
+    batch: Batch,
+    job: Job,
 ) -> tuple[Snapshot, list[Subscription]]:
     """Return the base with all that decides about these,
     and the subscriptions as its config governs them.
@@ -269,7 +280,12 @@ def _on_ours(
     terms = scene.job.terms
     scene = replace(scene, base=without(scene.base, head.listed.releases))
     waiting, undecided = waiting_in(
-        head.listed, scene.base, scene.read, scene.others, terms, scene.facts
+        head.listed,
+        scene.base,
+        scene.read,
+        scene.others,
+        terms,
+        scene.facts,
     )
     facts = _facts_between(waiting, there, scene)
     waiting = [replace(item, situation=replace(item.situation, facts=facts)) for item in waiting]
@@ -284,14 +300,19 @@ def _on_ours(
     )
     out = [item for item in waiting if item.subscription.identity in elsewhere]
     again, kept = decide_with_waiting(
-        scene.base, [item for item in waiting if item not in out], there, terms
+        scene.base,
+        [item for item in waiting if item not in out],
+        there,
+        terms,
     )
     for item in out:
         ask = elsewhere[item.subscription.identity]
         kept.append(taken_out(scene.base, item, ask, moves[ask.key], terms))
     problems += [_undecided(entry, head.known.head) for entry in undecided]
     return again, WaitsOnHead(
-        (*kept, *gone, *lost), tuple(undecided), tuple(dict.fromkeys(problems))
+        (*kept, *gone, *lost),
+        tuple(undecided),
+        tuple(dict.fromkeys(problems)),
     )
 
 
@@ -319,7 +340,9 @@ def _without_withdrawn(
 
 
 def _facts_between(
-    waiting: Sequence[WaitingBuild], there: Sequence[Decided], scene: Scene
+    waiting: Sequence[WaitingBuild],
+    there: Sequence[Decided],
+    scene: Scene,
 ) -> Facts:
     """Return the facts that decide between what waits, what asks, and what the base has."""
     more = scene.gather(scene.base, asks_of(waiting))
@@ -333,7 +356,11 @@ def _facts_between(
 
 
 def _tried(
-    waiting: Sequence[WaitingBuild], scene: Scene, head: str, *, proves: bool
+    waiting: Sequence[WaitingBuild],
+    scene: Scene,
+    head: str,
+    *,
+    proves: bool,
 ) -> tuple[list[WaitingBuild], list[KeptBuild], list[Problem]]:
     """Return the builds that may wait on, those that may not,
     and warnings about what nobody could check.

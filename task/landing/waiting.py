@@ -119,7 +119,13 @@ class KeptBuild:
         """Return the row of the report."""
         one = self.listed
         return Waited(
-            one.application, one.alias, one.tag, one.digest, head, self.fate, self.because
+            one.application,
+            one.alias,
+            one.tag,
+            one.digest,
+            head,
+            self.fate,
+            self.because,
         )
 
     @property
@@ -234,7 +240,13 @@ def waiting_in(
     """
     found: list[WaitingBuild] = []
     undecided: list[Undecided] = []
-    terms = replace(terms, build=Build(), promoted=None, require_live=False, allow_downgrade=False)
+    terms = replace(
+        terms,
+        build=Build(),
+        promoted=None,
+        require_live=False,
+        allow_downgrade=False,
+    )
     for listed_build in known.builds:
         sub = subs.get(listed_build.key) or others[listed_build.key]
         try:
@@ -263,7 +275,8 @@ def asks_of(waiting: Iterable[WaitingBuild]) -> list[Ask]:
 
 
 def pairs_of(
-    waiting: Iterable[WaitingBuild], decided: Sequence[Decided]
+    waiting: Iterable[WaitingBuild],
+    decided: Sequence[Decided],
 ) -> list[tuple[str, str, str]]:
     """Return the pairs of source commits whose order decides between what waits
     and other builds.
@@ -321,7 +334,10 @@ def alone_on_base(base: Snapshot, one: WaitingBuild, head: str) -> KeptBuild:
 
 
 def decide_with_waiting(
-    base: Snapshot, waiting: Sequence[WaitingBuild], decided: Sequence[Decided], terms: Terms
+    base: Snapshot,
+    waiting: Sequence[WaitingBuild],
+    decided: Sequence[Decided],
+    terms: Terms,
 ) -> tuple[dict[Identity, Move], list[KeptBuild]]:
     """Decide what waits on a head branch of ours together with the asks that go there.
 
@@ -425,7 +441,9 @@ def _why_no_longer_permitted(base: Snapshot, move: Move, head: str) -> str:
         kind = resolve(one.subscription, base)
         target = target_of(one.subscription, kind)
         refuse_files(
-            one.subscription, EDITORS[kind].write(base.files, target, one.candidate)[0], head
+            one.subscription,
+            EDITORS[kind].write(base.files, target, one.candidate)[0],
+            head,
         )
     except NotPermittedError as error:
         return str(error)
@@ -439,7 +457,11 @@ def _verb(ask: Ask) -> str:
 
 
 def _with_ask(
-    base: Snapshot, one: WaitingBuild, ask: Ask, move: Move, terms: Terms
+    base: Snapshot,
+    one: WaitingBuild,
+    ask: Ask,
+    move: Move,
+    terms: Terms,
 ) -> tuple[Move, Move | None, Fate, str]:
     """Return the ask's move, the move that keeps or defers what waits, what becomes of it,
     and why.
@@ -509,7 +531,11 @@ def _situation_after(situation: Situation, ask: Ask, move: Move) -> Situation:
     writes = _verb(ask) == "release" and move.updates
     memory = released(situation.memory) if writes else remember.memory or situation.memory
     hold = None if remember.lifted else remember.hold or situation.state.hold
-    return replace(situation, memory=memory, state=replace(situation.state, hold=hold))
+    return replace(
+        situation,
+        memory=memory,
+        state=replace(situation.state, hold=hold),
+    )
 
 
 def _freed(move: Move, own: Move, was: str) -> Move:
@@ -581,8 +607,16 @@ def _with_memory_after(one: WaitingBuild, move: Move) -> Move:
     candidate = one.image if one.image.digest else move.decision.candidate
     if not one.image.digest and not one.subscription.policy.pin_digest:
         candidate = one.image
-    decision = replace(move.decision, candidate=candidate, source=one.listed.promoted_from)
-    return replace(move, decision=decision, remember=replace(remember, memory=memory))
+    decision = replace(
+        move.decision,
+        candidate=candidate,
+        source=one.listed.promoted_from,
+    )
+    return replace(
+        move,
+        decision=decision,
+        remember=replace(remember, memory=memory),
+    )
 
 
 def _rollback_alone(base: Snapshot, one: WaitingBuild) -> tuple[Move | None, Fate, str]:
@@ -627,7 +661,13 @@ def list_after(
     builds = tuple(sorted(new.values(), key=lambda one: one.key))
     again = {build.declined_key for build in builds}
     declined = tuple(one for one in known.declined if one.key not in again)
-    return replace(known, builds=builds, releases=waits.releases, declined=declined, closing="")
+    return replace(
+        known,
+        builds=builds,
+        releases=waits.releases,
+        declined=declined,
+        closing="",
+    )
 
 
 def listed_of(move: Move, known: ListedBuild | None, base: Snapshot, now: str) -> ListedBuild:
@@ -680,7 +720,11 @@ def base_then(base: Snapshot, sub: Subscription) -> BaseThen:
 
 
 def settled_list(
-    known: WaitingList, *, absent: bool, merged: bool, request: KnownRequest | None
+    known: WaitingList,
+    *,
+    absent: bool,
+    merged: bool,
+    request: KnownRequest | None,
 ) -> WaitingList:
     """Return a list as what happened to its branch and its request since leaves it.
 

@@ -534,7 +534,11 @@ def _of_earlier_run(there: Sequence[Decision], snapshot: Snapshot) -> tuple[Comm
     for decision in there:
         tag = decision.candidate.tag
         digest = decision.candidate.digest
-        image = replace(decision.subscription.entry.image, tag=tag, digest="" if tag else digest)
+        image = replace(
+            decision.subscription.entry.image,
+            tag=tag,
+            digest="" if tag else digest,
+        )
         key = decision.subscription.application.key
         if {f"Image: {image.reference}", f"Application: {key}"} <= set(lines):
             apps.add(key)

@@ -412,7 +412,11 @@ class Remote:
         """
         every = (pushed, more) if more else (pushed,)
         sent = [f"--push-option={option}" for option in options if self.takes_options]
-        run = partial(self._git.run, git_dir=self._folder.complete(), clock=self.clock)
+        run = partial(
+            self._git.run,
+            git_dir=self._folder.complete(),
+            clock=self.clock,
+        )
         try:
             said = self._sent(run, every, sent)
             if any(line.startswith(b"=") for line in said.splitlines()):
