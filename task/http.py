@@ -195,7 +195,7 @@ class Http:
         login = dict(self._login()) if self._login and ours else {}
         if not ours:
             headers = {
-                name: value for name, value in headers.items() if name.lower() not in _PRIVATE
+                header: value for header, value in headers.items() if header.lower() not in _PRIVATE
             }
         limits = self._limits
         began = time.monotonic()

@@ -85,7 +85,7 @@ _SCRIPT = 65536  # bytes of a script that are read
 
 def basic_environment(environ: Mapping[str, str]) -> dict[str, str]:
     """Return the variables that a program needs to run, or to reach a server."""
-    return {name: value for name, value in environ.items() if _BASIC.fullmatch(name)}
+    return {variable: value for variable, value in environ.items() if _BASIC.fullmatch(variable)}
 
 
 def child_environment(

@@ -83,7 +83,9 @@ class EventOptions:
         common=True,
     )
     image_digest: str = EVENT.text(
-        "Digest of the image, if --image names exactly one.", "sha256:…", common=BUILDS
+        "Digest of the image, if --image names exactly one.",
+        "sha256:…",
+        common=BUILDS,
     )
     tag: str = EVENT.text("Tag to write for an --image that is given by digest only.", "TAG")
     images_from: tuple[str, ...] = EVENT.lines(
@@ -114,7 +116,10 @@ class EventOptions:
         "Creation time of the image, in RFC 3339 format or in seconds since 1970.", "TIME"
     )
     source_commit: str = COMMIT.option(
-        "", f"Commit that the image was built from. {FROM_CI}", "SHA", read=commit_id
+        "",
+        f"Commit that the image was built from. {FROM_CI}",
+        "SHA",
+        read=commit_id,
     )
 
 
@@ -206,7 +211,8 @@ class ScopeOptions:
         "|".join(get_args(Strategy)),
     )
     pin_digest: bool = RULES.flag(
-        "Write the digest together with the tag: TAG@sha256:….", common=(*BUILDS, "scan")
+        "Write the digest together with the tag: TAG@sha256:….",
+        common=(*BUILDS, "scan"),
     )
 
 
@@ -272,7 +278,9 @@ class AccessOptions:
         "FILE",
     )
     ssh_directory: str = GIT.text(
-        "Folder like ~/.ssh, with private keys, known_hosts and config.", "DIR", common=LOGGED_IN
+        "Folder like ~/.ssh, with private keys, known_hosts and config.",
+        "DIR",
+        common=LOGGED_IN,
     )
     ssh_known_hosts_file: str = GIT.text(
         "File with the host keys of SSH servers. Only these are trusted.", "FILE"
@@ -295,10 +303,16 @@ class GitOptions:
         " that Image Update makes.",
     )
     deadline: float = GIT.option(
-        120, "How long to try again when others push to the same branch.", "SECONDS", read=seconds
+        120,
+        "How long to try again when others push to the same branch.",
+        "SECONDS",
+        read=seconds,
     )
     stall_timeout: float = GIT.option(
-        60, "End a transfer that receives no data for this long.", "SECONDS", read=seconds
+        60,
+        "End a transfer that receives no data for this long.",
+        "SECONDS",
+        read=seconds,
     )
     git_cache_dir: str = GIT.text(
         "Keep what was fetched in this folder for later runs, on a volume.", "DIR"
@@ -369,7 +383,9 @@ class CommitOptions:
         read=secret,
     )
     signing_format: str = COMMIT.choice(
-        "", "Format of the signing key. By default it is detected.", "openpgp|ssh"
+        "",
+        "Format of the signing key. By default it is detected.",
+        "openpgp|ssh",
     )
     commit_through: Through = COMMIT.choice(
         "git",
@@ -497,7 +513,8 @@ class SendOptions:
     """What a command that writes may leave out, and whom it tells."""
 
     dry_run: bool = RESULTS.flag(
-        "Show what would be done, with the diff, and write nothing.", common=True
+        "Show what would be done, with the diff, and write nothing.",
+        common=True,
     )
     metrics_file: str = RESULTS.text(
         "Write Prometheus metrics to this file. Counters in it are carried on.", "FILE"
@@ -580,10 +597,12 @@ class RollbackOptions:
         common=True,
     )
     unknown_tag: bool = HELD.flag(
-        "Accept a tag that is neither in Git's history nor in the registry.", common=True
+        "Accept a tag that is neither in Git's history nor in the registry.",
+        common=True,
     )
     hold: bool = HELD.flag_on(
-        "Hold the images at the version they are rolled back to.", common=True
+        "Hold the images at the version they are rolled back to.",
+        common=True,
     )
 
 
@@ -599,7 +618,9 @@ class PromoteOptions:
         common=True,
     )
     from_selector: str = FIND.text(
-        "Promote only from Applications with these labels.", "LABELS", common=True
+        "Promote only from Applications with these labels.",
+        "LABELS",
+        common=True,
     )
     promote_to: tuple[str, ...] = FIND.words(
         "Applications to promote to; {namespace}, {name} and {project} are those of the source.",
@@ -608,7 +629,9 @@ class PromoteOptions:
         common=True,
     )
     to_selector: str = FIND.text(
-        "Promote only to Applications with these labels.", "LABELS", common=True
+        "Promote only to Applications with these labels.",
+        "LABELS",
+        common=True,
     )
     healthy: bool = FIND.flag(
         "Promote only versions that run in the source, Synced and Healthy.",
@@ -627,7 +650,10 @@ class StatusOptions:
         argument=True,
     )
     output: str = RESULTS.choice(
-        "text", "How to print the status on stdout.", "text|json", common=True
+        "text",
+        "How to print the status on stdout.",
+        "text|json",
+        common=True,
     )
     builds: int = RESULTS.option(
         5,
@@ -722,10 +748,14 @@ class CheckOptions(ResultOptions):
         common=True,
     )
     head: str = CHANGE.text(
-        f"Branch or commit of the change. {FROM_CI} Without them, HEAD.", "REF", common=True
+        f"Branch or commit of the change. {FROM_CI} Without them, HEAD.",
+        "REF",
+        common=True,
     )
     repository: str = CHANGE.text(
-        "Repository of both. By default the checkout in the present folder.", "URL", common=True
+        "Repository of both. By default the checkout in the present folder.",
+        "URL",
+        common=True,
     )
 
 
@@ -770,7 +800,8 @@ class Settings:
     )
     require_update: bool = RULES.flag("Exit with 5 if nothing was updated.")
     require_match: bool = RULES.flag(
-        "Exit with 5 if no Application tracks one of the images.", common=BUILDS
+        "Exit with 5 if no Application tracks one of the images.",
+        common=BUILDS,
     )
     registry_check: str = REGISTRY.choice(
         "auto",
@@ -796,7 +827,9 @@ class Settings:
         common=("run", "scan", "promote"),
     )
     minimum_age: str = RULES.text(
-        "Take only versions of at least this age, such as 3d or 12h.", "DURATION", common=True
+        "Take only versions of at least this age, such as 3d or 12h.",
+        "DURATION",
+        common=True,
     )
     log_level: str = RESULTS.choice(
         "info",
@@ -949,7 +982,8 @@ def check(settings: Settings) -> None:
     _check_verify(settings.verify)
     if settings.alias.alias and settings.alias.image:
         raise UsageError(
-            "--alias and --image are both given", hint="leave out --image, the old name of --alias"
+            "--alias and --image are both given",
+            hint="leave out --image, the old name of --alias",
         )
     if settings.command == "rollback" and not (settings.rollback.to or settings.rollback.failed):
         hint = (

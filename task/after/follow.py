@@ -108,7 +108,9 @@ class Follow:
         return Followed(tuple(self._problems), recoveries=recoveries)
 
     def _recoveries(
-        self, there: Sequence[LandedApplication], left: float
+        self,
+        there: Sequence[LandedApplication],
+        left: float,
     ) -> tuple[RolloutEnd, ...]:
         applications = _by_application(there)
         # An Application may have sources of several repositories, and the command waits for one
@@ -212,7 +214,9 @@ class Follow:
         self._end_unmerged(requested, merged)
 
     def _end_unmerged(
-        self, requested: Iterable[LandedApplication], merged: Iterable[LandedApplication]
+        self,
+        requested: Iterable[LandedApplication],
+        merged: Iterable[LandedApplication],
     ) -> None:
         """Let the rollout of an Application fail if only a part of it has landed."""
         there_now = {(item.application.key, item.repo) for item in merged}

@@ -190,7 +190,7 @@ def _why_locked(annotations: Mapping[str, str]) -> str:
     key, value = _policy(annotations, "locked")
     if value != "true":
         return ""
-    words = [_policy(annotations, name)[1] for name in ("locked_msg", "locked_user")]
+    words = [_policy(annotations, key)[1] for key in ("locked_msg", "locked_user")]
     return f"{key}: true" + (f" ({' by '.join(filter(None, words))})" if any(words) else "")
 
 

@@ -206,14 +206,18 @@ def _configured(app: Application, reference: Reference, settings: ReferenceSetti
     """Return the Application with what the reference says about it."""
     app = replace(app, reference=reference.place)
     if settings.keys or settings.request_labels:
-        app = replace(app, signing_keys=settings.keys, request_labels=settings.request_labels)
+        app = replace(
+            app,
+            signing_keys=settings.keys,
+            request_labels=settings.request_labels,
+        )
     if settings.annotations is None:
         return app
     # A misspelt key of ours stays as well, so that there is a warning about it.
     ours = {
         key: value
         for key, value in app.annotations.items()
-        if key.endswith(OURS) or any(nearest(name, OURS) for name in (key, key.partition(".")[2]))
+        if key.endswith(OURS) or any(nearest(part, OURS) for part in (key, key.partition(".")[2]))
     }
     return replace(
         app,
@@ -230,6 +234,10 @@ def _resource_warning(origin: str, message: str, hint: str = "", field: Path = (
     return Problem(Trouble.warning("source", told, hint), field=field)
 
 
+# the namespace and name of an ImageUpdater, the resource, and where it is from
+_Named = tuple[tuple[str, str], Mapping[str, Any], str]
+
+
 def _references_of_all(
     updaters: Sequence[tuple[Mapping[str, Any], str]],
     namespace: str,
@@ -238,23 +246,7 @@ def _references_of_all(
     and the problems in them.
     """
     references = References()
-    problems = list[Problem]()
-    named = []
-    for item, origin in updaters:
-        metadata = plain_data.mapping(item, "metadata")
-        unusual = [
-            f"metadata.{key}"
-            for key in ("name", "namespace")
-            if isinstance(metadata.get(key), (dict, list))
-        ]
-        if unusual:  # YAML reads `name: {{app}}` of a template as a mapping
-            message = f"an ImageUpdater is skipped: {unusual[0]} is not a string"
-            hint = "put quotes around it, or render the template first"
-            problems.append(_resource_warning(origin, message, hint))
-            continue
-        name = (str(metadata.get("namespace") or namespace), str(metadata.get("name") or ""))
-        named.append((name, item, origin))
-    named.sort(key=lambda one: one[0])
+    named, problems = _in_order(updaters, namespace)
     for index, (name, item, origin) in enumerate(named):
         if index and name[1] and named[index - 1][0] == name:
             continue  # the same object from two files: the first one counts, as with Applications
@@ -283,6 +275,33 @@ def _references_of_all(
                 _resource_warning(origin, f"{called} is skipped: {error.message}", error.hint)
             )
     return references, problems
+
+
+def _in_order(
+    updaters: Sequence[tuple[Mapping[str, Any], str]],
+    namespace: str,
+) -> tuple[list[_Named], list[Problem]]:
+    """Return the resources in the order of their names, and a warning for each one without a
+    usable name.
+    """
+    problems = list[Problem]()
+    named: list[_Named] = []
+    for item, origin in updaters:
+        metadata = plain_data.mapping(item, "metadata")
+        unusual = [
+            f"metadata.{key}"
+            for key in ("name", "namespace")
+            if isinstance(metadata.get(key), (dict, list))
+        ]
+        if unusual:  # YAML reads `name: {{app}}` of a template as a mapping
+            message = f"an ImageUpdater is skipped: {unusual[0]} is not a string"
+            hint = "put quotes around it, or render the template first"
+            problems.append(_resource_warning(origin, message, hint))
+            continue
+        name = (str(metadata.get("namespace") or namespace), str(metadata.get("name") or ""))
+        named.append((name, item, origin))
+    named.sort(key=lambda one: one[0])
+    return named, problems
 
 
 def _of_resource(

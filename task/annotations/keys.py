@@ -498,9 +498,7 @@ def parse_credential_source(spec: str) -> CredentialSource:
         )
     # As in AIU, a `#` belongs to the name of a pull secret.
     secret, _, field = place.partition("#") if kind == "secret" else (place, "", DOCKER_CONFIG)
-    namespace, _, name = secret.partition("/")
-    if not (namespace and name and field) or "/" in name or "#" in field:
-        raise Malformed(f"{shortened(spec)!r} names no secret", _LOGIN_HINT)
+    namespace, name = _parse_secret(secret, field, spec)
     return CredentialSource(
         "secret" if kind == "secret" else "pullsecret",
         registry,
@@ -508,3 +506,11 @@ def parse_credential_source(spec: str) -> CredentialSource:
         name,
         field,
     )
+
+
+def _parse_secret(secret: str, field: str, spec: str) -> tuple[str, str]:
+    """Return the namespace and the name of a secret. Raises `Malformed` if a part is missing."""
+    namespace, _, name = secret.partition("/")
+    if not (namespace and name and field) or "/" in name or "#" in field:
+        raise Malformed(f"{shortened(spec)!r} names no secret", _LOGIN_HINT)
+    return namespace, name

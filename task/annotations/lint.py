@@ -238,7 +238,11 @@ def _maker(app: Application, finding: Finding) -> str:
 def _of_several(app: Application, finding: Finding, others: int) -> Finding:
     more = counted(others, "more Application")
     message = f"{_maker(app, finding)}: {finding.message} ({app.key} and {more})"
-    return replace(finding, application="", trouble=replace(finding.trouble, message=message))
+    return replace(
+        finding,
+        application="",
+        trouble=replace(finding.trouble, message=message),
+    )
 
 
 def _finding(app: Tracker, key: str, severity: Severity, message: str, hint: str) -> Finding:

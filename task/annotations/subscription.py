@@ -284,7 +284,7 @@ def _misspelt_flaws(annotations: Mapping[str, str], index: Index) -> list[Flaw]:
         for entry in listed.entries:
             names = listed.prefixes(entry)
             # hides the Application-wide form
-            own = any(name in index.get(doubt.meant, ()) for name in names)
+            own = any(prefix in index.get(doubt.meant, ()) for prefix in names)
             if doubt.name in names or (not doubt.name and not own):
                 flaws.append(
                     Flaw(

@@ -71,7 +71,8 @@ class Where:
 
 
 def write_backs(
-    app: Application, argocd_namespace: str
+    app: Application,
+    argocd_namespace: str,
 ) -> tuple[tuple[Where, ...], list[Faulty | TaskError]]:
     """Return all write-back targets that can be parsed,
     and all errors that keep the Application from being updated.
@@ -150,7 +151,8 @@ def _resolved(app: Application, target: str, path: str, argocd_namespace: str) -
     if target == "override":
         folder = inside(source.path, ".", "source")
         first, *others = (
-            f"{folder}/{name}" if folder else name for name in override_names(app, argocd_namespace)
+            f"{folder}/{file_name}" if folder else file_name
+            for file_name in override_names(app, argocd_namespace)
         )
         return Where(target, first, source, repo, base, tuple(others))
     if target == "file":
@@ -186,10 +188,13 @@ def _target(text: str) -> tuple[str, str]:
     if word in TARGETS:
         return word, path
     _refuse_likeness(text, word, path)
-    if posixpath.basename(text).lower() in (name.lower() for name in KUSTOMIZATIONS):
+    if posixpath.basename(text).lower() in (file_name.lower() for file_name in KUSTOMIZATIONS):
         folder = posixpath.dirname(text).lstrip("/") or "."
         raise Faulty(
-            TARGET, text, f"{text!r} is a kustomization file", f"write kustomization:/{folder}"
+            TARGET,
+            text,
+            f"{text!r} is a kustomization file",
+            f"write kustomization:/{folder}",
         )
     if colon or text.lower() in ("helmvalues", "manifests"):
         hint = "write kustomization[:dir], helmvalues[:file], manifests[:path] or a file"
@@ -245,7 +250,8 @@ def choose_source(app: Application, forced: Kind) -> Source:
     """
     if not app.sources:
         raise SourceError(
-            "the Application has no source", hint="give it spec.source or spec.sources"
+            "the Application has no source",
+            hint="give it spec.source or spec.sources",
         )
     if name := app.annotations.get("write-back-source", ""):
         return _named_source(app, name)
@@ -292,7 +298,8 @@ def _repository(app: Application, source: Source) -> tuple[str, str]:
     if not other:
         if not source.repo:
             raise SourceError(
-                "the source has no repoURL", hint="give it one, or annotate git-repository"
+                "the source has no repoURL",
+                hint="give it one, or annotate git-repository",
             )
         return source.repo, source.revision
     same = [

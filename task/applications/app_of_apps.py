@@ -153,7 +153,8 @@ def _deployed_by(
 
 
 def _without_folder(
-    source: Mapping[str, Any], repo: str
+    source: Mapping[str, Any],
+    repo: str,
 ) -> Literal["chart", "plugin", "no repoURL", ""]:
     """Return why a source has no folder in Git, or ""."""
     if source.get("chart"):
@@ -328,7 +329,9 @@ class FollowedApplications:
         if isinstance(error, TooManyRepositoriesError):
             if not self._full:
                 yield Found(
-                    {}, "", Trouble("source", f"--follow-apps: {error.message}", error.hint)
+                    {},
+                    "",
+                    Trouble("source", f"--follow-apps: {error.message}", error.hint),
                 )
             self._full = True
         elif isinstance(error, SourceError):

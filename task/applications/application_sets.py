@@ -116,7 +116,11 @@ class RenderedSets:
         where = without_logins(f"{found.origin}: ApplicationSet {key}: {message}")
         trouble = Trouble("source", where, hint, "warning", code)
         if concerned:
-            trouble = replace(trouble, severity="error", exit=code or Exit.CONFIGURATION)
+            trouble = replace(
+                trouble,
+                severity="error",
+                exit=code or Exit.CONFIGURATION,
+            )
         return Found({}, found.origin, trouble)
 
     def _key(self, item: Mapping[str, Any]) -> str:

@@ -65,7 +65,9 @@ _LINKED = "put the file or folder itself there"
 
 def kustomization_in(files: Collection[str], folder: str) -> str:
     """Return the path of the folder's kustomization among these files, or ""."""
-    return next((path for name in NAMES if (path := posixpath.join(folder, name)) in files), "")
+    return next(
+        (path for file_name in NAMES if (path := posixpath.join(folder, file_name)) in files), ""
+    )
 
 
 def path_at(folder: str, entry: str) -> str:

@@ -63,7 +63,7 @@ def kind_of(names: Collection[str]) -> Kind | None:
 
     Like Argo CD, prefer Kustomize to Helm.
     """
-    if any(name in names for name in KUSTOMIZATIONS):
+    if any(file_name in names for file_name in KUSTOMIZATIONS):
         return "kustomize"
     return "helm" if CHART in names else None
 
@@ -285,7 +285,7 @@ def _installed(names: Sequence[str], environ: Mapping[str, str]) -> str:
         folder for folder in environ.get("PATH", "").split(os.pathsep) if os.path.isabs(folder)
     ]
     return next(
-        filter(None, (shutil.which(name, path=os.pathsep.join(folders)) for name in names)),
+        filter(None, (shutil.which(program, path=os.pathsep.join(folders)) for program in names)),
         "",
     )
 
@@ -357,7 +357,7 @@ def _environment(room: str) -> dict[str, str]:
     home = os.path.join(room, "home")
     os.makedirs(home)
     proxies = dict.fromkeys(("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"), _NOWHERE)
-    proxies |= {name.lower(): value for name, value in proxies.items()}
+    proxies |= {variable.lower(): value for variable, value in proxies.items()}
     homes = ("HOME", "TMPDIR", "PATH", "XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_DATA_HOME")
     helm = ("HELM_CONFIG_HOME", "HELM_CACHE_HOME", "HELM_DATA_HOME", "HELM_PLUGINS")
     git = {

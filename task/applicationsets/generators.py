@@ -283,7 +283,12 @@ class Generators:
                 "unable to parse file: it holds neither a mapping nor a list of mappings"
             )
         folder, _, file = path.rpartition("/")
-        paths = path_params(posixpath.normpath(folder or "."), prefix, go=self.filler.go, file=file)
+        paths = path_params(
+            posixpath.normpath(folder or "."),
+            prefix,
+            go=self.filler.go,
+            file=file,
+        )
         if self.filler.go:
             return [AnyMap({**go_value(item), **paths}) for item in objects]
         return [{**flat(item), **paths} for item in objects]

@@ -111,7 +111,7 @@ class ArgoCDApi:
 
         Both go only to this origin, as headers may be a proxy's login.
         """
-        headers = {name: value.reveal() for name, value in self._to.headers}
+        headers = {header: value.reveal() for header, value in self._to.headers}
         if token := self._token():
             headers["Authorization"] = f"Bearer {token}"
         return headers

@@ -87,13 +87,8 @@ def _at_server(found: Connection) -> Connection:
             "the Argo CD server is not a host",
             "write HOST[:PORT]; the token belongs in ARGOCD_AUTH_TOKEN",
         )
-    if marker and scheme.lower() not in ("https", "http"):
-        raise Malformed(f"{scheme!r} cannot be used to reach Argo CD's API", "write HOST[:PORT]")
-    if scheme.lower() == "http" and marker and not found.plaintext:
-        raise Malformed(
-            f"the Argo CD server {host} is given with http://, which sends the token unencrypted",
-            "write https://, or allow it with --argocd-plaintext",
-        )
+    if marker:
+        _check_scheme(scheme.lower(), host, found)
     if bool(found.certificate) != bool(found.key):
         raise Malformed(
             "a client certificate needs its key",
@@ -101,6 +96,17 @@ def _at_server(found: Connection) -> Connection:
         )
     root = "/".join(part for part in (found.root_path or path).split("/") if part)
     return replace(found, server=host, root_path=f"/{root}" if root else "")
+
+
+def _check_scheme(scheme: str, host: str, found: Connection) -> None:
+    """Raise `Malformed` for a scheme that cannot be used, or sends the token unencrypted."""
+    if scheme not in ("https", "http"):
+        raise Malformed(f"{scheme!r} cannot be used to reach Argo CD's API", "write HOST[:PORT]")
+    if scheme == "http" and not found.plaintext:
+        raise Malformed(
+            f"the Argo CD server {host} is given with http://, which sends the token unencrypted",
+            "write https://, or allow it with --argocd-plaintext",
+        )
 
 
 def parse_options(words: str) -> Connection:

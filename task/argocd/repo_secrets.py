@@ -131,7 +131,11 @@ def choose(secrets: Sequence[RepoSecret], url: str, project: str = "") -> RepoCr
         and secret.project in ("", project)
         and _begins(wanted, argo_cd_url(secret.url))
     ]
-    longest = max(fitting, key=lambda secret: len(argo_cd_url(secret.url)), default=None)
+    longest = max(
+        fitting,
+        key=lambda secret: len(argo_cd_url(secret.url)),
+        default=None,
+    )
     template = longest.credentials if longest else None
     if own is None or template is None or own.anything:
         return own or template

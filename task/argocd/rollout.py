@@ -382,7 +382,12 @@ def _synced(view: View) -> Rollout:
     if health == "Healthy":
         # If there was no operation, there was nothing to apply. Another look confirms it.
         applied = view.applied and view.phase == "Succeeded"
-        return Rollout("synced-and-healthy", "synced and healthy", sure=applied, stale=not applied)
+        return Rollout(
+            "synced-and-healthy",
+            "synced and healthy",
+            sure=applied,
+            stale=not applied,
+        )
     why = unwell(view.status, view.tree)
     if health == "Degraded":
         return Rollout(

@@ -48,7 +48,7 @@ def compared_of(given: CheckOptions, environ: Mapping[str, str]) -> Compared:
         if given.repository and not given.head:
             raise UsageError("--head is missing", hint="name the branch or commit of the change")
         return Compared(given.base, given.head or "HEAD", given.repository)
-    known = {name: text.strip() for name, text in environ.items() if text.strip()}
+    known = {variable: text.strip() for variable, text in environ.items() if text.strip()}
     found = _request_of_actions(known) if "GITHUB_REPOSITORY" in known else _of_variables(known)
     if given.repository and not _is_own(given.repository, known):
         hint = "give --base and --head: the CI system's variables are about another repository"

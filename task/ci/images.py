@@ -34,7 +34,8 @@ def event_images(references: Sequence[str], digest: str = "", tag: str = "") -> 
         images = parse_images(references)
     except Malformed as error:
         raise UsageError(
-            f"--image: {without_login(error.message)}", hint=without_login(error.hint)
+            f"--image: {without_login(error.message)}",
+            hint=without_login(error.hint),
         ) from None
     if not images:
         hint = (
@@ -75,7 +76,8 @@ def _check_tag(tag: str, images: Sequence[Image]) -> None:
     others = [image.tag for image in images if image.tag not in ("", tag)]
     if others:
         raise UsageError(
-            f"--image and --tag differ in the tag ({others[0]}, {tag})", hint="give one of them"
+            f"--image and --tag differ in the tag ({others[0]}, {tag})",
+            hint="give one of them",
         )
 
 
@@ -92,7 +94,8 @@ def _one_for_each_tag(images: Sequence[Image]) -> tuple[Image, ...]:
         if before.digest and image.digest and before.digest != image.digest:
             name = f"{image.name}:{image.tag}" if image.tag else image.name
             raise UsageError(
-                f"--image: {name} is given with two different digests", hint="give one of them"
+                f"--image: {name} is given with two different digests",
+                hint="give one of them",
             )
         if image.digest:
             distinct[image.identity, image.tag] = image
@@ -175,7 +178,8 @@ def with_built(
     if len(digests) > 1:
         shown = ", ".join(f"{text[:19]}…" for text in digests)
         raise UsageError(
-            f"--images-from: two different digests for one image ({shown})", hint="give one of them"
+            f"--images-from: two different digests for one image ({shown})",
+            hint="give one of them",
         )
     the_digest = next(iter(digests), "")
     references = tuple(dict.fromkeys(text for file in files for text in file.references))
@@ -207,7 +211,7 @@ def _with_digests_of_builders(images: Sequence[Image], named: Sequence[Image]) -
 
 
 def _of_object(document: Mapping[str, Any]) -> Built:
-    formats = [name for name, (known, _) in FORMATS.items() if known(document)]
+    formats = [form for form, (known, _) in FORMATS.items() if known(document)]
     if len(formats) > 1:
         raise Malformed(
             f"it may be {' or '.join(formats)}: {_keys_seen(document)}",
@@ -304,14 +308,13 @@ def _goreleaser(items: Sequence[Mapping[str, Any]]) -> Built:
         )
     whole = {image.identity for image, manifest in known if manifest}
     kept = [image for image, manifest in known if manifest or image.identity not in whole]
-    exact = {(image.identity, image.tag) for image in kept if image.digest}
-    return Built(
-        tuple(
-            image.reference
-            for image in kept
-            if image.digest or (image.identity, image.tag) not in exact
-        )
-    )
+    return Built(tuple(image.reference for image in _with_digests_first(kept)))
+
+
+def _with_digests_first(images: Sequence[Image]) -> list[Image]:
+    """Return the images without those whose tag is there with a digest too."""
+    exact = {(image.identity, image.tag) for image in images if image.digest}
+    return [image for image in images if image.digest or (image.identity, image.tag) not in exact]
 
 
 def _of_artifact(item: Mapping[str, Any]) -> Image:

@@ -71,7 +71,7 @@ def results(report: Report) -> Mapping[str, str]:
             "repository": _if_it_fits(250, without_login(commit.repo)),
             "branch": _if_it_fits(250, commit.head),
         }
-    taken = sum(len(name) + len(value.encode()) for name, value in values.items())
+    taken = sum(len(key) + len(value.encode()) for key, value in values.items())
     room = LIMIT - 1 - taken - len("[]")
     longest = min(LONGEST_MESSAGE, max(room - _OF_APPLICATIONS, _SHORT_MESSAGE))
     message = cut(_main_message(report), longest)
@@ -193,7 +193,7 @@ def github_output(values: Mapping[str, str]) -> str:
     A value with a line break would need a delimiter, so that it could not set another output. Ours
     have none.
     """
-    return "".join(f"{name}={_one_line(value)}\n" for name, value in values.items())
+    return "".join(f"{key}={_one_line(value)}\n" for key, value in values.items())
 
 
 def _one_line(value: str) -> str:
@@ -216,7 +216,7 @@ def check_places(output: ResultOptions, environ: Mapping[str, str]) -> None:
         "--results-dir": _folder(output) if output.results_dir else "",
         "--report": _report(output),
         "--dotenv": output.dotenv,
-        **{name: environ.get(name, "") for name in GITHUB},
+        **{variable: environ.get(variable, "") for variable in GITHUB},
     }
     for option, path in places.items():
         if not path:
@@ -404,7 +404,7 @@ def mask(names: Iterable[str], environ: Mapping[str, str], stream: TextIO | None
     a server may do so in their messages.
     """
     values: dict[str, None] = {}
-    for line in (line for name in names for line in environ.get(name, "").splitlines()):
+    for line in (line for variable in names for line in environ.get(variable, "").splitlines()):
         text = line.strip()
         if len(text) >= SHORTEST and not line.startswith(_FRAMES):
             encoded = b64encode(text.encode(errors="surrogateescape")).decode()

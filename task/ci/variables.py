@@ -25,7 +25,7 @@ def origin_of(environ: Mapping[str, str]) -> Origin:
     """Return the origin from the system that knows most: the commit, else the repository,
     else the run.
     """
-    known = {name: text.strip() for name, text in environ.items() if text.strip()}
+    known = {variable: text.strip() for variable, text in environ.items() if text.strip()}
     # Several systems may seem to be present: Gitea's runner sets GitHub's names, and people set
     # some by hand.
     origins = [Origin(*(filled(text, known) for text in system.origin)) for system in SYSTEMS]

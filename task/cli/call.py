@@ -170,7 +170,7 @@ class Call:
         self._group = group
         self.command = argv[0] if argv and argv[0] in group.commands else ""
         has_options = argv[1:2] == [form.MARK] and any(
-            name.startswith(PARAMETER_PREFIX) for name in os.environ
+            variable.startswith(PARAMETER_PREFIX) for variable in os.environ
         )
         entries = argv[2:] if has_options else ()
         adopted = adopt(os.environ, self.command, group.commands, entries)
@@ -203,7 +203,7 @@ class Call:
         A line with a mistake still says where the results go.
         """
         return (
-            {name: value for name, value in self._read.params.items() if value is not None}
+            {option: value for option, value in self._read.params.items() if value is not None}
             if self._read
             else {}
         )

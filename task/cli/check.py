@@ -26,7 +26,10 @@ def check(settings: Settings, call: Call) -> int:
 
 
 def carry_out(
-    settings: Settings, environ: Mapping[str, str], log: Log, shielded: ExitStack
+    settings: Settings,
+    environ: Mapping[str, str],
+    log: Log,
+    shielded: ExitStack,
 ) -> Report:
     """Judge the change, and return the report. Nothing is written."""
     compared = compared_of(settings.check, environ)

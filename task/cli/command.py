@@ -279,7 +279,12 @@ def _help_all() -> inspect.Parameter:
         help="Show all options with their variables and exit.",
     )
     kind = inspect.Parameter.KEYWORD_ONLY
-    return inspect.Parameter("help_all", kind, default=False, annotation=Annotated[bool, info])
+    return inspect.Parameter(
+        "help_all",
+        kind,
+        default=False,
+        annotation=Annotated[bool, info],
+    )
 
 
 def _help_row(

@@ -112,11 +112,7 @@ def job_of(
     repository = without_login(settings.source_repository or origin.repository).removesuffix(".git")
     commit = given.source_commit or origin.commit
     run = commits.pipeline_run or without_login(origin.run)
-    page = (
-        f"{repository}/commit/{commit}"
-        if repository.startswith(("https://", "http://")) and commit
-        else commit
-    )
+    page = _commit_page(repository, commit)
     return Job(
         command=settings.command,
         images=images,
@@ -369,6 +365,13 @@ def _failed_image(text: str) -> Image:
     if not image.version:
         raise UsageError(f"--failed: {text!r} has no tag and no digest", hint=hint)
     return image
+
+
+def _commit_page(repository: str, commit: str) -> str:
+    """Return the URL of a commit, or its name alone if the repository has no web page."""
+    if commit and repository.startswith(("https://", "http://")):
+        return f"{repository}/commit/{commit}"
+    return commit
 
 
 def _build_trailers(settings: Settings, origin: Origin) -> tuple[Trailer, ...]:

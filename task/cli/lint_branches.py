@@ -32,7 +32,7 @@ def open_branches(
     for repo in repos:
         names = _open(repo, host_of)
         if names:
-            told = " and ".join(f"{name.removesuffix('lint')}**" for name in names)
+            told = " and ".join(f"{head.removesuffix('lint')}**" for head in names)
             message = (
                 f"{printable(without_login(repo))}: others may push {told}, "
                 "and so change what is proposed and what is held"
@@ -43,5 +43,5 @@ def open_branches(
 def _open(repo: str, host_of: Callable[[str], Host | None]) -> list[str]:
     with suppress(TaskError):
         host = host_of(repo)
-        return [name for name in _NAMES if host.open_to_others(name)] if host else []
+        return [head for head in _NAMES if host.open_to_others(head)] if host else []
     return []

@@ -224,4 +224,8 @@ def as_given(error: UsageError, called: Mapping[str, str]) -> UsageError:
         if named == flags[0]
         else re.sub(r" \(\S+, or the variable \w+\)$", "", error.hint)
     )
-    return type(error)(named + error.message[flags.end() :], hint=hint, subject=error.subject)
+    return type(error)(
+        named + error.message[flags.end() :],
+        hint=hint,
+        subject=error.subject,
+    )

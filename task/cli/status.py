@@ -9,7 +9,7 @@ from task.ci.publish import mask, tell, write_page
 from task.cli.call import Call
 from task.cli.job import duration_of, given_images, job_of
 from task.commands import fail_on
-from task.commands.status import Look
+from task.commands.status import StatusDetails
 from task.commands.status import status as look_at
 from task.errors import Exit, UsageError
 from task.output.console import say, say_lines, stdout_console
@@ -74,13 +74,13 @@ def _looked_at(settings: Settings, environ: Mapping[str, str], log: Log) -> Stat
     images = given_images(event).images if event.image or event.images_from else ()
     job = job_of(settings, images, environ)
     token = settings.host.forge_token_file or any(
-        environ.get(name) for name in (*FORGE_TOKENS, "GITHUB_TOKEN")
+        environ.get(variable) for variable in (*FORGE_TOKENS, "GITHUB_TOKEN")
     )
     world = RealWorld(settings, environ, log, job.scope, images)
     try:
         # The build that wrote the present value says since when another one runs.
         by_commit = "differs" in given.fail_on and bool(given.older_than)
-        look = Look(
+        look = StatusDetails(
             given.asks_for_newest,
             max(given.builds, 1) if by_commit else given.builds,
             requests=bool(token),

@@ -42,7 +42,7 @@ from task.deciding.weigh import Facts, combined
 from task.errors import SourceError, TargetError, TaskError, Trouble
 from task.landing.before_deciding import CONFIG, answers_to, govern_asks, with_missing
 from task.landing.overridden import overridden
-from task.landing.ports import Change, Side, World
+from task.landing.ports import ChangeToJudge, Side, World
 from task.model import (
     Answer,
     Compared,
@@ -127,7 +127,7 @@ def _timings(job: Job, began: float, found: float, world: World) -> Timings:
     return Timings(job.terms.now, found - began, world.now() - found, 0.0)
 
 
-def _tell_nothing(change: Change, world: World) -> None:
+def _tell_nothing(change: ChangeToJudge, world: World) -> None:
     number = len(change.paths)
     world.log("debug", f"no tracked version changes ({counted(number, 'changed file')})")
 
@@ -140,7 +140,7 @@ class SideSeen:
     problems: tuple[Problem, ...]
 
 
-def _side_seen(change: Change, side: Side, job: Job, world: World) -> SideSeen:
+def _side_seen(change: ChangeToJudge, side: Side, job: Job, world: World) -> SideSeen:
     """Return the Applications of a side. The base may lack a folder that the change adds."""
     manifests: Iterable[Found] = ()
     try:
@@ -160,12 +160,18 @@ def _about_names(seen: Seen, job: Job) -> tuple[Problem, ...]:
         refuse_ambiguous(narrow.names, seen.everyone)
     narrowing = "--namespace, --project or --selector"
     return unknown_names(
-        narrow.names, seen.everyone, seen.outside, strict=False, narrowing=narrowing
+        narrow.names,
+        seen.everyone,
+        seen.outside,
+        strict=False,
+        narrowing=narrowing,
     )
 
 
 def _tracked_entries(
-    change: Change, before: SideSeen, after: SideSeen
+    change: ChangeToJudge,
+    before: SideSeen,
+    after: SideSeen,
 ) -> tuple[list[Pair], list[Subscription]]:
     """Return the tracked entries of this repository and branch: paired, and all of both sides."""
     sides = [_entries_written_here(side.seen, change) for side in (before, after)]
@@ -173,7 +179,9 @@ def _tracked_entries(
 
 
 def _without_entries(
-    entries: Sequence[Subscription], seen: Seen, change: Change
+    entries: Sequence[Subscription],
+    seen: Seen,
+    change: ChangeToJudge,
 ) -> tuple[Problem, ...]:
     """Return a warning if nothing can be judged, because all is green then."""
     if entries:
@@ -191,7 +199,7 @@ def _all_of(seen: Seen) -> list[Subscription]:
     return [sub for subscribed in seen.subscribed for sub in subscribed.subscriptions]
 
 
-def _entries_written_here(seen: Seen, change: Change) -> list[Subscription]:
+def _entries_written_here(seen: Seen, change: ChangeToJudge) -> list[Subscription]:
     """Return the entries that are written in this repository and branch.
 
     What runs does not matter here, so it is left out: only both commits are compared.
@@ -206,7 +214,9 @@ def _entries_written_here(seen: Seen, change: Change) -> list[Subscription]:
 
 
 def _look_at_both_sides(
-    change: Change, entries: tuple[Sequence[Pair], Sequence[Subscription]], job: Job
+    change: ChangeToJudge,
+    entries: tuple[Sequence[Pair], Sequence[Subscription]],
+    job: Job,
 ) -> Looked:
     """Read both sides, and return which entries the change touches."""
     pairs, subs = entries
@@ -229,7 +239,7 @@ def _look_at_both_sides(
 
 
 def _read(
-    change: Change,
+    change: ChangeToJudge,
     side: Side,
     places: Collection[Place],
     urls: Collection[str],
@@ -241,7 +251,9 @@ def _read(
 
 
 def _of_states(
-    looked: Looked, entries: tuple[Sequence[Pair], Sequence[Subscription]], job: Job
+    looked: Looked,
+    entries: tuple[Sequence[Pair], Sequence[Subscription]],
+    job: Job,
 ) -> tuple[Problem, ...]:
     del job
     called = {state_path(sub): sub.application.key for sub in entries[1]}
@@ -271,7 +283,9 @@ def _changes_config(sides: Sides) -> bool:
 
 
 def _removed(
-    looked: Looked, entries: tuple[Sequence[Pair], Sequence[Subscription]], after: SideSeen
+    looked: Looked,
+    entries: tuple[Sequence[Pair], Sequence[Subscription]],
+    after: SideSeen,
 ) -> tuple[Problem, ...]:
     """Return a warning for each entry that is no longer judged, and the reason."""
     flaws = {
@@ -290,12 +304,10 @@ def _removed(
         told = _judged_once_more if sub in last else _not_judged
         found.append(told(sub, _why_gone(sub, apps, flaws)))
     new = {pair.now.application.key for pair in entries[0] if pair.before is None}
-    broken = {
-        (key, text)
-        for key, text in flaws
-        if key in new or key not in _known_applications(entries[0])
-    }
-    found += [_flaw_problem(key, flaws[key, text]) for key, text in sorted(broken)]
+    known = _known_applications(entries[0]) - new
+    found += [
+        _flaw_problem(key, flaws[key, text]) for key, text in sorted(flaws) if key not in known
+    ]
     return tuple(found)
 
 
@@ -304,7 +316,9 @@ def _known_applications(pairs: Sequence[Pair]) -> set[str]:
 
 
 def _why_gone(
-    sub: Subscription, apps: Collection[str], flaws: Mapping[tuple[str, str], Flaw]
+    sub: Subscription,
+    apps: Collection[str],
+    flaws: Mapping[tuple[str, str], Flaw],
 ) -> str:
     app = sub.application.key
     if app not in apps:
@@ -336,7 +350,9 @@ def _about_gone(sub: Subscription, message: str) -> Problem:
 def _flaw_problem(app: str, flaw: Flaw) -> Problem:
     return Problem(
         Trouble.warning(
-            flaw.rule, f"{flaw.text or flaw.key} is not judged: {flaw.message}", flaw.hint
+            flaw.rule,
+            f"{flaw.text or flaw.key} is not judged: {flaw.message}",
+            flaw.hint,
         ),
         application=app,
         key=flaw.key,
@@ -345,7 +361,11 @@ def _flaw_problem(app: str, flaw: Flaw) -> Problem:
 
 
 def _decided(
-    change: Change, looked: Looked, before: Seen, job: Job, world: World
+    change: ChangeToJudge,
+    looked: Looked,
+    before: Seen,
+    job: Job,
+    world: World,
 ) -> tuple[list[Decision], list[Problem]]:
     """Return a decision for each version that the change brings, and the warnings."""
     branch = looked.sides.base.branch
@@ -393,11 +413,17 @@ def _failed_decision(one: Touched, error: TaskError, branch: str) -> Decision:
 
 def _with_its_place(decision: Decision, sides: Sides, one: Touched, job: Job) -> Decision:
     current = replace(decision.current, file=one.new.file or decision.current.file)
-    return replace(decision, current=current, line=line_of(sides.merged, one, job.terms))
+    return replace(
+        decision,
+        current=current,
+        line=line_of(sides.merged, one, job.terms),
+    )
 
 
 def _under_both_configs(
-    change: Change, looked: Looked, job: Job
+    change: ChangeToJudge,
+    looked: Looked,
+    job: Job,
 ) -> tuple[list[Touched], Sides, RepositoryConfig]:
     """Return the entries as the base's config wants them now, that of either side.
 
@@ -425,7 +451,9 @@ def _under_both_configs(
 
 
 def _versions(
-    ones: Sequence[Touched], sides: Sides, job: Job
+    ones: Sequence[Touched],
+    sides: Sides,
+    job: Job,
 ) -> tuple[list[Version], list[Judgement]]:
     """Return the versions that the change brings, and what has no readable memory."""
     found: list[Version] = []
@@ -439,7 +467,10 @@ def _versions(
 
 
 def _judged(
-    change: Change, found: Sequence[Version], judging: Judging, world: World
+    change: ChangeToJudge,
+    found: Sequence[Version],
+    judging: Judging,
+    world: World,
 ) -> list[Judgement]:
     """Return a judgement for each version."""
     check = judging.terms.check
@@ -454,7 +485,11 @@ def _judged(
         return ((commit, text) for commit, text in texts if text is not None)
 
     facts = Facts(earlier=earlier, exists=exists)
-    judging = replace(judging, facts=facts, refused=frozenset(judging.config.refused))
+    judging = replace(
+        judging,
+        facts=facts,
+        refused=frozenset(judging.config.refused),
+    )
     needed = [item for version in found for item in facts_needed(version, judging)]
     answered = replace(facts, answers=answers_to(combined(needed), world))
     judging = replace(judging, facts=answered)

@@ -61,7 +61,7 @@ def with_sources(
 def _unread(names: Sequence[str]) -> tuple[Problem, ...]:
     if not names:
         return ()
-    told = and_more([shortened(name, 100) for name in names])
+    told = and_more([shortened(path, 100) for path in names])
     message = (
         f"the change says that it promotes versions of {told}, which --applications does not read"
     )
@@ -70,7 +70,9 @@ def _unread(names: Sequence[str]) -> tuple[Problem, ...]:
 
 
 def _with_source(
-    version: Version, known: Sequence[SourceVersion], versions: Sequence[Version]
+    version: Version,
+    known: Sequence[SourceVersion],
+    versions: Sequence[Version],
 ) -> Version:
     app = version.one.pair.now.application.key
     givers = [
@@ -81,7 +83,11 @@ def _with_source(
     for giver in givers:
         if giver.error is None and alike(giver.image, version.image):
             promoted = Promoted(
-                giver.source, giver.newest, giver.pinned, giver.since, giver.went_back
+                giver.source,
+                giver.newest,
+                giver.pinned,
+                giver.since,
+                giver.went_back,
             )
             return replace(version, promoted=promoted)
     unmatched = [one for one in givers if not _given(one, versions)]

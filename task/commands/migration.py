@@ -21,7 +21,7 @@ from task.annotations.keys import (
     write_back_method,
 )
 from task.annotations.subscription import attempted, subscribe
-from task.commands.status import Look, rows_of
+from task.commands.status import StatusDetails, rows_of
 from task.deciding.job import Job
 from task.deciding.target import own_reading
 from task.deciding.weigh import may_ask
@@ -67,7 +67,7 @@ class TrackedImage:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class MigratedApplication:
     """One Application before and after."""
 
     application: str
@@ -97,7 +97,7 @@ def row_of(
     *,
     updaters: bool,
     in_cluster: bool,
-) -> Comparison:
+) -> MigratedApplication:
     """Return one Application before and after. `status` is what was read about its images.
 
     `meant` are its subscriptions as if there were no mistakes, because AIU overlooks most of them.
@@ -116,7 +116,7 @@ def row_of(
         typed = any(sub.source.kind for sub in meant)
         if now.how == "git" and broken.rule == "target" and not typed:
             now = here
-    return Comparison(
+    return MigratedApplication(
         app.key,
         _selected_by(app, updaters=updaters),
         now,
@@ -298,7 +298,7 @@ HOWS = {
 class Migration:
     """What changes if Image Update takes over from Argo CD Image Updater."""
 
-    rows: tuple[Comparison, ...]
+    rows: tuple[MigratedApplication, ...]
     config: tuple[ConfigOption, ...]
     config_origin: str  # "" if the ConfigMap was not read
 
@@ -310,7 +310,7 @@ def migration(found: Discovered, job: Job, world: World, *, in_cluster: bool) ->
         asks_for_all([subscribed_app for _, subscribed_app in subscribed]),
         job,
         world,
-        Look(builds=0),
+        StatusDetails(builds=0),
     )
     status: dict[str, list[ImageStatus]] = {}
     for row in read:
@@ -371,7 +371,7 @@ def lines(migration: Migration) -> Iterator[str]:
         yield f"    {option.key:28} {'; '.join(filter(None, (option.option, option.note)))}"
 
 
-def _row_lines(row: Comparison, notes: Sequence[str]) -> Iterator[str]:
+def _row_lines(row: MigratedApplication, notes: Sequence[str]) -> Iterator[str]:
     """Yield what changes for one Application."""
     yield row.application
     if row.selected_by != BY_ANNOTATIONS:
@@ -387,7 +387,7 @@ def _row_lines(row: Comparison, notes: Sequence[str]) -> Iterator[str]:
         yield f"    note            {note}"
 
 
-def _summary(rows: Sequence[Comparison]) -> Iterator[str]:
+def _summary(rows: Sequence[MigratedApplication]) -> Iterator[str]:
     """Yield the logins that the step needs, and how many Applications change."""
     yield "Logins that the step needs:"
     logins = Counter(login for row in rows for login in row.logins)
@@ -418,7 +418,7 @@ def _side(side: Side) -> str:
     return f"{told}: {side.because}" if side.because else told
 
 
-def _image_line(tracked: TrackedImage, row: Comparison) -> str:
+def _image_line(tracked: TrackedImage, row: MigratedApplication) -> str:
     name = f"{tracked.alias}={tracked.name}" if tracked.alias else tracked.name
     rule = " ".join(filter(None, (tracked.strategy or "broken", tracked.constraint)))
     before = (

@@ -72,7 +72,7 @@ class SourceVersion:
 
 
 @dataclass(frozen=True)
-class Pair:
+class Recipient:
     """One target, and the entries of sources that may give it a version."""
 
     target: Subscribed
@@ -120,7 +120,7 @@ def _facts(source: Tracker) -> Mapping[str, str]:
 def pairs_of(
     subscribed: Sequence[Subscribed],
     promotion: Promotion,
-) -> tuple[list[Pair], list[Problem]]:
+) -> tuple[list[Recipient], list[Problem]]:
     """Return a pair for each target, and an error if no Application matches one of the sides.
 
     No Application is its own source. Raises `UsageError` if a name fits several namespaces.
@@ -241,10 +241,10 @@ class _Givers:
             if subscription.entry.alias in promotion.images:
                 self._by_alias.setdefault(subscription.entry.alias, []).append(subscription)
 
-    def pair(self, target: Subscribed) -> Pair:
+    def pair(self, target: Subscribed) -> Recipient:
         """Return a target with the entries of sources for it."""
         broken = {flaw.entry.image.identity for flaw in target.flaws if flaw.entry}
-        return Pair(
+        return Recipient(
             target,
             tuple(tuple(self._of(target, sub)) for sub in target.subscriptions),
             tuple(
@@ -310,14 +310,14 @@ def _named(sub: Subscription, names: Sequence[str]) -> bool:
     )
 
 
-def wanted(pairs: Iterable[Pair]) -> list[Subscription]:
+def wanted(pairs: Iterable[Recipient]) -> list[Subscription]:
     """Return the entries of sources whose version matters to a target, each once."""
     every = (one for pair in pairs for one in (*chain.from_iterable(pair.givers), *pair.of_broken))
     return list({subscription.identity: subscription for subscription in every}.values())
 
 
 def asks_to_promote(
-    pairs: Iterable[Pair],
+    pairs: Iterable[Recipient],
     known: Sequence[SourceVersion],
     promotion: Promotion,
 ) -> Matched:

@@ -332,7 +332,7 @@ _PAGE = 500  # images whose history is in memory at a time
 
 
 @dataclass(frozen=True)
-class Look:
+class StatusDetails:
     """What to read beyond Git and what runs."""
 
     newest: bool = False  # the newest tags in the registries
@@ -345,7 +345,7 @@ class Look:
 Rows = tuple[Sequence[ImageStatus], Sequence[Problem]]
 
 
-def status(job: Job, world: World, look: Look) -> Status:
+def status(job: Job, world: World, look: StatusDetails) -> Status:
     """Return the status of the images of these Applications, or only of `job.images`.
 
     `job` must be dry.
@@ -383,7 +383,7 @@ def rows_of(
     matched: Matched,
     job: Job,
     world: World,
-    look: Look,
+    look: StatusDetails,
 ) -> tuple[list[ImageStatus], tuple[Problem, ...]]:
     """Return what Git and the live Applications say about what was matched,
     and the problems with reading it.
@@ -419,7 +419,7 @@ def _unread(asks: Sequence[Ask], error: TaskError) -> Rows:
     return list(map(without_git, subs)), list(dict.fromkeys(unread(sub, error) for sub in subs))
 
 
-def _of_branch(batch: Batch, job: Job, world: World, look: Look) -> Rows:
+def _of_branch(batch: Batch, job: Job, world: World, look: StatusDetails) -> Rows:
     expected = branches_of_requests(batch) if job.images else []
     wanted = (place for ask in batch.asks for place in places(ask))
     snapshot = batch.repository.snapshot(batch.base, chain(CONFIG, wanted), expected, CONFIG)

@@ -75,7 +75,11 @@ def _hold(intent: Intent, situation: Situation) -> Move:
         image,
         Verdict("defer", "held", _held_until_released(new, situation)),
     )
-    return Move(decision, remember=_memory_with_hold(intent, situation.memory, new), hold=new)
+    return Move(
+        decision,
+        remember=_memory_with_hold(intent, situation.memory, new),
+        hold=new,
+    )
 
 
 def _held_until_released(hold: Hold, situation: Situation) -> str:
@@ -121,7 +125,11 @@ def _release(intent: Intent, situation: Situation) -> Move:
         decision = situation.decision(image, Verdict("unchanged", "same", told + dropped))
         return Move(decision, remember=Remember(free, lifted=lifted), released=True)
     told = f"released: it was {hold_text(was)}" if was else "released"
-    now_free = replace(situation, memory=free, state=State(None, situation.state.images))
+    now_free = replace(
+        situation,
+        memory=free,
+        state=State(None, situation.state.images),
+    )
     move = weigh(now_free, deferred(situation.subscription, event))
     because = f"{told}; {event.version} waited: {move.decision.because}"
     if move.hold and move.hold == situation.subscription.freeze:
@@ -162,7 +170,11 @@ def _roll_back(intent: Intent, situation: Situation, snapshot: Snapshot) -> Move
         if own:
             because = f"{verdict.because}; still {hold_text(own)}"
             decision = replace(decision, judged=replace(verdict, because=because))
-        return Move(decision, remember=None if there else Remember(memory), rolled_back=not there)
+        return Move(
+            decision,
+            remember=None if there else Remember(memory),
+            rolled_back=not there,
+        )
     hold = _with_reason(intent.hold, intent, sub, to)
     known = situation.state.hold if intent.whole else memory.hold
     because = f"{verdict.because}; {_held_until_released(hold, situation)}"
@@ -259,7 +271,11 @@ def _undo(intent: Intent, undone: Decision, situation: Situation, snapshot: Snap
         f"rolled back from {image.version}{f'; {hold_text(intent.hold)}' if intent.hold else ''}"
     )
     decision = situation.decision(wanted, Verdict("update", "admitted", because))
-    return Move(decision, remember=Remember(replace(memory, hold=intent.hold)), rolled_back=True)
+    return Move(
+        decision,
+        remember=Remember(replace(memory, hold=intent.hold)),
+        rolled_back=True,
+    )
 
 
 def _noted(version: str, situation: Situation) -> Remember | None:
@@ -361,7 +377,11 @@ def _meant_value(
     if back:
         known = f"only {counted(len(passed), 'earlier value')}" if passed else "no earlier value"
         message = f"Git's history has {known} of {situation.subscription.entry.image.name}"
-        raise TargetError(message, hint="name the tag: --to TAG", subject=situation.in_git.file)
+        raise TargetError(
+            message,
+            hint="name the tag: --to TAG",
+            subject=situation.in_git.file,
+        )
     reading, doubt = _value_outside_git(intent, situation, passed)
     return reading, (), doubt
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -187,16 +187,20 @@ def _visible(way: _Way, path: str, steps: Sequence[Segment]) -> bool:
             else _narrow(chart.values, names)
         )
         given = _over_defaults(given, said)
-    for name in way.below:
-        given = given.get(name) if isinstance(given, dict) else None
+    given = _value_at(given, way.below)
     if way.below:
         given = _over_defaults(
             {} if given is None else given,
             _probe_below(names[len(way.below) :]),
         )
-    for name in names[len(way.below) :]:
-        given = given.get(name) if isinstance(given, dict) else None
-    return bool(given == _PROBE)
+    return bool(_value_at(given, names[len(way.below) :]) == _PROBE)
+
+
+def _value_at(values: Any, keys: Iterable[str]) -> Any:
+    """Return the value below these keys, None if there is none."""
+    for key in keys:
+        values = values.get(key) if isinstance(values, dict) else None
+    return values
 
 
 def _names_to(steps: Sequence[Segment]) -> list[str]:
@@ -273,7 +277,7 @@ def _keys_of(target: Target, own: Any) -> list[str]:
     names = [keys.tag or "image.tag", keys.digest]
     if keys.name and _text_at(own, parse_path(keys.name)):
         names.append(keys.name)
-    return [name for name in names if name]
+    return [key for key in names if key]
 
 
 def _both_ours(
@@ -302,7 +306,7 @@ def _names_it(name: str, target: Target) -> bool:
 def _ways(files: Files, sub: Subscription, source: Source) -> list[_Way]:
     """Return each way in which Helm reads the written file for this source."""
     helm = _helm_section(files, sub, source)
-    paths = [_path_of(sub, source, name) for name in helm.value_files]
+    paths = [_path_of(sub, source, value_file) for value_file in helm.value_files]
     listed = "" if helm.files_from is None else f" (listed in {helm.files_from})"
     named = tuple(_file_layer(files, path, listed) for path in paths if path is not None)
     own = _own_values(sub, source)
@@ -626,7 +630,7 @@ def _override_files(sub: Subscription, source: Source) -> list[str]:
         f".argocd-source-{app.name}.yaml",
         f".argocd-source-{app.namespace}_{app.name}.yaml",
     )
-    return [posixpath.join(source.path, name) for name in names]
+    return [posixpath.join(source.path, file_name) for file_name in names]
 
 
 def _in_repository(source: Source, sub: Subscription) -> bool:

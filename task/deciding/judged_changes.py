@@ -142,7 +142,10 @@ def said(snapshot: Snapshot, sub: Subscription, terms: Terms) -> Reading:
 
 
 def _with_other_places(
-    found: Reading, snapshot: Snapshot, sub: Subscription, kind: TargetKind
+    found: Reading,
+    snapshot: Snapshot,
+    sub: Subscription,
+    kind: TargetKind,
 ) -> Reading:
     """Return a reading with the versions of all places that an update writes at once."""
     if kind not in ("manifests", "flux"):
@@ -427,7 +430,12 @@ def judged(version: Version, judging: Judging) -> Judgement:
         return Judgement(one, Move(situation.decision(image, verdict)))
     decision, told = _ordered(offer, situation, judging)
     source = offer.promoted.source if offer.promoted else ""
-    decision = replace(decision, candidate=image, built=image.digest, source=source)
+    decision = replace(
+        decision,
+        candidate=image,
+        built=image.digest,
+        source=source,
+    )
     if decision.verdict == "update":
         decision = _aged(decision, offer, situation)
     if decision.verdict == "update":

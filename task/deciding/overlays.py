@@ -102,7 +102,7 @@ def _named_paths(files: Files, folder: str, *keys: str) -> list[str]:
 
 
 def _kustomization(files: Files, folder: str) -> Any:
-    paths = (posixpath.join(folder, name) for name in NAMES)
+    paths = (posixpath.join(folder, file_name) for file_name in NAMES)
     path = next((path for path in paths if path in files), "")
     return _kustomization_in(files[path].text) if path else None
 

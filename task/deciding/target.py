@@ -208,7 +208,9 @@ def own_places(sub: Subscription, kind: TargetKind) -> tuple[Place, ...]:
     if kind in ("helm-override", "helmvalues"):
         return tuple(map(Place, _value_files(sub)))
     if kind in ("kustomize-override", "kustomization") and _is_in_repository(sub):
-        return tuple(Place(f"{sub.source.path}/{name}".lstrip("/")) for name in kustomization.NAMES)
+        return tuple(
+            Place(f"{sub.source.path}/{file_name}".lstrip("/")) for file_name in kustomization.NAMES
+        )
     return ()
 
 
@@ -216,7 +218,9 @@ def overlay_places(files: Files, sub: Subscription, kind: TargetKind) -> tuple[P
     """Return the kustomizations and manifests that the source's own one takes."""
     if kind not in ("kustomize-override", "kustomization") or not _is_in_repository(sub):
         return ()
-    root = tuple(Place(posixpath.join(sub.source.path, name)) for name in kustomization.NAMES)
+    root = tuple(
+        Place(posixpath.join(sub.source.path, file_name)) for file_name in kustomization.NAMES
+    )
     return (*root, *places_of_tree(files, sub.source.path))
 
 

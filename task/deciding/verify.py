@@ -186,7 +186,11 @@ def _proved(moves: Sequence[Move], last_checks: LastChecks) -> list[Move]:
         if not _needs_proof(move, last_checks):
             return None
         demands = () if move.rolled_back else move.subscription.demands
-        return replace(_about(move), signed_by=move.subscription.signed_by, demands=demands)
+        return replace(
+            _about(move),
+            signed_by=move.subscription.signed_by,
+            demands=demands,
+        )
 
     def proved(move: Move, answer: Proof | Verdict | TaskError) -> Move:
         if isinstance(answer, TargetError):  # a file in the repository that is not a key
@@ -212,7 +216,11 @@ def _labelled(moves: Sequence[Move], last_checks: LastChecks) -> list[Move]:
 
     def labelled(move: Move, answer: Answer) -> Move:
         doubt = move.decision.unchecked or unchecked(answer, ("labels",), move.subscription)
-        return replace(move, decision=replace(move.decision, unchecked=doubt), labels=answer.labels)
+        return replace(
+            move,
+            decision=replace(move.decision, unchecked=doubt),
+            labels=answer.labels,
+        )
 
     return _answered(moves, about, last_checks.registry, labelled)
 

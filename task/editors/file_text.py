@@ -45,7 +45,11 @@ def text_of(files: Files, path: str) -> str | None:
     while parent := posixpath.dirname(parent):
         if parent in files and files[parent].mode in {"120000", "160000", "100644", "100755"}:
             what, hint = MODES.get(files[parent].mode, ("a file", "name a path below a folder"))
-            raise TargetError(f"{parent} is {what}, not a folder", hint=hint, subject=path)
+            raise TargetError(
+                f"{parent} is {what}, not a folder",
+                hint=hint,
+                subject=path,
+            )
     if path not in files:
         return None
     file = files[path]

@@ -48,13 +48,19 @@ def read(files: Files, target: Target) -> Reading:
         spot = _spot(tree, target)
     if spot is None:
         return Reading(
-            *first_parts([hit.old for hit in marked(tree, target, None)]), file=target.path
+            *first_parts([hit.old for hit in marked(tree, target, None)]),
+            file=target.path,
         )
     if spot.kind == "missing":
         return Reading(spot.name, file=target.path)
     node = resolved(spot.node)
     if spot.kind == "tag":
-        return Reading(spot.name, *split_tag(node.value), sound=sound(node), file=target.path)
+        return Reading(
+            spot.name,
+            *split_tag(node.value),
+            sound=sound(node),
+            file=target.path,
+        )
     reference = live_image(node.value)
     version = (reference.tag, reference.digest) if reference else ("", "")
     return Reading(spot.name, *version, sound=sound(node), file=target.path)
@@ -125,7 +131,8 @@ def _spot(tree: Tree, target: Target) -> ImageValue | None:
         " comment"
     )
     raise TargetError(
-        f"no HelmRelease here has the image of {name or TOP} in spec.values", hint=hint
+        f"no HelmRelease here has the image of {name or TOP} in spec.values",
+        hint=hint,
     )
 
 

@@ -416,7 +416,11 @@ def known_digest(files: Files, target: Target, keys: Keys, parameters: Iterable[
             message = (
                 f"{name} is {digest.value[:80]!r}, so a chart that reads it ignores a new {tag}"
             )
-            raise TargetError(f"{digest.where}: {message}", hint=hint, subject=digest.path)
+            raise TargetError(
+                f"{digest.where}: {message}",
+                hint=hint,
+                subject=digest.path,
+            )
     return found[annotated].value if annotated in found else ""
 
 

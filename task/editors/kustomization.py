@@ -57,7 +57,7 @@ _HEAD: Mapping[str, Data] = {
 
 def places(target: Target) -> tuple[Place, ...]:
     """Return all three names that kustomize knows."""
-    return tuple(Place(posixpath.join(target.path, name)) for name in NAMES)
+    return tuple(Place(posixpath.join(target.path, file_name)) for file_name in NAMES)
 
 
 def read(files: Files, target: Target) -> Reading:
@@ -205,7 +205,11 @@ def _load(files: Files, target: Target) -> tuple[str, Tree]:
             "name its folder: write-back-target: kustomization:<folder>; for plain manifests, write"
             " manifests"
         )
-        raise TargetError("contains no kustomization file", hint=hint, subject=target.path or "/")
+        raise TargetError(
+            "contains no kustomization file",
+            hint=hint,
+            subject=target.path or "/",
+        )
     path, *others = paths
     # AIU uses the first one, but kustomize refuses the folder ("Found multiple kustomization
     # files")

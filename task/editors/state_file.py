@@ -144,7 +144,7 @@ def _written(tree: Tree, node: Node, what: str) -> Written | None:
             f"sequence: {number[:50]!r} is not a number",
             "write up to 20 digits",
         )
-    build = Build(int(number) if number else None, *(words[name] for name in _BUILD))
+    build = Build(int(number) if number else None, *(words[field] for field in _BUILD))
     written = Written(words["tag"], words["digest"], build, words["image-digest"])
     return written if written != Written() else None
 

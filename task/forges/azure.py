@@ -277,7 +277,13 @@ class Azure(Host):
         """As `Host.shut`."""
         path = f"{self._path}/pullrequests/{path_part(self.proposed(said).number)}"
         text = {"description": body, "status": "abandoned"}
-        self._client.ask("PATCH", path, "abandon the pull request", json=text, again=True)
+        self._client.ask(
+            "PATCH",
+            path,
+            "abandon the pull request",
+            json=text,
+            again=True,
+        )
 
     def is_open(self, name: str) -> bool:
         """As `Host.is_open` Azure has no pattern: the folder of a branch has rights."""

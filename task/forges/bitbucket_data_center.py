@@ -196,7 +196,13 @@ class BitbucketDataCenter(Host):
         """As `Host.tip`."""
         path = f"{self._path}/commits"
         query = {"until": f"refs/heads/{head}", "limit": 1}
-        found = self._client.json("GET", path, f"read the branch {head}", params=query, fine=(404,))
+        found = self._client.json(
+            "GET",
+            path,
+            f"read the branch {head}",
+            params=query,
+            fine=(404,),
+        )
         return dig(found, "values", 0, "id")
 
     def _put(self, said: Any, title: str, body: str, people: list[str], notes: Notes) -> Any:
@@ -225,7 +231,13 @@ class BitbucketDataCenter(Host):
                 *lost,
             )
             whole["reviewers"] = [{"user": {"name": name}} for name in left]
-            answer = self._client.ask("PUT", path, what, json=whole, fine=(_CONFLICT,))
+            answer = self._client.ask(
+                "PUT",
+                path,
+                what,
+                json=whole,
+                fine=(_CONFLICT,),
+            )
         if _has_error_class(
             answer,
             "PullRequestOutOfDateException",
@@ -338,7 +350,13 @@ class DataCenterComments(Comments):
             f"{self._path}/pull-requests/{path_part(request)}/comments/{path_part(comment.number)}"
         )
         text = {"text": body, "version": comment.version}
-        answer = self._client.ask("PUT", path, "edit the comment", json=text, fine=(401, 403))
+        answer = self._client.ask(
+            "PUT",
+            path,
+            "edit the comment",
+            json=text,
+            fine=(401, 403),
+        )
         return None if answer.status in (401, 403) else comment.url
 
     def _page(self, request: str, number: str) -> str:

@@ -224,7 +224,8 @@ class Client:
             )
         if answer.status == 403:
             return RepositoryError(
-                f"{host} does not let this API token {what}: {because}", hint=f"{needs}; {stays}"
+                f"{host} does not let this API token {what}: {because}",
+                hint=f"{needs}; {stays}",
             )
         if answer.status == 404:
             return RepositoryError(
@@ -234,7 +235,8 @@ class Client:
             )
         if answer.status >= 500 or answer.status == 408:
             return UnreachableError(
-                f"{host} failed: could not {what}: {because}", hint=f"run it again; {stays}"
+                f"{host} failed: could not {what}: {because}",
+                hint=f"run it again; {stays}",
             )
         if answer.status < 400:
             return ForgeError(
@@ -242,7 +244,8 @@ class Client:
                 hint="the repository may have moved: write its present URL",
             )
         return ForgeError(
-            f"{host} refuses: could not {what}: {because}", hint=f"correct what it names; {stays}"
+            f"{host} refuses: could not {what}: {because}",
+            hint=f"correct what it names; {stays}",
         )
 
     def valid_token(self) -> str:

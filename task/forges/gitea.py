@@ -143,7 +143,13 @@ class Gitea(Host):
             "base": proposal.base,
         }
         what = "open the pull request"
-        answer = self._client.ask("POST", f"{self._path}/pulls", what, json=body, fine=(409,))
+        answer = self._client.ask(
+            "POST",
+            f"{self._path}/pulls",
+            what,
+            json=body,
+            fine=(409,),
+        )
         if answer.status == 409:
             number = re.search(r"already exists .*\bissue_id: (\d+)", self._client.words(answer))
             if number:
@@ -287,7 +293,13 @@ class Gitea(Host):
     def _labelled(self, number: str, names: list[str]) -> list[str]:
         """Add these labels to a request, and return the names of all its labels."""
         path = f"{self._path}/issues/{number}/labels"
-        there = self._client.json("POST", path, "set labels", json={"labels": names}, again=True)
+        there = self._client.json(
+            "POST",
+            path,
+            "set labels",
+            json={"labels": names},
+            again=True,
+        )
         return [dig(mapping, "name") for mapping in mappings(there)]
 
     def _known_labels(self, path: str, fine: tuple[int, ...]) -> dict[str, str]:

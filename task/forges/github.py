@@ -86,7 +86,10 @@ class GitHub(Host):
             self._owner = owner
             found = self._requests(base, head)
         ours = [item for item in found if self._is_ours(item, base, head)]
-        ours.sort(key=lambda one: (one["state"] == "open", one["number"]), reverse=True)
+        ours.sort(
+            key=lambda one: (one["state"] == "open", one["number"]),
+            reverse=True,
+        )
         return self._in_its_queue(ours[0]) if ours else None
 
     def ask(self, number: str) -> Any:
@@ -133,7 +136,13 @@ class GitHub(Host):
         """As `Host.change`."""
         path = f"{self._path}/pulls/{said['number']}"
         text = {"title": title, "body": body}
-        return self._client.json("PATCH", path, "update the pull request", json=text, again=True)
+        return self._client.json(
+            "PATCH",
+            path,
+            "update the pull request",
+            json=text,
+            again=True,
+        )
 
     def complete(self, said: Any, proposal: Proposal, notes: Notes) -> tuple[Proposed, Any]:
         """As `Host.complete`."""
@@ -183,7 +192,13 @@ class GitHub(Host):
         """As `Host.shut`."""
         path = f"{self._path}/pulls/{said['number']}"
         text = {"body": body, "state": "closed"}
-        self._client.ask("PATCH", path, "close the pull request", json=text, again=True)
+        self._client.ask(
+            "PATCH",
+            path,
+            "close the pull request",
+            json=text,
+            again=True,
+        )
 
     def is_open(self, name: str) -> bool:
         """As `Host.is_open`. Rulesets are shown to all who read, older protections only in part."""
@@ -253,7 +268,13 @@ class GitHub(Host):
             "title": proposal.title, "body": proposal.body, "head": proposal.head, "base": proposal.base,
             "draft": draft,
         }  # fmt: skip
-        return self._client.ask("POST", f"{self._path}/pulls", what, json=body, fine=(422,))
+        return self._client.ask(
+            "POST",
+            f"{self._path}/pulls",
+            what,
+            json=body,
+            fine=(422,),
+        )
 
     def _ask_reviewers(self, pull: Mapping[str, Any], proposal: Proposal, notes: Notes) -> None:
         """Ask people and teams for reviews.
@@ -337,7 +358,13 @@ class GitHubComments(Comments):
     def change(self, request: str, comment: Comment, body: str) -> str | None:  # noqa: ARG002 - GitHub numbers all of them
         """As `Comments.change`."""
         path = f"{self._path}/issues/comments/{comment.number}"
-        said = self._client.json("PATCH", path, "edit the comment", json={"body": body}, again=True)
+        said = self._client.json(
+            "PATCH",
+            path,
+            "edit the comment",
+            json={"body": body},
+            again=True,
+        )
         return dig(said, "html_url")
 
     def _page(self, request: str, before: str | None) -> Mapping[str, Any]:
@@ -354,7 +381,13 @@ class GitHubComments(Comments):
         }
         body = {"query": COMMENTS, "variables": variables}
         what = "look for the comment"
-        answer = self._client.ask("POST", graphql(self.place.api), what, json=body, again=True)
+        answer = self._client.ask(
+            "POST",
+            graphql(self.place.api),
+            what,
+            json=body,
+            again=True,
+        )
         said = self._client.parsed(answer, what)
         if pull := ((said.get("data") or {}).get("repository") or {}).get("pullRequest"):
             return pull["comments"]  # type: ignore[no-any-return]
@@ -447,7 +480,7 @@ def _short_description(text: str) -> str:
 
 
 def _only_given(body: Mapping[str, str]) -> dict[str, str]:
-    return {name: value for name, value in body.items() if value}
+    return {key: value for key, value in body.items() if value}
 
 
 def _place(remote: RemoteUrl, root: str) -> ForgeAddress:

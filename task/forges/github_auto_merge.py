@@ -128,7 +128,11 @@ class AutoMerge:
             notes.add(_MERGED)
             path = f"{self._client.path}/pulls/{done.number}"
             said = self._client.json("GET", path, "read the pull request")
-            return replace(done, state="merged", merge_commit=dig(said, "merge_commit_sha"))
+            return replace(
+                done,
+                state="merged",
+                merge_commit=dig(said, "merge_commit_sha"),
+            )
         if not stands.waits:
             _refused(self._enqueued(pull, commit) if stands.queue else _SILENT, notes)
         return done
@@ -146,7 +150,13 @@ class AutoMerge:
         objection = ""
         for method in methods:
             body = {"sha": commit, "merge_method": method.lower()}
-            answer = self._client.ask("PUT", path, "merge it", json=body, fine=(403, 405, 409, 422))
+            answer = self._client.ask(
+                "PUT",
+                path,
+                "merge it",
+                json=body,
+                fine=(403, 405, 409, 422),
+            )
             if answer.status == 200:
                 notes.add(_MERGED)
                 merged = self._client.parsed(answer, "merge it").get("sha")
@@ -209,7 +219,7 @@ class AutoMerge:
 def _methods(pull: Mapping[str, Any]) -> list[str]:
     """Return the ways to merge that are allowed. GitHub shows them only to those who may push."""
     allowed = pull["base"].get("repo") or {}
-    return [name for name, setting in METHODS if allowed.get(setting, True)] or ["MERGE"]
+    return [method for method, setting in METHODS if allowed.get(setting, True)] or ["MERGE"]
 
 
 def _merge_standing(pull: Any) -> Standing:

@@ -144,7 +144,9 @@ class GitHubCommits(Connected):
             },
         ]
         said = self._graphql(
-            MOVE, f"replace {head}", input={"repositoryId": self._id, "refUpdates": updates}
+            MOVE,
+            f"replace {head}",
+            input={"repositoryId": self._id, "refUpdates": updates},
         )
         if not isinstance(said.get("updateRefs"), dict):
             raise self._odd(f"replace {head}")
@@ -201,11 +203,13 @@ class GitHubCommits(Connected):
         if "RATE_LIMITED" in kinds or "rate limit" in low:
             hint = f"run it again in {seconds_until_allowed(answer):.0f} seconds; {self.stays}"
             return NotDoneError(
-                f"{host}: rate limit exceeded; could not {what}: {words}", hint=hint
+                f"{host}: rate limit exceeded; could not {what}: {words}",
+                hint=hint,
             )
         if any(text in low for text in _UNKNOWN):
             return UnreachableError(
-                f"{host} failed: could not {what}: {words}", hint=f"run it again; {self.stays}"
+                f"{host} failed: could not {what}: {words}",
+                hint=f"run it again; {self.stays}",
             )
         if "NOT_FOUND" in kinds:
             message = (
@@ -213,7 +217,8 @@ class GitHubCommits(Connected):
                 f" could not {what}"
             )
             return RepositoryError(
-                f"{message}: {words}", hint=f"check the repository's URL; {self.needs}"
+                f"{message}: {words}",
+                hint=f"check the repository's URL; {self.needs}",
             )
         if "FORBIDDEN" in kinds or "INSUFFICIENT_SCOPES" in kinds:
             hint = f"{self.needs}; {self.stays}"

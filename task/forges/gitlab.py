@@ -77,7 +77,10 @@ class GitLab(Host):
             if dig(mapping, "source_project_id") == dig(mapping, "target_project_id") != ""
             and self.branches(mapping) == (base, head)
         ]
-        ours.sort(key=lambda one: (_request_state(one) == "open", one["iid"]), reverse=True)
+        ours.sort(
+            key=lambda one: (_request_state(one) == "open", one["iid"]),
+            reverse=True,
+        )
         return self.proposed(ours[0]) if ours else None
 
     def ask(self, number: str) -> Any:
@@ -178,7 +181,7 @@ class GitLab(Host):
             return request
         for role, new in asked.items():
             took = {item["id"] for item in request.get(f"{role}s") or ()}
-            if left := [name for name, person in new.items() if person not in took]:
+            if left := [login for login, person in new.items() if person not in took]:
                 more = "GitLab did not take them (several need GitLab Premium)"
                 notes.add(f"{role} {', '.join(left)}: {more}", role, *left)
         return request
@@ -311,7 +314,13 @@ class GitLab(Host):
 
         def ask(**how: bool) -> Response:
             body = {**how, "sha": commit}
-            return self._client.ask("POST", path, what, json=body, fine=(400, 403, 404, 409, 422))
+            return self._client.ask(
+                "POST",
+                path,
+                what,
+                json=body,
+                fine=(400, 403, 404, 409, 422),
+            )
 
         answer = ask(auto_merge=True)
         if request.get("detailed_merge_status") == "mergeable":
@@ -380,7 +389,13 @@ class GitLabComments(Comments):
     def change(self, request: str, comment: Comment, body: str) -> str:
         """As `Comments.change`."""
         path = f"{self._notes(request)}/{comment.number}"
-        self._client.ask("PUT", path, "edit the comment", json={"body": body}, again=True)
+        self._client.ask(
+            "PUT",
+            path,
+            "edit the comment",
+            json={"body": body},
+            again=True,
+        )
         return comment.url
 
     def _notes(self, request: str) -> str:
@@ -458,7 +473,13 @@ class GitLabDeployments(Deployments):
         path = f"{self._path}/environments/{path_part(number)}"
         what = f"link {deployment.environment} to Argo CD"
         try:
-            self._client.ask("PUT", path, what, json={"external_url": page}, again=True)
+            self._client.ask(
+                "PUT",
+                path,
+                what,
+                json={"external_url": page},
+                again=True,
+            )
         except (ForgeError, RepositoryError) as error:
             self._client.reach.warn(f"{error.message}; {error.hint}")
 

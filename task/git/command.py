@@ -177,7 +177,9 @@ class Git:
                 else f"{target.protocol}://"
             )
             raise SourceError(
-                f"{what} is not allowed for repositories", hint=hint, subject=without_login(repo)
+                f"{what} is not allowed for repositories",
+                hint=hint,
+                subject=without_login(repo),
             )
         if target.protocol == "http" and target.url not in self._warned:
             self._warned.add(target.url)
@@ -230,7 +232,8 @@ class Git:
         pairs += without_credentials(self._pairs) if alone else self._pairs
         if target.protocol in {"https", "http"} or rewrites:
             logins += self._access.logins(
-                "" if rewrites else target.url, helped=self._config.helped
+                "" if rewrites else target.url,
+                helped=self._config.helped,
             )
         else:
             pairs = without_web(pairs)
@@ -252,7 +255,8 @@ class Git:
         if logs_in and not alone:
             helpers = of_helpers(self._host, self._config.programs)
             found |= {
-                name: helpers[name] for name in helpers.keys() - self._environ.keys() - found.keys()
+                variable: helpers[variable]
+                for variable in helpers.keys() - self._environ.keys() - found.keys()
             }
         if target.protocol == "https" and not self._config.to_http:
             # What begins as https stays https: a redirect to plain http would be read and changed
@@ -332,11 +336,15 @@ class Git:
                 " that server"
             )
             raise CredentialsError(
-                f"the server redirects to {where}{kept}", hint=hint, subject=shown
+                f"the server redirects to {where}{kept}",
+                hint=hint,
+                subject=shown,
             )
         if self._hops[asked] > _HOPS:
             raise CredentialsError(
-                "the server redirects in circles", hint="check the URL", subject=shown
+                "the server redirects in circles",
+                hint="check the URL",
+                subject=shown,
             )
         self._moved[asked] = address_of(new).url
         self.log(

@@ -234,7 +234,9 @@ def _tekton_files(folder: str) -> tuple[str, str]:
 def _login_scope(given: AccessOptions, environ: Mapping[str, str]) -> tuple[str, ...]:
     """Return the URLs that a login may be sent to."""
     if not given.git_credentials_url:
-        own = (environ.get(name, "").strip() for name in ("GITHUB_SERVER_URL", "CI_SERVER_URL"))
+        own = (
+            environ.get(variable, "").strip() for variable in ("GITHUB_SERVER_URL", "CI_SERVER_URL")
+        )
         return tuple(url.rstrip("/") for url in own if url.startswith(("https://", "http://")))
     for url in given.git_credentials_url:
         try:
@@ -255,7 +257,7 @@ def _login_scope(given: AccessOptions, environ: Mapping[str, str]) -> tuple[str,
 def _token_user(url: str, token: Secret) -> str:
     if token.reveal().startswith(ATLASSIAN):
         return _ATLASSIAN_USER
-    return next((user for name, user in _TOKEN_USERS if name in split(url).host), _TOKEN_USER)
+    return next((user for part, user in _TOKEN_USERS if part in split(url).host), _TOKEN_USER)
 
 
 def _password(given: AccessOptions, environ: Mapping[str, str]) -> tuple[str, Secret]:
@@ -342,7 +344,8 @@ def certificates(path: str) -> str:
     found = "\n".join(_text_of_file(file, "--ca-file") for file in files)
     if files and "BEGIN CERTIFICATE" not in found and "BEGIN TRUSTED CERTIFICATE" not in found:
         raise UsageError(
-            f"--ca-file: no certificate in {path!r}", hint="give certificates in PEM form"
+            f"--ca-file: no certificate in {path!r}",
+            hint="give certificates in PEM form",
         )
     return found
 
@@ -350,11 +353,14 @@ def certificates(path: str) -> str:
 def _names_in_folder(folder: str, option: str = "--basic-auth-directory") -> frozenset[str]:
     try:
         return frozenset(
-            name for name in (os.listdir(folder) if folder else ()) if not name.startswith("..")
+            file_name
+            for file_name in (os.listdir(folder) if folder else ())
+            if not file_name.startswith("..")
         )
     except OSError as error:
         raise UsageError(
-            f"{option}: cannot read {folder!r}: {error.strerror}", hint="name a readable folder"
+            f"{option}: cannot read {folder!r}: {error.strerror}",
+            hint="name a readable folder",
         ) from None
 
 

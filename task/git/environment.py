@@ -79,7 +79,7 @@ def clean_environment(environ: Mapping[str, str], protocols: frozenset[str]) -> 
     need.
     """
     # An empty variable counts as unset, but an empty GIT_SSL_CAINFO is an error for git.
-    kept = {name: value for name in _KEPT if (value := environ.get(name, "")).strip()}
+    kept = {variable: value for variable in _KEPT if (value := environ.get(variable, "")).strip()}
     return {
         **basic_environment(environ),
         **kept,

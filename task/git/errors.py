@@ -80,7 +80,10 @@ def _heard(said: str) -> str:
     """Return the end of the output, without logins, and with long lines cut."""
     # no URL to git
     kept = re.sub(
-        r"(proxy (?:syntax in|url:?) )'.*'", r"\1'***'", said[-_TEXT:], flags=re.IGNORECASE
+        r"(proxy (?:syntax in|url:?) )'.*'",
+        r"\1'***'",
+        said[-_TEXT:],
+        flags=re.IGNORECASE,
     )
     kept = without_logins(kept)
     return "\n".join(line[:_LINE] for line in re.split(r"[\r\n]+", kept))
@@ -246,7 +249,10 @@ _RACE = _any(
 )  # fmt: skip
 # A lock that no later attempt will get either.
 _FOR_GOOD = _any(
-    "exists; cannot create", "permission denied", "read-only file system", "no space left"
+    "exists; cannot create",
+    "permission denied",
+    "read-only file system",
+    "no space left",
 )
 _RULE = _any(
     "hook declined", "protected", "policy", r"\bGH0\d\d\b", "prohibited", "deny", "denied", "not permitted",
@@ -300,7 +306,11 @@ def failure(
     meaning = _meaning_of(heard)
     if meaning is None and not said:
         # As when the kernel kills the child of git that talks to the server.
-        return UnreachableError("git failed and gave no reason", hint=KILLED, subject=subject)
+        return UnreachableError(
+            "git failed and gave no reason",
+            hint=KILLED,
+            subject=subject,
+        )
     if meaning is None:
         return RepositoryError(f"git failed: {said}", hint=_ACCESS, subject=subject)
     message = meaning.message
@@ -320,7 +330,11 @@ def failure(
         hint = wrong_issuer(token, host, software_of(host, heard)) or hint
     elif meaning.message == _UNREACHED and _has_words(heard, _UNKNOWN_HOST):
         hint = "check the host name in the URL; if it is right, run it again"
-    return meaning.error(f"{message}{f' ({said})' if said else ''}", hint=hint, subject=subject)
+    return meaning.error(
+        f"{message}{f' ({said})' if said else ''}",
+        hint=hint,
+        subject=subject,
+    )
 
 
 def broke_off(stderr: str) -> str:
@@ -365,11 +379,15 @@ def refusal(
             " says why"
         )
         return RepositoryError(
-            f"the server refused the push: {reason}; {quoted(stderr)}", hint=hint, subject=subject
+            f"the server refused the push: {reason}; {quoted(stderr)}",
+            hint=hint,
+            subject=subject,
         )
     if "hook declined" in reason and _has_words(stderr, _UNWELL):
         return UnreachableError(
-            f"the Git server failed: {reason}; {quoted(stderr)}", hint=_AGAIN, subject=subject
+            f"the Git server failed: {reason}; {quoted(stderr)}",
+            hint=_AGAIN,
+            subject=subject,
         )
     if is_in_merge_queue(stderr):
         message = f"the pull request of this branch is in the merge queue: {quoted(stderr)}"
@@ -400,7 +418,11 @@ def refusal(
     elif "exists; cannot create" in stderr:
         hint = "the name is also the folder of other branches: choose another head branch"
     said = "; ".join(filter(None, (reason, quoted(stderr))))
-    return RepositoryError(f"the server refused the push: {said}", hint=hint, subject=subject)
+    return RepositoryError(
+        f"the server refused the push: {said}",
+        hint=hint,
+        subject=subject,
+    )
 
 
 def is_in_merge_queue(said: str) -> bool:

@@ -66,7 +66,11 @@ def _of_scheme(url: str, scheme: str, shown: str) -> Address:
     user, password = login_of(url)
     if "/" in password:
         message = "the password in the repository URL has a slash, which is not escaped"
-        raise SourceError(message, hint="write %2F, or give the login by options", subject=shown)
+        raise SourceError(
+            message,
+            hint="write %2F, or give the login by options",
+            subject=shown,
+        )
     host = split(bare).host
     if protocol == "ssh":
         _check_host(host, user, shown=bare)

@@ -117,7 +117,10 @@ def govern(batch: Batch, snapshot: Snapshot, job: Job) -> tuple[Batch, Snapshot,
 
 
 def govern_asks(
-    asks: tuple[Ask, ...], snapshot: Snapshot, job: Job, repository: ReadsMore
+    asks: tuple[Ask, ...],
+    snapshot: Snapshot,
+    job: Job,
+    repository: ReadsMore,
 ) -> tuple[tuple[Ask, ...], Snapshot, Job]:
     """Return what `govern` returns, of asks that are no batch.
 
@@ -158,7 +161,12 @@ def govern_asks(
             replace(ask, subscription=with_all_keys(ask.subscription, snapshot.files))
             for ask in found
         )
-    wording = replace(job.wording, common=config.wishes, templates=templates, config=config)
+    wording = replace(
+        job.wording,
+        common=config.wishes,
+        templates=templates,
+        config=config,
+    )
     return found, snapshot, replace(job, wording=wording)
 
 
@@ -166,7 +174,8 @@ def with_more(snapshot: S, places: Iterable[Place], repository: ReadsMore) -> S:
     """Return the snapshot with these places as well, read at the same commit."""
     if wanted := tuple(dict.fromkeys(places)):
         return replace(
-            snapshot, files={**snapshot.files, **repository.read_more(snapshot, wanted).files}
+            snapshot,
+            files={**snapshot.files, **repository.read_more(snapshot, wanted).files},
         )
     return snapshot
 
@@ -210,7 +219,9 @@ def _of_default_branch(snapshot: Snapshot) -> RepositoryConfig:
         return config_in(snapshot.default)
     except TargetError as error:
         raise TargetError(
-            f"on the default branch: {error.message}", hint=error.hint, subject=error.subject
+            f"on the default branch: {error.message}",
+            hint=error.hint,
+            subject=error.subject,
         ) from error
 
 

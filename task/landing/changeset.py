@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from types import MappingProxyType
@@ -82,7 +82,13 @@ class PreparedCommit:
         where = self.changeset
         apps = {decision.subscription.application.key for decision in self.decisions}
         return Commit(
-            where.repo, where.base, where.head, commit or None, "", (), tuple(sorted(apps))
+            where.repo,
+            where.base,
+            where.head,
+            commit or None,
+            "",
+            (),
+            tuple(sorted(apps)),
         )
 
 
@@ -154,7 +160,9 @@ def prepare_commits(
 
 
 def _by_branch(
-    snapshot: Snapshot, moves: Sequence[Move], waits: Mapping[str, WaitsOnHead]
+    snapshot: Snapshot,
+    moves: Sequence[Move],
+    waits: Mapping[str, WaitsOnHead],
 ) -> dict[str, list[Move]]:
     """Return the moves of each commit. What a run only remembers aside goes to no head branch,
     but the end of a hold that the base has does.
@@ -183,7 +191,9 @@ def _base_of_commit(snapshot: Snapshot, head: HeadBranch | None) -> Snapshot:
 
 
 def _left(
-    edited: Edited, waits: WaitsOnHead | None, head: HeadBranch | None
+    edited: Edited,
+    waits: WaitsOnHead | None,
+    head: HeadBranch | None,
 ) -> tuple[Undecided, ...]:
     """Return the listed builds whose edit is an error now: they stay in the list."""
     if waits is None or head is None:
@@ -306,7 +316,9 @@ def _move_written(
 
 
 def _refuse_taken(
-    edits: Sequence[Edit], writers: Mapping[tuple[str, str], tuple[Decision, Target]], now: Files
+    edits: Sequence[Edit],
+    writers: Mapping[tuple[str, str], tuple[Decision, Target]],
+    now: Files,
 ) -> None:
     """Raise `TargetError` if an edit takes away what an earlier one of this commit wrote."""
     for edit in edits:
@@ -317,14 +329,23 @@ def _refuse_taken(
 
 
 def _as_edited(
-    one: Decision, target: Target, seen: Files, new: Files, edits: Sequence[Edit]
+    one: Decision,
+    target: Target,
+    seen: Files,
+    new: Files,
+    edits: Sequence[Edit],
 ) -> Decision:
     """Return the decision with what people have to know about the values file."""
     if one.kind != "helmvalues":
         return one
     doubtful = _almost_the_same_key(seen, one) if any(not edit.old for edit in edits) else None
     created = next((path for path in new if path not in seen), "")
-    return replace(one, misspelt=doubtful, created=created, shared=helm_values.shared(seen, target))
+    return replace(
+        one,
+        misspelt=doubtful,
+        created=created,
+        shared=helm_values.shared(seen, target),
+    )
 
 
 def _almost_the_same_key(files: Files, one: Decision) -> tuple[str, str] | None:
@@ -364,20 +385,26 @@ def agreed_wording(given: Wording, subs: Sequence[Subscription]) -> Wording:
         given.author.name or wishes.author_name or AUTHOR.name,
         given.author.email or wishes.author_email or AUTHOR.email,
     )
-    template = (
-        given.templates.get(wishes.template or "") if given.template is None else given.template
-    )
-    known = {key.lower() for key, _ in given.trailers}
-    trailers = [
-        *given.trailers,
-        *((key, one) for key, one in wishes.trailers or () if key.lower() not in known),
-    ]
+    template = given.template
+    if template is None:
+        template = given.templates.get(wishes.template or "")
+    trailers = [*given.trailers, *_trailers_besides(given.trailers, wishes)]
     if wishes.sign_off if given.sign_off is None else given.sign_off:
         trailers.append(("Signed-off-by", f"{author.name} <{author.email}>"))
     options = given.push_options or wishes.push_options or ()
     return replace(
-        given, author=author, template=template, trailers=tuple(trailers), push_options=options
+        given,
+        author=author,
+        template=template,
+        trailers=tuple(trailers),
+        push_options=options,
     )
+
+
+def _trailers_besides(given: Iterable[tuple[str, str]], wishes: Wishes) -> list[tuple[str, str]]:
+    """Return the trailers that the config asks for, without those that were given."""
+    known = {key.lower() for key, _ in given}
+    return [(key, value) for key, value in wishes.trailers or () if key.lower() not in known]
 
 
 @dataclass(frozen=True)
@@ -414,7 +441,10 @@ class CommitWords:
 
 
 def _prepare(
-    at: CommitPlace, files: Mapping[str, File], done: Sequence[Move], wording: Wording
+    at: CommitPlace,
+    files: Mapping[str, File],
+    done: Sequence[Move],
+    wording: Wording,
 ) -> PreparedCommit:
     """Return the commit of these moves."""
     subs = [move.subscription for move in done]
@@ -454,7 +484,10 @@ _BRING_BUILDS = ("run", "scan", "promote")
 
 
 def _worded(
-    at: CommitPlace, files: Mapping[str, File], done: Sequence[Move], wording: Wording
+    at: CommitPlace,
+    files: Mapping[str, File],
+    done: Sequence[Move],
+    wording: Wording,
 ) -> CommitWords:
     """Return the message.
 
@@ -549,11 +582,12 @@ def _named_apps(done: Sequence[Move]) -> list[AppChanges]:
         app = move.subscription.application
         told = apps.setdefault((app.namespace, app.name), [])
         told += [move.change] if move.updates else []
-    return [AppChanges(ns, name, tuple(changes)) for (ns, name), changes in apps.items()]
+    return [AppChanges(ns, app_name, tuple(changes)) for (ns, app_name), changes in apps.items()]
 
 
 def _sentences(
-    done: Sequence[Move], reasons: Sequence[tuple[tuple[str, str], str, str]]
+    done: Sequence[Move],
+    reasons: Sequence[tuple[tuple[str, str], str, str]],
 ) -> Mapping[str, None]:
     """Return a sentence for each image with the outcome and its reason,
     and the missing reasons of holds and releases.

@@ -64,7 +64,9 @@ def patch(asks: Sequence[Ask], job: Job, world: World) -> Outcome:
                 still += [undoable] if world.now() < undoable.until else []
                 continue
             found[undoable.number], more = _without_errors(
-                undoable.ask, job, partial(_patch_again, undoable, job, world)
+                undoable.ask,
+                job,
+                partial(_patch_again, undoable, job, world),
             )
             still += more
         watched = still
@@ -87,14 +89,17 @@ _Result = tuple[Decision, list[_Undoable]]
 
 
 def _without_errors(
-    ask: Ask, job: Job, work: Callable[[], _Result]
+    ask: Ask,
+    job: Job,
+    work: Callable[[], _Result],
 ) -> tuple[Outcome, list[_Undoable]]:
     try:
         decision, watched = work()
     except TaskError as error:
         return failed_asks([ask], error, job.terms), []
     return Outcome(
-        (decision,), landed=landed_applications([decision], ask.subscription.repo, "")
+        (decision,),
+        landed=landed_applications([decision], ask.subscription.repo, ""),
     ), watched
 
 
@@ -118,7 +123,12 @@ def _first(ask: Ask, number: int, job: Job, world: World) -> _Result:
 
 
 def _patch_until_deadline(
-    ask: Ask, number: int, api: LiveApplications, contention: Contention, job: Job, world: World
+    ask: Ask,
+    number: int,
+    api: LiveApplications,
+    contention: Contention,
+    job: Job,
+    world: World,
 ) -> _Result:
     """Read, decide and patch, and try again until the deadline
     if the Application changed meanwhile.
@@ -138,7 +148,12 @@ def _patch_again(one: _Undoable, job: Job, world: World) -> _Result:
     app = one.ask.subscription.application.key
     one.contention.pause(f"{app}: somebody else overwrote {image}; deciding again")
     decision, watched = _patch_until_deadline(
-        one.ask, one.number, one.api, one.contention, job, world
+        one.ask,
+        one.number,
+        one.api,
+        one.contention,
+        job,
+        world,
     )
     # Unchanged means that somebody has restored it. It is still the image that this run wrote.
     return (one.decision if decision.verdict == "unchanged" else decision), watched
@@ -169,12 +184,18 @@ def _target_in_source(sub: Subscription) -> tuple[int, Target]:
     """Return the index of the source among the Application's sources, and the target in it."""
     sources = sub.application.sources
     return sources.index(sub.source) if sub.source in sources else 0, target_of(
-        sub, "live", carry=False
+        sub,
+        "live",
+        carry=False,
     )
 
 
 def _attempt(
-    ask: Ask, job: Job, api: LiveApplications, world: World, contention: Contention
+    ask: Ask,
+    job: Job,
+    api: LiveApplications,
+    world: World,
+    contention: Contention,
 ) -> tuple[Decision, float]:
     """Decide and patch; return the decision,
     and until when to watch it (0 if nobody can have overwritten it).

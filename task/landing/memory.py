@@ -38,7 +38,8 @@ def changed_states(snapshot: Snapshot, done: Sequence[Move], *, aside: bool) -> 
         old = snapshot.files.get(path)
         new = dict(states)
         for member in sorted(
-            members, key=lambda one: one.remember is not None and one.remember.hold is not None
+            members,
+            key=lambda one: one.remember is not None and one.remember.hold is not None,
         ):
             file = file_of(snapshot, member.subscription, new)
             remember = member.remember or Remember()
@@ -145,7 +146,10 @@ def _beside_base(known: State, snapshot: Snapshot, move: Move, file: str) -> Sta
 
 
 def _rollback_of(
-    hold: Hold | None, before: State, move: Move, rollback: Meant | None
+    hold: Hold | None,
+    before: State,
+    move: Move,
+    rollback: Meant | None,
 ) -> Meant | None:
     """Return the rollback that a hold of the memory is for: none if a person has held the image
     for another reason.
@@ -169,11 +173,19 @@ def without_rollbacks(memory: Files, closed: Mapping[str, Collection[str]]) -> F
         for file, state in own_states(memory, path).items():
             images = dict(state.images)
             for key in keys:
-                images[key] = replace(images.get(key, Memory()), hold=None, rollback=None)
+                images[key] = replace(
+                    images.get(key, Memory()),
+                    hold=None,
+                    rollback=None,
+                )
             whole = any(
                 key in keys and one.rollback and not one.hold for key, one in state.images.items()
             )
-            states[file] = replace(state, hold=None if whole else state.hold, images=images)
+            states[file] = replace(
+                state,
+                hold=None if whole else state.hold,
+                images=images,
+            )
         _store(files, path, states)
     return files
 
@@ -201,7 +213,9 @@ def only_holds(memory: Files) -> Files:
 
 
 def new_holds(
-    before: Files, after: Files, done: Sequence[Move]
+    before: Files,
+    after: Files,
+    done: Sequence[Move],
 ) -> list[tuple[tuple[str, str], str, str]]:
     """Return (Application, what is held, reason) for each hold that the base does not have."""
     apps = {

@@ -50,7 +50,9 @@ class MemoryBranch:
         files = {path for made in self.commits for path in made.files}
         apps = {app for made in self.commits for app in made.applications}
         return replace(
-            self.commits[-1], files=tuple(sorted(files)), applications=tuple(sorted(apps))
+            self.commits[-1],
+            files=tuple(sorted(files)),
+            applications=tuple(sorted(apps)),
         )
 
     @property

@@ -15,7 +15,10 @@ from task.policy.builds import alike
 
 
 def with_overridden(
-    snapshot: Snapshot, commits: Sequence[PreparedCommit], settled: Sequence[Decision], terms: Terms
+    snapshot: Snapshot,
+    commits: Sequence[PreparedCommit],
+    settled: Sequence[Decision],
+    terms: Terms,
 ) -> tuple[list[PreparedCommit], list[Decision]]:
     """Return both. A refusal of what a commit writes to the same entry says who writes it."""
     written = [one for prepared in commits for one in prepared.decisions]
@@ -25,7 +28,10 @@ def with_overridden(
 
 
 def overridden(
-    snapshot: Snapshot, decisions: Sequence[Decision], writers: Iterable[Decision], terms: Terms
+    snapshot: Snapshot,
+    decisions: Sequence[Decision],
+    writers: Iterable[Decision],
+    terms: Terms,
 ) -> list[Decision]:
     """Return the decisions. A refusal of what a writer admits to the same entry says who that is."""
     marked = _marker(snapshot, writers, terms)
@@ -33,7 +39,9 @@ def overridden(
 
 
 def _marker(
-    snapshot: Snapshot, written: Iterable[Decision], terms: Terms
+    snapshot: Snapshot,
+    written: Iterable[Decision],
+    terms: Terms,
 ) -> Callable[[Decision], Decision]:
     """Return what gives a refusal the name of who writes the version all the same."""
     writers = _Writers(

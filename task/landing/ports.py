@@ -100,7 +100,11 @@ class Repository(Protocol):
         """Delete a head branch. Raises `Outpaced` if it moved meanwhile."""
 
     def earlier(
-        self, branch: str, path: str, limit: int, marked: Collection[str] = ()
+        self,
+        branch: str,
+        path: str,
+        limit: int,
+        marked: Collection[str] = (),
     ) -> Iterable[tuple[str, str | None]]:
         """Yield (commit, text) of a file, newest first, at most `limit`.
 
@@ -109,7 +113,10 @@ class Repository(Protocol):
         """
 
     def written(
-        self, branch: str, pages: Sequence[Collection[str]], most: int
+        self,
+        branch: str,
+        pages: Sequence[Collection[str]],
+        most: int,
     ) -> Iterator[Mapping[str, Sequence[FileVersion]]]:
         """Yield, for each page of paths, the last versions of its files, newest first,
         at most `most` of each.
@@ -145,7 +152,7 @@ class ReadsMore(Protocol):
 Side = Literal["base", "merged"]
 
 
-class Change(Protocol):
+class ChangeToJudge(Protocol):
     """What `check` judges: a base, and the merge of a change into it. Both are only read."""
 
     @property
@@ -185,7 +192,11 @@ class Change(Protocol):
         """Return more places of the same side."""
 
     def earlier(
-        self, branch: str, path: str, limit: int, marked: Collection[str] = ()
+        self,
+        branch: str,
+        path: str,
+        limit: int,
+        marked: Collection[str] = (),
     ) -> Iterable[tuple[str, str | None]]:
         """Yield (commit, text) of a file of the base, newest first, at most `limit`."""
 
@@ -203,7 +214,11 @@ class LiveApplications(Protocol):
         """Return the Application and its resourceVersion."""
 
     def patch(
-        self, namespace: str, name: str, version: str, operations: Sequence[Mapping[str, Any]]
+        self,
+        namespace: str,
+        name: str,
+        version: str,
+        operations: Sequence[Mapping[str, Any]],
     ) -> bool:
         """Patch the Application. Raises `Outpaced` if it has another version by now.
 
@@ -240,7 +255,7 @@ class World(Protocol):
     def repository(self, repo: str, subscription: Subscription | None) -> Repository:
         """Return the repository of a URL, with the login for a subscription that writes to it."""
 
-    def change(self, compared: Compared) -> Change:
+    def change(self, compared: Compared) -> ChangeToJudge:
         """Return what `check` judges."""
 
     def login(self, subscription: Subscription) -> str:
@@ -270,7 +285,8 @@ class World(Protocol):
         """Return what the registries say about images."""
 
     def prove(
-        self, questions: Collection[Question]
+        self,
+        questions: Collection[Question],
     ) -> Mapping[Question, Proof | Verdict | TaskError]:
         """Return what is proved about images, a refusal if that is not what is required,
         or an error.

@@ -33,7 +33,11 @@ NOWHERE = "0" * 40  # Git's name for a branch that does not exist
 
 
 def as_it_stands(
-    prepared: PreparedCommit, head: HeadBranch, listed: WaitingList, job: Job, world: World
+    prepared: PreparedCommit,
+    head: HeadBranch,
+    listed: WaitingList,
+    job: Job,
+    world: World,
 ) -> Outcome | None:
     """Return the outcome if nothing is to be pushed:
     the open request proposes exactly what the list will say.
@@ -127,7 +131,8 @@ def _of_request(outcome: Outcome, now: Proposed, at: str, base: str) -> Outcome:
     """
     if now.state != "merged":
         return replace(
-            outcome, landed=tuple(replace(landed, request=now.number) for landed in outcome.landed)
+            outcome,
+            landed=tuple(replace(landed, request=now.number) for landed in outcome.landed),
         )
     merged = now.merge_commit or at  # it is on the base branch
     return Outcome(
@@ -185,7 +190,11 @@ def _ranges(listed: WaitingList, apps: Sequence[AppChanges]) -> list[SourceRange
 
 
 def _proposal(
-    prepared: PreparedCommit, commit: str, listed: WaitingList, job: Job, world: World
+    prepared: PreparedCommit,
+    commit: str,
+    listed: WaitingList,
+    job: Job,
+    world: World,
 ) -> Proposal:
     where = prepared.changeset
     wanted = job.requests

@@ -124,7 +124,12 @@ def releases_of(base: Snapshot, moves: Iterable[Move]) -> dict[str, list[ListedR
         if memory.hold or (memory.deferred and not move.updates):
             there.append(of_image)
         if state.hold and move.remember and move.remember.lifted:
-            of_all = replace(of_image, image="", hold=state.hold, deferred="")
+            of_all = replace(
+                of_image,
+                image="",
+                hold=state.hold,
+                deferred="",
+            )
             if of_all not in there and (move.updates or of_all.key not in ended):
                 there.append(of_all)
                 ended.add(of_all.key)

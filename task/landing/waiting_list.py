@@ -453,7 +453,9 @@ def _head_commit(fields: _FieldsOf) -> HeadCommit | None:
 
 def _request(fields: _FieldsOf) -> KnownRequest:
     found = KnownRequest(
-        fields.needed("number", "[0-9]{1,20}"), fields.word("url"), fields.needed("state", _STATE)
+        fields.needed("number", "[0-9]{1,20}"),
+        fields.word("url"),
+        fields.needed("state", _STATE),
     )
     fields.end()
     return found
@@ -597,4 +599,9 @@ def declined_by(known: WaitingList, url: str) -> WaitingList:
     }
     others = [one for one in known.declined if one.key not in new]
     declined = (*others, *new.values())[-MOST_BUILDS:]
-    return replace(known, builds=(), releases=(), declined=declined)
+    return replace(
+        known,
+        builds=(),
+        releases=(),
+        declined=declined,
+    )

@@ -70,7 +70,8 @@ def is_terminal(stream: TextIO, environ: Mapping[str, str]) -> bool:
 
 def _forced(environ: Mapping[str, str]) -> bool:
     return any(
-        environ.get(name, "0") not in ("", "0") for name in ("FORCE_COLOR", "CLICOLOR_FORCE")
+        environ.get(variable, "0") not in ("", "0")
+        for variable in ("FORCE_COLOR", "CLICOLOR_FORCE")
     )
 
 

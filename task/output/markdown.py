@@ -147,12 +147,6 @@ def summary(report: JSON, longest: int, *, html: bool = True, diffs: bool = Fals
     What changes nothing is folded. Diffs are only for who may see the repository.
     """
     first, rest, title = parted(lines(report))
-    words = (("Built from", report.get("source")), ("Pipeline run:", report.get("pipeline_run")))
-    end = [f"{word} {link(url)}" for word, url in words if url]
-    end += [f"as of {_time(timings['started'])}"] if (timings := report.get("timings")) else []
-    if report.get("base") and report.get("head"):  # of `check`
-        end.append(f"{code(report['head'][:12])} against {code(report['base'][:12])}")
-    end += ["nothing was written"] if would_be(report) else []
     images = ", ".join(code(item["reference"]) for item in report["images"][:MOST])
     parts = [
         f"### Image Update: {outcome(report, code)}",
@@ -160,7 +154,7 @@ def summary(report: JSON, longest: int, *, html: bool = True, diffs: bool = Fals
         "",  # the table
         "",  # what is folded
         "\n".join([*_commit_list(report), *_problems(others(report))]),
-        " · ".join(end),
+        " · ".join(_circumstances(report)),
     ]
     room = longest - sum(len(part) + 2 for part in parts)
     checks = report["command"] == "check"
@@ -177,6 +171,19 @@ def summary(report: JSON, longest: int, *, html: bool = True, diffs: bool = Fals
                 parts.insert(5, _diff(commit, diff, room))
                 room -= len(parts[5])
     return "\n\n".join(filter(None, parts)) + "\n"
+
+
+def _circumstances(report: JSON) -> list[str]:
+    """Return the last line's parts: what was built, when, and whether anything was written."""
+    words = (("Built from", report.get("source")), ("Pipeline run:", report.get("pipeline_run")))
+    parts = [f"{word} {link(url)}" for word, url in words if url]
+    if timings := report.get("timings"):
+        parts.append(f"as of {_time(timings['started'])}")
+    if report.get("base") and report.get("head"):  # of `check`
+        parts.append(f"{code(report['head'][:12])} against {code(report['base'][:12])}")
+    if would_be(report):
+        parts.append("nothing was written")
+    return parts
 
 
 LEAST = 500  # characters: a folded table that has no room for a line is left out

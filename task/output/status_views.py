@@ -245,10 +245,7 @@ def facts(image_status: ImageStatus) -> Iterator[tuple[str, str]]:
     if image_status.too_young_until:
         yield "too young", f"a newer tag, until {image_status.too_young_until}"
     if image_status.hold:
-        held = without_logins(hold_text(image_status.hold)).removeprefix("held").lstrip(": ")
-        ends = image_status.ends_with
-        name = f"#{ends.number}" if ends and ends.number else ends.head if ends else ""
-        yield "hold", f"{held}{SCOPES[image_status.scope]}{f'; ends with {name}' if name else ''}"
+        yield "hold", _held_by(image_status, image_status.hold)
     if image_status.deferred:
         since = f", since {readable(image_status.deferred_at)}" if image_status.deferred_at else ""
         yield (
@@ -266,6 +263,17 @@ def facts(image_status: ImageStatus) -> Iterator[tuple[str, str]]:
         yield "would be", _verdict(image_status.would, image_status.overridden_by)
     for number, build in enumerate(image_status.builds):
         yield "" if number else "builds", build_line(build)
+
+
+def _held_by(image_status: ImageStatus, hold: Hold) -> str:
+    """Return why and how long an image is held, and the request that ends the hold."""
+    words = without_logins(hold_text(hold)).removeprefix("held").lstrip(": ")
+    words += SCOPES[image_status.scope]
+    ends = image_status.ends_with
+    if ends is None:
+        return words
+    request = f"#{ends.number}" if ends.number else ends.head
+    return f"{words}; ends with {request}" if request else words
 
 
 def _written_in(image_status: ImageStatus) -> tuple[str, str]:

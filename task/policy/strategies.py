@@ -57,7 +57,7 @@ class TagOrder:
     @property
     def has_version(self) -> bool:
         """Whether one of the groups is compared as a version."""
-        return any(name == VERSION_GROUP for name, _ in self.groups)
+        return any(group == VERSION_GROUP for group, _ in self.groups)
 
     def read(self, tag: str) -> Mapping[str, str | None] | None:
         """Return what each group of the pattern matches, in its order,
@@ -87,7 +87,7 @@ class TagOrder:
             key: Any = raw
         else:
             parts = self.read(tag) or {}
-            values = [_value(part, name) for name, part in parts.items()]
+            values = [_value(part, group) for group, part in parts.items()]
             zeros = [[len(run) for run in _RUN.findall(part or "")] for part in parts.values()]
             key = (values, zeros, raw)
         return _reversed(key) if self.descending else key
@@ -117,7 +117,7 @@ def parse_tag_order(text: str) -> TagOrder:
         raise Malformed(f"two groups of the pattern are called {twice!r}", hint)
     groups = tuple(
         sorted(
-            ((name.decode(), at) for name, at in found.groupindex.items()),
+            ((group.decode(), at) for group, at in found.groupindex.items()),
             key=lambda one: one[1],
         )
     )

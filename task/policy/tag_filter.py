@@ -174,7 +174,7 @@ def compiled(pattern: str, *, groups: bool = False) -> Any:
     # beyond ASCII.
     if r"\C" in _ESCAPE.findall(pattern):
         raise _bad_pattern(pattern, r"invalid escape sequence: \C")
-    if odd := next((name for name in names if not name.isascii()), b""):
+    if odd := next((group for group in names if not group.isascii()), b""):
         raise _bad_pattern(pattern, f"invalid named capture: {odd.decode()}")
     return found
 
@@ -183,7 +183,7 @@ def named_twice(pattern: str) -> str:
     """Return a name that several groups have, or "". RE2 knows only the first of them."""
     plain = _CLASS.sub("", _ESCAPE.sub("", pattern))
     counted = Counter(_NAMED.findall(plain))
-    return next((name for name, count in counted.items() if count > 1), "")
+    return next((group for group, count in counted.items() if count > 1), "")
 
 
 def _bad_pattern(pattern: str, trouble: str) -> Malformed:

@@ -105,7 +105,11 @@ def best_key(keys: Iterable[str], registry: str, repository: str) -> str | None:
     """Return the longest of the keys that covers `registry/repository`, or None if no key does."""
     name = normal(f"{registry}/{repository}")
     fitting = [key for key in keys if _covers(key, name)]
-    return max(fitting, key=lambda key: ("*" not in key, key.count("/"), len(key)), default=None)
+    return max(
+        fitting,
+        key=lambda key: ("*" not in key, key.count("/"), len(key)),
+        default=None,
+    )
 
 
 def hosts_of(keys: Iterable[str]) -> frozenset[str]:

@@ -49,7 +49,11 @@ def find(
     fitting = [
         config for member, config in configs if fits(platforms, member.platform or config.platform)
     ]
-    newest = max(fitting, key=lambda config: newness(config.created), default=Config())
+    newest = max(
+        fitting,
+        key=lambda config: newness(config.created),
+        default=Config(),
+    )
     every = [
         member.platform or memory.configs.get(member.digest, Config()).platform
         for member in memory.members[digest]

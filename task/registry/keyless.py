@@ -29,7 +29,7 @@ from task.files import read_file
 from task.http import Http, Limits
 from task.plain_data import parsed_json
 from task.proof import Identity
-from task.registry.signature import Origin, Signed, as_bundle, encoded, of_certificate
+from task.registry.signature import BuildOrigin, Signed, as_bundle, encoded, of_certificate
 from task.text import fits_glob, one_line
 from task.threads import once
 
@@ -121,7 +121,7 @@ class Keyless:
         self._identities = identities
         self._exact = exact
 
-    def signer(self, signature: Signed) -> tuple[str, Origin]:
+    def signer(self, signature: Signed) -> tuple[str, BuildOrigin]:
         """Return who signed, and what the certificate says.
 
         Raises `Malformed`, and `RegistryDownError`.
@@ -159,7 +159,7 @@ class _Accepts:
         self._identities = identities
         self._exact = exact
         self.subject = ""
-        self.origin = Origin("certificate")
+        self.origin = BuildOrigin("certificate")
 
     def verify(self, cert: Certificate) -> None:
         """Raise `VerificationError` if the certificate has none of the identities."""

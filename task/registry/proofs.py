@@ -23,8 +23,8 @@ from task.registry.signature import (
     MOST,
     PREDICATES,
     SIGNED,
+    BuildOrigin,
     Layer,
-    Origin,
     Signed,
     layers,
     objection,
@@ -44,7 +44,7 @@ Answer = Proof | Verdict | TaskError
 class Check(Protocol):
     """Checks who made a signature."""
 
-    def signer(self, signature: Signed) -> tuple[str, Origin | None]:
+    def signer(self, signature: Signed) -> tuple[str, BuildOrigin | None]:
         """Return who signed, and what a certificate says of the build.
 
         Raises `Malformed` if it is not good.

@@ -268,7 +268,7 @@ class ImageRepository:
         for page in pages:
             # Docker's registry writes null for a repository without tags
             names = page.get("tags") or []
-            if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+            if not isinstance(names, list) or not all(isinstance(tag, str) for tag in names):
                 raise self._wrong("answers with an invalid list of tags")
             tags = {} if tags is None else tags
             tags.update(dict.fromkeys(names))
@@ -279,11 +279,17 @@ class ImageRepository:
     def _manifest(self, method: str, reference: str) -> Response:
         if not is_digest(reference) and not _REFERENCE.fullmatch(reference):
             raise RegistryError(
-                f"{reference[:_MOST_SHOWN]!r} is neither a tag nor a digest", hint="write name:tag"
+                f"{reference[:_MOST_SHOWN]!r} is neither a tag nor a digest",
+                hint="write name:tag",
             )
         also = _NO_HEAD if method == "HEAD" else ()
         return self._api.ask(
-            method, self.name, f"/manifests/{reference}", self._login, ACCEPT, also
+            method,
+            self.name,
+            f"/manifests/{reference}",
+            self._login,
+            ACCEPT,
+            also,
         )
 
     def _pages(
@@ -382,7 +388,8 @@ class ImageRepository:
 
     def _wrong(self, what: str) -> RegistryError:
         return RegistryError(
-            f"registry {self._api.endpoint.name} {what} ({self.name})", hint="check the registry"
+            f"registry {self._api.endpoint.name} {what} ({self.name})",
+            hint="check the registry",
         )
 
 

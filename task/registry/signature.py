@@ -264,7 +264,7 @@ def _decoded(text: Any) -> bytes:
 
 
 @dataclass(frozen=True)
-class Origin:
+class BuildOrigin:
     """Where an image was built; what is unknown is empty."""
 
     kind: Literal["certificate", "slsa-v0.2", "slsa-v1"]
@@ -278,7 +278,7 @@ class Origin:
     ] = ()  # names of the one builder; one must be the one that is asked for
 
 
-def objection(origin: Origin, demand: Demand) -> str:
+def objection(origin: BuildOrigin, demand: Demand) -> str:
     """Return why an origin is not the one that is asked for, or ""."""
     several: Callable[[Iterable[object]], bool] = all
     for what, found, wanted, enough in (
@@ -294,7 +294,7 @@ def objection(origin: Origin, demand: Demand) -> str:
     return ""
 
 
-def origin_of(statement: Mapping[str, Any]) -> Origin:
+def origin_of(statement: Mapping[str, Any]) -> BuildOrigin:
     """Return where a statement says that its subjects were built.
 
     Raises `Malformed` for any other statement.
@@ -308,7 +308,7 @@ def origin_of(statement: Mapping[str, Any]) -> Origin:
     return read(mapping(statement, "predicate"))
 
 
-def _v0_2(predicate: Mapping[str, Any]) -> Origin:
+def _v0_2(predicate: Mapping[str, Any]) -> BuildOrigin:
     source = mapping(predicate, "invocation", "configSource")
     builder = text(predicate, "builder", "id")
     repository, ref = _repository(source.get("uri"))
@@ -316,7 +316,7 @@ def _v0_2(predicate: Mapping[str, Any]) -> Origin:
     if _TEKTON.match(text(predicate, "buildType")):  # the config source is that of the pipeline
         repositories = _git_dependencies(mappings(predicate, "materials"))
         ref = ""
-    return Origin(
+    return BuildOrigin(
         "slsa-v0.2",
         _each(repositories),
         ref,
@@ -325,7 +325,7 @@ def _v0_2(predicate: Mapping[str, Any]) -> Origin:
     )
 
 
-def _v1(predicate: Mapping[str, Any]) -> Origin:
+def _v1(predicate: Mapping[str, Any]) -> BuildOrigin:
     definition = mapping(predicate, "buildDefinition")
     builder = text(predicate, "runDetails", "builder", "id")
     given = mapping(definition, "externalParameters")
@@ -348,7 +348,7 @@ def _v1(predicate: Mapping[str, Any]) -> Origin:
         repositories = _git_dependencies(dependencies)
         refs = {_repository(dependency.get("uri"))[1] for dependency in dependencies} - {""}
         ref = refs.pop() if len(refs) == 1 else ""
-    return Origin(
+    return BuildOrigin(
         "slsa-v1",
         _each(repositories),
         ref,
@@ -357,13 +357,13 @@ def _v1(predicate: Mapping[str, Any]) -> Origin:
     )
 
 
-PREDICATES: Mapping[str, Callable[[Mapping[str, Any]], Origin]] = {
+PREDICATES: Mapping[str, Callable[[Mapping[str, Any]], BuildOrigin]] = {
     "https://slsa.dev/provenance/v0.2": _v0_2,
     "https://slsa.dev/provenance/v1": _v1,
 }
 
 
-def of_certificate(issuer: str, claims: Mapping[str, str]) -> Origin:
+def of_certificate(issuer: str, claims: Mapping[str, str]) -> BuildOrigin:
     """Return what the claims of a certificate say,
     by the last number of each extension of Fulcio.
     """
@@ -378,7 +378,7 @@ def of_certificate(issuer: str, claims: Mapping[str, str]) -> Origin:
         workflow = config.removeprefix(f"{repository}/").removesuffix(f"@{ref}").lstrip("/")
     github = issuer.startswith("https://token.actions.githubusercontent.com")
     runners = [f"https://github.com/actions/runner/{runner}"] if runner and github else []
-    return Origin(
+    return BuildOrigin(
         "certificate",
         _each([repository]),
         ref,

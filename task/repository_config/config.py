@@ -318,9 +318,6 @@ def governed(
         holds = [hold for match, hold in frozen if any(map(match.takes, places))]
         ages = [item.minimum_age or 0 for item in each]
         wishes = of_target if len(set(each)) == 1 else agreed(each, of_target)
-        demands = [
-            demand for item in each for demand in (item.signatures, item.provenance) if demand
-        ]
         found.append(
             replace(
                 sub,
@@ -334,10 +331,16 @@ def governed(
                 wishes=wishes,
                 freeze=max(holds, key=lambda hold: epoch_seconds(hold.until), default=None),
                 writes=_writes_of_all(places, each),
-                demands=tuple(dict.fromkeys(demands)),
+                demands=_demands_of_all(each),
             )
         )
     return found
+
+
+def _demands_of_all(each: Iterable[Wishes]) -> tuple[Demand, ...]:
+    """Return what the config wants proved, each demand once."""
+    demands = (demand for wishes in each for demand in (wishes.signatures, wishes.provenance))
+    return tuple(dict.fromkeys(demand for demand in demands if demand))
 
 
 def _with_files(

@@ -149,7 +149,8 @@ def check_config(text: str) -> tuple[RepositoryConfig, tuple[TargetError, ...]]:
 def _root_node(text: str) -> Node:
     if len(text) > LARGEST:
         raise TargetError(
-            f"line 1: the file is larger than {LARGEST // 1024} KiB", hint="write fewer rules"
+            f"line 1: the file is larger than {LARGEST // 1024} KiB",
+            hint="write fewer rules",
         )
     try:
         tree = parse(text)
@@ -168,7 +169,8 @@ def _root_node(text: str) -> Node:
     if len(tree.roots) > 1:
         line = tree.line(tree.roots[1])
         raise TargetError(
-            f"line {line}: a second YAML document", hint="write everything in one document"
+            f"line {line}: a second YAML document",
+            hint="write everything in one document",
         )
     return tree.root
 
@@ -343,7 +345,9 @@ def _whole_config(file: _Value) -> RepositoryConfig:
     lists: dict[str, list[_Value]] = {}
     for key in ("rules", "freezes"):
         items = _try(
-            fields.get(key), partial(_Value.items, most=MOST[key], hint="use wider globs"), None
+            fields.get(key),
+            partial(_Value.items, most=MOST[key], hint="use wider globs"),
+            None,
         )
         lists[key] = [
             replace(item, name=f"{key}[{number}]") for number, item in enumerate(items or (), 1)
@@ -591,7 +595,8 @@ def _provenance(value: _Value) -> Demand:
 
 
 def _signers(
-    value: _Value, fields: Mapping[str, _Value]
+    value: _Value,
+    fields: Mapping[str, _Value],
 ) -> tuple[tuple[str, ...], tuple[Identity, ...]]:
     """Return the paths of keys, and the identities. Without either, nobody could prove anything."""
     keys, whom = (fields[key].items() if key in fields else () for key in _SIGNERS)
@@ -632,17 +637,20 @@ def template_in(files: Files, path: str, line: int) -> str:
         raise TargetError(message, hint="name a text file of this repository") from error
     if text is None:
         raise TargetError(
-            f"{where}commit.template: there is no file {path}", hint="add it, or correct the path"
+            f"{where}commit.template: there is no file {path}",
+            hint="add it, or correct the path",
         )
     if len(text) > LONGEST_TEMPLATE:
         raise TargetError(
-            f"{where}commit.template: {path} is larger than 64 KiB", hint="shorten it"
+            f"{where}commit.template: {path} is larger than 64 KiB",
+            hint="shorten it",
         )
     try:
         check_template(text)
     except Malformed as error:
         raise TargetError(
-            f"{where}commit.template: {path}: {error.message}", hint=error.hint
+            f"{where}commit.template: {path}: {error.message}",
+            hint=error.hint,
         ) from error
     return text
 
@@ -659,15 +667,18 @@ def with_keys(demand: Demand, files: Files) -> Demand:
             text = text_of(files, path)
         except TargetError as error:
             raise TargetError(
-                f"{where}{error.message}", hint="name a text file of this repository"
+                f"{where}{error.message}",
+                hint="name a text file of this repository",
             ) from error
         if text is None:
             raise TargetError(
-                f"{where}there is no such file", hint="add the public key, or correct the path"
+                f"{where}there is no such file",
+                hint="add the public key, or correct the path",
             )
         if len(text) > LONGEST_TEMPLATE:
             raise TargetError(
-                f"{where}it is larger than 64 KiB", hint="name a file with public keys only"
+                f"{where}it is larger than 64 KiB",
+                hint="name a file with public keys only",
             )
         texts.append((path, text))
     return replace(demand, texts=tuple(texts))

@@ -65,4 +65,6 @@ def merged_changes(*several: Iterable[AppChanges]) -> list[AppChanges]:
     for app in (app for changed in several for app in changed):
         key = (app.namespace, app.name)
         apps[key] = (*apps.get(key, ()), *app.changes)
-    return [AppChanges(namespace, name, changes) for (namespace, name), changes in apps.items()]
+    return [
+        AppChanges(namespace, app_name, changes) for (namespace, app_name), changes in apps.items()
+    ]

@@ -392,7 +392,7 @@ def commit_references(
         # Cut the body before it becomes a JSON string, because nobody could read a cut JSON string.
         # An escape needs up to six characters.
         values["body"] = dumps(shortened(body, LONGEST_VALUE // 6 - 2))
-    return [(REFERENCE + name, value) for name, value in values.items() if value.strip()]
+    return [(REFERENCE + variable, value) for variable, value in values.items() if value.strip()]
 
 
 def trailer_of(message: str, key: str, about: str = "") -> str:

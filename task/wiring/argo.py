@@ -115,7 +115,12 @@ class Argo:
                 log=self.log,
             )
         else:
-            found = ArgoCDManifests(self.server(), wanted, prefix=scope.prefix, narrow=scope.narrow)
+            found = ArgoCDManifests(
+                self.server(),
+                wanted,
+                prefix=scope.prefix,
+                narrow=scope.narrow,
+            )
         self._read.append(found)
         return found.all()
 

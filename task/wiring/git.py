@@ -44,7 +44,9 @@ class GitClients:
         self._log = log
         self._opened = opened
         self._from_cluster = from_cluster
-        given = settings.access != AccessOptions() or any(environ.get(name) for name in GIT_SECRETS)
+        given = settings.access != AccessOptions() or any(
+            environ.get(variable) for variable in GIT_SECRETS
+        )
         self.access = access_of(settings.access, environ) if given else None
         self.git = once(lambda: self._open(self.access))
         # by repository and the cluster's secret for it
@@ -59,7 +61,7 @@ class GitClients:
         # these variables have registry logins, for `pull-secret`
         named = self._settings.registry.allow_env
         client = Git(
-            {name: value for name, value in self._environ.items() if name not in named},
+            {variable: value for variable, value in self._environ.items() if variable not in named},
             protocols=frozenset(reached.allow_protocol),
             rewrites=reached.rewrite_url,
             access=access,

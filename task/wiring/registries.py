@@ -66,7 +66,7 @@ def registry_of(
     return opened.enter_context(closing(registry))
 
 
-class Wanted:
+class WantedProofs:
     """What must be proved about an image: for the command line, for its ImageUpdater,
     and for the repository's config.
 

@@ -29,7 +29,7 @@ from task.git.ancestry import Lineage
 from task.git.credentials import certificates
 from task.git.names import rewritten
 from task.git.repository.bare import BareRepository
-from task.landing.ports import Change, LiveApplications, Repository, World
+from task.landing.ports import ChangeToJudge, LiveApplications, Repository, World
 from task.model import (
     Answer,
     Application,
@@ -52,7 +52,7 @@ from task.wiring.argo import Argo, applications, sources
 from task.wiring.compared import JudgedChange
 from task.wiring.git import GitClients, signers
 from task.wiring.progress import Phases, RepositoryWithProgress
-from task.wiring.registries import Wanted, registry_of
+from task.wiring.registries import WantedProofs, registry_of
 
 # The keys with which GitHub signs the commits of its API: the current one, and the one before 2024.
 OF_GITHUB = ("B5690EEEBB952194", "4AEE18F83AFDEB23")
@@ -104,7 +104,7 @@ class RealWorld(World):
         self._projects: dict[str, Mapping[str, Any]] = {}  # from the manifests, or from Argo CD
         self.always_prove = settings.verify.wanted
         wait = settings.verify.verify_timeout
-        wanted = Wanted(settings.verify, self._key_secrets, lambda line: log("debug", line))
+        wanted = WantedProofs(settings.verify, self._key_secrets, lambda line: log("debug", line))
         self._prover = Prover(self._registry, wanted, wait, lambda line: log("info", line))
 
     def _check_argo(self) -> None:
@@ -181,7 +181,7 @@ class RealWorld(World):
             lambda: forges().place_on_github(repo),
         )
 
-    def change(self, compared: Compared) -> Change:
+    def change(self, compared: Compared) -> ChangeToJudge:
         """Return what `check` judges."""
         change = JudgedChange(
             self._settings,

@@ -10,7 +10,7 @@ from support.runs import KUSTOMIZATION
 
 from task.annotations.application import PREFIX, parse_application
 from task.annotations.subscription import subscribe
-from task.commands.status import Look, past_builds, status
+from task.commands.status import StatusDetails, past_builds, status
 from task.deciding.job import Intent, Job, Terms
 from task.image import parse_image
 from task.model import FileVersion, Found, Hold, Policy, Reading
@@ -155,7 +155,7 @@ def look_at(branch: Branch, *images: str, builds: int = 5, app: object = None) -
         jitter=lambda: 0.5, log=lambda _level, _text: None,
     )  # fmt: skip
     job = Job("status", tuple(map(parse_image, images)), SCOPE, Terms(now=NOW), WORDING, dry=True)
-    return status(job, world, Look(builds=builds))
+    return status(job, world, StatusDetails(builds=builds))
 
 
 def test_held_since_when_and_what_waits() -> None:

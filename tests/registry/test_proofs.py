@@ -27,7 +27,7 @@ from task.registry.logins import Logins
 from task.registry.proofs import Prover
 from task.registry.signature import LARGEST, objection, of_certificate, origin_of
 from task.settings import VerifyOptions
-from task.wiring.registries import Wanted
+from task.wiring.registries import WantedProofs
 
 keyless = pytest.importorskip("task.registry.keyless", exc_type=ImportError)
 pytestmark = pytest.mark.measured
@@ -205,7 +205,9 @@ class Asking:
                 {},
                 json.dumps(one).encode(),
             )  # type: ignore[misc]
-        self.wanted = Wanted(VerifyOptions(trust_root=str(root)), lambda: None, lambda *_: None)
+        self.wanted = WantedProofs(
+            VerifyOptions(trust_root=str(root)), lambda: None, lambda *_: None
+        )
 
     def __call__(self, *demands: Demand) -> Proof | str | TaskError:
         image = replace(parse_image(f"{self.server.name}/acme/api:1.0"), digest=IMAGE.digest)

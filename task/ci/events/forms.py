@@ -148,7 +148,7 @@ def _form_of(document: Any, allowed: Iterable[str]) -> str:
     """Return the name of the document's form, or "" if it has none of these."""
     if not isinstance(document, dict):
         return ""
-    return next((name for name in allowed if FORMS[name].known(document)), "")
+    return next((form for form in allowed if FORMS[form].known(document)), "")
 
 
 def _read(place: str, document: Any, allowed: tuple[str, ...], registry: str) -> Iterator[Found]:

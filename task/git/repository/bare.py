@@ -253,7 +253,11 @@ class BareRepository:
             known = snapshot.tip in self._roots
             tip = snapshot.tip if known else self._remote.fetch_tip(snapshot.branch)
             found = self._snapshot(snapshot.branch, tip, places)
-            return replace(found, memory=snapshot.memory, memory_tip=snapshot.memory_tip)
+            return replace(
+                found,
+                memory=snapshot.memory,
+                memory_tip=snapshot.memory_tip,
+            )
 
         return self._with_restarts(read)
 

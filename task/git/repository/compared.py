@@ -229,7 +229,11 @@ class ComparedRepository(BareRepository):
         for name in (text, f"origin/{text}"):
             with suppress(GitFailed):
                 asked = ("rev-parse", "--verify", "--quiet", f"{name}^{{commit}}")
-                ran = self._git.run(*asked, git_dir=self._checkout.git_dir, timeout=_SECONDS)
+                ran = self._git.run(
+                    *asked,
+                    git_dir=self._checkout.git_dir,
+                    timeout=_SECONDS,
+                )
                 return ran.out.decode().strip()
         return ""
 

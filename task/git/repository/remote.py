@@ -314,7 +314,8 @@ class Remote:
         """
         names = dict.fromkeys(heads)
         patterns = [
-            f"+refs/heads/{name}*:refs/image-update/heads/{at}/x*" for at, name in enumerate(names)
+            f"+refs/heads/{prefix}*:refs/image-update/heads/{at}/x*"
+            for at, prefix in enumerate(names)
         ]
         why = "the tips of the branch and its head branches" if heads else "the tip of the branch"
         more = [_MEMORIES, *patterns, *([_DEFAULT] if default else [])]
@@ -411,7 +412,11 @@ class Remote:
         """
         every = (pushed, more) if more else (pushed,)
         sent = [f"--push-option={option}" for option in options if self.takes_options]
-        run = partial(self._git.run, git_dir=self._folder.complete(), clock=self.clock)
+        run = partial(
+            self._git.run,
+            git_dir=self._folder.complete(),
+            clock=self.clock,
+        )
         try:
             said = self._sent(run, every, sent)
             if any(line.startswith(b"=") for line in said.splitlines()):
@@ -661,7 +666,7 @@ class Remote:
             subject,
         )
         try:
-            there = {name for _, name in self.refs(tag, "HEAD")}
+            there = {ref for _, ref in self.refs(tag, "HEAD")}
         except TaskError:
             return missing
         if not there:
