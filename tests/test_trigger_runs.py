@@ -3,7 +3,6 @@
 import json
 import queue
 import threading
-import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -69,7 +68,6 @@ def test_a_push_to_a_real_registry_becomes_a_commit(tmp_path: Path, listener: Li
         repo = bare_repo(tmp_path, {target("web"): before})
         apps = manifest(tmp_path, application("web", repo, image_list=f"web={name}"))
         content = index([image("linux/amd64"), image("linux/arm64/v8")])
-        began = time.monotonic()
         push(registry.url, "acme/web", "1.1.0", content)
         reports = []
         while "newTag: 1.1.0" not in show(repo, "main", target("web")):
@@ -78,7 +76,6 @@ def test_a_push_to_a_real_registry_becomes_a_commit(tmp_path: Path, listener: Li
             done = image_update("run", "--images-from", "-", *more, stdin=body, env=ASK)
             assert done.code == 0, done.stderr
             reports.append(done.json)
-        spent = time.monotonic() - began
         passed = sum(report["images_passed_over"] for report in reports)
         (decision,) = reports[-1]["decisions"]
         assert (decision["verdict"], decision["event"]) == (
@@ -88,7 +85,6 @@ def test_a_push_to_a_real_registry_becomes_a_commit(tmp_path: Path, listener: Li
         assert decision["candidate"] == "1.1.0"
         assert reports[-1]["images"][0]["digest"] == content.digest
         assert passed >= 4, reports  # layers, configs and the manifests of the platforms
-        assert spent < 60
 
         forged = json.dumps({"events": [_notification(registry.name, "9.9.9")]})
         more = ("--images-format", "registry", "--applications", apps, *FILE)

@@ -186,7 +186,7 @@ class GroupedCommands(TyperGroup):
 class CommandFiles(Mapping[str, TyperCommand]):
     """Maps each command to the function with its name.
 
-    `update.py` has those that write, and others have own files.
+    `update.py` has those that write, and the others have files of their own.
     """
 
     def __getitem__(self, name: str) -> TyperCommand:

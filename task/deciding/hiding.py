@@ -187,16 +187,16 @@ def _visible(way: _Way, path: str, steps: Sequence[Segment]) -> bool:
             else _narrow(chart.values, names)
         )
         given = _over_defaults(given, said)
-    given = _value_at(given, way.below)
+    given = _value_below(given, way.below)
     if way.below:
         given = _over_defaults(
             {} if given is None else given,
             _probe_below(names[len(way.below) :]),
         )
-    return bool(_value_at(given, names[len(way.below) :]) == _PROBE)
+    return bool(_value_below(given, names[len(way.below) :]) == _PROBE)
 
 
-def _value_at(values: Any, keys: Iterable[str]) -> Any:
+def _value_below(values: Any, keys: Iterable[str]) -> Any:
     """Return the value below these keys, None if there is none."""
     for key in keys:
         values = values.get(key) if isinstance(values, dict) else None

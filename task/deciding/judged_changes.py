@@ -600,7 +600,7 @@ def _rolled_back(
 
 
 def _back_again(one: Touched, image: Image) -> Problem:
-    """Return the warning about a rollback that the change's state file does not tell."""
+    """Return the warning about a rollback that the change's state file does not mention."""
     sub = one.pair.now
     app = sub.application.key
     message = (

@@ -127,7 +127,7 @@ def _noted(request: Proposed, world: World) -> Proposed:
 def _of_request(outcome: Outcome, now: Proposed, at: str, base: str) -> Outcome:
     """Return the outcome with the request.
 
-    Whoever waits, waits for its merge, unless the forge merged it at once.
+    A run with --wait waits for its merge, unless the forge merged it at once.
     """
     if now.state != "merged":
         return replace(
