@@ -271,9 +271,11 @@ def test_a_misspelt_variable(tmp_path: Path) -> None:
     }
     result = run("--applications", apps, env=given)
     assert result.code == 0
-    told = "the variable IMAGE_UPDATE_PULLREQUEST is not read\n  fix: did you mean IMAGE_UPDATE_PULL_REQUEST?"
+    told = (
+        "unknown variable IMAGE_UPDATE_PULLREQUEST\n  fix: did you mean IMAGE_UPDATE_PULL_REQUEST?"
+    )
     assert result.stderr.count(told) == 1
-    assert messages(result) == ["the variable IMAGE_UPDATE_PULLREQUEST is not read"]
+    assert messages(result) == ["unknown variable IMAGE_UPDATE_PULLREQUEST"]
     assert "s3cret" not in result.stderr + result.stdout
     # it may be why there is an error
     report = tmp_path / "report.json"
