@@ -323,7 +323,7 @@ def test_a_misspelt_variable_is_said_before_the_mistake(
     assert main(["hold", "web"]) == 2
     *first, second, _ = capsys.readouterr().err.splitlines()
     assert first == [
-        "warning: the variable IMAGE_UPDATE_REASN is not read",
+        "warning: unknown variable IMAGE_UPDATE_REASN",
         "  fix: did you mean IMAGE_UPDATE_REASON?",
     ]
     assert second == "error: --reason is missing"
