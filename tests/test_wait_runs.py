@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -233,8 +234,10 @@ def test_healthy_means_that_the_image_runs(tmp_path: Path, argo_cd: ArgoCDServer
     assert error["application"] == "argocd/web"
     said = f"synced and healthy, but {WEB} runs as 1.0.0 only, not as 1.1.0"
     assert error["message"] == f"{said}: look at web.kustomize.image-name ({WEB})"
-    back = "to go back: image-update rollback argocd/web --to previous"
-    assert error["hint"] == f"do the manifests name {WEB}?; {back}"
+    way_out, page, back = error["hint"].split("; ")
+    assert way_out == f"do the manifests name {WEB}?"
+    assert re.fullmatch(r"look at http://127\.0\.0\.1:\d+/applications/argocd/web", page)
+    assert back == "to go back: image-update rollback argocd/web --to previous"
 
 
 def test_the_image_need_not_run_where_that_is_said(tmp_path: Path, argo_cd: ArgoCDServer) -> None:

@@ -23,7 +23,7 @@ from task.deciding.job import Failure, Followed, LandedApplication, RolloutEnd, 
 from task.errors import Exit, RolloutError, Severity, TaskError, Trouble, UnreachableError
 from task.forges.host import Host
 from task.kubernetes.client import APPLICATIONS, Kubernetes
-from task.model import Problem, Proposed
+from task.model import Problem, Proposed, Tracker
 from task.output.log import Log
 from task.settings import Settings
 from task.templates.change import Change
@@ -49,6 +49,9 @@ class ReachedArgo(Protocol):
     # the same for a wait, in which each request is repeated anyway
     patient: Callable[[], ApplicationApi]
     kubernetes: Callable[[], Kubernetes]
+
+    def page(self, app: Tracker) -> str:
+        """Return the URL of the Application in Argo CD's user interface, or "" if unknown."""
 
 
 class Follow:
@@ -289,13 +292,14 @@ class Follow:
             self._argo.log("error", f"{bad} of {len(rows)} Applications are not rolled out")
 
     def _way_out(self, row: RolloutState, landed: Sequence[LandedApplication]) -> str:
-        """Return what to do about a rollout that failed, with the command that goes back."""
+        """Return what to do about a rollout that failed, with its page, and the command that goes back."""
+        page = self._argo.page(landed[0].application)
+        parts = [row.hint, f"look at {page}" if page else ""]
         failed = row.begun and row.state in ("failed", "timed-out")
         by_hand = self._settings.on_failure != "rollback"
-        if not (failed and by_hand and all(item.commit for item in landed)):
-            return row.hint
-        back = f"to go back: image-update rollback {row.application} --to previous"
-        return f"{row.hint}; {back}" if row.hint else back
+        if failed and by_hand and all(item.commit for item in landed):
+            parts.append(f"to go back: image-update rollback {row.application} --to previous")
+        return "; ".join(filter(None, parts))
 
     def _judge(self, landed: LandedApplication) -> Judge:
         """Accept an Application that is synced with the commit or a later one,

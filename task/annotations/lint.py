@@ -735,8 +735,7 @@ def _target_mistakes(asked: Iterable[Subscription]) -> Iterator[Remark]:
         alias = _alias_of(sub)
         if sub.target == "helmvalues" and sub.keys.name and not (sub.keys.tag or sub.keys.spec):
             message = (
-                f"helmvalues with only helm.image-name for {sub.entry.text!r}: the tag would go"
-                " nowhere"
+                f"helm.image-name is set for {sub.entry.text!r}, but there is no key for the tag"
             )
             yield "write-back-target", "error", message, f"write {alias}.helm.image-tag"
         if sub.target == "helmvalues" and (root := _meant_from_the_root(sub)):

@@ -410,7 +410,21 @@ def by_the_order(
         refused = _refused_at_the_source(decision, promoted, why) if why else None
         if refused:
             return refused
-    return replace(decision, unchecked=decision.unchecked or unchecked(before, of_before, sub))
+    doubt = decision.unchecked or unchecked(before, of_before, sub)
+    return replace(decision, unchecked=doubt and _with_counters(doubt, event, memory.written))
+
+
+def _with_counters(doubt: Trouble, event: Written, known: Written | None) -> Trouble:
+    """Return the doubt. If two counters are why, its hint names them, and asks for no number."""
+    new = event.build
+    old = known.build if known else Build()
+    if None in (new.sequence, old.sequence) or new.counter == old.counter:
+        return doubt
+    counters = f"{new.counter or '--sequence'}, and the one in Git {old.counter or '--sequence'}"
+    return replace(
+        doubt,
+        hint=f"give --created: numbers of two counters cannot be compared (this build has {counters})",
+    )
 
 
 def _refused_at_the_source(decision: Decision, promoted: Promoted, why: str) -> Decision | None:

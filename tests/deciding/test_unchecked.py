@@ -9,7 +9,7 @@ from task.deciding.job import Job, Terms
 from task.deciding.weigh import unchecked
 from task.errors import CredentialsError, TamperedError, UnreachableError
 from task.image import parse_image
-from task.model import Answer, Application, Fact, Source
+from task.model import Answer, Application, Build, Fact, Report, Source
 
 (SUB,) = subscribe(
     Application(
@@ -96,3 +96,22 @@ def test_bytes_that_do_not_fit_their_digest_are_not_a_missing_answer(
 def test_an_answer_leaves_nothing_to_say() -> None:
     assert unchecked(Answer(), ["platforms"], SUB) is None
     assert unchecked(None, ["platforms"], SUB) is None
+
+
+def test_numbers_of_two_counters_are_named_as_such() -> None:
+    """ "Give --sequence" was the advice, though both builds had one."""
+    newest = application("web", URL, update_strategy="newest-build")
+    story = Story(newest, Branch({target("web"): KUSTOMIZATION}))
+    story.answer = DOWN
+
+    def run(tag: str, build: Build) -> Report:
+        terms = Terms(build=build)
+        return story.run(Job("run", (parse_image(f"{WEB}:{tag}"),), SCOPE, terms, WORDING))
+
+    run("1.1.0", Build(7, "github:github.com/acme/web"))
+    (problem,) = run("1.2.0", Build(3, "jenkins:ci.example.com/web")).problems
+    assert "cannot tell which build is newer" in problem.message
+    assert (
+        "this build has jenkins:ci.example.com/web, and the one in Git github:github.com/acme/web"
+        in (problem.hint)
+    )
