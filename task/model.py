@@ -818,6 +818,7 @@ class Commit:
     rollback: bool = False  # whether it restores what was there before, because the rollout failed
     through: Through | None = None  # what made it; None if another run did
     remembers: bool = False  # on the memory branch: what is held, and what waits
+    notes: bool = False  # it only notes that a version failed, which is no answer to a command
     url: str = ""  # its page on the Git host; "" if the host is unknown
 
 

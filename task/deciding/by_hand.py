@@ -283,7 +283,7 @@ def _noted(version: str, situation: Situation) -> Remember | None:
     known = (*situation.memory.failed, *situation.memory.replaced)
     if version in known or _by_request(situation.subscription):
         return None
-    return Remember(noted_failure(situation.memory, version))
+    return Remember(noted_failure(situation.memory, version), notes=True)
 
 
 def _not_noted(version: str, situation: Situation) -> str:

@@ -348,6 +348,7 @@ class Remember:
     memory: Memory | None = None  # of the image; None leaves it as it is
     hold: Hold | None = None  # a new hold of all images of the Application
     lifted: bool = False  # ends the hold of all its images
+    notes: bool = False  # only that a version failed: the person who asked gets no change
 
 
 @dataclass(frozen=True)

@@ -81,6 +81,9 @@ class PreparedCommit:
         """
         where = self.changeset
         apps = {decision.subscription.application.key for decision in self.decisions}
+        notes = bool(self.done) and all(
+            move.remember is not None and move.remember.notes for move in self.done
+        )
         return Commit(
             where.repo,
             where.base,
@@ -89,6 +92,7 @@ class PreparedCommit:
             "",
             (),
             tuple(sorted(apps)),
+            notes=notes,
         )
 
 

@@ -32,7 +32,7 @@ def status(report: Report) -> str:
     kind = kind_of(report.command)
     if kind.judges and report.exit == Exit.NOTHING_UPDATED:
         return "refused"
-    written = any(not commit.already_there for commit in report.commits)
+    written = any(not (commit.already_there or commit.notes) for commit in report.commits)
     if "update" in verdicts or (kind.by_hand and written):
         return "updated"
     return (

@@ -44,7 +44,8 @@ def test_a_hold_takes_what_waits_out_of_its_request(scene: Scene, server: GitHub
     assert "newTag: 1.1.0" not in scene.text()
     assert "1.1.0" in scene.memory
     (pull,) = server.open
-    assert "1.1.0" not in pull.body
+    assert "→ `1.1.0`" not in pull.body
+    assert "a (web) 1.1.0: held since" in pull.body  # what left it
     scene.call("hold", "a", "--image", "api", "--reason", "freeze")
     assert (server.open, list(server.branches)[:-1]) == (
         [],
