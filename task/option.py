@@ -238,7 +238,18 @@ class Group(str):
         old_name: bool = False,
     ) -> T:
         """Return the field for an option. To the type checker, it is the default."""
-        named = Option(self, help, metavar, read, flag, argument, shown, common, brief, old_name)
+        named = Option(
+            self,
+            help,
+            metavar,
+            read,
+            flag,
+            argument,
+            shown,
+            common,
+            brief,
+            old_name,
+        )
         return field(default=default, metadata={OPTION: named})
 
     text = partialmethod(option, "")

@@ -292,7 +292,7 @@ class Follow:
             self._argo.log("error", f"{bad} of {len(rows)} Applications are not rolled out")
 
     def _way_out(self, row: RolloutState, landed: Sequence[LandedApplication]) -> str:
-        """Return what to do about a rollout that failed, with its page, and the command that goes back."""
+        """Return what to do about a failed rollout: its page, and the command to go back."""
         page = self._argo.page(landed[0].application)
         parts = [row.hint, f"look at {page}" if page else ""]
         failed = row.begun and row.state in ("failed", "timed-out")

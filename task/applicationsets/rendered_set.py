@@ -82,7 +82,14 @@ def render(
         try:
             budget.make()
             applications.append(
-                _application(template, row, spec.get("templatePatch"), filler, home, owner)
+                _application(
+                    template,
+                    row,
+                    spec.get("templatePatch"),
+                    filler,
+                    home,
+                    owner,
+                )
             )
         except Malformed as error:
             return Rendered(

@@ -45,7 +45,16 @@ def arguments(
     known = {name: flag for flag in flags[command] for name in (*flag.opts, *flag.secondary_opts)}
     texts = (entry.strip() for entry in entries)
     found = (
-        _as_argument(text, command, known, flags, parameters, environ) for text in texts if text
+        _as_argument(
+            text,
+            command,
+            known,
+            flags,
+            parameters,
+            environ,
+        )
+        for text in texts
+        if text
     )
     return [word for word in found if word]
 

@@ -351,7 +351,14 @@ def _place(finding: Finding, prefix: str, texts: Mapping[str, str]) -> tuple[str
     if finding.field:
         # An `image-list` has what the fields `alias` and `imageName` say, of each image.
         value = finding.value.partition("=")[2] if finding.field == "imageName" else finding.value
-        return path, line_of(path, start, finding.field, value, sure=True, text=texts.get(path))
+        return path, line_of(
+            path,
+            start,
+            finding.field,
+            value,
+            sure=True,
+            text=texts.get(path),
+        )
     return path, line_of(path, start, f"{prefix}{finding.key}", finding.value, text=texts.get(path))
 
 

@@ -119,7 +119,14 @@ def published(settings: Settings, call: Call, work: Work, output: ResultOptions)
             count_run(replace(report, exit=code), send.metrics_file, time.monotonic() - began, log)
         if send.cloudevent_url:
             source = without_login(settings.commit.pipeline_run or origin_of(environ).run)
-            send_events(report, send.cloudevent_url, source, settings.access.ca_file, environ, log)
+            send_events(
+                report,
+                send.cloudevent_url,
+                source,
+                settings.access.ca_file,
+                environ,
+                log,
+            )
         shutdown.deaf()  # everything is told: it is too late to stop anything
     return code
 

@@ -99,7 +99,14 @@ def check(job: Job, world: World, compared: Compared) -> Report:
     paths = [path for path in change.paths if may_matter(path)]
     if not paths:
         _tell_nothing(change, world)
-        return check_report(job, 0, (), (), change.commits, _timings(job, began, began, world))
+        return check_report(
+            job,
+            0,
+            (),
+            (),
+            change.commits,
+            _timings(job, began, began, world),
+        )
     before = _side_seen(change, "base", job, world)
     after = _side_seen(change, "merged", job, world)
     problems = (*after.problems, *_about_names(after.seen, job))

@@ -319,7 +319,17 @@ def situation_of(
     in_git = reading(snapshot, sub, terms)
     memory = state.images.get(key_of(sub), Memory())
     current = current_reading(snapshot, sub, kind, in_git)
-    return Situation(sub, snapshot.branch, kind, current, in_git, state, memory, terms, facts)
+    return Situation(
+        sub,
+        snapshot.branch,
+        kind,
+        current,
+        in_git,
+        state,
+        memory,
+        terms,
+        facts,
+    )
 
 
 def decide_one(snapshot: Snapshot, ask: Ask, terms: Terms, facts: Facts = Facts()) -> Move:

@@ -420,11 +420,11 @@ def _with_counters(doubt: Trouble, event: Written, known: Written | None) -> Tro
     old = known.build if known else Build()
     if None in (new.sequence, old.sequence) or new.counter == old.counter:
         return doubt
-    counters = f"{new.counter or '--sequence'}, and the one in Git {old.counter or '--sequence'}"
-    return replace(
-        doubt,
-        hint=f"give --created: numbers of two counters cannot be compared (this build has {counters})",
-    )
+    ours = new.counter or "--sequence"
+    theirs = old.counter or "--sequence"
+    why = "numbers of two counters cannot be compared"
+    hint = f"give --created: {why} (this build has {ours}, and the one in Git {theirs})"
+    return replace(doubt, hint=hint)
 
 
 def _refused_at_the_source(decision: Decision, promoted: Promoted, why: str) -> Decision | None:

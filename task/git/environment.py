@@ -320,7 +320,14 @@ class HostConfig:
 
     def _list(self, path: str) -> list[tuple[str, str]]:
         try:
-            said = self._run("config", "--file", path, "--includes", "--null", "--list").decode(
+            said = self._run(
+                "config",
+                "--file",
+                path,
+                "--includes",
+                "--null",
+                "--list",
+            ).decode(
                 "utf-8",
                 "replace",
             )

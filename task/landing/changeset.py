@@ -271,7 +271,15 @@ def _edit(files: Files, members: Sequence[Move], terms: Terms, config: Repositor
             continue
         target = target_of(one.subscription, one.kind, carry=terms.carry)
         try:
-            new, edits, same = _move_written(move, target, files, seen, edited, terms, config)
+            new, edits, same = _move_written(
+                move,
+                target,
+                files,
+                seen,
+                edited,
+                terms,
+                config,
+            )
             _refuse_taken(edits, writers, {**seen, **new})
         except TaskError as error:
             edited.failed.append(replace(move, decision=failed(one, error)))

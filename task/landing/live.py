@@ -138,7 +138,18 @@ def _patch_until_deadline(
         with suppress(Outpaced):
             decision, until = _attempt(ask, job, api, world, contention)
             return decision, (
-                [_Undoable(ask, number, api, decision, contention, until)] if until else []
+                [
+                    _Undoable(
+                        ask,
+                        number,
+                        api,
+                        decision,
+                        contention,
+                        until,
+                    )
+                ]
+                if until
+                else []
             )
         contention.pause()
 
@@ -208,7 +219,17 @@ def _attempt(
     if may_ask(sub, terms.check):
         facts = Facts(answers=answers_to(combined(facts_needed(ask, said, Memory(), terms)), world))
     current = said if said.tag or said.digest else live_reading(sub)
-    situation = Situation(sub, "", "live", current, said, State(), Memory(), terms, facts)
+    situation = Situation(
+        sub,
+        "",
+        "live",
+        current,
+        said,
+        State(),
+        Memory(),
+        terms,
+        facts,
+    )
     move = replace(choose(situation, ask), remember=None)
     with contention.clock_paused():
         decision = verified([move], replace(last_checks(job, world), labels=False))[0].decision

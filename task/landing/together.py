@@ -105,7 +105,18 @@ def decide_together(  # noqa: PLR0913 - what waits is decided with all that the 
         elif head.listed.releases:
             found |= decided_after(after, there, job.terms, facts, gather)
     found = dict(
-        zip(found, _proved_asks(list(found.values()), base, heads, job, world, checks), strict=True)
+        zip(
+            found,
+            _proved_asks(
+                list(found.values()),
+                base,
+                heads,
+                job,
+                world,
+                checks,
+            ),
+            strict=True,
+        )
     )
 
     scene = _scene(batch, base, heads, facts, gather, job, world, checks)
@@ -119,7 +130,14 @@ def decide_together(  # noqa: PLR0913 - what waits is decided with all that the 
         if not head.ours:
             waits[name] = standing_on(head.listed, head.files, scene.read, there, scene.base)
             continue
-        again, waits[name] = _on_ours(head, there, found, batch, scene, proves=number < MOST_PROVED)
+        again, waits[name] = _on_ours(
+            head,
+            there,
+            found,
+            batch,
+            scene,
+            proves=number < MOST_PROVED,
+        )
         found |= again
         moved = any(other.instead == name for other in heads.values())
         # a run was killed after the list was pushed, and before the head branch was

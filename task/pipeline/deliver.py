@@ -209,7 +209,14 @@ def prepare(
         )
     snapshot = together.base
     moves = signed_for_argo(together.moves, world.keys_wanted, world.signing_keys)
-    prepared = prepare_commits(snapshot, moves, job.terms, job.wording, heads, together.waits)
+    prepared = prepare_commits(
+        snapshot,
+        moves,
+        job.terms,
+        job.wording,
+        heads,
+        together.waits,
+    )
     lists = Lists.after(heads, prepared, together.waits, snapshot, job.terms.now)
     waits = together.waits
     commits, settled = with_overridden(snapshot, prepared.commits, prepared.settled, job.terms)
@@ -582,5 +589,14 @@ def _of_earlier_run(there: Sequence[Decision], snapshot: Snapshot) -> tuple[Comm
             apps.add(key)
     branch = snapshot.branch
     names = tuple(sorted(apps))
-    commit = Commit(snapshot.repo, branch, branch, snapshot.tip, "", (), names, already_there=True)
+    commit = Commit(
+        snapshot.repo,
+        branch,
+        branch,
+        snapshot.tip,
+        "",
+        (),
+        names,
+        already_there=True,
+    )
     return (commit,) if apps else ()

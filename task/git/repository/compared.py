@@ -292,7 +292,15 @@ class ComparedRepository(BareRepository):
         common = self._merge_base(base, head)
         wanted: dict[str, None] = {}
         for side in (base, head):
-            raw = self._remote.local("diff-tree", "-r", "-z", "--raw", "--no-renames", common, side)
+            raw = self._remote.local(
+                "diff-tree",
+                "-r",
+                "-z",
+                "--raw",
+                "--no-renames",
+                common,
+                side,
+            )
             for line in raw.split(b"\0")[0::2]:
                 words = line.decode("ascii", "replace").split()
                 if len(words) == 5:
