@@ -78,6 +78,44 @@ class Scene:
         assert isinstance(found, list)
         return found
 
+    def proposed_by_hand(self, version: str) -> Any:
+        """Open the request of a person who edits the version."""
+        place = f"contents/{target('web')}"
+        text = self.main().replace("1.0.0", version)
+        body = {
+            "sha": self.person("GET", place)["sha"],
+            "content": b64encode(text.encode()).decode(),
+            "branch": "main",
+            "new_branch": "by-hand",
+            "message": f"web {version}",
+        }
+        self.person("PUT", place, body)
+        request = {"base": "main", "head": "by-hand", "title": f"web {version}"}
+        return self.person("POST", "pulls", request)
+
+    def checked(self, pull: Any) -> int:
+        """Check a request, tell Gitea how it went, and return the exit code."""
+        sides = ("--base", "main", "--head", pull["head"]["ref"], "--repository", self.url)
+        login = ("--git-credentials-url", self.gitea.url)
+        done = image_update("check", *sides, "--applications", str(self.apps), *login, env=self.env)
+        state = "failure" if done.code else "success"
+        status = {"context": "check", "state": state}
+        self.person("POST", f"statuses/{pull['head']['sha']}", status)
+        return done.code
+
+    def merges(self, pull: Any) -> bool:
+        """Try to merge a request, and tell whether Gitea does it."""
+        url = f"{self.gitea.url}/api/v1/{self.api}/pulls/{pull['number']}/merge"
+        login = {"Authorization": f"token {self.gitea.tokens['ci']}"}
+        answers = []
+
+        def decided() -> bool:  # it looks for conflicts first, and asks to try again meanwhile
+            answers.append(requests.post(url, json={"Do": "merge"}, headers=login, timeout=30))
+            return "try again" not in answers[-1].text.lower()
+
+        wait_until(decided)
+        return answers[-1].status_code == 200
+
     def main(self, name: str = "web") -> str:
         return show(self.repo, "main", target(name))
 
@@ -253,6 +291,25 @@ def test_a_request_merges_by_itself(scene: Scene) -> None:
     (pull,) = scene.pulls()
     scene.person("POST", f"pulls/{pull['number']}/reviews", {"event": "APPROVED", "body": "fine"})
     wait_until(lambda: "newTag: 1.1.0" in scene.main())
+
+
+def test_a_required_check_decides_at_the_merge(scene: Scene) -> None:
+    """The status is what a workflow makes of the exit code. A hold arrives while a person's request waits."""
+    rule = {"rule_name": "main", "enable_push": True, "enable_status_check": True}
+    scene.person("POST", "branch_protections", {**rule, "status_check_contexts": ["check"]})
+    pull = scene.proposed_by_hand("1.1.0")
+    assert not scene.merges(pull)  # nobody has checked it
+    assert scene.checked(pull) == 0
+    held = scene.given(image="")[3:]
+    reason = ("--reason", "incident 42")
+    assert image_update("hold", "web", *reason, *held, env=scene.env).code == 0
+    assert scene.checked(pull) == 5
+    assert not scene.merges(pull)
+    assert "newTag: 1.0.0" in scene.main()
+    assert image_update("release", "web", "--discard", *held, env=scene.env).code == 0
+    assert scene.checked(pull) == 0
+    assert scene.merges(pull)
+    assert "newTag: 1.1.0" in scene.main()
 
 
 def test_a_week_of_a_reviewer(scene: Scene) -> None:
