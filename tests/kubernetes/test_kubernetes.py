@@ -199,7 +199,7 @@ def test_a_page_too_large_is_asked_for_in_smaller_ones(api: KubernetesApi) -> No
 def test_whole_objects_come_in_small_pages_and_large_ones_in_smaller_ones(
     api: KubernetesApi,
 ) -> None:
-    """A page of 500 Applications takes 80 MB while it is parsed, more than the step's 64 Mi."""
+    """A page of 500 Applications takes 80 MB while it is parsed, more than the step asks for."""
     api.add(APPLICATIONS, *(cluster_application(f"web-{n}", padding=100_000) for n in range(80)))
     assert len(names(reach(api).list(client.APPLICATIONS, full=True))) == 80
     first, *others = [int(one.query["limit"]) for one in api.asked]
