@@ -81,9 +81,6 @@ class PreparedCommit:
         """
         where = self.changeset
         apps = {decision.subscription.application.key for decision in self.decisions}
-        notes = bool(self.done) and all(
-            move.remember is not None and move.remember.notes for move in self.done
-        )
         return Commit(
             where.repo,
             where.base,
@@ -92,7 +89,7 @@ class PreparedCommit:
             "",
             (),
             tuple(sorted(apps)),
-            notes=notes,
+            notes=self.command == "failed",
         )
 
 
@@ -560,7 +557,7 @@ def _command_told(
     ended: Collection[object],
 ) -> str:
     """Return the command that the subject speaks of: what a person asked for comes first."""
-    if done and all(move.decision.verdict == "refuse" for move in done):
+    if done and all(move.remember and move.remember.notes for move in done):
         return "failed"  # what a rollback came too late for
     if back:
         return "rollback"

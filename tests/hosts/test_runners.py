@@ -400,6 +400,8 @@ def test_a_smoke_test_takes_back_only_its_own_build(scene: Scene) -> None:
     back = {"command": "rollback", "names": "web"}
     late = complete(scene, scene.run(**back, failed=f"{WEB}:1.1.0"))
     assert (late["status"], late["updated"]) == ("unchanged", "false")
+    said = git(scene.repo, "log", "-1", "--format=%s", "main").strip()
+    assert said == "remember a failed version of web"  # nothing was rolled back
     told = complete(scene, scene.run(**back, failed=f"{WEB}:1.2.0"))
     assert (told["status"], told["tag"]) == ("updated", "1.0.0")  # 1.1.0 failed as well
 
