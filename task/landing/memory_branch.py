@@ -5,7 +5,6 @@ or in one push with a head branch.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
 from dataclasses import replace
 
 from task.deciding.decide import state_path
@@ -67,10 +66,11 @@ class MemoryBranch:
 
     def write(self) -> None:
         """Write what is wanted. Raises `Outpaced` if the branch has moved."""
-        if self.wanted == self._there:
+        ends = self._inherited is not None and not self.wanted  # there is no new branch then
+        if self.wanted == self._there and not ends:
             return
         landing = LandedCommit("", "")
-        if not self._job.dry:
+        if not self._job.dry and not ends:
             landing = self._batch.repository.remember(self._change(self.wanted))
         self._arrived(self.wanted, landing.commit, landing.tree)
 
@@ -157,12 +157,27 @@ class MemoryBranch:
             head_commit=self._tip,
         )
 
+    def _drop_inherited(self, name: str, tip: str) -> None:
+        """Delete the memory branch of another name, or empty it where nobody may delete it.
+
+        Raises `TaskError` if it still says what this run has ended.
+        """
+        if self._job.dry:
+            return
+        change = replace(self._change({}), head=name, head_commit=tip)
+        try:
+            self._batch.repository.remember(change)
+        except (Outpaced, TaskError):
+            if not self.wanted:
+                raise
+            # The next run reads the new branch only.
+
     def _arrived(self, files: Files, commit: str, tree: str) -> None:
-        if self._inherited and not self._job.dry:
-            with suppress(Outpaced, TaskError):  # the next run reads the new one only
-                self._batch.repository.drop(*self._inherited)
-        self._inherited = None
         before = self._there
+        if self._inherited:
+            before = self._there if files else self._base.memory
+            self._drop_inherited(*self._inherited)
+        self._inherited = None
         self._there = files
         self._tip = commit
         paths = [path for path in (*before, *files) if files.get(path) != before.get(path)]

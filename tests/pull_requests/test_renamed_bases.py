@@ -183,3 +183,12 @@ def test_a_hold_and_what_it_defers_follow_a_renamed_default_branch(tmp_path: Pat
         released = scene.call("release", "a").json
         assert "not held" not in str(released["decisions"])
         assert "newTag: 1.1.0" in scene.text(server.open[0].head)
+
+
+def test_a_hold_ends_if_its_release_is_the_first_command_after_a_rename(scene: Scene) -> None:
+    """Nothing is left to remember, so there is no new memory branch: the old one goes all the same."""
+    scene.call("hold", "a", "--reason", "INC-42")
+    renamed(scene)
+    assert "released" in scene.call("release", "a").stdout
+    assert [name for name in scene.server.branches if "memory" in name] == []
+    assert verdict(scene.event(f"{WEB}:1.1.0")) == ("update", "admitted")

@@ -9,7 +9,7 @@ from typing import Any
 from support import bare_repo, commit, git
 from support.memory import Branch, Commit
 from task.git.command import Git
-from task.git.names import MEMORY
+from task.git.names import MEMORY, memory_branch
 from task.git.repository.bare import BareRepository
 
 WHO = ("-c", "user.name=Jane", "-c", "user.email=jane@example.com")
@@ -19,7 +19,9 @@ class GitBranch(Branch):
     """One branch of a real repository, and its head branches."""
 
     def __init__(self, files: Mapping[str, str], folder: Path) -> None:
+        self.name = "main"
         self.repo = bare_repo(folder, files)
+        self.url = f"file://{self.repo}"
         self.interrupt: tuple[str, Callable[[], object]] | None = None
 
     def opened(self) -> "Opened":
@@ -27,7 +29,7 @@ class GitBranch(Branch):
 
     @property
     def files(self) -> dict[str, str]:
-        return self.tree("main")
+        return self.tree(self.name)
 
     @property
     def heads(self) -> dict[str, Commit]:  # type: ignore[override]
@@ -35,7 +37,7 @@ class GitBranch(Branch):
             self.repo, "for-each-ref", "--format=%(objectname) %(refname:lstrip=2)", "refs/heads/"
         ).splitlines()
         names = (line.partition(" ") for line in lines)
-        return {name: self._commit(name, oid) for oid, _, name in names if name != "main"}
+        return {name: self._commit(name, oid) for oid, _, name in names if name != self.name}
 
     def _commit(self, name: str, oid: str) -> Commit:
         tree, *parents = git(self.repo, "show", "-s", "--format=%T %P", oid).split()
@@ -46,10 +48,16 @@ class GitBranch(Branch):
 
     @property
     def remembered(self) -> dict[str, str]:
-        lines = git(
+        found = self.memory_head
+        return self.tree(found) if found else {}
+
+    @property
+    def memory_head(self) -> str:
+        names = git(
             self.repo, "for-each-ref", "--format=%(refname:lstrip=2)", f"refs/heads/{MEMORY}"
-        )
-        return self.tree(lines) if lines else {}
+        ).splitlines()
+        own = memory_branch(self.url, self.name)
+        return own if own in names else next(iter(names), "")
 
     def tree(self, at: str) -> dict[str, str]:
         paths = git(self.repo, "ls-tree", "-r", "--name-only", at).splitlines()
@@ -57,11 +65,11 @@ class GitBranch(Branch):
         return {path: f"{one}\n" for path, one in text.items()}
 
     def commit(self, files: Mapping[str, str]) -> None:
-        commit(self.repo, files)
+        commit(self.repo, files, self.name)
 
     def commit_on(self, head: str, files: Mapping[str, str]) -> None:
         if head not in self.heads:
-            git(self.repo, "branch", head, "main")
+            git(self.repo, "branch", head, self.name)
         commit(self.repo, files, head)
 
     def merged(self, branch: str, commit: str) -> bool:
@@ -70,9 +78,14 @@ class GitBranch(Branch):
     def delete(self, head: str) -> None:
         git(self.repo, "update-ref", "-d", f"refs/heads/{head}")
 
+    def rename(self, name: str) -> None:
+        git(self.repo, "branch", "-m", self.name, name)
+        git(self.repo, "symbolic-ref", "HEAD", f"refs/heads/{name}")
+        self.name = name
+
     def merge(self, head: str, *, keep: bool = False, style: str = "squash") -> bool:
         """Merge as a Git host does. False if there are conflicts."""
-        base, tip = (git(self.repo, "rev-parse", one) for one in ("main", head))
+        base, tip = (git(self.repo, "rev-parse", one) for one in (self.name, head))
         if style == "fast-forward" and git(self.repo, "merge-base", base, tip) == base:
             made = tip
         else:
@@ -82,7 +95,7 @@ class GitBranch(Branch):
                 return False
             parents = ("-p", base, "-p", tip) if style == "merge" else ("-p", base)
             made = git(self.repo, *WHO, "commit-tree", tree, *parents, "-m", f"Merge {head}")
-        git(self.repo, "update-ref", "refs/heads/main", made)
+        git(self.repo, "update-ref", f"refs/heads/{self.name}", made)
         if not keep:
             self.delete(head)
         return True

@@ -15,6 +15,7 @@ from task.annotations.subscription import Defaults, Scope
 from task.cli.update import match_of
 from task.deciding.job import Followed, Intent, Job, LandedApplication, Terms, Wording
 from task.errors import NotAtomicError, Outpaced, TaskError
+from task.git.names import memory_branch
 from task.image import parse_image
 from task.landing.waiting_list import WaitingList, is_list_path, read_list
 from task.model import (
@@ -48,6 +49,8 @@ class Branch:
     """One branch of a repository with compare-and-swap, and the files at each of its commits; and its head branches."""
 
     def __init__(self, files: Mapping[str, str]) -> None:
+        self.url = URL
+        self.name = "main"
         self.commits = [dict(files)]
         self.heads: dict[str, Commit] = {}
         self.made = 0
@@ -71,6 +74,10 @@ class Branch:
     def delete(self, head: str) -> None:
         """Delete a head branch, as a person would."""
         del self.heads[head]
+
+    def rename(self, name: str) -> None:
+        """Give the base another name. It is the default branch, before and after."""
+        self.name = name
 
     @property
     def tip(self) -> str:
@@ -103,14 +110,20 @@ class Branch:
     @property
     def remembered(self) -> dict[str, str]:
         """All files of the memory branch."""
-        return next(
-            (
-                one.files
-                for name, one in self.heads.items()
-                if name.startswith("image-update-memory/")
-            ),
-            {},
-        )
+        found = self.memory_head
+        return self.heads[found].files if found else {}
+
+    @property
+    def memory_head(self) -> str:
+        """The memory branch of the base, or, if it has none, that of its name before."""
+        names = [name for name in self.heads if name.startswith("image-update-memory/")]
+        own = memory_branch(self.url, self.name)
+        return own if own in names else next(iter(names), "")
+
+    @property
+    def memory_moves(self) -> bool:
+        """Whether the memory is still under the base's name before."""
+        return self.memory_head not in ("", memory_branch(self.url, self.name))
 
     def commit(self, files: Mapping[str, str]) -> None:
         """Add somebody else's commit."""
@@ -142,7 +155,7 @@ class Branch:
         return True
 
     def default_branch(self, *, tip: bool = True) -> str:  # noqa: ARG002 - nothing is fetched
-        return "main"
+        return self.name
 
     def snapshot(
         self,
@@ -153,15 +166,14 @@ class Branch:
         besides: Callable[[Files], Iterable[Place]] | None = None,
     ) -> Snapshot:
         list(places)
-        tips = {
-            name: one.id
-            for name, one in self.heads.items()
-            if name.startswith("image-update-memory/")
-        }
         memory = {path: File(text) for path, text in self.remembered.items()}
-        tip = next(iter(tips.values()), "")
+        name = self.memory_head
+        tip = self.heads[name].id if name else ""
         list(besides(memory) if besides else ())
-        return Snapshot(URL, branch, self.tip, shown(self.files), memory=memory, memory_tip=tip)
+        found = Snapshot(URL, branch, self.tip, shown(self.files), memory=memory, memory_tip=tip)
+        if not self.memory_moves:
+            return found
+        return replace(found, memory_tip="", inherited=(name, tip), renamed_from="another name")
 
     def read_more(self, snapshot: Snapshot, places: Iterable[Place]) -> Snapshot:  # noqa: ARG002 - it shows everything
         head = self.heads.get(snapshot.branch)

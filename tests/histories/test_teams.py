@@ -1,0 +1,393 @@
+"""Random histories of two Applications on one head branch and a third on the base, with proofs that come and go.
+
+`test_histories` has an exact model of one Application. Here the world is larger, and the model is what must never be
+otherwise: nothing leaves the list without a row and a reason, nothing held, refused or unproved is on the head branch,
+and the commit there is the list and nothing else.
+"""
+
+from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+from support.git_branch import GitBranch
+from support.history_scenes import HEAD, image, kustomization, told, values_in
+from support.memory import NOW, SCOPE, URL, WORDING, Branch, Story
+from support.runs import application, target
+
+from task.annotations.application import Narrow
+from task.deciding.job import Intent, Job, Promotion, Terms
+from task.editors.state_file import read_state
+from task.errors import TaskError, UnreachableError
+from task.image import parse_image
+from task.landing.waiting_list import ListedBuild
+from task.model import Hold, Image, Question, Report, State, Verdict, Waited
+from task.proof import Proof
+
+ALIASES = ("web", "api")
+WAITING = ("a", "b")  # the Applications whose changes wait on the head branch
+DIRECT = "c"  # the one that is written to the base itself
+NUMBERS = st.integers(1, 6)
+ALIAS = st.sampled_from(ALIASES)
+APP = st.sampled_from((*WAITING, DIRECT))
+GOOD = Proof("signature", "cosign.pub")
+NO = Verdict("refuse", "signature", "nobody has signed it")
+SILENT = UnreachableError("the registry answers 503", hint="")
+CONFIG = "version: 1\nsignatures: {keys: [cosign.pub]}\n"
+FREEZE = 'freezes: [{schedule: "* * * * *", duration: 1h, reason: sale}]\n'
+KEY = "-----BEGIN PUBLIC KEY-----\n-----END PUBLIC KEY-----\n"
+STEPS = st.sampled_from(["land", "remember", "drop"])
+
+Entry = tuple[str, str]  # an Application and an alias
+
+
+class KilledError(Exception):
+    """A run was killed."""
+
+
+def number_of(tag: str) -> int:
+    return int(tag.partition("@")[0].split(".")[1])
+
+
+class Teams(RuleBasedStateMachine):
+    """What runs and people may do, and what must be true after each run."""
+
+    @initialize(atomic=st.booleans())
+    def begin(self, atomic: bool) -> None:
+        files = {target(app): kustomization(dict.fromkeys(ALIASES, "1.0.0")) for app in "abc"}
+        self.branch = self.repository(files)
+        self.branch.commit({"cosign.pub": KEY, ".image-update/config": CONFIG})
+        self.branch.atomic = atomic
+        self.said: dict[tuple[str, int], Verdict | TaskError] = {}
+        self.held: set[Entry] = set()
+        self.downgraded: set[Entry] = set()  # where a person has had a word about the version
+        self.frozen = False
+        self.kept = False  # whether a person kept the head branch after its merge
+        self.names = 0
+        self.tell_story()
+
+    def repository(self, files: Mapping[str, str]) -> Branch:
+        return Branch(files)
+
+    def tell_story(self) -> None:
+        """Read the Applications, as the base is called now."""
+        apps = [
+            application(
+                app,
+                URL,
+                image_list=",".join(f"{alias}={image(alias)}" for alias in ALIASES),
+                update_strategy="semver",
+                git_branch=self.branch.name + (f":{HEAD}" if app in WAITING else ""),
+            )
+            for app in (*WAITING, DIRECT)
+        ]
+        self.story = Story(apps[0], self.branch)
+        self.story.others = apps[1:]
+        self.story.prove = self.proofs
+        self.story.answer = replace(self.story.answer, digest="sha256:" + "d" * 64)
+
+    def proofs(
+        self, questions: Collection[Question]
+    ) -> Mapping[Question, Proof | Verdict | TaskError]:
+        return {one: self.proof(one.image) for one in questions}
+
+    def proof(self, of: Image) -> Proof | Verdict | TaskError:
+        return self.said.get((of.name.rpartition("/")[2], number_of(of.tag)), GOOD)
+
+    # What people, pipelines and registries do
+
+    @rule(alias=ALIAS, number=NUMBERS, said=st.sampled_from([None, NO, SILENT]))
+    def prove(self, alias: str, number: int, said: Verdict | TaskError | None) -> None:
+        """A signature comes, is withdrawn, or cannot be asked for."""
+        self.said.pop((alias, number), None)
+        if said:
+            self.said[alias, number] = said
+
+    @rule(aliases=st.sets(ALIAS, min_size=1), number=NUMBERS, apps=st.sets(APP))
+    def event(self, aliases: set[str], number: int, apps: set[str]) -> None:
+        self.run(lambda: self.send(aliases, number, apps), self.built(aliases, number, apps))
+        self.has_arrived(aliases, number, apps)
+
+    @rule(alias=ALIAS, number=NUMBERS, step=STEPS, later=st.booleans())
+    def killed(self, alias: str, number: int, step: str, later: bool) -> None:
+        """A run is killed before a push, or before a later one of that kind, and repeated."""
+        if self.branch.memory_moves:
+            # A run that dies between the new memory branch and the end of the old one leaves both:
+            # the base of the next name would not know which is meant.
+            step, later = "land", False
+
+        def dies() -> None:
+            raise KilledError
+
+        def dies_later() -> None:
+            self.branch.interrupt = step, dies
+
+        builds = self.built({alias}, number, ())
+        self.branch.interrupt = step, dies_later if later else dies
+        with suppress(KilledError):
+            self.run(lambda: self.send({alias}, number, ()), builds)
+        self.branch.interrupt = None
+        self.run(lambda: self.send({alias}, number, ()), builds)
+        self.has_arrived({alias}, number, ())
+
+    @rule(app=APP, alias=ALIAS, number=NUMBERS)
+    def downgrade(self, app: str, alias: str, number: int) -> None:
+        """A person allows an older version."""
+        self.downgraded.add((app, alias))
+        self.run(
+            lambda: self.send({alias}, number, {app}, downgrade=True),
+            self.built({alias}, number, {app}),
+        )
+
+    @rule(app=APP, alias=ALIAS, whole=st.booleans())
+    def hold(self, app: str, alias: str, whole: bool) -> None:
+        aliases = ALIASES if whole else (alias,)
+        self.held |= {(app, one) for one in aliases}
+        self.run(lambda: self.by_hand("hold", app, "" if whole else alias))
+
+    @rule(app=APP)
+    def release(self, app: str) -> None:
+        self.held -= {(app, alias) for alias in ALIASES}
+        self.run(lambda: self.by_hand("release", app, ""), released={app})
+
+    @rule(app=APP, alias=ALIAS, number=st.integers(0, 6), held=st.booleans())
+    def rollback(self, app: str, alias: str, number: int, held: bool) -> None:
+        self.downgraded.add((app, alias))
+        if held:
+            self.held.add((app, alias))
+        self.run(lambda: self.by_hand("rollback", app, alias, f"1.{number}.0", held=held))
+
+    @rule(app=st.sampled_from(WAITING), alias=ALIAS)
+    def promote(self, app: str, alias: str) -> None:
+        """What the Application of the base has is promoted."""
+        promotion = Promotion((DIRECT,), (app,), images=(alias,))
+        job = Job("promote", (), SCOPE, Terms(now=NOW), WORDING, promotion=promotion)
+        self.run(lambda: self.story.run(job), {(app, alias): self.base[DIRECT, alias]})
+
+    @rule()
+    def freeze(self) -> None:
+        """A freeze begins, or ends."""
+        self.frozen = not self.frozen
+        self.branch.commit({".image-update/config": CONFIG + (FREEZE if self.frozen else "")})
+
+    @rule(app=APP, alias=ALIAS, number=st.integers(0, 6))
+    def edit(self, app: str, alias: str, number: int) -> None:
+        """A person edits the base: a hotfix, or a revert."""
+        values = values_in(self.branch.files, app)
+        text = kustomization({**values, alias: f"1.{number}.0"})
+        self.downgraded.add((app, alias))
+        if self.branch.files[target(app)] != text:
+            self.branch.commit({target(app): text})
+
+    @precondition(lambda self: HEAD in self.branch.heads)
+    @rule(keep=st.booleans(), style=st.sampled_from(["squash", "merge", "fast-forward"]))
+    def merge(self, keep: bool, style: str) -> None:
+        if self.branch.merge(HEAD, keep=keep, style=style):
+            self.kept = keep
+
+    @precondition(lambda self: HEAD in self.branch.heads)
+    @rule()
+    def delete(self) -> None:
+        """A person deletes the branch: what the base holds is held again."""
+        self.branch.delete(HEAD)
+        self.held |= self.held_on_base
+
+    @rule()
+    def rename(self) -> None:
+        """The default branch gets another name."""
+        self.names += 1
+        self.branch.rename(f"trunk{self.names}")
+        self.tell_story()
+
+    # What must be true
+
+    def run(
+        self,
+        call: Callable[[], Report],
+        builds: Mapping[Entry, int] | None = None,
+        released: Collection[str] = (),
+    ) -> None:
+        """Run, and hold what it did against what it says."""
+        before, base, absent = self.listed, self.base, HEAD not in self.branch.heads
+        report = call()
+        if not absent:
+            self.check(before, report, builds or {}, released)
+        for entry, number in self.base.items():
+            if number != base[entry]:
+                assert entry[0] == DIRECT, f"{entry} is written to the base"
+        self.kept = self.kept and HEAD in self.branch.heads and not self.listed
+
+    def check(
+        self,
+        before: Mapping[Entry, ListedBuild],
+        report: Report,
+        builds: Mapping[Entry, int],
+        released: Collection[str] = (),
+    ) -> None:
+        """Each build that is gone has a row and a good reason, and each that stays is where it was."""
+        after = self.listed
+        rows = {(one.application.partition("/")[2], one.alias, one.tag): one for one in report.waiting}
+        for entry, build in before.items():
+            if entry in after and after[entry].tag == build.tag:
+                continue
+            row = rows.get((*entry, build.tag))
+            assert row, f"{entry} {build.tag} vanished, and the report does not say so"
+            assert row.outcome != "waits", row
+            assert self.may_go(entry, build, row, after.get(entry), builds, released), row
+        touched = any(one.head == HEAD for one in report.waiting)
+        if touched:
+            for entry, build in after.items():
+                assert build.rollback or entry not in self.held, f"{entry} is held"
+                if not build.rollback:
+                    assert not isinstance(self.proof(parse_image(f"{build.image}:{build.tag}")), Verdict)
+
+    def may_go(
+        self,
+        entry: Entry,
+        build: ListedBuild,
+        row: Waited,
+        instead: ListedBuild | None,
+        builds: Mapping[Entry, int],
+        released: Collection[str],
+    ) -> bool:
+        """Tell whether there is a reason for a build to leave the list."""
+        number, on_base = number_of(build.tag), self.base[entry]
+        if entry in self.held and row.outcome == "deferred":
+            return True
+        if self.kept or on_base >= number:
+            return True
+        if isinstance(self.proof(parse_image(f"{build.image}:{build.tag}")), Verdict):
+            return "no longer proved" in row.because
+        if build.promoted_from and self.base[DIRECT, entry[1]] != number:
+            return True
+        newer = instead is not None and number_of(instead.tag) > number
+        return newer or entry in self.downgraded or entry[0] in released
+
+    def has_arrived(self, aliases: Collection[str], number: int, apps: Collection[str]) -> None:
+        """What is good, new, and not held waits after its event, or something newer does."""
+        for app in apps or WAITING:
+            for alias in aliases:
+                entry, proof = (app, alias), self.said.get((alias, number), GOOD)
+                plain = entry not in self.held | self.downgraded and not self.frozen
+                if app in WAITING and plain and proof is GOOD and number > self.base[entry]:
+                    assert number_of(self.listed[entry].tag) >= number
+
+    @invariant()
+    def the_commit_is_the_list(self) -> None:
+        head = self.branch.heads.get(HEAD)
+        if head is None or head.before is None or self.kept or self.branch.merged(self.branch.name, head.id):
+            return
+        listed = {entry: number_of(one.tag) for entry, one in self.listed.items()}
+        before, now = (
+            {(app, alias): number_of(tag) for app in "abc" for alias, tag in values_in(files, app).items()}
+            for files in (head.before, head.files)
+        )
+        if self.lists_arrived:
+            assert {entry: number for entry, number in now.items() if number != before[entry]} == listed
+        paths = {
+            path
+            for path in (*head.files, *head.before)
+            if head.files.get(path) != head.before.get(path)
+        }
+        ours = {target(app) for app in WAITING}
+        assert all(path in ours or path.startswith(".image-update/apps/") for path in paths)
+        for (app, alias), build in self.listed.items():
+            if self.lists_arrived and head.message:
+                assert f"Image: {build.image}:{build.tag}" in head.message, (app, alias)
+
+    # How it is done
+
+    @property
+    def lists_arrived(self) -> bool:
+        listed = self.branch.lists.get(HEAD)
+        return listed is None or listed.arrived
+
+    @property
+    def listed(self) -> dict[Entry, ListedBuild]:
+        builds = self.branch.lists[HEAD].builds if HEAD in self.branch.lists else ()
+        return {(one.application.partition("/")[2], one.alias): one for one in builds}
+
+    @property
+    def base(self) -> dict[Entry, int]:
+        return {
+            (app, alias): number_of(tag)
+            for app in "abc"
+            for alias, tag in values_in(self.branch.files, app).items()
+        }
+
+    @property
+    def held_on_base(self) -> set[Entry]:
+        found = set()
+        for app in "abc":
+            text = self.branch.files.get(f".image-update/apps/{app}/argocd_{app}.state", "")
+            state = read_state(text).get(target(app), State())
+            found |= {(app, alias) for alias in ALIASES if state.hold}
+            found |= {(app, alias) for alias, one in state.images.items() if one.hold}
+        return found
+
+    def built(self, aliases: Collection[str], number: int, apps: Collection[str]) -> dict[Entry, int]:
+        return {(app, alias): number for app in apps or "abc" for alias in aliases}
+
+    def send(
+        self,
+        aliases: Collection[str],
+        number: int,
+        apps: Collection[str],
+        *,
+        downgrade: bool = False,
+    ) -> Report:
+        built = tuple(parse_image(f"{image(alias)}:1.{number}.0") for alias in sorted(aliases))
+        terms = Terms(now=NOW, allow_downgrade=downgrade)
+        scope = replace(SCOPE, narrow=Narrow(tuple(sorted(apps))))
+        return self.story.run(Job("run", built, scope, terms, WORDING))
+
+    def by_hand(self, verb: str, app: str, alias: str, to: str = "", *, held: bool = True) -> Report:
+        hold = Hold("a reason", "jane", NOW) if held and verb != "release" else None
+        intent = Intent(verb, hold, whole=not alias, to=to, unknown=True)
+        scope = replace(SCOPE, narrow=Narrow((app,)))
+        aliases = (alias,) if alias else ()
+        return self.story.run(
+            Job(verb, (), scope, Terms(now=NOW), WORDING, intent=intent, aliases=aliases)
+        )
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_teams_in_memory() -> None:
+    run_state_machine_as_test(
+        Teams,
+        settings=settings(max_examples=120, stateful_step_count=25, derandomize=True, deadline=None),
+    )
+
+
+class TeamsInGit(Teams):
+    """The same with a real repository."""
+
+    def repository(self, files: Mapping[str, str]) -> Branch:
+        self.folder = TemporaryDirectory()
+        return GitBranch(files, Path(self.folder.name))
+
+    def teardown(self) -> None:
+        if hasattr(self, "folder"):
+            self.folder.cleanup()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_teams_in_git() -> None:
+    run_state_machine_as_test(
+        TeamsInGit,
+        settings=settings(max_examples=8, stateful_step_count=15, derandomize=True, deadline=None),
+    )
