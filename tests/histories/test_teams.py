@@ -12,6 +12,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
+import yaml
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -61,6 +62,12 @@ def number_of(tag: str) -> int:
     return int(tag.partition("@")[0].split(".")[1])
 
 
+def entries_in(files: Mapping[str, str], app: str) -> dict[Entry, dict[str, str]]:
+    """Return the entry of each image in a tree, with its digest."""
+    images = yaml.safe_load(files[target(app)])["images"]
+    return {(app, one["name"].rpartition("/")[2]): one for one in images}
+
+
 class Teams(RuleBasedStateMachine):
     """What runs and people may do, and what must be true after each run."""
 
@@ -72,7 +79,7 @@ class Teams(RuleBasedStateMachine):
         self.branch.atomic = atomic
         self.said: dict[tuple[str, int], Verdict | TaskError] = {}
         self.held: set[Entry] = set()
-        self.downgraded: set[Entry] = set()  # where a person has had a word about the version
+        self.words: set[Entry] = set()  # about whose version a person has had a word
         self.frozen = False
         self.kept = False  # whether a person kept the head branch after its merge
         self.names = 0
@@ -145,7 +152,7 @@ class Teams(RuleBasedStateMachine):
     @rule(app=APP, alias=ALIAS, number=NUMBERS)
     def downgrade(self, app: str, alias: str, number: int) -> None:
         """A person allows an older version."""
-        self.downgraded.add((app, alias))
+        self.words.add((app, alias))
         self.run(
             lambda: self.send({alias}, number, {app}, downgrade=True),
             self.built({alias}, number, {app}),
@@ -164,7 +171,7 @@ class Teams(RuleBasedStateMachine):
 
     @rule(app=APP, alias=ALIAS, number=st.integers(0, 6), held=st.booleans())
     def rollback(self, app: str, alias: str, number: int, held: bool) -> None:
-        self.downgraded.add((app, alias))
+        self.words.add((app, alias))
         if held:
             self.held.add((app, alias))
         self.run(lambda: self.by_hand("rollback", app, alias, f"1.{number}.0", held=held))
@@ -187,7 +194,6 @@ class Teams(RuleBasedStateMachine):
         """A person edits the base: a hotfix, or a revert."""
         values = values_in(self.branch.files, app)
         text = kustomization({**values, alias: f"1.{number}.0"})
-        self.downgraded.add((app, alias))
         if self.branch.files[target(app)] != text:
             self.branch.commit({target(app): text})
 
@@ -264,7 +270,7 @@ class Teams(RuleBasedStateMachine):
     ) -> bool:
         """Tell whether there is a reason for a build to leave the list."""
         number, on_base = number_of(build.tag), self.base[entry]
-        if entry in self.held and row.outcome == "deferred":
+        if entry in self.held or entry in self.words or entry[0] in released:
             return True
         if self.kept or on_base >= number:
             return True
@@ -272,15 +278,14 @@ class Teams(RuleBasedStateMachine):
             return "no longer proved" in row.because
         if build.promoted_from and self.base[DIRECT, entry[1]] != number:
             return True
-        newer = instead is not None and number_of(instead.tag) > number
-        return newer or entry in self.downgraded or entry[0] in released
+        return instead is not None and number_of(instead.tag) > number
 
     def has_arrived(self, aliases: Collection[str], number: int, apps: Collection[str]) -> None:
         """What is good, new, and not held waits after its event, or something newer does."""
         for app in apps or WAITING:
             for alias in aliases:
                 entry, proof = (app, alias), self.said.get((alias, number), GOOD)
-                plain = entry not in self.held | self.downgraded and not self.frozen
+                plain = entry not in self.held | self.words and not self.frozen
                 if app in WAITING and plain and proof is GOOD and number > self.base[entry]:
                     assert number_of(self.listed[entry].tag) >= number
 
@@ -291,11 +296,12 @@ class Teams(RuleBasedStateMachine):
             return
         listed = {entry: number_of(one.tag) for entry, one in self.listed.items()}
         before, now = (
-            {(app, alias): number_of(tag) for app in "abc" for alias, tag in values_in(files, app).items()}
+            {entry: text for app in "abc" for entry, text in entries_in(files, app).items()}
             for files in (head.before, head.files)
         )
         if self.lists_arrived:
-            assert {entry: number for entry, number in now.items() if number != before[entry]} == listed
+            changed = {entry: of for entry, of in now.items() if of != before[entry]}
+            assert {entry: number_of(of["newTag"]) for entry, of in changed.items()} == listed
         paths = {
             path
             for path in (*head.files, *head.before)
