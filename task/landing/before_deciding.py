@@ -131,23 +131,12 @@ def govern_asks(
     found = asks
     if config != NO_CONFIG or default != NO_CONFIG:
         found = as_wanted(asks, snapshot, config, job.terms, default)
-    wishes = [ask.subscription.wishes for ask in found]
-    named = (
-        []
-        if job.wording.template is not None
-        else [wish.template for wish in wishes if wish.template]
-    )
-    # Where a pull request is asked for now, updates of the Application's other images may wait on
-    # its branch.
-    more: list[Place] = []
-    for before, ask in zip(asks, found, strict=True):
-        if ask.subscription.pull_request and not before.subscription.pull_request:
-            known = set(places(before))
-            more += [place for place in places(ask) if place not in known]
-    demands = [demand for ask in found for demand in ask.subscription.demands]
-    more += map(Place, (*named, *(path for demand in demands for path in demand.keys)))
+    named: list[str] = []
+    if job.wording.template is None:
+        wished = [ask.subscription.wishes.template for ask in found]
+        named = [path for path in wished if path]
     before_more = snapshot
-    snapshot = with_more(snapshot, more, repository)
+    snapshot = with_more(snapshot, _places_of_wishes(asks, found, named), repository)
     subs = [ask.subscription for ask in found]
     snapshot = with_missing(snapshot, subs, job.terms, repository)
     if for_some_paths(config) and snapshot is not before_more:  # more files may be known to change
@@ -168,6 +157,22 @@ def govern_asks(
         config=config,
     )
     return found, snapshot, replace(job, wording=wording)
+
+
+def _places_of_wishes(
+    asks: Sequence[Ask], wanted: Sequence[Ask], templates: Sequence[str]
+) -> list[Place]:
+    """Return what has to be read for what the config wishes."""
+    found: list[Place] = []
+    # Where a pull request is asked for now, updates of the Application's other images may wait on
+    # its branch.
+    for before, ask in zip(asks, wanted, strict=True):
+        if ask.subscription.pull_request and not before.subscription.pull_request:
+            known = set(places(before))
+            found += [place for place in places(ask) if place not in known]
+    demands = [demand for ask in wanted for demand in ask.subscription.demands]
+    keys = [path for demand in demands for path in demand.keys]
+    return found + list(map(Place, (*templates, *keys)))
 
 
 def with_more(snapshot: S, places: Iterable[Place], repository: ReadsMore) -> S:

@@ -52,6 +52,7 @@ from task.model import (
     File,
     Files,
     Head,
+    Hold,
     Meant,
     Memory,
     Place,
@@ -169,19 +170,8 @@ def requests_of(
     found: dict[str, Request] = {}
     broken: dict[str, TaskError] = {}
     moves = [move for _, move in decided]
-    wanted = {
-        move.decision.head: None
-        for move in moves
-        if move.subscription.pull_request and move.decision.head not in ("", base.branch)
-    }
-    touched = touched_heads(decided, base, job.intent)
-    proposed = {key_of_entry(move.subscription) for move in moves if move.subscription.pull_request}
-    for known in lists_in(base.memory):
-        may_have_one = known.request or any(build.key in proposed for build in known.builds)
-        if known.head in touched and may_have_one:
-            wanted.setdefault(known.head)
     repo = moves[0].subscription.repo if moves else ""
-    for head in wanted:
+    for head in _proposing_heads(decided, base, job.intent):
         try:
             if job.dry:
                 world.check_forge(repo)
@@ -204,6 +194,26 @@ def requests_of(
         )
         for move in moves
     ]
+
+
+def _proposing_heads(
+    decided: Sequence[Decided], base: Snapshot, intent: Intent | None
+) -> dict[str, None]:
+    """Return the names of the head branches that have a request, or may get one."""
+    proposing = [move for _, move in decided if move.subscription.pull_request]
+    heads = {
+        move.decision.head: None
+        for move in proposing
+        if move.decision.head not in ("", base.branch)
+    }
+    touched = touched_heads(decided, base, intent)
+    keys = {key_of_entry(move.subscription) for move in proposing}
+    for known in lists_in(base.memory):
+        if known.head in touched and (
+            known.request or any(build.key in keys for build in known.builds)
+        ):
+            heads.setdefault(known.head)
+    return heads
 
 
 def _newest_request(forge: Host, base: Snapshot, head: str) -> Proposed | None:
@@ -617,17 +627,25 @@ def settled_rollbacks(
             hold = memory.hold or state.hold
             if not (hold and memory.rollback):
                 continue
-            ours = build and build.rollback and alike(memory.rollback, build.rollback)
-            if head and build and ours and _is_declined(head, build):
+            proposed = _proposes(build, memory.rollback)
+            if head and build and proposed and _is_declined(head, build):
                 settled.setdefault(path, set()).add(key)
-                url = head.found.url if head.found else ""
-                why = f"{key}: its rollback was declined, {url}; no longer {hold_text(hold)}"
-                app = sub.application.key
-                problem = Problem(Trouble.warning("held", why), application=app)
-                problems[problem] = None
-            elif _is_on_base(base, sub, file, memory.rollback, head if ours else None):
+                problems[_declined_rollback(head, sub, hold)] = None
+            elif _is_on_base(base, sub, file, memory.rollback, head if proposed else None):
                 settled.setdefault(path, set()).add(key)
     return without_rollbacks(base.memory, settled), list(problems)
+
+
+def _proposes(build: ListedBuild | None, rollback: Meant) -> bool:
+    """Tell whether what waits is this very rollback."""
+    meant = build.rollback if build else None
+    return meant is not None and alike(rollback, meant)
+
+
+def _declined_rollback(head: HeadBranch, sub: Subscription, hold: Hold) -> Problem:
+    url = head.found.url if head.found else ""
+    why = f"{key_of(sub)}: its rollback was declined, {url}; no longer {hold_text(hold)}"
+    return Problem(Trouble.warning("held", why), application=sub.application.key)
 
 
 def _is_declined(head: HeadBranch, build: ListedBuild) -> bool:

@@ -122,6 +122,7 @@ def decide_together(  # noqa: PLR0913 - what waits is decided with all that the 
     scene = _scene(batch, base, heads, facts, gather, job, world, checks)
     kept: list[Move] = []
     waits: dict[str, WaitsOnHead] = {}
+    heirs = {head.instead for head in heads.values()}
     for number, (name, head) in enumerate(heads.items()):
         there = _asks_at(name, batch.asks, found)
         if head.instead:
@@ -139,14 +140,10 @@ def decide_together(  # noqa: PLR0913 - what waits is decided with all that the 
             proves=number < MOST_PROVED,
         )
         found |= again
-        moved = any(other.instead == name for other in heads.values())
         # a run was killed after the list was pushed, and before the head branch was
         late = not (head.listed.arrived or head.as_listed)
-        waits[name] = replace(waits[name], moved=moved or late)
-        for build in waits[name].kept:
-            if build.move:
-                at = replace(build.move.decision, head=name)
-                kept.append(replace(build.move, decision=at, kept=True))
+        waits[name] = replace(waits[name], moved=late or name in heirs)
+        kept += _kept_moves(name, waits[name])
     waits = _with_releases(waits, heads, list(found.values()), scene.base)
     if job.intent and job.intent.verb == "release":
         found = {
@@ -176,6 +173,12 @@ def _with_releases(
         moved = one.moved or releases != known
         found[name] = replace(one, releases=releases, ended=ended, moved=moved)
     return found
+
+
+def _kept_moves(head: str, waits: WaitsOnHead) -> list[Move]:
+    """Return the moves that keep, or defer, what waited on a head branch."""
+    moves = [build.move for build in waits.kept if build.move]
+    return [replace(move, decision=replace(move.decision, head=head), kept=True) for move in moves]
 
 
 def _asks_at(name: str, asks: Iterable[Ask], moves: Mapping[Identity, Move]) -> list[Decided]:
@@ -291,9 +294,9 @@ def _on_ours(
     )
     facts = _facts_between(waiting, there, scene)
     waiting = [replace(build, situation=replace(build.situation, facts=facts)) for build in waiting]
+    waiting, gone = _without_withdrawn(waiting, batch, moves, there)
     waiting, lost, problems = _tried(waiting, scene, head.known.head, proves=proves)
 
-    waiting, gone = _without_withdrawn(waiting, batch, moves, there)
     asked = {ask.key for ask, _ in there}
     elsewhere = (
         {}

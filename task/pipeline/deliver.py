@@ -506,7 +506,26 @@ class Lander:
             for waited in self.delivery.waited
             if waited.head not in self.outpaced
         ]
-        return done.plus(Outcome(waiting=tuple(rows), cautions=self.delivery.problems))
+        problems = [*self.delivery.problems, *map(_overtaken_head, sorted(self._left))]
+        return done.plus(Outcome(waiting=tuple(rows), cautions=tuple(problems)))
+
+    @property
+    def _left(self) -> set[str]:
+        """The head branches where another run was faster, and that no ask decides again."""
+        asked = {ask.key for ask in self.batch.asks}
+        prepared = self.delivery.commits
+        retried = {
+            commit.changeset.head
+            for commit in prepared
+            if any(decision.subscription.identity in asked for decision in commit.decisions)
+        }
+        return {commit.changeset.head for commit in prepared} & self.outpaced - retried
+
+
+def _overtaken_head(name: str) -> Problem:
+    message = f"what waits on {name} was not decided again: another run was faster there"
+    hint = "the next run that writes there does it; do not merge the branch before"
+    return Problem(Trouble.warning("target", message, hint))
 
 
 def _outcome_of(

@@ -8,7 +8,9 @@ from support.history_scenes import FIRST, HEAD, Scene, told, values_in, verdicts
 from support.memory import NOW, SCOPE, URL, WORDING, Story
 from support.runs import KUSTOMIZATION, WEB, application, target
 
-from task.deciding.job import Job, Promotion, Terms
+from task.annotations.application import Narrow
+from task.deciding.job import Intent, Job, Promotion, Terms
+from task.errors import UnreachableError
 from task.model import Report, Verdict
 from task.proof import Proof
 
@@ -37,14 +39,12 @@ def test_a_rollback_on_the_base_takes_what_waits_out(back: str) -> None:
     scene.event("web:1.1.0", story=scene.direct)
     scene.event("web:1.2.0", "cron:1.2.0")
     scene.story, indirect = scene.direct, scene.story
-    scene.by_hand("rollback", "web", back)
+    report = scene.by_hand("rollback", "web", back)
+    assert told(report) == [("cron", "1.2.0", "waits"), ("web", "1.2.0", "deferred")]
     scene.story = indirect
     report = scene.event("web:1.3.0", "cron:1.3.0")
     assert sorted(verdicts(report)) == ["defer", "update"]
-    assert told(report) == [
-        ("cron", "1.2.0", "superseded"),
-        ("web", "1.2.0", "superseded"),
-    ]  # 1.3.0 is remembered
+    assert told(report) == [("cron", "1.2.0", "superseded")]
     assert scene.waiting == {"cron": "1.3.0"}
     scene.branch.merge(HEAD)
     assert scene.base == {"web": back, "api": FIRST, "cron": "1.3.0"}
@@ -458,3 +458,51 @@ def test_an_older_version_that_is_allowed_stays_although_it_waited_before() -> N
     assert scene.waiting == {"web": "1.4.0"}
     scene.event("api:1.1.0")
     assert scene.waiting == {"web": "1.4.0", "api": "1.1.0"}
+
+
+def test_a_run_says_that_it_could_not_take_away_what_another_run_has_changed_meanwhile() -> None:
+    """The rollback has landed on the base, and nothing that is asked for is left to decide again."""
+    scene = Scene()
+    scene.branch.commit({target("s"): KUSTOMIZATION.replace("1.0.0", "1.3.0")})
+    scene.event("cron:1.1.0")
+    promote(scene)
+    assert scene.waiting == {"web": "1.3.0", "cron": "1.1.0"}
+    source = application("s", URL, image_list=f"web={WEB}", update_strategy="semver")
+    back = Story(source, scene.branch)
+    back.others = [scene.story.app]
+    scene.branch.interrupt = "remember", lambda: scene.event("cron:1.2.0")
+    scene.branch.atomic = False
+    report = back.run(
+        Job(
+            "rollback",
+            (),
+            replace(SCOPE, narrow=Narrow(("s",))),
+            Terms(now=NOW),
+            WORDING,
+            intent=Intent("rollback", whole=False, to="1.0.0", unknown=True),
+            aliases=("web",),
+        )
+    )
+    assert verdicts(report) == ["update"]
+    assert "newTag: 1.0.0" in scene.branch.files[target("s")]
+    assert scene.waiting == {"web": "1.3.0", "cron": "1.2.0"}
+    (problem,) = report.problems
+    assert problem.message == (
+        "what waits on bump was not decided again: another run was faster there"
+    )
+
+
+def test_nobody_asks_for_the_proof_of_a_promotion_that_its_source_no_longer_has() -> None:
+    """The run said that it waits as before, and that it was dropped."""
+    scene = Scene()
+    scene.branch.commit({".image-update/config": SIGNED, "cosign.pub": KEY})
+    scene.story.answer = replace(scene.story.answer, digest="sha256:" + "d" * 64)
+    scene.branch.commit({target("s"): KUSTOMIZATION.replace("1.0.0", "1.3.0")})
+    scene.story.prove = lambda asked: dict.fromkeys(asked, Proof("signature", "cosign.pub"))
+    promote(scene)
+    scene.branch.commit({target("s"): KUSTOMIZATION.replace("1.0.0", "1.4.0")})
+    silent = UnreachableError("the registry answers 503", hint="")
+    scene.story.prove = lambda asked: dict.fromkeys(asked, silent)
+    report = promote(scene)
+    assert told(report) == [("web", "1.3.0", "dropped")]
+    assert all("1.3.0" not in problem.message for problem in report.problems)

@@ -24,7 +24,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 from support.git_branch import GitBranch
-from support.history_scenes import HEAD, image, kustomization, told, values_in
+from support.history_scenes import HEAD, image, kustomization, values_in
 from support.memory import NOW, SCOPE, URL, WORDING, Branch, Story
 from support.runs import application, target
 
@@ -101,7 +101,7 @@ class Teams(RuleBasedStateMachine):
             for app in (*WAITING, DIRECT)
         ]
         self.story = Story(apps[0], self.branch)
-        self.story.others = apps[1:]
+        self.story.others = [*apps[1:]]
         self.story.prove = self.proofs
         self.story.answer = replace(self.story.answer, digest="sha256:" + "d" * 64)
 
@@ -113,6 +113,9 @@ class Teams(RuleBasedStateMachine):
     def proof(self, of: Image) -> Proof | Verdict | TaskError:
         return self.said.get((of.name.rpartition("/")[2], number_of(of.tag)), GOOD)
 
+    def proof_of(self, build: ListedBuild) -> Proof | Verdict | TaskError:
+        return self.proof(parse_image(f"{build.image}:{build.tag}"))
+
     # What people, pipelines and registries do
 
     @rule(alias=ALIAS, number=NUMBERS, said=st.sampled_from([None, NO, SILENT]))
@@ -122,9 +125,16 @@ class Teams(RuleBasedStateMachine):
         if said:
             self.said[alias, number] = said
 
+    @precondition(lambda self: self.listed)
+    @rule(data=st.data(), said=st.sampled_from([NO, SILENT]))
+    def doubt(self, data: st.DataObject, said: Verdict | TaskError) -> None:
+        """The same for a build that waits."""
+        entry = data.draw(st.sampled_from(sorted(self.listed)))
+        self.said[entry[1], number_of(self.listed[entry].tag)] = said
+
     @rule(aliases=st.sets(ALIAS, min_size=1), number=NUMBERS, apps=st.sets(APP))
     def event(self, aliases: set[str], number: int, apps: set[str]) -> None:
-        self.run(lambda: self.send(aliases, number, apps), self.built(aliases, number, apps))
+        self.run(lambda: self.send(aliases, number, apps))
         self.has_arrived(aliases, number, apps)
 
     @rule(alias=ALIAS, number=NUMBERS, step=STEPS, later=st.booleans())
@@ -141,22 +151,18 @@ class Teams(RuleBasedStateMachine):
         def dies_later() -> None:
             self.branch.interrupt = step, dies
 
-        builds = self.built({alias}, number, ())
         self.branch.interrupt = step, dies_later if later else dies
         with suppress(KilledError):
-            self.run(lambda: self.send({alias}, number, ()), builds)
+            self.run(lambda: self.send({alias}, number, ()))
         self.branch.interrupt = None
-        self.run(lambda: self.send({alias}, number, ()), builds)
+        self.run(lambda: self.send({alias}, number, ()))
         self.has_arrived({alias}, number, ())
 
     @rule(app=APP, alias=ALIAS, number=NUMBERS)
     def downgrade(self, app: str, alias: str, number: int) -> None:
         """A person allows an older version."""
         self.words.add((app, alias))
-        self.run(
-            lambda: self.send({alias}, number, {app}, downgrade=True),
-            self.built({alias}, number, {app}),
-        )
+        self.run(lambda: self.send({alias}, number, {app}, downgrade=True))
 
     @rule(app=APP, alias=ALIAS, whole=st.booleans())
     def hold(self, app: str, alias: str, whole: bool) -> None:
@@ -174,14 +180,19 @@ class Teams(RuleBasedStateMachine):
         self.words.add((app, alias))
         if held:
             self.held.add((app, alias))
+        before = self.base
         self.run(lambda: self.by_hand("rollback", app, alias, f"1.{number}.0", held=held))
+        if self.base != before:  # the source of promotions has another version
+            for target_app in WAITING:
+                self.source_is_right(target_app, alias)
 
     @rule(app=st.sampled_from(WAITING), alias=ALIAS)
     def promote(self, app: str, alias: str) -> None:
         """What the Application of the base has is promoted."""
         promotion = Promotion((DIRECT,), (app,), images=(alias,))
         job = Job("promote", (), SCOPE, Terms(now=NOW), WORDING, promotion=promotion)
-        self.run(lambda: self.story.run(job), {(app, alias): self.base[DIRECT, alias]})
+        self.run(lambda: self.story.run(job))
+        self.source_is_right(app, alias)
 
     @rule()
     def freeze(self) -> None:
@@ -222,14 +233,13 @@ class Teams(RuleBasedStateMachine):
     def run(
         self,
         call: Callable[[], Report],
-        builds: Mapping[Entry, int] | None = None,
         released: Collection[str] = (),
     ) -> None:
         """Run, and hold what it did against what it says."""
         before, base, absent = self.listed, self.base, HEAD not in self.branch.heads
         report = call()
         if not absent:
-            self.check(before, report, builds or {}, released)
+            self.check(before, report, released)
         for entry, number in self.base.items():
             if number != base[entry]:
                 assert entry[0] == DIRECT, f"{entry} is written to the base"
@@ -239,25 +249,29 @@ class Teams(RuleBasedStateMachine):
         self,
         before: Mapping[Entry, ListedBuild],
         report: Report,
-        builds: Mapping[Entry, int],
         released: Collection[str] = (),
     ) -> None:
         """Each build that is gone has a row and a good reason, and each that stays is where it was."""
         after = self.listed
-        rows = {(one.application.partition("/")[2], one.alias, one.tag): one for one in report.waiting}
+        rows = {
+            (one.application.partition("/")[2], one.alias, one.tag): one for one in report.waiting
+        }
         for entry, build in before.items():
             if entry in after and after[entry].tag == build.tag:
                 continue
             row = rows.get((*entry, build.tag))
             assert row, f"{entry} {build.tag} vanished, and the report does not say so"
             assert row.outcome != "waits", row
-            assert self.may_go(entry, build, row, after.get(entry), builds, released), row
+            assert self.may_go(entry, build, row, after.get(entry), released), row
+        for entry, build in after.items():
+            new = entry not in before or before[entry].tag != build.tag
+            assert not new or build.rollback or self.proof_of(build) is GOOD
         touched = any(one.head == HEAD for one in report.waiting)
         if touched:
             for entry, build in after.items():
                 assert build.rollback or entry not in self.held, f"{entry} is held"
                 if not build.rollback:
-                    assert not isinstance(self.proof(parse_image(f"{build.image}:{build.tag}")), Verdict)
+                    assert not isinstance(self.proof_of(build), Verdict)
 
     def may_go(
         self,
@@ -265,7 +279,6 @@ class Teams(RuleBasedStateMachine):
         build: ListedBuild,
         row: Waited,
         instead: ListedBuild | None,
-        builds: Mapping[Entry, int],
         released: Collection[str],
     ) -> bool:
         """Tell whether there is a reason for a build to leave the list."""
@@ -274,11 +287,17 @@ class Teams(RuleBasedStateMachine):
             return True
         if self.kept or on_base >= number:
             return True
-        if isinstance(self.proof(parse_image(f"{build.image}:{build.tag}")), Verdict):
+        if isinstance(self.proof_of(build), Verdict):
             return "no longer proved" in row.because
         if build.promoted_from and self.base[DIRECT, entry[1]] != number:
             return True
         return instead is not None and number_of(instead.tag) > number
+
+    def source_is_right(self, app: str, alias: str) -> None:
+        """What waits from a promotion is what its source has."""
+        build = self.listed.get((app, alias))
+        if build and build.promoted_from:
+            assert number_of(build.tag) == self.base[DIRECT, alias]
 
     def has_arrived(self, aliases: Collection[str], number: int, apps: Collection[str]) -> None:
         """What is good, new, and not held waits after its event, or something newer does."""
@@ -292,7 +311,12 @@ class Teams(RuleBasedStateMachine):
     @invariant()
     def the_commit_is_the_list(self) -> None:
         head = self.branch.heads.get(HEAD)
-        if head is None or head.before is None or self.kept or self.branch.merged(self.branch.name, head.id):
+        if (
+            head is None
+            or head.before is None
+            or self.kept
+            or self.branch.merged(self.branch.name, head.id)
+        ):
             return
         listed = {entry: number_of(one.tag) for entry, one in self.listed.items()}
         before, now = (
@@ -343,9 +367,6 @@ class Teams(RuleBasedStateMachine):
             found |= {(app, alias) for alias, one in state.images.items() if one.hold}
         return found
 
-    def built(self, aliases: Collection[str], number: int, apps: Collection[str]) -> dict[Entry, int]:
-        return {(app, alias): number for app in apps or "abc" for alias in aliases}
-
     def send(
         self,
         aliases: Collection[str],
@@ -359,7 +380,9 @@ class Teams(RuleBasedStateMachine):
         scope = replace(SCOPE, narrow=Narrow(tuple(sorted(apps))))
         return self.story.run(Job("run", built, scope, terms, WORDING))
 
-    def by_hand(self, verb: str, app: str, alias: str, to: str = "", *, held: bool = True) -> Report:
+    def by_hand(
+        self, verb: str, app: str, alias: str, to: str = "", *, held: bool = True
+    ) -> Report:
         hold = Hold("a reason", "jane", NOW) if held and verb != "release" else None
         intent = Intent(verb, hold, whole=not alias, to=to, unknown=True)
         scope = replace(SCOPE, narrow=Narrow((app,)))
@@ -374,7 +397,9 @@ class Teams(RuleBasedStateMachine):
 def test_teams_in_memory() -> None:
     run_state_machine_as_test(
         Teams,
-        settings=settings(max_examples=120, stateful_step_count=25, derandomize=True, deadline=None),
+        settings=settings(
+            max_examples=120, stateful_step_count=25, derandomize=True, deadline=None
+        ),
     )
 
 

@@ -206,8 +206,8 @@ class Branch:
             landing = replace(landing, memory=self._remembered(memory).commit)
         head, new = change.head, self._with(change)
         if head != change.base:
-            under = self.heads[head].id if change.on_top else self.tip
-            before = None if change.on_top else dict(self.files)
+            under = self.heads[head].id if change.on_top else change.tip
+            before = None if change.on_top else dict(self._at(change.tip))
             return replace(landing, commit=self._move(head, new, before, change.message, under))
         self.commits.append(new)
         return replace(landing, commit=self.tip)
@@ -215,17 +215,22 @@ class Branch:
     def predict(self, change: Changeset) -> LandedCommit:
         head = change.head
         there = self.heads[head].id if head in self.heads else ""
-        moved = there != change.tip if change.on_top else change.tip != self.tip
+        # As in Git, a head branch may begin at an older commit of the base.
+        of_base = head == change.base and change.tip != self.tip
+        moved = there != change.tip if change.on_top else of_base
         if moved or (change.head_commit is not None and there != change.head_commit):
             raise Outpaced(head)
         tree = tree_of(self._with(change))
         one = None if change.on_top else self.heads.get(head)
-        if one and one.parent == self.tip and one.files == self._with(change):
+        if one and one.parent == change.tip and one.files == self._with(change):
             return LandedCommit(one.id, tree, pushed=False)
         return LandedCommit("", tree)
 
+    def _at(self, tip: str) -> dict[str, str]:
+        return self.commits[int(tip, 16) - 1]
+
     def _with(self, change: Changeset) -> dict[str, str]:
-        under = self.heads[change.head].files if change.on_top else self.files
+        under = self.heads[change.head].files if change.on_top else self._at(change.tip)
         new = {**under, **{path: file.text for path, file in change.files.items()}}
         return {
             path: text
