@@ -142,6 +142,7 @@ def _release(intent: Intent, situation: Situation) -> Move:
         decision=decision,
         remember=remember,
         released=True,
+        otherwise=_release(replace(intent, discard=True), situation),
     )
 
 

@@ -431,12 +431,31 @@ def choose(situation: Situation, ask: Ask) -> Move:
         on_offer = [Offer(image, build, pinned, promoted) for image in ask.candidates]
     if situation.memory.deferred and not situation.hold:
         on_offer.append(deferred(situation.subscription, situation.memory.deferred))
+    several = bool(ask.events) or len(on_offer) > len(ask.candidates)
+    return _best(on_offer, situation, several=several)
+
+
+def _best(on_offer: Sequence[Offer], situation: Situation, *, several: bool) -> Move:
+    """Return the best move for what is on offer.
+
+    If these are `several` builds, it says what is written if it is not proved: what fails takes
+    nothing away.
+    """
     moves = [weigh(situation, offer) for offer in on_offer]
     best = moves[0]
     for move in moves[1:]:
         if _better(move, best, situation):
             best = move
-    return _kept_tag(moves, best, situation) or best
+    if kept := _kept_tag(moves, best, situation):
+        return kept
+    others = [offer for offer, move in zip(on_offer, moves, strict=True) if move is not best]
+    if not (several and others and best.updates):
+        return best
+    known = situation.memory.deferred
+    if known and best.decision.candidate.tag == known.tag:
+        situation = replace(situation, memory=replace(situation.memory, deferred=None))
+    otherwise = _best(others, situation, several=True)
+    return replace(best, otherwise=otherwise) if otherwise.updates else best
 
 
 def _kept_tag(moves: Sequence[Move], best: Move, situation: Situation) -> Move | None:

@@ -368,6 +368,7 @@ class Move:
     rolled_back: bool = False  # a person wants the older version
     hold: Hold | None = None  # keeps the image back
     released: bool = False  # a person ends a hold, or drops what was deferred
+    otherwise: Move | None = None  # what is done if the proof of this one is refused
 
     @property
     def subscription(self) -> Subscription:

@@ -42,7 +42,31 @@ def verified(moves: Sequence[Move], last_checks: LastChecks) -> list[Move]:
     """
     found = _proved(_pinned(moves, last_checks), last_checks)
     found = [_doubted(move, last_checks) for move in found]
-    return _labelled(found, last_checks) if last_checks.labels else found
+    found = _labelled(found, last_checks) if last_checks.labels else found
+    refused = [
+        number
+        for number, move in enumerate(found)
+        if move.decision.verdict == "refuse" and moves[number].otherwise
+    ]
+    others = [_instead_of(moves[number]) for number in refused]
+    for number, other in zip(refused, verified(others, last_checks) if others else (), strict=True):
+        if other.updates or other.released:
+            found[number] = _saying(other, found[number])
+    return found
+
+
+def _instead_of(move: Move) -> Move:
+    """Return the move that writes another build, on the same head branch."""
+    other = move.otherwise or move
+    return replace(other, decision=replace(other.decision, head=move.decision.head))
+
+
+def _saying(move: Move, refused: Move) -> Move:
+    """Return the move, which says what was refused. The release of a hold stays a refusal."""
+    judged = move.decision.judged if move.updates else refused.decision.judged
+    because = f"{move.decision.because}; refused: {refused.decision.because}"
+    judged = replace(judged, because=because)
+    return replace(move, decision=replace(move.decision, judged=judged))
 
 
 def signed_for_argo(

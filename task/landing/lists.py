@@ -40,7 +40,7 @@ class Lists:
         closing: dict[str, str] = {}
         for name, head in heads.items():
             commit = commits.get(name)
-            left = [undecided.listed for undecided in prepared.left.get(name, ())]
+            left = [undecided.left_out for undecided in prepared.left.get(name, ())]
             listed = _list_after(head, commit, left, waits[name], base, now)
             because = _why_closed(head, listed, waits[name], base)
             if because is not None:

@@ -102,6 +102,11 @@ class Undecided:
     listed: ListedBuild
     error: TaskError
 
+    @property
+    def left_out(self) -> ListedBuild:
+        """What the list says of it."""
+        return replace(self.listed, left_out=str(self.error))
+
 
 @dataclass(frozen=True)
 class KeptBuild:
@@ -132,7 +137,7 @@ class KeptBuild:
         """Whether the head branch has to be made again because of it."""
         if self.stands:
             return False
-        if self.move is None or not self.move.updates:
+        if self.move is None or not self.move.updates or self.listed.left_out:
             return True
         return self.move.decision.candidate.version != self.listed.version
 
@@ -249,12 +254,24 @@ def waiting_in(
         except TaskError as error:
             undecided.append(Undecided(listed, error))
             continue
-        if listed.key not in subs and not situation.in_git.version:
-            gone = TargetError(f"{listed.path} has no {listed.image} any more; {UNREAD}")
-            undecided.append(Undecided(listed, gone))
+        if listed.key not in subs and (why := _unknown_order(listed, situation, base.branch)):
+            undecided.append(Undecided(listed, TargetError(f"{why}; {UNREAD}")))
             continue
         found.append(WaitingBuild(listed, situation, listed.key in subs))
     return found, undecided
+
+
+def _unknown_order(one: ListedBuild, situation: Situation, base: str) -> str:
+    """Return why a build of an Application that was not read cannot be decided, or "": only the
+    annotations say which of two versions is newer.
+    """
+    there = situation.in_git.version
+    if not there:
+        return f"{one.path} has no {one.image} any more"
+    then = one.base.version
+    if one.rollback or there in (then, one.version):
+        return ""
+    return f"{base} now has {there}, not {then or 'nothing'}"
 
 
 def asks_of(waiting: Iterable[WaitingBuild]) -> list[Ask]:
@@ -533,14 +550,10 @@ def _alone(base: Snapshot, one: WaitingBuild) -> tuple[Move | None, Fate, str]:
     and why.
     """
     there = one.situation.in_git.version
-    then = one.listed.base.version
     if there == one.image.version and one.situation.in_git.sound:
         return None, "merged", f"{base.branch} now has {there}"
     if one.listed.rollback:
         return _rollback_alone(base, one)
-    if not one.read and there != then:
-        because = f"{base.branch} now has {there or 'nothing'}, not {then or 'nothing'}"
-        return None, "superseded", f"{because}; {UNREAD}"
     move = weigh(one.situation, _offer(one))
     if one.as_then and move.decision.rule in ("not-newer", "superseded"):
         move = _as_allowed(one, move)
@@ -631,7 +644,7 @@ def list_after(
         if move.updates:
             build = listed_of(move, old.get(key_of_entry(move.subscription)), base, now)
             new[build.key] = build
-    for listed in (*(undecided.listed for undecided in waits.undecided), *left):
+    for listed in (*(undecided.left_out for undecided in waits.undecided), *left):
         new.setdefault(listed.key, listed)
     builds = tuple(sorted(new.values(), key=lambda one: one.key))
     again = {build.declined_key for build in builds}
@@ -652,7 +665,8 @@ def listed_of(move: Move, known: ListedBuild | None, base: Snapshot, now: str) -
         and bool(known.rollback) == move.rolled_back
     ):
         identity = known.build if known.build != Build() else move.build
-        return replace(known, build=identity, proof=str(one.proof or known.proof))
+        proof = str(one.proof or known.proof)
+        return replace(known, build=identity, proof=proof, left_out="")
     memory = move.remember.memory if move.remember and move.remember.memory else Memory()
     rollback = memory.rollback if move.rolled_back else None
     return ListedBuild(

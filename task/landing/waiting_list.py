@@ -89,6 +89,7 @@ class ListedBuild(Versioned):
     promoted_from: str = ""
     event: str = ""  # where it came from: "registry event, harbor"
     since: str = ""
+    left_out: str = ""  # why the head branch's commit is without it
     rollback: Meant | None = None  # if a person's rollback waits
     skipped: tuple[str, ...] = ()  # the versions that the rollback skips
 
@@ -298,6 +299,7 @@ def _build_data(one: ListedBuild) -> Data:
         "digest": one.digest,
         "imageDigest": one.image_digest,
         "since": one.since,
+        "leftOut": one.left_out,
         "admitted": one.admitted,
         "proof": one.proof,
         "promotedFrom": one.promoted_from,
@@ -511,6 +513,7 @@ def _listed_build(data: object) -> ListedBuild:
         digest=fields.word("digest"),
         image_digest=fields.word("imageDigest"),
         since=fields.time("since"),
+        left_out=fields.word("leftOut"),
         admitted=fields.word("admitted"),
         proof=fields.word("proof"),
         promoted_from=fields.word("promotedFrom"),

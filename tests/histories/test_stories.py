@@ -506,3 +506,122 @@ def test_nobody_asks_for_the_proof_of_a_promotion_that_its_source_no_longer_has(
     report = promote(scene)
     assert told(report) == [("web", "1.3.0", "dropped")]
     assert all("1.3.0" not in problem.message for problem in report.problems)
+
+
+def team(scene: Scene) -> Story:
+    """Return the story of another team's Application on the same head branch."""
+    scene.branch.commit({target("b"): KUSTOMIZATION})
+    app = application("b", URL, image_list=f"web={WEB}", git_branch=f"main:{HEAD}")
+    return Story(app, scene.branch)
+
+
+def test_a_build_of_another_application_waits_on_though_the_base_wrote_its_lines_anew() -> None:
+    scene = Scene()
+    scene.event("web:1.1.0", story=team(scene))
+    anew = f"# in another order\nimages:\n- {{newTag: '1.0.0', name: {WEB}}}\nresources: []\n"
+    scene.branch.commit({target("b"): anew})
+    report = scene.event("cron:1.2.0")
+    assert [(row.application, row.tag, row.outcome) for row in report.waiting] == [
+        ("argocd/b", "1.1.0", "waits")
+    ]
+    head = scene.branch.heads[HEAD].files[target("b")]
+    assert head == anew.replace("1.0.0", "1.1.0")
+    assert scene.branch.merge(HEAD)
+    assert scene.branch.files[target("b")] == head
+
+
+def test_a_build_of_another_application_is_left_to_its_own_run_if_the_base_has_another_version() -> (
+    None
+):
+    """Which of both is newer, only its annotations say: neither is lost, and neither wins."""
+    scene = Scene()
+    story = team(scene)
+    scene.event("web:1.1.0", story=story)
+    scene.branch.commit({target("b"): KUSTOMIZATION.replace("1.0.0", "1.0.1")})
+    report = scene.event("cron:1.2.0")
+    (row,) = report.waiting
+    assert (row.application, row.tag, row.outcome) == ("argocd/b", "1.1.0", "waits")
+    assert row.because == "main now has 1.0.1, not 1.0.0; its annotations were not read in this run"
+    assert "newTag: 1.0.1" in scene.branch.heads[HEAD].files[target("b")]
+    scene.event("web:1.0.9", story=story)
+    assert "newTag: 1.1.0" in scene.branch.heads[HEAD].files[target("b")]
+
+
+@pytest.mark.parametrize("there", ["resources: []\n", None])
+def test_a_build_of_another_application_whose_place_is_gone_is_named_and_listed_still(
+    there: str | None,
+) -> None:
+    scene = Scene()
+    scene.event("web:1.1.0", story=team(scene))
+    files = {**scene.branch.files, target("b"): there}
+    scene.branch.commits.append({path: text for path, text in files.items() if text is not None})
+    report = scene.event("cron:1.2.0")
+    (row,) = report.waiting
+    assert (row.application, row.alias, row.tag, row.outcome) == (
+        "argocd/b",
+        "web",
+        "1.1.0",
+        "waits",
+    )
+    assert "apps/b" in row.because
+    (problem,) = report.problems
+    assert "1.1.0, which waits on bump, cannot be decided" in problem.message
+    assert problem.application == "argocd/b"
+    head = scene.branch.heads[HEAD].files
+    assert "1.1.0" not in head.get(target("b"), "")
+    assert [build.application for build in scene.branch.lists[HEAD].builds] == [
+        "argocd/a",
+        "argocd/b",
+    ]
+    scene.branch.commit({target("b"): KUSTOMIZATION})
+    scene.event("cron:1.3.0")
+    assert "newTag: 1.1.0" in scene.branch.heads[HEAD].files[target("b")]
+
+
+def signed_but_150(scene: Scene) -> None:
+    """Withdraw the signature of 1.5.0."""
+    good = Proof("signature", "cosign.pub")
+    no = Verdict("refuse", "signature", "nobody has signed it")
+    scene.story.prove = lambda asked: {
+        one: no if one.image.tag == "1.5.0" else good for one in asked
+    }
+
+
+def signing(scene: Scene) -> None:
+    """Demand signatures, and know each digest."""
+    scene.branch.commit({".image-update/config": SIGNED, "cosign.pub": KEY})
+    scene.story.answer = replace(scene.story.answer, digest="sha256:" + "d" * 64)
+
+
+def test_a_release_ends_the_hold_although_the_build_behind_it_is_not_proved() -> None:
+    scene = Scene()
+    signing(scene)
+    scene.by_hand("hold", "web")
+    assert verdicts(scene.event("web:1.5.0")) == ["defer"]
+    signed_but_150(scene)
+    report = scene.by_hand("release", "web")
+    (decision,) = report.decisions
+    assert (decision.verdict, decision.rule) == ("refuse", "signature")
+    assert decision.because.startswith("released, 1.0.0 stays: it was held by jane")
+    assert "1.5.0 is discarded; refused: 1.5.0" in decision.because.replace(
+        "@sha256:" + "d" * 64, ""
+    )
+    assert verdicts(scene.event("web:1.4.0")) == ["update"]
+    assert scene.waiting == {"web": "1.4.0"}
+
+
+def test_a_deferred_build_that_is_not_proved_keeps_no_other_back() -> None:
+    """A freeze has deferred it: nobody has to release anything."""
+    scene = Scene()
+    signing(scene)
+    frozen = 'freezes: [{schedule: "* * * * *", duration: 1h, reason: sale}]\n'
+    scene.branch.commit({".image-update/config": SIGNED + frozen})
+    assert verdicts(scene.event("web:1.5.0")) == ["defer"]
+    scene.branch.commit({".image-update/config": SIGNED})
+    signed_but_150(scene)
+    report = scene.event("web:1.4.0")
+    (decision,) = report.decisions
+    assert decision.verdict == "update"
+    assert decision.because.startswith("semver admits it; refused: 1.5.0")
+    assert scene.waiting == {"web": "1.4.0"}
+    assert "deferred" not in str(scene.branch.memory)

@@ -53,6 +53,7 @@ WHOLE = WaitingList(
         ListedBuild(
             application="argocd/web",
             alias="",
+            left_out="apps/web has no ghcr.io/acme/api any more",
             image="ghcr.io/acme/api",
             tag="2.0.0",
             digest="",

@@ -423,6 +423,10 @@ def test_a_request_on_a_persons_commit_is_about_all_that_its_merge_changes(
     for row in (f"| `{WEB}` | `1.0.0` → `1.1.0` |", f"| `{API}` |"):
         assert request.body.count(row) == 1
     assert "rollback argocd/a --alias web --to 1.0.0\n" in request.body
+    body = request.body
+    (decision,) = scene.event(f"{WEB}:1.1.0")["decisions"]
+    assert (decision["verdict"], decision["current"]) == ("unchanged", "1.0.0")
+    assert (request.title, request.body) == ("a: api 2.0.0, web 1.1.0", body)
 
 
 @pytest.mark.measured
