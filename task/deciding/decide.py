@@ -452,9 +452,14 @@ def _best(on_offer: Sequence[Offer], situation: Situation, *, several: bool) -> 
     if not (several and others and best.updates):
         return best
     known = situation.memory.deferred
-    if known and best.decision.candidate.tag == known.tag:
+    refused = known is not None and best.decision.candidate.tag == known.tag
+    if refused:
         situation = replace(situation, memory=replace(situation.memory, deferred=None))
     otherwise = _best(others, situation, several=True)
+    if refused and otherwise.updates:
+        remember = otherwise.remember or Remember()
+        remember = replace(remember, memory=remember.memory or situation.memory)
+        otherwise = replace(otherwise, remember=remember)
     return replace(best, otherwise=otherwise) if otherwise.updates else best
 
 
