@@ -990,7 +990,7 @@ def check(settings: Settings) -> None:
             "name the version to go back to: a tag, previous, or 3-back "
             "(--to, or the variable IMAGE_UPDATE_TO), or the image that failed (--failed)"
         )
-        raise UsageError("--to is missing", hint=hint)
+        raise UsageError("--to is missing or empty", hint=hint)
     if settings.on_failure == "rollback":
         _check_rollback_on_failure(settings)
     for text in settings.commit.push_option:
@@ -1024,7 +1024,7 @@ def _check_sides(given: PromoteOptions) -> None:
     for side, apps in named.items():
         if not apps:
             hint = f"name Applications with {side}, or their labels with {side}-selector"
-            raise UsageError(f"{side} is missing", hint=hint)
+            raise UsageError(f"{side} is missing or empty", hint=hint)
 
 
 def _check_verify(given: VerifyOptions) -> None:

@@ -369,6 +369,20 @@ def test_a_proxy_that_is_down_is_named_without_its_password(
     assert SECRET not in refused.value.message
 
 
+@pytest.mark.parametrize("given", ["ftp://127.0.0.1:9", "http://127.0.0.1:port", "socks9://a:1"])
+def test_a_proxy_that_cannot_be_used(given: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("http_proxy", given)
+    with pytest.raises(NoAnswerError, match=r"the proxy to .* cannot be used as it is given"):
+        http("http://registry.example").ask("GET", "/")
+
+
+def test_a_silent_proxy_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as there:
+        monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{there.getsockname()[1]}")
+        with pytest.raises(NoAnswerError, match=r"in time through the proxy .see HTTPS_PROXY"):
+            http("http://registry.example", limits=replace(QUICK, silence=0.2)).ask("GET", "/")
+
+
 @pytest.mark.parametrize("file", ["/nonexistent/ca.pem", "/dev/null"])
 def test_authorities_that_cannot_be_read(file: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as there, pytest.raises(NoAnswerError) as refused:

@@ -1,13 +1,22 @@
 """Nothing is green that did nothing by mistake: typing errors in annotations, images, names, variables and URLs."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import jsonschema
 import pytest
 from support import Result, bare_repo, commit, git, image_update, show
-from support.runs import WEB, application, arguments, manifest, repository, run, target
+from support.runs import (
+    WEB,
+    application,
+    arguments,
+    manifest,
+    repository,
+    run,
+    target,
+)
 
 from task.schemas import load
 
@@ -515,3 +524,44 @@ def test_github_shows_a_problem_at_the_manifest_in_the_workspace(tmp_path: Path)
     (tmp_path / "other").mkdir()
     elsewhere = image_update(*given, env=github, cwd=tmp_path / "other")
     assert "::error title=argocd/web::argocd/web: " in elsewhere.stderr
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (["plan", "--image", "", "--applications", "."], "--image is missing or empty"),
+        (["plan", "--image", "a/b:1", "--applications", ""], "--applications is missing or empty"),
+        (["rollback", "web", "--to", "", "--applications", "."], "--to is missing or empty"),
+        (["hold", "web", "--reason", "", "--applications", "."], "--reason is empty"),
+    ],
+)
+def test_a_value_from_an_unset_variable(tmp_path: Path, given: list[str], message: str) -> None:
+    result = image_update(*given, cwd=tmp_path)
+    assert (result.code, message in result.stderr) == (2, True)
+    if "missing or" in message and "--to" not in message:
+        assert re.search("of your pipeline(, is that variable)? set[?]", result.stderr)
+
+
+@pytest.mark.parametrize("files", [0, 1, 3])
+def test_a_folder_without_applications_is_named_with_the_number_of_its_files(
+    tmp_path: Path, files: int
+) -> None:
+    (tmp_path / "apps").mkdir()
+    for number in range(files):
+        (tmp_path / f"apps/{number}.yaml").write_text("kind: ConfigMap\n")
+    result = run("--applications", "apps", cwd=tmp_path)
+    many = {0: "0 files", 1: "1 file", 3: "3 files"}[files]
+    told = [f"no Application was found in apps ({many})", f"no Application tracks {WEB}"]
+    assert (result.code, messages(result)) == (0, told)
+    assert "no Application with an image-list was found" in result.stderr
+
+
+def test_a_broken_file_in_the_folder_of_the_manifests_is_named(tmp_path: Path) -> None:
+    pod = f"kind: Pod\nspec:\n  containers:\n  - image: {WEB}:1.0.0\n"
+    repo = bare_repo(tmp_path, {"apps/web/pod.yaml": f"{pod}a: [\n", "apps/web/a.yaml": "a: b\n"})
+    apps = manifest(tmp_path, application("web", repo, write_back_target="manifests"))
+    result = run("--applications", apps)
+    (message,) = messages(result, "error")
+    assert result.code == 3
+    assert f"no container in the manifests has the image {WEB}; apps/web/pod.yaml was" in message
+    assert "not valid YAML: did not find expected node content, line 6" in message

@@ -68,8 +68,8 @@ def test_variables_name_both_sides(stages: tuple[Path, Path, Path]) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--to", "web-production"], "--from is missing"),
-        (["--from", "web-staging"], "--to is missing"),
+        (["--to", "web-production"], "--from is missing or empty"),
+        (["--from", "web-staging"], "--to is missing or empty"),
         (["--from", "*", "--to", "{cluster}"], "--to: nothing is known as {cluster}"),
         (["--from", "a", "--to", "b", "--healthy"], "--healthy: nothing says which Argo CD to ask"),
         (["--from", "a", "--to", "b", "--sequence", "1"], "promote has no --sequence"),

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
 
+from task import DOCS
 from task.deciding.cautions import file_cautions
 from task.deciding.decide import Identity, decide, failed_asks, places
 from task.deciding.job import Job, Outcome, failed, landed_applications
@@ -247,7 +248,7 @@ def prepare(
 
 def _strange_memory(memory: Files) -> list[Problem]:
     """Return a warning for each file on the memory branch that is none of ours."""
-    hint = "find out who may push there; security.md says which rule protects the branch"
+    hint = f"find out who may push there; which rule protects the branch: {DOCS}/security.md"
     return [
         Problem(
             Trouble.warning(

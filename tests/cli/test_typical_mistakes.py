@@ -39,7 +39,7 @@ IMAGE_UPDATE_IMAGE='{{inputs.parameters.image}}' run
     check the names in it, and that the step which makes the value runs before this one
 run --image ghcr.io/acme/web:1.5.0
     nothing says where to read Applications from: --applications is missing or empty
-    give --applications: cluster, argocd, a file or folder of manifests, - (stdin), or REPO//PATH?ref=REF
+    give --applications (is the variable of your pipeline set?): cluster, argocd, a file or folder of manifests, - (stdin), or REPO//PATH?ref=REF
 run --image ghcr.io/acme/web:1.5.0 --applications 'https://bot:pw@git.example.com/acme/deploy?ref=main'
     --applications: 'https://git.example.com/acme/deploy?ref=main' names a Git repository, and no folder or file in it
     write // and the path of the manifests after it: https://git.example.com/acme/deploy//apps?ref=main
@@ -92,7 +92,7 @@ hold web
     --reason is missing
     say why the images are held (--reason, or the variable IMAGE_UPDATE_REASON)
 rollback web
-    --to is missing
+    --to is missing or empty
     name the version to go back to: a tag, previous, or 3-back (--to, or the variable IMAGE_UPDATE_TO), or the image that failed (--failed)
 hold --applications /tmp --reason x
     APP... is missing
