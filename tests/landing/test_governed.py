@@ -79,7 +79,8 @@ def test_a_release_in_a_freeze_lifts_the_hold_and_writes_nothing_yet() -> None:
     found = one.release()
     assert (found.verdict, found.rule) == ("defer", "held")
     assert found.because.startswith("released: it was held by jane")
-    assert "no deployments at weekends" in found.because
+    assert "; still held by the freeze in .image-update/config, line " in found.because
+    assert found.because.count("no deployments at weekends") == 1
     assert found.because.endswith("; release does not end a freeze")
     assert one.value == "1.0.0"
     one.now = FREE
@@ -88,6 +89,11 @@ def test_a_release_in_a_freeze_lifts_the_hold_and_writes_nothing_yet() -> None:
 
 
 def test_a_release_in_a_freeze_without_a_hold_says_that_it_does_not_end_it() -> None:
+    one = frozen()
+    assert one.event("b", 2) == ("defer", "held")
+    waiting = one.release()
+    assert waiting.because.startswith("still held by the freeze in .image-update/config, line ")
+    assert waiting.because.endswith("run after the freeze writes it; release does not end a freeze")
     one = frozen()
     found = one.release()
     assert found.verdict == "unchanged"
