@@ -910,11 +910,17 @@ UPDATING = (
     "application",
     RulesOptions,
     "require_update",
-    "require_match",
     *WRITING,
     "on_failure",
 )
-BUILT = (EventOptions, "source_repository", *UPDATING, "comment", "deployments")  # run and plan
+BUILT = (
+    EventOptions,
+    "source_repository",
+    "require_match",
+    *UPDATING,
+    "comment",
+    "deployments",
+)  # run and plan
 TAKEN: Mapping[str, tuple[Taken, ...]] = {
     "run": (*BUILT, SendOptions),
     "plan": BUILT,
@@ -924,6 +930,7 @@ TAKEN: Mapping[str, tuple[Taken, ...]] = {
         AliasOptions,
         "minimum_age",
         "source_repository",
+        "require_match",
         *UPDATING,
         "deployments",
         SendOptions,

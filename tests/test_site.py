@@ -23,6 +23,7 @@ QUESTIONS = {
     "skip ci": "how-to/push-options.html#skip-ci",
     "rollback": "how-to/rollback.html",
     "pull request": "pull-requests.html",
+    "pull request instead of push": "pull-requests.html#a-pull-request-instead-of-a-push",
     "monorepo": "how-to/monorepo.html",
     "required check": "how-to/check.html",
     "one trigger": "how-to/one-trigger.html",

@@ -39,6 +39,11 @@ IMAGE_KEYS = (
     "helm.image-name", "helm.image-tag", "helm.image-spec", "helm.image-digest",
     "kustomize.image-name", "plugin.image-name", "plugin.image-tag", "plugin.image-spec", "manifests.image-name",
 )  # fmt: skip
+# AIU ignores these keys. They stay on an Application that an ImageUpdater resource configures,
+# because no resource can set the same.
+OURS = (
+    "write-back-source", "pull-request", "pin-digest", "tag-order", "manifests.image-name", "helm.image-digest",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)

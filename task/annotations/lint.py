@@ -27,6 +27,7 @@ from task.annotations.image_updater_settings import FIELDS
 from task.annotations.keys import (
     DOCKER_CONFIG,
     IMAGE_KEYS,
+    OURS,
     Setting,
     doubt,
     doubts,
@@ -48,14 +49,6 @@ from task.text import and_more, counted
 
 # an annotation, how bad it is, what is wrong, and what to write instead
 Remark = tuple[str, Severity, str, str]
-OURS = (
-    "pull-request",
-    "write-back-source",
-    "pin-digest",
-    "manifests.image-name",
-    "helm.image-digest",
-    "tag-order",
-)
 # AIU reads these only per image, but users expect more (AIU issues 1122, 1142). Here, their
 # Application-wide form counts for every image.
 PER_IMAGE_IN_AIU = (*(key for key in IMAGE_KEYS if "." in key), "platforms")

@@ -51,9 +51,6 @@ def scan(settings: Settings, call: Call) -> int:
     """Ask the registries for the newest allowed tag of every tracked image,
     then go on as run does.
     """
-    if settings.require_match:
-        hint = "leave it out; it is for run and plan"
-        raise UsageError("--require-match: scan does not take an image to look for", hint=hint)
     if settings.registry_check == "never":
         hint = "write auto or always, or leave it out"
         raise UsageError("--registry-check: scan cannot do without the registries", hint=hint)

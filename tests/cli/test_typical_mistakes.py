@@ -62,8 +62,8 @@ scan --image ghcr.io/acme/web:1.5.0
     scan has no --image: it asks the registries for the newest tag of every tracked image
     leave it out, or call run, which takes the image that was just built
 scan --require-match
-    --require-match: scan does not take an image to look for
-    leave it out; it is for run and plan
+    scan has no --require-match
+    run, promote and plan have it; image-update scan --help-all shows the options of scan
 plan --reason x
     plan has no --reason
     rollback and hold have it; image-update plan --help-all shows the options of plan
