@@ -442,7 +442,7 @@ class Proposed:
     # whether the forge will merge it by itself; None if it does not say
     auto_merge: bool | None = None
     thrown_out: str = ""  # why its merge queue threw it out; "" if it did not, or a person did
-    note: str = ""  # a harmless failure, such as "GitHub cannot merge by itself here: …"
+    note: str = ""  # a harmless failure, such as "GitHub cannot merge automatically here: …"
 
 
 Fate = Literal["waits", "merged", "superseded", "deferred", "dropped"]
@@ -720,7 +720,7 @@ class Compared:
 
     base: str  # a branch, tag or commit
     head: str
-    repository: str = ""  # its URL; "" is the checkout in the present folder
+    repository: str = ""  # its URL; "" is the checkout in the current folder
     # the branch that the change goes into, as the CI system says. Its tip of now is the base, unless
     # `base` is a commit: in a merge queue, that is what the requests before this one make of it
     branch: str = ""

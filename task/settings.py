@@ -179,7 +179,7 @@ class SourceOptions:
     )
     argocd_root_path: str = ARGO.text("Path under which Argo CD's API is served.", "PATH")
     argocd_header: tuple[str, ...] = ARGO.lines(
-        "Header to send to Argo CD's API, as NAME: VALUE. Give a secret one in the variable.",
+        "Header to send to Argo CD's API, as NAME: VALUE. Give a secret header in the variable.",
         "HEADER",
     )
 
@@ -464,14 +464,12 @@ class VerifyOptions:
     verify_issuer: str = REGISTRY.text("OIDC issuer of the identity in --verify-identity.", "URL")
     verify_timeout: float = REGISTRY.option(
         0,
-        "How long to wait for a signature or provenance that is made after the push, as Tekton"
-        " Chains does.",
+        "How long to wait for a signature or provenance that is made after the push, as Tekton Chains does.",
         "SECONDS",
         read=seconds,
     )
     trust_root: str = REGISTRY.text(
-        "Check signatures without keys against the Sigstore in this trusted root, and not against"
-        " the public one.",
+        "Check signatures without keys against the Sigstore in this trusted root, instead of the public one.",
         "FILE",
     )
 
@@ -517,7 +515,7 @@ class SendOptions:
         common=True,
     )
     metrics_file: str = RESULTS.text(
-        "Write Prometheus metrics to this file. Counters in it are carried on.", "FILE"
+        "Write Prometheus metrics to this file. Counters in it continue.", "FILE"
     )
     cloudevent_url: str = RESULTS.text(
         "Send a CloudEvent to this URL for each commit. IMAGE_UPDATE_CLOUDEVENT_TOKEN may hold a"
@@ -592,7 +590,7 @@ class RollbackOptions:
     )
     failed: str = HELD.text(
         "Go back only if Git still has this image, whose test has failed."
-        " Without --to: to the last version that ran.",
+        " Without --to, it goes back to the last version that ran.",
         "IMAGE",
         common=True,
     )
@@ -753,7 +751,7 @@ class CheckOptions(ResultOptions):
         common=True,
     )
     repository: str = CHANGE.text(
-        "Repository of both. By default the checkout in the present folder.",
+        "Repository of both. By default the checkout in the current folder.",
         "URL",
         common=True,
     )
@@ -816,8 +814,7 @@ class Settings:
         common=("plan", "check"),
     )
     deployments: bool = REQUEST.flag(
-        "Show each update as a deployment of the source commit, on GitHub or GitLab. With --wait"
-        " also how it ended."
+        "Show each update as a deployment of the source commit, on GitHub or GitLab. With --wait, also how its rollout ended."
     )
     on_failure: str = ARGO.choice(
         "none",

@@ -270,7 +270,7 @@ def test_mistakes_in_what_is_passed_over(tmp_path: Path, api: KubernetesApi, run
         None,
     ]
     assert (
-        "6 other Applications have annotations that are not read: argocd/o0 (x.alow-tags), "
+        "6 other Applications have annotations that have no effect: argocd/o0 (x.alow-tags), "
         in result.stderr
     )
     # whose project these are, metadata does not tell
@@ -667,7 +667,7 @@ def test_a_parent_that_takes_a_patch_back_is_reported_before_it(
     root["spec"]["ignoreDifferences"] = [rule] if leaves else []
     api.add(APPLICATIONS, one, root)
     planned, found, done = run_here(command="plan"), run_here(command="lint", image=""), run_here()
-    told = "Application argocd/root takes the patch back, because it does not ignore this field of the Application"
+    told = "Application argocd/root reverts the patch, because it does not ignore this field of the Application"
     expected = [told] if heals and not leaves else []
     for report in (planned, done):
         assert [error["message"] for error in report.json["errors"]] == expected

@@ -144,7 +144,7 @@ def test_annotations_that_nobody_reads_are_warnings(tmp_path: Path) -> None:
         assert "unknown annotation 'colour'" in found[0]
         assert found[3] == "unknown annotation 'image-lst'"
         assert found[4] == (
-            "7 other Applications have annotations that are not read: argocd/o0 (allow-tag), argocd/o1 (allow-tag), "
+            "7 other Applications have annotations that have no effect: argocd/o0 (allow-tag), argocd/o1 (allow-tag), "
             "argocd/o2 (allow-tag), argocd/o3 (allow-tag), argocd/o4 (allow-tag) and 2 more"
         )
         assert all(message in result.stderr for message in found)

@@ -451,8 +451,8 @@ def test_a_patch_that_its_owner_takes_back_is_6(argo_cd: ArgoCDServer) -> None:
     result = waiting(argo_cd, "--wait-timeout", "4")
     assert (result.code, result.json["status"]) == (6, "failed"), result.stderr
     (warning, error) = sorted(result.json["errors"], key=lambda found: found["severity"] == "error")
-    assert warning["message"].startswith("ApplicationSet gen takes the patch back")
-    gone = f"the live Application no longer has {WEB}:1.1.0: ApplicationSet gen took the patch back"
+    assert warning["message"].startswith("ApplicationSet gen reverts the patch")
+    gone = f"the live Application no longer has {WEB}:1.1.0: ApplicationSet gen reverted the patch"
     assert error["message"] == gone
 
 

@@ -84,9 +84,7 @@ def on_allow_tags(entry: Entry, key: str, value: str) -> str:
         )
     # `^1.2` is a range and a regular expression
     if wanted.startswith("^") and not value.lower().startswith("semver"):
-        return (
-            f"write regexp:{wanted} if you mean tags that begin so; for the range {wanted}, {move}"
-        )
+        return f"write regexp:{wanted} if you mean tags that begin with it; for the range {wanted}, {move}"
     return move
 
 
@@ -175,7 +173,7 @@ def on_blind_glob(glob: str) -> str:
     if meant := glob_of_regexp(glob):
         return f"ignore-tags takes globs: write {meant}"
     if (words := glob.strip("{}").split()) and len(words) > 1:
-        return f"commas stand between globs: write {', '.join(words)}"
+        return f"separate globs with commas: write {', '.join(words)}"
     return (
         "ignore-tags takes globs (* ? [a-z]) with commas between them; regular expressions are for"
         " allow-tags"

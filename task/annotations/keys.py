@@ -426,14 +426,14 @@ def _former(key: str, name: str, rest: str) -> Doubt:
     way = FORMER[normal_spelling(rest)].format(f"{name}." if name else "")
     return Doubt(
         "former",
-        f"{key} is not read: it comes from another version, a fork or a guide of Image Updater",
+        f"{key} has no effect: it comes from another version, a fork or a guide of Image Updater",
         way,
     )
 
 
 def _level(key: str, known: str) -> Doubt:
     hint = f"write {known}, for the whole Application"
-    return Doubt("level", f"{key} is not read: {known} has no per-image form", hint, known)
+    return Doubt("level", f"{key} has no effect: {known} has no per-image form", hint, known)
 
 
 def _orphan(key: str, prefix: str, known: str, listed: ImageList) -> Doubt:
@@ -447,7 +447,7 @@ def _orphan(key: str, prefix: str, known: str, listed: ImageList) -> Doubt:
     )
     return Doubt(
         "orphan",
-        f"{key} is not read: no entry of image-list has the alias {prefix!r}",
+        f"{key} has no effect: no entry of image-list has the alias {prefix!r}",
         f"{hint}{told[:1].upper() + told[1:] if close else told}",
         f"{close}.{known}" if close else "",
     )

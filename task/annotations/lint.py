@@ -291,7 +291,7 @@ def _impossible_entries(text: str) -> Iterator[tuple[str, tuple[str, str]]]:
             )
         elif PATTERN.match(piece):
             hint = (
-                "name each image by itself: <alias>=<image>; to choose tags, write"
+                "name each image separately: <alias>=<image>; to choose tags, write"
                 " <alias>.allow-tags: regexp:…"
             )
             yield piece, (f"{piece!r} is a pattern, which image-list does not accept", hint)
@@ -452,10 +452,7 @@ def _alias(alias: str) -> Remark:
             message,
             f"write {plain}=<image>, and its keys as {plain}.<key>",
         )
-    message = (
-        f"the alias {alias!r} has characters that no annotation's name has there: no per-image key"
-        " is found"
-    )
+    message = f"the alias {alias!r} has characters that an annotation's name cannot have there, so no per-image key is found"
     hint = "use letters, digits, '-', '_' and '.' only, and begin with a letter or digit"
     return "image-list", "warning", message, hint
 
@@ -633,10 +630,7 @@ def _two_rules(asked: Iterable[Subscription]) -> Iterator[Remark]:
             continue
         other = taken.setdefault((sub.path, entry, sub.entry.image.identity), sub)
         if _rules(other) != _rules(sub):
-            message = (
-                f"{other.entry.text!r} and {sub.entry.text!r} both write {entry}, by other rules: "
-                "what one of them takes, both deploy"
-            )
+            message = f"{other.entry.text!r} and {sub.entry.text!r} both write {entry}, by different rules: what one of them admits, both deploy"
             kind = "manifests" if sub.target == "manifests" else "kustomize"
             key = f"{_alias_of(sub)}.{kind}.image-name"
             hint = f"give both the same rules, or name what each writes: {key}"
@@ -702,10 +696,7 @@ def shared_places(written: Iterable[Subscription]) -> tuple[Finding, ...]:
                 continue
             severity = "warning"
             hint = "give both the same rules, or each a file of its own"
-            message = (
-                f"{neighbour} writes {where} too, by other rules: what one of them takes, both"
-                " deploy"
-            )
+            message = f"{neighbour} writes {where} too, by different rules: what one of them admits, both deploy"
         found[place] = _finding(sub.application, "image-list", severity, message, hint)
     return tuple(found.values())
 
@@ -742,10 +733,7 @@ def _target_mistakes(asked: Iterable[Subscription]) -> Iterator[Remark]:
             and sub.target in ("override", "file")
             and not (sub.keys.tag or sub.keys.spec)
         ):
-            message = (
-                f"no annotation names the plugin's variable for {sub.entry.text!r}: the tag would"
-                " go nowhere"
-            )
+            message = f"no annotation names the plugin's variable for {sub.entry.text!r}, so the tag cannot be written"
             hint = (
                 f"write {alias}.plugin.image-tag or {alias}.plugin.image-spec with the variable's"
                 " name"

@@ -268,7 +268,7 @@ class Rollouts:
             watch.refreshes = False
             watch.since = ""
             why = (
-                "cannot ask for a refresh, Argo CD looks at Git by itself:"
+                "cannot ask for a refresh; Argo CD will see the commit later:"
                 f" {bare(error, watch.awaited.key)}"
             )
             self._log("warning", f"{watch.awaited.key}: {why}")
@@ -373,7 +373,7 @@ def refresh(api: ApplicationApi, keys: Sequence[tuple[str, str]], log: Log) -> N
             name = "/".join(key)
             hint = f"; {error.hint}" if error.hint else ""
             why = (
-                "cannot ask for a refresh, Argo CD looks at Git by itself:"
+                "cannot ask for a refresh; Argo CD will see the commit later:"
                 f" {bare(error, name)}{hint}"
             )
             log("warning", f"{name}: {why}")

@@ -156,7 +156,7 @@ def built(text: str) -> Built:
         raise Malformed("it does not name an image", "check that the build pushed one")
     if len(images.references) > MOST:
         raise Malformed(
-            f"{len(images.references)} images are named in it, {MOST} at most are taken",
+            f"{len(images.references)} images are named in it; at most {MOST} are accepted",
             "split the file",
         )
     return images
@@ -357,7 +357,7 @@ def _of_words(text: str) -> Built:
         return Built(digest=next(iter(digests)))
     if digests:
         seen = "digests and references" if len(digests) < len(different) else "several digests"
-        hint = "write repository:tag@digest, one on a line"
+        hint = "write repository:tag@digest, one per line"
         raise Malformed(f"{seen}, and nothing shows which belong together", hint)
     references = [_word_read(word, number) for number, word in words]
     return Built(tuple(dict.fromkeys(references)))

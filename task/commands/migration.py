@@ -190,7 +190,7 @@ def _now(app: Application, subs: Sequence[Subscription], *, skipped: bool) -> Si
     except Faulty as error:
         return Side("nothing", because=str(error))
     if any(sub.target == "manifests" or sub.source.kind == "Directory" for sub in subs):
-        return Side("nothing", because="Image Updater knows no plain directories")
+        return Side("nothing", because="Image Updater does not support plain directories")
     if method != "git":
         return Side("live")
     if not subs:

@@ -517,7 +517,7 @@ def _past(
 
 
 def _since(now: Reading, past: Sequence[PastBuild]) -> str:
-    """Return the time of the commit that wrote the present version, or "" if it is not known."""
+    """Return the time of the commit that wrote the current version, or "" if it is not known."""
     return past[0].at if past and (past[0].tag, past[0].digest) == (now.tag, now.digest) else ""
 
 
@@ -588,10 +588,7 @@ def with_promoted(job: Job, matched: Matched, world: World) -> Job:
         replace(job.deployed, commit=commit) if job.deployed and commit and repository else None
     )
     if job.deployed and not deployed and matched.asks:
-        why = (
-            f"the sources' state does not say which one commit of {job.deployed.repository} was"
-            " built"
-        )
+        why = f"the sources' state does not say which commit of {job.deployed.repository} was built"
         world.log("warning", f"deployments are not shown: {why}")
     return replace(
         job,

@@ -407,7 +407,7 @@ def known_digest(files: Files, target: Target, keys: Keys, parameters: Iterable[
         found |= _in_parameter(parameter, steps)
     for name, digest in found.items():
         if digest.value and name != annotated:
-            hint = f"set {name} to an empty text"
+            hint = f"set {name} to an empty string"
             if not (keys.digest or keys.spec):
                 hint = (
                     f"annotate {target.alias or '<alias>'}.helm.image-digest: {name}, which each"

@@ -125,7 +125,7 @@ def _hold(tree: Tree, node: Node) -> Hold | None:
     """
     if node is NOTHING:
         return None
-    hint = "write `reason: …` on a line of its own below it, or remove the hold"
+    hint = "write `reason: …` on its own line below it, or remove the hold"
     if node.null or (node.kind == "mapping" and not node.children):
         raise _line_error(tree, node, "hold is empty", hint)
     fields = _fields(tree, node, "hold", _HOLD)
@@ -178,7 +178,7 @@ def _scalar_text(tree: Tree, node: Node, name: str) -> str:
 
 
 def _text_list(tree: Tree, node: Node, name: str) -> tuple[str, ...]:
-    hint = f'write each on a line of its own below {name}: - "…"'
+    hint = f'write each on its own line below {name}: - "…"'
     if node.null:
         return ()
     if node.kind != "sequence" or node.tag:

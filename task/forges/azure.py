@@ -335,7 +335,7 @@ class Azure(Host):
         if len(ids) != 1:
             hint = "name the person by e-mail address or id"
             raise ForgeError(
-                f"{self.place.host} knows nobody of that name, or several people",
+                f"{self.place.host} has nobody of that name, or several people",
                 hint=hint,
             )
         return ids.pop()

@@ -93,10 +93,7 @@ class BitbucketCloud(Host):
         " write:pullrequest)"
     )
     without: ClassVar[Mapping[str, str]] = WITHOUT | {
-        "auto_merge": (
-            "Bitbucket Cloud's API cannot make a pull request merge by itself: a person has to"
-            " choose that"
-        )
+        "auto_merge": ("Bitbucket Cloud's API cannot turn on auto-merge: a person has to do that")
     }
 
     def __init__(self, reach: Reach) -> None:

@@ -79,7 +79,7 @@ class BitbucketDataCenter(Host):
     connect = DataCenterClient
     needs = "give the token the permission to write to the repository"
     without = WITHOUT
-    without_drafts = "this Bitbucket knows no drafts: they came with 8.18"
+    without_drafts = "this Bitbucket has no drafts: they need 8.18 or newer"
     auto_merge_after_push = "ends"
 
     def newest(self, base: str, head: str) -> Proposed | None:
@@ -259,10 +259,7 @@ class BitbucketDataCenter(Host):
         )
         release = tuple(int(part) for part in told.split(".")[:2] if part.isdigit())
         if release < _AUTO_MERGE_SINCE:
-            message = (
-                f"this is Bitbucket {'.'.join(map(str, release))}, which cannot: auto-merge came"
-                " with 8.15"
-            )
+            message = f"this is Bitbucket {'.'.join(map(str, release))}, which cannot: auto-merge needs 8.15 or newer"
             raise ForgeError(message, hint="leave out --auto-merge, or update Bitbucket")
         what = "ask for auto-merge"
         path = f"{self._path}/pull-requests/{path_part(found.number)}"

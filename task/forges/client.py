@@ -241,7 +241,7 @@ class Client:
         if answer.status < 400:
             return ForgeError(
                 f"{host} redirects the request elsewhere: could not {what}: {because}",
-                hint="the repository may have moved: write its present URL",
+                hint="the repository may have moved: write its current URL",
             )
         return ForgeError(
             f"{host} refuses: could not {what}: {because}",
@@ -335,7 +335,7 @@ class Client:
             self.moved_to = ""
         where = self.moved_to or "another address"
         self.reach.warn(
-            f"{place.web} has moved to {where}: write its present URL (repoURL, git-repository)"
+            f"{place.web} has moved to {where}: write its current URL (repoURL, git-repository)"
         )
 
 

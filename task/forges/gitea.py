@@ -380,7 +380,7 @@ class Gitea(Host):
         )
         if answer.status >= 300 and b"already scheduled" not in answer.body:
             notes.add(
-                f"{host} cannot merge it by itself: {self._client.words(answer)}",
+                f"{host} cannot merge it automatically: {self._client.words(answer)}",
                 "auto-merge",
             )
         elif again:

@@ -45,7 +45,7 @@ _METHOD = re.compile(r"merge method|(?:merge commits|squash merges|rebase merges
 _SILENT = (
     "it answered success, but the request shows neither auto-merge nor a place in a merge queue"
 )
-_MERGED = "nothing was required of it: it is merged already"
+_MERGED = "nothing was required, so it is already merged"
 _UNTOLD = "without giving a reason"
 
 
@@ -188,7 +188,7 @@ class AutoMerge:
             "number": int(number),
         }
         body = {"query": LOOK, "variables": variables}
-        what = "see whether it merges by itself"
+        what = "see whether it merges automatically"
         said = self._client.json("POST", graphql(self._client.reach.place.api), what, json=body)
         pull = value_at(said, "data", "repository", "pullRequest")
         events = mappings(value_at(pull, "timelineItems"), "nodes")
@@ -238,4 +238,4 @@ def _is_person(event: Any) -> bool:
 
 def _refused(objection: str, notes: Notes) -> None:
     if objection:
-        notes.add(f"GitHub cannot merge it by itself: {objection}", "auto-merge")
+        notes.add(f"GitHub cannot merge it automatically: {objection}", "auto-merge")

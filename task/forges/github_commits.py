@@ -213,7 +213,7 @@ class GitHubCommits(Connected):
             )
         if "NOT_FOUND" in kinds:
             message = (
-                f"{host} knows no such repository or branch, or this API token may not see it:"
+                f"{host} has no such repository or branch, or this API token may not see it:"
                 f" could not {what}"
             )
             return RepositoryError(
@@ -232,7 +232,7 @@ class GitHubCommits(Connected):
         hint = f"correct what it names, {_GIT}"
         if any(rule in words.lower() for rule in _RULES):
             hint = (
-                "let this token's owner pass the branch's rules, or open a pull request instead:"
+                "let this token's owner bypass the branch's rules, or open a pull request instead:"
                 " --pull-request"
             )
         said = f": {words}" if words else ""

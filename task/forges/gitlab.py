@@ -240,7 +240,7 @@ class GitLab(Host):
             ):
                 found[name] = person
             else:
-                notes.add(f"{role} {name}: GitLab knows nobody of that name", role, name)
+                notes.add(f"{role} {name}: GitLab has no user of that name", role, name)
         return found
 
     def _auto_merged(self, request: Mapping[str, Any], commit: str, notes: Notes) -> Proposed:
@@ -262,7 +262,7 @@ class GitLab(Host):
         done = self.proposed(request)
         if request.get("merge_when_pipeline_succeeds") or request.get("draft"):
             if request.get("draft"):
-                notes.add("GitLab cannot merge a draft by itself", "auto-merge")
+                notes.add("GitLab cannot merge a draft automatically", "auto-merge")
             return done
         path = f"{self._path}/merge_requests/{number}/merge"
         what = "merge it"
@@ -291,10 +291,10 @@ class GitLab(Host):
         if answer.status == 405 and status == "mergeable" and not request.get("head_pipeline"):
             answer = ask()
             if answer.status < 300:
-                notes.add("it has no pipeline to wait for: it is merged already")
+                notes.add("it has no pipeline to wait for, so it is already merged")
                 return self.proposed(self._client.parsed(answer, what))
         why = f"{self._client.words(answer)}{f' ({status})' if status else ''}"
-        notes.add(f"GitLab cannot merge it by itself: {why}", "auto-merge")
+        notes.add(f"GitLab cannot merge it automatically: {why}", "auto-merge")
         return done
 
     def _has_trains(self) -> bool:

@@ -133,7 +133,7 @@ _CONNECTS = re.compile(
 )
 
 PAGE = "is this a git repository"  # what git says about a page of several lines
-KILLED = "the memory may have been used up: allow the step more of it, and run it again"
+KILLED = "the step may have run out of memory: give it more, and run it again"
 
 FAILURES = (
     Meaning("died of signal",
@@ -141,7 +141,7 @@ FAILURES = (
     Meaning(_any("it sent more than", "git would need more than"),
             UnreachableError, "the Git server sent more data than the limit",
             "check the server; if the repository really is that large, allow partial clones there "
-            "(uploadpack.allowFilter), or the step more memory"),
+            "(uploadpack.allowFilter), or give the step more memory"),
     Meaning("one repository may take",
             UnreachableError, "the Git server takes too long",
             "run it again; a longer --deadline gives the repository more time"),
@@ -418,8 +418,7 @@ def refusal(
     )
     if "-memory/" in subject:
         hint = (
-            "let this user create, replace and delete the branch: it has holds, and what waits in"
-            " requests; or let its name begin as the server wants it: branchPrefix in"
+            "let this user create, replace and delete the branch: it keeps holds and waiting builds; or set a prefix that the server allows: branchPrefix in"
             " .image-update/config"
         )
     elif _has_words(f"{reason}\n{stderr}", _PROTECTED):

@@ -315,8 +315,7 @@ def left_memory(base: Snapshot) -> list[Problem]:
         Problem(
             Trouble.warning(
                 "target",
-                f"{name} has holds, or what waits, of {gone}, which is gone: they do not"
-                f" count for {base.branch}",
+                f"{name} has holds or waiting builds of {gone}, which no longer exists: they do not count for {base.branch}",
                 hint,
             )
         )

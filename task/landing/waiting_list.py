@@ -385,7 +385,7 @@ class _FieldsOf:
     def word(self, name: str, pattern: str = "") -> str:
         value = self.data.pop(name, "")
         if not isinstance(value, str) or (value and pattern and not re.fullmatch(pattern, value)):
-            raise Malformed(f"{name} of {self.what} is not what is written there")
+            raise Malformed(f"{name} of {self.what} has an unexpected value")
         return value
 
     def needed(self, name: str, pattern: str = "") -> str:

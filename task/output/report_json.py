@@ -17,7 +17,7 @@ from task.text import exact_json, without_logins
 from task.urls import without_login
 
 SCHEMA = "image-update/report/v1"
-HINT = "give what --report or --output json wrote"
+HINT = "give the file that --report or --output json wrote"
 
 
 def status(report: Report) -> str:

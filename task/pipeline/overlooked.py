@@ -86,7 +86,7 @@ def unread_keys(seen: Seen, images: Collection[Image]) -> tuple[Problem, ...]:
             singly += [_doubt(app, key, why) for key, why in unread.items()]
         elif unread:
             others.append((app.key, next(iter(unread))))
-    return (*singly, *about_others(others, "annotations that are not read"))
+    return (*singly, *about_others(others, "annotations that have no effect"))
 
 
 def _flaws_of(subscribed: Subscribed, wanted: Collection[str] | None) -> list[Flaw]:

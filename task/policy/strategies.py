@@ -106,7 +106,7 @@ def parse_tag_order(text: str) -> TagOrder:
         return TagOrder(written, KINDS[plain], descending)
     word, colon, pattern = plain.partition(":")
     if word != "regexp" or not colon:
-        raise Malformed(f"{shortened(written)!r} is not an order of tags", _HINT)
+        raise Malformed(f"{shortened(written)!r} is not a tag order", _HINT)
     check_length(pattern)
     found = compiled(pattern, groups=True)
     if found.groups > MOST_GROUPS:
@@ -319,7 +319,7 @@ class Digest(Rules):
         if tag == wanted:
             return "", ""
         given = f"tag {tag}" if tag else "an image without a tag"
-        return "constraint", f"the digest strategy follows the tag {wanted} and this is {given}"
+        return "constraint", f"the digest strategy follows the tag {wanted}, but this is {given}"
 
 
 class InTagOrder(Rules):

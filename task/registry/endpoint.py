@@ -35,7 +35,7 @@ _UNITS = {
 _TRUE = ("true", "yes", "on", "y")
 _FALSE = ("false", "no", "off", "n")
 _SORTED = (
-    "a registry promises no order of its tags, so the order of the list would decide which image is"
+    "registries do not guarantee the order of their tags, so the order of the list would decide which image is"
     " deployed"
 )
 

@@ -331,8 +331,7 @@ class ImageRepository:
                 raise RegistryError(
                     f"registry {self._api.endpoint.name} has no repository {self.name}",
                     hint=(
-                        "check the image's name; without a login, some registries say so of private"
-                        " ones"
+                        "check the image's name; without a login, some registries say this about private images"
                     ),
                 )
             size += len(answer.body)
@@ -382,7 +381,7 @@ class ImageRepository:
                 raise TamperedError(
                     f"registry {self._api.endpoint.name} answers with bytes that do not match "
                     f"{digest} ({self.name})",
-                    hint="check the registry, and any proxy before it",
+                    hint="check the registry, and any proxy in front of it",
                 )
         return known[0] if known else digest_of(body)
 

@@ -254,7 +254,7 @@ def test_auto_merge_that_cannot_be_is_noted(
     server.checks = reason if reason == "forbidden" else "pending"
     done = world.propose(replace(world.push("1.1"), auto_merge=True, draft=reason == "draft"))
     assert (done.state, server.open[0].auto) == ("open", None)
-    assert "cannot merge it by itself" in done.note
+    assert "cannot merge it automatically" in done.note
     assert said in done.note
 
 

@@ -103,7 +103,7 @@ MISTAKES = [
     ("version: 1\nminimumAge: 3\n", 2, "minimumAge: '3' is not a duration"),
     ('version: 1\npushOptions: ["a\\nb"]\n', 2, "pushOptions: a string has a line break"),
     ("version: 1\npushOptions: ci.skip\n", 2, "pushOptions is not a list"),
-    ("version: 1\ntagOrder: number\n", 2, "tagOrder: 'number' is not an order of tags"),
+    ("version: 1\ntagOrder: number\n", 2, "tagOrder: 'number' is not a tag order"),
     ("version: 1\npinDigest: yes\n", 2, "pinDigest is neither true nor false"),
     ("version: 1\npullRequests:\n  group: team\n", 3, "'team' is not a group"),
     ("version: 1\npullRequests:\n  labels: x\n", 3, "pullRequests.labels is not a list"),

@@ -175,7 +175,7 @@ class Remote:
         except GitFailed as error:
             if not any(words in error.err for words in _NO_COMMIT):
                 raise self._failure(error, self.repo) from error
-            self._git.log(f"{self.repo}: the server gives no history of a single commit")
+            self._git.log(f"{self.repo}: the server cannot send the history of a single commit")
 
     def without_cache(self) -> None:
         """Handle an unreadable local object.
@@ -432,8 +432,7 @@ class Remote:
             if sent and _NO_OPTIONS in error.err:
                 self.takes_options = False
                 self._git.log(
-                    f"warning: {self.repo}: the server takes no push options, so the push goes"
-                    " without them"
+                    f"warning: {self.repo}: the server does not support push options, so they are left out"
                 )
                 return self.push(pushed, (), more)
             raise self._refusal(error, every) from error
