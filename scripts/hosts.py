@@ -3,7 +3,7 @@
     python -m scripts.hosts
 
 The table is below: the parameters come from the options of the commands (`task/settings.py`), results and secrets have
-their words here. In each file, the lines between two marks are made anew. The rest is written by hand.
+their words here. In each file, the lines between two marks are made again. The rest is written by hand.
 """
 
 from __future__ import annotations
@@ -369,7 +369,7 @@ TABLES: Mapping[str, Callable[[Host], Iterator[str]]] = {
 
 
 def rendered(path: Path, text: str) -> str:
-    """Return the text of a manifest, or of the README beside it, with its generated parts made anew."""
+    """Return the text of a manifest, or of the README next to it, with its generated parts made again."""
     host = next(host for manifest, host in HOSTS.items() if manifest.parent == path.parent)
     parts = PARTS if path in HOSTS else TABLES
 

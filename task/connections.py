@@ -179,7 +179,7 @@ class _Headers(requests.auth.AuthBase):
         return request
 
 
-# A socket's own timeout begins anew with every byte, so a server that trickles bytes could hold us
+# A socket's own timeout begins again with every byte, so a server that trickles bytes could hold us
 # forever. With the code below, one thread ends the connection that another thread waits for, even
 # before the first header has come.
 

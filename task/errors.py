@@ -121,21 +121,21 @@ class TaskError(Exception):
 
 
 class UsageError(TaskError):
-    """The command line or its variables are wrong: the pipeline's author acts."""
+    """The command line or its variables are wrong. For the pipeline's author."""
 
     exit = Exit.USAGE
     rule = "usage"
 
 
 class AnnotationError(TaskError):
-    """An annotation is wrong: the Application's owner acts."""
+    """An annotation is wrong. For the Application's owner."""
 
     exit = Exit.CONFIGURATION
     rule = "annotation"
 
 
 class TargetError(TaskError):
-    """The file to write cannot be edited safely: the Application's owner acts."""
+    """The file to write cannot be edited safely. For the Application's owner."""
 
     exit = Exit.CONFIGURATION
     rule = "target"
@@ -173,7 +173,7 @@ class CredentialsError(TaskError):
 
 
 class UnreachableError(TaskError):
-    """The Git server could not be reached or broke off: running again may help."""
+    """The Git server could not be reached or closed the connection: running again may help."""
 
     exit = Exit.TEMPORARY
     rule = "repository"
@@ -191,7 +191,7 @@ class RegistryError(TaskError):
 
 
 class RegistryDownError(RegistryError):
-    """The registry could not be reached or broke off: running again may help."""
+    """The registry could not be reached or closed the connection: running again may help."""
 
     exit = Exit.TEMPORARY
 
@@ -203,11 +203,13 @@ class RegistryAccessError(RegistryError):
 
 
 class TamperedError(RegistryError):
-    """The bytes of a registry's answer do not fit their digest: somebody changed them."""
+    """The bytes of a registry's answer do not match their digest: somebody changed them."""
 
 
 class SourceDownError(SourceError):
-    """The Kubernetes or Argo CD API could not be reached or broke off: running again may help."""
+    """The Kubernetes or Argo CD API could not be reached or closed the connection: running again
+    may help.
+    """
 
     exit = Exit.TEMPORARY
 
@@ -225,13 +227,13 @@ class SourceAccessError(SourceError):
 
 
 class ForgeError(RepositoryError):
-    """The forge refused the pull request as it is: the Application's owner acts."""
+    """The forge refused the pull request as it is. For the Application's owner."""
 
     exit = Exit.CONFIGURATION
 
 
 class RolloutError(TaskError):
-    """Argo CD did not get the revision synced and healthy: the developer acts."""
+    """Argo CD did not get the revision synced and healthy. For the developer."""
 
     exit = Exit.ROLLOUT
     rule = "rollout"

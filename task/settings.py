@@ -464,12 +464,14 @@ class VerifyOptions:
     verify_issuer: str = REGISTRY.text("OIDC issuer of the identity in --verify-identity.", "URL")
     verify_timeout: float = REGISTRY.option(
         0,
-        "How long to wait for a signature or provenance that is made after the push, as Tekton Chains does.",
+        "How long to wait for a signature or provenance that is made after the push, as Tekton"
+        " Chains does.",
         "SECONDS",
         read=seconds,
     )
     trust_root: str = REGISTRY.text(
-        "Check signatures without keys against the Sigstore in this trusted root, instead of the public one.",
+        "Check signatures without keys against the Sigstore in this trusted root, instead of the"
+        " public one.",
         "FILE",
     )
 
@@ -814,7 +816,8 @@ class Settings:
         common=("plan", "check"),
     )
     deployments: bool = REQUEST.flag(
-        "Show each update as a deployment of the source commit, on GitHub or GitLab. With --wait, also how its rollout ended."
+        "Show each update as a deployment of the source commit, on GitHub or GitLab. With --wait,"
+        " also how its rollout ended."
     )
     on_failure: str = ARGO.choice(
         "none",

@@ -57,7 +57,7 @@ def http(server: Server | str, **how: Any) -> Http:
 
 
 def raw(start_with: bytes, drip: bytes = b"", pause: float = 0.05) -> tuple[socket.socket, str]:
-    """A server that sends these bytes to the first who comes, and then one more now and then for ever."""
+    """A server that sends these bytes to the first who comes, and then one more now and then forever."""
     listening = socket.create_server(("127.0.0.1", 0))
 
     def serve() -> None:
@@ -149,7 +149,7 @@ def test_retry_after_as_a_date(server: Server, naps: list[float]) -> None:
 
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
-def test_a_redirect_to_another_server_takes_nothing_along(
+def test_a_redirect_to_another_server_takes_nothing_with_it(
     start: Callable[..., Server], status: int
 ) -> None:
     one, other = start(), start("localhost")

@@ -150,7 +150,7 @@ def test_annotations_that_nobody_reads_are_warnings(tmp_path: Path) -> None:
         assert all(message in result.stderr for message in found)
 
 
-def test_an_image_that_nobody_tracks_is_said_wherever_the_host_looks(tmp_path: Path) -> None:
+def test_an_image_that_nobody_tracks_is_reported_wherever_the_host_looks(tmp_path: Path) -> None:
     apps = manifest(tmp_path, application("web", repository(tmp_path, "web")))
     summary = tmp_path / "summary.md"
     env = {"GITHUB_ACTIONS": "true", "GITHUB_STEP_SUMMARY": str(summary)}
@@ -358,7 +358,7 @@ def test_options_for_pull_requests_that_nothing_asks_for(tmp_path: Path) -> None
     ],
     ids=["off", "variables", "annotation", "option", "its variable", "config", "nothing read"],
 )
-def test_options_for_pull_requests_that_are_not_mistake(
+def test_options_for_pull_requests_that_are_not_mistakes(
     tmp_path: Path, given: list[str], annotations: dict[str, str], env: dict[str, str], config: str
 ) -> None:
     repo = repository(tmp_path, "web")
@@ -417,7 +417,7 @@ def test_a_folder_whose_only_manifest_is_broken(
     assert (result.code, "not YAML" in result.stdout + result.stderr) == (3, True)
 
 
-def test_a_broken_manifest_beside_another_source(tmp_path: Path) -> None:
+def test_a_broken_manifest_next_to_another_source(tmp_path: Path) -> None:
     (tmp_path / "x.yaml").write_text("a: [\n")
     apps = manifest(tmp_path, application("web", repository(tmp_path, "web")))
     result = image_update(*arguments(apps, "--applications", tmp_path / "x.yaml"))
@@ -425,7 +425,7 @@ def test_a_broken_manifest_beside_another_source(tmp_path: Path) -> None:
     assert ["not YAML" in one for one in messages(result, "warning")] == [True]
 
 
-def test_broken_yaml_of_others_beside_an_application(tmp_path: Path) -> None:
+def test_broken_yaml_of_others_next_to_an_application(tmp_path: Path) -> None:
     folder = tmp_path / "apps"
     folder.mkdir()
     manifest(folder, application("web", repository(tmp_path, "web")))
@@ -488,7 +488,7 @@ def test_a_missing_file_is_the_authors_mistake(tmp_path: Path, more: list[str], 
     assert git(repo, "rev-list", "--count", "main") == "1"
 
 
-def test_git_that_is_not_installed_is_no_success(tmp_path: Path) -> None:
+def test_git_that_is_not_installed_is_not_a_success(tmp_path: Path) -> None:
     repo = repository(tmp_path, "web")
     apps = manifest(tmp_path, application("web", f"file://{repo}"))
     done = image_update(*arguments(apps), env={"PATH": str(tmp_path)})
@@ -501,7 +501,7 @@ def test_git_that_is_not_installed_is_no_success(tmp_path: Path) -> None:
 def test_a_file_that_registries_conf_names_is_not_a_registry_that_does_not_answer(
     tmp_path: Path,
 ) -> None:
-    """Without an answer newest-build goes on by arrival; here nobody was asked."""
+    """Without an answer newest-build continues by arrival; here nobody was asked."""
     repo = repository(tmp_path, "web")
     apps = manifest(tmp_path, application("web", f"file://{repo}", update_strategy="newest-build"))
     conf = tmp_path / "registries.conf"

@@ -146,7 +146,10 @@ def reverted(decisions: Sequence[Decision], item: Mapping[str, Any]) -> Rollout 
                 if set_of(item)
                 else "the owner of the Application, such as a parent"
             )
-            because = f"the live Application no longer has {decision.candidate.reference}: {owner} reverted the patch"
+            because = (
+                f"the live Application no longer has {decision.candidate.reference}: {owner}"
+                " reverted the patch"
+            )
             compared = text(item, "status", "reconciledAt")
             return Rollout("failed", because, _KEEP, sure=False, compared=compared)
     return None

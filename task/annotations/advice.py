@@ -27,7 +27,7 @@ _NAME_WORDS = ("repository", "repo", "registry", "name")
 
 
 def range_of(text: str) -> str:
-    """Return the text as a range of versions, with blanks instead of commas,
+    """Return the text as a range of versions, with spaces instead of commas,
     or "" if it may mean something else.
 
     `1.2.3` and `*` are ranges as well, but people write them for a tag and for any tag.
@@ -84,7 +84,10 @@ def on_allow_tags(entry: Entry, key: str, value: str) -> str:
         )
     # `^1.2` is a range and a regular expression
     if wanted.startswith("^") and not value.lower().startswith("semver"):
-        return f"write regexp:{wanted} if you mean tags that begin with it; for the range {wanted}, {move}"
+        return (
+            f"write regexp:{wanted} if you mean tags that begin with it; for the range {wanted},"
+            f" {move}"
+        )
     return move
 
 
@@ -139,7 +142,7 @@ def on_ignored_constraint(entry: Entry) -> str:
 
 
 def blind_pattern(text: str) -> str:
-    """Return the pattern without the blanks, quotes or slashes around it, or "" if there are none.
+    """Return the pattern without the spaces, quotes or slashes around it, or "" if there are none.
 
     No tag contains them, so the pattern matches nothing.
     """

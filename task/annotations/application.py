@@ -253,7 +253,9 @@ class Narrow:
 
 
 def considered(app: Tracker, narrow: Narrow) -> bool:
-    """Tell whether an Application fits every part. Raises `UsageError` for an invalid selector."""
+    """Tell whether an Application matches every part. Raises `UsageError` for an invalid
+    selector.
+    """
     return (
         all(
             not globs
@@ -273,7 +275,7 @@ def considered(app: Tracker, narrow: Narrow) -> bool:
 
 
 def is_glob(text: str) -> bool:
-    """Tell whether the text is a glob, which may fit several Applications."""
+    """Tell whether the text is a glob, which may match several Applications."""
     return any(char in text for char in "*?[")
 
 

@@ -73,8 +73,8 @@ class Reference:
         )
 
 
-# The references by namespace and name; those whose pattern may fit several names have none. So each
-# Application is compared only with those that may select it.
+# The references by namespace and name; those whose pattern may match several names have none. So
+# each Application is compared only with those that may select it.
 References = dict[tuple[str, str], list[Reference]]
 
 

@@ -42,8 +42,13 @@ IMAGE_KEYS = (
 # AIU ignores these keys. They stay on an Application that an ImageUpdater resource configures,
 # because no resource can set the same.
 OURS = (
-    "write-back-source", "pull-request", "pin-digest", "tag-order", "manifests.image-name", "helm.image-digest",
-)  # fmt: skip
+    "write-back-source",
+    "pull-request",
+    "pin-digest",
+    "tag-order",
+    "manifests.image-name",
+    "helm.image-digest",
+)
 
 
 @dataclass(frozen=True)
@@ -212,7 +217,7 @@ FALSE = frozenset(("0", "f", "F", "FALSE", "false", "False"))
 def boolean(setting: Setting) -> bool:
     """Return the boolean, in the spellings of AIU v1, or False if the setting is absent.
 
-    Raises `Faulty` for other texts.
+    Raises `Faulty` for other strings.
     """
     if setting.value in TRUE:
         return True

@@ -452,7 +452,10 @@ def _alias(alias: str) -> Remark:
             message,
             f"write {plain}=<image>, and its keys as {plain}.<key>",
         )
-    message = f"the alias {alias!r} has characters that an annotation's name cannot have there, so no per-image key is found"
+    message = (
+        f"the alias {alias!r} has characters that an annotation's name cannot have there, so no"
+        " per-image key is found"
+    )
     hint = "use letters, digits, '-', '_' and '.' only, and begin with a letter or digit"
     return "image-list", "warning", message, hint
 
@@ -630,7 +633,10 @@ def _two_rules(asked: Iterable[Subscription]) -> Iterator[Remark]:
             continue
         other = taken.setdefault((sub.path, entry, sub.entry.image.identity), sub)
         if _rules(other) != _rules(sub):
-            message = f"{other.entry.text!r} and {sub.entry.text!r} both write {entry}, by different rules: what one of them admits, both deploy"
+            message = (
+                f"{other.entry.text!r} and {sub.entry.text!r} both write {entry}, by different"
+                " rules: what one of them admits, both deploy"
+            )
             kind = "manifests" if sub.target == "manifests" else "kustomize"
             key = f"{_alias_of(sub)}.{kind}.image-name"
             hint = f"give both the same rules, or name what each writes: {key}"
@@ -696,7 +702,10 @@ def shared_places(written: Iterable[Subscription]) -> tuple[Finding, ...]:
                 continue
             severity = "warning"
             hint = "give both the same rules, or each a file of its own"
-            message = f"{neighbour} writes {where} too, by different rules: what one of them admits, both deploy"
+            message = (
+                f"{neighbour} writes {where} too, by different rules: what one of them admits, both"
+                " deploy"
+            )
         found[place] = _finding(sub.application, "image-list", severity, message, hint)
     return tuple(found.values())
 
@@ -733,7 +742,10 @@ def _target_mistakes(asked: Iterable[Subscription]) -> Iterator[Remark]:
             and sub.target in ("override", "file")
             and not (sub.keys.tag or sub.keys.spec)
         ):
-            message = f"no annotation names the plugin's variable for {sub.entry.text!r}, so the tag cannot be written"
+            message = (
+                f"no annotation names the plugin's variable for {sub.entry.text!r}, so the tag"
+                " cannot be written"
+            )
             hint = (
                 f"write {alias}.plugin.image-tag or {alias}.plugin.image-spec with the variable's"
                 " name"

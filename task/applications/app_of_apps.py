@@ -325,7 +325,9 @@ class FollowedApplications:
                         yield found
 
     def _unopened(self, folders: Sequence[Deployed], error: TaskError) -> Iterator[Found]:
-        """Yield what is wrong with the repository of these folders, unless that was told before."""
+        """Yield what is wrong with the repository of these folders, unless that was reported
+        before.
+        """
         if isinstance(error, TooManyRepositoriesError):
             if not self._full:
                 yield Found(

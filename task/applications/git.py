@@ -109,7 +109,7 @@ class Repositories:
         return self._paths[repo, revision]
 
     def texts(self, repo: str, revision: str, paths: Sequence[str]) -> Mapping[str, str]:
-        """Return the texts of these files.
+        """Return the contents of these files.
 
         Raises Malformed for anything but text, and the errors of Git.
         """

@@ -115,7 +115,7 @@ class Folder:
     def contents(self) -> Iterator[tuple[str, bytes]]:
         """Yield the manifests with their origins.
 
-        One that cannot be read, which is told already, is empty.
+        One that cannot be read, which has been reported already, is empty.
         """
         for path in self._manifests:
             content = b""

@@ -307,7 +307,7 @@ def _operating(view: View, windows: Mapping[str, Any]) -> Rollout | None:
 
 
 def _tried_again(view: View) -> Rollout | None:
-    """Return the state if the sync has failed, and Argo CD tries it again by itself."""
+    """Return the state if the sync has failed, and Argo CD tries it again on its own."""
     count = view.operation.get("retryCount")
     limit = value_at(view.operation, "operation", "retry", "limit")
     if not isinstance(count, int) or count <= 0:

@@ -125,7 +125,8 @@ class _Watch:
 class Rollouts:
     """One wait.
 
-    `sights` goes on until all have ended or time is over; then `rows` and `errors` have the result.
+    `sights` continues until all have ended or time is over; then `rows` and `errors` have the
+    result.
     """
 
     def __init__(

@@ -227,7 +227,7 @@ def _deployed(
 ) -> DeployedSource | None:
     """Return what was built, if its deployments are to be shown.
 
-    Raises `UsageError` if that is not known.
+    Raises `UsageError` if that is unknown.
 
     The commit of what is promoted is known later. The branch is the CI job's, if that job built the
     commit.

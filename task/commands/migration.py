@@ -456,7 +456,7 @@ def as_json(moved: Migration) -> dict[str, object]:
 
 
 def _without_unknown(data: object) -> object:
-    """Return the data without logins, and with null for what is not known."""
+    """Return the data without logins, and with null for what is unknown."""
     if isinstance(data, dict):
         return {key: _without_unknown(value) for key, value in data.items()}
     if isinstance(data, (list, tuple)):

@@ -1,7 +1,7 @@
 """Pure code for `hold`, `release` and `rollback`: what becomes of one image,
 and what its state file remembers.
 
-`--on-failure rollback` uses it too, when a run rolls back by itself. Whether a hold keeps an image
+`--on-failure rollback` uses it too, when a run rolls back on its own. Whether a hold keeps an image
 as it is, is decided in `weigh`.
 """
 

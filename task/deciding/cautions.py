@@ -84,7 +84,7 @@ def not_merged(
     """Return a warning for each commit of `hold`,
     `release` or `rollback` that only waits on a head branch.
 
-    A pull request says so by itself.
+    A pull request says so on its own.
     """
     if job.intent is None:
         return ()

@@ -687,7 +687,7 @@ def _changed_annotations(before: Subscription, after: Subscription) -> list[str]
 
 
 def line_of(snapshot: Snapshot, one: Touched, terms: Terms) -> int:
-    """Return the line of the version in its file, or 0 if it is not known.
+    """Return the line of the version in its file, or 0 if it is unknown.
 
     It is the first line that another version would change.
     """

@@ -6,7 +6,8 @@ first write-back file, so that two Argo CDs that share a repository and an Appli
 share its memory.
 
 People may read, edit and revert the file. Its text is YAML, but its name does not end in `.yaml`,
-because Argo CD's directory sources would apply it as a manifest. Values are read as texts: a plain
+because Argo CD's directory sources would apply it as a manifest. Values are read as strings: a
+plain
 `1.10` is that tag, not a number. What is written has a fixed form. The comments at the beginning
 stay. An unknown key belongs to a newer version: it is ignored, and stays, too.
 """
@@ -296,7 +297,7 @@ def stripped(text: str) -> str:
 
 
 def data_of(states: Mapping[str, State]) -> dict[str, object]:
-    """Return the states as nested mappings, lists and texts, in the file's order,
+    """Return the states as nested mappings, lists and strings, in the file's order,
     and without empty values.
 
     Times are in normal form. Raises TargetError if one is invalid, or a sequence has more than 20
@@ -353,7 +354,7 @@ def _as_stored(data: Wanted) -> dict[str, object]:
 
 
 def in_fixed_form(tree: Tree, data: Wanted) -> str:
-    """Return the text with all lines written anew, below the comments at its beginning."""
+    """Return the text with all lines written again, below the comments at its beginning."""
     head = []
     end = eol(tree.text)
     for line in tree.text.splitlines():

@@ -1,8 +1,8 @@
-"""Bitbucket Cloud (REST API 2.0): no labels, no assignees, and no way to have it merge by itself.
+"""Bitbucket Cloud (REST API 2.0): no labels, no assignees, and no way to have it merge on its own.
 
 developer.atlassian.com/cloud/bitbucket/rest/api-group-pullrequests. Two things are unlike other
-forges: a list shows no reviewers, and opening a second request for a branch is no error, but gives
-the open one the new title.
+forges: a list shows no reviewers, and opening a second request for a branch is not an error, but
+gives the open one the new title.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 auto-merge since 8.15, drafts since 8.18.
 
 developer.atlassian.com/server/bitbucket/rest. A change has to name the version that it changes; who
-gives no reviewers takes them all away.
+sends no reviewers takes them all away.
 """
 
 from __future__ import annotations
@@ -259,7 +259,10 @@ class BitbucketDataCenter(Host):
         )
         release = tuple(int(part) for part in told.split(".")[:2] if part.isdigit())
         if release < _AUTO_MERGE_SINCE:
-            message = f"this is Bitbucket {'.'.join(map(str, release))}, which cannot: auto-merge needs 8.15 or newer"
+            message = (
+                f"this is Bitbucket {'.'.join(map(str, release))}, which cannot: auto-merge needs"
+                " 8.15 or newer"
+            )
             raise ForgeError(message, hint="leave out --auto-merge, or update Bitbucket")
         what = "ask for auto-merge"
         path = f"{self._path}/pull-requests/{path_part(found.number)}"

@@ -133,7 +133,7 @@ class Client:
         self.moved_to = ""  # the repository's page, if the forge says that it has another name now
         self._needs = needs
         self._stays = stays
-        # the beginnings of its addresses: the known one, and the present one
+        # the beginnings of its addresses: the known one, and the current one
         self._moved: tuple[str, str] | None = None
         self._http = Http(
             reach.place.api,
@@ -372,7 +372,7 @@ def seconds_until_allowed(answer: Response) -> float:
     """Return the seconds until a limit on requests allows the next one.
 
     They are in the answer's headers. Without such a header they are a minute. At GitHub's secondary
-    limit, the headers tell when the primary one begins anew, which may be an hour later.
+    limit, the headers tell when the primary one begins again, which may be an hour later.
     """
     if (after := retry_after(answer)) is not None:
         return after
@@ -399,7 +399,7 @@ def words(answer: Response, token: Secret = Secret("")) -> str:
 
 
 def _texts(said: Any, depth: int = 0) -> Iterator[str]:
-    """Yield all texts in the places where forges put them, at any depth."""
+    """Yield all strings in the places where forges put them, at any depth."""
     if isinstance(said, str):
         yield said
     elif isinstance(said, list) and depth < 5:  # deep enough for all

@@ -433,7 +433,7 @@ def _is_stuck(pull: Mapping[str, Any]) -> bool:
 
 
 def _draft_word(pull: Mapping[str, Any]) -> str:
-    """Return the prefix that makes the title a draft's, or "" if it is no draft."""
+    """Return the prefix that makes the title a draft's, or "" if it is not a draft."""
     title = str(pull["title"])
     found = next(
         (word for word in DRAFTS if pull.get("draft") and title.lower().startswith(word.lower())),

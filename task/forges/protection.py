@@ -104,7 +104,7 @@ def _rule_name(rule: Mapping[str, Any]) -> str:
 
 
 def _glob_fits(pattern: str, name: str, *, across: bool = False) -> bool:
-    """Tell whether a glob fits a branch.
+    """Tell whether a glob matches a branch.
 
     `*` stays within a part unless it goes `across` slashes.
     """

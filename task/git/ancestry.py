@@ -162,7 +162,7 @@ class _Source:
         return parents, self._ends() & parents.keys()
 
     def _fetch(self, depth: int, *what: str) -> bool:
-        """Tell whether the server sent it; False if it gives no commits by id.
+        """Tell whether the server sent it; False if it sends no commits by id.
 
         Raises `GitFailed`.
         """

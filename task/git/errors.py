@@ -381,7 +381,7 @@ def refusal(
     `status` is its line in `push --porcelain`, or "" if there was none.
 
     An `UnreachableError` leaves open whether the push arrived. `forced`: a head branch was to be
-    replaced, so that a "non-fast-forward" of the server's own is its rule, and no race.
+    replaced, so that a "non-fast-forward" of the server's own is its rule, and not a race.
     """
     stderr = _heard(stderr)
     reason = blanked(_heard(status.rpartition("\t")[2])).strip()
@@ -418,7 +418,8 @@ def refusal(
     )
     if "-memory/" in subject:
         hint = (
-            "let this user create, replace and delete the branch: it keeps holds and waiting builds; or set a prefix that the server allows: branchPrefix in"
+            "let this user create, replace and delete the branch: it keeps holds and waiting"
+            " builds; or set a prefix that the server allows: branchPrefix in"
             " .image-update/config"
         )
     elif _has_words(f"{reason}\n{stderr}", _PROTECTED):

@@ -122,7 +122,7 @@ def govern_asks(
     job: Job,
     repository: ReadsMore,
 ) -> tuple[tuple[Ask, ...], Snapshot, Job]:
-    """Return what `govern` returns, of asks that are no batch.
+    """Return what `govern` returns, of asks that are not a batch.
 
     If more files are necessary, such as the template of the message, one more fetch reads them.
     """

@@ -134,7 +134,7 @@ def request_head(sub: Subscription, base: str) -> str:
     """Return the branch of the request for the subscription's group,
     which is its image unless the config says more.
 
-    The name is flat, as Git refuses a branch `a/b` beside `a`.
+    The name is flat, as Git refuses a branch `a/b` next to `a`.
     """
     repo = normal_url(sub.repo)
     app = sub.application
@@ -315,7 +315,8 @@ def left_memory(base: Snapshot) -> list[Problem]:
         Problem(
             Trouble.warning(
                 "target",
-                f"{name} has holds or waiting builds of {gone}, which no longer exists: they do not count for {base.branch}",
+                f"{name} has holds or waiting builds of {gone}, which no longer exists: they do not"
+                f" count for {base.branch}",
                 hint,
             )
         )

@@ -55,7 +55,7 @@ class Repository(Protocol):
         default: Collection[Place] = (),
         besides: Callable[[Files], Iterable[Place]] | None = None,
     ) -> Snapshot:
-        """Return the files at these places, at the present tip of the branch,
+        """Return the files at these places, at the current tip of the branch,
         and what its memory branch has.
 
         What the next calls of `head_snapshot` need for `heads` is fetched already. `default`: what
@@ -342,7 +342,7 @@ class World(Protocol):
     def synced(self, subscription: Subscription) -> tuple[str, ...]:
         """Return the revisions of its repository in Argo CD's history, newest first.
 
-        () if that is not known.
+        () if that is unknown.
         """
 
     def taken_back_by(self, manifest: Mapping[str, Any], field: str) -> str:

@@ -1,6 +1,6 @@
 """Pure code for holds of the base that a person has ended on a head branch.
 
-A hold ends where it lies. So a release of a hold that the base has is a change like any other: it
+A hold ends where it is. So a release of a hold that the base has is a change like any other: it
 waits on the head branch, and the base holds until somebody merges it.
 """
 

@@ -623,7 +623,7 @@ def list_after(
     """Return the list after a run: what its commit writes,
     and what could not be decided or written.
     """
-    # What left the list comes to it anew, on what the base has now.
+    # What left the list comes to it again, on what the base has now.
     lost = {kept.listed.key for kept in waits.kept if kept.fate != "waits"}
     old = {listed.key: listed for listed in known.builds if listed.key not in lost}
     new: dict[BuildKey, ListedBuild] = {}

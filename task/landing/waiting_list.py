@@ -350,7 +350,7 @@ def _quoted_word(text: str) -> str:
 
 
 def _plain_value(node: Node, depth: int) -> object:
-    """Return texts, lists and mappings. Whatever people do not need in a list is refused."""
+    """Return strings, lists and mappings. Whatever people do not need in a list is refused."""
     if depth > 8 or node.anchor or node.tag or node.kind == "alias":
         raise Malformed("it has an anchor, an alias, a tag, or too many levels")
     if node.kind == "scalar":

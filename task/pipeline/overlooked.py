@@ -215,7 +215,7 @@ def refuse_ambiguous(names: Iterable[str], apps: Sequence[Tracker]) -> None:
 
 
 def refuse_several(name: str, fitting: Sequence[str]) -> None:
-    """Raise `UsageError` if a name without a namespace fits more than one `namespace/name`."""
+    """Raise `UsageError` if a name without a namespace matches more than one `namespace/name`."""
     if len(fitting) > 1:
         message = f"{name!r} matches Applications of several namespaces: {and_more(fitting)}"
         hint = f"write {fitting[0]}, or '*/{name}' for all of them"

@@ -189,7 +189,7 @@ UNFIT_HINT = (
 
 
 class Rules:
-    """The rules of one strategy. These here admit every tag, and know no order of tags."""
+    """The rules of one strategy. These here admit every tag, and have no order of tags."""
 
     ordered = False  # whether tags alone say which is newer; if not, builds do
     needs: tuple[Fact, ...] = ()  # what a decision needs besides the tag
@@ -367,7 +367,7 @@ class InTagOrder(Rules):
 
 
 def _no_version(tag: str, policy: Policy) -> str:
-    """Return why a tag that is not a version is refused, and which strategy fits such tags."""
+    """Return why a tag that is not a version is refused, and which strategy matches such tags."""
     if policy.tag_order:
         return f"{tag!r} is not a version"
     other = (

@@ -113,7 +113,7 @@ def best_key(keys: Iterable[str], registry: str, repository: str) -> str | None:
 
 
 def hosts_of(keys: Iterable[str]) -> frozenset[str]:
-    """Return the hosts in keys, without ports. A pattern is no host."""
+    """Return the hosts in keys, without ports. A pattern is not a host."""
     return frozenset(split(f"//{normal(key)}").host.strip("[]") for key in keys if "*" not in key)
 
 

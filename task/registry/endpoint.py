@@ -35,7 +35,8 @@ _UNITS = {
 _TRUE = ("true", "yes", "on", "y")
 _FALSE = ("false", "no", "off", "n")
 _SORTED = (
-    "registries do not guarantee the order of their tags, so the order of the list would decide which image is"
+    "registries do not guarantee the order of their tags, so the order of the list would decide"
+    " which image is"
     " deployed"
 )
 

@@ -292,7 +292,7 @@ def test_the_time_out_says_who_was_not_ready_and_why(argo_cd: ArgoCDServer) -> N
     assert waiting.rows[0].seconds >= 30
 
 
-def test_what_is_suspected_at_the_time_out_is_said(argo_cd: ArgoCDServer) -> None:
+def test_what_is_suspected_at_the_time_out_is_reported(argo_cd: ArgoCDServer) -> None:
     argo_cd.add(
         OLD_STATE, at(APP, "Synced", "Degraded", compared=14, operation=DONE, resources=SICK)
     )

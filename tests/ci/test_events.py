@@ -151,7 +151,7 @@ def test_what_is_packed_or_not_utf_8_is_an_error(
         assert "UTF-8" in raised.value.hint
 
 
-def test_a_byte_order_mark_is_no_difference(tmp_path: Path) -> None:
+def test_a_byte_order_mark_makes_no_difference(tmp_path: Path) -> None:
     path = tmp_path / "event"
     path.write_bytes(b"\xef\xbb\xbf" + json.dumps(PUSHES[0][1]["payload"]).encode())
     assert read_images_from([str(path)], "registry").events

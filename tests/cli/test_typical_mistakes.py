@@ -171,7 +171,7 @@ def test_a_typical_mistake(
          "check HTTPS_PROXY, or git's http.proxy; if this server needs no proxy, name it in NO_PROXY"),
     ],
 )  # fmt: skip
-def test_a_server_that_does_not_fit(stderr: str, logins: tuple[str, ...], hint: str) -> None:
+def test_a_server_that_does_not_match(stderr: str, logins: tuple[str, ...], hint: str) -> None:
     error = failure(stderr, "https://git.b.example/acme/deploy@main", logins)
     assert error.hint == hint
     assert str(error).startswith("https://git.b.example/acme/deploy@main: ")  # the error names both

@@ -71,7 +71,7 @@ def test_labels_people_and_draft(world: World, server: Server) -> None:
     assert server.writes == []
 
 
-def test_who_is_not_known_keeps_out_nobody_else(world: World, server: Server) -> None:
+def test_an_unknown_user_keeps_out_nobody_else(world: World, server: Server) -> None:
     wanted = replace(world.push("1.1"), reviewers=("nobody", "ann"), assignees=("ghost", "bob"))
     done = world.propose(wanted)
     assert (server.open[0].reviewers, server.assigned[1]) == (["ann"], ["bob"])
@@ -156,7 +156,7 @@ def test_labels_of_the_organization_in_other_letters(world: World, server: Serve
 
 @pytest.mark.parametrize("user", ["ci", "x-access-token"])
 def test_a_login_of_git_serves(world: World, server: Server, user: str) -> None:
-    """A password, or a token beside any name."""
+    """A password, or a token next to any name."""
     server.passwords["ci"] = "s3cret"
     world.user = user
     forge = world.forge("s3cret" if user == "ci" else SECRET)
@@ -219,7 +219,7 @@ def test_auto_merge(world: World, server: Server, settings: dict[str, object], s
     assert (done.state, done.note) == ("open", "")
 
 
-def test_auto_merge_is_set_anew_for_a_newer_build(world: World, server: Server) -> None:
+def test_auto_merge_is_set_again_for_a_newer_build(world: World, server: Server) -> None:
     """Gitea would merge the newer one by the schedule of the older one."""
     world.propose(replace(world.push("1.1"), auto_merge=True))
     done = world.propose(replace(world.push("1.2"), auto_merge=True))

@@ -480,7 +480,7 @@ def test_a_change_of_another_store_on_an_old_tip(repo: Path) -> None:
         store.land(wanted)
 
 
-def test_links_and_submodules_beside_stay(tmp_path: Path) -> None:
+def test_other_links_and_submodules_stay(tmp_path: Path) -> None:
     repo = bare_repo(tmp_path, {**START, "apps/web/link.yaml": Link("values.yaml")})
     with open_store(repo) as store:
         store.land(change(read(store)))

@@ -554,7 +554,7 @@ def test_gitlabs_component_may_be_used_twice_in_one_pipeline(tmp_path: Path) -> 
 
 
 def test_argo_takes_a_missing_result_for_its_default() -> None:
-    """What is said when the container did not even start must not read as a success."""
+    """What is reported when the container did not even start must not read as a success."""
     defaults = {one["name"]: one["valueFrom"]["default"] for one in leaf()["outputs"]["parameters"]}
     assert (defaults["status"], defaults["updated"]) == ("failed", "false")
 

@@ -88,7 +88,7 @@ def test_a_tag_that_yaml_reads_as_a_number_is_rewritten() -> None:
     assert judge(image("1.10"), SEMVER, Reading(tag="1.10", sound=False)).verdict == "update"
 
 
-def test_a_downgrade_only_with_leave() -> None:
+def test_a_downgrade_only_with_permission() -> None:
     assert judge(image("1.0.0"), SEMVER, Reading(tag="2.0.0")).rule == "not-newer"
     assert (
         judge(image("1.0.0"), SEMVER, Reading(tag="2.0.0"), allow_downgrade=True).verdict

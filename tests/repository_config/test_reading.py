@@ -461,7 +461,7 @@ def test_an_unknown_key_is_refused_by_both(config: dict[str, Any], data: st.Data
 
 
 @pytest.mark.parametrize("text", [WHOLE])
-def test_the_examples_fit_the_schema(text: str) -> None:
+def test_the_examples_match_the_schema(text: str) -> None:
     SCHEMA.validate(yaml.safe_load(text))
 
 

@@ -1,4 +1,4 @@
-"""What the parsers of events share: the image that was pushed, or why an event is no push."""
+"""What the parsers of events share: the image that was pushed, or why an event is not a push."""
 
 from __future__ import annotations
 

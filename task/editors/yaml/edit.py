@@ -511,7 +511,7 @@ def line_start(text: str, at: int) -> int:
 
 
 def only_blank(text: str, start: int, end: int) -> bool:
-    """Tell whether there are only blanks in `text[start:end]`."""
+    """Tell whether there are only spaces in `text[start:end]`."""
     return not text[start:end].strip(" \t")
 
 

@@ -70,7 +70,8 @@ def find(tree: Tree, root: Node, path: Sequence[Segment], *, merges: bool = True
 
     With `merges`, a merge key (`<<`) may bring it.
 
-    Raises TargetError if two keys with dots match equally well, or if a key on the path is set twice.
+    Raises TargetError if two keys with dots match equally well, or if a key on the path is set
+    twice.
     """
     nodes = find_all(tree, root, path, merges=merges)
     return resolved(nodes[-1]) if nodes else None
@@ -83,7 +84,7 @@ def find_all(
     *,
     merges: bool = True,
 ) -> tuple[Node, ...]:
-    """Return all nodes at the path, unresolved: a key may have brackets in its name beside a list.
+    """Return all nodes at the path, unresolved: a key may have brackets in its name next to a list.
 
     Raises as `find`.
     """
@@ -356,7 +357,7 @@ def _step(
 ) -> tuple[Node, tuple[Segment, ...]] | None:
     """Return the next node down, and the rest of the path, or None.
 
-    The step is the plain key, or the only key with dots that fits.
+    The step is the plain key, or the only key with dots that matches.
     """
     tree = at.tree
     first = rest[0]
