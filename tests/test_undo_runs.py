@@ -126,7 +126,7 @@ def test_what_was_never_synced_stays(tmp_path: Path, argo_cd: ArgoCDServer, play
     assert warnings(result) == ["not rolled back: no sync of this change has begun and failed"]
 
 
-def test_a_sync_that_takes_too_long_goes_back(tmp_path: Path, argo_cd: ArgoCDServer) -> None:
+def test_a_sync_that_takes_too_long_is_rolled_back(tmp_path: Path, argo_cd: ArgoCDServer) -> None:
     repo = played(argo_cd, tmp_path, web=stuck)
     result = undoing(argo_cd)
     assert (result.code, [one["rollback"] for one in result.json["commits"]]) == (6, [False, True])

@@ -169,7 +169,7 @@ def _application(
     name = filled["metadata"].get("name") or ""
     if not isinstance(name, str):
         raise Malformed(
-            "spec.template.metadata.name is not text",
+            "spec.template.metadata.name is not a string",
             "put it in quotes: name: '{{name}}'",
         )
     about = {"name": name, "namespace": namespace}

@@ -368,7 +368,7 @@ def _word_read(word: str, number: int) -> str:
     quotable = _LIKE_A_REFERENCE.fullmatch(word)
     if not quotable and "@" not in word:
         raise Malformed(
-            f"no known builder writes this: a text whose line {number} is not an image reference",
+            f"no known builder writes this: a text file whose line {number} is not an image reference",
             KNOWN,
         )
     try:
@@ -421,5 +421,5 @@ def _digest_member(value: Any, key: str) -> str:
 
 def _text_member(value: Any, key: str) -> str:
     if not isinstance(value, str):
-        raise Malformed(f"its {key} is not text", KNOWN)
+        raise Malformed(f"its {key} is not a string", KNOWN)
     return value.strip()

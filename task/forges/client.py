@@ -183,7 +183,7 @@ class Client:
         raise self.refused(answer, what) from (None if limited(answer) is None else Limited())
 
     def json(self, method: str, path: str, what: str, **more: Any) -> Any:
-        """As `ask`, but return the JSON, or None for a status in `fine`.
+        """Like `ask`, but return the JSON, or None for a status in `fine`.
 
         Raises `UnreachableError` if the answer is not JSON.
         """

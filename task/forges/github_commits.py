@@ -245,7 +245,7 @@ class GitHubCommits(Connected):
 
 
 class CommittedByApi(BareRepository):
-    """As `BareRepository`, but `land` commits through an API,
+    """Like `BareRepository`, but `land` commits through an API,
     which is opened when it is first needed.
 
     `check` raises an error if the API cannot commit to this repository. It needs no token.

@@ -133,13 +133,13 @@ class KeepsMemory(Protocol):
     """What has a memory branch for each base."""
 
     def read_more(self, snapshot: Snapshot, places: Collection[Place]) -> Snapshot:
-        """As `Repository.read_more`."""
+        """Like `Repository.read_more`."""
 
     def with_memory_under(self, snapshot: Snapshot, prefix: str) -> Snapshot:
-        """As `Repository.with_memory_under`."""
+        """Like `Repository.with_memory_under`."""
 
     def signed(self, commit: str, keys: Sequence[str]) -> bool:
-        """As `Repository.signed`."""
+        """Like `Repository.signed`."""
 
 
 class ReadsMore(Protocol):

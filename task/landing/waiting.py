@@ -484,7 +484,7 @@ def _with_ask(
 
 
 def _outcome(ask: Ask, move: Move, one: WaitingBuild, terms: Terms) -> tuple[str, str]:
-    """Return what an ask comes to, as `TOGETHER` calls it, and why it is older than what waits."""
+    """Return the outcome of an ask, in the words of `TOGETHER`, and why it is older than what waits."""
     verb = _verb(ask)
     new = move.decision.candidate
     if verb not in ("run", "release"):

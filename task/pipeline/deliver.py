@@ -320,7 +320,7 @@ class Lander:
 
     def remember_first(self) -> None:
         """Write what is to be remembered, if something goes to the base,
-        or nothing goes anywhere.
+        or if there is no commit at all.
         """
         delivery = self.delivery
         heads = [

@@ -234,7 +234,7 @@ def _scalar(event: Any) -> Any:
 
 def _key(value: Any, known: Mapping[Any, Any]) -> str:
     if not isinstance(value, str) or value in known:
-        raise Malformed(f"key {str(value)[:50]!r} appears twice, or is not text")
+        raise Malformed(f"key {str(value)[:50]!r} appears twice, or is not a string")
     return value
 
 

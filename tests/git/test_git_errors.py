@@ -399,7 +399,7 @@ def test_refusal(kind: type[TaskError], reason: str, stderr: str) -> None:
     assert type(refusal(MAIN + reason, stderr, "x@main")) is kind
 
 
-def test_the_server_may_deny_to_replace_a_head_branch() -> None:
+def test_the_server_may_refuse_to_replace_a_head_branch() -> None:
     denied = "!\tabc:refs/heads/bot\t[remote rejected] (non-fast-forward)"
     error = refusal(
         denied, "remote: error: denying non-fast-forward refs/heads/bot\n", "x@bot", forced=True

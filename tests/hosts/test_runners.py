@@ -394,7 +394,7 @@ def test_a_lint(scene: Scene) -> None:
 
 
 @ALL
-def test_a_smoke_test_takes_back_only_its_own_build(scene: Scene) -> None:
+def test_a_smoke_test_rolls_back_only_its_own_build(scene: Scene) -> None:
     for tag in ("1.1.0", "1.2.0"):
         assert complete(scene, scene.run(image=f"{WEB}:{tag}"))["updated"] == "true"
     back = {"command": "rollback", "names": "web"}

@@ -116,7 +116,7 @@ def test_an_event_that_changes_nothing_is_unchanged_in_a_freeze() -> None:
     assert one.event("1.0.0") == ("unchanged", "same")
 
 
-def test_a_freeze_that_is_taken_away_ends() -> None:
+def test_a_freeze_that_is_removed_ends() -> None:
     one = frozen()
     one.event("b", 2)
     one.branch.commit({PATH: "version: 1\n"})

@@ -84,5 +84,5 @@ def _text_of_line(document: Document, key: str) -> str:
     if value is None:
         return ""
     if not isinstance(value, str):
-        raise Malformed(f"its {key} is not text", f"write {key} in quotes")
+        raise Malformed(f"its {key} is not a string", f"write {key} in quotes")
     return value.strip()
