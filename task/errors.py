@@ -142,8 +142,8 @@ class TargetError(TaskError):
 
 
 class NotPermittedError(TargetError):
-    """Annotations ask for a file that they may not write: the Application's owner,
-    or the repository's, acts.
+    """Annotations ask for a file that they may not write: for the owner
+    of the Application, or of the repository.
     """
 
     rule = "not-permitted"
@@ -166,7 +166,7 @@ class RepositoryError(TaskError):
 
 
 class CredentialsError(TaskError):
-    """Login, key, host key or certificate were not accepted: the platform team acts."""
+    """Login, key, host key or certificate were not accepted. For the platform team."""
 
     exit = Exit.ACCESS
     rule = "credentials"
@@ -197,7 +197,7 @@ class RegistryDownError(RegistryError):
 
 
 class RegistryAccessError(RegistryError):
-    """The registry's login or certificate was not accepted: the platform team acts."""
+    """The registry's login or certificate was not accepted. For the platform team."""
 
     exit = Exit.ACCESS
 
@@ -220,7 +220,7 @@ class AbsentError(SourceError):
 
 class SourceAccessError(SourceError):
     """The Kubernetes or Argo CD API did not accept our login, or our request:
-    the platform team acts.
+    for the platform team.
     """
 
     exit = Exit.ACCESS

@@ -517,7 +517,8 @@ class SendOptions:
         common=True,
     )
     metrics_file: str = RESULTS.text(
-        "Write Prometheus metrics to this file. Counters in it continue.", "FILE"
+        "Write Prometheus metrics to this file. Its counters continue from their old values.",
+        "FILE",
     )
     cloudevent_url: str = RESULTS.text(
         "Send a CloudEvent to this URL for each commit. IMAGE_UPDATE_CLOUDEVENT_TOKEN may hold a"

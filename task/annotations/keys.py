@@ -95,7 +95,7 @@ def prefixes(entry: Entry, taken: frozenset[str] = frozenset()) -> tuple[str, ..
 
 @dataclass(frozen=True)
 class ImageList:
-    """What an `image-list` says, and the names that stand before the keys of its images."""
+    """What an `image-list` says, and the names that come before the keys of its images."""
 
     entries: tuple[Entry, ...]
     unreadable: tuple[tuple[str, Malformed], ...]  # the texts of entries that do not parse

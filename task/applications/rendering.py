@@ -80,7 +80,7 @@ class Release:
 
 
 class RenderingError(SourceError):
-    """A chart or kustomization cannot be rendered. Its owner has to act."""
+    """A chart or kustomization cannot be rendered. For its owner."""
 
 
 class _Sources:

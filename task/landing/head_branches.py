@@ -293,12 +293,9 @@ def lists_in(memory: Files) -> list[WaitingList]:
 
 def left_memory(base: Snapshot) -> list[Problem]:
     """Return a warning for each memory branch whose base is gone, if this base may be meant,
-    and one if nobody known has signed that of the base.
+    and one if no known key has signed that of the base.
     """
-    hint = (
-        "if the branch was renamed, give its holds again, and delete that branch; else delete it."
-        " Only a default branch that is renamed keeps what is remembered"
-    )
+    hint = "delete that branch; if its base was renamed, set the holds again first. Only a renamed default branch keeps what is remembered"
     signed_by = (
         "find out who may push there; memorySigners in the config names other keys than the run's"
     )

@@ -191,7 +191,7 @@ def without_rollbacks(memory: Files, closed: Mapping[str, Collection[str]]) -> F
 
 
 def only_holds(memory: Files) -> Files:
-    """Return what counts of a memory branch that nobody known has signed.
+    """Return what counts of a memory branch that no known key has signed.
 
     A state file that cannot be read stays: it may have a hold.
     """

@@ -260,7 +260,7 @@ UNKNOWN: dict[str, tuple[Any, str]] = {
         {"image.name": "a/b:1", "containerimage.digest": "sha256:abc"},
         "is not a digest",
     ),
-    "a number for a name": ({"image.name": 7}, "image.name is not text"),
+    "a number for a name": ({"image.name": 7}, "image.name is not a string"),
     "Jib without a digest": ({"image": "a/b:1", "imageDigest": ""}, "imageDigest is empty"),
     "Jib with strange tags": ({**JIB, "tags": {"a": 1}}, "tags are not a list"),
     "Skaffold without a tag": ({"builds": [{"imageName": "x"}]}, "no tag"),

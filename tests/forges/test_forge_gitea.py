@@ -81,7 +81,7 @@ def test_an_unknown_user_keeps_out_nobody_else(world: World, server: Server) -> 
 
 
 def test_people_that_gitea_cannot_assign_break_off_nothing(world: World, server: Server) -> None:
-    """As 422 for a user who may not read the repository (Gitea 1.26)."""
+    """Like the 422 for a user who may not read the repository (Gitea 1.26)."""
     said = {"message": "user doesn't have access to repo [user_id: 7]"}
     server.fail(Reply(422, said), "PATCH", "/pulls/1", times=1)
     wanted = replace(world.push("1.1"), assignees=("bob",), reviewers=("ann",), labels=("deploy",))

@@ -332,7 +332,7 @@ exec {shutil.which("git")} "$@"
 
 @pytest.mark.parametrize("landed", [False, True])
 def test_git_is_killed_while_it_pushes(repo: Path, tmp_path: Path, landed: bool) -> None:
-    """As by the kernel, when the memory of the step is used up."""
+    """As the kernel does when the memory of the step is used up."""
     with open_store(repo, **killing(tmp_path, "push", landed=landed)) as store:
         landing = store.land(change(read(store)))
     assert landing.commit == tip(repo)

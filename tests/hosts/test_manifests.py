@@ -127,7 +127,7 @@ def test_is_made_from_the_table(path: Path, text: str) -> None:
 
 @pytest.mark.parametrize("host", MANIFESTS)
 def test_a_form_has_the_parameters_of_the_table_with_their_defaults(host: str) -> None:
-    """What a command has is found by asking Typer; the table asks the records."""
+    """Typer says which options a command has; the table asks the records."""
     words = table.HOSTS[MANIFESTS[host]]
     own = {name: value or "" for name, value in parameters(host).items() if name not in OWN[host]}
     assert own == {one.name: one.default for one in table.of_host(words)}

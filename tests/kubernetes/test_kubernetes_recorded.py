@@ -133,7 +133,7 @@ def later(api: KubernetesApi) -> None:
 
 
 def at_version(api: KubernetesApi) -> None:
-    """As the patch was made for."""
+    """The state that the patch was made for."""
     one = app("live3")
     tags = [{"name": name, "value": "1.0.0"} for name in ("image.tag", "side.tag")]
     one["spec"]["source"]["helm"] = {"parameters": tags}
