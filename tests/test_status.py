@@ -511,7 +511,7 @@ def test_a_hold_of_another_application_on_the_same_key(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_two_thousand_applications_are_one_fetch_and_one_of_the_history(tmp_path: Path) -> None:
+def test_two_thousand_applications_take_one_fetch_and_one_of_the_history(tmp_path: Path) -> None:
     names = [f"app-{number}" for number in range(2000)]
     repo = repository(tmp_path, *names)
     for number in range(20):

@@ -116,7 +116,7 @@ def _substr(start: Any, end: Any, value: Any) -> str:
 def _abbrev(left: int, width: Any, value: Any) -> str:
     """Run `abbrev` and `abbrevboth`, which count bytes.
 
-    `left` is where the part begins that is kept.
+    `left` is where the kept part begins.
     """
     raw = go_bytes(text(value))
     size = number(width)

@@ -226,7 +226,7 @@ class Rollouts:
                 self._show(
                     watch,
                     "failed",
-                    "it was deleted while it was waited for",
+                    "it was deleted during the wait",
                     "check whether it was deleted on purpose",
                 )
                 return

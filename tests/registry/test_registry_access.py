@@ -678,7 +678,7 @@ def test_who_may_get_a_login(registry_host: str, other: str, expected: bool) -> 
 def test_a_token_server_that_the_user_names_gets_the_login(
     servers: Callable[..., RegistryApi],
 ) -> None:
-    """By the login's entry in Docker's config file, or by the option; a login for it alone is not the registry's."""
+    """It is named by the login's entry in Docker's config file, or by the option. A login for it alone is not for the registry."""
     for theirs, told in ((PASSWORD, True), ("another", False)):
         one, other = servers(), servers("localhost")
         other.users = {"ci": PASSWORD}
