@@ -71,7 +71,7 @@ class CiSystem:
     urls_with_token: tuple[str, ...] = ()  # variables with a URL that has the job's token
 
 
-# Where two rows fit, the first counts.
+# Where two rows match, the first counts.
 SYSTEMS = (
     CiSystem(
         name="GitHub, Gitea and Forgejo Actions",

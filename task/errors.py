@@ -1,4 +1,4 @@
-"""The errors: one class for each kind of person who acts, each with its exit code.
+"""The errors: one class for each kind of reader, each with its exit code.
 
 Users' pipelines rely on the codes (README, "Exit codes"), and only this file knows them.
 """

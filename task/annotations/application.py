@@ -239,7 +239,7 @@ def _text(value: object) -> str:
 
 @dataclass(frozen=True)
 class Narrow:
-    """The Applications to consider. An Application must fit one value of every given part."""
+    """The Applications to consider. An Application must match one value of every given part."""
 
     names: tuple[str, ...] = ()  # globs of `name` or `namespace/name`
     namespaces: tuple[str, ...] = ()
@@ -248,7 +248,8 @@ class Narrow:
     within: tuple[
         str, ...
     ] = ()  # globs like `names`: `status APP` shows only what --application leaves
-    # whether a person typed the names, so that one without a namespace may fit only one Application
+    # whether a person typed the names, so that one without a namespace may match only one
+    # Application
     typed: bool = False
 
 

@@ -566,7 +566,8 @@ def _readings(app: Application, readings: Iterable[EntryReading]) -> Iterator[Re
 
 
 def _order(app: Application, reading: EntryReading) -> Iterator[Remark]:
-    """Yield a warning if `tag-order` does not suit a tag that runs, or one in the Application's own source.
+    """Yield a warning if `tag-order` does not suit a tag that runs, or one in the Application's
+    own source.
 
     It has no place for the tag, or it compares the digits of a commit id, which have no order.
     """

@@ -210,7 +210,7 @@ def _helm_escaped(value: str) -> str:
 
 
 def _fits_argo_glob(path: str, pattern: str) -> bool:
-    """Tell whether a path fits one of Argo CD's globs: `*` is any text, even with slashes,
+    """Tell whether a path matches one of Argo CD's globs: `*` is any text, even with slashes,
     and {a,b} is a or b.
     """
     waiting = [pattern[:_LONGEST_PATTERN]]

@@ -198,7 +198,7 @@ def may_log_in(secret: str, kind: str, data: Mapping[str, str], url: str, projec
     climbs = any(
         part.lower().replace("%2e", ".") in (".", "..") for part in re.split(r"[/\\:]", url)
     )
-    # a template for `https://` alone would fit every server
+    # a template for `https://` alone would match every server
     if not fits or not login_and_host(ours) or climbs:
         raise AnnotationError(
             f"secret {secret} is Argo CD's login for another repository",

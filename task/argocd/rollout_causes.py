@@ -1,4 +1,4 @@
-"""Finds why a rollout fails in what Argo CD says, and makes the messages fit for a log."""
+"""Finds why a rollout fails in what Argo CD says, and makes the messages suitable for a log."""
 
 from __future__ import annotations
 

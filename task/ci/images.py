@@ -368,7 +368,8 @@ def _word_read(word: str, number: int) -> str:
     quotable = _LIKE_A_REFERENCE.fullmatch(word)
     if not quotable and "@" not in word:
         raise Malformed(
-            f"no known builder writes this: a text file whose line {number} is not an image reference",
+            f"no known builder writes this: a text file whose line {number} is not an image"
+            " reference",
             KNOWN,
         )
     try:

@@ -201,7 +201,9 @@ class GitHub(Host):
         )
 
     def is_open(self, name: str) -> bool:
-        """Like `Host.is_open`. Rulesets are shown to all who read, older protections only in part."""
+        """Like `Host.is_open`. Rulesets are shown to all who read, older protections only in
+        part.
+        """
         path = f"{self._path}/rules/branches/{quote(name)}"
         rules = self._client.json("GET", path, "read the rules for branches")
         return open_on_github(listed(rules)) and not self._protected_otherwise(name)

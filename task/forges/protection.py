@@ -73,7 +73,9 @@ def open_on_data_center(restrictions: Iterable[Mapping[str, Any]], name: str) ->
 
 
 def open_on_azure(lists: Iterable[Mapping[str, Any]]) -> bool:
-    """Tell whether no access control list of the branch's folder denies anybody the right to contribute."""
+    """Tell whether no access control list of the branch's folder denies anybody the right to
+    contribute.
+    """
     for rights in lists:
         if rights.get("inheritPermissions") is False:
             return False

@@ -203,7 +203,7 @@ def login_environment(
     """Return the variables that give each login only to its URLs, and the settings in `pairs`.
 
     No argument of a command has a secret. A later login replaces an earlier one, and one of the
-    settings, if both fit. The settings' helpers are replaced, too, so that none of them stores a
+    settings, if both match. The settings' helpers are replaced, too, so that none of them stores a
     login.
 
     Without `follow`, git does not follow redirects. It would send `http.extraHeader` along with

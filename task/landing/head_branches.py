@@ -295,7 +295,10 @@ def left_memory(base: Snapshot) -> list[Problem]:
     """Return a warning for each memory branch whose base is gone, if this base may be meant,
     and one if no known key has signed that of the base.
     """
-    hint = "delete that branch; if its base was renamed, set the holds again first. Only a renamed default branch keeps what is remembered"
+    hint = (
+        "delete that branch; if its base was renamed, set the holds again first. Only a renamed"
+        " default branch keeps what is remembered"
+    )
     signed_by = (
         "find out who may push there; memorySigners in the config names other keys than the run's"
     )
@@ -429,7 +432,7 @@ def _with_list_of(there: WaitingList, old: WaitingList) -> WaitingList:
 def _overtaken(
     heads: Mapping[str, HeadBranch], batch: Batch, base: Snapshot, job: Job, world: World
 ) -> dict[str, HeadBranch]:
-    """Return head branches that no move is about, if the base has a build of their lists by now,
+    """Return head branches that no move is about, if the base now has a build of their lists,
     or a newer one.
     """
     asked = {
@@ -490,7 +493,7 @@ def _is_merged(
     repository: Repository,
     base: Snapshot,
 ) -> bool:
-    """Tell whether what the list has was merged, whatever the base says by now."""
+    """Tell whether what the list has was merged, whatever the base says now."""
     if not known.waits or (branch and branch.parent == base.tip):
         return False
     if (
@@ -650,7 +653,7 @@ def _is_on_base(
 
 def declined_in(memory: Files, heads: Mapping[str, HeadBranch]) -> list[DeclinedBuild]:
     """Return all builds that people have declined, also on head branches that have other names
-    by now: the base, or the group, may have been renamed.
+    now: the base, or the group, may have been renamed.
     """
     lists = {known.head: known for known in lists_in(memory)}
     lists |= {name: head.listed for name, head in heads.items()}

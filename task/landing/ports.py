@@ -220,7 +220,7 @@ class LiveApplications(Protocol):
         version: str,
         operations: Sequence[Mapping[str, Any]],
     ) -> bool:
-        """Patch the Application. Raises `Outpaced` if it has another version by now.
+        """Patch the Application. Raises `Outpaced` if it now has another version.
 
         False means that others may have changed it in between, or may overwrite this patch
         unnoticed: read it again.

@@ -208,7 +208,7 @@ def places_of(sub: Subscription) -> tuple[Place, ...]:
 
 
 def overtaken(base: Snapshot, one: ListedBuild, sub: Subscription | None) -> bool:
-    """Tell whether the base has a build that waits by now, or a newer one.
+    """Tell whether the base now has a build that waits, or a newer one.
 
     `sub` is None for an Application that was not read. No server is asked.
     """
@@ -484,7 +484,9 @@ def _with_ask(
 
 
 def _outcome(ask: Ask, move: Move, one: WaitingBuild, terms: Terms) -> tuple[str, str]:
-    """Return the outcome of an ask, in the words of `TOGETHER`, and why it is older than what waits."""
+    """Return the outcome of an ask, in the words of `TOGETHER`, and why it is older than what
+    waits.
+    """
     verb = _verb(ask)
     new = move.decision.candidate
     if verb not in ("run", "release"):

@@ -267,7 +267,7 @@ def _waiting_rows(waits: Mapping[str, WaitsOnHead]) -> list[Waited]:
 
 
 def _merged_rows(heads: Mapping[str, HeadBranch], base: str) -> list[Waited]:
-    """Return rows for what was merged. The base may have another version again by now."""
+    """Return rows for what was merged. The base may have another version again."""
     return [
         KeptBuild(build, "merged", f"{name} was merged into {base}").row(name)
         for name, head in heads.items()
