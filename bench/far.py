@@ -19,7 +19,7 @@ class Far:
         self._near = near
 
     def forget(self) -> None:
-        """Begin to count anew."""
+        """Begin to count again."""
         self.trips = {"fetch": 0, "push": 0}
 
     def serve(self, listening: socket.socket) -> None:

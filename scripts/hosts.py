@@ -3,7 +3,7 @@
     python -m scripts.hosts
 
 The table is below: the parameters come from the options of the commands (`task/settings.py`), results and secrets have
-their words here. In each file, the lines between two marks are made anew. The rest is written by hand.
+their words here. In each file, the lines between two marks are made again. The rest is written by hand.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ FORM = (
 )  # fmt: skip
 MOST = 55
 OPTIONS = (
-    "More options of the command, one {each}, as --name value or --name=value: those that are no parameter here. "
+    "More options of the command, one {each}, as --name value or --name=value: those that have no parameter here. "
     "The reference lists them."
 )
 COMMAND = f"What to do: {', '.join(HOSTED[:-1])} or {HOSTED[-1]}."
@@ -71,7 +71,7 @@ RESULTS = {
     "For hold, updated says that the hold was written.",
     "updated": "true or false: whether an image was pushed or proposed. "
     "For plan, dry-run and hold, it is false.",
-    "commit": "Id of the commit, or of an earlier run's that has this build already; empty if none is known, as for plan.",
+    "commit": "Id of the commit, or of an earlier run's commit that already has this build; empty if none is known, as for plan.",
     "pull-request": "URL of the pull request; empty if there is none.",
     "repository": "Git repository that was written.",
     "branch": "Branch that was written.",
@@ -80,7 +80,7 @@ RESULTS = {
     "applications": "Updated Applications as a JSON list, cut to fit; applications-count has their number. "
     "For plan and dry-run, those that would be updated.",
     "applications-count": "Number of updated Applications.",
-    "rolled-back": "true or false: whether a rollout failed, and what was there before was put back.",
+    "rolled-back": "true or false: whether a rollout failed, and the earlier version was restored.",
     "message": "First error, or else how it ended: one line of at most 300 bytes.",
     "image_ARTIFACT_INPUTS": "The image as an input of this run (uri, digest), for Tekton Chains.",
 }
@@ -175,7 +175,7 @@ HOSTS: Mapping[Path, Host] = {
             ),
             "report": (
                 "false",
-                "Keep the JSON report as the artifact report, which needs an artifact repository (true or false).",
+                "Keep the JSON report as the artifact `report`, which needs an artifact repository (true or false).",
             ),
         },
         command=ENUM,
@@ -254,7 +254,7 @@ def _help(option: Option, default: object) -> str:
     if option.read in (every_line, every_pair):
         return f"{text} One value per line."
     return (
-        f"{text} Separate several by commas or spaces."
+        f"{text} Separate several with commas or spaces."
         if option.read in (every_word, every_choice)
         else text
     )
@@ -369,7 +369,7 @@ TABLES: Mapping[str, Callable[[Host], Iterator[str]]] = {
 
 
 def rendered(path: Path, text: str) -> str:
-    """Return the text of a manifest, or of the README beside it, with its generated parts made anew."""
+    """Return the text of a manifest, or of the README next to it, with its generated parts made again."""
     host = next(host for manifest, host in HOSTS.items() if manifest.parent == path.parent)
     parts = PARTS if path in HOSTS else TABLES
 

@@ -181,7 +181,7 @@ def prose_lines(tree: ast.AST) -> set[int]:
 
 
 def worst(values: Mapping[str, float]) -> str:
-    """Return the three places with the highest values above zero, as a text."""
+    """Return the three places with the highest values above zero, as a string."""
     first = sorted(values.items(), key=lambda item: -item[1])[:3]
     return ", ".join(f"{name} {value:,}" for name, value in first if value)
 

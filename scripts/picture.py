@@ -93,7 +93,7 @@ def svg(shown: str) -> str:
 
 
 def wrapped(line: str) -> list[str]:
-    """Break a line like a terminal, but at a blank if possible. The colour continues after the break."""
+    """Break a line like a terminal, but at a space if possible. The colour continues after the break."""
     rows, row, width, colour = [], "", 0, ""
     for codes, word in re.findall(r"(\x1b\[[0-9;]*m)|(\s*[^\s\x1b]*)", line):
         if codes:

@@ -56,7 +56,7 @@ def notes(tag: str, root: Path = ROOT) -> str:
     found = re.search(entry, text, re.MULTILINE)
     if found is None:
         raise ValueError(f"CHANGELOG.md has no entry for {version}")
-    # A page of a release is no file of the repository, so its links need the whole address.
+    # A page of a release is not a file of the repository, so its links need the whole address.
     link = rf"\1https://github.com/{PROJECT}/blob/{tag}/"
     changes = re.sub(r"(\]\()(?!https?://|#)", link, found[1].strip())
     return f"{changes}\n{CHECKS.format(project=PROJECT, tag=tag)}"

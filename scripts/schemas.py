@@ -58,7 +58,7 @@ Change = Callable[[Schema], Schema]
 
 
 def main() -> None:
-    """Write the file anew."""
+    """Write the file again."""
     folder = os.environ.get("SCHEMAS_DIR")
     if not folder:
         sys.exit("set SCHEMAS_DIR to the folder that holds strict/*.json and schemastore/*.json")

@@ -62,7 +62,7 @@ def name_of(one: TyperParam) -> str:
 
 
 def default_of(one: TyperParam) -> str:
-    """Return the option's default as a text. A switch is true or false."""
+    """Return the option's default as a string. A switch is true or false."""
     if one.default is None:
         return ""
     return str(one.default).lower() if isinstance(one.default, bool) else str(one.default)

@@ -1,6 +1,6 @@
 """What is known of each CI system: the variables that its jobs have. One row for each system.
 
-The names come from the systems' own references. Texts in braces are templates of variables.
+The names come from the systems' own references. Strings in braces are templates of variables.
 `ci/` reads the rows for builds, their source and pull requests, `forges/` for the job's token.
 """
 
@@ -71,7 +71,7 @@ class CiSystem:
     urls_with_token: tuple[str, ...] = ()  # variables with a URL that has the job's token
 
 
-# Where two rows fit, the first counts.
+# Where two rows match, the first counts.
 SYSTEMS = (
     CiSystem(
         name="GitHub, Gitea and Forgejo Actions",

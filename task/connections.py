@@ -22,6 +22,10 @@ from task import shutdown, threads
 from task.errors import NoAnswerError
 from task.urls import origin
 
+_SEE = "(see HTTPS_PROXY and NO_PROXY)"
+# Also raised for a URL that we ask, but only a proxy's is written by hand.
+_WRONG_PROXY = (requests.exceptions.InvalidURL, requests.exceptions.InvalidSchema)
+
 
 class Connections:
     """The connections to one service, and where it redirects to. For several threads."""
@@ -116,18 +120,17 @@ class Connections:
         """Close all of them."""
         self._session.close()
 
-    @staticmethod
-    def no_answer(error: Exception, url: str) -> NoAnswerError:
+    def no_answer(self, error: Exception, url: str) -> NoAnswerError:
         """Return a failure in our words.
 
         Those of requests have the whole URL, and a proxy's URL may have its password.
         """
+        if isinstance(error, _WRONG_PROXY) and self._is_proxied(url):
+            what = "cannot be used as it is given"
+            return NoAnswerError("unreachable", f"the proxy to {origin(url)} {what} {_SEE}")
         if isinstance(error, requests.exceptions.ProxyError):
-            return NoAnswerError(
-                "unreachable",
-                f"the proxy to {origin(url)} could not be reached, or failed (see HTTPS_PROXY and"
-                " NO_PROXY)",
-            )
+            what = "could not be reached, or failed"
+            return NoAnswerError("unreachable", f"the proxy to {origin(url)} {what} {_SEE}")
         if isinstance(error, requests.exceptions.SSLError):
             if "certificate" not in str(error).lower():
                 return NoAnswerError("unreachable", f"no TLS connection to {origin(url)} was made")
@@ -135,7 +138,8 @@ class Connections:
         if isinstance(
             error, requests.exceptions.Timeout | TimeoutError | urllib3.exceptions.ReadTimeoutError
         ):
-            return NoAnswerError("slow", f"{origin(url)} did not answer in time")
+            through = f" through the proxy {_SEE}" if self._is_proxied(url) else ""
+            return NoAnswerError("slow", f"{origin(url)} did not answer in time{through}")
         if isinstance(error, OSError) and not isinstance(
             error, requests.exceptions.RequestException | ConnectionError
         ):
@@ -146,6 +150,13 @@ class Connections:
             )
         what = "could not be reached" if _never_connected(error) else "closed the connection"
         return NoAnswerError("unreachable", f"{origin(url)} {what}")
+
+    def _is_proxied(self, url: str) -> bool:
+        with suppress(ValueError):  # it may be no URL
+            given = dict(self._proxies or {})
+            known = self._session.merge_environment_settings(url, given, None, None, None)
+            return bool(requests.utils.select_proxy(url, known["proxies"]))
+        return False
 
 
 def _never_connected(error: BaseException) -> bool:
@@ -168,7 +179,7 @@ class _Headers(requests.auth.AuthBase):
         return request
 
 
-# A socket's own timeout begins anew with every byte, so a server that trickles bytes could hold us
+# A socket's own timeout begins again with every byte, so a server that trickles bytes could hold us
 # forever. With the code below, one thread ends the connection that another thread waits for, even
 # before the first header has come.
 

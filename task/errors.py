@@ -1,4 +1,4 @@
-"""The errors: one class for each kind of person who acts, each with its exit code.
+"""The errors: one class for each kind of reader, each with its exit code.
 
 Users' pipelines rely on the codes (README, "Exit codes"), and only this file knows them.
 """
@@ -121,29 +121,29 @@ class TaskError(Exception):
 
 
 class UsageError(TaskError):
-    """The command line or its variables are wrong: the pipeline's author acts."""
+    """The command line or its variables are wrong. For the pipeline's author."""
 
     exit = Exit.USAGE
     rule = "usage"
 
 
 class AnnotationError(TaskError):
-    """An annotation is wrong: the Application's owner acts."""
+    """An annotation is wrong. For the Application's owner."""
 
     exit = Exit.CONFIGURATION
     rule = "annotation"
 
 
 class TargetError(TaskError):
-    """The file to write cannot be edited safely: the Application's owner acts."""
+    """The file to write cannot be edited safely. For the Application's owner."""
 
     exit = Exit.CONFIGURATION
     rule = "target"
 
 
 class NotPermittedError(TargetError):
-    """Annotations ask for a file that they may not write: the Application's owner,
-    or the repository's, acts.
+    """Annotations ask for a file that they may not write: for the owner
+    of the Application, or of the repository.
     """
 
     rule = "not-permitted"
@@ -166,14 +166,14 @@ class RepositoryError(TaskError):
 
 
 class CredentialsError(TaskError):
-    """Login, key, host key or certificate were not accepted: the platform team acts."""
+    """Login, key, host key or certificate were not accepted. For the platform team."""
 
     exit = Exit.ACCESS
     rule = "credentials"
 
 
 class UnreachableError(TaskError):
-    """The Git server could not be reached or broke off: running again may help."""
+    """The Git server could not be reached or closed the connection: running again may help."""
 
     exit = Exit.TEMPORARY
     rule = "repository"
@@ -191,23 +191,25 @@ class RegistryError(TaskError):
 
 
 class RegistryDownError(RegistryError):
-    """The registry could not be reached or broke off: running again may help."""
+    """The registry could not be reached or closed the connection: running again may help."""
 
     exit = Exit.TEMPORARY
 
 
 class RegistryAccessError(RegistryError):
-    """The registry's login or certificate was not accepted: the platform team acts."""
+    """The registry's login or certificate was not accepted. For the platform team."""
 
     exit = Exit.ACCESS
 
 
 class TamperedError(RegistryError):
-    """The bytes of a registry's answer do not fit their digest: somebody changed them."""
+    """The bytes of a registry's answer do not match their digest: somebody changed them."""
 
 
 class SourceDownError(SourceError):
-    """The Kubernetes or Argo CD API could not be reached or broke off: running again may help."""
+    """The Kubernetes or Argo CD API could not be reached or closed the connection: running again
+    may help.
+    """
 
     exit = Exit.TEMPORARY
 
@@ -218,20 +220,20 @@ class AbsentError(SourceError):
 
 class SourceAccessError(SourceError):
     """The Kubernetes or Argo CD API did not accept our login, or our request:
-    the platform team acts.
+    for the platform team.
     """
 
     exit = Exit.ACCESS
 
 
 class ForgeError(RepositoryError):
-    """The forge refused the pull request as it is: the Application's owner acts."""
+    """The forge refused the pull request as it is. For the Application's owner."""
 
     exit = Exit.CONFIGURATION
 
 
 class RolloutError(TaskError):
-    """Argo CD did not get the revision synced and healthy: the developer acts."""
+    """Argo CD did not get the revision synced and healthy. For the developer."""
 
     exit = Exit.ROLLOUT
     rule = "rollout"

@@ -33,7 +33,7 @@ _SAFE = ("GET", "HEAD", "PUT", "DELETE")
 _PRIVATE = ("authorization", "cookie", "private-token", "proxy-authorization", "x-registry-auth")
 _GZIP = ("", "identity", "gzip", "x-gzip")  # the values of `Content-Encoding` that fit our request
 
-# makes the headers that log in, anew for each request, because tokens expire
+# makes the headers that log in, again for each request, because tokens expire
 Login = Callable[[], Mapping[str, str]]
 
 

@@ -305,7 +305,7 @@ def _bad_tag(tag: str, text: str) -> Malformed:
             f": {shortened(tag)!r} is neither a port nor a tag",
             "write host:port/name:tag",
         )
-    hint = "write up to 128 letters, digits, '_', '.' and '-', and begin with none of the last two"
+    hint = "write up to 128 letters, digits, '_', '.' and '-', but do not begin with '.' or '-'"
     return _malformed_reference(text, f": {shortened(tag)!r} is not a tag", hint)
 
 

@@ -346,7 +346,7 @@ class Changeset:
     author: Person
     # the tip of the head branch, "" if it is absent, None if it was not read
     head_commit: str | None = None
-    # the head branch is somebody else's: the commit goes on its own tip, `tip`
+    # the head branch is somebody else's: the commit continues its own tip, `tip`
     on_top: bool = False
     push_options: tuple[str, ...] = ()  # for the server
 
@@ -439,10 +439,10 @@ class Proposed:
     head_commit: str = ""
     merge_commit: str = ""  # if it is merged
     conflicts: bool = False  # with its base, according to the forge
-    # whether the forge will merge it by itself; None if it does not say
+    # whether the forge will merge it on its own; None if it does not say
     auto_merge: bool | None = None
     thrown_out: str = ""  # why its merge queue threw it out; "" if it did not, or a person did
-    note: str = ""  # a harmless failure, such as "GitHub cannot merge by itself here: …"
+    note: str = ""  # a harmless failure, such as "GitHub cannot merge automatically here: …"
 
 
 Fate = Literal["waits", "merged", "superseded", "deferred", "dropped"]
@@ -720,7 +720,7 @@ class Compared:
 
     base: str  # a branch, tag or commit
     head: str
-    repository: str = ""  # its URL; "" is the checkout in the present folder
+    repository: str = ""  # its URL; "" is the checkout in the current folder
     # the branch that the change goes into, as the CI system says. Its tip of now is the base, unless
     # `base` is a commit: in a merge queue, that is what the requests before this one make of it
     branch: str = ""
@@ -772,7 +772,7 @@ class Judged:
 
     @property
     def place(self) -> str:
-        """Return `file:line` of the version; "" if it is not known."""
+        """Return `file:line` of the version; "" if it is unknown."""
         file = self.current.file
         return f"{file}:{self.line or 1}" if file else ""
 

@@ -50,7 +50,7 @@ class Given:
 
     @property
     def is_given(self) -> bool:
-        """Whether the command line has the option, or a variable that is not blank."""
+        """Whether the command line has the option, or a variable that is not empty."""
         return self.source == "command line" or (
             self.source == "variable" and bool("".join(self.texts).strip())
         )

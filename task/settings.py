@@ -179,7 +179,7 @@ class SourceOptions:
     )
     argocd_root_path: str = ARGO.text("Path under which Argo CD's API is served.", "PATH")
     argocd_header: tuple[str, ...] = ARGO.lines(
-        "Header to send to Argo CD's API, as NAME: VALUE. Give a secret one in the variable.",
+        "Header to send to Argo CD's API, as NAME: VALUE. Give a secret header in the variable.",
         "HEADER",
     )
 
@@ -470,8 +470,8 @@ class VerifyOptions:
         read=seconds,
     )
     trust_root: str = REGISTRY.text(
-        "Check signatures without keys against the Sigstore in this trusted root, and not against"
-        " the public one.",
+        "Check signatures without keys against the Sigstore in this trusted root, instead of the"
+        " public one.",
         "FILE",
     )
 
@@ -517,7 +517,8 @@ class SendOptions:
         common=True,
     )
     metrics_file: str = RESULTS.text(
-        "Write Prometheus metrics to this file. Counters in it are carried on.", "FILE"
+        "Write Prometheus metrics to this file. Its counters continue from their old values.",
+        "FILE",
     )
     cloudevent_url: str = RESULTS.text(
         "Send a CloudEvent to this URL for each commit. IMAGE_UPDATE_CLOUDEVENT_TOKEN may hold a"
@@ -592,7 +593,7 @@ class RollbackOptions:
     )
     failed: str = HELD.text(
         "Go back only if Git still has this image, whose test has failed."
-        " Without --to: to the last version that ran.",
+        " Without --to, it goes back to the last version that ran.",
         "IMAGE",
         common=True,
     )
@@ -753,7 +754,7 @@ class CheckOptions(ResultOptions):
         common=True,
     )
     repository: str = CHANGE.text(
-        "Repository of both. By default the checkout in the present folder.",
+        "Repository of both. By default the checkout in the current folder.",
         "URL",
         common=True,
     )
@@ -816,8 +817,8 @@ class Settings:
         common=("plan", "check"),
     )
     deployments: bool = REQUEST.flag(
-        "Show each update as a deployment of the source commit, on GitHub or GitLab. With --wait"
-        " also how it ended."
+        "Show each update as a deployment of the source commit, on GitHub or GitLab. With --wait,"
+        " also how its rollout ended."
     )
     on_failure: str = ARGO.choice(
         "none",
@@ -910,11 +911,17 @@ UPDATING = (
     "application",
     RulesOptions,
     "require_update",
-    "require_match",
     *WRITING,
     "on_failure",
 )
-BUILT = (EventOptions, "source_repository", *UPDATING, "comment", "deployments")  # run and plan
+BUILT = (
+    EventOptions,
+    "source_repository",
+    "require_match",
+    *UPDATING,
+    "comment",
+    "deployments",
+)  # run and plan
 TAKEN: Mapping[str, tuple[Taken, ...]] = {
     "run": (*BUILT, SendOptions),
     "plan": BUILT,
@@ -924,6 +931,7 @@ TAKEN: Mapping[str, tuple[Taken, ...]] = {
         AliasOptions,
         "minimum_age",
         "source_repository",
+        "require_match",
         *UPDATING,
         "deployments",
         SendOptions,
@@ -990,7 +998,7 @@ def check(settings: Settings) -> None:
             "name the version to go back to: a tag, previous, or 3-back "
             "(--to, or the variable IMAGE_UPDATE_TO), or the image that failed (--failed)"
         )
-        raise UsageError("--to is missing", hint=hint)
+        raise UsageError("--to is missing or empty", hint=hint)
     if settings.on_failure == "rollback":
         _check_rollback_on_failure(settings)
     for text in settings.commit.push_option:
@@ -1024,7 +1032,7 @@ def _check_sides(given: PromoteOptions) -> None:
     for side, apps in named.items():
         if not apps:
             hint = f"name Applications with {side}, or their labels with {side}-selector"
-            raise UsageError(f"{side} is missing", hint=hint)
+            raise UsageError(f"{side} is missing or empty", hint=hint)
 
 
 def _check_verify(given: VerifyOptions) -> None:

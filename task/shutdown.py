@@ -3,7 +3,7 @@ and nothing is left behind.
 
 Kubernetes sends SIGTERM to a pod that is evicted, and SIGKILL some seconds later. GitHub sends
 SIGINT to a job that is cancelled. A signal stops every child at once. It also raises `Stopped` in
-the main thread, except inside `shield`: code that delivers a change ends by itself, because its
+the main thread, except inside `shield`: code that delivers a change ends on its own, because its
 waits are over and nothing new is started (`check`).
 
 The state belongs to the process, as signals do.

@@ -83,14 +83,14 @@ def both_ends(text: str, longest: int) -> str:
 
 
 def blanked(text: str) -> str:
-    """Replace each unprintable character by a blank, line endings included,
+    """Replace each unprintable character with a space, line endings included,
     so that no terminal obeys the text.
     """
     return "".join(char if char.isprintable() else " " for char in text)
 
 
 def one_line(text: str) -> str:
-    """Return the words of a text on one line, with one blank between them,
+    """Return the words of a text on one line, with one space between them,
     for a message that quotes a server.
     """
     return " ".join(blanked(text).split())

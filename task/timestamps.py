@@ -17,7 +17,8 @@ _HINT = "write it as 2026-11-21T06:00:00Z"
 
 
 def utc(text: str) -> str:
-    """Rewrite an RFC 3339 time as `YYYY-MM-DDTHH:MM:SS[.fff]Z`. Raises `Malformed` for other texts.
+    """Rewrite an RFC 3339 time as `YYYY-MM-DDTHH:MM:SS[.fff]Z`. Raises `Malformed` for other
+    strings.
 
     A date alone means its first moment, and a time without an offset is UTC.
     `datetime.fromisoformat` alone would also take weeks (`2026-W01-1`) and `20261121`, which are

@@ -255,7 +255,7 @@ def _chunks(text: str) -> Iterator[tuple[str, int]]:
 
 
 def plain(text: str, *, exact: bool = False) -> Any:
-    """Return the first document of any YAML text, or None for an empty text. Raises `Malformed`.
+    """Return the first document of any YAML text, or None for an empty string. Raises `Malformed`.
 
     A merge key is a key like any other. `exact` refuses what readers understand in different ways:
     explicit tags, and keys that are there twice.

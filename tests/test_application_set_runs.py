@@ -175,7 +175,7 @@ def test_lint_tells_once_that_a_set_takes_back_live_patches(
     taken = [
         one
         for one in json.loads(result.stdout)["findings"]
-        if "takes the patch back" in one["message"]
+        if "reverts the patch" in one["message"]
     ]
     assert (result.code, [(one["severity"], one["key"], one["line"]) for one in taken]) == (
         0,

@@ -42,7 +42,7 @@ def test_an_application_list_whose_items_lack_their_kind(tmp_path: Path) -> None
     assert run("--applications", "-", stdin=json.dumps(listed)).json["counts"]["updated"] == 1
 
 
-def test_no_application_at_all_is_said() -> None:
+def test_no_application_at_all_is_reported() -> None:
     result = run("--applications", "-")
     assert (result.code, result.json["status"]) == (0, "unchanged")
     assert "no Application" in result.stderr

@@ -82,7 +82,7 @@ def test_mistakes_in_what_is_passed_over(tmp_path: Path, argo_cd: ArgoCDServer) 
     result = with_argocd(argo_cd)
     assert [one["application"] for one in result.json["errors"]] == [None]
     assert (
-        "one other Application has annotations that are not read: argocd/other (allow-tag)"
+        "one other Application has annotations that have no effect: argocd/other (allow-tag)"
         in result.stderr
     )
     assert "/other" not in {one.path[-6:] for one in argo_cd.seen}

@@ -20,7 +20,7 @@ class Here:
         self.apps = manifest(folder, application("a", self.repo, git_branch="main:bump"))
 
     def event(self, tag: str, code: int = 0) -> tuple[list[str], str]:
-        """Send an event, and return the rules of its decisions, and what is printed beside."""
+        """Send an event, and return the rules of its decisions, and what is printed next to."""
         result = image_update(*arguments(self.apps, image=f"{WEB}:{tag}"))
         assert result.code == code, result.stderr
         return [one["rule"] for one in result.json["decisions"]], result.stderr

@@ -184,7 +184,7 @@ def test_updated_means_that_an_image_was_written(scene: Scene) -> None:
 
 @pytest.mark.measured
 @pytest.mark.parametrize("option", ["--report", "--results-dir", "--dotenv"])
-def test_a_place_that_cannot_be_written_is_said_before_anything_is_done(
+def test_a_place_that_cannot_be_written_is_reported_before_anything_is_done(
     tmp_path: Path, option: str
 ) -> None:
     repo, blocker = repository(tmp_path, "a"), tmp_path / "file"

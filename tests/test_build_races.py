@@ -49,7 +49,7 @@ def test_ten_builds_at_once_leave_the_newest(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_a_rollback_amid_twenty_events_stands_at_the_end(tmp_path: Path) -> None:
+def test_a_rollback_amid_twenty_events_stays(tmp_path: Path) -> None:
     repo = repository(tmp_path, "a")
     apps = manifest(tmp_path, application("a", repo, update_strategy="semver"))
     events = [start(arguments(apps, image=f"{WEB}:1.{number}.0")) for number in range(1, 11)]

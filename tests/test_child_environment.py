@@ -218,7 +218,7 @@ def test_an_exec_plugin_of_a_kubeconfig(tmp_path: Path) -> None:
 def test_programs_that_are_killed_before_they_begin(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As by the kernel, when the memory of the step is used up."""
+    """As the kernel does when the memory of the step is used up."""
     path, environ = program(tmp_path, "plugin"), environ_of(tmp_path)
     monkeypatch.setattr(os, "setsid", lambda: os.kill(os.getpid(), signal.SIGKILL))
     with pytest.raises(SourceAccessError, match="killed before"):

@@ -270,7 +270,7 @@ def test_mistakes_in_what_is_passed_over(tmp_path: Path, api: KubernetesApi, run
         None,
     ]
     assert (
-        "6 other Applications have annotations that are not read: argocd/o0 (x.alow-tags), "
+        "6 other Applications have annotations that have no effect: argocd/o0 (x.alow-tags), "
         in result.stderr
     )
     # whose project these are, metadata does not tell
@@ -667,7 +667,7 @@ def test_a_parent_that_takes_a_patch_back_is_reported_before_it(
     root["spec"]["ignoreDifferences"] = [rule] if leaves else []
     api.add(APPLICATIONS, one, root)
     planned, found, done = run_here(command="plan"), run_here(command="lint", image=""), run_here()
-    told = "Application argocd/root takes the patch back, because it does not ignore this field of the Application"
+    told = "Application argocd/root reverts the patch, because it does not ignore this field of the Application"
     expected = [told] if heals and not leaves else []
     for report in (planned, done):
         assert [error["message"] for error in report.json["errors"]] == expected
@@ -965,7 +965,7 @@ def test_an_image_updater_may_name_no_more_than_an_annotation(
 def test_a_refused_pull_secret_is_not_a_mere_warning(
     tmp_path: Path, api: KubernetesApi, run_here: Any
 ) -> None:
-    """`newest-build` goes on where a registry does not answer; not where the annotation itself is wrong."""
+    """`newest-build` continues where a registry does not answer; not where the annotation itself is wrong."""
     repo = repository(tmp_path, "web")
     given = {"update_strategy": "newest-build", "pull_secret": "pullsecret:other/pull"}
     api.add(APPLICATIONS, app("web", repo, **given))
@@ -1063,14 +1063,14 @@ def test_a_cluster_that_is_down_is_temporary(tmp_path: Path, api: KubernetesApi)
     assert (result.code, result.json["status"]) == (75, "failed")
 
 
-def test_without_argo_cd_it_is_said(api: KubernetesApi, run_here: Any) -> None:
+def test_a_missing_argo_cd_is_reported(api: KubernetesApi, run_here: Any) -> None:
     api.forget(APPLICATIONS)
     result = run_here()
     assert result.code == 4
     assert "Argo CD is not installed here" in result.stderr
 
 
-def test_certificates_of_argo_cds_config_map_are_trusted_besides(
+def test_certificates_of_argo_cds_config_map_are_trusted_as_well(
     tmp_path: Path, api: KubernetesApi, run_here: Any
 ) -> None:
     repo = bare_repo(tmp_path, {target("web"): KUSTOMIZATION})

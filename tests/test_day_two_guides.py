@@ -50,7 +50,7 @@ def environment(argo_cd: ArgoCDServer, repo: Path) -> Mapping[str, str]:
     }
 
 
-def test_roll_back_by_itself(tmp_path: Path, argo_cd: ArgoCDServer) -> None:
+def test_roll_back_on_its_own(tmp_path: Path, argo_cd: ArgoCDServer) -> None:
     page = HOW_TO / "roll-back-automatically.md"
     repo = repository(tmp_path, "web")
     argo_cd.plays = Played(repo, {"web": hook_fails}, [versioned(app("web", URL))])

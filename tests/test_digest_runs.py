@@ -1,4 +1,4 @@
-"""A digest beside the tag in whole runs: it is written with the tag, and no command is green if an old one stays."""
+"""A digest next to the tag in whole runs: it is written with the tag, and no command is green if an old one stays."""
 
 from pathlib import Path
 from typing import Any
@@ -30,7 +30,7 @@ def errors(result: Result) -> str:
 
 
 @pytest.mark.parametrize("target", ["helmvalues", "", "helmvalues:prod.yaml"])
-def test_every_command_reports_an_old_digest_beside_the_tag(tmp_path: Path, target: str) -> None:
+def test_every_command_reports_an_old_digest_next_to_the_tag(tmp_path: Path, target: str) -> None:
     repo, apps = scene(tmp_path, write_back_target=target, **KEYS)
     before = show(repo, "main", "apps/web/values.yaml")
     given = arguments(apps, "--image-digest", NEW, image=f"{WEB}:1.5.0")

@@ -65,7 +65,7 @@ def test_without_an_answer_nothing_is_written(error: RegistryError, code: int) -
     assert (report.exit, one.value) == (code, "1.0.0")
 
 
-def test_an_event_without_an_answer_is_an_error_beside_one_that_is_written() -> None:
+def test_an_event_without_an_answer_is_an_error_next_to_one_that_is_written() -> None:
     one = story("semver")
     one.answers = {
         "1.1.0": Answer(digest=A),

@@ -194,7 +194,9 @@ def test_a_manifest_that_is_not_a_file_is_a_warning(command_line: str, tmp_path:
         (ValueError("x"), ""),
     ],
 )
-def test_what_is_said_where_files_memory_or_threads_run_out(error: Exception, says: str) -> None:
+def test_what_is_reported_where_files_memory_or_threads_run_out(
+    error: Exception, says: str
+) -> None:
     try:
         try:
             raise error
@@ -249,7 +251,7 @@ def test_few_open_files_are_an_error_that_says_what_to_do(most: int, tmp_path: P
 
 
 @pytest.mark.parametrize("what", ["nowhere", "a file"])
-def test_a_tmpdir_that_is_no_folder_is_a_mistake_of_the_call(tmp_path: Path, what: str) -> None:
+def test_a_tmpdir_that_is_not_a_folder_is_a_mistake_of_the_call(tmp_path: Path, what: str) -> None:
     repo = repository(tmp_path, "a")
     apps = manifest(tmp_path, application("a", repo))
     there = apps if what == "a file" else tmp_path / what

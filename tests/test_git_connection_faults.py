@@ -118,7 +118,7 @@ def test_killed_in_the_middle_of_a_fetch(
 def test_killed_in_the_middle_of_a_push(
     ground: Ground, repos: Path, way: Wire, tmp_path: Path, lives: str
 ) -> None:
-    """With git, so that the push is lost; or only what stands in front of it, so that nobody is told of it."""
+    """With git, so that the push is lost; or only what is in front of it, so that nobody is told of it."""
     healthy, marker = way.target, tmp_path / "pushing"
     hook(ground.repo, "pre-receive", f"touch {marker}; sleep 1")
     (tmp_path / "nginx").mkdir()

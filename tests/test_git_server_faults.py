@@ -136,7 +136,7 @@ def test_a_race_that_was_lost_before_our_push(
 def test_a_client_that_gave_up_while_the_server_took_its_time(
     ground: Ground, web: Nginx, number: int
 ) -> None:
-    """Its push lands all the same, or not: the next run makes one commit of it."""
+    """Its push lands anyway, or not: the next run makes one commit of it."""
     marker = ground.folder / "waiting"
     hook(ground.repo, "pre-receive", f"touch {marker}; sleep 2")
     running = ground.start(ground.url(web.plain), *ground.options(web.plain))

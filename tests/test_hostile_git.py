@@ -82,7 +82,7 @@ def evil_run(
         ),
     ],
 )
-def test_a_server_that_sends_without_end(tmp_path: Path, answer: Answer, why: set[str]) -> None:
+def test_a_server_that_sends_endlessly(tmp_path: Path, answer: Answer, why: set[str]) -> None:
     with (
         evil_server(answer) as server,
         evil_run(tmp_path, server.url) as running,

@@ -57,7 +57,7 @@ def http(server: Server | str, **how: Any) -> Http:
 
 
 def raw(start_with: bytes, drip: bytes = b"", pause: float = 0.05) -> tuple[socket.socket, str]:
-    """A server that sends these bytes to the first who comes, and then one more now and then for ever."""
+    """A server that sends these bytes to the first who comes, and then one more now and then forever."""
     listening = socket.create_server(("127.0.0.1", 0))
 
     def serve() -> None:
@@ -149,7 +149,7 @@ def test_retry_after_as_a_date(server: Server, naps: list[float]) -> None:
 
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
-def test_a_redirect_to_another_server_takes_nothing_along(
+def test_a_redirect_to_another_server_takes_nothing_with_it(
     start: Callable[..., Server], status: int
 ) -> None:
     one, other = start(), start("localhost")
@@ -367,6 +367,20 @@ def test_a_proxy_that_is_down_is_named_without_its_password(
     with pytest.raises(NoAnswerError, match="proxy") as refused:
         http("http://registry.example").ask("GET", "/")
     assert SECRET not in refused.value.message
+
+
+@pytest.mark.parametrize("given", ["ftp://127.0.0.1:9", "http://127.0.0.1:port", "socks9://a:1"])
+def test_a_proxy_that_cannot_be_used(given: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("http_proxy", given)
+    with pytest.raises(NoAnswerError, match=r"the proxy to .* cannot be used as it is given"):
+        http("http://registry.example").ask("GET", "/")
+
+
+def test_a_silent_proxy_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as there:
+        monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{there.getsockname()[1]}")
+        with pytest.raises(NoAnswerError, match=r"in time through the proxy .see HTTPS_PROXY"):
+            http("http://registry.example", limits=replace(QUICK, silence=0.2)).ask("GET", "/")
 
 
 @pytest.mark.parametrize("file", ["/nonexistent/ca.pem", "/dev/null"])

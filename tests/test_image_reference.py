@@ -231,7 +231,7 @@ def test_refuses_a_value_that_is_not_a_list_of_references(value: str) -> None:
         parse_images([value])
 
 
-def test_refuses_json_nested_without_end() -> None:
+def test_refuses_json_nested_endlessly() -> None:
     with pytest.raises(Malformed):
         parse_images(["[" * 100_000])
 

@@ -550,13 +550,13 @@ def test_what_people_write_by_mistake_gets_what_to_write(
 @pytest.mark.parametrize(
     "value", ["<account-id>.ecr.example/web", "^acme/.*", "~1.0", "web={x}/web", "acme/Web"]
 )
-def test_nothing_stands_behind_a_comma_where_there_is_none(value: str) -> None:
+def test_nothing_follows_a_comma_where_there_is_none(value: str) -> None:
     found = lint({"image-list": value})
     assert len(found) == 1
     assert "comma" not in found[0].message
 
 
-def test_an_alias_with_keys_of_the_other_type_is_told_which_to_keep() -> None:
+def test_the_hint_says_which_keys_of_an_alias_to_keep() -> None:
     both = {**WEB, "web.helm.image-tag": "image.tag", "web.kustomize.image-name": "acme/web"}
     assert [(one.key, one.hint) for one in lint(both, kind="Helm")] == [
         ("web.kustomize.image-name", "keep the helm.… keys")
@@ -780,7 +780,7 @@ def test_one_mistake_hides_no_other() -> None:
         assert sum(words in message for message in told) == 1, (words, told)
 
 
-def test_what_a_misspelt_key_leaves_out_is_not_told_as_well() -> None:
+def test_what_a_misspelt_key_leaves_out_is_not_reported_as_well() -> None:
     annotations = {
         "image-list": "web=acme/web",
         "write-back-target": "helmvalues",
@@ -1058,7 +1058,7 @@ def test_a_field_of_a_hostile_resource_is_looked_for_no_longer_than_the_rest(
 
 
 @pytest.mark.measured
-def test_annotations_of_a_flux_release_are_linted_wherever_it_lies(tmp_path: Path) -> None:
+def test_annotations_of_a_flux_release_are_linted_wherever_it_is(tmp_path: Path) -> None:
     path = tmp_path / "release.yaml"
     path.write_text(RELEASE)
     errors = [
@@ -1156,7 +1156,7 @@ def test_a_host_gets_the_results_of_a_lint_that_cannot_begin(tmp_path: Path) -> 
     ],
 )
 def test_a_commit_id_in_an_order_by_numbers_is_reported(order: str, tag: str, commit: str) -> None:
-    """`main-99fffff-1` would come after `main-1fffff-2` for ever."""
+    """`main-99fffff-1` would come after `main-1fffff-2` forever."""
     given = {"web.update-strategy": "alphabetical", "web.tag-order": order}
     source = Source("https://git.example/x", "apps/web", "main")
     live = (f"acme/web:{tag}",)

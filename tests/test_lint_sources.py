@@ -88,7 +88,7 @@ def test_a_folder_without_applications_is_a_warning(tmp_path: Path, text: str) -
     (tmp_path / "x.yaml").write_text(text)
     ended = image_update("lint", ".", cwd=tmp_path)
     first, *_, last = ended.stdout.splitlines()
-    assert (ended.code, first) == (0, "warning: no Application was found, so nothing was checked")
+    assert (ended.code, first) == (0, "warning: no Application was found in . (1 file)")
     assert last == "0 Applications read: 0 errors, 1 warning, 0 remarks"
 
 

@@ -1,13 +1,22 @@
 """Nothing is green that did nothing by mistake: typing errors in annotations, images, names, variables and URLs."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import jsonschema
 import pytest
 from support import Result, bare_repo, commit, git, image_update, show
-from support.runs import WEB, application, arguments, manifest, repository, run, target
+from support.runs import (
+    WEB,
+    application,
+    arguments,
+    manifest,
+    repository,
+    run,
+    target,
+)
 
 from task.schemas import load
 
@@ -135,13 +144,13 @@ def test_annotations_that_nobody_reads_are_warnings(tmp_path: Path) -> None:
         assert "unknown annotation 'colour'" in found[0]
         assert found[3] == "unknown annotation 'image-lst'"
         assert found[4] == (
-            "7 other Applications have annotations that are not read: argocd/o0 (allow-tag), argocd/o1 (allow-tag), "
+            "7 other Applications have annotations that have no effect: argocd/o0 (allow-tag), argocd/o1 (allow-tag), "
             "argocd/o2 (allow-tag), argocd/o3 (allow-tag), argocd/o4 (allow-tag) and 2 more"
         )
         assert all(message in result.stderr for message in found)
 
 
-def test_an_image_that_nobody_tracks_is_said_wherever_the_host_looks(tmp_path: Path) -> None:
+def test_an_image_that_nobody_tracks_is_reported_wherever_the_host_looks(tmp_path: Path) -> None:
     apps = manifest(tmp_path, application("web", repository(tmp_path, "web")))
     summary = tmp_path / "summary.md"
     env = {"GITHUB_ACTIONS": "true", "GITHUB_STEP_SUMMARY": str(summary)}
@@ -349,7 +358,7 @@ def test_options_for_pull_requests_that_nothing_asks_for(tmp_path: Path) -> None
     ],
     ids=["off", "variables", "annotation", "option", "its variable", "config", "nothing read"],
 )
-def test_options_for_pull_requests_that_are_not_mistake(
+def test_options_for_pull_requests_that_are_not_mistakes(
     tmp_path: Path, given: list[str], annotations: dict[str, str], env: dict[str, str], config: str
 ) -> None:
     repo = repository(tmp_path, "web")
@@ -408,7 +417,7 @@ def test_a_folder_whose_only_manifest_is_broken(
     assert (result.code, "not YAML" in result.stdout + result.stderr) == (3, True)
 
 
-def test_a_broken_manifest_beside_another_source(tmp_path: Path) -> None:
+def test_a_broken_manifest_next_to_another_source(tmp_path: Path) -> None:
     (tmp_path / "x.yaml").write_text("a: [\n")
     apps = manifest(tmp_path, application("web", repository(tmp_path, "web")))
     result = image_update(*arguments(apps, "--applications", tmp_path / "x.yaml"))
@@ -416,7 +425,7 @@ def test_a_broken_manifest_beside_another_source(tmp_path: Path) -> None:
     assert ["not YAML" in one for one in messages(result, "warning")] == [True]
 
 
-def test_broken_yaml_of_others_beside_an_application(tmp_path: Path) -> None:
+def test_broken_yaml_of_others_next_to_an_application(tmp_path: Path) -> None:
     folder = tmp_path / "apps"
     folder.mkdir()
     manifest(folder, application("web", repository(tmp_path, "web")))
@@ -479,7 +488,7 @@ def test_a_missing_file_is_the_authors_mistake(tmp_path: Path, more: list[str], 
     assert git(repo, "rev-list", "--count", "main") == "1"
 
 
-def test_git_that_is_not_installed_is_no_success(tmp_path: Path) -> None:
+def test_git_that_is_not_installed_is_not_a_success(tmp_path: Path) -> None:
     repo = repository(tmp_path, "web")
     apps = manifest(tmp_path, application("web", f"file://{repo}"))
     done = image_update(*arguments(apps), env={"PATH": str(tmp_path)})
@@ -492,7 +501,7 @@ def test_git_that_is_not_installed_is_no_success(tmp_path: Path) -> None:
 def test_a_file_that_registries_conf_names_is_not_a_registry_that_does_not_answer(
     tmp_path: Path,
 ) -> None:
-    """Without an answer newest-build goes on by arrival; here nobody was asked."""
+    """Without an answer newest-build continues by arrival; here nobody was asked."""
     repo = repository(tmp_path, "web")
     apps = manifest(tmp_path, application("web", f"file://{repo}", update_strategy="newest-build"))
     conf = tmp_path / "registries.conf"
@@ -515,3 +524,44 @@ def test_github_shows_a_problem_at_the_manifest_in_the_workspace(tmp_path: Path)
     (tmp_path / "other").mkdir()
     elsewhere = image_update(*given, env=github, cwd=tmp_path / "other")
     assert "::error title=argocd/web::argocd/web: " in elsewhere.stderr
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (["plan", "--image", "", "--applications", "."], "--image is missing or empty"),
+        (["plan", "--image", "a/b:1", "--applications", ""], "--applications is missing or empty"),
+        (["rollback", "web", "--to", "", "--applications", "."], "--to is missing or empty"),
+        (["hold", "web", "--reason", "", "--applications", "."], "--reason is empty"),
+    ],
+)
+def test_a_value_from_an_unset_variable(tmp_path: Path, given: list[str], message: str) -> None:
+    result = image_update(*given, cwd=tmp_path)
+    assert (result.code, message in result.stderr) == (2, True)
+    if "missing or" in message and "--to" not in message:
+        assert re.search("of your pipeline(, is that variable)? set[?]", result.stderr)
+
+
+@pytest.mark.parametrize("files", [0, 1, 3])
+def test_a_folder_without_applications_is_named_with_the_number_of_its_files(
+    tmp_path: Path, files: int
+) -> None:
+    (tmp_path / "apps").mkdir()
+    for number in range(files):
+        (tmp_path / f"apps/{number}.yaml").write_text("kind: ConfigMap\n")
+    result = run("--applications", "apps", cwd=tmp_path)
+    many = {0: "0 files", 1: "1 file", 3: "3 files"}[files]
+    told = [f"no Application was found in apps ({many})", f"no Application tracks {WEB}"]
+    assert (result.code, messages(result)) == (0, told)
+    assert "no Application with an image-list was found" in result.stderr
+
+
+def test_a_broken_file_in_the_folder_of_the_manifests_is_named(tmp_path: Path) -> None:
+    pod = f"kind: Pod\nspec:\n  containers:\n  - image: {WEB}:1.0.0\n"
+    repo = bare_repo(tmp_path, {"apps/web/pod.yaml": f"{pod}a: [\n", "apps/web/a.yaml": "a: b\n"})
+    apps = manifest(tmp_path, application("web", repo, write_back_target="manifests"))
+    result = run("--applications", apps)
+    (message,) = messages(result, "error")
+    assert result.code == 3
+    assert f"no container in the manifests has the image {WEB}; apps/web/pod.yaml was" in message
+    assert "not valid YAML: did not find expected node content, line 6" in message

@@ -69,7 +69,7 @@ def test_what_a_person_wrote_stays_and_is_reported(tmp_path: Path) -> None:
     assert warnings(scene.run("1.3.0", helm(replicas="4", log="debug"))) == []
 
 
-def test_the_file_of_an_older_version_or_of_image_updater_is_nobody_s_but_its_author_s(
+def test_the_file_of_an_older_version_or_of_image_updater_belongs_to_its_author(
     tmp_path: Path,
 ) -> None:
     old = "helm:\n  parameters:\n" + "".join(
@@ -101,7 +101,7 @@ def test_the_file_of_an_older_version_or_of_image_updater_is_nobody_s_but_its_au
         assert ["in log;" in told for told in warnings(done)] == [True]
 
 
-def test_plan_tells_it_too_and_five_names_are_enough(tmp_path: Path) -> None:
+def test_plan_reports_it_too_and_five_names_are_enough(tmp_path: Path) -> None:
     names = [f"p{number}" for number in range(8)]
     text = "helm:\n  parameters:\n" + "".join(
         f"  - {{name: {name}, value: own}}\n" for name in (*names, "image.tag")
@@ -169,7 +169,7 @@ def test_an_image_s_own_parameter_is_not_reset_once_it_was_written(
     assert git(scene.repo, "rev-list", "--count", "main") == "4"
 
 
-def test_the_first_run_reads_the_chart_s_values_so_that_an_older_build_does_not_go_in(
+def test_the_first_run_reads_the_chart_s_values_so_that_no_older_build_is_admitted(
     tmp_path: Path,
 ) -> None:
     files = {

@@ -68,8 +68,8 @@ def test_variables_name_both_sides(stages: tuple[Path, Path, Path]) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--to", "web-production"], "--from is missing"),
-        (["--from", "web-staging"], "--to is missing"),
+        (["--to", "web-production"], "--from is missing or empty"),
+        (["--from", "web-staging"], "--to is missing or empty"),
         (["--from", "*", "--to", "{cluster}"], "--to: nothing is known as {cluster}"),
         (["--from", "a", "--to", "b", "--healthy"], "--healthy: nothing says which Argo CD to ask"),
         (["--from", "a", "--to", "b", "--sequence", "1"], "promote has no --sequence"),
@@ -93,7 +93,9 @@ def test_a_repository_that_cannot_be_read_is_reported_for_the_target(
     assert git(production, "rev-list", "--count", "main") == "1"
 
 
-def test_only_what_argo_cd_calls_healthy_goes_on_even_to_a_live_application(tmp_path: Path) -> None:
+def test_only_what_argo_cd_calls_healthy_continues_even_to_a_live_application(
+    tmp_path: Path,
+) -> None:
     repo = repository(tmp_path, "staging")
     with running() as api:
         staging = app("staging", repo)

@@ -89,7 +89,7 @@ class Scene:
 def attest(
     server: RegistryApi, pair: cosign.Keys, digest: str = IMAGE.digest, ref: str = "refs/heads/main"
 ) -> None:
-    """Put a statement beside an image, as Tekton Chains does."""
+    """Put a statement next to an image, as Tekton Chains does."""
     workflow = {"ref": ref, "repository": WEB, "path": "release.yml"}
     definition = {
         "buildType": "x",
@@ -114,7 +114,7 @@ def sign(server: RegistryApi, pair: cosign.Keys) -> None:
     server.put("acme/web", cosign.tag_of(IMAGE.digest), cosign.signed(pair, IMAGE.digest))
 
 
-def test_what_is_proved_is_written_by_its_digest_and_told(
+def test_what_is_proved_is_written_by_its_digest_and_reported(
     tmp_path: Path, server: RegistryApi, pair: cosign.Keys
 ) -> None:
     scene = Scene(tmp_path, server.name, pair, PROVENANCE)

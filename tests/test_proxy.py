@@ -106,15 +106,20 @@ def hides(text: str) -> None:
             "HTTPS_PROXY",
             f"http://{LOGIN}@127.0.0.1:{{}}",
             75,
-            "could not be reached",
+            "the proxy could not be reached",
         ),  # nobody listens
-        ("http.proxy", f"http://{LOGIN}@127.0.0.1:{{}}", 75, "could not be reached"),
+        ("http.proxy", f"http://{LOGIN}@127.0.0.1:{{}}", 75, "the proxy could not be reached"),
         ("http.proxy", f"http://{LOGIN}@127.0.0.1:port", 4, "the proxy cannot be used"),
         ("http.proxy", f"http://{LOGIN}@pro xy:3128", 4, "the proxy cannot be used"),
         ("HTTPS_PROXY", f"{LOGIN}@127.0.0.1:port", 4, "the proxy cannot be used"),
         ("HTTPS_PROXY", "http://bob:pr0xy/s3cret@127.0.0.1:1", 4, "the proxy cannot be used"),
         ("http.proxy", "http://bob:pr0xy/s3cret@127.0.0.1:1", 4, "the proxy cannot be used"),
-        ("http.proxy", "http://bob:pr0xy s3cret@127.0.0.1:{}", 75, "could not be reached"),
+        (
+            "http.proxy",
+            "http://bob:pr0xy s3cret@127.0.0.1:{}",
+            75,
+            "the proxy could not be reached",
+        ),
         ("HTTPS_PROXY", "bob:pr0xy'/@s3cret@127.0.0.1:1", 4, "the proxy cannot be used"),
     ],
 )

@@ -212,7 +212,7 @@ TEMPLATE = (
     ("template", "asked", "message"),
     [(TEMPLATE, True, "acme/web from there"), ("{{ .AppName }} moves\n", False, "a moves")],
 )
-def test_labels_are_asked_for_where_the_message_tells_them(
+def test_labels_are_asked_for_where_the_message_shows_them(
     tmp_path: Path, server: RegistryApi, template: str, asked: bool, message: str
 ) -> None:
     server.put("acme/web", "1.1.0", image(labels={"org.example.source": "there"}))

@@ -133,7 +133,7 @@ def test_the_config_is_read_in_the_fetch_of_the_other_files(tmp_path: Path) -> N
 
 
 def test_lint_names_the_line_of_a_mistake_in_the_config(tmp_path: Path) -> None:
-    """At the root of the work tree, wherever in it the Applications lie."""
+    """At the root of the work tree, wherever in it the Applications are."""
     git(tmp_path, "init", "--quiet", "work")
     apps = tmp_path / "work" / "applications"
     apps.mkdir()
@@ -249,7 +249,7 @@ def test_lint_warns_of_a_rule_that_matches_no_application(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("beside", [False, True])
 @pytest.mark.parametrize("ending", [".yaml", ".yml", ".json"])
-def test_a_config_with_an_ending_is_an_error(tmp_path: Path, ending: str, beside: bool) -> None:
+def test_a_config_with_an_extension_is_an_error(tmp_path: Path, ending: str, beside: bool) -> None:
     repo = repository(tmp_path, "a")
     commit(repo, {f"{CONFIG}{ending}": NOW, **({CONFIG: "version: 1\n"} if beside else {})})
     tip = git(repo, "rev-parse", "main")

@@ -201,6 +201,6 @@ def test_a_secret_that_is_not_read_is_named_once(tmp_path: Path) -> None:
     )
 
 
-def test_nothing_is_said_if_no_secret_is_named(tmp_path: Path) -> None:
+def test_nothing_is_reported_if_no_secret_is_named(tmp_path: Path) -> None:
     apps = manifest(tmp_path, application("a", repository(tmp_path, "a"), write_back_method="git"))
     assert "--applications cluster" not in image_update(*arguments(apps)).stderr

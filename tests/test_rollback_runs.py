@@ -125,7 +125,7 @@ def test_digests_come_back_with_their_tags(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("to", ["1.1.0", "9.9.9"])
-def test_a_tag_need_not_stand_in_the_history(tmp_path: Path, to: str) -> None:
+def test_a_tag_need_not_be_in_the_history(tmp_path: Path, to: str) -> None:
     repo, apps = scene(tmp_path, text("1.1.0"), text("1.2.0"))
     roll_back(apps, to)
     assert value(repo) == to

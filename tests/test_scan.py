@@ -123,7 +123,7 @@ def test_newest_build_asks_for_dates_once_and_then_for_what_is_new(
     ]
 
 
-def test_what_ties_goes_to_the_greatest_text_and_what_has_no_date_is_oldest(
+def test_ties_go_to_the_greatest_text_and_a_tag_without_a_date_is_oldest(
     tmp_path: Path, oci_registry: RegistryApi
 ) -> None:
     for tag, created in (("b", DAY.format(1)), ("c", DAY.format(1)), ("d", None)):
@@ -161,7 +161,7 @@ def test_the_digest_of_one_tag_is_one_head_and_no_list(
 
 
 @pytest.mark.measured
-def test_platforms_are_walked_down_to_the_first_that_fits(
+def test_platforms_are_walked_down_to_the_first_that_matches(
     tmp_path: Path, oci_registry: RegistryApi
 ) -> None:
     both = index([image("linux/amd64"), image("linux/arm64")])
@@ -291,7 +291,7 @@ def test_what_was_rolled_back_does_not_come_back(tmp_path: Path, oci_registry: R
     assert scene.value("a") == "main-3"
 
 
-def test_a_broken_entry_is_an_error_and_the_others_go_on(
+def test_a_broken_entry_is_an_error_and_the_others_continue(
     tmp_path: Path, oci_registry: RegistryApi
 ) -> None:
     oci_registry.put("acme/web", "1.0.0", image())

@@ -121,7 +121,7 @@ def test_a_rerun_finishes_the_job(tmp_path: Path) -> None:
     assert git(scene.repo, "rev-list", "--count", "main") == "2"
 
 
-def test_a_second_signal_does_not_stop_the_tidying(tmp_path: Path) -> None:
+def test_a_second_signal_does_not_stop_the_clean_up(tmp_path: Path) -> None:
     scene = Scene(tmp_path)
     running = scene.start()
     for number in (signal.SIGTERM, signal.SIGTERM, signal.SIGTERM):
@@ -364,7 +364,7 @@ MOMENTS_AFTER_THE_PUSH = [
 
 @pytest.mark.parametrize(("kind", "what"), MOMENTS_AFTER_THE_PUSH)
 def test_a_signal_after_the_push_loses_nothing(tmp_path: Path, kind: str, what: str) -> None:
-    """What has landed is told once, and nothing says afterwards that the run failed."""
+    """What has landed is reported once, and nothing says afterwards that the run failed."""
     repo = repository(tmp_path, "a")
     apps, results, metrics = (
         manifest(tmp_path, application("a", repo)),

@@ -304,7 +304,7 @@ def test_a_key_that_cannot_be_had_lets_nothing_through(
     assert "newTag: 1.0.0" in scene.text
 
 
-def test_without_a_cluster_the_key_is_not_known(
+def test_without_a_cluster_the_key_is_unknown(
     tmp_path: Path, server: RegistryApi, pair: cosign.Keys
 ) -> None:
     sign(server, pair)

@@ -23,6 +23,7 @@ QUESTIONS = {
     "skip ci": "how-to/push-options.html#skip-ci",
     "rollback": "how-to/rollback.html",
     "pull request": "pull-requests.html",
+    "pull request instead of push": "pull-requests.html#a-pull-request-instead-of-a-push",
     "monorepo": "how-to/monorepo.html",
     "required check": "how-to/check.html",
     "one trigger": "how-to/one-trigger.html",
@@ -50,7 +51,7 @@ class Quiet(http.server.SimpleHTTPRequestHandler):
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder with the site, built from a copy: the builder keeps what it made beside its sources."""
+    """The folder with the site, built from a copy: the builder keeps what it made next to its sources."""
     folder = tmp_path_factory.mktemp("site")
     shutil.copytree(ROOT / "docs", folder / "docs")
     shutil.copy(ROOT / "mkdocs.yml", folder)
@@ -109,7 +110,7 @@ def test_it_loads_nothing_from_elsewhere(site: Path) -> None:
         r"<(?:script|img|iframe)[^>]+src=.?https?:[^>]*>|<link[^>]+stylesheet[^>]+https?:[^>]*>"
     )
     assert {name: found for name, text in pages.items() if (found := loaded.findall(text))} == {}
-    # The theme's script fetches these two by itself: the program that draws, and the stars of a repository.
+    # The theme's script fetches these two on its own: the program that draws, and the stars of a repository.
     asked = re.compile(r'class="mermaid"|data-md-component="source"')
     assert {name: found for name, text in pages.items() if (found := asked.findall(text))} == {}
 

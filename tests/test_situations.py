@@ -1,6 +1,6 @@
 """What people see in twenty situations: a change of words is a change of `tests/data/situations`, seen in review.
 
-`SITUATIONS=write python -m pytest tests/test_situations.py` writes the files anew. Each has the log (stderr before
+`SITUATIONS=write python -m pytest tests/test_situations.py` writes the files again. Each has the log (stderr before
 stdout), the step's summary, the commit's message, the request, what `status` says afterwards, and the page, as far as
 there are any. Times and ids are the same in every run.
 """

@@ -313,7 +313,7 @@ def test_the_sample_writes_the_page_again_and_again(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_a_gate_that_cannot_be_meant(given: tuple[str, ...], message: str, tmp_path: Path) -> None:
+def test_a_gate_that_makes_no_sense(given: tuple[str, ...], message: str, tmp_path: Path) -> None:
     found = image_update("status", "--applications", tmp_path, *given)
     assert (found.code, message in found.stderr) == (2, True), found.stderr
 
@@ -439,7 +439,7 @@ def test_what_runs_as_the_cluster_says_and_nothing_but_reading(tmp_path: Path) -
     assert [one["live"] for one in found.json["images"]] == [[{"tag": "1.0.0", "digest": None}]] * 2
 
 
-def test_a_live_application_from_a_file_is_not_known(tmp_path: Path) -> None:
+def test_a_live_application_from_a_file_is_unknown(tmp_path: Path) -> None:
     given = ("--applications", manifest(tmp_path, live_app("live")), "--output", "json")
     found = image_update("status", *given)
     assert found.code == 0
@@ -511,7 +511,7 @@ def test_a_hold_of_another_application_on_the_same_key(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_two_thousand_applications_are_one_fetch_and_one_of_the_history(tmp_path: Path) -> None:
+def test_two_thousand_applications_take_one_fetch_and_one_of_the_history(tmp_path: Path) -> None:
     names = [f"app-{number}" for number in range(2000)]
     repo = repository(tmp_path, *names)
     for number in range(20):

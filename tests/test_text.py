@@ -86,7 +86,7 @@ def test_json_without_anything_special_is_left_alone() -> None:
     assert exact_json(text) == text
 
 
-def test_blanks_stand_where_nothing_is_printable() -> None:
+def test_spaces_replace_what_is_not_printable() -> None:
     assert blanked("a\x1b[2Jb\r\nc\u202ed") == "a [2Jb  c d"
 
 

@@ -123,10 +123,10 @@ def test_what_was_never_synced_stays(tmp_path: Path, argo_cd: ArgoCDServer, play
     result = undoing(argo_cd)
     assert result.code == 6
     assert "newTag: 1.1.0" in show(repo, "main", target("web"))
-    assert warnings(result) == ["not rolled back: no sync of what was written has begun and failed"]
+    assert warnings(result) == ["not rolled back: no sync of this change has begun and failed"]
 
 
-def test_a_sync_that_takes_too_long_goes_back(tmp_path: Path, argo_cd: ArgoCDServer) -> None:
+def test_a_sync_that_takes_too_long_is_rolled_back(tmp_path: Path, argo_cd: ArgoCDServer) -> None:
     repo = played(argo_cd, tmp_path, web=stuck)
     result = undoing(argo_cd)
     assert (result.code, [one["rollback"] for one in result.json["commits"]]) == (6, [False, True])

@@ -240,7 +240,7 @@ def test_healthy_means_that_the_image_runs(tmp_path: Path, argo_cd: ArgoCDServer
     assert back == "to go back: image-update rollback argocd/web --to previous"
 
 
-def test_the_image_need_not_run_where_that_is_said(tmp_path: Path, argo_cd: ArgoCDServer) -> None:
+def test_the_image_need_not_run_if_an_option_says_so(tmp_path: Path, argo_cd: ArgoCDServer) -> None:
     played(argo_cd, tmp_path, web=runs_another)
     assert waiting(argo_cd, "--no-expect-image").code == 0
 
@@ -316,7 +316,7 @@ def test_an_unchanged_run_fails_with_its_rollout(tmp_path: Path, argo_cd: ArgoCD
     assert (result.code, rules(result)) == (6, {"argocd/web": "same"})
 
 
-def test_without_refresh_argo_cd_looks_by_itself(tmp_path: Path, argo_cd: ArgoCDServer) -> None:
+def test_without_refresh_argo_cd_looks_on_its_own(tmp_path: Path, argo_cd: ArgoCDServer) -> None:
     played(argo_cd, tmp_path, web=good)
     result = waiting(argo_cd, "--no-refresh")
     assert result.code == 0, result.stderr
@@ -451,8 +451,8 @@ def test_a_patch_that_its_owner_takes_back_is_6(argo_cd: ArgoCDServer) -> None:
     result = waiting(argo_cd, "--wait-timeout", "4")
     assert (result.code, result.json["status"]) == (6, "failed"), result.stderr
     (warning, error) = sorted(result.json["errors"], key=lambda found: found["severity"] == "error")
-    assert warning["message"].startswith("ApplicationSet gen takes the patch back")
-    gone = f"the live Application no longer has {WEB}:1.1.0: ApplicationSet gen took the patch back"
+    assert warning["message"].startswith("ApplicationSet gen reverts the patch")
+    gone = f"the live Application no longer has {WEB}:1.1.0: ApplicationSet gen reverted the patch"
     assert error["message"] == gone
 
 

@@ -99,7 +99,7 @@ spec: {values: {image: {repository: ghcr.io/acme/web, tag: 1.0.0}}}
 def test_where_the_work_tree_is_what_is_read_a_broken_configuration_is_a_warning(
     tmp_path: Path,
 ) -> None:
-    """Flux HelmReleases belong to the `origin` of the work tree they lie in. The Applications beside them go on."""
+    """Flux HelmReleases belong to the `origin` of the work tree they are in. The Applications next to them continue."""
     repo, work = repository(tmp_path, "a"), checkout(tmp_path, BROKEN)
     for number in (1, 2):
         (work / f"release{number}.yaml").write_text(

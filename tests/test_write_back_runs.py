@@ -57,7 +57,7 @@ def test_the_other_spelling_of_the_override_file_is_used_with_a_warning(
     assert f"warning: {namespace}/a: {warning['message']}" in result.stderr
 
 
-def test_the_right_spelling_gives_no_warning(tmp_path: Path) -> None:
+def test_the_right_spelling_has_no_warning(tmp_path: Path) -> None:
     both = {
         "apps/a/.argocd-source-a.yaml": override("1.0.0"),
         "apps/a/.argocd-source-argocd_a.yaml": override("0.9.0"),

@@ -140,7 +140,7 @@ class ShownDeployments:
     def _sum_up(self) -> None:
         """Set one status for the commit.
 
-        A run that does not wait sets none, because it would be pending for ever.
+        A run that does not wait sets none, because it would be pending forever.
         """
         shown = {**self._begun, **self._ended}
         if shown and self._source.waits:

@@ -147,8 +147,8 @@ def reverted(decisions: Sequence[Decision], item: Mapping[str, Any]) -> Rollout 
                 else "the owner of the Application, such as a parent"
             )
             because = (
-                f"the live Application no longer has {decision.candidate.reference}: {owner} took"
-                " the patch back"
+                f"the live Application no longer has {decision.candidate.reference}: {owner}"
+                " reverted the patch"
             )
             compared = text(item, "status", "reconciledAt")
             return Rollout("failed", because, _KEEP, sure=False, compared=compared)

@@ -320,10 +320,10 @@ class Follow:
 
 
 def _why_not_undone(row: RolloutState) -> str:
-    """Return why a rollout that did not succeed is no reason to go back."""
+    """Return why a rollout that did not succeed is not a reason to go back."""
     if row.begun and row.state == "timed-out":
         return "cannot tell how the rollout is going: Argo CD has not looked since its sync began"
-    return "no sync of what was written has begun and failed"
+    return "no sync of this change has begun and failed"
 
 
 def _running(judge: Judge, images: Sequence[Expected]) -> Judge:

@@ -249,8 +249,8 @@ def commented(report: Report, job: Job, world: World) -> Report:
 
     Return the report, with a warning if the comment could not be written.
 
-    It is no error, because the report itself is right, and the pipeline of a fork must not write
-    comments.
+    It is not an error, because the report itself is right, and the pipeline of a fork must not
+    write comments.
     """
     if job.comment is None:
         return report

@@ -27,7 +27,7 @@ _NAME_WORDS = ("repository", "repo", "registry", "name")
 
 
 def range_of(text: str) -> str:
-    """Return the text as a range of versions, with blanks instead of commas,
+    """Return the text as a range of versions, with spaces instead of commas,
     or "" if it may mean something else.
 
     `1.2.3` and `*` are ranges as well, but people write them for a tag and for any tag.
@@ -85,7 +85,8 @@ def on_allow_tags(entry: Entry, key: str, value: str) -> str:
     # `^1.2` is a range and a regular expression
     if wanted.startswith("^") and not value.lower().startswith("semver"):
         return (
-            f"write regexp:{wanted} if you mean tags that begin so; for the range {wanted}, {move}"
+            f"write regexp:{wanted} if you mean tags that begin with it; for the range {wanted},"
+            f" {move}"
         )
     return move
 
@@ -141,7 +142,7 @@ def on_ignored_constraint(entry: Entry) -> str:
 
 
 def blind_pattern(text: str) -> str:
-    """Return the pattern without the blanks, quotes or slashes around it, or "" if there are none.
+    """Return the pattern without the spaces, quotes or slashes around it, or "" if there are none.
 
     No tag contains them, so the pattern matches nothing.
     """
@@ -175,7 +176,7 @@ def on_blind_glob(glob: str) -> str:
     if meant := glob_of_regexp(glob):
         return f"ignore-tags takes globs: write {meant}"
     if (words := glob.strip("{}").split()) and len(words) > 1:
-        return f"commas stand between globs: write {', '.join(words)}"
+        return f"separate globs with commas: write {', '.join(words)}"
     return (
         "ignore-tags takes globs (* ? [a-z]) with commas between them; regular expressions are for"
         " allow-tags"

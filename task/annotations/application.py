@@ -239,7 +239,7 @@ def _text(value: object) -> str:
 
 @dataclass(frozen=True)
 class Narrow:
-    """The Applications to consider. An Application must fit one value of every given part."""
+    """The Applications to consider. An Application must match one value of every given part."""
 
     names: tuple[str, ...] = ()  # globs of `name` or `namespace/name`
     namespaces: tuple[str, ...] = ()
@@ -248,12 +248,15 @@ class Narrow:
     within: tuple[
         str, ...
     ] = ()  # globs like `names`: `status APP` shows only what --application leaves
-    # whether a person typed the names, so that one without a namespace may fit only one Application
+    # whether a person typed the names, so that one without a namespace may match only one
+    # Application
     typed: bool = False
 
 
 def considered(app: Tracker, narrow: Narrow) -> bool:
-    """Tell whether an Application fits every part. Raises `UsageError` for an invalid selector."""
+    """Tell whether an Application matches every part. Raises `UsageError` for an invalid
+    selector.
+    """
     return (
         all(
             not globs
@@ -273,7 +276,7 @@ def considered(app: Tracker, narrow: Narrow) -> bool:
 
 
 def is_glob(text: str) -> bool:
-    """Tell whether the text is a glob, which may fit several Applications."""
+    """Tell whether the text is a glob, which may match several Applications."""
     return any(char in text for char in "*?[")
 
 

@@ -24,20 +24,12 @@ from task.annotations.image_updater_settings import (
     text,
     unknown_fields,
 )
+from task.annotations.keys import OURS
 from task.errors import Malformed, Trouble
 from task.model import Application, Problem
 from task.policy.tag_filter import check_glob, glob_match
 from task.text import nearest, shortened
 
-# AIU ignores these keys. They stay on an Application that a resource configures, because no
-# resource can set the same.
-OURS = (
-    "write-back-source",
-    "pull-request",
-    "pin-digest",
-    "manifests.image-name",
-    "helm.image-digest",
-)
 NO_FILES = ("", "cluster", "argocd")  # origins that messages leave out
 _STRATEGY = "write updateStrategy into it"
 _WILD = re.compile(r"[*?\[\]]")
@@ -81,8 +73,8 @@ class Reference:
         )
 
 
-# The references by namespace and name; those whose pattern may fit several names have none. So each
-# Application is compared only with those that may select it.
+# The references by namespace and name; those whose pattern may match several names have none. So
+# each Application is compared only with those that may select it.
 References = dict[tuple[str, str], list[Reference]]
 
 

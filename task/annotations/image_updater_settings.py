@@ -61,7 +61,7 @@ _FALSE = frozenset(("false", "no", "off", "n"))
 
 
 class UnknownFieldError(Malformed):
-    """A field that decides whether an image is written is not known.
+    """A field that decides whether an image is written is unknown.
 
     `unknown_fields` reports it with its place.
     """
@@ -358,7 +358,7 @@ def mappings(raw: Mapping[str, Any], key: str) -> list[Mapping[str, Any]]:
 
 
 def strings(raw: Mapping[str, Any], key: str) -> list[str]:
-    """Return the list of texts at a key, or [] if the key is absent or null.
+    """Return the list of strings at a key, or [] if the key is absent or null.
 
     Raises `Malformed` for anything else.
     """

@@ -39,6 +39,16 @@ IMAGE_KEYS = (
     "helm.image-name", "helm.image-tag", "helm.image-spec", "helm.image-digest",
     "kustomize.image-name", "plugin.image-name", "plugin.image-tag", "plugin.image-spec", "manifests.image-name",
 )  # fmt: skip
+# AIU ignores these keys. They stay on an Application that an ImageUpdater resource configures,
+# because no resource can set the same.
+OURS = (
+    "write-back-source",
+    "pull-request",
+    "pin-digest",
+    "tag-order",
+    "manifests.image-name",
+    "helm.image-digest",
+)
 
 
 @dataclass(frozen=True)
@@ -85,7 +95,7 @@ def prefixes(entry: Entry, taken: frozenset[str] = frozenset()) -> tuple[str, ..
 
 @dataclass(frozen=True)
 class ImageList:
-    """What an `image-list` says, and the names that stand before the keys of its images."""
+    """What an `image-list` says, and the names that come before the keys of its images."""
 
     entries: tuple[Entry, ...]
     unreadable: tuple[tuple[str, Malformed], ...]  # the texts of entries that do not parse
@@ -207,7 +217,7 @@ FALSE = frozenset(("0", "f", "F", "FALSE", "false", "False"))
 def boolean(setting: Setting) -> bool:
     """Return the boolean, in the spellings of AIU v1, or False if the setting is absent.
 
-    Raises `Faulty` for other texts.
+    Raises `Faulty` for other strings.
     """
     if setting.value in TRUE:
         return True
@@ -421,14 +431,14 @@ def _former(key: str, name: str, rest: str) -> Doubt:
     way = FORMER[normal_spelling(rest)].format(f"{name}." if name else "")
     return Doubt(
         "former",
-        f"{key} is not read: it comes from another version, a fork or a guide of Image Updater",
+        f"{key} has no effect: it comes from another version, a fork or a guide of Image Updater",
         way,
     )
 
 
 def _level(key: str, known: str) -> Doubt:
     hint = f"write {known}, for the whole Application"
-    return Doubt("level", f"{key} is not read: {known} has no per-image form", hint, known)
+    return Doubt("level", f"{key} has no effect: {known} has no per-image form", hint, known)
 
 
 def _orphan(key: str, prefix: str, known: str, listed: ImageList) -> Doubt:
@@ -442,7 +452,7 @@ def _orphan(key: str, prefix: str, known: str, listed: ImageList) -> Doubt:
     )
     return Doubt(
         "orphan",
-        f"{key} is not read: no entry of image-list has the alias {prefix!r}",
+        f"{key} has no effect: no entry of image-list has the alias {prefix!r}",
         f"{hint}{told[:1].upper() + told[1:] if close else told}",
         f"{close}.{known}" if close else "",
     )

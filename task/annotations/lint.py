@@ -27,6 +27,7 @@ from task.annotations.image_updater_settings import FIELDS
 from task.annotations.keys import (
     DOCKER_CONFIG,
     IMAGE_KEYS,
+    OURS,
     Setting,
     doubt,
     doubts,
@@ -48,14 +49,6 @@ from task.text import and_more, counted
 
 # an annotation, how bad it is, what is wrong, and what to write instead
 Remark = tuple[str, Severity, str, str]
-OURS = (
-    "pull-request",
-    "write-back-source",
-    "pin-digest",
-    "manifests.image-name",
-    "helm.image-digest",
-    "tag-order",
-)
 # AIU reads these only per image, but users expect more (AIU issues 1122, 1142). Here, their
 # Application-wide form counts for every image.
 PER_IMAGE_IN_AIU = (*(key for key in IMAGE_KEYS if "." in key), "platforms")
@@ -298,7 +291,7 @@ def _impossible_entries(text: str) -> Iterator[tuple[str, tuple[str, str]]]:
             )
         elif PATTERN.match(piece):
             hint = (
-                "name each image by itself: <alias>=<image>; to choose tags, write"
+                "name each image separately: <alias>=<image>; to choose tags, write"
                 " <alias>.allow-tags: regexp:…"
             )
             yield piece, (f"{piece!r} is a pattern, which image-list does not accept", hint)
@@ -460,8 +453,8 @@ def _alias(alias: str) -> Remark:
             f"write {plain}=<image>, and its keys as {plain}.<key>",
         )
     message = (
-        f"the alias {alias!r} has characters that no annotation's name has there: no per-image key"
-        " is found"
+        f"the alias {alias!r} has characters that an annotation's name cannot have there, so no"
+        " per-image key is found"
     )
     hint = "use letters, digits, '-', '_' and '.' only, and begin with a letter or digit"
     return "image-list", "warning", message, hint
@@ -573,7 +566,8 @@ def _readings(app: Application, readings: Iterable[EntryReading]) -> Iterator[Re
 
 
 def _order(app: Application, reading: EntryReading) -> Iterator[Remark]:
-    """Yield a warning if `tag-order` does not suit a tag that runs, or that the own source has.
+    """Yield a warning if `tag-order` does not suit a tag that runs, or one in the Application's
+    own source.
 
     It has no place for the tag, or it compares the digits of a commit id, which have no order.
     """
@@ -641,8 +635,8 @@ def _two_rules(asked: Iterable[Subscription]) -> Iterator[Remark]:
         other = taken.setdefault((sub.path, entry, sub.entry.image.identity), sub)
         if _rules(other) != _rules(sub):
             message = (
-                f"{other.entry.text!r} and {sub.entry.text!r} both write {entry}, by other rules: "
-                "what one of them takes, both deploy"
+                f"{other.entry.text!r} and {sub.entry.text!r} both write {entry}, by different"
+                " rules: what one of them admits, both deploy"
             )
             kind = "manifests" if sub.target == "manifests" else "kustomize"
             key = f"{_alias_of(sub)}.{kind}.image-name"
@@ -710,7 +704,7 @@ def shared_places(written: Iterable[Subscription]) -> tuple[Finding, ...]:
             severity = "warning"
             hint = "give both the same rules, or each a file of its own"
             message = (
-                f"{neighbour} writes {where} too, by other rules: what one of them takes, both"
+                f"{neighbour} writes {where} too, by different rules: what one of them admits, both"
                 " deploy"
             )
         found[place] = _finding(sub.application, "image-list", severity, message, hint)
@@ -750,8 +744,8 @@ def _target_mistakes(asked: Iterable[Subscription]) -> Iterator[Remark]:
             and not (sub.keys.tag or sub.keys.spec)
         ):
             message = (
-                f"no annotation names the plugin's variable for {sub.entry.text!r}: the tag would"
-                " go nowhere"
+                f"no annotation names the plugin's variable for {sub.entry.text!r}, so the tag"
+                " cannot be written"
             )
             hint = (
                 f"write {alias}.plugin.image-tag or {alias}.plugin.image-spec with the variable's"

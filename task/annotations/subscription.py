@@ -370,7 +370,7 @@ class EntryReader:
         for key in ("helm.image-name", "helm.image-tag", "helm.image-spec", "helm.image-digest"):
             setting = self.settings[key]
             if BLANK_INDEX.search(setting.value):
-                # AIU and Helm refuse an index with blanks. Here, it would become a key that no file
+                # AIU and Helm refuse an index with spaces. Here, it would become a key that no file
                 # has.
                 fixed = BLANK_INDEX.sub(lambda match: "".join(match[0].split()), setting.value)
                 message = f"{setting.key}: {setting.value!r} has a space inside an index"

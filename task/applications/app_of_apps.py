@@ -210,7 +210,7 @@ def _helm_escaped(value: str) -> str:
 
 
 def _fits_argo_glob(path: str, pattern: str) -> bool:
-    """Tell whether a path fits one of Argo CD's globs: `*` is any text, even with slashes,
+    """Tell whether a path matches one of Argo CD's globs: `*` is any text, even with slashes,
     and {a,b} is a or b.
     """
     waiting = [pattern[:_LONGEST_PATTERN]]
@@ -325,7 +325,9 @@ class FollowedApplications:
                         yield found
 
     def _unopened(self, folders: Sequence[Deployed], error: TaskError) -> Iterator[Found]:
-        """Yield what is wrong with the repository of these folders, unless that was told before."""
+        """Yield what is wrong with the repository of these folders, unless that was reported
+        before.
+        """
         if isinstance(error, TooManyRepositoriesError):
             if not self._full:
                 yield Found(

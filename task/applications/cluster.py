@@ -1,7 +1,7 @@
 """Reads the Applications of a cluster, for `--applications cluster`, and those of Argo CD's API,
 for `argocd`.
 
-Only those are read whole that may take the images. First their metadata is listed, which is an
+Only those that may take the images are read in full. First their metadata is listed, which is an
 eighth of the bytes of a full list, and with gzip a fiftieth (2,000 Applications, Kubernetes 1.36).
 The annotations in it show which whole objects are needed.
 """

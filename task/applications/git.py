@@ -16,6 +16,7 @@ from task.applications.manifest_text import SUFFIXES, or_broken
 from task.applications.rendering import Rendering, kind_of
 from task.errors import Malformed, SourceError, UsageError
 from task.model import File, Found, Place, Snapshot
+from task.text import counted
 from task.urls import without_login
 
 MOST_REPOSITORIES = 50  # named by `git` generators and followed Applications; each is fetched
@@ -108,7 +109,7 @@ class Repositories:
         return self._paths[repo, revision]
 
     def texts(self, repo: str, revision: str, paths: Sequence[str]) -> Mapping[str, str]:
-        """Return the texts of these files.
+        """Return the contents of these files.
 
         Raises Malformed for anything but text, and the errors of Git.
         """
@@ -177,13 +178,14 @@ def git_manifests(store: KeptRepository, path: str, rendering: Rendering) -> Ite
             raise Malformed(files[name].problem, "write manifests as UTF-8 text")
         return files[name].text.encode()
 
+    where = f"{snapshot.repo}//{path}".rstrip("/")
     inside = Folder(path, files, sorted(files), content, rendering, snapshot)
     found = inside.found()
     kind = kind_of([posixpath.basename(name) for name in files if posixpath.dirname(name) == path])
     if kind and not rendering.way_out(kind):
-        made = rendering.rendered(kind, f"{snapshot.repo}//{path}".rstrip("/"), path, below)
+        made = rendering.rendered(kind, where, path, below)
         found = (replace(item, place=(snapshot.repo, snapshot.branch, path)) for item in made)
-    yield from or_broken(found, inside.contents())
+    yield from or_broken(found, inside.contents(), f"{where} ({counted(len(files), 'file')})")
 
 
 def _ref(query: str) -> str:

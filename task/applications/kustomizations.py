@@ -257,7 +257,7 @@ def _parsed_kustomization(text: str, path: str, *, exact: bool = False) -> dict[
 
 
 def _texts_in(value: Any) -> Iterator[str]:
-    """Yield the texts that Kustomize may open.
+    """Yield the strings that Kustomize may open.
 
     Raises Malformed for a merge key, because what it adds is not checked here.
     """

@@ -34,6 +34,7 @@ from task.files import LARGEST as LARGEST_TEXT
 from task.files import read_file
 from task.model import Found, Snapshot
 from task.plain_data import elements
+from task.text import counted
 from task.urls import without_login
 
 LARGEST = 512 * 1024 * 1024  # bytes of one file: ten thousand Applications, as kubectl prints them
@@ -114,7 +115,7 @@ class Folder:
     def contents(self) -> Iterator[tuple[str, bytes]]:
         """Yield the manifests with their origins.
 
-        One that cannot be read, which is told already, is empty.
+        One that cannot be read, which has been reported already, is empty.
         """
         for path in self._manifests:
             content = b""
@@ -292,14 +293,10 @@ def _in_folder(root: str, rendering: Rendering) -> Iterator[Found]:
                 ),
             )
         )
-    inside = Folder(
-        _path_shown(root),
-        paths,
-        [path for path in paths if path.endswith(SUFFIXES)],
-        _content,
-        rendering,
-    )
-    yield from or_broken(chain(inside.found(), problems), inside.contents())
+    manifests = [path for path in paths if path.endswith(SUFFIXES)]
+    inside = Folder(_path_shown(root), paths, manifests, _content, rendering)
+    found = chain(inside.found(), problems)
+    yield from or_broken(found, inside.contents(), f"{root} ({counted(len(manifests), 'file')})")
 
 
 def _path_shown(folder: str) -> str:

@@ -80,19 +80,25 @@ def found_in(content: bytes, origin: str) -> Iterator[Found]:
             yield from items
 
 
-def or_broken(found: Iterable[Found], others: Iterable[tuple[str, bytes]]) -> Iterator[Found]:
+def or_broken(
+    found: Iterable[Found],
+    others: Iterable[tuple[str, bytes]],
+    place: str = "",
+) -> Iterator[Found]:
     """Yield what was found.
 
-    If none of it concerns us, also yield the first few files that are not YAML.
+    If none of it concerns us, also yield the first few files that are not YAML, or else a warning
+    that the `place` has nothing.
 
     One of these may be the reason. `others` are the files with their origins, which are read only
     then. Most of them are not manifests but templates of other programs, so a message about them is
     only advice. If there is no other file, they are the manifests that the user means, and the
     message is more than advice.
     """
-    any_of_ours = False
+    any_of_ours = any_trouble = False
     for item in found:
         any_of_ours = any_of_ours or item.concerns_us
+        any_trouble = any_trouble or bool(item.trouble)
         yield item
     if any_of_ours:
         return
@@ -115,6 +121,10 @@ def or_broken(found: Iterable[Found], others: Iterable[tuple[str, bytes]]) -> It
                 )
             )
     yield from (replace(entry, advice=len(told) < files) for entry in told)
+    if place and not (told or any_trouble):
+        what = f"no Application was found in {place}"
+        trouble = Trouble.warning("source", what, "name the folder with the Applications")
+        yield Found({}, place, trouble, advice=True)
 
 
 def _with_types(items: list[Found], document: ManifestDocument, where: str) -> list[Found]:

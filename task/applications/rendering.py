@@ -80,11 +80,11 @@ class Release:
 
 
 class RenderingError(SourceError):
-    """A chart or kustomization cannot be rendered. Its owner has to act."""
+    """A chart or kustomization cannot be rendered. For its owner."""
 
 
 class _Sources:
-    """The files that a rendering reads: their texts, and what cannot be rendered."""
+    """The files that a rendering reads: their contents, and what cannot be rendered."""
 
     def __init__(self, kind: Kind, read: ReadFiles) -> None:
         self._kind = kind
@@ -93,7 +93,9 @@ class _Sources:
         self.links = set[str]()
 
     def texts(self, below: str) -> dict[str, str]:
-        """Return the texts in a folder and below it. Raises Malformed for a link in a chart."""
+        """Return the contents of the files in a folder and below it. Raises Malformed for a link
+        in a chart.
+        """
         files = self._read(below)
         self.left_out.extend(path for path, file in files.items() if file.problem)
         self.links.update(path for path, file in files.items() if file.mode == LINK)

@@ -1,4 +1,6 @@
-"""What all functions of templates use: arguments of the right type, and texts of limited length."""
+"""What all functions of templates use: arguments of the right type, and strings of limited
+length.
+"""
 
 from __future__ import annotations
 
@@ -64,7 +66,7 @@ def mapping(value: Any) -> AnyMap:
 
 
 def texts(value: Any) -> list[str]:
-    """Return the items of a list as texts, without those that are nil.
+    """Return the items of a list as strings, without those that are nil.
 
     Anything else is the only item.
     """

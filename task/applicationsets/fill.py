@@ -80,7 +80,7 @@ class Budget:
 
 
 class Filler:
-    """Fills the texts of one ApplicationSet."""
+    """Fills the strings of one ApplicationSet."""
 
     def __init__(self, budget: Budget, *, go: bool, options: tuple[str, ...] = ()) -> None:
         """`go` and `options` are `goTemplate` and `goTemplateOptions`.
@@ -135,7 +135,7 @@ class Filler:
         return filled
 
     def deep(self, value: Any, params: Mapping[str, Any], *, nulls: bool = True) -> Any:
-        """Return any data with its texts and keys filled.
+        """Return any data with its strings and keys filled.
 
         Without `nulls`, nulls in mappings are left out.
         """

@@ -56,12 +56,12 @@ class GitFiles(Protocol):
         """Return the paths of all files at the revision."""
 
     def texts(self, repo: str, revision: str, paths: Sequence[str]) -> Mapping[str, str]:
-        """Return the texts of these files."""
+        """Return the contents of these files."""
 
 
 @dataclass(frozen=True)
 class Generators:
-    """What the generators of one ApplicationSet need. `clusters` is None if they are not known."""
+    """What the generators of one ApplicationSet need. `clusters` is None if they are unknown."""
 
     filler: Filler
     git: GitFiles
@@ -73,7 +73,7 @@ class Generators:
     def params(self, generator: Any, outer: Params | None = None, depth: int = 0) -> list[Params]:
         """Return the sets of parameters of one generator that its selector selects.
 
-        `outer` fills the generator's texts. Raises Malformed for a mistake, UnknowableError if a
+        `outer` fills the generator's strings. Raises Malformed for a mistake, UnknowableError if a
         server is needed, and the errors of Git.
         """
         if not isinstance(generator, dict):
@@ -427,7 +427,7 @@ def _size(value: Any) -> int:
 
 def _element_texts(element: Mapping[str, Any], number: int) -> Params:
     """Return the parameters of a list element without goTemplate: texts, and `values`,
-    a mapping of texts.
+    a mapping of strings.
     """
     row: Params = {}
     for key, value in element.items():
@@ -569,7 +569,7 @@ def _is_met(expression: Any, labels: Mapping[str, str]) -> bool:
 
 
 def flat(value: Any, room: int = 100_000) -> dict[str, str]:
-    """Return nested parameters as texts under dotted keys.
+    """Return nested parameters as strings under dotted keys.
 
     Empty lists and mappings disappear. Raises Malformed.
     """

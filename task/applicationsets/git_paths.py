@@ -59,7 +59,9 @@ def _chosen(
     entries: Sequence[tuple[Callable[[str], object], bool]],
     paths: Iterable[str],
 ) -> list[str]:
-    """Return the paths that fit one of the entries, (fits, exclude). An exclusion always wins."""
+    """Return the paths that match one of the entries, (matches, exclude). An exclusion always
+    wins.
+    """
     wanted = [fits for fits, exclude in entries if not exclude]
     out = [fits for fits, exclude in entries if exclude]
     return [

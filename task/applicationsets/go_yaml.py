@@ -1,7 +1,7 @@
 """Reads and writes YAML like Go's sigs.k8s.io/yaml, which kubectl and Argo CD use.
 
 Its rules are those of YAML 1.1: `yes` and `y` are true, `1_000` is a number, and `017` is 15. A
-date stays a text.
+date stays a string.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _DATE = re.compile(r"[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}(?:[Tt \t].*)?")
 
 
 def load(text: str) -> Any:
-    """Return the first document of a text, or None for an empty text.
+    """Return the first document of a text, or None for an empty string.
 
     Raises `NotYaml`, and `Malformed` for a document that is too large.
     """
@@ -168,7 +168,7 @@ def _text(text: str, indent: str) -> str:
 
 
 def _literal_style(text: str, indent: str) -> str:
-    """Return a text of several lines in the literal style."""
+    """Return a string of several lines in the literal style."""
     mark = "|"
     if text.endswith("\n\n"):
         mark = "|+"

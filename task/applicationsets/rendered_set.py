@@ -169,7 +169,7 @@ def _application(
     name = filled["metadata"].get("name") or ""
     if not isinstance(name, str):
         raise Malformed(
-            "spec.template.metadata.name is not text",
+            "spec.template.metadata.name is not a string",
             "put it in quotes: name: '{{name}}'",
         )
     about = {"name": name, "namespace": namespace}
@@ -307,7 +307,7 @@ def _image_lists(value: Any, key: str) -> Iterator[str]:
 
 
 def template_of(manifest: Mapping[str, Any], prefix: str) -> Mapping[str, Any] | None:
-    """Return the template as an Application whose placeholders are unknown texts,
+    """Return the template as an Application whose placeholders are unknown strings,
     or None if nothing is known about it.
 
     A value with a placeholder may become anything, and is left out, except `image-list`: its

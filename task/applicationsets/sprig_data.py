@@ -32,7 +32,7 @@ DEEPEST = 100
 
 
 def _as_integer(value: Any) -> int:
-    """Convert any value like spf13/cast: a text that is not a number is 0."""
+    """Convert any value like spf13/cast: a string that is not a number is 0."""
     if isinstance(value, bool):
         return int(value)
     if isinstance(value, (int, float)):

@@ -1,6 +1,6 @@
-"""The functions of Masterminds/sprig v3 that work on texts, in the order of its documentation.
+"""The functions of Masterminds/sprig v3 that work on strings, in the order of its documentation.
 
-Argo CD adds `normalize` and `slugify`, which turn a text into a name. URLs are read and written
+Argo CD adds `normalize` and `slugify`, which turn a string into a name. URLs are read and written
 like Go's `net/url`.
 """
 
@@ -65,7 +65,7 @@ _PORT = re.compile(r"(?::[0-9]*)?")
 
 
 def normalize(value: Any) -> str:
-    """Turn a text into a DNS name: lower case,
+    """Turn a string into a DNS name: lower case,
     with `-` for each character that such a name may not have.
 
     Dots stay.
@@ -74,7 +74,7 @@ def normalize(value: Any) -> str:
 
 
 def slugify(*arguments: Any) -> str:
-    """Run `slugify [length] [whole words] text`: turn the text into a name without dots.
+    """Run `slugify [length] [whole words] text`: turn the string into a name without dots.
 
     Without arguments, return "".
     """
@@ -116,7 +116,7 @@ def _substr(start: Any, end: Any, value: Any) -> str:
 def _abbrev(left: int, width: Any, value: Any) -> str:
     """Run `abbrev` and `abbrevboth`, which count bytes.
 
-    `left` is where the part begins that is kept.
+    `left` is where the kept part begins.
     """
     raw = go_bytes(text(value))
     size = number(width)
@@ -154,7 +154,7 @@ def _wrap(width: Any, value: Any, end: Any = "\n", *, cut: bool = False) -> str:
 
 
 def _duration(value: Any) -> str:
-    """Run `duration`: print whole seconds like Go. A text that is not a number is 0."""
+    """Run `duration`: print whole seconds like Go. A string that is not a number is 0."""
     found = _SECONDS.fullmatch(value) if isinstance(value, str) else None
     seconds = int(value) if found or named(value) == "int" else 0
     if abs(seconds) > _LONGEST_DURATION:
@@ -190,7 +190,7 @@ def _indent(width: Any, value: Any) -> str:
 
 
 def _parted(value: Any, mark: str) -> str:
-    """Separate words where the case changes, and at a blank, `_` or `-`,
+    """Separate words where the case changes, and at a space, `_` or `-`,
     but not at a dot (huandu/xstrings).
     """
     spaced = re.sub(r"[\s_-]+", mark, re.sub(r"(?<=[a-z0-9])(?=[A-Z])", mark, text(value)))

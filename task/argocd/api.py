@@ -47,7 +47,7 @@ _NOT_FOUND = 5  # gRPC's code
 _SHORT = 4  # characters; a shorter secret would match parts of any text
 # The Application has changed: the patch's first operation tests the resourceVersion.
 _MEANWHILE = ("too many conflicts", "testing value")
-# The test succeeded, but the patch does not fit.
+# The test succeeded, but the patch does not match.
 _MALFORMED = ("error applying patch", "error unmarshaling patched app", "error decoding json patch")
 _DENIED = re.compile(r"permission denied: (?P<right>[^,]+, [^,]+, [^,]+)(?:, sub: (?P<who>[^,]+))?")
 

@@ -69,7 +69,7 @@ class ClusterSecrets:
         """Return the login that `git:secret:…` names: `secret:[<namespace>/]<name>`.
 
         Raises `AnnotationError` if an Application of this namespace and project may not name the
-        secret for this URL, and `CredentialsError` if the secret is missing or does not fit the
+        secret for this URL, and `CredentialsError` if the secret is missing or does not match the
         URL.
         """
         home, name = secret_place(place, namespace)

@@ -1,6 +1,7 @@
 """Finds what an AppProject keeps Argo CD from: syncing in a window, or deploying somewhere. Pure.
 
-What cannot be computed from the AppProject alone counts as unknown, and nothing is said about it.
+What cannot be computed from the AppProject alone counts as unknown, and nothing is reported about
+it.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ def sync_windows(
 ) -> dict[str, Any]:
     """Return what Argo CD's API says about an Application's sync windows.
 
-    Beside that, `because` says why they block it now, if they do. {} if that is unknown: the
+    Next to that, `because` says why they block it now, if they do. {} if that is unknown: the
     AppProject could not be read, or has a schedule that is not a cron of five fields.
     """
     if not mapping(project, "spec"):
@@ -132,7 +133,7 @@ def _next_opening(sync_window: Mapping[str, Any], now: str) -> str:
 def _is_for(sync_window: Mapping[str, Any], application: str, to: Destination) -> bool:
     """Tell whether a window is for an Application.
 
-    Any of its globs must fit, or with `andOperator` one of each list.
+    Any of its globs must match, or with `andOperator` one of each list.
     """
     values = {
         "applications": (application,),
@@ -166,9 +167,9 @@ def _fits_glob(pattern: object, value: str) -> bool:
 
 
 def refuses_destination(project: Mapping[str, Any], to: Destination) -> bool:
-    """Tell whether an AppProject refuses a destination. False if that is not known.
+    """Tell whether an AppProject refuses a destination. False if that is unknown.
 
-    As in Argo CD, one entry must fit, and no entry with `!` may exclude it.
+    As in Argo CD, one entry must match, and no entry with `!` may exclude it.
     """
     if not mapping(project, "spec") or not (to.server or to.name):
         return False

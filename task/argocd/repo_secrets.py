@@ -116,7 +116,7 @@ def repo_secret(kind: str, name: str, data: Mapping[str, str]) -> RepoSecret | N
 
 def choose(secrets: Sequence[RepoSecret], url: str, project: str = "") -> RepoCredentials | None:
     """Return a repository's credentials: its own secret's,
-    else those of the longest template that fits its URL.
+    else those of the longest template that matches its URL.
 
     A secret of the Application's project is preferred to one without a project, and one of another
     project never counts. If a repository's own secret has no login, the login comes from a
@@ -198,7 +198,7 @@ def may_log_in(secret: str, kind: str, data: Mapping[str, str], url: str, projec
     climbs = any(
         part.lower().replace("%2e", ".") in (".", "..") for part in re.split(r"[/\\:]", url)
     )
-    # a template for `https://` alone would fit every server
+    # a template for `https://` alone would match every server
     if not fits or not login_and_host(ours) or climbs:
         raise AnnotationError(
             f"secret {secret} is Argo CD's login for another repository",
@@ -212,7 +212,7 @@ def may_log_in(secret: str, kind: str, data: Mapping[str, str], url: str, projec
 
 
 def named_credentials(name: str, url: str, data: Mapping[str, str]) -> RepoCredentials:
-    """Return the login from a secret that `git:secret:…` names, if it fits the URL.
+    """Return the login from a secret that `git:secret:…` names, if it matches the URL.
 
     Raises `CredentialsError`.
     """
@@ -323,11 +323,11 @@ def _settings(found: RepoCredentials, server: str, folder: str) -> list[tuple[st
 
 
 def _begins(url: str, prefix: str) -> bool:
-    """Tell whether a template fits a URL.
+    """Tell whether a template matches a URL.
 
     Unlike Argo CD, compare whole hosts, since others choose the URL.
 
-    `https://git.example.com` does not fit `https://git.example.com.evil.org`.
+    `https://git.example.com` does not match `https://git.example.com.evil.org`.
     """
     if not prefix or not url.startswith(prefix):
         return False

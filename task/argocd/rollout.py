@@ -219,7 +219,7 @@ def _answer(view: View, wanted: Wanted, details: Mapping[Wants, Mapping[str, Any
         return _synced(view)
     if status == "OutOfSync":
         return _out_of_sync(view, windows, mapping(details, "owner"))
-    return Rollout("progressing", "Argo CD has not told its sync status yet", stale=True)
+    return Rollout("progressing", "Argo CD has not reported its sync status yet", stale=True)
 
 
 def _of_pods(view: View) -> bool:
@@ -307,7 +307,7 @@ def _operating(view: View, windows: Mapping[str, Any]) -> Rollout | None:
 
 
 def _tried_again(view: View) -> Rollout | None:
-    """Return the state if the sync has failed, and Argo CD tries it again by itself."""
+    """Return the state if the sync has failed, and Argo CD tries it again on its own."""
     count = view.operation.get("retryCount")
     limit = value_at(view.operation, "operation", "retry", "limit")
     if not isinstance(count, int) or count <= 0:
@@ -319,7 +319,7 @@ def _tried_again(view: View) -> Rollout | None:
     return Rollout(
         "progressing",
         f"the sync failed and is tried again ({tries}): {why}",
-        "Argo CD goes on trying by itself; give a longer --wait-timeout to see how it ends",
+        "Argo CD keeps trying; give a longer --wait-timeout to see how it ends",
         wants="tree",
     )
 
@@ -376,7 +376,7 @@ def _synced(view: View) -> Rollout:
     if not (later(view.compared, ended) or later(changed, ended)):
         # The health may still be the old one. These times are in whole seconds.
         return Rollout(
-            "progressing", "synced; Argo CD has not told its health since then", stale=True
+            "progressing", "synced; Argo CD has not reported its health since then", stale=True
         )
     health = text(view.status, "health", "status")
     if health == "Healthy":

@@ -1,4 +1,4 @@
-"""Finds why a rollout fails in what Argo CD says, and makes the texts fit for a log."""
+"""Finds why a rollout fails in what Argo CD says, and makes the messages suitable for a log."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def sick_pods(tree: Mapping[str, Any], since: str) -> tuple[str, ...]:
 
 
 def crashing(tree: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Return the nodes of unhealthy pods whose image is no problem, the newest first."""
+    """Return the nodes of unhealthy pods whose image is not the problem, the newest first."""
     sick = [
         pod
         for pod in _pods(tree)
@@ -165,7 +165,7 @@ def _named(resource: Mapping[str, Any], message: str, hook: str = "") -> str:
 
 
 def listed(texts: Sequence[str]) -> str:
-    """Join the first few texts."""
+    """Join the first few messages."""
     return and_more(texts, separator="; ") if texts else "Argo CD does not say why"
 
 

@@ -125,7 +125,8 @@ class _Watch:
 class Rollouts:
     """One wait.
 
-    `sights` goes on until all have ended or time is over; then `rows` and `errors` have the result.
+    `sights` continues until all have ended or time is over; then `rows` and `errors` have the
+    result.
     """
 
     def __init__(
@@ -225,7 +226,7 @@ class Rollouts:
                 self._show(
                     watch,
                     "failed",
-                    "it was deleted while it was waited for",
+                    "it was deleted during the wait",
                     "check whether it was deleted on purpose",
                 )
                 return
@@ -268,7 +269,7 @@ class Rollouts:
             watch.refreshes = False
             watch.since = ""
             why = (
-                "cannot ask for a refresh, Argo CD looks at Git by itself:"
+                "cannot ask for a refresh; Argo CD will see the commit later:"
                 f" {bare(error, watch.awaited.key)}"
             )
             self._log("warning", f"{watch.awaited.key}: {why}")
@@ -373,7 +374,7 @@ def refresh(api: ApplicationApi, keys: Sequence[tuple[str, str]], log: Log) -> N
             name = "/".join(key)
             hint = f"; {error.hint}" if error.hint else ""
             why = (
-                "cannot ask for a refresh, Argo CD looks at Git by itself:"
+                "cannot ask for a refresh; Argo CD will see the commit later:"
                 f" {bare(error, name)}{hint}"
             )
             log("warning", f"{name}: {why}")

@@ -71,7 +71,9 @@ class _Request(NamedTuple):
         branch = self.branch.removeprefix(BRANCHES)
         for text in (self.base or branch, branch, self.head):
             if not _is_name(text):
-                message = f"--base is missing: the CI system names {text[:100]!r}, no commit"
+                message = (
+                    f"--base is missing: the CI system names {text[:100]!r}, which is not a commit"
+                )
                 raise UsageError(message, hint=f"{GIVE}, and --head")
         merge = self.merge if _COMMIT.fullmatch(self.merge) else ""
         return Compared(self.base or branch, self.head, repository, branch, merge)

@@ -156,7 +156,7 @@ def built(text: str) -> Built:
         raise Malformed("it does not name an image", "check that the build pushed one")
     if len(images.references) > MOST:
         raise Malformed(
-            f"{len(images.references)} images are named in it, {MOST} at most are taken",
+            f"{len(images.references)} images are named in it; at most {MOST} are accepted",
             "split the file",
         )
     return images
@@ -357,7 +357,7 @@ def _of_words(text: str) -> Built:
         return Built(digest=next(iter(digests)))
     if digests:
         seen = "digests and references" if len(digests) < len(different) else "several digests"
-        hint = "write repository:tag@digest, one on a line"
+        hint = "write repository:tag@digest, one per line"
         raise Malformed(f"{seen}, and nothing shows which belong together", hint)
     references = [_word_read(word, number) for number, word in words]
     return Built(tuple(dict.fromkeys(references)))
@@ -368,7 +368,8 @@ def _word_read(word: str, number: int) -> str:
     quotable = _LIKE_A_REFERENCE.fullmatch(word)
     if not quotable and "@" not in word:
         raise Malformed(
-            f"no known builder writes this: a text whose line {number} is not an image reference",
+            f"no known builder writes this: a text file whose line {number} is not an image"
+            " reference",
             KNOWN,
         )
     try:
@@ -421,5 +422,5 @@ def _digest_member(value: Any, key: str) -> str:
 
 def _text_member(value: Any, key: str) -> str:
     if not isinstance(value, str):
-        raise Malformed(f"its {key} is not text", KNOWN)
+        raise Malformed(f"its {key} is not a string", KNOWN)
     return value.strip()

@@ -62,7 +62,7 @@ def _text(path: str) -> str:
             hint=hint,
         ) from None
     except UnicodeDecodeError:
-        hint = "give what the builder or the registry wrote, in UTF-8 and not packed"
+        hint = "give what the builder or the registry wrote, in UTF-8 and not compressed"
         raise UsageError(f"--images-from {path}: it is not text", hint=hint) from None
     except ValueError:  # a null byte
         hint = "name the file that the build wrote"

@@ -110,7 +110,7 @@ def sequence_of(text: str) -> int | None:
 def created_of(text: str) -> str:
     """Return the time in `--created` as RFC 3339 in UTC, or "" for "" and for "no date".
 
-    Raises `UsageError` for other texts.
+    Raises `UsageError` for other strings.
     """
     text = text.strip()
     if not text:

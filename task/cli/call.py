@@ -44,8 +44,8 @@ def adopt(
 ) -> Adopted:
     """Make the parameters variables of the command's options.
 
-    `options` are the arguments of a Tekton step. A blank parameter counts as not given, and so does
-    one with its default, which every step has.
+    `options` are the arguments of a Tekton step. An empty parameter counts as not given, and so
+    does one with its default, which every step has.
     """
     given = _parameters_in(environ)
     if not given:
@@ -120,7 +120,7 @@ def parameter_of(param: Any) -> str:
 
 
 def defaults() -> dict[str, str]:
-    """Return the default of each option as a text, by the name of the parameter.
+    """Return the default of each option as a string, by the name of the parameter.
 
     It is "" if the repository's own config decides what is not given.
     """

@@ -67,7 +67,7 @@ def function_of(command: str, body: Callable[..., int]) -> Callable[..., int]:
 def settings_of(command: str, given: Mapping[str, Any]) -> Settings:
     """Return the settings of a call.
 
-    `given` is what Typer has read. Raises `UsageError` if they do not fit.
+    `given` is what Typer has read. Raises `UsageError` if they do not match.
     """
     taken = TAKEN[command]
     kinds = get_type_hints(Settings)

@@ -39,8 +39,8 @@ def arguments(
     """Return what `options` adds to the command line.
 
     `flags` has the options of each command, as Typer knows them, and `parameters` the names of the
-    form's other parameters. Raises `UsageError` for an entry that is no option, or that the form or
-    the manifest gives.
+    form's other parameters. Raises `UsageError` for an entry that is not an option, or that the
+    form or the manifest gives.
     """
     known = {name: flag for flag in flags[command] for name in (*flag.opts, *flag.secondary_opts)}
     texts = (entry.strip() for entry in entries)
@@ -67,7 +67,7 @@ def _as_argument(
     parameters: Collection[str],
     environ: Mapping[str, str],
 ) -> str:
-    """Return what one entry adds: "" if its value is blank, which counts as not given."""
+    """Return what one entry adds: "" if its value is empty, which counts as not given."""
     entry = _ENTRY.fullmatch(text)
     if entry is None:
         hint = "write one option per line, as --name value or --name=value; names begin with --"

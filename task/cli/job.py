@@ -80,14 +80,12 @@ def _check_beside_events(given: EventOptions, found: ImagesFrom) -> None:
     fields = ("image", "image_digest", "tag", "sequence", "source_commit", "created")
     if found.built:
         raise UsageError(
-            "--images-from: a builder's file and events together",
+            "--images-from: a builder's file cannot be mixed with events",
             hint="run it once for each of them",
         )
     for field in fields:
         if getattr(given, field):
-            hint = (
-                "leave it out: each event is a build of its own, and a line of our own says which"
-            )
+            hint = "leave it out: each event is a build of its own, with its own identity"
             raise UsageError(f"{flag_of(field)} with events: it is for a single build", hint=hint)
 
 
@@ -229,7 +227,7 @@ def _deployed(
 ) -> DeployedSource | None:
     """Return what was built, if its deployments are to be shown.
 
-    Raises `UsageError` if that is not known.
+    Raises `UsageError` if that is unknown.
 
     The commit of what is promoted is known later. The branch is the CI job's, if that job built the
     commit.
@@ -404,7 +402,7 @@ def _template(path: str) -> str | None:
             hint=hint,
         ) from None
     except (Malformed, UnicodeDecodeError) as error:
-        hint = "write a Go text/template, as Image Updater takes it"
+        hint = "write a Go text/template, as for Image Updater"
         raise UsageError(f"--commit-message-template: {error}", hint=hint) from None
     return text
 

@@ -53,7 +53,7 @@ def lint(settings: Settings, call: Call) -> int:
     environ = call.environ
     log = call.log
     if not sources(settings, environ):
-        hint = "name their folder or file, as in image-update lint apps/, or . for the files here"
+        hint = "name their folder or file, as in image-update lint apps/, or . for this folder"
         raise UsageError("nothing says where to read Applications from", hint=hint)
     form = settings.lint.output
     try:

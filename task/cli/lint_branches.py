@@ -25,8 +25,8 @@ def open_branches(
 ) -> Iterator[Finding]:
     """Yield a warning for each repository with requests or head branches that others may push.
 
-    Nothing is said where there is no token for the Git host's API, no permission to read its rules,
-    or no answer.
+    Nothing is reported where there is no token for the Git host's API, no permission to read its
+    rules, or no answer.
     """
     repos = dict.fromkeys(sub.repo for sub in subs if sub.pull_request or sub.head_template)
     for repo in repos:

@@ -1,4 +1,4 @@
-"""Reads repositories for `lint`: the configs that lie here, the holds,
+"""Reads repositories for `lint`: the configs that are here, the holds,
 and what the written files say.
 """
 
@@ -73,8 +73,8 @@ def config_findings(
     and a warning for each rule that matches no Application.
 
     Rules are compared with the subscriptions that write to the config's repository. If none does,
-    nothing is said about them. A config is looked for at the root of the work tree that a file or
-    folder of Applications lies in.
+    nothing is reported about them. A config is looked for at the root of the work tree that a file
+    or folder of Applications is in.
     """
     for path in dict.fromkeys(_config_of(source) for source in sources if os.path.exists(source)):
         yield from _misplaced_configs(path)
@@ -226,7 +226,7 @@ def held(
     and `target_findings`.
 
     Repositories that need a login are read only with `--holds`. If one cannot be reached, the log
-    has a warning. Files that lie here are read here.
+    has a warning. Files that are here are read here.
     """
     places: dict[tuple[str, str], list[Subscription]] = {}
     here: list[Subscription] = []

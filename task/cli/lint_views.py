@@ -213,14 +213,14 @@ def _check_name(one: Finding) -> str:
 
 
 def _file_or_application(finding: Finding, path: str) -> str:
-    """Return the file below the present folder, or else the Application: programs want a path."""
+    """Return the file below the current folder, or else the Application: programs want a path."""
     return (
         _in_workspace(path) if path and path not in NO_FILES else _clean(finding.application) or "."
     )
 
 
 def _in_workspace(path: str) -> str:
-    """Return a path of this machine as these programs want it: relative to the present folder."""
+    """Return a path of this machine as these programs want it: relative to the current folder."""
     if "//" in path:  # REPO//PATH, which is elsewhere
         return _clean(path)
     relative = os.path.relpath(path)

@@ -78,7 +78,7 @@ def _looked_at(settings: Settings, environ: Mapping[str, str], log: Log) -> Stat
     )
     world = RealWorld(settings, environ, log, job.scope, images)
     try:
-        # The build that wrote the present value says since when another one runs.
+        # The build that wrote the current value says since when another one runs.
         by_commit = "differs" in given.fail_on and bool(given.older_than)
         look = StatusDetails(
             given.asks_for_newest,

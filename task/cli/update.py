@@ -49,11 +49,8 @@ def run(settings: Settings, call: Call) -> int:
 
 def scan(settings: Settings, call: Call) -> int:
     """Ask the registries for the newest allowed tag of every tracked image,
-    then go on as run does.
+    then continue as run does.
     """
-    if settings.require_match:
-        hint = "leave it out; it is for run and plan"
-        raise UsageError("--require-match: scan does not take an image to look for", hint=hint)
     if settings.registry_check == "never":
         hint = "write auto or always, or leave it out"
         raise UsageError("--registry-check: scan cannot do without the registries", hint=hint)
@@ -148,7 +145,7 @@ def _log_problems(report: Report, form: str, log: Log) -> None:
 
 
 def places_here(report: Report) -> Mapping[str, str]:
-    """Return the `file:line` of each Application whose manifest is below the present folder."""
+    """Return the `file:line` of each Application whose manifest is below the current folder."""
     found = {}
     for unusable in report.decisions:
         app = unusable.subscription.application

@@ -129,8 +129,8 @@ def _judge(revision: str, repository: str, descends: Descends) -> Judge:
 def _meant(names: Sequence[str], namespace: str, api: ApplicationApi) -> list[tuple[str, str]]:
     """Return the Applications that the names mean.
 
-    A bare name means the control plane's namespace. Raises `UsageError` if a bare name fits several
-    namespaces, or a glob nothing.
+    A bare name means the control plane's namespace. Raises `UsageError` if a bare name matches
+    several namespaces, or a glob nothing.
     """
     given = [text.strip() for text in names]
     listed = _listed_for(given, api)

@@ -1,1 +1,1 @@
-"""What the other commands ask for, beside the event of a build."""
+"""What the other commands ask for, next to the event of a build."""

@@ -204,7 +204,7 @@ def _refused(ask: Ask, checked: Sequence[Checked]) -> Decision:
 
 
 def _unchecked_event(ask: Ask, event: Event, error: TaskError) -> Problem:
-    """Return the error about an event that could not be checked, beside another one that could."""
+    """Return the error about an event that could not be checked, next to another one that could."""
     app = ask.subscription.application.key
     message = f"{event.image.reference} was not checked, and is not written: {error.message}"
     trouble = Trouble("registry", message, error.hint, exit=error.exit)

@@ -30,7 +30,7 @@ def _is_held(image_status: ImageStatus) -> bool:
 
 
 def _present_since(image_status: ImageStatus) -> str:
-    """Return when the present value was written, if that build is known."""
+    """Return when the current value was written, if that build is known."""
     newest = image_status.builds[0] if image_status.builds else None
     is_present = newest and (newest.tag, newest.digest) == (
         image_status.in_git.tag,
@@ -77,7 +77,7 @@ REASONS: Mapping[str, Reason] = {
 def late_images(found: Status, wanted: Collection[str], older_than: int) -> tuple[Problem, ...]:
     """Return an error for each image of which a word is true for at least `older_than` seconds.
 
-    Where it is not known since when, it counts.
+    Where it is unknown since when, it counts.
     """
     return tuple(_each_that_is_late(found, wanted, older_than))
 

@@ -190,7 +190,7 @@ def _now(app: Application, subs: Sequence[Subscription], *, skipped: bool) -> Si
     except Faulty as error:
         return Side("nothing", because=str(error))
     if any(sub.target == "manifests" or sub.source.kind == "Directory" for sub in subs):
-        return Side("nothing", because="Image Updater knows no plain directories")
+        return Side("nothing", because="Image Updater does not support plain directories")
     if method != "git":
         return Side("live")
     if not subs:
@@ -456,7 +456,7 @@ def as_json(moved: Migration) -> dict[str, object]:
 
 
 def _without_unknown(data: object) -> object:
-    """Return the data without logins, and with null for what is not known."""
+    """Return the data without logins, and with null for what is unknown."""
     if isinstance(data, dict):
         return {key: _without_unknown(value) for key, value in data.items()}
     if isinstance(data, (list, tuple)):

@@ -123,7 +123,7 @@ def pairs_of(
 ) -> tuple[list[Recipient], list[Problem]]:
     """Return a pair for each target, and an error if no Application matches one of the sides.
 
-    No Application is its own source. Raises `UsageError` if a name fits several namespaces.
+    No Application is its own source. Raises `UsageError` if a name matches several namespaces.
     """
     apps = [item.application for item in subscribed]
     wanted = Narrow(promotion.sources, selector=promotion.source_selector)
@@ -164,7 +164,7 @@ def _giving(
 ) -> Mapping[str, frozenset[str]]:
     """Return the targets of each source. Sources with the same targets share one set.
 
-    Raises `UsageError` if a name fits targets of several namespaces.
+    Raises `UsageError` if a name matches targets of several namespaces.
     """
     called: dict[str, list[Tracker]] = {}
     for app in apps:
@@ -201,8 +201,8 @@ def _fitting(
 
     A source's name is never taken for a glob.
 
-    A name that is no glob is looked up in `called`, because there may be thousands of sources with
-    their own patterns.
+    A name that is not a glob is looked up in `called`, because there may be thousands of sources
+    with their own patterns.
     """
     name = pattern.rpartition("/")[2]
     among = apps if is_glob(name) else called.get(_filled(name, source), ())
@@ -517,12 +517,12 @@ def _past(
 
 
 def _since(now: Reading, past: Sequence[PastBuild]) -> str:
-    """Return the time of the commit that wrote the present version, or "" if it is not known."""
+    """Return the time of the commit that wrote the current version, or "" if it is unknown."""
     return past[0].at if past and (past[0].tag, past[0].digest) == (now.tag, now.digest) else ""
 
 
 def _was_before(now: Reading, newest: Written, past: Sequence[PastBuild]) -> bool:
-    """Tell whether the file had the present version before the newest one.
+    """Tell whether the file had the current version before the newest one.
 
     If the newest one is not in the history, it may have.
     """
@@ -588,10 +588,7 @@ def with_promoted(job: Job, matched: Matched, world: World) -> Job:
         replace(job.deployed, commit=commit) if job.deployed and commit and repository else None
     )
     if job.deployed and not deployed and matched.asks:
-        why = (
-            f"the sources' state does not say which one commit of {job.deployed.repository} was"
-            " built"
-        )
+        why = f"the sources' state does not say which commit of {job.deployed.repository} was built"
         world.log("warning", f"deployments are not shown: {why}")
     return replace(
         job,

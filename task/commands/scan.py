@@ -2,8 +2,8 @@
 and continues as if it had just been built.
 
 It needs few requests. Each repository is listed once. Creation times are asked only if they decide,
-and platforms only from the newest tag down to the first that fits. All other questions are asked as
-for the other commands.
+and platforms only from the newest tag down to the first that matches. All other questions are
+asked as for the other commands.
 """
 
 from __future__ import annotations
@@ -260,7 +260,7 @@ def _newest_of_each(
 
 
 class _Search:
-    """Goes from the newest tag of a choice down to the first that fits."""
+    """Goes from the newest tag of a choice down to the first that matches."""
 
     def __init__(self, choice: Choice, terms: Terms) -> None:
         self.choice = choice
@@ -283,7 +283,7 @@ class _Search:
         return {tag: replace(self.choice.about(tag), facts=facts) for tag in tags}
 
     def examine(self, answers: Mapping[str, Answer]) -> None:
-        """Look for the first tag that fits among these."""
+        """Look for the first tag that matches among these."""
         for tag, answer in answers.items():
             if answer.error or (self._is_suitable(answer) and self._is_old_enough(tag, answer)):
                 self.result = replace(self.result, tag=tag, error=answer.error)

@@ -591,7 +591,7 @@ def _facts_to_ask(row: ImageStatus, *, dates: bool) -> tuple[Fact, ...]:
 def _why_none(decision: Decision) -> Problem:
     """Return why a row has no newest tag.
 
-    Either the registry did not answer, or the rules admit none of its tags, which is no error.
+    Either the registry did not answer, or the rules admit none of its tags, which is not an error.
     """
     trouble = decision.judged.trouble
     if decision.verdict != "error":

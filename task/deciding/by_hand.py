@@ -1,7 +1,7 @@
 """Pure code for `hold`, `release` and `rollback`: what becomes of one image,
 and what its state file remembers.
 
-`--on-failure rollback` uses it too, when a run rolls back by itself. Whether a hold keeps an image
+`--on-failure rollback` uses it too, when a run rolls back on its own. Whether a hold keeps an image
 as it is, is decided in `weigh`.
 """
 
@@ -133,7 +133,8 @@ def _release(intent: Intent, situation: Situation) -> Move:
     move = weigh(now_free, deferred(situation.subscription, event))
     because = f"{told}; {event.version} waited: {move.decision.because}"
     if move.hold and move.hold == situation.subscription.freeze:
-        because = f"{because}; {_NO_END}"
+        lifts = f"{told}; " if was and was != move.hold else ""
+        because = f"{lifts}still {move.decision.because}; {_NO_END}"
     decision = replace(move.decision, judged=replace(move.decision.judged, because=because))
     memory = move.remember.memory if move.remember and move.remember.memory is not None else free
     remember = Remember(memory, lifted=lifted)

@@ -84,7 +84,7 @@ def not_merged(
     """Return a warning for each commit of `hold`,
     `release` or `rollback` that only waits on a head branch.
 
-    A pull request says so by itself.
+    A pull request says so on its own.
     """
     if job.intent is None:
         return ()
@@ -307,9 +307,7 @@ def _writes_the_other_spelling(decision: Decision) -> Problem | None:
 
 def taken_back(owner: str) -> tuple[str, str]:
     """Return the message about a live Application whose owner takes a patch back, and the hint."""
-    message = (
-        f"{owner} takes the patch back, because it does not ignore this field of the Application"
-    )
+    message = f"{owner} reverts the patch, because it does not ignore this field of the Application"
     way = "let it ignore the field (ignoreApplicationDifferences, ignoreDifferences)"
     return message, f"write write-back-method: git, or {way}"
 

@@ -15,7 +15,7 @@ from dataclasses import replace
 from task.annotations.write_back import LONGEST_NAME, LONGEST_PATH, size
 from task.deciding.by_hand import fulfil
 from task.deciding.hiding import refuse_hidden
-from task.deciding.job import Ask, Move, Outcome, Terms, error_decision
+from task.deciding.job import Ask, Move, Outcome, Remember, Terms, error_decision
 from task.deciding.target import (
     SIGNS,
     all_live,
@@ -154,8 +154,8 @@ def state_of(snapshot: Snapshot, sub: Subscription) -> State:
 
 
 def file_of(snapshot: Snapshot, sub: Subscription, states: Mapping[str, State]) -> str:
-    """Return the key in the state file for the subscription's target: an existing one if it fits,
-    else the file's path.
+    """Return the key in the state file for the subscription's target: an existing one if it
+    matches, else the file's path.
 
     The key is the path of the kustomization file, for which its folder is understood as well, or a
     folder of manifests.

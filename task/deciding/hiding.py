@@ -3,7 +3,7 @@
 Helm merges the chart's own values, the values files in their order, the Application's values, its
 parameters and its file parameters, and the last one counts. Argo CD applies `kustomize.images`
 after the kustomization's own entries. Image Updater's default method leaves parameters in the live
-Application: a commit to a values file below them succeeds, and the old image runs for ever.
+Application: a commit to a values file below them succeeds, and the old image runs forever.
 """
 
 from __future__ import annotations

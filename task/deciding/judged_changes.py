@@ -467,7 +467,7 @@ def _by_what_git_says(one: Touched, image: Image, judging: Judging) -> Verdict |
     sub = one.pair.now
     named = live_image(one.new.name) if one.new.name else None
     if named and named.repository != sub.entry.image.repository:
-        because = f"Git would get {named.name}, and image-list tracks {sub.entry.image.name}"
+        because = f"Git would get {named.name}, but image-list tracks {sub.entry.image.name}"
         return Verdict("refuse", "annotation", because)
     if refusal := objection(image.tag, sub.policy):
         return refusal
@@ -660,7 +660,7 @@ def _loosened(one: Touched, image: Image) -> tuple[Problem, ...]:
             Trouble.warning(
                 "annotation",
                 message,
-                "look at the annotation first: this check follows the change's own ones",
+                "look at the annotation first: this check follows the change's own annotations",
             ),
             application=after.application.key,
         ),
@@ -687,7 +687,7 @@ def _changed_annotations(before: Subscription, after: Subscription) -> list[str]
 
 
 def line_of(snapshot: Snapshot, one: Touched, terms: Terms) -> int:
-    """Return the line of the version in its file, or 0 if it is not known.
+    """Return the line of the version in its file, or 0 if it is unknown.
 
     It is the first line that another version would change.
     """

@@ -185,7 +185,7 @@ def unchecked(answer: Answer | None, needed: Iterable[Fact], sub: Subscription) 
     if not told:  # only another Application has asked
         return None
     message = f"{'; '.join(meanings[fact] for fact in told)}: {answer.error.message}"
-    # The image is written all the same, so to run it again would not help.
+    # The image is written anyway, so to run it again would not help.
     hint = "" if answer.error.exit == Exit.TEMPORARY else answer.error.hint
     if "created" in told:
         hint = hint or "give --sequence or --created"
@@ -207,7 +207,7 @@ class Facts:
     earlier: Callable[[str, int, Collection[str]], Iterable[tuple[str, str]]] = (
         lambda _path, _most, _marked: ()
     )
-    # the commits that Argo CD has synced with success, newest first; () if that is not known
+    # the commits that Argo CD has synced with success, newest first; () if that is unknown
     synced: Callable[[Subscription], tuple[str, ...]] = lambda _subscription: ()
     # asks the registry; None if that is switched off
     exists: Callable[[Question], Answer | None] = lambda _question: None
@@ -464,7 +464,7 @@ def _deferred(decision: Decision, event: Written, hold: Hold, situation: Situati
 def always_counts(error: TaskError) -> bool:
     """Tell whether an error counts although the registry may not be needed.
 
-    An unreadable file of ours does, and an image whose bytes do not fit their digest, because that
-    is no missing answer.
+    An unreadable file of ours does, and an image whose bytes do not match their digest, because
+    that is no missing answer.
     """
     return isinstance(error, UsageError | AnnotationError | TamperedError)

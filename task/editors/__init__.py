@@ -122,7 +122,7 @@ _REGISTRY = re.compile(r"(.*?)(?:registry|hub|host)")
 
 
 def _lines_of_parts(tree: Tree, target: Target, image: Image) -> Iterator[int]:
-    """Yield the line of each other version that has the image's name in a key beside it."""
+    """Yield the line of each other version that has the image's name in a key next to it."""
     for root in tree.roots:
         for node in walk(root):
             if node.kind != "mapping":

@@ -5,8 +5,8 @@ Only the first document counts, because Helm reads no other. Only annotated keys
 AIU v1.3 writes an `image.name` that nobody requested. If no key is annotated, `image.tag` is
 written, and also `image.name` if the file already has it.
 
-A chart that has a digest beside its tag renders both, and then container runtimes ignore the tag.
-So a new tag beside an old digest changes nothing, although everything looks healthy. A digest is
+A chart that has a digest next to its tag renders both, and then container runtimes ignore the tag.
+So a new tag next to an old digest changes nothing, although everything looks healthy. A digest is
 written only to the key that an annotation names, and one at any other key is refused.
 """
 
@@ -84,7 +84,7 @@ def read(files: Files, target: Target) -> Reading:
             for key in (keys.name, keys.tag, keys.spec, keys.digest)
             if key
         }
-        # For Helm, blanks around a tag in quotes are part of it.
+        # For Helm, spaces around a tag in quotes are part of it.
         good = all(
             node is None or (sound(node) and node.value == node.value.strip())
             for node in nodes.values()
@@ -231,7 +231,7 @@ def shared(files: Files, target: Target) -> tuple[str, ...]:
 
 def beside(files: Files, target: Target) -> tuple[tuple[str, tuple[str, ...]], ...]:
     """Return each annotated key that the file lacks,
-    with the keys beside it that have single values.
+    with the keys next to it that have single values.
 
     Raises the errors of `read`.
     """
@@ -350,7 +350,7 @@ def _named_in(tree: Tree, mapping: Sequence[Segment], target: Target) -> tuple[s
 
 
 def other_registry(files: Files, target: Target) -> tuple[str, str]:
-    """Return the key of a registry beside the image's name, and its value, if that is another one.
+    """Return the key of a registry next to the image's name, and its value, if that is another one.
 
     Else return ("", ""). Raises the errors of `read`.
     """
@@ -391,7 +391,7 @@ def digest_value(image: Image, key: str, old: str) -> str:
 def known_digest(files: Files, target: Target, keys: Keys, parameters: Iterable[Parameter]) -> str:
     """Return what Helm gets at the key for the digest now.
 
-    Raises `TargetError` if Helm gets a digest beside the tag that no annotation names. What counts
+    Raises `TargetError` if Helm gets a digest next to the tag that no annotation names. What counts
     is the last value in Argo CD's order: the chart's own, the values files, `helm.values`, and then
     the parameters. Unreadable files are skipped.
     """
@@ -407,7 +407,7 @@ def known_digest(files: Files, target: Target, keys: Keys, parameters: Iterable[
         found |= _in_parameter(parameter, steps)
     for name, digest in found.items():
         if digest.value and name != annotated:
-            hint = f"set {name} to an empty text"
+            hint = f"set {name} to an empty string"
             if not (keys.digest or keys.spec):
                 hint = (
                     f"annotate {target.alias or '<alias>'}.helm.image-digest: {name}, which each"
@@ -425,7 +425,7 @@ def known_digest(files: Files, target: Target, keys: Keys, parameters: Iterable[
 
 
 def _in_parameter(parameter: Parameter, steps: Sequence[Segment]) -> Mapping[str, _Digest]:
-    """Return the digest that a parameter sets beside the key at these steps, by its whole key."""
+    """Return the digest that a parameter sets next to the key at these steps, by its whole key."""
     *parents, key = parse_path(parameter.name)
     if path_text(parents) != path_text(steps[: len(parents)]) or len(parents) >= len(steps):
         return {}
@@ -503,11 +503,12 @@ def _in_text(path: str, text: str, steps: tuple[Segment, ...], above: int) -> Ma
 
 
 def _belongs(name: str, value: str, steps: Sequence[Segment], beside: Iterable[str]) -> bool:
-    """Tell whether a key beside the first of these steps has the digest of the tag at the last one.
+    """Tell whether a key next to the first of these steps has the digest of the tag at the last
+    one.
 
-    Charts call it `digest` or `imageSha` beside `tag`, `webDigest` beside `webTag`, or
-    `imageDigest` beside `image`. Any other key that has a digest counts, too, unless it is beside a
-    tag of its own. An empty text hides a digest.
+    Charts call it `digest` or `imageSha` next to `tag`, `webDigest` next to `webTag`, or
+    `imageDigest` next to `image`. Any other key that has a digest counts, too, unless it is next
+    to a tag of its own. An empty string hides a digest.
     """
     name = _bare_name(name)
     first = _bare_name(steps[0].name)

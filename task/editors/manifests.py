@@ -24,7 +24,7 @@ from task.editors.yaml.edit import alone, line_start, says, splice
 from task.editors.yaml.path import key_path
 from task.editors.yaml.spelling import sound
 from task.editors.yaml.tree import Node, Tree, pairs, parse, resolved, value, walk
-from task.errors import TargetError
+from task.errors import TargetError, TaskError
 from task.image import live_image
 from task.model import Edit, File, Files, Image, Place, Reading, Target
 
@@ -106,11 +106,11 @@ def read(files: Files, target: Target) -> Reading:
 
     Raises TargetError if no manifest has the image.
     """
-    hits = [
-        (path, hit) for path, tree in _trees(files, target) for hit in _hits(tree, target, None)
-    ]
+    broken: list[TaskError] = []
+    trees = _trees(files, target, broken)
+    hits = [(path, hit) for path, tree in trees for hit in _hits(tree, target, None)]
     if not hits:
-        raise _no_such_image(target)
+        raise _no_such_image(target, broken)
     images = [hit.old for _, hit in hits]
     name, tag, digest = first_parts(images)
     alike = all(
@@ -122,14 +122,16 @@ def read(files: Files, target: Target) -> Reading:
     return Reading(name, tag, digest, sound=alike and strings, file=hits[0][0])
 
 
-def _no_such_image(target: Target) -> TargetError:
+def _no_such_image(target: Target, broken: Sequence[TaskError]) -> TargetError:
+    """Return the error. A file that cannot be read may be the reason."""
     name = target.keys.manifests_name or target.image.name
+    unread = f"; {broken[0].subject} was skipped: {broken[0].message}" if broken else ""
     hint = (
         "name the folder (manifests:<path>), or the image as it is written there"
         " (<alias>.manifests.image-name)"
     )
     return TargetError(
-        f"no container in the manifests has the image {name}",
+        f"no container in the manifests has the image {name}{unread}",
         hint=hint,
         subject=target.path or "/",
     )
@@ -143,7 +145,8 @@ def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit
     changed: dict[str, File] = {}
     edits: list[Edit] = []
     seen = False
-    for path, tree in _trees(files, target):
+    broken: list[TaskError] = []
+    for path, tree in _trees(files, target, broken):
         with about(path):
             hits = list(_hits(tree, target, image))
             seen = seen or bool(hits)
@@ -153,7 +156,7 @@ def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit
             changed[path] = File(new.text, files[path].mode)
             edits += [hit.edit(path, tree) for hit in hits]
     if not seen:
-        raise _no_such_image(target)
+        raise _no_such_image(target, broken)
     return changed, tuple(edits)
 
 
@@ -190,8 +193,12 @@ def manifests_in(files: Files, target: Target) -> Iterator[str]:
             yield path
 
 
-def _trees(files: Files, target: Target) -> Iterator[tuple[str, Tree]]:
-    """Yield the readable YAML files that may have the image, by path."""
+def _trees(
+    files: Files,
+    target: Target,
+    broken: list[TaskError],
+) -> Iterator[tuple[str, Tree]]:
+    """Yield the readable YAML files that may have the image, by path. Add why others are broken."""
     # Called only for its errors: the path, or a folder above it, may be a link, a submodule or a
     # file.
     if target.path in files and files[target.path].mode != "040000":
@@ -210,10 +217,11 @@ def _trees(files: Files, target: Target) -> Iterator[tuple[str, Tree]]:
             continue
         try:
             yield path, parse(text)
-        except TargetError:
+        except TargetError as error:
             # the target names this file; others in the folder may be templates of a chart
             if path == target.path:
                 raise
+            broken.append(error.about(path))
 
 
 def _hits(tree: Tree, target: Target, image: Image | None) -> Iterator[Hit]:

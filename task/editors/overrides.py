@@ -210,7 +210,7 @@ def grow(tree: Tree, section: Section, items: Sequence[Data]) -> Tree:
 
 
 def origin_comment(tree: Tree, element: Node) -> re.Match[str] | None:
-    """Return the element's origin comment with the blanks before it, or None if it has none,
+    """Return the element's origin comment with the spaces before it, or None if it has none,
     or is in flow style.
 
     It may be on any of the element's lines.
@@ -524,7 +524,7 @@ def _wanted(
 ) -> Mapping[str, Parameter]:
     """Return the image's elements, by name.
 
-    `known` ones may have a spelling of it; `digest` is the present one.
+    `known` ones may have a spelling of it; `digest` is the current one.
     """
     full = spelled(
         image,

@@ -6,7 +6,8 @@ first write-back file, so that two Argo CDs that share a repository and an Appli
 share its memory.
 
 People may read, edit and revert the file. Its text is YAML, but its name does not end in `.yaml`,
-because Argo CD's directory sources would apply it as a manifest. Values are read as texts: a plain
+because Argo CD's directory sources would apply it as a manifest. Values are read as strings: a
+plain
 `1.10` is that tag, not a number. What is written has a fixed form. The comments at the beginning
 stay. An unknown key belongs to a newer version: it is ignored, and stays, too.
 """
@@ -125,7 +126,7 @@ def _hold(tree: Tree, node: Node) -> Hold | None:
     """
     if node is NOTHING:
         return None
-    hint = "write `reason: …` on a line of its own below it, or remove the hold"
+    hint = "write `reason: …` on its own line below it, or remove the hold"
     if node.null or (node.kind == "mapping" and not node.children):
         raise _line_error(tree, node, "hold is empty", hint)
     fields = _fields(tree, node, "hold", _HOLD)
@@ -178,7 +179,7 @@ def _scalar_text(tree: Tree, node: Node, name: str) -> str:
 
 
 def _text_list(tree: Tree, node: Node, name: str) -> tuple[str, ...]:
-    hint = f'write each on a line of its own below {name}: - "…"'
+    hint = f'write each on its own line below {name}: - "…"'
     if node.null:
         return ()
     if node.kind != "sequence" or node.tag:
@@ -296,7 +297,7 @@ def stripped(text: str) -> str:
 
 
 def data_of(states: Mapping[str, State]) -> dict[str, object]:
-    """Return the states as nested mappings, lists and texts, in the file's order,
+    """Return the states as nested mappings, lists and strings, in the file's order,
     and without empty values.
 
     Times are in normal form. Raises TargetError if one is invalid, or a sequence has more than 20
@@ -353,7 +354,7 @@ def _as_stored(data: Wanted) -> dict[str, object]:
 
 
 def in_fixed_form(tree: Tree, data: Wanted) -> str:
-    """Return the text with all lines written anew, below the comments at its beginning."""
+    """Return the text with all lines written again, below the comments at its beginning."""
     head = []
     end = eol(tree.text)
     for line in tree.text.splitlines():

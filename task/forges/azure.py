@@ -62,7 +62,7 @@ class AzureClient(Client):
     version = "7.1"
 
     def login(self) -> Mapping[str, str]:
-        """As `Client.login`: for the job's own token (System.AccessToken, a JWT),
+        """Like `Client.login`: for the job's own token (System.AccessToken, a JWT),
         or a personal access token.
         """
         token = self.reach.token
@@ -72,7 +72,7 @@ class AzureClient(Client):
         return basic(token.user, token.secret)
 
     def ask(self, method: str, path: str, what: str, **more: Any) -> Response:
-        """As `Client.ask`.
+        """Like `Client.ask`.
 
         If a Server is older than the wanted version of the API, ask again with its own version.
         """
@@ -105,7 +105,7 @@ class AzureClient(Client):
         )
 
     def refused(self, answer: Response, what: str) -> TaskError:
-        """As `Client.refused`. A redirect to the sign-in page is a refusal, too."""
+        """Like `Client.refused`. A redirect to the sign-in page is a refusal, too."""
         if 300 <= answer.status < 400:
             return self._locked_out(what)
         return super().refused(answer, what)
@@ -139,7 +139,7 @@ class Azure(Host):
         )
 
     def newest(self, base: str, head: str) -> Proposed | None:
-        """As `Host.newest`: the open request, else the newest, read whole.
+        """Like `Host.newest`: the open request, else the newest, read whole.
 
         Lists come newest first.
         """
@@ -163,12 +163,12 @@ class Azure(Host):
         return self.checked(numbered(dig(newest, "pullRequestId"), self.place.host))
 
     def close(self) -> None:
-        """As `Connected.close`."""
+        """Like `Connected.close`."""
         super().close()
         self._people.close()
 
     def ask(self, number: str) -> Any:
-        """As `Host.ask`."""
+        """Like `Host.ask`."""
         return self._client.json(
             "GET",
             f"{self._path}/pullrequests/{path_part(number)}",
@@ -176,7 +176,7 @@ class Azure(Host):
         )
 
     def proposed(self, said: Any) -> Proposed:
-        """As `Host.proposed`."""
+        """Like `Host.proposed`."""
         number = numbered(dig(said, "pullRequestId"), self.place.host)
         state = _STATES.get(dig(said, "status"), "closed")
         conflicts = state == "open" and dig(said, "mergeStatus") == "conflicts"
@@ -193,13 +193,13 @@ class Azure(Host):
         )
 
     def branches(self, said: Any) -> tuple[str, str]:
-        """As `Host.branches`."""
+        """Like `Host.branches`."""
         base = dig(said, "targetRefName")
         head = dig(said, "sourceRefName")
         return base.removeprefix(_HEADS), head.removeprefix(_HEADS)
 
     def create(self, proposal: Proposal) -> Any:
-        """As `Host.create`."""
+        """Like `Host.create`."""
         body = {
             "sourceRefName": f"refs/heads/{proposal.head}",
             "targetRefName": f"refs/heads/{proposal.base}",
@@ -225,7 +225,7 @@ class Azure(Host):
         return self._client.parsed(answer, what)
 
     def change(self, said: Any, title: str, body: str) -> Any:
-        """As `Host.change`."""
+        """Like `Host.change`."""
         number = self.proposed(said).number
         path = f"{self._path}/pullrequests/{path_part(number)}"
         what = f"update pull request {number}"
@@ -246,7 +246,7 @@ class Azure(Host):
         return said
 
     def complete(self, said: Any, proposal: Proposal, notes: Notes) -> tuple[Proposed, Any]:
-        """As `Host.complete`."""
+        """Like `Host.complete`."""
         found = self.proposed(said)
         request = f"{self._path}/pullRequests/{path_part(found.number)}"
         present = {dig(element, "id").lower() for element in elements(said, "reviewers")}
@@ -274,7 +274,7 @@ class Azure(Host):
         return found, said
 
     def shut(self, said: Any, body: str) -> None:
-        """As `Host.shut`."""
+        """Like `Host.shut`."""
         path = f"{self._path}/pullrequests/{path_part(self.proposed(said).number)}"
         text = {"description": body, "status": "abandoned"}
         self._client.ask(
@@ -286,7 +286,7 @@ class Azure(Host):
         )
 
     def is_open(self, name: str) -> bool:
-        """As `Host.is_open` Azure has no pattern: the folder of a branch has rights."""
+        """Like `Host.is_open` Azure has no pattern: the folder of a branch has rights."""
         what = "read the rights to branches"
         repository = self._client.json("GET", self._path, what)
         project = dig(repository, "project", "id")
@@ -298,7 +298,7 @@ class Azure(Host):
         return open_on_azure(listed(found, "value"))
 
     def tip(self, head: str) -> str:
-        """As `Host.tip`."""
+        """Like `Host.tip`."""
         params = {"filter": f"heads/{head}"}  # every ref with this prefix
         found = self._client.json(
             "GET",
@@ -335,7 +335,7 @@ class Azure(Host):
         if len(ids) != 1:
             hint = "name the person by e-mail address or id"
             raise ForgeError(
-                f"{self.place.host} knows nobody of that name, or several people",
+                f"{self.place.host} has nobody of that name, or several people",
                 hint=hint,
             )
         return ids.pop()
@@ -391,7 +391,7 @@ class AzureComments(Comments):
     needs = NEEDS
 
     def marked(self, request: str, mark: str) -> Iterator[Comment]:
-        """As `Comments.marked`. Azure returns all threads at once, oldest first."""
+        """Like `Comments.marked`. Azure returns all threads at once, oldest first."""
         said = self._client.json("GET", self._threads(request), "look for the comment")
         for thread in reversed(mappings(said, "value")):
             for mapping in mappings(thread, "comments")[:1]:
@@ -404,7 +404,7 @@ class AzureComments(Comments):
                     )
 
     def add(self, request: str, body: str) -> str:
-        """As `Comments.add`."""
+        """Like `Comments.add`."""
         thread = {
             "comments": [
                 {
@@ -419,7 +419,7 @@ class AzureComments(Comments):
         return self._page(request, dig(said, "id"))
 
     def change(self, request: str, comment: Comment, body: str) -> str | None:
-        """As `Comments.change`."""
+        """Like `Comments.change`."""
         path = f"{self._threads(request)}/{comment.number}"
         text = {"content": body}
         answer = self._client.ask(

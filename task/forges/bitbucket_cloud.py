@@ -1,8 +1,8 @@
-"""Bitbucket Cloud (REST API 2.0): no labels, no assignees, and no way to have it merge by itself.
+"""Bitbucket Cloud (REST API 2.0): no labels, no assignees, and no way to have it merge on its own.
 
 developer.atlassian.com/cloud/bitbucket/rest/api-group-pullrequests. Two things are unlike other
-forges: a list shows no reviewers, and opening a second request for a branch is no error, but gives
-the open one the new title.
+forges: a list shows no reviewers, and opening a second request for a branch is not an error, but
+gives the open one the new title.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class BitbucketClient(Client):
     """A client of either Bitbucket's API."""
 
     def login(self) -> Mapping[str, str]:
-        """As `Client.login`: an access token alone, or a user name with a password or token."""
+        """Like `Client.login`: an access token alone, or a user name with a password or token."""
         token = self.reach.token
         return bearer(token.secret) if token.user in ("", BARE) else basic(token.user, token.secret)
 
@@ -73,7 +73,7 @@ class CloudClient(BitbucketClient):
     page = ("links", "html", "href")
 
     def refused(self, answer: Response, what: str) -> TaskError:
-        """As `Client.refused`."""
+        """Like `Client.refused`."""
         error = super().refused(answer, what)
         if answer.status != 401:
             return error
@@ -93,10 +93,7 @@ class BitbucketCloud(Host):
         " write:pullrequest)"
     )
     without: ClassVar[Mapping[str, str]] = WITHOUT | {
-        "auto_merge": (
-            "Bitbucket Cloud's API cannot make a pull request merge by itself: a person has to"
-            " choose that"
-        )
+        "auto_merge": ("Bitbucket Cloud's API cannot turn on auto-merge: a person has to do that")
     }
 
     def __init__(self, reach: Reach) -> None:
@@ -104,7 +101,7 @@ class BitbucketCloud(Host):
         self._name = "/".join(reach.place.project).lower()
 
     def newest(self, base: str, head: str) -> Proposed | None:
-        """As `Host.newest`.
+        """Like `Host.newest`.
 
         The name is part of the question: under a new name, it is asked again.
         """
@@ -140,7 +137,7 @@ class BitbucketCloud(Host):
         ]
 
     def checked(self, number: str) -> Proposed:
-        """As `Host.checked`."""
+        """Like `Host.checked`."""
         found = super().checked(number)
         if not found.merge_commit:
             return found
@@ -150,7 +147,7 @@ class BitbucketCloud(Host):
         return replace(found, merge_commit=dig(commit, "hash") or found.merge_commit)
 
     def ask(self, number: str) -> Any:
-        """As `Host.ask`."""
+        """Like `Host.ask`."""
         return self._client.json(
             "GET",
             f"{self._path}/pullrequests/{path_part(number)}",
@@ -158,7 +155,7 @@ class BitbucketCloud(Host):
         )
 
     def proposed(self, said: Any) -> Proposed:
-        """As `Host.proposed`."""
+        """Like `Host.proposed`."""
         state = _STATES.get(dig(said, "state"), "closed")
         body = dig(said, "description")
         # twelve digits of the commit, and all of them
@@ -175,11 +172,11 @@ class BitbucketCloud(Host):
         )
 
     def branches(self, said: Any) -> tuple[str, str]:
-        """As `Host.branches`."""
+        """Like `Host.branches`."""
         return dig(said, "destination", "branch", "name"), dig(said, "source", "branch", "name")
 
     def create(self, proposal: Proposal) -> Any:
-        """As `Host.create`. If the branch has a newer commit, the newer run opens the request."""
+        """Like `Host.create`. If the branch has a newer commit, the newer run opens the request."""
         if found := self._opened_by_a_newer_build(proposal):
             raise AlreadyThere(found)
         body = {
@@ -198,11 +195,11 @@ class BitbucketCloud(Host):
         return item
 
     def change(self, said: Any, title: str, body: str) -> Any:
-        """As `Host.change`."""
+        """Like `Host.change`."""
         return self._put(said, {"title": title, "description": body})
 
     def complete(self, said: Any, proposal: Proposal, notes: Notes) -> tuple[Proposed, Any]:
-        """As `Host.complete`.
+        """Like `Host.complete`.
 
         Reviewers are added, but never removed. If Bitbucket refuses some, it takes none.
         """
@@ -223,20 +220,20 @@ class BitbucketCloud(Host):
         return self.proposed(said), said
 
     def shut(self, said: Any, body: str) -> None:
-        """As `Host.shut`."""
+        """Like `Host.shut`."""
         found, _said = self.write(said, dig(said, "title"), body)
         path = f"{self._path}/pullrequests/{path_part(found.number)}/decline"
         self._client.ask("POST", path, f"decline pull request {found.number}")
 
     def is_open(self, name: str) -> bool:
-        """As `Host.is_open`."""
+        """Like `Host.is_open`."""
         path = f"{self._path}/branch-restrictions"
         query = {"kind": "push", "pagelen": 100}
         found = self._client.json("GET", path, "read the branch restrictions", params=query)
         return open_on_bitbucket_cloud(listed(found, "values"), name)
 
     def tip(self, head: str) -> str:
-        """As `Host.tip`."""
+        """Like `Host.tip`."""
         path = f"{self._path}/refs/branches/{quote(head)}"
         return dig(
             self._client.json("GET", path, f"read the branch {head}", fine=(404,)),
@@ -328,7 +325,7 @@ class CloudComments(Comments):
     needs = COMMENTS_NEED
 
     def marked(self, request: str, mark: str) -> Iterator[Comment]:
-        """As `Comments.marked`."""
+        """Like `Comments.marked`."""
         what = "look for the comment"
         params = {"sort": "-created_on", "pagelen": COMMENT_PAGE}
         for page in range(1, COMMENT_PAGES + 1):
@@ -349,13 +346,13 @@ class CloudComments(Comments):
                 return
 
     def add(self, request: str, body: str) -> str:
-        """As `Comments.add`."""
+        """Like `Comments.add`."""
         text = {"content": {"raw": body}}
         said = self._client.json("POST", self._comments(request), "write the comment", json=text)
         return dig(said, "links", "html", "href")
 
     def change(self, request: str, comment: Comment, body: str) -> str | None:
-        """As `Comments.change`."""
+        """Like `Comments.change`."""
         path = f"{self._comments(request)}/{path_part(comment.number)}"
         text = {"content": {"raw": body}}
         answer = self._client.ask(

@@ -2,7 +2,7 @@
 auto-merge since 8.15, drafts since 8.18.
 
 developer.atlassian.com/server/bitbucket/rest. A change has to name the version that it changes; who
-gives no reviewers takes them all away.
+sends no reviewers takes them all away.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class DataCenterClient(BitbucketClient):
     page = ("links", "self", 0, "href")
 
     def refused(self, answer: Response, what: str) -> TaskError:
-        """As `Client.refused`."""
+        """Like `Client.refused`."""
         error = super().refused(answer, what)
         if answer.status != _UNAUTHORIZED:
             return error
@@ -79,11 +79,11 @@ class BitbucketDataCenter(Host):
     connect = DataCenterClient
     needs = "give the token the permission to write to the repository"
     without = WITHOUT
-    without_drafts = "this Bitbucket knows no drafts: they came with 8.18"
+    without_drafts = "this Bitbucket has no drafts: they need 8.18 or newer"
     auto_merge_after_push = "ends"
 
     def newest(self, base: str, head: str) -> Proposed | None:
-        """As `Host.newest`."""
+        """Like `Host.newest`."""
         query = {
             "direction": "OUTGOING",
             "at": f"refs/heads/{head}",
@@ -100,12 +100,12 @@ class BitbucketDataCenter(Host):
         return newest
 
     def ask(self, number: str) -> Any:
-        """As `Host.ask`."""
+        """Like `Host.ask`."""
         path = f"{self._path}/pull-requests/{path_part(number)}"
         return mapping(self._client.json("GET", path, f"read pull request {number}"))
 
     def proposed(self, said: Any) -> Proposed:
-        """As `Host.proposed`."""
+        """Like `Host.proposed`."""
         state = _STATES.get(dig(said, "state"), "closed")
         conflicts = (
             state == "open" and dig(said, "properties", "mergeResult", "outcome") == "CONFLICTED"
@@ -123,13 +123,13 @@ class BitbucketDataCenter(Host):
         )
 
     def branches(self, said: Any) -> tuple[str, str]:
-        """As `Host.branches`."""
+        """Like `Host.branches`."""
         base = dig(said, "toRef", "id")
         head = dig(said, "fromRef", "id")
         return base.removeprefix(_HEADS), head.removeprefix(_HEADS)
 
     def create(self, proposal: Proposal) -> Any:
-        """As `Host.create`."""
+        """Like `Host.create`."""
         key, slug = self._present_names()
         repository = {"slug": slug, "project": {"key": key}}
         body = {
@@ -156,7 +156,7 @@ class BitbucketDataCenter(Host):
         return self._client.parsed(answer, what)
 
     def change(self, said: Any, title: str, body: str) -> Any:
-        """As `Host.change`.
+        """Like `Host.change`.
 
         Raises `Overtaken` also if somebody has changed the request since it was read.
         """
@@ -164,7 +164,7 @@ class BitbucketDataCenter(Host):
         return self._put(said, title, body, people, Notes())
 
     def complete(self, said: Any, proposal: Proposal, notes: Notes) -> tuple[Proposed, Any]:
-        """As `Host.complete`. Reviewers are added, but never removed."""
+        """Like `Host.complete`. Reviewers are added, but never removed."""
         found = self.proposed(said)
         present = [dig(element, "user", "name") for element in elements(said, "reviewers")]
         if new := missing(proposal.reviewers, present):
@@ -176,7 +176,7 @@ class BitbucketDataCenter(Host):
         return self.proposed(said), said
 
     def shut(self, said: Any, body: str) -> None:
-        """As `Host.shut`."""
+        """Like `Host.shut`."""
         found, said = self.write(said, dig(said, "title"), body)
         path = f"{self._path}/pull-requests/{path_part(found.number)}"
         version = said.get("version")
@@ -185,7 +185,7 @@ class BitbucketDataCenter(Host):
         self._client.ask("POST", f"{path}/decline", what, params=given, json=given)
 
     def is_open(self, name: str) -> bool:
-        """As `Host.is_open` It is another part of the API."""
+        """Like `Host.is_open` It is another part of the API."""
         root = self.place.api.removesuffix("/api/1.0")
         path = f"{root}/branch-permissions/2.0{self._path}/restrictions"
         query = {"type": "read-only", "limit": 1000}
@@ -193,7 +193,7 @@ class BitbucketDataCenter(Host):
         return open_on_data_center(listed(found, "values"), name)
 
     def tip(self, head: str) -> str:
-        """As `Host.tip`."""
+        """Like `Host.tip`."""
         path = f"{self._path}/commits"
         query = {"until": f"refs/heads/{head}", "limit": 1}
         found = self._client.json(
@@ -260,8 +260,8 @@ class BitbucketDataCenter(Host):
         release = tuple(int(part) for part in told.split(".")[:2] if part.isdigit())
         if release < _AUTO_MERGE_SINCE:
             message = (
-                f"this is Bitbucket {'.'.join(map(str, release))}, which cannot: auto-merge came"
-                " with 8.15"
+                f"this is Bitbucket {'.'.join(map(str, release))}, which cannot: auto-merge needs"
+                " 8.15 or newer"
             )
             raise ForgeError(message, hint="leave out --auto-merge, or update Bitbucket")
         what = "ask for auto-merge"
@@ -315,7 +315,7 @@ class DataCenterComments(Comments):
     needs = COMMENTS_NEED
 
     def marked(self, request: str, mark: str) -> Iterator[Comment]:
-        """As `Comments.marked`. Comments are part of a request's activities, newest first."""
+        """Like `Comments.marked`. Comments are part of a request's activities, newest first."""
         path = f"{self._path}/pull-requests/{path_part(request)}/activities"
         start = "0"
         for _page in range(COMMENT_PAGES):
@@ -339,13 +339,13 @@ class DataCenterComments(Comments):
                 return
 
     def add(self, request: str, body: str) -> str:
-        """As `Comments.add`."""
+        """Like `Comments.add`."""
         path = f"{self._path}/pull-requests/{path_part(request)}/comments"
         said = self._client.json("POST", path, "write the comment", json={"text": body})
         return self._page(request, dig(said, "id"))
 
     def change(self, request: str, comment: Comment, body: str) -> str | None:
-        """As `Comments.change`."""
+        """Like `Comments.change`."""
         path = (
             f"{self._path}/pull-requests/{path_part(request)}/comments/{path_part(comment.number)}"
         )

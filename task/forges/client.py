@@ -133,7 +133,7 @@ class Client:
         self.moved_to = ""  # the repository's page, if the forge says that it has another name now
         self._needs = needs
         self._stays = stays
-        # the beginnings of its addresses: the known one, and the present one
+        # the beginnings of its addresses: the known one, and the current one
         self._moved: tuple[str, str] | None = None
         self._http = Http(
             reach.place.api,
@@ -183,7 +183,7 @@ class Client:
         raise self.refused(answer, what) from (None if limited(answer) is None else Limited())
 
     def json(self, method: str, path: str, what: str, **more: Any) -> Any:
-        """As `ask`, but return the JSON, or None for a status in `fine`.
+        """Like `ask`, but return the JSON, or None for a status in `fine`.
 
         Raises `UnreachableError` if the answer is not JSON.
         """
@@ -241,7 +241,7 @@ class Client:
         if answer.status < 400:
             return ForgeError(
                 f"{host} redirects the request elsewhere: could not {what}: {because}",
-                hint="the repository may have moved: write its present URL",
+                hint="the repository may have moved: write its current URL",
             )
         return ForgeError(
             f"{host} refuses: could not {what}: {because}",
@@ -335,7 +335,7 @@ class Client:
             self.moved_to = ""
         where = self.moved_to or "another address"
         self.reach.warn(
-            f"{place.web} has moved to {where}: write its present URL (repoURL, git-repository)"
+            f"{place.web} has moved to {where}: write its current URL (repoURL, git-repository)"
         )
 
 
@@ -372,7 +372,7 @@ def seconds_until_allowed(answer: Response) -> float:
     """Return the seconds until a limit on requests allows the next one.
 
     They are in the answer's headers. Without such a header they are a minute. At GitHub's secondary
-    limit, the headers tell when the primary one begins anew, which may be an hour later.
+    limit, the headers tell when the primary one begins again, which may be an hour later.
     """
     if (after := retry_after(answer)) is not None:
         return after
@@ -399,7 +399,7 @@ def words(answer: Response, token: Secret = Secret("")) -> str:
 
 
 def _texts(said: Any, depth: int = 0) -> Iterator[str]:
-    """Yield all texts in the places where forges put them, at any depth."""
+    """Yield all strings in the places where forges put them, at any depth."""
     if isinstance(said, str):
         yield said
     elif isinstance(said, list) and depth < 5:  # deep enough for all

@@ -47,7 +47,7 @@ class GiteaClient(Client):
     page = ("html_url",)
 
     def login(self) -> Mapping[str, str]:
-        """As `Client.login`.
+        """Like `Client.login`.
 
         Gitea does not accept a password as a token. Together with a name it accepts both.
         """
@@ -68,7 +68,7 @@ class Gitea(Host):
     auto_merge_after_push = "again"
 
     def newest(self, base: str, head: str) -> Proposed | None:
-        """As `Host.newest`.
+        """Like `Host.newest`.
 
         Gitea can be asked for the request of a base and a head (since 1.22), and gives any of them,
         mostly the oldest. Where none was ever made, or that one is open, this is all there is to
@@ -101,7 +101,7 @@ class Gitea(Host):
         return replace(found, state="gone") if gone else found
 
     def checked(self, number: str) -> Proposed:
-        """As `Host.checked`.
+        """Like `Host.checked`.
 
         It "cannot be merged" also while Gitea looks for conflicts: that is waited for.
         """
@@ -112,11 +112,11 @@ class Gitea(Host):
         return replace(self.proposed(pull), conflicts=stuck, note=note)
 
     def ask(self, number: str) -> Any:
-        """As `Host.ask`."""
+        """Like `Host.ask`."""
         return self._client.json("GET", f"{self._path}/pulls/{number}", "read the pull request")
 
     def proposed(self, said: Any) -> Proposed:
-        """As `Host.proposed`."""
+        """Like `Host.proposed`."""
         merged = bool(said.get("merged"))
         is_open = said["state"] == "open"
         return Proposed(
@@ -130,11 +130,11 @@ class Gitea(Host):
         )
 
     def branches(self, said: Any) -> tuple[str, str]:
-        """As `Host.branches`."""
+        """Like `Host.branches`."""
         return dig(said, "base", "ref"), dig(said, "head", "label") or dig(said, "head", "ref")
 
     def create(self, proposal: Proposal) -> Any:
-        """As `Host.create`."""
+        """Like `Host.create`."""
         title = f"{DRAFTS[0] + ' ' if proposal.draft else ''}{proposal.title}"
         body = {
             "title": title,
@@ -158,12 +158,12 @@ class Gitea(Host):
         return self._client.parsed(answer, what)
 
     def change(self, said: Any, title: str, body: str) -> Any:
-        """As `Host.change`."""
+        """Like `Host.change`."""
         text = {"title": f"{_draft_word(said)}{title}", "body": body}
         return self._write(str(said["number"]), "update the pull request", text)
 
     def complete(self, said: Any, proposal: Proposal, notes: Notes) -> tuple[Proposed, Any]:
-        """As `Host.complete`."""
+        """Like `Host.complete`."""
         number = str(said["number"])
         if labels := missing(proposal.labels, (item["name"] for item in said.get("labels") or ())):
             with notes.tried("labels", "label", *labels):
@@ -182,7 +182,7 @@ class Gitea(Host):
         return done, said
 
     def shut(self, said: Any, body: str) -> None:
-        """As `Host.shut`."""
+        """Like `Host.shut`."""
         self._write(
             str(said["number"]),
             "close the pull request",
@@ -190,13 +190,13 @@ class Gitea(Host):
         )
 
     def is_open(self, name: str) -> bool:
-        """As `Host.is_open`."""
+        """Like `Host.is_open`."""
         path = f"{self._path}/branch_protections"
         found = self._client.json("GET", path, "read the branch protections")
         return open_on_gitea(listed(found), name)
 
     def tip(self, head: str) -> str:
-        """As `Host.tip`."""
+        """Like `Host.tip`."""
         path = f"{self._path}/branches/{quote(head)}"
         return dig(
             self._client.json("GET", path, "look at the branch", fine=(403, 404)),
@@ -380,7 +380,7 @@ class Gitea(Host):
         )
         if answer.status >= 300 and b"already scheduled" not in answer.body:
             notes.add(
-                f"{host} cannot merge it by itself: {self._client.words(answer)}",
+                f"{host} cannot merge it automatically: {self._client.words(answer)}",
                 "auto-merge",
             )
         elif again:
@@ -397,7 +397,7 @@ class GiteaComments(GitHubComments):
     needs = "give a token with write:issue and read:user, of a user who may write to the repository"
 
     def marked(self, request: str, mark: str) -> Iterator[Comment]:
-        """As `Comments.marked`. Gitea gives all comments at once, the oldest first."""
+        """Like `Comments.marked`. Gitea gives all comments at once, the oldest first."""
         path = f"{self._path}/issues/{request}/comments"
         for mapping in reversed(mappings(self._client.json("GET", path, "look for the comment"))):
             if (
@@ -433,7 +433,7 @@ def _is_stuck(pull: Mapping[str, Any]) -> bool:
 
 
 def _draft_word(pull: Mapping[str, Any]) -> str:
-    """Return the prefix that makes the title a draft's, or "" if it is no draft."""
+    """Return the prefix that makes the title a draft's, or "" if it is not a draft."""
     title = str(pull["title"])
     found = next(
         (word for word in DRAFTS if pull.get("draft") and title.lower().startswith(word.lower())),

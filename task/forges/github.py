@@ -76,7 +76,7 @@ class GitHub(Host):
         self._auto_merge = AutoMerge(self._client, self._owner, self._repo)
 
     def newest(self, base: str, head: str) -> Proposed | None:
-        """As `Host.newest`.
+        """Like `Host.newest`.
 
         The owner is part of what is asked for: if it has another name now, it is asked again.
         """
@@ -93,11 +93,11 @@ class GitHub(Host):
         return self._in_its_queue(ours[0]) if ours else None
 
     def ask(self, number: str) -> Any:
-        """As `Host.ask`."""
+        """Like `Host.ask`."""
         return self._client.json("GET", f"{self._path}/pulls/{number}", "read the pull request")
 
     def proposed(self, said: Any) -> Proposed:
-        """As `Host.proposed`."""
+        """Like `Host.proposed`."""
         merged = bool(said.get("merged_at"))
         is_open = said["state"] == "open"
         conflicts = is_open and said.get("mergeable") is False
@@ -115,11 +115,11 @@ class GitHub(Host):
         )
 
     def branches(self, said: Any) -> tuple[str, str]:
-        """As `Host.branches`."""
+        """Like `Host.branches`."""
         return dig(said, "base", "ref"), dig(said, "head", "ref")
 
     def create(self, proposal: Proposal) -> Any:
-        """As `Host.create`."""
+        """Like `Host.create`."""
         what = "open the pull request"
         answer = self._open(proposal, what, draft=proposal.draft)
         if proposal.draft and answer.status == 422 and b"draft" in answer.body.lower():
@@ -133,7 +133,7 @@ class GitHub(Host):
         return self._client.parsed(answer, what)
 
     def change(self, said: Any, title: str, body: str) -> Any:
-        """As `Host.change`."""
+        """Like `Host.change`."""
         path = f"{self._path}/pulls/{said['number']}"
         text = {"title": title, "body": body}
         return self._client.json(
@@ -145,7 +145,7 @@ class GitHub(Host):
         )
 
     def complete(self, said: Any, proposal: Proposal, notes: Notes) -> tuple[Proposed, Any]:
-        """As `Host.complete`."""
+        """Like `Host.complete`."""
         issue = f"{self._path}/issues/{said['number']}"
         if labels := missing(proposal.labels, (item["name"] for item in said["labels"])):
             with notes.tried("labels", "label", *labels):
@@ -189,7 +189,7 @@ class GitHub(Host):
         return done, said
 
     def shut(self, said: Any, body: str) -> None:
-        """As `Host.shut`."""
+        """Like `Host.shut`."""
         path = f"{self._path}/pulls/{said['number']}"
         text = {"body": body, "state": "closed"}
         self._client.ask(
@@ -201,13 +201,15 @@ class GitHub(Host):
         )
 
     def is_open(self, name: str) -> bool:
-        """As `Host.is_open`. Rulesets are shown to all who read, older protections only in part."""
+        """Like `Host.is_open`. Rulesets are shown to all who read, older protections only in
+        part.
+        """
         path = f"{self._path}/rules/branches/{quote(name)}"
         rules = self._client.json("GET", path, "read the rules for branches")
         return open_on_github(listed(rules)) and not self._protected_otherwise(name)
 
     def tip(self, head: str) -> str:
-        """As `Host.tip`."""
+        """Like `Host.tip`."""
         path = f"{self._path}/git/ref/heads/{quote(head)}"
         found = self._client.json("GET", path, "look at the branch", fine=(403, 404, 409))
         return "" if found is None else str(found["object"]["sha"])
@@ -329,7 +331,7 @@ class GitHubComments(Comments):
     )
 
     def marked(self, request: str, mark: str) -> Iterator[Comment]:
-        """As `Comments.marked`."""
+        """Like `Comments.marked`."""
         before: str | None = None
         for _page in range(PAGES):
             page = self._page(request, before)
@@ -348,7 +350,7 @@ class GitHubComments(Comments):
                 return
 
     def add(self, request: str, body: str) -> str:
-        """As `Comments.add`."""
+        """Like `Comments.add`."""
         path = f"{self._path}/issues/{request}/comments"
         return dig(
             self._client.json("POST", path, "write the comment", json={"body": body}),
@@ -356,7 +358,7 @@ class GitHubComments(Comments):
         )
 
     def change(self, request: str, comment: Comment, body: str) -> str | None:  # noqa: ARG002 - GitHub numbers all of them
-        """As `Comments.change`."""
+        """Like `Comments.change`."""
         path = f"{self._path}/issues/comments/{comment.number}"
         said = self._client.json(
             "PATCH",
@@ -418,7 +420,7 @@ class GitHubDeployments(Deployments):
         self._statuses = GitHubClient(reach, self.statuses_need, self.stays)
 
     def create(self, deployment: Deployment) -> str:
-        """As `Deployments.create`.
+        """Like `Deployments.create`.
 
         Without `required_contexts` GitHub would wait for all checks of the commit.
         """
@@ -433,7 +435,7 @@ class GitHubDeployments(Deployments):
         return number
 
     def find(self, deployment: Deployment) -> str:
-        """As `Deployments.find`; the newest comes first."""
+        """Like `Deployments.find`; the newest comes first."""
         params = {
             "sha": deployment.commit,
             "environment": deployment.environment,
@@ -445,7 +447,7 @@ class GitHubDeployments(Deployments):
         return dig(mappings(found), 0, "id")
 
     def change(self, number: str, deployment: Deployment) -> None:
-        """As `Deployments.change`."""
+        """Like `Deployments.change`."""
         body = {
             "state": deployment.state, "description": _short_description(deployment.description),
             "log_url": web_page(deployment.run), "environment_url": web_page(deployment.page),
@@ -455,7 +457,7 @@ class GitHubDeployments(Deployments):
         self._client.ask("POST", path, what, json=_only_given(body), again=True)
 
     def sum_up(self, status: CommitStatus) -> None:
-        """As `Deployments.sum_up`."""
+        """Like `Deployments.sum_up`."""
         body = {
             "state": status.state, "context": status.context, "description": _short_description(status.description),
             "target_url": web_page(status.run),
@@ -470,7 +472,7 @@ class GitHubDeployments(Deployments):
         )
 
     def close(self) -> None:
-        """As `Connected.close`."""
+        """Like `Connected.close`."""
         super().close()
         self._statuses.close()
 

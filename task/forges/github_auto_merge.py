@@ -1,4 +1,5 @@
-"""GitHub merges a request by itself: by auto-merge, its merge queue, or at once if nothing is open.
+"""GitHub merges a request on its own: by auto-merge, its merge queue, or at once if nothing is
+open.
 
 GitHub answers success for an auto-merge that it did not switch on, and shows `auto_merge: null` for
 a request in a queue. So its own answers about the request are read: `autoMergeRequest` and
@@ -45,7 +46,7 @@ _METHOD = re.compile(r"merge method|(?:merge commits|squash merges|rebase merges
 _SILENT = (
     "it answered success, but the request shows neither auto-merge nor a place in a merge queue"
 )
-_MERGED = "nothing was required of it: it is merged already"
+_MERGED = "nothing was required, so it is already merged"
 _UNTOLD = "without giving a reason"
 
 
@@ -56,7 +57,7 @@ def graphql(api: str) -> str:
 
 @dataclass(frozen=True)
 class Standing:
-    """What GitHub shows of a request that it may merge by itself."""
+    """What GitHub shows of a request that it may merge on its own."""
 
     waits: bool = False  # auto-merge is on, or it is in the queue
     merged: bool = False
@@ -64,7 +65,7 @@ class Standing:
 
 
 class AutoMerge:
-    """The requests of one repository that GitHub merges by itself."""
+    """The requests of one repository that GitHub merges on its own."""
 
     def __init__(self, client: Client, owner: str, name: str) -> None:
         self._client = client
@@ -74,7 +75,7 @@ class AutoMerge:
     def thrown_out(self, number: str) -> str:
         """Return why the queue threw the request out, if that is the last that happened, else "".
 
-        What a person did is no reason: their removal is `manual`, or has them as its actor, and
+        What a person did is not a reason: their removal is `manual`, or has them as its actor, and
         switching off auto-merge is an event of its own.
         """
         stands, event = self._look(number)
@@ -180,7 +181,7 @@ class AutoMerge:
     def _look(self, number: str) -> tuple[Standing, Any]:
         """Return how the request stands, and the last event of its queue or auto-merge.
 
-        An Enterprise Server that knows no merge queues answers with errors: then nothing is known.
+        An Enterprise Server that has no merge queues answers with errors: then nothing is known.
         """
         variables = {
             "owner": self._owner,
@@ -188,7 +189,7 @@ class AutoMerge:
             "number": int(number),
         }
         body = {"query": LOOK, "variables": variables}
-        what = "see whether it merges by itself"
+        what = "see whether it merges automatically"
         said = self._client.json("POST", graphql(self._client.reach.place.api), what, json=body)
         pull = value_at(said, "data", "repository", "pullRequest")
         events = mappings(value_at(pull, "timelineItems"), "nodes")
@@ -238,4 +239,4 @@ def _is_person(event: Any) -> bool:
 
 def _refused(objection: str, notes: Notes) -> None:
     if objection:
-        notes.add(f"GitHub cannot merge it by itself: {objection}", "auto-merge")
+        notes.add(f"GitHub cannot merge it automatically: {objection}", "auto-merge")

@@ -213,7 +213,7 @@ class GitHubCommits(Connected):
             )
         if "NOT_FOUND" in kinds:
             message = (
-                f"{host} knows no such repository or branch, or this API token may not see it:"
+                f"{host} has no such repository or branch, or this API token may not see it:"
                 f" could not {what}"
             )
             return RepositoryError(
@@ -232,7 +232,7 @@ class GitHubCommits(Connected):
         hint = f"correct what it names, {_GIT}"
         if any(rule in words.lower() for rule in _RULES):
             hint = (
-                "let this token's owner pass the branch's rules, or open a pull request instead:"
+                "let this token's owner bypass the branch's rules, or open a pull request instead:"
                 " --pull-request"
             )
         said = f": {words}" if words else ""
@@ -245,7 +245,7 @@ class GitHubCommits(Connected):
 
 
 class CommittedByApi(BareRepository):
-    """As `BareRepository`, but `land` commits through an API,
+    """Like `BareRepository`, but `land` commits through an API,
     which is opened when it is first needed.
 
     `check` raises an error if the API cannot commit to this repository. It needs no token.

@@ -49,7 +49,7 @@ class GitLabClient(Client):
     page = ("web_url",)
 
     def path_of(self, project: Sequence[str]) -> str:
-        """As `Client.path_of`."""
+        """Like `Client.path_of`."""
         return f"/projects/{path_part('/'.join(project))}"
 
 
@@ -64,7 +64,7 @@ class GitLab(Host):
     auto_merge_after_push = "ends"
 
     def newest(self, base: str, head: str) -> Proposed | None:
-        """As `Host.newest`. A fork's branch may bear any name: only the project's own count."""
+        """Like `Host.newest`. A fork's branch may bear any name: only the project's own count."""
         params = {
             "source_branch": head, "target_branch": base, "state": "all",
             "order_by": "created_at", "sort": "desc", "per_page": 50,
@@ -84,7 +84,7 @@ class GitLab(Host):
         return self.proposed(ours[0]) if ours else None
 
     def ask(self, number: str) -> Any:
-        """As `Host.ask`."""
+        """Like `Host.ask`."""
         return self._client.json(
             "GET",
             f"{self._path}/merge_requests/{number}",
@@ -92,7 +92,7 @@ class GitLab(Host):
         )
 
     def proposed(self, said: Any) -> Proposed:
-        """As `Host.proposed`."""
+        """Like `Host.proposed`."""
         state = _request_state(said)
         title = str(said["title"])
         merged = said.get("merge_commit_sha") or said.get("squash_commit_sha") or said.get("sha")
@@ -113,11 +113,11 @@ class GitLab(Host):
         )
 
     def branches(self, said: Any) -> tuple[str, str]:
-        """As `Host.branches`."""
+        """Like `Host.branches`."""
         return dig(said, "target_branch"), dig(said, "source_branch")
 
     def create(self, proposal: Proposal) -> Any:
-        """As `Host.create`."""
+        """Like `Host.create`."""
         body = {
             "source_branch": proposal.head,
             "target_branch": proposal.base,
@@ -140,12 +140,12 @@ class GitLab(Host):
         return self._client.parsed(answer, what)
 
     def change(self, said: Any, title: str, body: str) -> Any:
-        """As `Host.change`."""
+        """Like `Host.change`."""
         text = {"title": f"{DRAFT if said.get('draft') else ''}{title}", "description": body}
         return self._write(str(said["iid"]), "update the merge request", **text)
 
     def complete(self, said: Any, proposal: Proposal, notes: Notes) -> tuple[Proposed, Any]:
-        """As `Host.complete`. GitLab makes labels that are missing."""
+        """Like `Host.complete`. GitLab makes labels that are missing."""
         request = said
         wanted = missing(proposal.labels, request.get("labels") or ())
         for label in [label for label in wanted if "," in label]:
@@ -187,7 +187,7 @@ class GitLab(Host):
         return request
 
     def shut(self, said: Any, body: str) -> None:
-        """As `Host.shut`."""
+        """Like `Host.shut`."""
         self._write(
             str(said["iid"]),
             "close the merge request",
@@ -196,14 +196,14 @@ class GitLab(Host):
         )
 
     def is_open(self, name: str) -> bool:
-        """As `Host.is_open`."""
+        """Like `Host.is_open`."""
         path = f"{self._path}/protected_branches"
         what = "read the protected branches"
         found = self._client.json("GET", path, what, params={"per_page": 100})
         return open_on_gitlab(listed(found), name)
 
     def tip(self, head: str) -> str:
-        """As `Host.tip`."""
+        """Like `Host.tip`."""
         path = f"{self._path}/repository/branches/{path_part(head)}"
         return dig(
             self._client.json("GET", path, "look at the branch", fine=(403, 404)),
@@ -240,7 +240,7 @@ class GitLab(Host):
             ):
                 found[name] = person
             else:
-                notes.add(f"{role} {name}: GitLab knows nobody of that name", role, name)
+                notes.add(f"{role} {name}: GitLab has no user of that name", role, name)
         return found
 
     def _auto_merged(self, request: Mapping[str, Any], commit: str, notes: Notes) -> Proposed:
@@ -262,7 +262,7 @@ class GitLab(Host):
         done = self.proposed(request)
         if request.get("merge_when_pipeline_succeeds") or request.get("draft"):
             if request.get("draft"):
-                notes.add("GitLab cannot merge a draft by itself", "auto-merge")
+                notes.add("GitLab cannot merge a draft automatically", "auto-merge")
             return done
         path = f"{self._path}/merge_requests/{number}/merge"
         what = "merge it"
@@ -291,10 +291,10 @@ class GitLab(Host):
         if answer.status == 405 and status == "mergeable" and not request.get("head_pipeline"):
             answer = ask()
             if answer.status < 300:
-                notes.add("it has no pipeline to wait for: it is merged already")
+                notes.add("it has no pipeline to wait for, so it is already merged")
                 return self.proposed(self._client.parsed(answer, what))
         why = f"{self._client.words(answer)}{f' ({status})' if status else ''}"
-        notes.add(f"GitLab cannot merge it by itself: {why}", "auto-merge")
+        notes.add(f"GitLab cannot merge it automatically: {why}", "auto-merge")
         return done
 
     def _has_trains(self) -> bool:
@@ -347,7 +347,7 @@ class GitLabComments(Comments):
     )
 
     def marked(self, request: str, mark: str) -> Iterator[Comment]:
-        """As `Comments.marked`."""
+        """Like `Comments.marked`."""
         what = "look for the comment"
         params = {
             "order_by": "created_at",
@@ -377,7 +377,7 @@ class GitLabComments(Comments):
                 break
 
     def add(self, request: str, body: str) -> str:
-        """As `Comments.add`."""
+        """Like `Comments.add`."""
         said = self._client.json(
             "POST",
             self._notes(request),
@@ -387,7 +387,7 @@ class GitLabComments(Comments):
         return self._page(request, dig(said, "id"))
 
     def change(self, request: str, comment: Comment, body: str) -> str:
-        """As `Comments.change`."""
+        """Like `Comments.change`."""
         path = f"{self._notes(request)}/{comment.number}"
         self._client.ask(
             "PUT",
@@ -419,7 +419,7 @@ class GitLabDeployments(Deployments):
     )
 
     def create(self, deployment: Deployment) -> str:
-        """As `Deployments.create`.
+        """Like `Deployments.create`.
 
         GitLab creates the environment if there is none with that name.
         """
@@ -433,7 +433,7 @@ class GitLabDeployments(Deployments):
         return numbered(dig(said, "id"), self.place.host, "a deployment")
 
     def find(self, deployment: Deployment) -> str:
-        """As `Deployments.find`. A deployment that a job created belongs to that job."""
+        """Like `Deployments.find`. A deployment that a job created belongs to that job."""
         params = {
             "environment": deployment.environment,
             "order_by": "id",
@@ -453,7 +453,7 @@ class GitLabDeployments(Deployments):
         return ""
 
     def change(self, number: str, deployment: Deployment) -> None:
-        """As `Deployments.change`."""
+        """Like `Deployments.change`."""
         path = f"{self._path}/deployments/{path_part(number)}"
         body = {"status": STATES[deployment.state]}
         self._client.ask(

@@ -39,7 +39,7 @@ from task.http import Response
 from task.model import Proposal, Proposed
 from task.urls import web_page
 
-MOVED = "a newer build was pushed to the branch meanwhile, and describes itself"
+MOVED = "meanwhile, a newer build was pushed to the branch, with its own description"
 PAGES = 5  # of a hundred comments each, newest first; older comments are not searched
 _RACES = 5
 _COMMIT = re.compile("[0-9A-Fa-f]{7,64}")  # Bitbucket returns twelve digits
@@ -348,7 +348,7 @@ def _created(host: Host, proposal: Proposal) -> Any:
     if host.branches(said) == (proposal.base, proposal.head):
         return said
     raise UnreachableError(
-        f"{host.place.host} answers about the request of another branch",
+        f"{host.place.host} answers with the request of another branch",
         hint="run it again: the branch stays",
     )
 

@@ -84,12 +84,12 @@ class Content:
     compare: str = ""  # the page with base and head on the forge
     commit: str = ""  # the head commit that this describes; "" is unknown
     base: str = ""  # the branch that the request is for
-    # Markdown that stands below the table where it fits: the range in the source, how to undo it
+    # Markdown that is below the table where it matches: the range in the source, how to undo it
     besides: Sequence[str] = ()
 
 
 def longest_body(forge: str) -> int:
-    """Return how many characters a forge takes as a text."""
+    """Return how many characters a forge takes as a string."""
     return LONGEST_BODY.get(forge, 65_536)
 
 

@@ -73,7 +73,9 @@ def open_on_data_center(restrictions: Iterable[Mapping[str, Any]], name: str) ->
 
 
 def open_on_azure(lists: Iterable[Mapping[str, Any]]) -> bool:
-    """Tell whether no access control list of the branch's folder denies anybody to contribute."""
+    """Tell whether no access control list of the branch's folder denies anybody the right to
+    contribute.
+    """
     for rights in lists:
         if rights.get("inheritPermissions") is False:
             return False
@@ -104,7 +106,7 @@ def _rule_name(rule: Mapping[str, Any]) -> str:
 
 
 def _glob_fits(pattern: str, name: str, *, across: bool = False) -> bool:
-    """Tell whether a glob fits a branch.
+    """Tell whether a glob matches a branch.
 
     `*` stays within a part unless it goes `across` slashes.
     """

@@ -1,7 +1,7 @@
-"""What a request tells its reviewer beside the table: the commits it brings, and how to undo it.
+"""What a request tells its reviewer next to the table: the commits it brings, and how to undo it.
 
-Pure texts. Names and commits come from others: they are shown as code, and only what a shell reads
-as one word becomes part of a command.
+Pure strings. Names and commits come from others: they are shown as code, and only what a shell
+reads as one word becomes part of a command.
 """
 
 from __future__ import annotations

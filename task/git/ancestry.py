@@ -96,7 +96,7 @@ class Lineage:
         except TaskError as error:
             hint = f"; {error.hint}" if error.hint else ""
             which = f"which of {old[:12]} and {new[:12]} is newer"
-            return Kin("unknown", f"{shown} cannot be asked {which}: {error.message}{hint}")
+            return Kin("unknown", f"{shown} cannot say {which}: {error.message}{hint}")
 
 
 class _Source:
@@ -162,7 +162,7 @@ class _Source:
         return parents, self._ends() & parents.keys()
 
     def _fetch(self, depth: int, *what: str) -> bool:
-        """Tell whether the server sent it; False if it gives no commits by id.
+        """Tell whether the server sent it; False if it sends no commits by id.
 
         Raises `GitFailed`.
         """

@@ -82,6 +82,7 @@ _PROGRESS = re.compile(
     "(?:remote: )?(?:Enumerating|Counting|Compressing|Receiving|Resolving|Total) [^:]*[0-9:]"
 )
 NO_FILTER = "filtering not recognized"  # what git says about a server without partial clones
+_PROXIES = ("HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy", "http_proxy")
 _WARNINGS = 100
 _LONGEST = 1000  # warnings that are logged in a run; characters of one of them
 
@@ -469,6 +470,7 @@ class Git:
             scopes,
             login.password if login else Secret(""),
             split(target.url).host,
+            proxied=any(map(self._environ.get, _PROXIES)),
         )
 
     def ssh_environment(self, url: str) -> dict[str, str]:

@@ -59,7 +59,7 @@ class Credentials:
     variables: tuple[tuple[str, str], ...] = ()  # of git's environment
     # use no other login: the owner names a proxy, and turns off certificate checks
     alone: bool = False
-    only: str = ""  # the only repository that this is for, even if a login fits others
+    only: str = ""  # the only repository that this is for, even if a login is for others as well
 
 
 class Access:

@@ -178,7 +178,7 @@ def without_web(pairs: Pairs) -> list[tuple[str, str]]:
 
 def fitting(logins: Sequence[Login], url: str) -> Login | None:
     """Return the login for a URL that git would choose:
-    the last one that fits and has a password.
+    the last one that matches and has a password.
     """
     for login in reversed(logins):
         prefix = login.prefix
@@ -203,7 +203,7 @@ def login_environment(
     """Return the variables that give each login only to its URLs, and the settings in `pairs`.
 
     No argument of a command has a secret. A later login replaces an earlier one, and one of the
-    settings, if both fit. The settings' helpers are replaced, too, so that none of them stores a
+    settings, if both match. The settings' helpers are replaced, too, so that none of them stores a
     login.
 
     Without `follow`, git does not follow redirects. It would send `http.extraHeader` along with
@@ -315,7 +315,7 @@ class HostConfig:
 
     @cached_property
     def _all(self) -> list[tuple[str, str]]:
-        """Add the settings from variables, which git reads by itself."""
+        """Add the settings from variables, which git reads on its own."""
         return [*self.pairs, *config_pairs(self._environ)]
 
     def _list(self, path: str) -> list[tuple[str, str]]:
@@ -352,7 +352,7 @@ Local = Literal["", "ours", "safe"]
 
 def owned_by_another(path: str, environ: Mapping[str, str]) -> str:
     """Return the folder of a repository that belongs to another user; "" if it is ours,
-    or is no repository.
+    or is not a repository.
     """
     us = {os.geteuid()}
     # like git: root by sudo still counts as that user

@@ -123,8 +123,17 @@ _CUT = _any(
 _DAMAGED = _any("rpc failed", "bad pack header", "internal error", "invalid index-pack output")
 _BROKE_OFF = _any(_PROXY_DOWN, _NO_WAY, _TOO_LATE, _CUT, _DAMAGED)
 
+_PROXY_FAILED = Meaning(
+    _PROXY_DOWN, UnreachableError, _NO_PROXY,
+    "check HTTPS_PROXY, or git's http.proxy; if this server needs no proxy, name it in NO_PROXY",
+)  # fmt: skip
+# curl names the host that it connects to: if it is not the URL's, it is a proxy.
+_CONNECTS = re.compile(
+    r"unable to access '\w+://(?:[^/@']*@)?([^/:']+)[^']*': Failed to connect to (\S+) port"
+)
+
 PAGE = "is this a git repository"  # what git says about a page of several lines
-KILLED = "the memory may have been used up: allow the step more of it, and run it again"
+KILLED = "the step may have run out of memory: give it more, and run it again"
 
 FAILURES = (
     Meaning("died of signal",
@@ -132,7 +141,7 @@ FAILURES = (
     Meaning(_any("it sent more than", "git would need more than"),
             UnreachableError, "the Git server sent more data than the limit",
             "check the server; if the repository really is that large, allow partial clones there "
-            "(uploadpack.allowFilter), or the step more memory"),
+            "(uploadpack.allowFilter), or give the step more memory"),
     Meaning("one repository may take",
             UnreachableError, "the Git server takes too long",
             "run it again; a longer --deadline gives the repository more time"),
@@ -225,8 +234,7 @@ FAILURES = (
             UnreachableError, _BUSY, "run it again later, and start fewer runs at the same time"),
     Meaning(_any(r"returned error: 5\d\d", "internal server error", "bad gateway", "service unavailable"),
             UnreachableError, _FAILED, _AGAIN),
-    Meaning(_PROXY_DOWN, UnreachableError, _NO_PROXY,
-            "check HTTPS_PROXY, or git's http.proxy; if this server needs no proxy, name it in NO_PROXY"),
+    _PROXY_FAILED,
     Meaning(_NO_WAY, UnreachableError, _UNREACHED, _AGAIN),
     Meaning(_any(_STALLED, _TOO_LATE), UnreachableError, _SLOW, _AGAIN),
     Meaning(_CUT, UnreachableError, _CLOSED, _AGAIN),
@@ -285,7 +293,11 @@ _NOISE = _any(
 
 
 def _meaning_of(heard: str) -> Meaning | None:
-    return next((row for row in FAILURES if _has_words(heard, row.words)), None)
+    meaning = next((row for row in FAILURES if _has_words(heard, row.words)), None)
+    connects = _CONNECTS.search(heard)
+    if meaning and meaning.message == _UNREACHED and connects and connects[1] != connects[2]:
+        return _PROXY_FAILED
+    return meaning
 
 
 def failure(
@@ -294,12 +306,14 @@ def failure(
     scopes: Sequence[str] = (),
     token: Secret = Secret(""),
     host: str = "",
+    *,
+    proxied: bool = False,
 ) -> TaskError:
     """Return the named error for what git said when it could not reach a repository,
     or not read it.
 
     `scopes`: the beginnings of the URLs that the given logins are for. `token`: the one that the
-    server at `host` got.
+    server at `host` got. `proxied`: the environment names a proxy.
     """
     heard = _heard(stderr)
     said = quoted(stderr)
@@ -330,6 +344,8 @@ def failure(
         hint = wrong_issuer(token, host, software_of(host, heard)) or hint
     elif meaning.message == _UNREACHED and _has_words(heard, _UNKNOWN_HOST):
         hint = "check the host name in the URL; if it is right, run it again"
+    elif meaning.message == _SLOW and proxied:
+        hint = "run it again; if the proxy does not answer either, see HTTPS_PROXY and NO_PROXY"
     return meaning.error(
         f"{message}{f' ({said})' if said else ''}",
         hint=hint,
@@ -365,7 +381,7 @@ def refusal(
     `status` is its line in `push --porcelain`, or "" if there was none.
 
     An `UnreachableError` leaves open whether the push arrived. `forced`: a head branch was to be
-    replaced, so that a "non-fast-forward" of the server's own is its rule, and no race.
+    replaced, so that a "non-fast-forward" of the server's own is its rule, and not a race.
     """
     stderr = _heard(stderr)
     reason = blanked(_heard(status.rpartition("\t")[2])).strip()
@@ -402,8 +418,8 @@ def refusal(
     )
     if "-memory/" in subject:
         hint = (
-            "let this user create, replace and delete the branch: it has holds, and what waits in"
-            " requests; or let its name begin as the server wants it: branchPrefix in"
+            "let this user create, replace and delete the branch: it keeps holds and waiting"
+            " builds; or set a prefix that the server allows: branchPrefix in"
             " .image-update/config"
         )
     elif _has_words(f"{reason}\n{stderr}", _PROTECTED):

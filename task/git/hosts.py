@@ -95,7 +95,7 @@ def wrong_issuer(token: Secret, server: str, runs: str) -> str:
     """Return a sentence if another kind of Git host than the one
     that the server runs issued the token, else "".
 
-    Bitbucket Cloud no longer issues app passwords, so one of these fits no server.
+    Bitbucket Cloud no longer issues app passwords, so one of these matches no server.
     """
     text = token.reveal()
     prefix, issuer = next((item for item in PREFIXES.items() if text.startswith(item[0])), ("", ""))

@@ -1,6 +1,6 @@
 """Signs commits with the key that the command line gives: OpenPGP by gpg, SSH by ssh-keygen.
 
-The key lies in a private folder during the run; the user's own keyring is not touched.
+The key is in a private folder during the run; the user's own keyring is not touched.
 """
 
 from __future__ import annotations
@@ -227,7 +227,7 @@ def is_signed(git: Git, git_dir: str, commit: str, keys: Iterable[str]) -> bool:
 def _unusable_key(error: GitFailed, key_id: str = "") -> CredentialsError:
     """Return the error for a key.
 
-    Whatever is no file was taken for the id of a key, which may be a misspelt path.
+    Whatever is not a file was taken for the id of a key, which may be a misspelt path.
     """
     key = f"the key {key_id!r} of the GnuPG keyring" if key_id else "this key"
     hint = f"there is no file {key_id!r} here; {_ASIDE}" if key_id else _ASIDE

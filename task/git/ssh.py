@@ -32,7 +32,7 @@ _HOMES = ("~/.ssh/", "%d/.ssh/", "${HOME}/.ssh/")
 
 @dataclass(frozen=True)
 class SshFiles:
-    """All files for ssh, as texts. They are checked before anything is contacted."""
+    """All files for ssh, as strings. They are checked before anything is contacted."""
 
     files: dict[str, str] = field(default_factory=dict)  # name → text
     keys: tuple[str, ...] = ()  # names of private keys, in the order in which to try them

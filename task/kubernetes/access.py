@@ -251,7 +251,7 @@ class _PluginLogin:
         self._known: Credential | None = None
 
     def answer(self) -> Credential:
-        """Return the present answer. Ask the plugin if there is none."""
+        """Return the current answer. Ask the plugin if there is none."""
         with self._lock:
             if not self._known or (self._known.expires and time.time() >= self._known.expires):
                 self._known = ask(self._plugin, self._server, self._environ)

@@ -234,7 +234,7 @@ class Kubernetes:
         return self._object(answer, act)
 
     def post(self, event: Mapping[str, Any]) -> None:
-        """Create a Kubernetes Event. It is no error if the Event exists already."""
+        """Create a Kubernetes Event. It is not an error if the Event exists already."""
         act = Act("create", EVENTS, str(event["metadata"]["namespace"]))
         # the Event has a name, so it is never created twice
         answer = self._ask("POST", act, event, again=True)

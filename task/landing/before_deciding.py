@@ -84,7 +84,7 @@ def with_own_memory(snapshot: Snapshot, repository: KeepsMemory) -> Snapshot:
 def _with_signed_memory(snapshot: Snapshot, repository: KeepsMemory) -> Snapshot:
     """Return the snapshot with what counts of its memory branch.
 
-    Where commits are signed, the memory's are. Of what nobody known has signed, only holds count.
+    Where commits are signed, the memory's are. If no known key has signed it, only its holds count.
     Raises `TargetError` for a mistake in the config.
     """
     tip = snapshot.memory_tip or (snapshot.inherited[1] if snapshot.inherited else "")
@@ -122,7 +122,7 @@ def govern_asks(
     job: Job,
     repository: ReadsMore,
 ) -> tuple[tuple[Ask, ...], Snapshot, Job]:
-    """Return what `govern` returns, of asks that are no batch.
+    """Return what `govern` returns, of asks that are not a batch.
 
     If more files are necessary, such as the template of the message, one more fetch reads them.
     """
@@ -265,7 +265,7 @@ def gatherer(batch: Batch, job: Job, world: World) -> Gather:
 
 
 def answers_to(questions: Sequence[Question], world: World) -> dict[Question, Answer]:
-    """Return what the registries say about images, whichever facts are asked for."""
+    """Return what the registries say about images, whichever facts are requested."""
     answers = world.registry(questions) if questions else {}
     return {replace(question, facts=()): answer for question, answer in answers.items()}
 

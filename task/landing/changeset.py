@@ -427,7 +427,7 @@ class CommitPlace:
 
     @property
     def on_top(self) -> bool:
-        """Whether it goes on the tip of a branch of somebody else."""
+        """Whether it continues the tip of a branch of somebody else."""
         return self.head is not None and not self.head.ours
 
     @property

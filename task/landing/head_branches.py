@@ -135,7 +135,7 @@ def request_head(sub: Subscription, base: str) -> str:
     """Return the branch of the request for the subscription's group,
     which is its image unless the config says more.
 
-    The name is flat, as Git refuses a branch `a/b` beside `a`.
+    The name is flat, as Git refuses a branch `a/b` next to `a`.
     """
     repo = normal_url(sub.repo)
     app = sub.application
@@ -303,11 +303,11 @@ def lists_in(memory: Files) -> list[WaitingList]:
 
 def left_memory(base: Snapshot) -> list[Problem]:
     """Return a warning for each memory branch whose base is gone, if this base may be meant,
-    and one if nobody known has signed that of the base.
+    and one if no known key has signed that of the base.
     """
     hint = (
-        "if the branch was renamed, give its holds again, and delete that branch; else delete it."
-        " Only a default branch that is renamed keeps what is remembered"
+        "delete that branch; if its base was renamed, set the holds again first. Only a renamed"
+        " default branch keeps what is remembered"
     )
     signed_by = (
         "find out who may push there; memorySigners in the config names other keys than the run's"
@@ -325,7 +325,7 @@ def left_memory(base: Snapshot) -> list[Problem]:
         Problem(
             Trouble.warning(
                 "target",
-                f"{name} has holds, or what waits, of {gone}, which is gone: they do not"
+                f"{name} has holds or waiting builds of {gone}, which no longer exists: they do not"
                 f" count for {base.branch}",
                 hint,
             )
@@ -442,7 +442,7 @@ def _with_list_of(there: WaitingList, old: WaitingList) -> WaitingList:
 def _overtaken(
     heads: Mapping[str, HeadBranch], batch: Batch, base: Snapshot, job: Job, world: World
 ) -> dict[str, HeadBranch]:
-    """Return head branches that no move is about, if the base has a build of their lists by now,
+    """Return head branches that no move is about, if the base now has a build of their lists,
     or a newer one.
     """
     asked = {
@@ -503,7 +503,7 @@ def _is_merged(
     repository: Repository,
     base: Snapshot,
 ) -> bool:
-    """Tell whether what the list has was merged, whatever the base says by now."""
+    """Tell whether what the list has was merged, whatever the base says now."""
     if not known.waits or (branch and branch.parent == base.tip):
         return False
     if (
@@ -671,7 +671,7 @@ def _is_on_base(
 
 def declined_in(memory: Files, heads: Mapping[str, HeadBranch]) -> list[DeclinedBuild]:
     """Return all builds that people have declined, also on head branches that have other names
-    by now: the base, or the group, may have been renamed.
+    now: the base, or the group, may have been renamed.
     """
     lists = {known.head: known for known in lists_in(memory)}
     lists |= {name: head.listed for name, head in heads.items()}

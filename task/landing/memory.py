@@ -84,7 +84,7 @@ def memory_after(snapshot: Snapshot, moves: Iterable[Move]) -> Files:
         try:
             file = file_of(snapshot, sub, states_of(snapshot, sub))
             states = dict(own_states(files, path))
-        except TaskError:  # it is the decision's error by now
+        except TaskError:  # it is already the decision's error
             continue
         states[file] = _beside_base(states.get(file, State()), snapshot, move, file)
         _store(files, path, states)
@@ -126,7 +126,7 @@ def _aside(move: Move) -> bool:
 def _beside_base(known: State, snapshot: Snapshot, move: Move, file: str) -> State:
     """Return what the memory branch says of an Application after a move.
 
-    `known` is what it says by now.
+    `known` is what it says now.
     """
     key = key_of(move.subscription)
     path = state_path(move.subscription)
@@ -191,7 +191,7 @@ def without_rollbacks(memory: Files, closed: Mapping[str, Collection[str]]) -> F
 
 
 def only_holds(memory: Files) -> Files:
-    """Return what counts of a memory branch that nobody known has signed.
+    """Return what counts of a memory branch that no known key has signed.
 
     A state file that cannot be read stays: it may have a hold.
     """

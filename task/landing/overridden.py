@@ -43,7 +43,7 @@ def _marker(
     written: Iterable[Decision],
     terms: Terms,
 ) -> Callable[[Decision], Decision]:
-    """Return what gives a refusal the name of who writes the version all the same."""
+    """Return what gives a refusal the name of whoever writes the version anyway."""
     writers = _Writers(
         decision for decision in written if decision.verdict == "update" and decision.kind
     )

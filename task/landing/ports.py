@@ -55,7 +55,7 @@ class Repository(Protocol):
         default: Collection[Place] = (),
         besides: Callable[[Files], Iterable[Place]] | None = None,
     ) -> Snapshot:
-        """Return the files at these places, at the present tip of the branch,
+        """Return the files at these places, at the current tip of the branch,
         and what its memory branch has.
 
         What the next calls of `head_snapshot` need for `heads` is fetched already. `default`: what
@@ -133,13 +133,13 @@ class KeepsMemory(Protocol):
     """What has a memory branch for each base."""
 
     def read_more(self, snapshot: Snapshot, places: Collection[Place]) -> Snapshot:
-        """As `Repository.read_more`."""
+        """Like `Repository.read_more`."""
 
     def with_memory_under(self, snapshot: Snapshot, prefix: str) -> Snapshot:
-        """As `Repository.with_memory_under`."""
+        """Like `Repository.with_memory_under`."""
 
     def signed(self, commit: str, keys: Sequence[str]) -> bool:
-        """As `Repository.signed`."""
+        """Like `Repository.signed`."""
 
 
 class ReadsMore(Protocol):
@@ -220,7 +220,7 @@ class LiveApplications(Protocol):
         version: str,
         operations: Sequence[Mapping[str, Any]],
     ) -> bool:
-        """Patch the Application. Raises `Outpaced` if it has another version by now.
+        """Patch the Application. Raises `Outpaced` if it now has another version.
 
         False means that others may have changed it in between, or may overwrite this patch
         unnoticed: read it again.
@@ -342,7 +342,7 @@ class World(Protocol):
     def synced(self, subscription: Subscription) -> tuple[str, ...]:
         """Return the revisions of its repository in Argo CD's history, newest first.
 
-        () if that is not known.
+        () if that is unknown.
         """
 
     def taken_back_by(self, manifest: Mapping[str, Any], field: str) -> str:

@@ -99,7 +99,7 @@ def propose(
         if request.error:
             raise request.error
         # If the branch had exactly this before, another run pushed it and may have opened the
-        # request by now.
+        # request meanwhile.
         found = request.found if outcome.commits else request.forge.find(where.base, where.head)
         wanted = _proposal(prepared, at, listed, job, world)
         now = _noted(request.forge.propose(wanted, found), world)

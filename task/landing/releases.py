@@ -1,6 +1,6 @@
 """Pure code for holds of the base that a person has ended on a head branch.
 
-A hold ends where it lies. So a release of a hold that the base has is a change like any other: it
+A hold ends where it is. So a release of a hold that the base has is a change like any other: it
 waits on the head branch, and the base holds until somebody merges it.
 """
 
@@ -166,7 +166,7 @@ def with_end(move: Move, releases: Iterable[ListedRelease], base: str) -> Move:
 def release_reason(release: ListedRelease) -> tuple[tuple[str, str], str, str]:
     """Return (Application, what is released, why), for people."""
     was = f"released: it was {hold_text(release.hold)}"
-    dropped = "released: the deferred build is dropped"
+    dropped = "released: the waiting build is discarded"
     what = release.image or "all images"
     return release.app, what, dropped if release.hold == NOTHING else was
 

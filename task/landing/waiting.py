@@ -213,7 +213,7 @@ def places_of(sub: Subscription) -> tuple[Place, ...]:
 
 
 def overtaken(base: Snapshot, one: ListedBuild, sub: Subscription | None) -> bool:
-    """Tell whether the base has a build that waits by now, or a newer one.
+    """Tell whether the base now has a build that waits, or a newer one.
 
     `sub` is None for an Application that was not read. No server is asked.
     """
@@ -501,7 +501,9 @@ def _with_ask(
 
 
 def _outcome(ask: Ask, move: Move, one: WaitingBuild, terms: Terms) -> tuple[str, str]:
-    """Return what an ask comes to, as `TOGETHER` calls it, and why it is older than what waits."""
+    """Return the outcome of an ask, in the words of `TOGETHER`, and why it is older than what
+    waits.
+    """
     verb = _verb(ask)
     new = move.decision.candidate
     if verb not in ("run", "release"):
@@ -636,7 +638,7 @@ def list_after(
     """Return the list after a run: what its commit writes,
     and what could not be decided or written.
     """
-    # What left the list comes to it anew, on what the base has now.
+    # What left the list comes to it again, on what the base has now.
     lost = {kept.listed.key for kept in waits.kept if kept.fate != "waits"}
     old = {listed.key: listed for listed in known.builds if listed.key not in lost}
     new: dict[BuildKey, ListedBuild] = {}

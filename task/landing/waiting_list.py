@@ -352,7 +352,7 @@ def _quoted_word(text: str) -> str:
 
 
 def _plain_value(node: Node, depth: int) -> object:
-    """Return texts, lists and mappings. Whatever people do not need in a list is refused."""
+    """Return strings, lists and mappings. Whatever people do not need in a list is refused."""
     if depth > 8 or node.anchor or node.tag or node.kind == "alias":
         raise Malformed("it has an anchor, an alias, a tag, or too many levels")
     if node.kind == "scalar":
@@ -387,7 +387,7 @@ class _FieldsOf:
     def word(self, name: str, pattern: str = "") -> str:
         value = self.data.pop(name, "")
         if not isinstance(value, str) or (value and pattern and not re.fullmatch(pattern, value)):
-            raise Malformed(f"{name} of {self.what} is not what is written there")
+            raise Malformed(f"{name} of {self.what} has an unexpected value")
         return value
 
     def needed(self, name: str, pattern: str = "") -> str:

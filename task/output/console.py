@@ -54,7 +54,7 @@ def plain_console() -> Console:
 def _memory_stream(encoding: str) -> TextIO:
     """Return a stream in memory. `write_stdout` writes what a console has captured.
 
-    On the real stdout, rich writes even while it captures: an empty text, which fails on a full
+    On the real stdout, rich writes even while it captures: an empty string, which fails on a full
     disk. rich also ends the program if the reader of a pipe is gone.
     """
     return TextIOWrapper(BytesIO(), encoding)

@@ -1,6 +1,6 @@
 """Makes Markdown: the one shape of requests, comments and summaries.
 
-Text that others chose stands in code, where no Git host reads Markdown, HTML, a mention, a
+Text that others chose is in code, where no Git host reads Markdown, HTML, a mention, a
 reference to an issue, or a command (GitLab obeys lines like `/merge`).
 """
 
@@ -88,7 +88,7 @@ def builds(rows: Sequence[Row], room: int) -> str:
 def folded(title: str, text: str, *, html: bool = True) -> str:
     """Return a text that a reader opens by a click.
 
-    Where HTML is shown as text, it stands below its title.
+    Where HTML is shown as text, it is below its title.
     """
     if not html:
         return f"**{title}**\n\n{text}"

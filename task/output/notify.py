@@ -127,7 +127,7 @@ def send_events(
                     f" {event['subject']}",
                 )
     except shutdown.StoppedError:
-        log("warning", "the CloudEvents were not all sent: the run was stopped")
+        log("warning", "not all CloudEvents were sent: the run was stopped")
     except NoAnswerError as error:
         log("warning", f"--cloudevent-url: {error.message}")
     except Exception as error:  # noqa: BLE001 - the commits have landed, so no receiver may fail the run

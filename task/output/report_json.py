@@ -17,7 +17,7 @@ from task.text import exact_json, without_logins
 from task.urls import without_login
 
 SCHEMA = "image-update/report/v1"
-HINT = "give what --report or --output json wrote"
+HINT = "give the file that --report or --output json wrote"
 
 
 def status(report: Report) -> str:
@@ -113,7 +113,7 @@ def report_of(text: str) -> Mapping[str, Any]:
 
 
 def current(decision: Judged) -> str | None:
-    """Return the present version in Git, or in the live Application: tag, tag@digest or digest."""
+    """Return the current version in Git, or in the live Application: tag, tag@digest or digest."""
     tag = decision.current.tag
     digest = decision.current.digest
     return f"{tag}@{digest}" if tag and digest else tag or digest or None

@@ -94,7 +94,7 @@ def rendered(console: Console, *parts: RenderableType) -> str:
     """Return these parts as lines for a console."""
     with console.capture() as shown:
         console.print(Group(*parts))
-    # rich fills cells with blanks
+    # rich fills cells with spaces
     return "".join(f"{line.rstrip(' ')}\n" for line in shown.get().splitlines())
 
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
 
+from task import DOCS
 from task.deciding.cautions import file_cautions
 from task.deciding.decide import Identity, decide, failed_asks, places
 from task.deciding.job import Job, Outcome, failed, landed_applications
@@ -247,7 +248,7 @@ def prepare(
 
 def _strange_memory(memory: Files) -> list[Problem]:
     """Return a warning for each file on the memory branch that is none of ours."""
-    hint = "find out who may push there; security.md says which rule protects the branch"
+    hint = f"find out who may push there; which rule protects the branch: {DOCS}/security.md"
     return [
         Problem(
             Trouble.warning(
@@ -266,7 +267,7 @@ def _waiting_rows(waits: Mapping[str, WaitsOnHead]) -> list[Waited]:
 
 
 def _merged_rows(heads: Mapping[str, HeadBranch], base: str) -> list[Waited]:
-    """Return rows for what was merged. The base may have another version again by now."""
+    """Return rows for what was merged. The base may have another version again."""
     return [
         KeptBuild(build, "merged", f"{name} was merged into {base}").row(name)
         for name, head in heads.items()
@@ -319,7 +320,7 @@ class Lander:
 
     def remember_first(self) -> None:
         """Write what is to be remembered, if something goes to the base,
-        or nothing goes anywhere.
+        or if there is no commit at all.
         """
         delivery = self.delivery
         heads = [

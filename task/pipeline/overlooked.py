@@ -86,7 +86,7 @@ def unread_keys(seen: Seen, images: Collection[Image]) -> tuple[Problem, ...]:
             singly += [_doubt(app, key, why) for key, why in unread.items()]
         elif unread:
             others.append((app.key, next(iter(unread))))
-    return (*singly, *about_others(others, "annotations that are not read"))
+    return (*singly, *about_others(others, "annotations that have no effect"))
 
 
 def _flaws_of(subscribed: Subscribed, wanted: Collection[str] | None) -> list[Flaw]:
@@ -215,7 +215,7 @@ def refuse_ambiguous(names: Iterable[str], apps: Sequence[Tracker]) -> None:
 
 
 def refuse_several(name: str, fitting: Sequence[str]) -> None:
-    """Raise `UsageError` if a name without a namespace fits more than one `namespace/name`."""
+    """Raise `UsageError` if a name without a namespace matches more than one `namespace/name`."""
     if len(fitting) > 1:
         message = f"{name!r} matches Applications of several namespaces: {and_more(fitting)}"
         hint = f"write {fitting[0]}, or '*/{name}' for all of them"

@@ -313,7 +313,7 @@ def stricter(one: Hold | None, other: Hold | None) -> Hold | None:
 
 
 def apart(base: Memory, wanted: Memory) -> Memory:
-    """Return what the memory branch has to remember, beside the base: a hold that the base does
+    """Return what the memory branch has to remember, next to the base: a hold that the base does
     not have, and what was deferred.
     """
     return Memory(

@@ -218,6 +218,6 @@ def too_young(version: str, age: int, until: str) -> Verdict:
     when = (
         f"is younger than {span(age)}; it can be written from {readable(until)}"
         if until
-        else f"has no date, and must be {span(age)} old"
+        else f"has no date, but must be {span(age)} old"
     )
     return Verdict("refuse", "too-young", f"{version} {when} (minimumAge)")

@@ -106,7 +106,7 @@ def parse_tag_order(text: str) -> TagOrder:
         return TagOrder(written, KINDS[plain], descending)
     word, colon, pattern = plain.partition(":")
     if word != "regexp" or not colon:
-        raise Malformed(f"{shortened(written)!r} is not an order of tags", _HINT)
+        raise Malformed(f"{shortened(written)!r} is not a tag order", _HINT)
     check_length(pattern)
     found = compiled(pattern, groups=True)
     if found.groups > MOST_GROUPS:
@@ -189,7 +189,7 @@ UNFIT_HINT = (
 
 
 class Rules:
-    """The rules of one strategy. These here admit every tag, and know no order of tags."""
+    """The rules of one strategy. These here admit every tag, and have no order of tags."""
 
     ordered = False  # whether tags alone say which is newer; if not, builds do
     needs: tuple[Fact, ...] = ()  # what a decision needs besides the tag
@@ -319,7 +319,7 @@ class Digest(Rules):
         if tag == wanted:
             return "", ""
         given = f"tag {tag}" if tag else "an image without a tag"
-        return "constraint", f"the digest strategy follows the tag {wanted} and this is {given}"
+        return "constraint", f"the digest strategy follows the tag {wanted}, but this is {given}"
 
 
 class InTagOrder(Rules):
@@ -367,7 +367,7 @@ class InTagOrder(Rules):
 
 
 def _no_version(tag: str, policy: Policy) -> str:
-    """Return why a tag that is not a version is refused, and which strategy fits such tags."""
+    """Return why a tag that is not a version is refused, and which strategy matches such tags."""
     if policy.tag_order:
         return f"{tag!r} is not a version"
     other = (

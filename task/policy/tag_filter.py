@@ -18,8 +18,8 @@ from task.errors import Malformed
 from task.text import shortened
 
 LONGEST = 4096  # characters of one pattern; RE2 needed 25 seconds for 200,000
-# Bytes that RE2 may use for one pattern. A tag has 128 characters, and \pL{128} fits. With 32 MB, a
-# pattern of 4,096 characters took four seconds and a quarter of a gigabyte.
+# Bytes that RE2 may use for one pattern. A tag has 128 characters, and \pL{128} matches. With 32
+# MB, a pattern of 4,096 characters took four seconds and a quarter of a gigabyte.
 _MEMORY = 4 << 20
 # To find groups, RE2 follows all states of the pattern at each letter of a tag. With 4 MB, one tag
 # took 0.1 seconds.
@@ -43,7 +43,7 @@ def allow_pattern(value: str) -> str | None:
     """Return the RE2 pattern of an `allow-tags` value `regexp:<RE2>`,
     or None for `any` and an empty value.
 
-    Every character after the first colon counts, even blanks. Raises `Malformed` for other values,
+    Every character after the first colon counts, even spaces. Raises `Malformed` for other values,
     and for patterns that Go's regexp refuses: a broken filter must not let a tag through.
     """
     value = value.strip()
@@ -130,7 +130,7 @@ def _allow_hint(keyword: str, colon: str, pattern: str) -> str:
 
 
 def unwrapped(pattern: str) -> str:
-    """Remove blanks, slashes and quotes around a pattern. They are never part of a tag."""
+    """Remove spaces, slashes and quotes around a pattern. They are never part of a tag."""
     bare = pattern.strip()
     for mark in ("/", "'", '"'):
         if len(bare) > 1 and bare[0] == bare[-1] == mark:
@@ -139,7 +139,7 @@ def unwrapped(pattern: str) -> str:
 
 
 def regexp_of_glob(text: str) -> str:
-    """Return `regexp:` and the pattern for a tag or a simple glob, or "" for other texts,
+    """Return `regexp:` and the pattern for a tag or a simple glob, or "" for other strings,
     and if `.*` is in it.
     """
     if not _GLOB.fullmatch(text) or ".*" in text or len(text) > _LONGEST_SUGGESTION:

@@ -91,7 +91,7 @@ def parse_version(tag: str) -> Version | None:
 
 @lru_cache(maxsize=1024)
 def parse_range(text: str) -> Range:
-    """Return the range of a constraint. An empty text means `*`, which is every release.
+    """Return the range of a constraint. An empty string means `*`, which is every release.
 
     Raises `Malformed`, which quotes the constraint, if Masterminds `NewConstraint` v3.4 refuses it.
     """
@@ -121,7 +121,7 @@ def _version(
 
 
 def _terms_of(part: str, text: str) -> tuple[Term, ...]:
-    """Return the terms between two `||`, which are separated by blanks or a comma."""
+    """Return the terms between two `||`, which are separated by spaces or a comma."""
     terms: list[Term] = []
     stripped = part.strip(" \t\n\f\r")
     position = 0

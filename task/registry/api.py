@@ -46,8 +46,8 @@ LIMITS = Limits(
 Headers = dict[str, str]
 _CODE = re.compile(r"[A-Z][A-Z_]{1,40}", re.ASCII)
 _HUB_LIMIT = (
-    "Docker Hub counts pulls: by account with a login, by address without one; give a login, or ask"
-    " a mirror by registries.conf"
+    "Docker Hub counts pulls: by account with a login, by address without one; give a login, or"
+    " use a mirror through registries.conf"
 )
 
 

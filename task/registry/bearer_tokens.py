@@ -230,7 +230,7 @@ def fetch(
 
 
 def _refused(place: str, status: int, login: RegistryLogin | None) -> RegistryError:
-    """Return the error for a token server that gives no token."""
+    """Return the error for a token server that sends no token."""
     if status == 429 or status >= 500:
         return RegistryDownError(
             f"{place} refused a token: it answered {status}",

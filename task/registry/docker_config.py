@@ -71,7 +71,7 @@ def parse_docker_config(text: str, origin: str = "") -> DockerConfig:
     helpers = _mapping(data.get("credHelpers"), "credHelpers")
     store = data.get("credsStore") or ""
     if not all(isinstance(name, str) for name in (*helpers.values(), store)):
-        raise Malformed("names a credential helper that is not text")
+        raise Malformed("names a credential helper that is not a string")
     return DockerConfig(
         _with_hosts(logins),
         {normal(key): name for key, name in helpers.items() if name},
@@ -113,7 +113,7 @@ def best_key(keys: Iterable[str], registry: str, repository: str) -> str | None:
 
 
 def hosts_of(keys: Iterable[str]) -> frozenset[str]:
-    """Return the hosts in keys, without ports. A pattern is no host."""
+    """Return the hosts in keys, without ports. A pattern is not a host."""
     return frozenset(split(f"//{normal(key)}").host.strip("[]") for key in keys if "*" not in key)
 
 
@@ -142,7 +142,7 @@ def _login(key: str, entry: Any, origin: str) -> RegistryLogin | None:
         for name in ("username", "password", "auth", "identitytoken", "registrytoken")
     }
     if not all(isinstance(text, str) for text in texts.values()):
-        raise Malformed(f"the entry of {normal(key)} holds something other than text")
+        raise Malformed(f"the entry of {normal(key)} holds something other than a string")
     user = texts["username"]
     password = texts["password"]
     if texts["auth"]:

@@ -35,7 +35,8 @@ _UNITS = {
 _TRUE = ("true", "yes", "on", "y")
 _FALSE = ("false", "no", "off", "n")
 _SORTED = (
-    "a registry promises no order of its tags, so the order of the list would decide which image is"
+    "registries do not guarantee the order of their tags, so the order of the list would decide"
+    " which image is"
     " deployed"
 )
 
@@ -233,7 +234,7 @@ def _scalar(event: Any) -> Any:
 
 def _key(value: Any, known: Mapping[Any, Any]) -> str:
     if not isinstance(value, str) or value in known:
-        raise Malformed(f"key {str(value)[:50]!r} appears twice, or is not text")
+        raise Malformed(f"key {str(value)[:50]!r} appears twice, or is not a string")
     return value
 
 

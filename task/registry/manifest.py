@@ -165,7 +165,7 @@ def newness(created: str) -> tuple[str, str]:
 def fits(wanted: Sequence[str], platform: str) -> bool:
     """Tell whether a platform is wanted.
 
-    A wanted one without a variant fits any variant. If none is wanted, all are.
+    A wanted one without a variant matches any variant. If none is wanted, all are.
     """
     if not wanted:
         return True

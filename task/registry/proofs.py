@@ -96,7 +96,7 @@ class Asked:
 
 
 class Evidence:
-    """What a registry has beside one image. Each manifest and each blob is read once."""
+    """What a registry has next to one image. Each manifest and each blob is read once."""
 
     def __init__(self, registry: Registry, question: Question) -> None:
         self._digest = question.image.digest
@@ -221,7 +221,7 @@ class Prover:
     def _proved(self, question: Question, evidence: Evidence, asked: Asked) -> Proof | Verdict:
         """Return the proof, or why nothing proves what is asked.
 
-        What is unreadable does not matter beside a proof.
+        What is unreadable does not matter next to a proof.
         """
         objections: list[str] = []
         unread: TaskError | None = None

@@ -133,7 +133,7 @@ class AnswerCache:
             self._changed = False
 
     def _load(self) -> None:
-        # A strange file is no error: other runs share the folder, and a volume may be full or
+        # A strange file is not an error: other runs share the folder, and a volume may be full or
         # shared with strangers.
         with suppress(OSError, ValueError, LookupError, TypeError, AttributeError):
             data: Mapping[str, Any] = parsed_json(read_file(self._path, _LARGEST_CACHE))
@@ -331,8 +331,8 @@ class ImageRepository:
                 raise RegistryError(
                     f"registry {self._api.endpoint.name} has no repository {self.name}",
                     hint=(
-                        "check the image's name; without a login, some registries say so of private"
-                        " ones"
+                        "check the image's name; without a login, some registries say this about"
+                        " private images"
                     ),
                 )
             size += len(answer.body)
@@ -382,7 +382,7 @@ class ImageRepository:
                 raise TamperedError(
                     f"registry {self._api.endpoint.name} answers with bytes that do not match "
                     f"{digest} ({self.name})",
-                    hint="check the registry, and any proxy before it",
+                    hint="check the registry, and any proxy in front of it",
                 )
         return known[0] if known else digest_of(body)
 

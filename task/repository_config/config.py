@@ -118,7 +118,8 @@ def _starts(schedule: str, zone: ZoneInfo, at: float, *, reverse: bool = False) 
     Yield nothing if none begins within fifty years.
     """
     found = CronSim(schedule, datetime.fromtimestamp(at, zone), reverse=reverse)
-    # A day must fit both day fields if one of them is `*`, else one of the two. For Argo CD's cron
+    # A day must match both day fields if one of them is `*`, else one of the two. For Argo CD's
+    # cron
     # (robfig/cron 3.0), `*/2` is not `*`, but for the cron of Debian, which CronSim follows, it is.
     _, _, day, _, weekday = schedule.split()
     found.day_and = any(

@@ -321,7 +321,7 @@ def applications(
     if not found:
         raise UsageError(
             "nothing says where to read Applications from: --applications is missing or empty",
-            hint=f"give --applications: {CHOICES}",
+            hint=f"give --applications (is the variable of your pipeline set?): {CHOICES}",
         )
     repositories = Repositories(repository)
 

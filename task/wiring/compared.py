@@ -59,7 +59,7 @@ class JudgedChange:
             self._top = top_of(os.path.realpath("."))
             if not self._top:
                 raise UsageError(
-                    "the present folder is not in a Git checkout",
+                    "the current folder is not in a Git checkout",
                     hint="run check in one, or name the repository with --repository",
                 )
             url = self._origin(here)
@@ -81,7 +81,7 @@ class JudgedChange:
             found = ""
         if not found:
             raise UsageError(
-                "the checkout has no remote origin, so the base's present tip is unknown",
+                "the checkout has no remote origin, so the base's current tip is unknown",
                 hint="name the repository with --repository",
             )
         relative = found.startswith(("./", "../"))

@@ -111,7 +111,7 @@ class GitClients:
 
     def logins(self, url: str) -> tuple[Login, ...]:
         """Return the logins for a URL, for its forge: the given ones,
-        else the cluster's if exactly one secret fits.
+        else the cluster's if exactly one secret matches.
         """
         if found := self.access.logins(url, helped=False) if self.access else ():
             return found

@@ -104,13 +104,13 @@ class RepositoryWithProgress:
             return self._repository.read_more(snapshot, places)
 
     def with_memory_under(self, snapshot: Snapshot, prefix: str) -> Snapshot:
-        """As `Repository.with_memory_under`."""
+        """Like `Repository.with_memory_under`."""
         with self._phase(f"fetching {self._name}"):
             return self._repository.with_memory_under(snapshot, prefix)
 
     @property
     def atomic(self) -> bool:
-        """As `Repository.atomic`."""
+        """Like `Repository.atomic`."""
         return self._repository.atomic
 
     def head(self, head: str) -> Head | None:
@@ -119,7 +119,7 @@ class RepositoryWithProgress:
             return self._repository.head(head)
 
     def signed(self, commit: str, keys: Sequence[str]) -> bool:
-        """As `Repository.signed`."""
+        """Like `Repository.signed`."""
         return self._repository.signed(commit, keys)
 
     def merged(self, branch: str, commit: str) -> bool:

@@ -290,7 +290,9 @@ class RealWorld(World):
         return self._forges().of(repo)
 
     def forge_if_known(self, repo: str) -> Host | None:
-        """Return the repository's forge, or None if its URL does not tell it or no token fits."""
+        """Return the repository's forge, or None if its URL does not tell it or no token
+        matches.
+        """
         return self._forges().if_known(repo)
 
     def check_forge(self, repo: str) -> None:
@@ -366,7 +368,7 @@ class RealWorld(World):
     def synced(self, subscription: Subscription) -> tuple[str, ...]:
         """Return the revisions of its repository in Argo CD's history, newest first.
 
-        () if that is not known.
+        () if that is unknown.
         """
         if subscription.target == "flux" or not self._argo.asked:
             return ()

@@ -62,7 +62,7 @@ def test_the_key_to_look_at(
     )
 
 
-def test_what_kustomize_misreads_is_said_where_it_may_be_the_reason() -> None:
+def test_what_kustomize_misreads_is_reported_where_it_may_be_the_reason() -> None:
     given = landed("kustomization", image=f"{WEB}:1.1.0@{DIGEST}")
     (found,) = expected([given], lambda _repo, _sub: pytest.fail("nothing is asked yet"))
     assert found.hint.endswith("Kustomize before 5 misreads tag@digest")

@@ -1,4 +1,4 @@
-"""What is shown while rollouts are waited for, and what is said at the end."""
+"""What is shown while rollouts are waited for, and what is reported at the end."""
 
 import re
 from dataclasses import replace

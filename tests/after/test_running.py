@@ -101,7 +101,7 @@ def test_what_was_replaced_in_the_manifests_counts_as_the_image() -> None:
     )
 
 
-def test_a_rollout_that_goes_on_is_not_looked_at() -> None:
+def test_a_rollout_that_continues_is_not_looked_at() -> None:
     going = Rollout("progressing", "the sync is running")
     assert (
         expecting(

@@ -291,7 +291,11 @@ def test_another_namespace_in_the_spec_is_reported(named: str, told: int) -> Non
 
 
 def test_own_annotations_are_replaced_and_only_ours_stay() -> None:
-    ours = {"web.pin-digest": "true", "web.helm.image-digest": "image.digest"}
+    ours = {
+        "web.pin-digest": "true",
+        "web.helm.image-digest": "image.digest",
+        "tag-order": "numeric",
+    }
     own = {"image-list": "x=nginx", "x.allow-tags": "any", "git-branch": "dev", **ours}
     found = said(updater(ref("web")), annotations=own)
     assert found == {"image-list": "web=ghcr.io/acme/web", **ours}

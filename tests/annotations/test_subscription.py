@@ -234,7 +234,7 @@ def test_all_problems_of_the_write_back_come_together() -> None:
     assert errors(only(broken)) == keys
 
 
-def test_a_broken_write_back_is_said_even_where_no_entry_can_be_read() -> None:
+def test_a_broken_write_back_is_reported_even_where_no_entry_can_be_read() -> None:
     subscribed = subscribe(app({"image-list": "nginx:>=1.0", "write-back-method": "Git"}))
     assert errors(subscribed) == ["image-list", "write-back-method"]
 

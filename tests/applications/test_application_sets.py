@@ -1,4 +1,4 @@
-"""ApplicationSets among manifests: what is read of Git for them, and what is said about them."""
+"""ApplicationSets among manifests: what is read of Git for them, and what is reported about them."""
 
 from __future__ import annotations
 

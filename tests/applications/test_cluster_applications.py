@@ -276,7 +276,7 @@ def test_many_of_them_are_listed_rather_than_got_one_by_one(api: KubernetesApi) 
     assert api.requests() == ["list imageupdaters *", *["list applications *"] * 5]
 
 
-def test_a_server_that_knows_no_metadata_is_asked_once(api: KubernetesApi) -> None:
+def test_a_server_that_has_no_metadata_is_asked_once(api: KubernetesApi) -> None:
     api.knows_metadata = False
     api.add(
         APPLICATIONS, cluster_application("web", images="w=acme/web"), cluster_application("plain")

@@ -1,4 +1,4 @@
-"""`--follow-apps`: what the Applications that Applications deploy are, and what is said where they cannot be read."""
+"""`--follow-apps`: what the Applications that Applications deploy are, and what is reported where they cannot be read."""
 
 import json
 import os
@@ -143,7 +143,7 @@ def test_children_are_in_the_namespace_that_argo_cd_puts_them_into(
     assert [one.item["metadata"]["namespace"] for one in found if one.item] == ["team", "argocd"]
 
 
-def test_projects_beside_the_children_are_seen(tmp_path: Path, below: Below) -> None:
+def test_projects_next_to_the_children_are_seen(tmp_path: Path, below: Below) -> None:
     """They may want signed commits."""
     repo = tmp_path / "repo.git"
     project = app("shop", repo, "x").replace('"Application"', '"AppProject"')

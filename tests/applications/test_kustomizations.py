@@ -95,7 +95,7 @@ REMOTE = "is not in the repository"
         ("{", "kustomization.yaml"),
     ],
 )
-def test_what_lies_elsewhere_or_starts_a_program_is_refused(text: str, words: str) -> None:
+def test_what_is_elsewhere_or_starts_a_program_is_refused(text: str, words: str) -> None:
     with pytest.raises(Malformed, match=words) as raised:
         files("apps", {"apps/kustomization.yaml": text, "apps/x.yaml": ""})
     assert raised.value.hint
@@ -140,7 +140,7 @@ def test_urls_that_are_only_text_are_ignored(text: str) -> None:
     assert files("apps", {"apps/kustomization.yaml": text})
 
 
-def test_kustomizations_without_end_are_refused() -> None:
+def test_endless_kustomizations_are_refused() -> None:
     tree = {
         f"{at}/kustomization.yaml": f"resources: [../{at + 1}]" for at in range(MOST_FOLDERS + 2)
     }

@@ -65,14 +65,14 @@ def test_a_linked_work_tree(clone: Path, door: Git, tmp_path: Path) -> None:
     assert found == Located("https://git.example/fleet.git", "side", "top.yaml")
 
 
-def test_an_origin_beside_the_work_tree(clone: Path, door: Git, tmp_path: Path) -> None:
+def test_an_origin_next_to_the_work_tree(clone: Path, door: Git, tmp_path: Path) -> None:
     git(clone, "remote", "set-url", "origin", "../repo.git")
     assert locate(str(clone / "top.yaml"), door) == Located(
         str(tmp_path / "repo.git"), "main", "top.yaml"
     )
 
 
-def test_what_lies_in_no_repository(clone: Path, door: Git, tmp_path: Path) -> None:
+def test_what_is_not_in_a_repository(clone: Path, door: Git, tmp_path: Path) -> None:
     (tmp_path / "alone.yaml").write_text("")
     assert locate(str(tmp_path / "alone.yaml"), door) is None
     assert locate("stdin", door) is None

@@ -89,7 +89,7 @@ def test_the_errors_are_those_of_the_controller(path: Path) -> None:
         return
     (found,) = troubles
     assert found.rule == wanted["reason"]
-    # Of a value that is no text, Argo CD names neither the element nor the key; here both follow.
+    # Of a value that is not a text, Argo CD names neither the element nor the key; here both follow.
     assert found.message.startswith(wanted["message"].removesuffix(" %!w(<nil>)"))
     assert found.message == wanted["message"] or path.stem == "list-fasttemplate-not-a-text"
 

@@ -218,7 +218,7 @@ def test_a_name_that_is_not_text_is_a_mistake(name: str) -> None:
     generators = "[{list: {elements: [{app: web}]}}]"
     text = f"spec: {{generators: {generators}, template: {{metadata: {{name: {name}}}}}}}"
     (trouble,) = render(go_yaml.load(text), Files(), Budget()).troubles
-    assert trouble.message == "spec.template.metadata.name is not text"
+    assert trouble.message == "spec.template.metadata.name is not a string"
 
 
 def test_what_only_chance_or_the_clock_says_has_a_hint() -> None:

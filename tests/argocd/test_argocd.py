@@ -118,7 +118,7 @@ def test_a_root_path_and_headers_are_kept() -> None:
         assert server.seen[0].headers["x-proxy"] == "hunter2"
 
 
-def test_a_token_file_is_read_anew(server: ArgoCDServer, tmp_path: Path) -> None:
+def test_a_token_file_is_read_again(server: ArgoCDServer, tmp_path: Path) -> None:
     path = tmp_path / "token"
     path.write_text("old-token\n")
     api = api_of(server, token=Secret(""), token_file=str(path))

@@ -124,7 +124,7 @@ LISTS: Mapping[str, Callable[[ArgoCDServer], None]] = {
 
 
 @pytest.mark.parametrize("name", ERRORS)
-def test_what_is_no_success(name: str) -> None:
+def test_what_is_not_a_success(name: str) -> None:
     recorded = exchange(SERVER, name)
     with argocd_server() as server:
         ERRORS[name](server)

@@ -161,7 +161,7 @@ def test_what_names_no_secret(api: KubernetesApi, text: str) -> None:
         reach(api).named(text, URL, "team")
 
 
-def test_a_named_secret_that_is_not_there_or_does_not_fit(api: KubernetesApi) -> None:
+def test_a_named_secret_that_is_not_there_or_does_not_match(api: KubernetesApi) -> None:
     with pytest.raises(CredentialsError, match="there is no secret team/git"):
         reach(api).named("secret:git", URL, "team")
     api.add(SECRETS, secret("git", namespace="team", sshPrivateKey="k"))

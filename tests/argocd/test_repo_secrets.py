@@ -196,7 +196,7 @@ def test_what_is_wrong_with_a_secret_is_reported_without_its_values(
         ),
     ],
 )
-def test_a_named_secret_has_to_fit_the_url(url: str, data: dict[str, str], words: str) -> None:
+def test_a_named_secret_has_to_match_the_url(url: str, data: dict[str, str], words: str) -> None:
     if not words:
         assert named_credentials("team/git", url, data).anything
         return
@@ -298,7 +298,7 @@ NOT_ITS = "login for another repository"
         ("unknown", {"url": ACME}, f"{ACME}/gitops", "not a login for Git"),
     ],
 )
-def test_what_an_annotation_may_name_of_argo_cds_own(
+def test_which_of_argo_cds_own_secrets_an_annotation_may_name(
     kind: str, data: dict[str, str], url: str, words: str
 ) -> None:
     if not words:

@@ -235,7 +235,7 @@ def test_a_refusal_of_a_webhook_is_not_told_as_one_of_manifests_that_cannot_be_m
     assert "admission webhook of the cluster" in found.hint
 
 
-# What is older than the wanted revision counts for nothing, be it good or bad.
+# What is older than the wanted revision does not count, be it good or bad.
 STALE = [
     ("an older sync failed",
      at(APP, "OutOfSync", "Healthy", operation=operated("Failed", revision=OLD)), "progressing"),
@@ -271,7 +271,7 @@ STALE = [
 @pytest.mark.parametrize(
     ("state", "expected"), [row[1:] for row in STALE], ids=[row[0] for row in STALE]
 )
-def test_what_is_older_counts_for_nothing(state: Mapping[str, Any], expected: str) -> None:
+def test_what_is_older_does_not_count(state: Mapping[str, Any], expected: str) -> None:
     old_pod = {**POD, "createdAt": MORNING.format(1)}
     assert look(state, tree={"nodes": [old_pod]}).state == expected
 
@@ -313,7 +313,7 @@ def test_someone_must_sync(
     assert found.hint
 
 
-def test_a_refresh_that_is_not_done_is_said() -> None:
+def test_a_refresh_that_is_not_done_is_reported() -> None:
     refreshing = {
         **APP,
         "metadata": {**APP["metadata"], "annotations": {"argocd.argoproj.io/refresh": "normal"}},
@@ -329,7 +329,7 @@ def test_auto_sync_off_but_synced_by_someone_is_a_rollout() -> None:
     )
 
 
-def test_what_heals_itself_goes_on() -> None:
+def test_what_heals_itself_continues() -> None:
     healing = live_application(syncPolicy={"automated": {"selfHeal": True}})
     state = at(healing, "OutOfSync", "Healthy", compared=13, operation=DONE)
     assert look(state).state == "progressing"

@@ -292,7 +292,7 @@ def test_the_time_out_says_who_was_not_ready_and_why(argo_cd: ArgoCDServer) -> N
     assert waiting.rows[0].seconds >= 30
 
 
-def test_what_is_suspected_at_the_time_out_is_said(argo_cd: ArgoCDServer) -> None:
+def test_what_is_suspected_at_the_time_out_is_reported(argo_cd: ArgoCDServer) -> None:
     argo_cd.add(
         OLD_STATE, at(APP, "Synced", "Degraded", compared=14, operation=DONE, resources=SICK)
     )
@@ -479,7 +479,7 @@ def moved(argo_cd: ArgoCDServer) -> None:
 @pytest.mark.parametrize(
     ("change", "state", "because"),
     [
-        (deleted, "failed", "it was deleted while it was waited for"),
+        (deleted, "failed", "it was deleted during the wait"),
         (moved, "timed-out", "the sync is running"),
     ],
 )
@@ -511,7 +511,7 @@ def test_one_that_goes_away_meanwhile_in_a_cluster(cluster: KubernetesApi) -> No
         if number == 1:
             del cluster.objects[APPLICATIONS]["argocd", "web"]
     assert (waiting.rows[0].state, waiting.errors) == ("failed", {})
-    assert "it was deleted while it was waited for" in waiting.rows[0].because
+    assert "it was deleted during the wait" in waiting.rows[0].because
 
 
 def test_one_that_was_never_there_is_an_error(argo_cd: ArgoCDServer) -> None:

@@ -7,7 +7,7 @@ What may be true of base, change, hold, state file and memory, and what follows:
   the base's. What is spelled in another way, or moved, has not changed.
 - The base's state file and memory branch hold an entry, or a freeze of the base's config does. The
   change ends a hold, begins one, or leaves it. One that the change ends does not count, and is told;
-  one that it begins does not count for the change itself; a freeze only ends by itself.
+  one that it begins does not count for the change itself; a freeze only ends on its own.
 - A state file that says from where to where it rolls back, with these values, is a rollback: holds
   and the order do not stop it, and a freeze only if it holds nothing.
 - The base's config demands; the change's does not count yet, and that it differs is told.
@@ -79,7 +79,7 @@ def test_what_leaves_versions_alone_passes_and_asks_nobody(change: dict[str, Any
     assert (report.exit, told(report), judge.asked, judge.proved) == (0, [], [], [])
 
 
-def test_nothing_that_can_matter_is_said_in_one_line_before_anything_is_read() -> None:
+def test_if_nothing_can_matter_one_line_says_so_before_anything_is_read() -> None:
     def unread(_files: object) -> list[Any]:
         raise AssertionError
 
@@ -277,7 +277,7 @@ def test_a_state_file_that_speaks_of_another_version_makes_no_rollback() -> None
     assert told(said(tagged("1.0.0"), older, base=base)) == HELD
 
 
-def test_a_rollback_that_is_repeated_is_told() -> None:
+def test_a_rollback_that_is_repeated_is_reported() -> None:
     base = tree(app(), tagged("1.1.0"), state(HOLD, memory=BACK))
     report = said(tagged("1.0.0"), base=base, judge=Judge(past=(START,)))
     assert (report.exit, told(report)) == (0, PASSES)

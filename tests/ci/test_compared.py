@@ -152,7 +152,7 @@ PUSHES = {
 
 
 @pytest.mark.parametrize("environ", PUSHES.values(), ids=PUSHES)
-def test_a_job_of_a_push_is_told_which_option_to_give(environ: Mapping[str, str]) -> None:
+def test_a_job_of_a_push_learns_which_option_to_give(environ: Mapping[str, str]) -> None:
     """To compare a branch with itself would be green for every change."""
     with pytest.raises(UsageError, match=r"^--base is missing") as refused:
         compared_of(CheckOptions(), environ)

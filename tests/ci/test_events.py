@@ -118,11 +118,11 @@ def test_a_line_of_our_own_says_which_build_it_is() -> None:
         ({"digest": "sha256:abc"}, "digest"),
         ({"image": "ghcr.io/acme/web", "digest": ""}, "neither a tag nor a digest"),
         ({"image": None}, "empty"),
-        ({"image": 3}, "its image is not text"),
+        ({"image": 3}, "its image is not a string"),
         ({"image": f"ghcr.io/acme/web@sha256:{'b' * 64}"}, "two different digests"),
-        ({"sequence": 1.5}, "its sequence is not text"),
+        ({"sequence": 1.5}, "its sequence is not a string"),
         ({"sequence": -1}, "its sequence.*not a build number"),
-        ({"sequence": True}, "its sequence is not text"),
+        ({"sequence": True}, "its sequence is not a string"),
         ({"sourceCommit": "main"}, "sourceCommit"),
         ({"created": "yesterday"}, "its created.*not a time"),
     ],
@@ -151,7 +151,7 @@ def test_what_is_packed_or_not_utf_8_is_an_error(
         assert "UTF-8" in raised.value.hint
 
 
-def test_a_byte_order_mark_is_no_difference(tmp_path: Path) -> None:
+def test_a_byte_order_mark_makes_no_difference(tmp_path: Path) -> None:
     path = tmp_path / "event"
     path.write_bytes(b"\xef\xbb\xbf" + json.dumps(PUSHES[0][1]["payload"]).encode())
     assert read_images_from([str(path)], "registry").events

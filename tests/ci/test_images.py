@@ -1,4 +1,4 @@
-"""The images in the files of builders, and what is said about files that are none."""
+"""The images in the files of builders, and what is reported about files that are none."""
 
 import json
 from pathlib import Path
@@ -260,13 +260,13 @@ UNKNOWN: dict[str, tuple[Any, str]] = {
         {"image.name": "a/b:1", "containerimage.digest": "sha256:abc"},
         "is not a digest",
     ),
-    "a number for a name": ({"image.name": 7}, "image.name is not text"),
+    "a number for a name": ({"image.name": 7}, "image.name is not a string"),
     "Jib without a digest": ({"image": "a/b:1", "imageDigest": ""}, "imageDigest is empty"),
     "Jib with strange tags": ({**JIB, "tags": {"a": 1}}, "tags are not a list"),
     "Skaffold without a tag": ({"builds": [{"imageName": "x"}]}, "no tag"),
     "Skaffold with strange builds": ({"builds": ["x"]}, "no tag"),
     "Skaffold that built nothing": ({"builds": []}, "it does not name an image"),
-    "too many": ([f"a/b:{number}" for number in range(MOST + 1)], "1000 at most"),
+    "too many": ([f"a/b:{number}" for number in range(MOST + 1)], "at most 1000 are accepted"),
 }
 
 
@@ -288,7 +288,7 @@ def test_marks_and_blanks_around_it_do_not_count(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", UNKNOWN)
-def test_what_is_not_known_says_what_was_seen(name: str) -> None:
+def test_what_is_unknown_says_what_was_seen(name: str) -> None:
     sample, part = UNKNOWN[name]
     with pytest.raises(Malformed) as raised:
         built(text_of(sample))

@@ -167,7 +167,7 @@ def test_without_an_image_its_results_are_empty() -> None:
     assert checked(report(images=(IMAGE,)))["tag"] == "1.1.0"
 
 
-def test_a_rollback_is_reported_beside_the_update() -> None:
+def test_a_rollback_is_reported_next_to_the_update() -> None:
     both = report(
         decision(), commits=(commit(commit="a" * 40), commit(commit="b" * 40, rollback=True))
     )
@@ -192,7 +192,7 @@ def test_a_failure_gets_there_as_well(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("image", ["web:1", "web"], ids=["success", "failure"])
-def test_the_folder_of_results_may_be_told_by_one_of_them(tmp_path: Path, image: str) -> None:
+def test_the_folder_of_results_may_be_given_by_one_of_them(tmp_path: Path, image: str) -> None:
     results = tmp_path / "steps" / "results"
     results.mkdir(parents=True)
     given = {"IMAGE_UPDATE_RESULTS_DIR": f"{results}/status/.."}
@@ -228,7 +228,7 @@ def test_a_workflow_hides_secrets_before_anything_else() -> None:
     assert "s3cret" not in done.stdout
 
 
-def test_elsewhere_nothing_is_said() -> None:
+def test_elsewhere_nothing_is_reported() -> None:
     done = image_update(
         "run", "--image", WEB, "--applications", "x", env={"IMAGE_UPDATE_GIT_TOKEN": "s3cret"}
     )

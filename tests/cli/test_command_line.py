@@ -63,7 +63,7 @@ def test_help_all_shows_groups_defaults_and_the_opposite_of_a_switch(
     assert "[env var: IMAGE_UPDATE_REFRESH; default: on]" in shown
 
 
-# What each --help shows beside others, and what is left to --help-all or to other commands.
+# What each --help shows next to others, and what is left to --help-all or to other commands.
 SHOWN = {
     "run": (
         "sequence on-failure argocd-server selector",
@@ -316,7 +316,7 @@ def test_a_mistake_is_logged_in_the_form_that_is_asked_for(
     assert json.loads(shown.out)["status"] == "failed"
 
 
-def test_a_misspelt_variable_is_said_before_the_mistake(
+def test_a_misspelt_variable_is_reported_before_the_mistake(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("IMAGE_UPDATE_REASN", "x")

@@ -54,7 +54,7 @@ def test_a_run_that_waits_finds_out_how_it_ends() -> None:
     ("missing", "option"),
     [("CI_COMMIT_SHA", "--source-commit"), ("CI_PROJECT_URL", "--source-repository")],
 )
-def test_what_is_not_known(missing: str, option: str) -> None:
+def test_what_is_unknown(missing: str, option: str) -> None:
     environ = {name: value for name, value in GITLAB.items() if name != missing}
     with pytest.raises(
         UsageError, match=r"--deployments: the \w+ that was built is unknown"

@@ -162,7 +162,7 @@ def test_every_option_is_read_from_flag_and_variable(one: TyperParam) -> None:
 
 
 @pytest.mark.parametrize("one", options_of("run"), ids=name_of)
-def test_a_blank_counts_as_not_given(one: TyperParam, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_white_space_counts_as_not_given(one: TyperParam, monkeypatch: pytest.MonkeyPatch) -> None:
     for blank in ("", " ", " \n"):
         monkeypatch.setenv(str(one.envvar), blank)
         assert read("run") == Settings("run")
@@ -333,7 +333,7 @@ def test_a_signing_key_is_a_secret(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "key" not in str(found)
 
 
-def test_aliases_of_hold_may_stand_in_one_value() -> None:
+def test_aliases_of_hold_may_share_one_value() -> None:
     found = read("hold", "web", "--reason", "x", "--alias", "a,b", "--alias", "c d")
     assert found.aliases == ("a", "b", "c", "d")
 

@@ -159,7 +159,7 @@ def test_links_lead_to_web_pages_only(planned: Path, url: str, linked: bool) -> 
     assert (url in hrefs) is linked
 
 
-def test_nothing_done_is_said(planned: Path) -> None:
+def test_nothing_done_is_reported(planned: Path) -> None:
     words = Page(
         page(changed(planned, decisions=[], commits=[], errors=[], status="unchanged"))
     ).words

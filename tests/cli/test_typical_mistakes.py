@@ -39,7 +39,7 @@ IMAGE_UPDATE_IMAGE='{{inputs.parameters.image}}' run
     check the names in it, and that the step which makes the value runs before this one
 run --image ghcr.io/acme/web:1.5.0
     nothing says where to read Applications from: --applications is missing or empty
-    give --applications: cluster, argocd, a file or folder of manifests, - (stdin), or REPO//PATH?ref=REF
+    give --applications (is the variable of your pipeline set?): cluster, argocd, a file or folder of manifests, - (stdin), or REPO//PATH?ref=REF
 run --image ghcr.io/acme/web:1.5.0 --applications 'https://bot:pw@git.example.com/acme/deploy?ref=main'
     --applications: 'https://git.example.com/acme/deploy?ref=main' names a Git repository, and no folder or file in it
     write // and the path of the manifests after it: https://git.example.com/acme/deploy//apps?ref=main
@@ -62,8 +62,8 @@ scan --image ghcr.io/acme/web:1.5.0
     scan has no --image: it asks the registries for the newest tag of every tracked image
     leave it out, or call run, which takes the image that was just built
 scan --require-match
-    --require-match: scan does not take an image to look for
-    leave it out; it is for run and plan
+    scan has no --require-match
+    run, promote and plan have it; image-update scan --help-all shows the options of scan
 plan --reason x
     plan has no --reason
     rollback and hold have it; image-update plan --help-all shows the options of plan
@@ -92,7 +92,7 @@ hold web
     --reason is missing
     say why the images are held (--reason, or the variable IMAGE_UPDATE_REASON)
 rollback web
-    --to is missing
+    --to is missing or empty
     name the version to go back to: a tag, previous, or 3-back (--to, or the variable IMAGE_UPDATE_TO), or the image that failed (--failed)
 hold --applications /tmp --reason x
     APP... is missing
@@ -171,7 +171,7 @@ def test_a_typical_mistake(
          "check HTTPS_PROXY, or git's http.proxy; if this server needs no proxy, name it in NO_PROXY"),
     ],
 )  # fmt: skip
-def test_a_server_that_does_not_fit(stderr: str, logins: tuple[str, ...], hint: str) -> None:
+def test_a_server_that_does_not_match(stderr: str, logins: tuple[str, ...], hint: str) -> None:
     error = failure(stderr, "https://git.b.example/acme/deploy@main", logins)
     assert error.hint == hint
     assert str(error).startswith("https://git.b.example/acme/deploy@main: ")  # the error names both

@@ -54,7 +54,9 @@ def waited(
     )
 
 
-def test_success_is_0_and_a_line(argo_cd: ArgoCDServer, capsys: pytest.CaptureFixture[str]) -> None:
+def test_success_is_exit_code_0_and_one_line(
+    argo_cd: ArgoCDServer, capsys: pytest.CaptureFixture[str]
+) -> None:
     argo_cd.add(BEFORE, GOOD)
     assert waited(argo_cd) == Exit.OK
     out = capsys.readouterr().out

@@ -72,7 +72,7 @@ def test_what_needs_somebody(word: str, found: set[str], for_three_days: set[str
         ("proposed", f"web={IMAGE} waits: 1.1.0 is proposed, and not merged"),
     ],
 )  # fmt: skip
-def test_what_is_said(name: str, words: str) -> None:
+def test_what_is_reported(name: str, words: str) -> None:
     (problem,) = late_images(Status((ROWS[name],), (), 1, 0, NOW), REASONS, 0)
     assert problem.message == words
     assert (problem.severity, problem.exit, bool(problem.hint)) == ("error", 5, True)

@@ -23,7 +23,7 @@ DIGEST = "sha256:" + "a" * 64
 def said(
     *tags: str | None, commits: str = "abcdefghij"
 ) -> list[tuple[FileVersion, Reading | None]]:
-    """The versions of a file by what they say, newest first; a blank in `commits` is a commit that is not known."""
+    """The versions of a file by what they say, newest first; a blank in `commits` is a commit that is unknown."""
     known = (f"{letter.strip()}" for letter in commits)
     return [
         (

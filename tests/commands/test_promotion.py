@@ -695,7 +695,7 @@ def test_promote_is_an_event_like_the_sources_own(
         assert scene.branch.tip == tip
 
 
-def test_a_promotion_whose_rollout_fails_is_taken_back() -> None:
+def test_a_promotion_whose_rollout_fails_is_rolled_back() -> None:
     scene = Stages(app("staging/web"), app("production/web"))
     scene.build("staging/web", "b7", 7)
 

@@ -95,7 +95,7 @@ def test_release_asks_the_rules_again() -> None:
     assert (found.verdict, found.rule, scene.value) == ("refuse", "constraint", "1.0.0")
 
 
-def test_a_hold_ends_by_itself() -> None:
+def test_a_hold_ends_on_its_own() -> None:
     scene = story()
     hold, waits = (
         {"reason": "freeze", "until": "2020-01-01T00:00:00Z"},
@@ -146,7 +146,7 @@ def test_a_rollback_that_runs_twice_goes_back_once(
     assert state["images"]["web"]["rollback"] == {"to": to, "tag": value, "was": "1.3.0"}
 
 
-def test_after_a_release_or_an_update_previous_is_asked_anew() -> None:
+def test_after_a_release_or_an_update_previous_is_asked_again() -> None:
     scene = story("semver")
     for tag in ("1.1.0", "1.2.0"):
         scene.event(tag)

@@ -126,7 +126,7 @@ def test_a_digest_that_failed_before_is_remembered_with_it() -> None:
     assert "digest" not in scene.branch.files[target("a")]
 
 
-def test_a_failure_that_nothing_remembers_is_told() -> None:
+def test_a_failure_that_nothing_remembers_is_reported() -> None:
     """What is written by pull request has no commit that changes only the state file."""
     scene = story("semver", git_branch="main:updates")
     text = scene.branch.files[target("a")]

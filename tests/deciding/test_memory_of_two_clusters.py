@@ -76,7 +76,7 @@ def test_a_hold_on_staging_holds_nothing_on_production(scene: Callable[[], Pair]
     assert prod.event("main-4", 4) == ("defer", "held")
 
 
-def test_where_the_memory_lies() -> None:
+def test_where_the_memory_is() -> None:
     staging, prod = folders()
     for one in (staging, prod):
         one.event("main-2", 2)

@@ -1,4 +1,4 @@
-"""A registry in a value of its own, beside the name of an image of another registry."""
+"""A registry in a value of its own, next to the name of an image of another registry."""
 
 import pytest
 from support.memory import SCOPE, URL, WORDING, Branch, Story
@@ -23,7 +23,7 @@ FILE = "apps/a/values.yaml"
         ("{repository: ghcr.io/acme/web, tag: 1.0.0}", ""),
     ],
 )
-def test_a_registry_that_is_not_the_images_is_a_warning(image: str, told: str) -> None:
+def test_a_registry_other_than_the_images_is_a_warning(image: str, told: str) -> None:
     app = application("a", URL, write_back_target="helmvalues:/" + FILE)
     app["spec"]["source"]["helm"] = {}
     one = Story(app, Branch({FILE: f"image: {image}\n"}))

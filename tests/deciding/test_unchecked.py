@@ -81,7 +81,7 @@ def test_only_those_are_warned_who_needed_the_answer() -> None:
 @pytest.mark.parametrize(
     "annotations", [{"update_strategy": "newest-build"}, {"web.platforms": "linux/amd64"}]
 )
-def test_bytes_that_do_not_fit_their_digest_are_not_a_missing_answer(
+def test_bytes_that_do_not_match_their_digest_are_not_a_missing_answer(
     annotations: dict[str, str],
 ) -> None:
     """It counted as unknown which build is newer, and the image was written."""

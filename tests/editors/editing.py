@@ -82,12 +82,12 @@ def write_one(aim: Target, path: str, text: str | None, reference: str) -> str:
 
 
 def plain(text: str) -> Any:
-    """Return the first document with all scalars as texts."""
+    """Return the first document with all scalars as strings."""
     return next(yaml.load_all(text.removeprefix("\ufeff"), yaml.BaseLoader), None)
 
 
 def documents(text: str) -> list[Any]:
-    """Return all documents as texts."""
+    """Return all documents as strings."""
     return list(yaml.load_all(text.removeprefix("\ufeff"), yaml.BaseLoader))
 
 

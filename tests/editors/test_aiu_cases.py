@@ -115,7 +115,7 @@ def test_reading_a_key_path(case: dict[str, Any]) -> None:
         assert read(files, aim).tag == expect.get("value", "")
 
 
-def test_what_may_stand_unquoted() -> None:
+def test_what_may_be_unquoted() -> None:
     row = next(case.values[0] for case in cases("helmvalues", "safe"))["input"]
     assert [text for text in row["safe_unquoted"] if not plain_safe(text)] == []
     assert [text for text in row["must_quote_or_remarshal"] if plain_safe(text)] == []

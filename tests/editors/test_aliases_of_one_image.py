@@ -21,7 +21,7 @@ PATHS = {
 
 
 def aim(kind: TargetKind, alias: str, **names: str) -> Target:
-    """The target of one alias; `names`: what each of them is called in the target, "" where nothing is said."""
+    """The target of one alias; `names`: what each of them is called in the target, "" where nothing is reported."""
     field = "manifests_name" if kind == "manifests" else "kustomize_name"
     others = tuple(
         Claim(one, IDENTITY, **{field: name}) for one, name in names.items() if one != alias

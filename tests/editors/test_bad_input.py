@@ -149,7 +149,7 @@ def test_an_anchor_that_holds_itself() -> None:
 
 
 @pytest.mark.parametrize("size", [200_000, 2_000_000])
-def test_brackets_without_end_are_refused_at_once(size: int) -> None:
+def test_endless_brackets_are_refused_at_once(size: int) -> None:
     begun = time.process_time()
     with pytest.raises(TargetError):
         parse("[" * size)

@@ -1,4 +1,4 @@
-"""Values of public charts with a digest beside the tag: no update is green while Helm renders another image."""
+"""Values of public charts with a digest next to the tag: no update is green while Helm renders another image."""
 
 import subprocess
 from dataclasses import dataclass

@@ -68,7 +68,7 @@ def test_folder(folder: Path) -> None:
 
 @pytest.fixture
 def _parser_in_python(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """As where no wheel has libyaml."""
+    """As if no wheel had libyaml."""
     monkeypatch.setattr("yaml.__with_libyaml__", False)
     yaml_tree._parse_again.cache_clear()
     yield

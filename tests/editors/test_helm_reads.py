@@ -136,7 +136,7 @@ def test_helm_reads_what_we_read_and_what_we_wrote(tmp_path: Path) -> None:
          "image.tag and worker.tag share"),
         ("image: &i {pull: Always}\nworker: *i\n", "image.tag and worker.tag share"),
         ("".join(f"m{n}: &m{n} {{<<: *m{n - 1}}}\n" if n else "m0: &m0 {x: y}\n" for n in range(300))
-         + "image: *m299\n", "merge keys refer to each other over 50 times"),
+         + "image: *m299\n", "merge keys refer to each other more than 50 times"),
         ("b: &b {image: {name: x}}\n<<: *b\n", "merge key (<<): image here would hide its other keys"),
         ("v: &v v1\nimage: {tag: *v}\n" + "".join(f"k{n}: *v\n" for n in range(3000)), "is shared by too many aliases"),
     ],

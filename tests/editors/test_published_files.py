@@ -1,4 +1,4 @@
-"""One value changed in files that people published: one line differs, and nothing else is said."""
+"""One value changed in files that people published: one line differs, and nothing else is reported."""
 
 import os
 from pathlib import Path

@@ -165,7 +165,7 @@ def test_a_file_that_is_not_needed_goes(state: State) -> None:
     assert write("", state) == ""
 
 
-def test_comments_of_people_outlive_an_empty_beginning() -> None:
+def test_peoples_comments_survive_an_empty_beginning() -> None:
     assert (
         write("# ours\n", State(Hold("x")))
         == f"# ours\nfiles:\n  {FILE}:\n    hold:\n      reason: x\n"

@@ -322,7 +322,7 @@ class _Handler(BaseHTTPRequestHandler):
         return {"metadata": {"resourceVersion": "7"}, "items": picked or None}
 
     def _patch(self, asked: Request, name: str) -> dict[str, Any]:
-        """Test and apply the patch, make the manifests, and then write the whole spec over the present one."""
+        """Test and apply the patch, make the manifests, and then write the whole spec over the current one."""
         server = self.server
         with server.lock:
             key = self._key(asked.body.get("appNamespace", ""), "", name)

@@ -163,7 +163,7 @@ def node(
 
 
 def sync_windows(*assigned: tuple[str, bool]) -> dict[str, Any]:
-    """Return the answer with sync windows of these kinds, each active or not. Without any, there is no list."""
+    """Return the answer with sync windows of these kinds, each active or not. Without any, there is not a list."""
     windows = [
         ({"kind": kind, "schedule": "* * * * *", "duration": "1h", "manualSync": False}, on)
         for kind, on in assigned

@@ -2,7 +2,7 @@
 
 Requests are as in Bitbucket's description (tests/data/forges/bitbucket.json, compared on 2026-11-22). It was never
 compared with a real one. Shapes are from developer.atlassian.com/cloud/bitbucket/rest/api-group-pullrequests, and
-queries from …/rest/intro/#filtering. A second POST for a branch with an open request is no error: it renames that one.
+queries from …/rest/intro/#filtering. A second POST for a branch with an open request is not an error: it renames that one.
 """
 
 import re

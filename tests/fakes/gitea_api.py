@@ -468,7 +468,7 @@ def _draft(pull: Pull) -> bool:
 
 
 def _cut(title: str) -> str:
-    """Cut a title to 255 columns, of which a wide letter takes two. A longer title is no error."""
+    """Cut a title to 255 columns, of which a wide letter takes two. A longer title is not an error."""
     if sum(map(_columns, title)) <= 255:
         return title
     kept = ""

@@ -83,7 +83,7 @@ def test_of_two_of_ours_the_newest_is_edited(said: Said) -> None:
     assert said.bodies == [old.body, text("1.0")]
 
 
-def test_githubs_query_is_as_its_schema_has_it() -> None:
+def test_githubs_query_matches_its_schema() -> None:
     variables = {"owner": "acme", "name": "web", "number": 7, "before": None}
     assert invalid(github.COMMENTS, variables) == ""
     assert "String cannot represent" in invalid(github.COMMENTS, {**variables, "name": 7})

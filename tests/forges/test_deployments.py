@@ -64,7 +64,7 @@ def test_begun_and_ended(deployed: Deployed, end: str) -> None:
     assert one.states == [deployed.words["in_progress"], deployed.words[end]]  # type: ignore[index]
 
 
-def test_one_that_nobody_waits_for_is_no_success(deployed: Deployed) -> None:
+def test_one_that_nobody_waits_for_is_not_a_success(deployed: Deployed) -> None:
     deployed.forge().begin(replace(WEB, state="queued"))
     assert deployed.server.deployments[0].states == [
         {"github": "queued", "gitlab": "running"}[deployed.name]
@@ -115,7 +115,7 @@ def test_github_links_to_argo_cd() -> None:
         assert server.deployments[0].links == [WEB.page]
 
 
-def test_github_has_a_status_beside() -> None:
+def test_github_has_a_status_as_well() -> None:
     with serving(KINDS["github"].fake()) as server:
         forge = Deployed("github", server).forge()
         forge.sum_up(CommitStatus(COMMIT, "image-update/web", "success", "y" * 200, WEB.run))

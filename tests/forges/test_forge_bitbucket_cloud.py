@@ -48,7 +48,7 @@ def test_login(user: str, header: str, world: World) -> None:
     assert CloudClient(reach, "").login() == {"Authorization": header}
 
 
-def test_a_refused_token_is_told_which_kind_needs_a_name(world: World) -> None:
+def test_the_error_about_a_refused_token_says_which_kind_needs_a_name(world: World) -> None:
     forge = world.forge("wrong-token")
     with pytest.raises(CredentialsError) as caught:
         forge.find("main", HEAD)

@@ -116,7 +116,7 @@ def test_a_change_meanwhile_is_read_again(world: World, server: Server) -> None:
     assert server.open[0].reviewers == ["bob"]
 
 
-def test_changes_without_end_are_given_up(world: World, server: Server) -> None:
+def test_endless_changes_are_given_up(world: World, server: Server) -> None:
     world.propose(world.push("1.1"))
 
     def change(request: Request) -> None:

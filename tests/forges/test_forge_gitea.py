@@ -71,7 +71,7 @@ def test_labels_people_and_draft(world: World, server: Server) -> None:
     assert server.writes == []
 
 
-def test_who_is_not_known_keeps_out_nobody_else(world: World, server: Server) -> None:
+def test_an_unknown_user_keeps_out_nobody_else(world: World, server: Server) -> None:
     wanted = replace(world.push("1.1"), reviewers=("nobody", "ann"), assignees=("ghost", "bob"))
     done = world.propose(wanted)
     assert (server.open[0].reviewers, server.assigned[1]) == (["ann"], ["bob"])
@@ -81,7 +81,7 @@ def test_who_is_not_known_keeps_out_nobody_else(world: World, server: Server) ->
 
 
 def test_people_that_gitea_cannot_assign_break_off_nothing(world: World, server: Server) -> None:
-    """As 422 for a user who may not read the repository (Gitea 1.26)."""
+    """Like the 422 for a user who may not read the repository (Gitea 1.26)."""
     said = {"message": "user doesn't have access to repo [user_id: 7]"}
     server.fail(Reply(422, said), "PATCH", "/pulls/1", times=1)
     wanted = replace(world.push("1.1"), assignees=("bob",), reviewers=("ann",), labels=("deploy",))
@@ -156,7 +156,7 @@ def test_labels_of_the_organization_in_other_letters(world: World, server: Serve
 
 @pytest.mark.parametrize("user", ["ci", "x-access-token"])
 def test_a_login_of_git_serves(world: World, server: Server, user: str) -> None:
-    """A password, or a token beside any name."""
+    """A password, or a token next to any name."""
     server.passwords["ci"] = "s3cret"
     world.user = user
     forge = world.forge("s3cret" if user == "ci" else SECRET)
@@ -219,7 +219,7 @@ def test_auto_merge(world: World, server: Server, settings: dict[str, object], s
     assert (done.state, done.note) == ("open", "")
 
 
-def test_auto_merge_is_set_anew_for_a_newer_build(world: World, server: Server) -> None:
+def test_auto_merge_is_set_again_for_a_newer_build(world: World, server: Server) -> None:
     """Gitea would merge the newer one by the schedule of the older one."""
     world.propose(replace(world.push("1.1"), auto_merge=True))
     done = world.propose(replace(world.push("1.2"), auto_merge=True))
@@ -254,7 +254,7 @@ def test_auto_merge_that_cannot_be_is_noted(
     server.checks = reason if reason == "forbidden" else "pending"
     done = world.propose(replace(world.push("1.1"), auto_merge=True, draft=reason == "draft"))
     assert (done.state, server.open[0].auto) == ("open", None)
-    assert "cannot merge it by itself" in done.note
+    assert "cannot merge it automatically" in done.note
     assert said in done.note
 
 

@@ -186,7 +186,7 @@ def test_a_later_push_is_never_merged_unseen(
     server.before = push
     done = world.propose(wanted)
     assert (done.state, server.pulls[0].state, server.pulls[0].auto) == ("open", "open", None)
-    assert "GitHub cannot merge it by itself: Head" in done.note
+    assert "GitHub cannot merge it automatically: Head" in done.note
 
 
 @pytest.mark.parametrize(

@@ -110,7 +110,7 @@ def test_auto_merge(world: World, server: Server) -> None:
     assert server.writes == []
 
 
-def test_auto_merge_is_set_anew_for_a_newer_build(world: World, server: Server) -> None:
+def test_auto_merge_is_set_again_for_a_newer_build(world: World, server: Server) -> None:
     """GitLab ends it when something is pushed."""
     world.propose(replace(world.push("1.1"), auto_merge=True))
     world.propose(replace(world.push("1.2"), auto_merge=True))

@@ -169,7 +169,7 @@ LIMITED = [
     (answer(429, {}, Retry_After="7"), 7.0),
     (answer(403, {}, Retry_After="7"), 7.0),
     (answer(403, {"message": "You have exceeded a secondary rate limit."}), 60.0),
-    # what the headers tell is the primary limit's, which begins anew in an hour
+    # what the headers tell is the primary limit's, which begins again in an hour
     (
         answer(
             403,

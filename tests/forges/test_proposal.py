@@ -85,7 +85,7 @@ def test_what_was_proved_has_a_column_if_a_build_has_a_proof() -> None:
 
 
 @pytest.mark.parametrize("forge", FORGES)
-def test_what_a_reviewer_reads_besides_is_shown_where_it_fits(forge: str) -> None:
+def test_what_else_a_reviewer_reads_is_shown_where_it_fits(forge: str) -> None:
     shown = body(Content([app()], commit=COMMIT, besides=("**Short**", "z" * 70_000)), forge)
     assert "\n\n**Short**\n\n" in shown
     assert "zzz" not in shown
@@ -93,7 +93,7 @@ def test_what_a_reviewer_reads_besides_is_shown_where_it_fits(forge: str) -> Non
     assert described(shown) == COMMIT
 
 
-def test_where_it_was_built_is_said_once() -> None:
+def test_where_it_was_built_is_reported_once() -> None:
     """For builds that say nothing of it, the request says what the job knows."""
     text = body(Content([app()], source=COMMIT, run="https://ci.example.com/runs/1"), "gitlab")
     assert (
@@ -345,7 +345,7 @@ def test_a_title_says_what_changes(command: str, apps: list[AppChanges], shown: 
     assert headline(command, subject, apps) == shown
 
 
-def test_a_rollbacks_title_stays_whatever_waits_beside_it() -> None:
+def test_a_rollbacks_title_stays_whatever_waits_next_to_it() -> None:
     back = [app(change("1.0.0", "1.5.0", "nginx"))]
     for beside in ([], [app(change(**UI), name="b")]):
         assert (

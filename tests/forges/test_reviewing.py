@@ -83,7 +83,7 @@ def test_source_ranges() -> None:
         ),
     ],
 )
-def test_what_is_not_known_is_left_out(known: SourceRange) -> None:
+def test_what_is_unknown_is_left_out(known: SourceRange) -> None:
     assert source_ranges([known], page) == ""
 
 

@@ -332,7 +332,7 @@ exec {shutil.which("git")} "$@"
 
 @pytest.mark.parametrize("landed", [False, True])
 def test_git_is_killed_while_it_pushes(repo: Path, tmp_path: Path, landed: bool) -> None:
-    """As by the kernel, when the memory of the step is used up."""
+    """As the kernel does when the memory of the step is used up."""
     with open_store(repo, **killing(tmp_path, "push", landed=landed)) as store:
         landing = store.land(change(read(store)))
     assert landing.commit == tip(repo)
@@ -480,7 +480,7 @@ def test_a_change_of_another_store_on_an_old_tip(repo: Path) -> None:
         store.land(wanted)
 
 
-def test_links_and_submodules_beside_stay(tmp_path: Path) -> None:
+def test_other_links_and_submodules_stay(tmp_path: Path) -> None:
     repo = bare_repo(tmp_path, {**START, "apps/web/link.yaml": Link("values.yaml")})
     with open_store(repo) as store:
         store.land(change(read(store)))

@@ -32,7 +32,7 @@ def key(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 class GitHub(HTTPServer):
-    """Gives `answers` in turn, the last one for ever; `asked` holds path and Authorization."""
+    """Gives `answers` in turn, the last one forever; `asked` holds path and Authorization."""
 
     answers: list[tuple[int, object]]
     asked: list[tuple[str, str]]

@@ -117,7 +117,7 @@ def test_what_is_given_comes_first_and_our_defaults_last(tmp_path: Path) -> None
     ]  # fmt: skip
 
 
-def test_a_key_given_by_itself_is_the_only_one(tmp_path: Path) -> None:
+def test_a_key_given_on_its_own_is_the_only_one(tmp_path: Path) -> None:
     home = tmp_path / "home"
     (home / ".ssh").mkdir(parents=True)
     (home / ".ssh" / "id_ed25519").write_text(key(tmp_path, "-t", "ed25519"))
@@ -128,7 +128,7 @@ def test_a_key_given_by_itself_is_the_only_one(tmp_path: Path) -> None:
     ]
 
 
-def test_known_hosts_of_home_serve_a_key_given_by_itself(tmp_path: Path) -> None:
+def test_known_hosts_of_home_serve_a_key_given_on_its_own(tmp_path: Path) -> None:
     (tmp_path / "home" / ".ssh").mkdir(parents=True)
     (tmp_path / "home" / ".ssh" / "known_hosts").write_text("h ssh-ed25519 BBBB")
     found = collect(AccessOptions(ssh_host_key=(HOST_KEY,)), Secret(""), str(tmp_path / "home"))

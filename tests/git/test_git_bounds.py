@@ -34,7 +34,7 @@ def test_the_end_is_kept_from_the_beginning_of_a_line() -> None:
 
 
 @pytest.mark.parametrize("to", ["", " >&2"])
-def test_a_command_that_prints_without_end(to: str) -> None:
+def test_a_command_that_prints_endlessly(to: str) -> None:
     door = Git(os.environ, bounds=Bounds(messages=3_000_000))
     with pytest.raises(GitEnded) as caught:
         door.run("-c", FLOOD + to, "flood")
@@ -50,7 +50,7 @@ def test_what_is_printed_within_the_bound_is_all_there() -> None:
     assert (len(ran.out), len(ran.err) <= 64_000) == (1_500_000, True)
 
 
-def test_a_child_that_goes_on_is_not_waited_for() -> None:
+def test_a_child_that_continues_is_not_waited_for() -> None:
     """As ssh does that serves a connection to several commands."""
     assert Git(os.environ).run("-c", "alias.leave=!sleep 600 & echo done", "leave").out == b"done\n"
 

@@ -206,7 +206,7 @@ def test_a_pack_that_is_larger_than_memory_is_kept(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kept", ["nothing", "broken"])
-def test_a_server_that_gives_no_single_objects(
+def test_a_server_that_cannot_send_single_objects(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kept: str
 ) -> None:
     """It speaks the old protocol, and refuses the files once it has sent the trees: the cache then lacks the files."""

@@ -73,7 +73,7 @@ def test_logins_and_their_scope(
     assert shown(access(environ, git_credentials_url=urls)) == expected
 
 
-def test_the_workflows_token_is_not_used_beside_the_users_own_helper() -> None:
+def test_the_workflows_token_is_not_used_next_to_the_users_own_helper() -> None:
     assert shown(access(GITHUB | {"GITHUB_TOKEN": "own"}), helped=True) == []
 
 
@@ -179,7 +179,7 @@ def test_a_configuration_that_git_cannot_read_says_the_way_out(tmp_path: Path) -
         ),
     ],
 )
-def test_what_makes_no_sense_is_said_at_once(
+def test_what_makes_no_sense_is_reported_at_once(
     environ: dict[str, str], given: dict[str, str | tuple[str, ...]], told: str
 ) -> None:
     with pytest.raises(UsageError) as caught:

@@ -399,7 +399,7 @@ def test_refusal(kind: type[TaskError], reason: str, stderr: str) -> None:
     assert type(refusal(MAIN + reason, stderr, "x@main")) is kind
 
 
-def test_the_server_may_deny_to_replace_a_head_branch() -> None:
+def test_the_server_may_refuse_to_replace_a_head_branch() -> None:
     denied = "!\tabc:refs/heads/bot\t[remote rejected] (non-fast-forward)"
     error = refusal(
         denied, "remote: error: denying non-fast-forward refs/heads/bot\n", "x@bot", forced=True
@@ -466,3 +466,31 @@ def test_the_end_of_a_flood_says_what_went_wrong() -> None:
 
 def test_long_words_are_cut() -> None:
     assert len(quoted("".join(f"remote: line {n} {'x' * 500}\n" for n in range(100)))) <= 1500
+
+
+@pytest.mark.parametrize(
+    ("url", "connects", "message"),
+    [
+        ("https://h/x/", "proxy.example", "the proxy could not be reached"),
+        ("https://u:p@h:8443/x/", "127.0.0.1", "the proxy could not be reached"),
+        ("https://h/x/", "h", "the Git server could not be reached"),
+        ("https://u@h:8443/x/", "h", "the Git server could not be reached"),
+    ],
+)
+def test_a_failed_connection_to_another_host_is_a_proxys(
+    url: str, connects: str, message: str
+) -> None:
+    said = f"fatal: unable to access '{url}': Failed to connect to {connects} port 80 after 0 ms: Couldn't connect to server\n"
+    assert failure(said, "r").message.startswith(message)
+    assert broke_off(said) in (f"{message}, or failed", message)
+
+
+def test_a_silent_server_behind_a_proxy() -> None:
+    said = "stalled: no data was sent or received for 60 seconds"
+    assert failure(said, "r").hint == "run it again"
+    assert "see HTTPS_PROXY and NO_PROXY" in failure(said, "r", proxied=True).hint
+
+
+def test_an_expired_token_is_to_be_renewed() -> None:
+    said = "fatal: Authentication failed for 'https://host/x/'\n"
+    assert "renew a token that has expired" in failure(said, "r").hint

@@ -1,4 +1,4 @@
-"""Repositories on this machine: git runs the hooks that lie in them, so those of other users are refused."""
+"""Repositories on this machine: git runs the hooks that are in them, so those of other users are refused."""
 
 import json
 import os
@@ -47,7 +47,7 @@ def test_what_configuration_calls_safe(said: list[str], safe: bool) -> None:
     assert is_safe("/srv/x.git", said, "/home/me") is safe
 
 
-def test_a_work_tree_may_be_named_by_itself_and_from_the_home() -> None:
+def test_a_work_tree_may_be_named_on_its_own_and_from_the_home() -> None:
     assert is_safe("/home/me/x/.git", ["~/x"], "/home/me")
 
 

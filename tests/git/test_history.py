@@ -237,7 +237,7 @@ def test_over_git_daemon(tmp_path: Path, filters: str) -> None:
         assert texts(f"{url}/repo.git") == (["3", None, "2", "1"], "root")
 
 
-def test_a_server_that_gives_no_single_objects(tmp_path: Path) -> None:
+def test_a_server_that_cannot_send_single_objects(tmp_path: Path) -> None:
     repo = deploys(tmp_path, "1", "2", "3", between=30)
     for name in (
         "allowAnySHA1InWant",

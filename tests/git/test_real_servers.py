@@ -177,7 +177,7 @@ def test_a_login_within_the_url(scene: Scene, web: Nginx) -> None:
 # https: who does not get the password
 
 
-def test_another_server_is_not_told(scene: Scene, web: Nginx) -> None:
+def test_another_server_does_not_get_it(scene: Scene, web: Nginx) -> None:
     before = web.told.read_text()
     result = scene.run(f"https://127.0.0.1:{web.thief}/{scene.name}", *password(scene, web))
     assert result.code == 4
@@ -193,7 +193,7 @@ def test_a_redirect_does_not_carry_it_elsewhere(scene: Scene, web: Nginx) -> Non
     assert "Basic" not in said
 
 
-def test_plain_http_is_not_told_unless_named(scene: Scene, web: Nginx) -> None:
+def test_plain_http_does_not_get_it_unless_named(scene: Scene, web: Nginx) -> None:
     url = web.url(scene.name, "http")
     more = password(scene, web)
     assert scene.run(url, *more).code == 4

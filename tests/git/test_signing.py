@@ -71,7 +71,7 @@ def scene(tmp_path: Path) -> Scene:
 
 
 def project(scene: Scene, *keys: str) -> None:
-    """Put an AppProject beside the Application, so that Argo CD syncs only commits that are signed by these keys."""
+    """Put an AppProject next to the Application, so that Argo CD syncs only commits that are signed by these keys."""
     spec = {"signatureKeys": [{"keyID": key} for key in keys]}
     item = {
         "apiVersion": "argoproj.io/v1alpha1",

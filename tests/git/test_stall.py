@@ -127,7 +127,7 @@ def test_where_processes_have_no_handles(monkeypatch: pytest.MonkeyPatch, script
         Git(os.environ).run("-c", "alias.nap=!sleep 30", "nap", timeout=0.3)
 
 
-def test_who_does_not_listen_is_ended_by_force() -> None:
+def test_a_process_that_ignores_signals_is_killed() -> None:
     with pytest.raises(GitEnded):
         Git(os.environ).run(
             "-c", "alias.nap=!trap '' TERM; sleep 600 & wait; wait; sleep 600", "nap", timeout=0.3

@@ -28,7 +28,7 @@ def test_a_tree_that_stands_for_ten_billion_files() -> None:
     assert caught.value.hint
 
 
-def test_folders_that_are_nested_without_end() -> None:
+def test_folders_that_are_nested_endlessly() -> None:
     """As many as a pack of some megabytes holds: their paths would have a billion letters."""
     trees = {str(level): {"a": TreeEntry(TREE, str(level + 1))} for level in range(100_000)}
     trees |= {
@@ -64,7 +64,7 @@ ENTRIES = st.dictionaries(st.text("abc", min_size=1, max_size=2), st.integers(0,
 
 
 @given(ENTRIES, ENTRIES)
-def test_what_differs_is_what_one_has_and_the_other_has_not(
+def test_the_difference_is_what_only_one_side_has(
     one: dict[str, int], other: dict[str, int]
 ) -> None:
     trees = [

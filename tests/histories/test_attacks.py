@@ -191,7 +191,7 @@ def test_the_memory_branch_ends_no_hold_of_the_base_and_writes_nothing_there() -
     assert scene.base == {"web": FIRST, "api": FIRST, "cron": "1.2.0"}
 
 
-def test_a_forged_release_ends_no_hold_of_the_base_and_is_told_on_the_head_branch() -> None:
+def test_a_forged_release_ends_no_hold_of_the_base_and_is_reported_on_the_head_branch() -> None:
     scene = Scene()
     path = ".image-update/apps/a/argocd_a.state"
     hold = Hold("broken", at="2026-01-01T00:00:00Z")

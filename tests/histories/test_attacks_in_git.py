@@ -102,7 +102,7 @@ def test_what_else_is_on_the_memory_branch_goes_into_no_commit_of_ours(
     ],
     ids=["link", "submodule", "program", "50 MB", "no text"],
 )
-def test_a_list_that_is_no_text_is_an_error_of_its_head_only(
+def test_a_list_that_is_not_text_is_an_error_of_its_head_only(
     mode: str, text: str, tmp_path: Path
 ) -> None:
     scene = scene_in(tmp_path)
@@ -119,7 +119,7 @@ def test_a_list_that_is_no_text_is_an_error_of_its_head_only(
     [("120000", "../../waiting/bump"), ("160000", ""), ("100644", "x" * 11_000_000)],
     ids=["link", "submodule", "11 MB"],
 )
-def test_a_state_that_is_no_text_ends_no_hold(mode: str, text: str, tmp_path: Path) -> None:
+def test_a_state_that_is_not_text_ends_no_hold(mode: str, text: str, tmp_path: Path) -> None:
     scene = scene_in(tmp_path)
     put(scene, memory_name(scene), STATE, mode, text)
     for _ in range(2):

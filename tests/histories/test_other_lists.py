@@ -195,7 +195,7 @@ def names(report: Report) -> dict[str, tuple[str, ...]]:
     return {one.head.partition("/")[0]: one.applications for one in report.commits}
 
 
-def test_a_hold_tells_its_own_commit_and_nothing_of_the_head() -> None:
+def test_a_hold_names_its_own_commit_and_nothing_of_the_head() -> None:
     scene = Scene()
     scene.event("web:1.1.0", "cron:1.1.0")
     report = scene.by_hand("hold", "web")
@@ -204,7 +204,7 @@ def test_a_hold_tells_its_own_commit_and_nothing_of_the_head() -> None:
     assert [one.message for one in report.problems] == []
 
 
-def test_what_waits_alone_is_told_as_one_commit() -> None:
+def test_what_waits_alone_is_reported_as_one_commit() -> None:
     scene = Scene()
     assert set(names(scene.event("web:1.1.0"))) == {HEAD}
     (caution,) = scene.by_hand("rollback", "web", "0.9.0").problems

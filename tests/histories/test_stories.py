@@ -398,7 +398,7 @@ def test_a_run_that_is_killed_between_list_and_head_is_completed_by_the_next() -
 
 @pytest.mark.parametrize("style", ["merge", "squash"])
 def test_a_run_says_that_what_waited_was_merged_also_after_a_revert(style: str) -> None:
-    """The branch is there still, and the base has another version by now."""
+    """The branch is there still, and the base now has another version."""
     scene = Scene()
     scene.event("web:1.3.0", "api:1.1.0")
     scene.branch.merge(HEAD, keep=True, style=style)

@@ -35,7 +35,7 @@ def test_a_reviewers_two_weeks(tmp_path: Path) -> None:
     assert scene.base == {"web": FIRST, "api": "1.1.0", "cron": "1.1.0"}
     assert verdicts(scene.event("web:1.2.0")) == ["refuse"]  # an old pipeline runs again
 
-    # Thursday: the reviewer changes the branch by hand. The next build goes on top.
+    # Thursday: the reviewer changes the branch by hand. The next build continues top.
     scene.event("cron:1.2.0")
     branch.commit_on(HEAD, {"notes.md": "looked at it\n"})
     scene.event("api:1.2.0")

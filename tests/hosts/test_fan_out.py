@@ -6,7 +6,7 @@ from pathlib import Path
 from support import image_update, runs, show
 
 
-def test_each_repository_that_plan_lists_is_done_by_itself(tmp_path: Path) -> None:
+def test_each_repository_that_plan_lists_is_done_on_its_own(tmp_path: Path) -> None:
     repos = [runs.repository(tmp_path, name, name=f"{name}.git") for name in ("web", "api", "done")]
     apps = [runs.application(repo.stem, repo) for repo in repos]
     apps[2]["metadata"]["annotations"][f"{runs.PREFIX}web.allow-tags"] = "regexp:^never$"

@@ -127,7 +127,7 @@ def test_is_made_from_the_table(path: Path, text: str) -> None:
 
 @pytest.mark.parametrize("host", MANIFESTS)
 def test_a_form_has_the_parameters_of_the_table_with_their_defaults(host: str) -> None:
-    """What a command has is found by asking Typer; the table asks the records."""
+    """Typer says which options a command has; the table asks the records."""
     words = table.HOSTS[MANIFESTS[host]]
     own = {name: value or "" for name, value in parameters(host).items() if name not in OWN[host]}
     assert own == {one.name: one.default for one in table.of_host(words)}
@@ -144,7 +144,7 @@ def test_a_dashboard_can_show_the_form(path: Path) -> None:
 
 @pytest.mark.parametrize("path", table.HOSTS, ids=lambda path: path.stem)
 def test_a_form_speaks_of_its_parameters(path: Path) -> None:
-    """An option that is no parameter is called --name, and goes through the parameter options."""
+    """An option that is not a parameter is called --name, and goes through the parameter options."""
     for name, one in declared(path).items():
         named = re.findall(r"--([a-z-]+)( \(in options\))?", str(one.get("description", "")))
         assert not [flag for flag, _ in named if flag in table.FORM]
@@ -152,7 +152,7 @@ def test_a_form_speaks_of_its_parameters(path: Path) -> None:
 
 
 def test_tekton_hands_over_the_options_as_arguments() -> None:
-    """An array can stand in no variable."""
+    """An array can be in no variable."""
     for host in ("tekton", "stepaction"):
         assert container(host)["args"] == ["$(params.command)", form.MARK, "$(params.options[*])"]
 
@@ -418,7 +418,7 @@ def test_the_stepaction_differs_from_the_task_by_its_folders() -> None:
     assert load(STEP_ACTION)["metadata"] == load(TASK)["metadata"]
     folders = {f"{one['name'].removesuffix('-directory')}-directory" for one in task["workspaces"]}
     assert folders - {"report-directory"} <= set(parameters("stepaction"))
-    # Only the path of each result is known, and the folder is beside it.
+    # Only the path of each result is known, and the folder is next to it.
     assert environment("stepaction")["IMAGE_UPDATE_RESULTS_DIR"] == "$(step.results.status.path)/.."
     names = [name.lower() for name in parameters("stepaction")]
     assert len(set(names)) == len(names)

@@ -394,7 +394,7 @@ def test_a_lint(scene: Scene) -> None:
 
 
 @ALL
-def test_a_smoke_test_takes_back_only_its_own_build(scene: Scene) -> None:
+def test_a_smoke_test_rolls_back_only_its_own_build(scene: Scene) -> None:
     for tag in ("1.1.0", "1.2.0"):
         assert complete(scene, scene.run(image=f"{WEB}:{tag}"))["updated"] == "true"
     back = {"command": "rollback", "names": "web"}
@@ -554,7 +554,7 @@ def test_gitlabs_component_may_be_used_twice_in_one_pipeline(tmp_path: Path) -> 
 
 
 def test_argo_takes_a_missing_result_for_its_default() -> None:
-    """What is said when the container did not even start must not read as a success."""
+    """What is reported when the container did not even start must not read as a success."""
     defaults = {one["name"]: one["valueFrom"]["default"] for one in leaf()["outputs"]["parameters"]}
     assert (defaults["status"], defaults["updated"]) == ("failed", "false")
 

@@ -200,7 +200,7 @@ def test_argo_workflows_know_what_they_refer_to(path: Path) -> None:
             assert set(re.findall(r"\{\{workflow\.parameters\.([\w-]+)\}\}", text)) <= declared
 
 
-def test_a_fan_out_does_each_repository_by_itself() -> None:
+def test_a_fan_out_does_each_repository_on_its_own() -> None:
     (plan, update) = uses(ROOT / "argo-workflows/image-update/samples/fan-out.yaml", "templateRef")
     given = {one["name"]: one["value"] for one in plan["arguments"]["parameters"]}
     each = {one["name"]: one["value"] for one in update["arguments"]["parameters"]}

@@ -195,7 +195,7 @@ def test_kubeconfigs_of_the_wrong_shape(tmp_path: Path, wrong: Mapping[str, Any]
         kubeconfig(write(tmp_path, {**config("https://x", {}), **wrong}))
 
 
-def test_an_empty_file_is_none(tmp_path: Path) -> None:
+def test_an_empty_file_counts_as_missing(tmp_path: Path) -> None:
     (tmp_path / "config").write_text("")
     assert kubeconfig({"KUBECONFIG": str(tmp_path / "config")}) is None
 

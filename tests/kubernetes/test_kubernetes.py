@@ -88,7 +88,7 @@ def test_answers_are_asked_for_compressed(api: KubernetesApi) -> None:
 
 
 @pytest.mark.parametrize("own_continue", [True, False])
-def test_an_expired_page_is_gone_on_with(api: KubernetesApi, own_continue: bool) -> None:
+def test_an_expired_page_is_continued(api: KubernetesApi, own_continue: bool) -> None:
     expected = many(api, 25)
     api.own_continue = own_continue
 
@@ -149,7 +149,7 @@ ITEMS = [
     ],
     ids=["a token again", "pages", "size", "time"],
 )
-def test_a_list_without_end(
+def test_an_endless_list(
     items: list[Any],
     token: Callable[[int], str],
     lists: ResourceListLimits,
@@ -178,7 +178,7 @@ def test_a_list_without_end(
     assert refused.value.hint
 
 
-def test_a_token_that_is_not_understood_begins_the_list_anew(api: KubernetesApi) -> None:
+def test_a_token_that_is_not_understood_begins_the_list_again(api: KubernetesApi) -> None:
     expected = many(api, 5)
     api.faults.append(Fault(400, path="applications"))
     kubernetes = reach(api)
@@ -355,7 +355,7 @@ def test_a_login_that_is_not_accepted(api: KubernetesApi) -> None:
     assert "wr0ng" not in f"{caught.value}{caught.value.hint}"
 
 
-def test_a_token_that_expires_meanwhile_is_read_anew(api: KubernetesApi, tmp_path: Path) -> None:
+def test_a_token_that_expires_meanwhile_is_read_again(api: KubernetesApi, tmp_path: Path) -> None:
     expected, file = many(api, 25), tmp_path / "token"
     file.write_text("admin-token\n")
 
@@ -396,7 +396,7 @@ def test_argo_cd_is_not_installed(api: KubernetesApi) -> None:
         Fault(how="half"),
     ],
 )
-def test_what_passes_is_waited_for(api: KubernetesApi, fault: Fault) -> None:
+def test_a_temporary_failure_is_waited_for(api: KubernetesApi, fault: Fault) -> None:
     expected = many(api, 3)
     api.faults.append(Fault(fault.status, fault.how, headers=fault.headers))
     assert names(reach(api).list(client.APPLICATIONS)) == expected
@@ -418,7 +418,7 @@ def test_what_passes_is_waited_for(api: KubernetesApi, fault: Fault) -> None:
     ],
     ids=lambda value: value.how or str(value.status) if isinstance(value, Fault) else "",
 )
-def test_what_does_not_pass_is_reported(
+def test_a_lasting_failure_is_reported(
     api: KubernetesApi, fault: Fault, error: type[TaskError], words: str
 ) -> None:
     api.faults.append(fault)

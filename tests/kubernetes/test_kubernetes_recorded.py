@@ -133,7 +133,7 @@ def later(api: KubernetesApi) -> None:
 
 
 def at_version(api: KubernetesApi) -> None:
-    """As the patch was made for."""
+    """The state that the patch was made for."""
     one = app("live3")
     tags = [{"name": name, "value": "1.0.0"} for name in ("image.tag", "side.tag")]
     one["spec"]["source"]["helm"] = {"parameters": tags}
@@ -181,7 +181,7 @@ def repositories(api: KubernetesApi) -> None:
     api.add(SECRETS, {"metadata": {"name": "another"}, "data": {}})
 
 
-# Of what is no success everything counts.
+# Of what is not a success everything counts.
 ERRORS: Mapping[str, Situation] = {
     "application-absent": nothing,
     "event-exists": once_already,
@@ -229,7 +229,7 @@ def answered(name: str, situation: Situation) -> tuple[requests.Response, Exchan
 
 
 @pytest.mark.parametrize("name", ERRORS)
-def test_what_is_no_success(name: str) -> None:
+def test_what_is_not_a_success(name: str) -> None:
     answer, recorded = answered(name, ERRORS[name])
     assert (answer.text if isinstance(recorded.body, str) else answer.json()) == recorded.body
 

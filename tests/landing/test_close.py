@@ -9,7 +9,7 @@ from task.errors import RepositoryError, UnreachableError
 def test_a_branch_that_the_server_does_not_delete_stays_ours_and_is_reported_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """GitLab and Gitea let nobody delete a protected branch by git. It is no failure of the build."""
+    """GitLab and Gitea let nobody delete a protected branch by git. It is not a failure of the build."""
     scene = Scene()
     scene.event("web:1.1.0")
     scene.write("web", "1.1.0")

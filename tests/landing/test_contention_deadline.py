@@ -1,4 +1,4 @@
-"""How long a run tries to change a contended branch: until its deadline, and with a clock that stands still if told."""
+"""How long a run tries to change a contended branch: until its deadline, and with a clock that is still if told."""
 
 from collections.abc import Iterator
 from itertools import islice

@@ -79,7 +79,8 @@ def test_a_release_in_a_freeze_lifts_the_hold_and_writes_nothing_yet() -> None:
     found = one.release()
     assert (found.verdict, found.rule) == ("defer", "held")
     assert found.because.startswith("released: it was held by jane")
-    assert "no deployments at weekends" in found.because
+    assert "; still held by the freeze in .image-update/config, line " in found.because
+    assert found.because.count("no deployments at weekends") == 1
     assert found.because.endswith("; release does not end a freeze")
     assert one.value == "1.0.0"
     one.now = FREE
@@ -88,6 +89,11 @@ def test_a_release_in_a_freeze_lifts_the_hold_and_writes_nothing_yet() -> None:
 
 
 def test_a_release_in_a_freeze_without_a_hold_says_that_it_does_not_end_it() -> None:
+    one = frozen()
+    assert one.event("b", 2) == ("defer", "held")
+    waiting = one.release()
+    assert waiting.because.startswith("still held by the freeze in .image-update/config, line ")
+    assert waiting.because.endswith("run after the freeze writes it; release does not end a freeze")
     one = frozen()
     found = one.release()
     assert found.verdict == "unchanged"
@@ -110,7 +116,7 @@ def test_an_event_that_changes_nothing_is_unchanged_in_a_freeze() -> None:
     assert one.event("1.0.0") == ("unchanged", "same")
 
 
-def test_a_freeze_that_is_taken_away_ends() -> None:
+def test_a_freeze_that_is_removed_ends() -> None:
     one = frozen()
     one.event("b", 2)
     one.branch.commit({PATH: "version: 1\n"})
@@ -317,7 +323,7 @@ def test_silence_changes_nothing() -> None:
     assert subs[0].wishes == Wishes()
 
 
-def test_the_state_of_a_folder_called_config_lies_beside_the_config() -> None:
+def test_the_state_of_a_folder_called_config_is_next_to_the_config() -> None:
     (sub, *_) = subscriptions()
     for home in ("config", "config/web"):
         path = state_path(replace(sub, home=home))

@@ -1,4 +1,4 @@
-"""Two Applications, or two aliases, on one entry with different rules: what one refuses, the commit changes all the same."""
+"""Two Applications, or two aliases, on one entry with different rules: what one refuses, the commit changes anyway."""
 
 from typing import Any
 

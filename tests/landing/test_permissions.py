@@ -25,7 +25,7 @@ VALUES = "image:\n  tag: 1.0.0\n"
 
 
 class Branches(Branch):
-    """A branch beside the default branch, and links on it."""
+    """A branch next to the default branch, and links on it."""
 
     def __init__(
         self, files: Mapping[str, str], default: Mapping[str, str] = {}, links: Iterable[str] = ()

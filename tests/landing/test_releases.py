@@ -1,4 +1,4 @@
-"""A hold ends where it lies: on the memory branch at once, on a base with the merge of its release."""
+"""A hold ends where it is: on the memory branch at once, on a base with the merge of its release."""
 
 from dataclasses import replace
 

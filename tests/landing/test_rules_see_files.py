@@ -98,7 +98,7 @@ def test_a_file_that_must_be_pinned_pins_the_entry(where: str) -> None:
         FREEZE,
     ],
 )
-def test_a_rule_for_files_that_do_not_change_counts_for_nothing(config: str, where: str) -> None:
+def test_a_rule_for_files_that_do_not_change_does_not_count(config: str, where: str) -> None:
     one = scene(config, where)
     assert event(one).verdict == "update"
     assert one.branch.files["clusters/prod/pod.yaml"] == POD

@@ -72,7 +72,7 @@ def test_a_person_meets_what_waits(
     ids=["newer", "older", "none"],
 )
 def test_a_release_meets_a_rollback_that_waits(build: str, waits: str) -> None:
-    """It goes on without its hold, unless a newer build was deferred."""
+    """It continues without its hold, unless a newer build was deferred."""
     scene = waiting("rollback")
     if build:
         scene.event(build)

@@ -117,7 +117,7 @@ def test_a_rollback_is_reported_as_a_rollback() -> None:
     ]
 
 
-def test_what_was_only_predicted_is_not_told() -> None:
+def test_what_was_only_predicted_is_not_reported() -> None:
     assert events(commit(commit=None)) == ()
 
 

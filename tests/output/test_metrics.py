@@ -90,7 +90,7 @@ def test_what_a_run_says(series: str, value: float) -> None:
     assert values(text_of(DONE, seconds=1.25, now=100))[PREFIX + series] == value
 
 
-def test_counters_go_on_and_gauges_do_not() -> None:
+def test_counters_continue_and_gauges_do_not() -> None:
     first = text_of(DONE, seconds=1, now=100)
     found = values(text_of(report(code=75), seconds=2, now=200, before=first))
     assert found[f'{PREFIX}runs_total{{command="run",status="updated"}}'] == 1
@@ -124,7 +124,7 @@ def test_counters_go_on_and_gauges_do_not() -> None:
         "\x00\n{} 1\n",
     ],
 )
-def test_what_is_not_ours_counts_as_nothing(before: str) -> None:
+def test_what_is_not_ours_is_ignored(before: str) -> None:
     assert text_of(DONE, seconds=1, now=1, before=before) == text_of(DONE, seconds=1, now=1)
 
 
@@ -133,7 +133,7 @@ def test_no_line_of_the_file_stops_a_run(rest: str) -> None:
     assert text_of(DONE, seconds=1, now=1, before=f"image_update_problems_total{rest}")
 
 
-def test_counters_of_0_1_go_on() -> None:
+def test_counters_of_0_1_continue() -> None:
     before = (
         'image_update_run_seconds_total 2.250\nimage_update_problems_total{severity="error"} 7\n'
     )

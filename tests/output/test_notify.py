@@ -180,7 +180,7 @@ def umask() -> int:
     return mask
 
 
-def test_counters_go_on(tmp_path: Path) -> None:
+def test_counters_continue(tmp_path: Path) -> None:
     path = tmp_path / "x.prom"
     counted(str(path))
     counted(str(path))

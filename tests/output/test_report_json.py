@@ -43,12 +43,12 @@ ORDER = [1, 2, 75, 4, 3, 6, 5]
 @pytest.mark.parametrize(
     ("first", "later"), [(ORDER[at], ORDER[at + 1 :]) for at in range(len(ORDER) - 1)]
 )
-def test_of_several_codes_the_one_that_most_needs_somebody(first: int, later: list[int]) -> None:
+def test_of_several_exit_codes_the_most_urgent_one_counts(first: int, later: list[int]) -> None:
     troubles = [Trouble("x", "so", exit=Exit(code)) for code in (*reversed(later), first)]
     assert exit_of(troubles) == first
     assert exit_of(troubles[:-1], first) == first
 
 
-def test_an_error_without_a_code_of_its_own_is_no_success() -> None:
+def test_an_error_without_a_code_of_its_own_is_not_a_success() -> None:
     nameless = replace(decision(), judged=Verdict("error", "annotation", "so"))
     assert exit_of([nameless.judged.trouble]) == Exit.CONFIGURATION

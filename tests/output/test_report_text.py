@@ -123,7 +123,7 @@ def test_every_application_is_named_once() -> None:
         (40, "  ✓ updated"),
     ],
 )
-def test_what_is_beside_each_other(width: int, line: str) -> None:
+def test_what_is_next_to_each_other(width: int, line: str) -> None:
     assert line in table(report(decision()), console(width)).splitlines()
 
 
@@ -170,7 +170,7 @@ def test_a_run_that_never_began_says_one_thing() -> None:
     )
 
 
-def test_no_application_is_said() -> None:
+def test_no_application_is_reported() -> None:
     assert "no Application tracks it (1 read)" in table(report(status="unchanged"), console())
 
 
@@ -213,7 +213,7 @@ def test_a_diff_is_shown_and_not_sent() -> None:
     assert shown[5] == "\x1b[32m+[b]b  ^M\x1b[0m"
 
 
-def test_a_diff_keeps_its_lines_and_its_blanks() -> None:
+def test_a_diff_keeps_its_lines_and_its_spaces() -> None:
     diff = f"diff --git a/x b/x\n@@ -1 +1 @@\n+{'x' * 200}\n \n+a  \n"
     assert diff_text(diff, console(40)) == diff_text(diff, None) == diff
 

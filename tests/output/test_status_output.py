@@ -151,7 +151,7 @@ FREE = row(hold=None, deferred=None, request=None, newest=None, live=(), would=N
         (replace(FREE, in_git=Reading()), "ok", "(none)"),
     ],
 )
-def test_what_is_not_known_is_not_called_ok(one: ImageStatus, word: str, version: str) -> None:
+def test_what_is_unknown_is_not_called_ok(one: ImageStatus, word: str, version: str) -> None:
     found = status(one)
     for text in (plain(found), table(found, plain_console()), page(found)):
         assert word in text
@@ -208,7 +208,7 @@ def test_nothing_that_others_named_is_obeyed() -> None:
     assert "##vso[" not in html
 
 
-def test_the_table_is_not_a_wider_than_the_terminal() -> None:
+def test_the_table_is_no_wider_than_the_terminal() -> None:
     console = console_of(io.StringIO(), {"COLUMNS": "60", "NO_COLOR": "1"})
     long = row(
         builds=(

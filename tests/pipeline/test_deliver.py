@@ -102,7 +102,7 @@ def test_of_two_entries_of_one_image_the_stale_one_is_not_current() -> None:
     )
 
 
-def test_what_an_override_file_says_differently_is_reported_also_where_the_push_fails(
+def test_what_differs_in_an_override_file_is_reported_even_if_the_push_fails(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     class Refusing(Repository):

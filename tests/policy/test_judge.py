@@ -88,7 +88,7 @@ def test_a_tag_that_yaml_reads_as_a_number_is_rewritten() -> None:
     assert judge(image("1.10"), SEMVER, Reading(tag="1.10", sound=False)).verdict == "update"
 
 
-def test_a_downgrade_only_with_leave() -> None:
+def test_a_downgrade_only_with_permission() -> None:
     assert judge(image("1.0.0"), SEMVER, Reading(tag="2.0.0")).rule == "not-newer"
     assert (
         judge(image("1.0.0"), SEMVER, Reading(tag="2.0.0"), allow_downgrade=True).verdict
@@ -205,4 +205,4 @@ def test_the_refusal_says_the_time_or_that_it_is_missing() -> None:
         "1.2.0 is younger than 3 days; it can be written from 2026-11-23 12:00 UTC (minimumAge)"
     )
     undated = too_young("1.2.0", 5400, "").because
-    assert undated == "1.2.0 has no date, and must be 90 minutes old (minimumAge)"
+    assert undated == "1.2.0 has no date, but must be 90 minutes old (minimumAge)"

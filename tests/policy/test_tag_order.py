@@ -1,4 +1,4 @@
-"""The order that `tag-order` says: tables of real tags, laws, hostile input, and Flux's policies beside it."""
+"""The order that `tag-order` says: tables of real tags, laws, hostile input, and Flux's policies next to it."""
 
 import random
 import re
@@ -106,17 +106,17 @@ def test_the_table_of_the_guide_is_true() -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("", "not an order"),
-        ("number", "'number' is not an order"),
-        ("numeric asc", "not an order"),
+        ("", "not a tag order"),
+        ("number", "'number' is not a tag order"),
+        ("numeric asc", "not a tag order"),
         ("regexp:", "no named group"),
         (r"regexp:^main-(\d+)$", "no named group"),
         (r"regexp:(?P<n>\d+", "missing )"),
         (r"regexp:(?P<n>\d+)(?=-x)", "RE2"),
         ("regexp:" + "(?P<n>a)" + "(b)" * 16, "17 groups"),
         ("regexp:(?P<n>a)" + "b" * 4096, "4,096"),
-        (r"(?P<n>\d+)", "not an order"),
-        (r"Regexp:(?P<n>\d+)", "not an order"),
+        (r"(?P<n>\d+)", "not a tag order"),
+        (r"Regexp:(?P<n>\d+)", "not a tag order"),
     ],
 )
 def test_what_is_not_an_order(text: str, words: str) -> None:

@@ -70,7 +70,7 @@ def test_a_rollback_is_proposed(scene: Scene, server: GitHub) -> None:
 
 
 def test_a_rollbacks_request_keeps_its_title_and_reason(server: GitHub, tmp_path: Path) -> None:
-    """Builds that arrive while it is open change what waits beside it."""
+    """Builds that arrive while it is open change what waits next to it."""
     scene = Scene(tmp_path, server, group="application", update_strategy="newest-build")
     commit(scene.repo, {target("a"): scene.text("main").replace("1.0.0", "1.5.0")})
     scene.call("rollback", "a", "--image", "web", "--to", "previous", "--reason", "5xx since noon")
@@ -160,7 +160,7 @@ class Boasting(GitHub):
 @pytest.mark.parametrize(
     "page", [f"https://git.example/{'x' * 20_000}", "##[add-mask]x", "https://x/\n::add-mask::x"]
 )
-def test_a_forge_that_boasts_fills_no_result(tmp_path: Path, page: str) -> None:
+def test_implausible_answers_of_a_forge_fill_no_result(tmp_path: Path, page: str) -> None:
     with serving(Boasting()) as server:
         server.page = page
         scene, results = Scene(tmp_path, server), tmp_path / "results"

@@ -182,7 +182,7 @@ def test_labels_of_a_resource_and_of_the_command_line(scene: Scene, server: GitH
     assert server.pulls[0].labels == ["deploy", "ci", "team-a"]
 
 
-def test_labels_and_people_may_have_blanks(scene: Scene, server: GitHub) -> None:
+def test_labels_and_people_may_have_spaces(scene: Scene, server: GitHub) -> None:
     """On the command line one value is one; a variable holds one on each line."""
     server.people["Ann Smith"] = ""
     more = ("--pull-request-label", "needs review", "--pull-request-reviewer", "Ann Smith")
@@ -328,7 +328,7 @@ def test_a_build_older_than_what_was_closed(
     assert len(server.open) == 1
 
 
-def test_what_was_closed_stays_closed_beside_other_requests(scene: Scene, server: GitHub) -> None:
+def test_what_was_closed_stays_closed_next_to_other_requests(scene: Scene, server: GitHub) -> None:
     """The newest request tells of it, whatever it proposes and whatever became of it."""
     scene.event(f"{WEB}:1.2.0")
     scene.decline()

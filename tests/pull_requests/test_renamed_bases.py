@@ -87,7 +87,7 @@ def test_what_could_not_be_closed_is_closed_by_the_next_run(scene: Scene) -> Non
     assert (old.state, len(scene.server.open)) == ("closed", 1)
 
 
-def test_staging_stays_beside_production(scene: Scene) -> None:
+def test_staging_stays_next_to_production(scene: Scene) -> None:
     git(scene.repo, "branch", "staging")
     apps = [application("a", scene.url, image_list=f"web={WEB}") for _ in range(2)]
     apps[1]["metadata"]["name"] = "s"

@@ -54,7 +54,7 @@ def docker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 class Project:
-    """A project whose workflow uses the action, and keeps the GitOps repository beside it."""
+    """A project whose workflow uses the action, and keeps the GitOps repository next to it."""
 
     def __init__(self, folder: Path, docker: str, **given: str) -> None:
         self.folder, self.docker = folder / "project", docker
@@ -123,7 +123,7 @@ def author(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv(name, value)
 
 
-def test_an_update_and_what_the_next_step_is_reported(docker: str, tmp_path: Path) -> None:
+def test_an_update_and_what_the_next_step_gets(docker: str, tmp_path: Path) -> None:
     project = Project(tmp_path, docker, image="ghcr.io/acme/web:1.1.0")
     ran = project.run()
     assert ran.returncode == 0, ran.stdout + ran.stderr

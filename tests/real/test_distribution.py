@@ -58,7 +58,7 @@ class Cosign:
         self._ran("signing-config", "create", "--out", "nobody.json")  # no log, no authority
 
     def sign(self, image: str, *, old: bool) -> None:
-        """Put a signature beside an image: a bundle, or as cosign 2 made them."""
+        """Put a signature next to an image: a bundle, or as cosign 2 made them."""
         how = (
             ["--use-signing-config=false", "--new-bundle-format=false", "--tlog-upload=false"]
             if old
@@ -68,7 +68,7 @@ class Cosign:
         self._ran("sign", "--key", "cosign.key", *how, "--allow-http-registry", "--yes", image)
 
     def attest(self, image: str, predicate: Mapping[str, Any], *, old: bool) -> None:
-        """Put a statement of provenance beside an image."""
+        """Put a statement of provenance next to an image."""
         (self.folder / "predicate.json").write_text(json.dumps(predicate))
         how = (
             ["--use-signing-config=false", "--new-bundle-format=false", "--tlog-upload=false"]

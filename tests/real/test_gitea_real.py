@@ -284,7 +284,7 @@ def test_a_draft(scene: Scene) -> None:
     assert pull["draft"] is True
 
 
-def test_a_request_merges_by_itself(scene: Scene) -> None:
+def test_a_request_merges_on_its_own(scene: Scene) -> None:
     rule = {"rule_name": "main", "enable_push": False, "required_approvals": 1}
     scene.person("POST", "branch_protections", rule)
     scene.proposed("1.1.0", "--auto-merge")

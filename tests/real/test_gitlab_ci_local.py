@@ -82,7 +82,7 @@ def author(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("author")
-def test_an_update_and_what_the_next_job_is_reported(tmp_path: Path) -> None:
+def test_an_update_and_what_the_next_job_gets(tmp_path: Path) -> None:
     project = Project(tmp_path, image="ghcr.io/acme/web:1.1.0")
     ran = project.run()
     assert ran.returncode == 0, ran.stdout + ran.stderr

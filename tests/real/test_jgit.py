@@ -83,7 +83,7 @@ def test_runs_at_the_same_time_all_land(server: str, repos: Path, tmp_path: Path
 
 
 def test_a_pull_request_gets_newer_builds(server: str, repos: Path) -> None:
-    """Its branch is made, moved forward, and made anew on a base that has moved."""
+    """Its branch is made, moved forward, and made again on a base that has moved."""
     with serving(GitHub()) as forge:
         scene = Scene(repos, forge)
         accepting(scene.repo)

@@ -1,4 +1,4 @@
-"""Whole runs on a real Kubernetes API: lists page by page, patches beside other writers, what RBAC refuses."""
+"""Whole runs on a real Kubernetes API: lists page by page, patches next to other writers, what RBAC refuses."""
 
 import threading
 import time
@@ -171,9 +171,7 @@ def test_the_shipped_roles_suffice_in_the_whole_cluster(
     ), result.stderr
 
 
-def test_a_token_without_rights_is_told_what_it_lacks(
-    api: KubernetesServer, tmp_path: Path
-) -> None:
+def test_the_error_says_which_rights_a_token_lacks(api: KubernetesServer, tmp_path: Path) -> None:
     api.create(
         {
             "apiVersion": "v1",

@@ -91,7 +91,7 @@ def fake() -> Iterator[KubernetesApi]:
 
 
 def asked(url: str, token: str, ask: Ask, verify: str | bool = True) -> requests.Response:
-    """The answer to one request; `{version}` is the present version of the object."""
+    """The answer to one request; `{version}` is the current version of the object."""
     method, path, kind, body = ask
     session = requests.Session()
     session.headers["Authorization"] = f"Bearer {token}"

@@ -588,7 +588,7 @@ def test_what_is_not_a_statement(
 
 
 @pytest.mark.parametrize("nested", ['{"a":' * 3000 + "1" + "}" * 3000, "[" * 50_000 + "]" * 50_000])
-def test_a_predicate_that_is_nested_without_end(
+def test_a_predicate_that_is_nested_endlessly(
     server: RegistryApi, tmp_path: Path, sigstore: Sigstore, pair: cosign.Keys, nested: str
 ) -> None:
     content = statement("NESTED").replace(b'"NESTED"', nested.encode())
@@ -663,7 +663,7 @@ def test_an_attestation_is_not_a_signature_and_a_signature_by_a_key_is_not_prove
     assert isinstance(asking(keys), str)
 
 
-def test_what_else_lies_there_is_not_even_read(
+def test_what_else_is_there_is_not_even_read(
     server: RegistryApi, tmp_path: Path, sigstore: Sigstore, pair: cosign.Keys
 ) -> None:
     for number in range(40):

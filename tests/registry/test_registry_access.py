@@ -258,7 +258,7 @@ def test_the_token_server_may_be_another_port_of_the_same_host(
         "token",
     ],
 )
-def test_the_login_is_never_told_to_a_stranger(
+def test_the_login_is_never_sent_to_a_stranger(
     servers: Callable[..., RegistryApi], realm: str
 ) -> None:
     one, thief = servers(), servers("localhost")
@@ -476,7 +476,7 @@ def test_http_is_for_this_machine_only_unless_it_is_configured(server: RegistryA
     assert urls("reg.example/a/b:1", entry) == (server.url,)
 
 
-def test_a_mirror_is_not_told_the_login_of_docker_hub(server: RegistryApi) -> None:
+def test_a_mirror_does_not_get_the_login_of_docker_hub(server: RegistryApi) -> None:
     server.challenge = 'Basic realm="x"'
     server.put("library/nginx", "1", API)
     files = {
@@ -671,14 +671,14 @@ def test_challenges(header: str, expected: list[tuple[str, str | None]]) -> None
         ("registry.example.com\n", "example.com\n", False),
     ],
 )
-def test_whom_a_login_may_be_told(registry_host: str, other: str, expected: bool) -> None:
+def test_who_may_get_a_login(registry_host: str, other: str, expected: bool) -> None:
     assert may_get_login(registry_host, other) is expected
 
 
 def test_a_token_server_that_the_user_names_gets_the_login(
     servers: Callable[..., RegistryApi],
 ) -> None:
-    """By the login's entry in Docker's config file, or by the option; a login for it alone is not the registry's."""
+    """It is named by the login's entry in Docker's config file, or by the option. A login for it alone is not for the registry."""
     for theirs, told in ((PASSWORD, True), ("another", False)):
         one, other = servers(), servers("localhost")
         other.users = {"ci": PASSWORD}

@@ -215,7 +215,9 @@ def test_without_a_digest_from_the_registry_it_is_computed(
     assert answer(oci_registry, "acme/api:1.0", "exists") == Answer()
 
 
-def test_a_registry_that_knows_no_head_is_asked_for_the_manifest(oci_registry: RegistryApi) -> None:
+def test_a_registry_that_does_not_support_head_is_asked_for_the_manifest(
+    oci_registry: RegistryApi,
+) -> None:
     oci_registry.put("acme/api", "1.0", AMD)
     oci_registry.faults["/manifests/1.0"] = lambda seen: (
         (405, {}, b"") if seen.method == "HEAD" else None

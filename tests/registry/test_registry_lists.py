@@ -141,7 +141,7 @@ def megabyte(*, each: int) -> bytes:
     ],
     ids=["pages", "time", "size"],
 )
-def test_pages_without_end(
+def test_endless_pages(
     server: RegistryApi,
     monkeypatch: pytest.MonkeyPatch,
     body: bytes,

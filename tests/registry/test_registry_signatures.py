@@ -167,7 +167,7 @@ def test_what_is_not_a_signature(
     assert why in answer
 
 
-def test_another_key_is_not_enough_and_one_of_several_is(
+def test_another_key_is_not_enough_but_one_of_several_is(
     server: RegistryApi, pair: cosign.Keys, other: cosign.Keys, tmp_path: Path
 ) -> None:
     put(server, cosign.signed(other, IMAGE.digest))
@@ -180,7 +180,7 @@ def test_another_key_is_not_enough_and_one_of_several_is(
     assert list(tmp_path.iterdir()) == [both]
 
 
-def test_a_signature_that_is_missing_is_no_reason_while_another_is_good(
+def test_a_signature_that_is_missing_is_not_a_reason_while_another_is_good(
     server: RegistryApi, pair: cosign.Keys
 ) -> None:
     lost = cosign.signed(pair, IMAGE.digest)

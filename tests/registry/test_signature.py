@@ -55,7 +55,7 @@ def test_layers(manifest: dict[str, Any], found: int) -> None:
     assert len(layers(manifest)) == found
 
 
-def test_where_signatures_lie() -> None:
+def test_where_signatures_are() -> None:
     assert signature_tag(DIGEST) == f"sha256-{'a' * 64}.sig"
 
 

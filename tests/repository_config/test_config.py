@@ -84,7 +84,7 @@ def test_a_path_glob(glob: str, path: str, fits: bool) -> None:
         (Match(projects=(name_glob("shop"),), paths=(path_glob("staging"),)), False),
     ],
 )
-def test_all_lists_that_are_given_must_fit(match: Match, takes: bool) -> None:
+def test_all_lists_that_are_given_must_match(match: Match, takes: bool) -> None:
     assert match.takes(subscription()) is takes
 
 

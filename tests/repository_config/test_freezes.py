@@ -33,7 +33,7 @@ def held(schedule: str, duration: str, zone: str, now: str) -> tuple[str, str] |
         # The clocks are put forward on 2026-03-29 and back on 2026-10-25: 62 hours are 62 hours.
         (WEEKEND, "2026-03-30T06:59:59Z", ("2026-03-27T17:00:00Z", "2026-03-30T07:00:00Z")),
         (WEEKEND, "2026-10-26T05:59:59Z", ("2026-10-23T16:00:00Z", "2026-10-26T06:00:00Z")),
-        # 02:30 does not exist on 2026-03-29: it begins at 03:00, when the clocks go on.
+        # 02:30 does not exist on 2026-03-29: it begins at 03:00, when the clocks continue.
         (NIGHTLY, "2026-03-29T00:59:59Z", None),
         (NIGHTLY, "2026-03-29T01:00:00Z", ("2026-03-29T01:00:00Z", "2026-03-29T02:00:00Z")),
         (NIGHTLY, "2026-03-29T02:00:00Z", None),
@@ -52,7 +52,7 @@ def held(schedule: str, duration: str, zone: str, now: str) -> tuple[str, str] |
         (("0 9 * * *", "1h", "Asia/Kolkata"), "2026-11-22T03:30:00Z", ("2026-11-22T03:30:00Z", "2026-11-22T04:30:00Z")),
         (("0 9 30 12 *", "1h", "Pacific/Apia"), "2011-12-30T19:30:00Z", None),
         (("0 0 30 2 1,*", "1d", "UTC"), "2026-11-22T12:00:00Z", None),  # never begins
-        # As Argo CD's cron says (robfig/cron 3.0.1): one of two day fields has to fit, unless one is `*`.
+        # As Argo CD's cron says (robfig/cron 3.0.1): one of two day fields has to match, unless one is `*`.
         (("0 0 */2 * 1", "1d", "UTC"), "2026-11-23T12:00:00Z", ("2026-11-23T00:00:00Z", "2026-11-24T00:00:00Z")),
         (("0 0 */2 * 1", "1d", "UTC"), "2026-11-25T12:00:00Z", ("2026-11-25T00:00:00Z", "2026-11-26T00:00:00Z")),
         (("0 0 */2 * 1", "1d", "UTC"), "2026-11-24T12:00:00Z", None),

@@ -103,7 +103,7 @@ MISTAKES = [
     ("version: 1\nminimumAge: 3\n", 2, "minimumAge: '3' is not a duration"),
     ('version: 1\npushOptions: ["a\\nb"]\n', 2, "pushOptions: a string has a line break"),
     ("version: 1\npushOptions: ci.skip\n", 2, "pushOptions is not a list"),
-    ("version: 1\ntagOrder: number\n", 2, "tagOrder: 'number' is not an order of tags"),
+    ("version: 1\ntagOrder: number\n", 2, "tagOrder: 'number' is not a tag order"),
     ("version: 1\npinDigest: yes\n", 2, "pinDigest is neither true nor false"),
     ("version: 1\npullRequests:\n  group: team\n", 3, "'team' is not a group"),
     ("version: 1\npullRequests:\n  labels: x\n", 3, "pullRequests.labels is not a list"),
@@ -306,7 +306,7 @@ freezes:
 
 
 def test_one_mistake_hides_no_other() -> None:
-    """What only follows from a mistake is not told: a misspelt key is not missing, too."""
+    """What only follows from a mistake is not reported: a misspelt key is not missing, too."""
     _, mistakes = check_config(SEVERAL)
     told = sorted(
         (int(one.message.split()[1][:-1]), one.message.partition(": ")[2]) for one in mistakes
@@ -461,7 +461,7 @@ def test_an_unknown_key_is_refused_by_both(config: dict[str, Any], data: st.Data
 
 
 @pytest.mark.parametrize("text", [WHOLE])
-def test_the_examples_fit_the_schema(text: str) -> None:
+def test_the_examples_match_the_schema(text: str) -> None:
     SCHEMA.validate(yaml.safe_load(text))
 
 

@@ -90,7 +90,7 @@ class Ground:
 
 
 def problem(result: Result) -> tuple[int, str, str]:
-    """Return (exit code, the decision's rule, everything that is said about it)."""
+    """Return (exit code, the decision's rule, everything that is reported about it)."""
     report: Any = json.loads(result.stdout)
     (decision,), (error,) = report["decisions"], report["errors"]
     return result.code, decision["rule"], f"{decision['because']} {error['hint']}"

@@ -287,7 +287,7 @@ def test_a_long_source_message_is_still_json() -> None:
     assert json.loads(line.removeprefix("Body: ")).startswith("\x01é")
 
 
-def test_there_are_not_references_without_a_source_commit() -> None:
+def test_there_are_no_references_without_a_source_commit() -> None:
     assert build_trailers(references=commit_references("", "https://git.example.com/app")) == ()
 
 

@@ -1,4 +1,4 @@
-"""What the parsers of events share: the image that was pushed, or why an event is no push."""
+"""What the parsers of events share: the image that was pushed, or why an event is not a push."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def pushed(
     repository = place.short if registry and place.short else place.repository
     image = parse_image(f"{host}/{repository}:{tag}")
     if digest and not is_digest(digest):
-        raise Malformed("its digest is not one", "it has to be sha256: and 64 digits 0-9a-f")
+        raise Malformed("its digest is not valid", "it has to be sha256: and 64 digits 0-9a-f")
     return Event(replace(image, digest=digest), at=time_of(at))
 
 

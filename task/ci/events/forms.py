@@ -105,7 +105,7 @@ def events_in(text: str, form: str = "auto", registry: str = "") -> Events | Non
         return None
     if len(documents) > MOST_EVENTS:
         raise Malformed(
-            f"it has {len(documents):,} events, {MOST_EVENTS:,} at most are taken",
+            f"it has {len(documents):,} events; at most {MOST_EVENTS:,} are accepted",
             _SPLIT,
         )
     pushes: list[Event] = []

@@ -44,7 +44,7 @@ def read(document: Document, _registry: str) -> Iterator[Found]:
     image = parse_image(_text_of_line(document, "image"))
     digest = _text_of_line(document, "digest")
     if digest and not is_digest(digest):
-        raise Malformed("its digest is not one", "write sha256: and 64 digits 0-9a-f")
+        raise Malformed("its digest is not valid", "write sha256: and 64 digits 0-9a-f")
     if digest and image.digest not in ("", digest):
         raise Malformed("its image and its digest are two different digests", "give one of them")
     image = replace(image, digest=digest or image.digest)
@@ -84,5 +84,5 @@ def _text_of_line(document: Document, key: str) -> str:
     if value is None:
         return ""
     if not isinstance(value, str):
-        raise Malformed(f"its {key} is not text", f"write {key} in quotes")
+        raise Malformed(f"its {key} is not a string", f"write {key} in quotes")
     return value.strip()

@@ -47,7 +47,7 @@ def apply(text: str, splices: Sequence[Splice]) -> str:
 
 def more_than_meant() -> TargetError:
     """Return the error for an edit that would change more than was meant."""
-    hint = "write the value on a line of its own, as `key: value`"
+    hint = "write the value on its own line, as `key: value`"
     return TargetError("the edit would change more than was meant", hint=hint)
 
 
@@ -511,7 +511,7 @@ def line_start(text: str, at: int) -> int:
 
 
 def only_blank(text: str, start: int, end: int) -> bool:
-    """Tell whether there are only blanks in `text[start:end]`."""
+    """Tell whether there are only spaces in `text[start:end]`."""
     return not text[start:end].strip(" \t")
 
 

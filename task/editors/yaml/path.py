@@ -70,7 +70,8 @@ def find(tree: Tree, root: Node, path: Sequence[Segment], *, merges: bool = True
 
     With `merges`, a merge key (`<<`) may bring it.
 
-    Raises TargetError if two keys with dots fit equally well, or if a key on the path is set twice.
+    Raises TargetError if two keys with dots match equally well, or if a key on the path is set
+    twice.
     """
     nodes = find_all(tree, root, path, merges=merges)
     return resolved(nodes[-1]) if nodes else None
@@ -83,7 +84,7 @@ def find_all(
     *,
     merges: bool = True,
 ) -> tuple[Node, ...]:
-    """Return all nodes at the path, unresolved: a key may have brackets in its name beside a list.
+    """Return all nodes at the path, unresolved: a key may have brackets in its name next to a list.
 
     Raises as `find`.
     """
@@ -101,7 +102,7 @@ def find_all(
 
 def _ambiguous(path: Sequence[Segment]) -> TargetError:
     hint = "escape the dots of the key you mean: \\."
-    return TargetError(f"several keys with dots fit {path_text(path)}", hint=hint)
+    return TargetError(f"several keys with dots match {path_text(path)}", hint=hint)
 
 
 _Match = tuple[int, Node, Node]  # how many dots were taken as part of a key; the node; its mapping
@@ -187,7 +188,7 @@ class _Mappings:
         if (id(mapping), key) in self._known:
             return self._known[id(mapping), key]
         if depth > MOST_MERGES:
-            message = f"merge keys refer to each other over {MOST_MERGES} times"
+            message = f"merge keys refer to each other more than {MOST_MERGES} times"
             raise TargetError(message, hint="write out what they mean")
         found: list[tuple[Node, Node]] = []
         entries = self._entries(mapping)
@@ -356,7 +357,7 @@ def _step(
 ) -> tuple[Node, tuple[Segment, ...]] | None:
     """Return the next node down, and the rest of the path, or None.
 
-    The step is the plain key, or the only key with dots that fits.
+    The step is the plain key, or the only key with dots that matches.
     """
     tree = at.tree
     first = rest[0]

@@ -159,7 +159,7 @@ class BareRepository:
         default: Collection[Place] = (),
         besides: Callable[[Files], Iterable[Place]] | None = None,
     ) -> Snapshot:
-        """Return these places at the branch's present tip, all from one commit,
+        """Return these places at the branch's current tip, all from one commit,
         and what its memory branch has.
 
         `places` is evaluated while the server is asked for the tip. `heads` are head branches that
@@ -480,7 +480,7 @@ class BareRepository:
     def _with_restarts(self, work: Callable[[], T]) -> T:
         """Do the work.
 
-        Do it again in an empty repository if the server gives no single objects, or the cache is
+        Do it again in an empty repository if the server cannot send single objects, or the cache is
         broken.
         """
         return restarted(self._remote, work, self._forget)

@@ -218,7 +218,7 @@ class ComparedRepository(BareRepository):
             if found := self._remote.fetch_commit(name):
                 return found
         raise UsageError(
-            f"{option}: {blanked(text)!r} names no commit here, and none of {self._remote.repo}",
+            f"{option}: {blanked(text)!r} names no commit here or in {self._remote.repo}",
             hint="name a branch, a full ref such as refs/pull/7/head, or a full commit id",
         )
 
@@ -246,7 +246,7 @@ class ComparedRepository(BareRepository):
             return tree
         if not self._common(base, head):
             raise SourceError(
-                "both sides have no common commit, so they cannot be merged",
+                "the two sides have no common commit, so they cannot be merged",
                 hint="name commits of one history with --base and --head",
                 subject=self._remote.repo,
             )

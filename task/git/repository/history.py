@@ -52,7 +52,8 @@ class History:
 
     It goes along first parents, so a merge is one step, and a text that was reverted to comes once
     for each time. The commit is the newest one that had the text, or one of `marked` that had it.
-    The text is None if there was no such file, or one that is no text. `path` is what the file was
+    The text is None if there was no such file, or one that is not a text. `path` is what the file
+    was
     called at the last answer: renames are followed. `end` tells, once nothing follows, whether that
     was the "root" of all history, the end of what a shallow "server" has, or a "limit": as many
     texts as asked for, `LARGEST` bytes of them, or `PATIENCE` seconds. Raises `SourceError` for

@@ -56,7 +56,7 @@ _LOOK_BACK = 100  # commits, because others may have pushed on top of ours
 
 
 class StartAgain(Exception):
-    """The server gives no single objects.
+    """The server cannot send single objects.
 
     What was fetched is gone, and next time the tip comes with everything.
     """
@@ -147,7 +147,7 @@ class Remote:
     def fetch_commit(self, name: str) -> str:
         """Return the commit of a full ref or an id, with its trees.
 
-        Return "" if the server does not have it, or gives no single commits.
+        Return "" if the server does not have it, or cannot send single commits.
         """
         self._folder.create()
         while True:
@@ -175,7 +175,7 @@ class Remote:
         except GitFailed as error:
             if not any(words in error.err for words in _NO_COMMIT):
                 raise self._failure(error, self.repo) from error
-            self._git.log(f"{self.repo}: the server gives no history of a single commit")
+            self._git.log(f"{self.repo}: the server cannot send the history of a single commit")
 
     def without_cache(self) -> None:
         """Handle an unreadable local object.
@@ -432,8 +432,8 @@ class Remote:
             if sent and _NO_OPTIONS in error.err:
                 self.takes_options = False
                 self._git.log(
-                    f"warning: {self.repo}: the server takes no push options, so the push goes"
-                    " without them"
+                    f"warning: {self.repo}: the server does not support push options, so they are"
+                    " left out"
                 )
                 return self.push(pushed, (), more)
             raise self._refusal(error, every) from error

@@ -84,7 +84,7 @@ PLAIN = Spec()
 
 
 def scalar(spec: Spec, verb: str, value: str | float) -> str | None:
-    """Return the text of a scalar, or None if the verb does not fit its type."""
+    """Return the text of a scalar, or None if the verb does not match its type."""
     if isinstance(value, str):
         return _print_string(spec, verb, value)
     if isinstance(value, bool):
@@ -350,7 +350,7 @@ class Printf:
 def type_name(value: object) -> str:
     """Return the name of the value's Go type.
 
-    Raises FailedTemplate for other lists and for structs, because their Go type is not known here.
+    Raises FailedTemplate for other lists and for structs, because their Go type is unknown here.
     """
     names: dict[type, str] = {
         str: "string",
