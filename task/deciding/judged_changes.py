@@ -157,7 +157,7 @@ def _with_other_places(
     return replace(found, also=tuple(text for text in more if text != found.version))
 
 
-def touched(pair: Pair, sides: Sides, terms: Terms) -> Touched | NotJudged | None:
+def touched_entry(pair: Pair, sides: Sides, terms: Terms) -> Touched | NotJudged | None:
     """Return what a change does to an entry, or None if it leaves its version and name alone."""
     sub = pair.now
     before = pair.before or sub
@@ -189,7 +189,7 @@ def left_behind(pair: Pair, sides: Sides, terms: Terms) -> Touched | None:
     """
     if pair.before is None or pair.after is None or pair.before == pair.after:
         return None
-    found = touched(Pair(pair.before, None), sides, terms)
+    found = touched_entry(Pair(pair.before, None), sides, terms)
     if not isinstance(found, Touched):
         return None
     new = _read(sides.merged, pair.after, terms)
