@@ -405,13 +405,13 @@ def _decided(
     known = [
         move.decision
         for move, judgement in zip(moves, judgements, strict=True)
-        if judgement.one.pair.before is not None and judgement.one.pair.after is not None
+        if judgement.touched.pair.before is not None and judgement.touched.pair.after is not None
     ]
     decided = [move.decision for move in moves]
     decisions = overridden(sides.merged, decided, known, job.terms)
     told = [problem for judgement in judgements for problem in judgement.told]
     placed = [
-        _with_its_place(decision, sides, judgement.one, job)
+        _with_its_place(decision, sides, judgement.touched, job)
         for decision, judgement in zip(decisions, judgements, strict=True)
     ]
     return [*broken, *placed], [*unread, *told, *cautions(placed)]
