@@ -251,29 +251,29 @@ def _words(key: str) -> Sequence[str]:
     return sorted(re.split(r"[-._]+", key.lower()))
 
 
-def differ(one: str, other: str, limit: int) -> int:
+def differ(word: str, other: str, limit: int) -> int:
     """Return in how many letters two words differ (inserted, dropped, replaced or swapped),
     but at most `limit`.
 
     This is the Damerau-Levenshtein distance. It stops early, because a manifest may have many long
     keys.
     """
-    if abs(len(one) - len(other)) >= limit:
+    if abs(len(word) - len(other)) >= limit:
         return limit
     start = next(
-        (i for i, pair in enumerate(zip(one, other, strict=False)) if pair[0] != pair[1]), None
+        (i for i, pair in enumerate(zip(word, other, strict=False)) if pair[0] != pair[1]), None
     )
     if start is None:
-        return min(limit, abs(len(one) - len(other)))
-    one = one[start:]
+        return min(limit, abs(len(word) - len(other)))
+    word = word[start:]
     other = other[start:]
     before: list[int] = []
     row = list(range(len(other) + 1))
-    for i, letter in enumerate(one, 1):
+    for i, letter in enumerate(word, 1):
         new = [i]
         for j, against in enumerate(other, 1):
             cost = min(row[j] + 1, new[-1] + 1, row[j - 1] + (letter != against))
-            if i > 1 and j > 1 and letter == other[j - 2] and one[i - 2] == against:
+            if i > 1 and j > 1 and letter == other[j - 2] and word[i - 2] == against:
                 cost = min(cost, before[j - 2] + 1)
             new.append(cost)
         if min(new) >= limit and min(row) >= limit:

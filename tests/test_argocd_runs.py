@@ -9,7 +9,7 @@ import pytest
 from fakes.argocd_api import ArgoCDServer, Fault, argocd_server
 from fakes.kubernetes_api import APPLICATIONS, running
 from support import Result, git, image_update, show
-from support.clusters import app, kubeconfig, live_app, rules
+from support.clusters import full_application, kubeconfig, live_app, rules
 from support.runs import WEB, repository, run, target
 
 TOKEN = "good-token"
@@ -42,7 +42,11 @@ def refreshed(argo_cd: ArgoCDServer) -> list[str]:
 
 def test_a_run_with_argo_cd(tmp_path: Path, argo_cd: ArgoCDServer) -> None:
     repo = repository(tmp_path, "web", "api", "other")
-    for one in (app("web", repo), app("api", repo), app("other", repo, image_list="x=acme/other")):
+    for one in (
+        full_application("web", repo),
+        full_application("api", repo),
+        full_application("other", repo, image_list="x=acme/other"),
+    ):
         argo_cd.add(versioned(one))
     result = with_argocd(argo_cd)  # the default: ARGOCD_SERVER is set
     assert (result.code, result.json["status"]) == (0, "updated"), result.stderr
@@ -59,7 +63,7 @@ def test_a_project_that_wants_signed_commits(
     tmp_path: Path, argo_cd: ArgoCDServer, readable: bool
 ) -> None:
     repo = repository(tmp_path, "web")
-    argo_cd.add(versioned(app("web", repo, project="shop")))
+    argo_cd.add(versioned(full_application("web", repo, project="shop")))
     if readable:
         argo_cd.others["projects", "argocd", "shop"] = {
             "spec": {"signatureKeys": [{"keyID": "D56C4FCA57A46444"}]}
@@ -77,7 +81,10 @@ def test_a_project_that_wants_signed_commits(
 
 def test_mistakes_in_what_is_passed_over(tmp_path: Path, argo_cd: ArgoCDServer) -> None:
     repo = repository(tmp_path, "web")
-    for one in (app("web", repo), app("other", repo, image_list="x=acme/other", allow_tag="any")):
+    for one in (
+        full_application("web", repo),
+        full_application("other", repo, image_list="x=acme/other", allow_tag="any"),
+    ):
         argo_cd.add(versioned(one))
     result = with_argocd(argo_cd)
     assert [one["application"] for one in result.json["errors"]] == [None]
@@ -93,7 +100,7 @@ def test_mistakes_in_what_is_passed_over(tmp_path: Path, argo_cd: ArgoCDServer) 
 
 
 def test_a_token_that_may_see_nothing(tmp_path: Path, argo_cd: ArgoCDServer) -> None:
-    argo_cd.add(versioned(app("web", repository(tmp_path, "web"))))
+    argo_cd.add(versioned(full_application("web", repository(tmp_path, "web"))))
     argo_cd.hidden.add(("argocd", "web"))
     result = with_argocd(argo_cd)
     assert (result.code, result.json["status"]) == (0, "unchanged")
@@ -115,14 +122,14 @@ def test_a_selector_that_cannot_be_read_is_refused_before_anything_is_asked(
 
 
 def test_a_second_run_refreshes_nothing(tmp_path: Path, argo_cd: ArgoCDServer) -> None:
-    argo_cd.add(versioned(app("web", repository(tmp_path, "web"))))
+    argo_cd.add(versioned(full_application("web", repository(tmp_path, "web"))))
     assert with_argocd(argo_cd, "--applications", "argocd").json["status"] == "updated"
     assert with_argocd(argo_cd, "--applications", "argocd").json["status"] == "unchanged"
     assert refreshed(argo_cd) == ["web"]
 
 
 def test_no_refresh(tmp_path: Path, argo_cd: ArgoCDServer) -> None:
-    argo_cd.add(versioned(app("web", repository(tmp_path, "web"))))
+    argo_cd.add(versioned(full_application("web", repository(tmp_path, "web"))))
     assert with_argocd(argo_cd, "--no-refresh").code == 0
     assert refreshed(argo_cd) == []
 
@@ -139,7 +146,7 @@ WAYS = [
 def test_ways_to_name_the_server(
     tmp_path: Path, argo_cd: ArgoCDServer, given: dict[str, str], options: tuple[str, ...]
 ) -> None:
-    argo_cd.add(versioned(app("web", repository(tmp_path, "web"))))
+    argo_cd.add(versioned(full_application("web", repository(tmp_path, "web"))))
     environ = {name: value.format(argo_cd.address) for name, value in given.items()}
     result = run(*(one.format(argo_cd.address) for one in options), env=environ)
     assert (result.code, rules(result)) == (0, {"argocd/web": "admitted"}), result.stderr
@@ -149,7 +156,7 @@ def test_a_token_by_file_a_root_path_and_a_header(tmp_path: Path) -> None:
     token = tmp_path / "token"
     token.write_text(f"{TOKEN}\n")
     with argocd_server("/argo") as argo_cd:
-        argo_cd.add(versioned(app("web", repository(tmp_path, "web"))))
+        argo_cd.add(versioned(full_application("web", repository(tmp_path, "web"))))
         ways = (
             "--argocd-server",
             argo_cd.address,
@@ -178,7 +185,7 @@ def test_without_a_source_the_choices_are_named(tmp_path: Path) -> None:
 
 def test_applications_given_win_over_the_variables(tmp_path: Path, argo_cd: ArgoCDServer) -> None:
     path = tmp_path / "apps.json"
-    path.write_text(json.dumps(app("web", repository(tmp_path, "web"))))
+    path.write_text(json.dumps(full_application("web", repository(tmp_path, "web"))))
     result = with_argocd(argo_cd, "--applications", path)
     assert (result.code, rules(result)) == (0, {"argocd/web": "admitted"})
     assert argo_cd.seen == []
@@ -198,9 +205,13 @@ def test_narrowing(
     tmp_path: Path, argo_cd: ArgoCDServer, options: tuple[str, ...], found: list[str]
 ) -> None:
     repo = repository(tmp_path, "web", "api", "far")
-    labelled = app("api", repo)
+    labelled = full_application("api", repo)
     labelled["metadata"]["labels"] = {"team": "a"}
-    for one in (app("web", repo), labelled, app("far", repo, namespace="team", project="shop")):
+    for one in (
+        full_application("web", repo),
+        labelled,
+        full_application("far", repo, namespace="team", project="shop"),
+    ):
         argo_cd.add(versioned(one))
     result = with_argocd(argo_cd, *options)
     assert (result.code, sorted(rules(result))) == (0, found), result.stderr
@@ -215,7 +226,11 @@ def test_narrowing(
 
 @pytest.mark.measured
 def test_lint(argo_cd: ArgoCDServer) -> None:
-    argo_cd.add(versioned(app("web", "https://git.example.com/x.git", update_strategy="nonsense")))
+    argo_cd.add(
+        versioned(
+            full_application("web", "https://git.example.com/x.git", update_strategy="nonsense")
+        )
+    )
     result = image_update("lint", "--applications", "argocd", "--output", "json", env=env(argo_cd))
     assert (result.code, result.json["findings"][0]["severity"]) == (3, "error")
     assert result.json["findings"][0]["file"] is None
@@ -223,7 +238,7 @@ def test_lint(argo_cd: ArgoCDServer) -> None:
 
 def test_a_rollback(tmp_path: Path, argo_cd: ArgoCDServer) -> None:
     repo = repository(tmp_path, "web")
-    argo_cd.add(versioned(app("web", repo)))
+    argo_cd.add(versioned(full_application("web", repo)))
     assert with_argocd(argo_cd).code == 0
     back = with_argocd(argo_cd, "web", "--to", "previous", "--reason", "x", command="rollback")
     assert (back.code, "newTag: 1.0.0" in show(repo, "main", target("web"))) == (0, True), (
@@ -305,7 +320,7 @@ def test_a_plan_patches_nothing(argo_cd: ArgoCDServer) -> None:
 def test_a_token_that_may_not_update(tmp_path: Path, argo_cd: ArgoCDServer) -> None:
     repo = repository(tmp_path, "git")
     argo_cd.add(versioned(live_app("web")))
-    argo_cd.add(versioned(app("git", repo)))
+    argo_cd.add(versioned(full_application("git", repo)))
     argo_cd.frozen.add(("argocd", "web"))
     result = with_argocd(argo_cd)
     assert (result.code, rules(result)) == (4, {"argocd/web": "source", "argocd/git": "admitted"})
@@ -334,7 +349,7 @@ FAULTS = [
 def test_a_server_that_does_not_let_us_in(
     tmp_path: Path, argo_cd: ArgoCDServer, fault: Fault, code: int
 ) -> None:
-    argo_cd.add(versioned(app("web", repository(tmp_path, "web"))))
+    argo_cd.add(versioned(full_application("web", repository(tmp_path, "web"))))
     argo_cd.faults = [fault] * 10
     result = with_argocd(argo_cd)
     assert (result.code, result.json["status"]) == (code, "failed")
@@ -342,7 +357,7 @@ def test_a_server_that_does_not_let_us_in(
 
 
 def test_a_short_fault_is_waited_out(tmp_path: Path, argo_cd: ArgoCDServer) -> None:
-    argo_cd.add(versioned(app("web", repository(tmp_path, "web"))))
+    argo_cd.add(versioned(full_application("web", repository(tmp_path, "web"))))
     argo_cd.faults = [Fault(503), Fault(429, "", {"Retry-After": "0"})]
     assert with_argocd(argo_cd).code == 0
 

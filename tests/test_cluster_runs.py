@@ -22,7 +22,7 @@ from fakes.kubernetes_api import (
 from fakes.oci_images import image
 from fakes.registry_api import registry_api
 from support import Result, bare_repo, commit, git, show
-from support.clusters import app, kubeconfig, live_app, refreshed, rules
+from support.clusters import full_application, kubeconfig, live_app, refreshed, rules
 from support.git_servers import git_server
 from support.real_servers import sshd
 from support.runs import KUSTOMIZATION, PREFIX, WEB, application, manifest, repository, run, target
@@ -65,11 +65,11 @@ def test_a_run_on_a_cluster(tmp_path: Path, api: KubernetesApi, run_here: Any) -
     repo = repository(tmp_path, "web", "api")
     api.add(
         APPLICATIONS,
-        app("web", repo),
-        app("api", repo),
-        app("other", repo, image_list="x=ghcr.io/acme/other"),
+        full_application("web", repo),
+        full_application("api", repo),
+        full_application("other", repo, image_list="x=ghcr.io/acme/other"),
     )
-    api.add(APPLICATIONS, app("plain", repo, image_list=""))
+    api.add(APPLICATIONS, full_application("plain", repo, image_list=""))
     result = run_here()
     assert (result.code, result.json["status"]) == (0, "updated")
     assert rules(result) == {"argocd/api": "admitted", "argocd/web": "admitted"}
@@ -85,8 +85,8 @@ def test_only_metadata_is_read_of_those_that_do_not_take_the_image(
     repo = repository(tmp_path, "web")
     api.add(
         APPLICATIONS,
-        app("web", repo),
-        *(app(f"o{n}", repo, image_list="x=acme/other") for n in range(1200)),
+        full_application("web", repo),
+        *(full_application(f"o{n}", repo, image_list="x=acme/other") for n in range(1200)),
     )
     assert run_here().code == 0
     lists = [one for one in api.asked if one.verb == "list" and one.resource == APPLICATIONS]
@@ -103,7 +103,10 @@ def test_exactly_what_was_written_is_refreshed(
     repo = repository(tmp_path, "web", "api", "same")
     commit(repo, {target("same"): KUSTOMIZATION.replace("1.0.0", "1.1.0")})
     api.add(
-        APPLICATIONS, app("web", repo), app("api", repo, allow_tags="regexp:^2"), app("same", repo)
+        APPLICATIONS,
+        full_application("web", repo),
+        full_application("api", repo, allow_tags="regexp:^2"),
+        full_application("same", repo),
     )
     result = run_here()
     assert rules(result) == {
@@ -124,14 +127,14 @@ def test_exactly_what_was_written_is_refreshed(
 def test_a_refresh_can_be_left_out(
     tmp_path: Path, api: KubernetesApi, run_here: Any, how: tuple[str, ...]
 ) -> None:
-    api.add(APPLICATIONS, app("web", repository(tmp_path, "web")))
+    api.add(APPLICATIONS, full_application("web", repository(tmp_path, "web")))
     assert run_here(*how).code == 0
     assert refreshed(api) == ([] if how else ["argocd/web"])
 
 
 def test_a_plan_touches_nothing(tmp_path: Path, api: KubernetesApi, run_here: Any) -> None:
     repo = repository(tmp_path, "web")
-    api.add(APPLICATIONS, app("web", repo), live_app("live"))
+    api.add(APPLICATIONS, full_application("web", repo), live_app("live"))
     before = json.dumps(list(api.objects[APPLICATIONS].values()))
     result = run_here("--kubernetes-events", "--wait", command="plan")
     assert (result.code, sorted(rules(result))) == (0, ["argocd/live", "argocd/web"])
@@ -142,7 +145,7 @@ def test_a_plan_touches_nothing(tmp_path: Path, api: KubernetesApi, run_here: An
 
 def test_a_refresh_that_is_forbidden_is_a_warning(tmp_path: Path, api: KubernetesApi) -> None:
     repo = repository(tmp_path, "web")
-    api.add(APPLICATIONS, app("web", repo))
+    api.add(APPLICATIONS, full_application("web", repo))
     api.tokens = {"reader": "system:serviceaccount:ci:reader"}
     api.rules = [
         role(
@@ -182,7 +185,9 @@ def test_where_all_is_forbidden_the_control_planes_namespace_is_read(
     tmp_path: Path, api: KubernetesApi
 ) -> None:
     repo = repository(tmp_path, "web", "far")
-    api.add(APPLICATIONS, app("web", repo), app("far", repo, namespace="team"))
+    api.add(
+        APPLICATIONS, full_application("web", repo), full_application("far", repo, namespace="team")
+    )
     api.tokens = {"reader": "system:serviceaccount:ci:reader"}
     granted = [
         {
@@ -224,10 +229,13 @@ def test_narrowing(
     tmp_path: Path, api: KubernetesApi, run_here: Any, options: tuple[str, ...], found: list[str]
 ) -> None:
     repo = repository(tmp_path, "web", "api", "far")
-    labelled = app("api", repo)
+    labelled = full_application("api", repo)
     labelled["metadata"]["labels"] = {"team": "a"}
     api.add(
-        APPLICATIONS, app("web", repo), labelled, app("far", repo, namespace="team", project="shop")
+        APPLICATIONS,
+        full_application("web", repo),
+        labelled,
+        full_application("far", repo, namespace="team", project="shop"),
     )
     result = run_here(*options)
     assert (result.code, sorted(rules(result))) == (0, found)
@@ -241,8 +249,8 @@ def test_what_no_application_takes_is_a_warning(
     repo = repository(tmp_path, "web")
     api.add(
         APPLICATIONS,
-        app("web", repo),
-        app("far", repo, namespace="team", image_list="x=quay.io/acme/far"),
+        full_application("web", repo),
+        full_application("far", repo, namespace="team", image_list="x=quay.io/acme/far"),
     )
     result = run_here(image="ghcr.io/acme/wbe:1.0.0")
     assert (result.code, result.json["counts"]["applications"]) == (0, 2)
@@ -257,11 +265,13 @@ def test_what_no_application_takes_is_a_warning(
 def test_mistakes_in_what_is_passed_over(tmp_path: Path, api: KubernetesApi, run_here: Any) -> None:
     repo = repository(tmp_path, "web")
     others = [
-        app(f"o{n}", repo, image_list="x=acme/other", x__alow_tags="any", project="shop")
+        full_application(
+            f"o{n}", repo, image_list="x=acme/other", x__alow_tags="any", project="shop"
+        )
         for n in range(6)
     ]
-    listless = app("listless", repo, image_list="", image_lst=f"web={WEB}")
-    api.add(APPLICATIONS, app("web", repo, colour="blue"), listless, *others)
+    listless = full_application("listless", repo, image_list="", image_lst=f"web={WEB}")
+    api.add(APPLICATIONS, full_application("web", repo, colour="blue"), listless, *others)
     result = run_here()
     assert result.code == 0
     assert [one["application"] for one in result.json["errors"]] == [
@@ -282,7 +292,11 @@ def test_a_name_that_no_application_of_the_cluster_has(
     tmp_path: Path, api: KubernetesApi, run_here: Any
 ) -> None:
     repo = repository(tmp_path, "web")
-    api.add(APPLICATIONS, app("web", repo), app("api", repo, image_list="x=acme/other"))
+    api.add(
+        APPLICATIONS,
+        full_application("web", repo),
+        full_application("api", repo, image_list="x=acme/other"),
+    )
     known = run_here("--application", "api")  # it is there, and does not take the image
     assert (known.code, [one["rule"] for one in known.json["errors"]]) == (0, ["untracked"])
     unknown = run_here("--application", "wbe")
@@ -295,7 +309,8 @@ def test_an_image_updater_configures_what_it_references(
 ) -> None:
     repo = repository(tmp_path, "web")
     api.add(
-        APPLICATIONS, app("web", repo, image_list="", write_back_method="", write_back_target="")
+        APPLICATIONS,
+        full_application("web", repo, image_list="", write_back_method="", write_back_target=""),
     )
     api.add(
         UPDATERS,
@@ -319,9 +334,9 @@ def test_an_image_updater_configures_what_it_references(
 
 def test_lint_reads_all_of_them(tmp_path: Path, api: KubernetesApi, run_here: Any) -> None:
     repo = repository(tmp_path, "web")
-    broken = app("web", repo, update_strategy="nonsense")
-    listless = app("none", repo, image_list="")
-    api.add(APPLICATIONS, broken, listless, app("good", repo))
+    broken = full_application("web", repo, update_strategy="nonsense")
+    listless = full_application("none", repo, image_list="")
+    api.add(APPLICATIONS, broken, listless, full_application("good", repo))
     (tmp_path / "cluster").write_text(
         "argocd-image-updater.argoproj.io/update-strategy: nonsense\n"
     )
@@ -336,7 +351,7 @@ def test_lint_reads_all_of_them(tmp_path: Path, api: KubernetesApi, run_here: An
 
 def test_hold_rollback_and_release(tmp_path: Path, api: KubernetesApi, run_here: Any) -> None:
     repo = repository(tmp_path, "web")
-    api.add(APPLICATIONS, app("web", repo))
+    api.add(APPLICATIONS, full_application("web", repo))
     assert run_here().code == 0
     back = run_here("web", "--to", "previous", "--reason", "it breaks", command="rollback")
     assert (back.code, back.json["status"]) == (0, "updated"), back.stderr
@@ -381,7 +396,7 @@ def test_argo_cds_own_login_for_a_repository(
     with git_server(tmp_path) as server:
         server.logins = {"argo": f"{PASSWORD}-argo"}
         api.add(SECRETS, login("one", "argo", f"{server.url}{end}", kind))
-        api.add(APPLICATIONS, app("web", f"{server.url}repo.git"))
+        api.add(APPLICATIONS, full_application("web", f"{server.url}repo.git"))
         result = run_here("--log-level", "debug")
     assert (result.code, result.json["status"]) == (0, "updated"), result.stderr
     assert {user for _, user in server.seen} >= {"argo"}
@@ -398,7 +413,9 @@ def test_a_secret_that_an_annotation_names(
         api.add(SECRETS, secret("git", "team", username="mine", password=f"{PASSWORD}-mine"))
         api.add(
             APPLICATIONS,
-            app("web", f"{HTTPS}repo.git", "team", write_back_method="git:secret:team/git"),
+            full_application(
+                "web", f"{HTTPS}repo.git", "team", write_back_method="git:secret:team/git"
+            ),
         )
         result = run_here("--rewrite-url", f"{HTTPS}={server.url}", "--log-level", "debug")
     assert (result.code, result.json["status"]) == (0, "updated"), result.stderr
@@ -415,10 +432,16 @@ def test_each_application_writes_as_its_own_secret_says(
         server.logins = {user: f"{PASSWORD}-{user}" for user in ("one", "two")}
         api.add(SECRETS, login("repo", "one", f"{HTTPS}repo.git"))
         api.add(SECRETS, secret("git", "team", username="two", password=f"{PASSWORD}-two"))
-        api.add(APPLICATIONS, app("a", f"{HTTPS}repo.git"), app("c", f"{HTTPS}repo"))
         api.add(
             APPLICATIONS,
-            app("b", f"{HTTPS}repo.git", "team", write_back_method="git:secret:team/git"),
+            full_application("a", f"{HTTPS}repo.git"),
+            full_application("c", f"{HTTPS}repo"),
+        )
+        api.add(
+            APPLICATIONS,
+            full_application(
+                "b", f"{HTTPS}repo.git", "team", write_back_method="git:secret:team/git"
+            ),
         )
         result = run_here("--rewrite-url", f"{HTTPS}={server.url}")
     assert (result.code, len(result.json["decisions"])) == (0, 3), result.stderr
@@ -448,9 +471,9 @@ def test_projects_share_a_commit_where_they_share_the_login(
         api.add(SECRETS, login("all", "all", url), login("shop", "shop", url, project="shop"))
         api.add(
             APPLICATIONS,
-            app("a", url),
-            app("b", url, project="other"),
-            app("c", url, project="shop"),
+            full_application("a", url),
+            full_application("b", url, project="other"),
+            full_application("c", url, project="shop"),
         )
         result = run_here()
     assert result.code == 0, result.stderr
@@ -487,8 +510,11 @@ def test_secrets_that_are_not_used(
     api.add(SECRETS, login("theirs", "them", "https://git.example.com/bank/infra.git"))
     api.add(SECRETS, secret("cluster-prod", kind="cluster", username="x", password=PASSWORD))
     api.add(SECRETS, secret("plain", username="x", password=PASSWORD))
-    api.add(APPLICATIONS, app("web", f"{HTTPS}{repo.name}", namespace, write_back_method=method))
-    api.add(APPLICATIONS, app("good", f"{HTTPS}{repo.name}"))
+    api.add(
+        APPLICATIONS,
+        full_application("web", f"{HTTPS}{repo.name}", namespace, write_back_method=method),
+    )
+    api.add(APPLICATIONS, full_application("good", f"{HTTPS}{repo.name}"))
     result = run_here("--rewrite-url", f"{HTTPS}={tmp_path}/")
     assert result.code == code, result.stderr
     assert said in result.stderr
@@ -510,7 +536,7 @@ def test_argo_cds_own_key_and_known_hosts(
         )
         data = {"ssh_known_hosts": f"{server.host_key}\n"}
         api.add(CONFIG_MAPS, {"metadata": {"name": "argocd-ssh-known-hosts-cm"}, "data": data})
-        api.add(APPLICATIONS, app("web", server.url(repo)))
+        api.add(APPLICATIONS, full_application("web", server.url(repo)))
         result = run_here("--log-level", "debug")
         assert (result.code, rules(result)) == (0, {"argocd/web": "admitted"}), result.stderr
         api.add(
@@ -531,7 +557,7 @@ def test_what_is_given_by_options_wins(tmp_path: Path, api: KubernetesApi, run_h
     with git_server(tmp_path) as server:
         server.logins = {"given": "token-of-the-pipeline", "argo": f"{PASSWORD}-argo"}
         api.add(SECRETS, login("one", "argo", server.url, "repo-creds"))
-        api.add(APPLICATIONS, app("web", f"{server.url}repo.git"))
+        api.add(APPLICATIONS, full_application("web", f"{server.url}repo.git"))
         given = {
             "IMAGE_UPDATE_GIT_TOKEN": "token-of-the-pipeline",
             "IMAGE_UPDATE_GIT_USERNAME": "given",
@@ -572,7 +598,7 @@ def test_a_forge_takes_the_clusters_login_where_there_is_one_for_it() -> None:
 
 
 def subscription_of(url: str) -> Subscription:
-    parsed = parse_application(app("web", url), PREFIX, "cluster", "argocd")
+    parsed = parse_application(full_application("web", url), PREFIX, "cluster", "argocd")
     assert parsed is not None
     return subscribe(parsed).subscriptions[0]
 
@@ -587,7 +613,7 @@ def test_empty_folders_and_the_workflows_own_token_hide_no_secret(
     with git_server(tmp_path) as server:
         server.logins = {"argo": f"{PASSWORD}-argo"}
         api.add(SECRETS, login("one", "argo", server.url, "repo-creds"))
-        api.add(APPLICATIONS, app("web", f"{server.url}repo.git"))
+        api.add(APPLICATIONS, full_application("web", f"{server.url}repo.git"))
         empty = ("--ssh-directory", tmp_path / "none", "--basic-auth-directory", tmp_path / "none")
         env = {"GITHUB_TOKEN": "ghs_x", "GITHUB_SERVER_URL": "https://github.com"}
         result = run_here(*empty, "--ca-file", tmp_path / "none", env=env)
@@ -598,7 +624,7 @@ def test_without_the_right_to_read_secrets_git_is_tried_as_it_is(
     tmp_path: Path, api: KubernetesApi
 ) -> None:
     repo = repository(tmp_path, "web")
-    api.add(APPLICATIONS, app("web", repo))
+    api.add(APPLICATIONS, full_application("web", repo))
     api.tokens = {"reader": "system:serviceaccount:ci:reader"}
     granted = [
         {
@@ -657,7 +683,7 @@ def test_a_parent_that_takes_a_patch_back_is_reported_before_it(
     one["metadata"]["annotations"]["argocd.argoproj.io/tracking-id"] = (
         "root:argoproj.io/Application:argocd/web"
     )
-    root = app("root", "https://git.example.com/x.git", image_list="")
+    root = full_application("root", "https://git.example.com/x.git", image_list="")
     root["spec"]["syncPolicy"]["automated"] = {"selfHeal": heals}
     rule = {
         "group": "argoproj.io",
@@ -681,7 +707,11 @@ def test_a_project_of_the_cluster_that_wants_signed_commits(
     api: KubernetesApi, run_here: Any, tmp_path: Path
 ) -> None:
     repo = repository(tmp_path, "web", "api")
-    api.add(APPLICATIONS, app("web", repo, project="shop"), app("api", repo, project="other"))
+    api.add(
+        APPLICATIONS,
+        full_application("web", repo, project="shop"),
+        full_application("api", repo, project="other"),
+    )
     policy = {"repos": [{"url": "*"}], "gpg": {"mode": "head", "keys": ["D56C4FCA57A46444"]}}
     spec = {"sourceIntegrity": {"git": {"policies": [policy]}}}
     api.add(PROJECTS, {"metadata": {"name": "shop", "namespace": "argocd"}, "spec": spec})
@@ -696,7 +726,7 @@ def test_a_project_of_the_cluster_that_wants_signed_commits(
 
 def test_no_method_means_git(api: KubernetesApi, run_here: Any, tmp_path: Path) -> None:
     repo = repository(tmp_path, "web")
-    api.add(APPLICATIONS, app("web", repo, write_back_method=""))
+    api.add(APPLICATIONS, full_application("web", repo, write_back_method=""))
     assert run_here().json["commits"][0]["applications"] == ["argocd/web"]
 
 
@@ -750,7 +780,7 @@ def test_a_patch_that_is_forbidden_is_an_error_of_that_application(
     tmp_path: Path, api: KubernetesApi
 ) -> None:
     repo = repository(tmp_path, "git")
-    api.add(APPLICATIONS, kustomize(), app("git", repo))
+    api.add(APPLICATIONS, kustomize(), full_application("git", repo))
     api.tokens = {"reader": "system:serviceaccount:ci:reader"}
     granted = [
         {"apiGroups": ["argoproj.io"], "resources": ["applications"], "verbs": ["list", "get"]}
@@ -779,7 +809,7 @@ def test_only_one_repository_leaves_live_applications_alone(
     api: KubernetesApi, run_here: Any, tmp_path: Path
 ) -> None:
     repo = repository(tmp_path, "git")
-    api.add(APPLICATIONS, kustomize(), app("git", repo))
+    api.add(APPLICATIONS, kustomize(), full_application("git", repo))
     assert rules(run_here("--only-repository", repo)) == {"argocd/git": "admitted"}
     assert "kustomize" not in api.of(APPLICATIONS, "web")["spec"]["source"]
 
@@ -792,7 +822,10 @@ def test_events_are_written_where_they_are_asked_for(
 ) -> None:
     repo = repository(tmp_path, "web", "api")
     api.add(
-        APPLICATIONS, app("web", repo), app("api", repo, allow_tags="regexp:^2"), live_app("live")
+        APPLICATIONS,
+        full_application("web", repo),
+        full_application("api", repo, allow_tags="regexp:^2"),
+        live_app("live"),
     )
     assert run_here("--kubernetes-events").code == 0
     events = list(api.objects[EVENTS].values())
@@ -806,7 +839,7 @@ def test_events_are_written_where_they_are_asked_for(
 
 @pytest.mark.measured
 def test_events_that_are_forbidden_are_a_warning(tmp_path: Path, api: KubernetesApi) -> None:
-    api.add(APPLICATIONS, app("web", repository(tmp_path, "web")))
+    api.add(APPLICATIONS, full_application("web", repository(tmp_path, "web")))
     api.tokens = {"reader": "system:serviceaccount:ci:reader"}
     granted = [
         {
@@ -827,11 +860,11 @@ def test_events_that_are_forbidden_are_a_warning(tmp_path: Path, api: Kubernetes
 def test_parents_are_refreshed_where_that_is_asked_for(
     tmp_path: Path, api: KubernetesApi, run_here: Any
 ) -> None:
-    child = app("web", repository(tmp_path, "web"))
+    child = full_application("web", repository(tmp_path, "web"))
     child["metadata"]["annotations"]["argocd.argoproj.io/tracking-id"] = (
         "root:argoproj.io/Application:argocd/web"
     )
-    root = app("root", "https://git.example.com/x.git", image_list="")
+    root = full_application("root", "https://git.example.com/x.git", image_list="")
     api.add(APPLICATIONS, child, root)
     assert run_here("--refresh-parents").code == 0
     assert sorted(refreshed(api)) == ["argocd/root", "argocd/web"]
@@ -845,8 +878,12 @@ def test_pull_secrets_of_the_cluster(tmp_path: Path, api: KubernetesApi, run_her
         secret("pull", "other", **{".dockerconfigjson": PASSWORD}),
     )
     given: Mapping[str, str] = {"update_strategy": "newest-build"}
-    api.add(APPLICATIONS, app("web", repo, pull_secret="pullsecret:argocd/pull", **given))
-    api.add(APPLICATIONS, app("far", repo, pull_secret="pullsecret:other/pull", **given))
+    api.add(
+        APPLICATIONS, full_application("web", repo, pull_secret="pullsecret:argocd/pull", **given)
+    )
+    api.add(
+        APPLICATIONS, full_application("far", repo, pull_secret="pullsecret:other/pull", **given)
+    )
     result = run_here("--registry-check", "always")
     assert rules(result) == {"argocd/web": "registry", "argocd/far": "annotation"}
     assert "holds no login for ghcr.io" in result.stderr
@@ -867,7 +904,7 @@ def test_an_application_of_a_file_gets_no_secret_of_the_cluster(
         secret("pull", "argocd", pair=f"ci:{PASSWORD}"),
         login("repo", "them", f"{HTTPS}{repo.name}"),
     )
-    claims = app(
+    claims = full_application(
         "web",
         f"{HTTPS}{repo.name}",
         pull_secret="secret:argocd/pull#pair",
@@ -918,7 +955,7 @@ def test_a_secret_of_argo_cds_namespace_never_reaches_a_registry(
         server.challenge = 'Basic realm="registry"'
         given = {"image_list": f"web={server.name}/acme/web:1.1.0", "update_strategy": "digest"}
         repo = bare_repo(tmp_path, {target("web"): "resources: []\n"})
-        api.add(APPLICATIONS, app("web", repo, home, pull_secret=named, **given))
+        api.add(APPLICATIONS, full_application("web", repo, home, pull_secret=named, **given))
         result = run_here("--registry-check", check, image=f"{server.name}/acme/web:1.1.0")
     assert (result.code, rules(result)) == (3, {f"{home}/web": "annotation"}), result.stderr
     assert words in result.stderr
@@ -949,7 +986,8 @@ def test_an_image_updater_may_name_no_more_than_an_annotation(
         secret("cluster-prod", kind="cluster", config=json.dumps({"bearerToken": PASSWORD})),
     )
     api.add(
-        APPLICATIONS, app("web", f"{HTTPS}{repo.name}", "team", image_list="", write_back_method="")
+        APPLICATIONS,
+        full_application("web", f"{HTTPS}{repo.name}", "team", image_list="", write_back_method=""),
     )
     spec = {
         **settings,
@@ -968,7 +1006,7 @@ def test_a_refused_pull_secret_is_not_a_mere_warning(
     """`newest-build` continues where a registry does not answer; not where the annotation itself is wrong."""
     repo = repository(tmp_path, "web")
     given = {"update_strategy": "newest-build", "pull_secret": "pullsecret:other/pull"}
-    api.add(APPLICATIONS, app("web", repo, **given))
+    api.add(APPLICATIONS, full_application("web", repo, **given))
     result = run_here("--registry-check", "auto")
     assert (result.code, rules(result)) == (3, {"argocd/web": "annotation"}), result.stderr
     assert "newTag: 1.0.0" in show(repo, "main", target("web"))
@@ -979,7 +1017,7 @@ def test_a_pull_secret_that_may_not_be_read_is_an_error_of_that_entry(
 ) -> None:
     repo = repository(tmp_path, "web", "good")
     given = {"update_strategy": "newest-build", "pull_secret": "pullsecret:argocd/pull"}
-    api.add(APPLICATIONS, app("web", repo, **given), app("good", repo))
+    api.add(APPLICATIONS, full_application("web", repo, **given), full_application("good", repo))
     api.tokens = {"reader": "system:serviceaccount:ci:reader"}
     granted = [
         {
@@ -1082,7 +1120,7 @@ def test_certificates_of_argo_cds_config_map_are_trusted_as_well(
         },
     )
     api.add(SECRETS, login("one", "argo", f"{HTTPS}repo.git"))
-    api.add(APPLICATIONS, app("web", f"{HTTPS}repo.git"))
+    api.add(APPLICATIONS, full_application("web", f"{HTTPS}repo.git"))
     result = run_here("--rewrite-url", f"{HTTPS}={tmp_path}/")
     assert result.code == 0, result.stderr
     assert "newTag: 1.1.0" in show(repo, "main", target("web"))

@@ -17,6 +17,7 @@ from support.fork_server import Running
 from support.runs import (
     KUSTOMIZATION,
     WEB,
+    alive,
     application,
     arguments,
     hook,
@@ -160,16 +161,15 @@ def test_a_client_that_was_killed_in_the_middle_of_a_push(tmp_path: Path, hang: 
     """Killed before or after the branch moved: the next run makes exactly one commit of it."""
     repo = repository(tmp_path, "a")
     marker = tmp_path / "hanging"
-    hook(repo, hang, f"touch {marker}; sleep 2")
+    hook(repo, hang, f"echo $PPID > {marker}; sleep 2")
     apps = manifest(tmp_path, application("a", repo))
     running = start(arguments(apps), env={"TMPDIR": str(tmp_path)})
-    while not marker.exists():
-        time.sleep(0.01)
+    wait_until(lambda: marker.exists() and marker.read_text())
     running.kill()
     running.communicate()
     (repo / "hooks" / hang).unlink()
     (report,) = ends([start(arguments(apps))])
-    time.sleep(2.2)
+    wait_until(lambda: not alive(int(marker.read_text())))
     assert git(repo, "rev-list", "--count", "main") == "2"
     assert report["status"] == "unchanged" or hang == "pre-receive"
     assert "1.1.0" in show(repo, "main", target("a"))

@@ -10,7 +10,7 @@ from fakes.argocd_api import ArgoCDServer
 from fakes.github_api import GitHub
 from hosts.checks import maps
 from support import ROOT, Result, bare_repo, commit, git, image_update, show
-from support.clusters import app
+from support.clusters import full_application
 from support.request_scenes import TOKEN, Scene
 from support.runs import KUSTOMIZATION, WEB, repository, target
 from support.serving import serving
@@ -53,7 +53,7 @@ def environment(argo_cd: ArgoCDServer, repo: Path) -> Mapping[str, str]:
 def test_roll_back_on_its_own(tmp_path: Path, argo_cd: ArgoCDServer) -> None:
     page = HOW_TO / "roll-back-automatically.md"
     repo = repository(tmp_path, "web")
-    argo_cd.plays = Played(repo, {"web": hook_fails}, [versioned(app("web", URL))])
+    argo_cd.plays = Played(repo, {"web": hook_fails}, [versioned(full_application("web", URL))])
     first, later, release = (run_line(line, environment(argo_cd, repo)) for line in commands(page))
     assert [alike(first.stdout)] == shown(page), first.stderr
     assert [first.code, later.code, release.code] == [6, 0, 0]
@@ -64,7 +64,7 @@ def test_roll_back_on_its_own(tmp_path: Path, argo_cd: ArgoCDServer) -> None:
 def test_promote_from_staging_to_production(tmp_path: Path, argo_cd: ArgoCDServer) -> None:
     page = HOW_TO / "promote.md"
     repo = repository(tmp_path, "web-staging", "web-production")
-    apps = [versioned(app(name, URL)) for name in ("web-staging", "web-production")]
+    apps = [versioned(full_application(name, URL)) for name in ("web-staging", "web-production")]
     argo_cd.plays = Played(repo, {"web-staging": good, "web-production": good}, apps)
     staging, production, *others = (
         run_line(line, environment(argo_cd, repo)) for line in commands(page)
@@ -122,7 +122,10 @@ def test_the_pipelines_propose_it(
     }
     with serving(GitHub()) as forge:
         scene = Scene(tmp_path, forge, names=("web-staging", "web-production"))
-        apps = [versioned(app(name, scene.url)) for name in ("web-staging", "web-production")]
+        apps = [
+            versioned(full_application(name, scene.url))
+            for name in ("web-staging", "web-production")
+        ]
         commit(scene.repo, {target("web-staging"): KUSTOMIZATION.replace("1.0.0", "1.1.0")})
         for one in apps:
             argo_cd.add(good(one, git(scene.repo, "rev-parse", "main"))[-1])

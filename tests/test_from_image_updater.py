@@ -7,7 +7,7 @@ import jsonschema
 import pytest
 from fakes.kubernetes_api import APPLICATIONS, running
 from support import Content, Result, bare_repo, commit, image_update, show
-from support.clusters import app, kubeconfig, live_app
+from support.clusters import full_application, kubeconfig, live_app
 from support.runs import WEB, application, manifest, repository, target
 
 from task.annotations.image_updater import NO_LOOP, ConfigOption, options_of
@@ -280,7 +280,9 @@ def test_in_a_cluster_the_live_application_and_the_status_tell_the_version(tmp_p
     repo = repository(tmp_path, "git")
     with running() as api:
         api.add(APPLICATIONS, live_app("live"))
-        api.add(APPLICATIONS, app("git", repo, pull_secret="pullsecret:argocd/regcred"))
+        api.add(
+            APPLICATIONS, full_application("git", repo, pull_secret="pullsecret:argocd/regcred")
+        )
         result = image_update(
             "lint", "cluster", "--from-image-updater", "--allow-protocol", "file", "--output", "json",
             "--kubeconfig", str(kubeconfig(tmp_path, api)),
@@ -331,7 +333,9 @@ def test_forty_applications_with_what_the_default_method_left_are_moved_by_the_g
     repo = bare_repo(tmp_path, files)
     with running() as api:
         for name, (kind, place) in kinds.items():
-            made = app(name, repo, write_back_target=OWN_FILES[kind] if place == "file" else "")
+            made = full_application(
+                name, repo, write_back_target=OWN_FILES[kind] if place == "file" else ""
+            )
             made["spec"]["source"] |= LEFT[kind]
             made["status"]["sourceType"] = kind
             api.add(APPLICATIONS, made)

@@ -5,7 +5,6 @@ import re
 import resource
 import subprocess
 import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -61,11 +60,9 @@ def test_a_connection_that_breaks_off_is_made_again(ground: Ground, way: Wire, a
 
 
 def test_not_again_and_again_beyond_the_deadline(ground: Ground) -> None:
-    began = time.monotonic()
     result = ground.by_http(free_port(), "--deadline", "0.1")
     assert problem(result)[0] == 75
     assert "trying again" not in result.stderr
-    assert time.monotonic() - began < 2
 
 
 def test_an_answer_of_503_is_asked_for_again(ground: Ground, repos: Path) -> None:
@@ -119,16 +116,19 @@ def test_killed_in_the_middle_of_a_push(
     ground: Ground, repos: Path, way: Wire, tmp_path: Path, lives: str
 ) -> None:
     """With git, so that the push is lost; or only what is in front of it, so that nobody is told of it."""
-    healthy, marker = way.target, tmp_path / "pushing"
-    hook(ground.repo, "pre-receive", f"touch {marker}; sleep 1")
+    healthy, marker, killed = way.target, tmp_path / "pushing", tmp_path / "killed"
+    hook(
+        ground.repo, "pre-receive", f"touch {marker}; while ! test -e {killed}; do sleep 0.1; done"
+    )
     (tmp_path / "nginx").mkdir()
     with nginx(tmp_path / "nginx", repos) as mortal:
         way.target = mortal.plain
         running = ground.start(ground.url(way.port), *ground.options(way.port))
         wait_until(marker.exists)
         end(mortal.door) if lives else mortal.kill()
+        killed.touch()
         out, err = running.communicate(timeout=30)
-        wait_until(lambda: ground.commits() == (2 if lives else 1), 3)
+        wait_until(lambda: ground.commits() == (2 if lives else 1))
     assert running.returncode == 75, err
     assert b"whether the push arrived is unknown" in out
     assert list(ground.temporary.iterdir()) == []

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.clock import Clock
 from support.serving import Answers as Server
 
 from task.errors import NoAnswerError
@@ -415,19 +416,21 @@ def test_the_beginning_of_a_body_is_printable() -> None:
 def test_a_server_whose_answers_all_come_late_is_asked_no_more(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("task.http._SLOW", 0.1)
+    clock = Clock()
+    monkeypatch.setattr("task.http.time", clock)
 
     def reply(_path: str) -> tuple[int, dict[str, str], bytes]:
-        time.sleep(0.2)
+        clock.time += 20
         return 200, {}, b"{}"
 
     server.reply = reply
-    http = Http(server.url, limits=replace(QUICK, slow=0.5))
+    limits = replace(QUICK, total=30)
+    http = Http(server.url, limits=replace(limits, slow=50))
     with pytest.raises(
-        NoAnswerError, match="has been slow for 1 seconds, and is not asked again"
+        NoAnswerError, match="has been slow for 60 seconds, and is not asked again"
     ) as caught:
         [http.ask("GET", "/") for _ in range(10)]
     assert caught.value.kind == "slow"
     assert len(server.seen) == 3
-    patient = Http(server.url, limits=QUICK)
+    patient = Http(server.url, limits=limits)
     assert [patient.ask("GET", "/").status for _ in range(4)] == [200] * 4

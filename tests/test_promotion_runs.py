@@ -7,7 +7,7 @@ import jsonschema
 import pytest
 from fakes.kubernetes_api import APPLICATIONS, running
 from support import Result, git, image_update, show
-from support.clusters import app, kubeconfig, live_app
+from support.clusters import full_application, kubeconfig, live_app
 from support.runs import WEB, application, arguments, manifest, repository, target
 
 from task.schemas import load
@@ -98,7 +98,7 @@ def test_only_what_argo_cd_calls_healthy_continues_even_to_a_live_application(
 ) -> None:
     repo = repository(tmp_path, "staging")
     with running() as api:
-        staging = app("staging", repo)
+        staging = full_application("staging", repo)
         api.add(APPLICATIONS, staging)
         api.add(APPLICATIONS, live_app("production"))
         words = (

@@ -1,7 +1,6 @@
 """What the repository's config wants proved, from the command line to the commit: whole runs, with real keys."""
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +8,7 @@ import jsonschema
 import pytest
 from fakes import cosign
 from fakes.oci_images import image
-from fakes.registry_api import RegistryApi, registry_api
+from fakes.registry_api import RegistryApi
 from fakes.sigstore_instance import GITHUB, Sigstore, workflow
 from support import Result, bare_repo, commit, git, image_update, show
 from support.runs import application, manifest
@@ -33,11 +32,10 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> cosign.Keys:
 
 
 @pytest.fixture
-def server() -> Iterator[RegistryApi]:
-    with registry_api() as running:
-        running.put("acme/web", "1.0.0", OLD)
-        running.put("acme/web", "1.1.0", IMAGE)
-        yield running
+def server(oci_registry: RegistryApi) -> RegistryApi:
+    oci_registry.put("acme/web", "1.0.0", OLD)
+    oci_registry.put("acme/web", "1.1.0", IMAGE)
+    return oci_registry
 
 
 def target(name: str) -> str:

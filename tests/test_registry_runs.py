@@ -2,7 +2,7 @@
 
 import base64
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +22,9 @@ SECRET = "s3cret-pass-w0rd"
 
 
 @pytest.fixture
-def server() -> Iterator[RegistryApi]:
-    with registry_api() as running:
-        running.put("acme/web", "1.1.0", BOTH)
-        yield running
+def server(oci_registry: RegistryApi) -> RegistryApi:
+    oci_registry.put("acme/web", "1.1.0", BOTH)
+    return oci_registry
 
 
 class Scene:

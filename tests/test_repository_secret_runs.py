@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from fakes.kubernetes_api import APPLICATIONS, SECRETS, KubernetesApi, running
 from support import Result, git, image_update, show
-from support.clusters import app, in_cluster, kubeconfig, of_argo_cd
+from support.clusters import full_application, in_cluster, kubeconfig, of_argo_cd
 from support.git_servers import git_server
 from support.http_proxy import http_proxy
 from support.runs import application, arguments, manifest, repository, run, target
@@ -127,7 +127,7 @@ def test_the_proxy_of_one_repository_is_not_used_for_another(
     git(second, "config", "http.receivepack", "true")
     with git_server(tmp_path) as server, http_proxy() as proxy:
         api.add(SECRETS, of_argo_cd(f"{server.url}repo", proxy=f"http://127.0.0.1:{proxy.port}"))
-        api.add(APPLICATIONS, app("api", f"{server.url}second.git"))
+        api.add(APPLICATIONS, full_application("api", f"{server.url}second.git"))
         landed(repo, in_cluster(tmp_path, api, f"{server.url}repo.git"))
     assert proxy.seen
     assert not [one for one in proxy.seen if "second" in one]
@@ -173,7 +173,9 @@ def test_an_unchecked_server_gets_no_login_of_the_platform(
         api.add(SECRETS, named("git", "team", **own, insecure="true"))
         api.add(
             APPLICATIONS,
-            app("web", f"{server.url}repo.git", "team", write_back_method="git:secret:team/git"),
+            full_application(
+                "web", f"{server.url}repo.git", "team", write_back_method="git:secret:team/git"
+            ),
         )
         env = {"HOME": str(home), "GIT_ASKPASS": str(home / "askpass")}
         result = run(

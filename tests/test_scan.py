@@ -16,7 +16,7 @@ from fakes.kubernetes_api import APPLICATIONS, SECRETS, running
 from fakes.oci_images import image, index
 from fakes.registry_api import RegistryApi, Reply, Seen
 from support import DATA, Result, bare_repo, command, commit, git, image_update, show
-from support.clusters import app, kubeconfig, live_app, rules
+from support.clusters import full_application, kubeconfig, live_app, rules
 from support.runs import application, manifest, run
 
 from task.annotations.application import PREFIX, parse_application
@@ -389,8 +389,8 @@ def test_applications_of_a_cluster_with_their_own_logins(
         }
         api.add(
             APPLICATIONS,
-            app("a", scene.repo, **named),
-            app("b", scene.repo, **{**named, "web__pull_secret": ""}),
+            full_application("a", scene.repo, **named),
+            full_application("b", scene.repo, **{**named, "web__pull_secret": ""}),
         )
         live = {
             "image_list": f"web={oci_registry.name}/acme/live:edge",

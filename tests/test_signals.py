@@ -1,11 +1,16 @@
-"""SIGTERM and SIGINT: children ended, nothing left behind, and what landed until then is told."""
+"""SIGTERM and SIGINT: children ended, nothing left behind, and what landed until then is told.
 
+What a run waits for here never ends by itself, so a run that ends has stopped waiting.
+"""
+
+import fcntl
 import json
 import os
 import shutil
 import signal
 import subprocess
 import sys
+import termios
 import time
 from collections import Counter
 from pathlib import Path
@@ -15,6 +20,7 @@ from support import command, git, show
 from support.fork_server import Running
 from support.runs import (
     WEB,
+    alive,
     application,
     arguments,
     hook,
@@ -29,14 +35,6 @@ MOMENTS = {signal.SIGTERM: 143, signal.SIGINT: 130}
 MANY = int(os.environ.get("KILL_ROUNDS") or 8)
 HANGS = "echo $$ > {marker}; exec sleep 300"
 OWN = ["env"]  # starts a Python of its own: from the first moment on, signals find what users have
-
-
-def alive(pid: int) -> bool:
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except OSError:
-        return False
-    return state != "Z"
 
 
 class Scene:
@@ -66,9 +64,7 @@ class Scene:
         return running
 
     def check(self, running: Running, code: int) -> None:
-        began = time.monotonic()
-        out, err = running.communicate(timeout=30)
-        assert time.monotonic() - began < 2.5, err
+        out, err = running.communicate(timeout=100)
         assert (running.returncode, b"Traceback" in err) == (code, False), err
         assert list(self.scratch.iterdir()) == []
         assert (self.folder / "results" / "status").read_text() == "failed"
@@ -84,7 +80,7 @@ def test_a_run_is_stopped_while_it_pushes(
     running.send_signal(number)
     scene.check(running, code)
     assert git(scene.repo, "rev-list", "--count", "main") == "1"
-    wait_until(lambda: not alive(int(scene.marker.read_text())), 5)
+    wait_until(lambda: not alive(int(scene.marker.read_text())))
 
 
 @pytest.mark.parametrize("trap", ["", "trap '' TERM; "])
@@ -106,7 +102,7 @@ def test_a_run_is_stopped_while_it_waits_for_its_first_fetch(tmp_path: Path, tra
     wait_until(scene.marker.read_text)
     running.send_signal(signal.SIGTERM)
     scene.check(running, 143)
-    wait_until(lambda: not alive(int(scene.marker.read_text())), 5)
+    wait_until(lambda: not alive(int(scene.marker.read_text())))
 
 
 def test_a_rerun_finishes_the_job(tmp_path: Path) -> None:
@@ -134,7 +130,7 @@ def test_two_signals_at_once_are_one(tmp_path: Path) -> None:
     running = scene.start()
     running.send_signal(signal.SIGTERM)
     running.send_signal(signal.SIGINT)
-    wait_until(lambda: running.poll() is not None, 5)
+    wait_until(lambda: running.poll() is not None)
     assert running.returncode in {130, 143}
     scene.check(running, running.returncode)
 
@@ -182,9 +178,7 @@ def test_what_landed_in_other_repositories_is_reported(tmp_path: Path) -> None:
     wait_until(lambda: len(list(tmp_path.glob("hanging.*"))) == 2)
     wait_until(lambda: len(list(scratch.iterdir())) == 2)  # the others are done, and have tidied up
     running.send_signal(signal.SIGTERM)
-    began = time.monotonic()
-    out, err = running.communicate(timeout=30)
-    assert time.monotonic() - began < 2.5
+    out, err = running.communicate(timeout=100)
     assert (running.returncode, list(scratch.iterdir())) == (143, []), err
     report = json.loads(out)
     assert [one["verdict"] for one in report["decisions"]] == ["update", "update", "error", "error"]
@@ -197,19 +191,17 @@ def test_what_landed_in_other_repositories_is_reported(tmp_path: Path) -> None:
 
 def test_while_waiting_for_a_contended_branch(tmp_path: Path) -> None:
     repo = repository(tmp_path, "a")
+    pushes = tmp_path / "pushes"
     moves = (
-        "n=$(git -c user.name=x -c user.email=x commit-tree -p main -m o 'main^{tree}'); touch "
-        + str(tmp_path / "m")
+        "n=$(git -c user.name=x -c user.email=x commit-tree -p main -m o 'main^{tree}');"
+        f" echo >> {pushes}"
     )
     hook(repo, "update", f"{moves}; env -u GIT_QUARANTINE_PATH git update-ref refs/heads/main $n")
     running = start(arguments(manifest(tmp_path, application("a", repo))), *OWN)
-    wait_until((tmp_path / "m").exists)
-    time.sleep(1.5)
+    wait_until(lambda: pushes.exists() and pushes.read_text().count("\n") > 2)
     running.send_signal(signal.SIGTERM)
-    began = time.monotonic()
-    running.communicate(timeout=30)
+    running.communicate(timeout=100)
     assert running.returncode == 143
-    assert time.monotonic() - began < 2.5
 
 
 def test_while_reading_applications_from_standard_input(tmp_path: Path) -> None:
@@ -219,12 +211,19 @@ def test_while_reading_applications_from_standard_input(tmp_path: Path) -> None:
     running = subprocess.Popen(
         [command(), *args], stdin=read, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )
-    time.sleep(1.0)
+    os.write(write, b"kind: List\n")
+    wait_until(lambda: not unread(read))
     running.send_signal(signal.SIGTERM)
-    _, err = running.communicate(timeout=10)
+    _, err = running.communicate(timeout=100)
     os.close(write)
+    os.close(read)
     assert (running.returncode, b"Traceback" in err) == (143, False)
     assert (results / "status").read_text() == "failed"
+
+
+def unread(pipe: int) -> int:
+    """Return how many bytes in a pipe nobody has read yet."""
+    return int.from_bytes(fcntl.ioctl(pipe, termios.FIONREAD, bytes(4)), sys.byteorder)
 
 
 def block() -> None:

@@ -3,7 +3,6 @@
 import base64
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +10,9 @@ import pytest
 from fakes import cosign
 from fakes.kubernetes_api import APPLICATIONS, SECRETS, UPDATERS, running
 from fakes.oci_images import image, push
-from fakes.registry_api import RegistryApi, registry_api
+from fakes.registry_api import RegistryApi
 from support import Result, bare_repo, git, image_update, show
-from support.clusters import app, kubeconfig, live_app
+from support.clusters import full_application, kubeconfig, live_app
 from support.real_registry import open_registry
 from support.runs import application, manifest, run, wait_until
 
@@ -28,10 +27,9 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> cosign.Keys:
 
 
 @pytest.fixture
-def server() -> Iterator[RegistryApi]:
-    with registry_api() as running:
-        running.put("acme/web", "1.1.0", IMAGE)
-        yield running
+def server(oci_registry: RegistryApi) -> RegistryApi:
+    oci_registry.put("acme/web", "1.1.0", IMAGE)
+    return oci_registry
 
 
 class Scene:
@@ -258,7 +256,7 @@ def test_an_image_is_signed_by_the_key_that_its_resource_names(
         api.add(SECRETS, key_secret(pair.public.read_text()))
         given: list[str | Path] = ["--kubeconfig", kubeconfig(tmp_path, api)]
         if source == "cluster":
-            api.add(APPLICATIONS, app("a", scene.repo))
+            api.add(APPLICATIONS, full_application("a", scene.repo))
             api.add(UPDATERS, scene.updater)
             given += ["--applications", "cluster"]
             scene.apps = Path("cluster")

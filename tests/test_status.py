@@ -18,7 +18,7 @@ from fakes.kubernetes_api import APPLICATIONS, running
 from fakes.oci_images import image
 from fakes.registry_api import RegistryApi, registry_api
 from support import ROOT, Result, bare_repo, command, commit, git, image_update
-from support.clusters import app, kubeconfig, live_app
+from support.clusters import full_application, kubeconfig, live_app
 from support.request_scenes import API
 from support.request_scenes import Scene as RequestScene
 from support.runs import KUSTOMIZATION, WEB, application, manifest, repository, target
@@ -385,7 +385,10 @@ def test_what_runs_as_argo_cd_says(tmp_path: Path) -> None:
     repo = repository(tmp_path, "web", "live")
     commit(repo, {target("web"): KUSTOMIZATION.replace("1.0.0", "1.1.0")})
     with argocd_server() as server:
-        for one in (app("web", repo), live_app("live", repo, kustomize__image_name=WEB)):
+        for one in (
+            full_application("web", repo),
+            live_app("live", repo, kustomize__image_name=WEB),
+        ):
             server.add({**one, "metadata": {"resourceVersion": "7", **one["metadata"]}})
         env = {
             "ARGOCD_SERVER": server.address,
@@ -418,8 +421,8 @@ def test_what_runs_as_the_cluster_says_and_nothing_but_reading(tmp_path: Path) -
     with running() as api:
         api.add(
             APPLICATIONS,
-            app("web", repo),
-            app("other", repo),
+            full_application("web", repo),
+            full_application("other", repo),
             live_app("live", kustomize__image_name=WEB),
         )
         given = (

@@ -25,7 +25,7 @@ from support import (
     runs,
     show,
 )
-from support.runs import run
+from support.runs import run, wait_until
 
 P = "argocd-image-updater.argoproj.io/"
 application = partial(runs.application, write_back_target="")  # beside the Application
@@ -549,7 +549,7 @@ def test_a_tag_stays_a_string(tmp_path: Path, tag: str) -> None:
 def test_termination_leaves_nothing_behind(tmp_path: Path) -> None:
     repo = bare_repo(tmp_path, files("a"))
     hook = repo / "hooks" / "pre-receive"
-    hook.write_text("#!/bin/sh\nsleep 20\n")
+    hook.write_text("#!/bin/sh\nsleep 100\n")
     hook.chmod(0o755)
     manifest, scratch = write(tmp_path, application("a", repo)), tmp_path / "scratch"
     scratch.mkdir()
@@ -570,12 +570,10 @@ def test_termination_leaves_nothing_behind(tmp_path: Path) -> None:
         stderr=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
     )
-    deadline = time.monotonic() + 20
-    while not list(scratch.iterdir()) and time.monotonic() < deadline:
-        time.sleep(0.05)
+    wait_until(lambda: list(scratch.iterdir()))
     time.sleep(0.5)
     process.send_signal(signal.SIGTERM)
-    assert process.wait(timeout=10) == 143
+    assert process.wait(timeout=30) == 143
     assert list(scratch.iterdir()) == []
     assert (tmp_path / "results" / "status").read_text() == "failed"
 

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from task import shutdown
+from task import processes, shutdown, threads
 from task.threads import in_threads, once
 
 
@@ -69,7 +69,12 @@ def test_after_a_signal_nothing_new_begins_and_a_thread_that_hangs_is_left(
         in_threads(work, range(9), 2)
     gate.set()
     assert (len(waited), len(begun)) == (2, 2)
-    assert sum(waited) < 1.3  # together, not each of them
+    assert sum(waited) < threads._TIDYING + 0.1  # together, not each of them
+
+
+def test_a_signal_leaves_less_than_two_seconds() -> None:
+    """Git is killed while threads still have time to tidy up."""
+    assert processes._PATIENCE + processes._SLICE < threads._TIDYING < 2
 
 
 def test_a_value_is_made_once_however_many_threads_want_it() -> None:

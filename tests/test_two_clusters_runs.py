@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from support import Result, bare_repo, git, image_update
-from support.runs import PREFIX, WEB, manifest
+from support.runs import WEB, application, manifest
 
 CHART = "apiVersion: v2\nname: web\nversion: 0.1.0\n"
 VALUES = "image:\n  tag: main-1\n"
@@ -26,31 +26,19 @@ class Scene:
         }
 
     def _application(self, where: dict[str, str]) -> dict[str, Any]:
-        annotations = {
-            "image-list": f"web={WEB}",
-            "update-strategy": "newest-build",
-            "write-back-method": "git",
-        }
-        annotations |= {"write-back-target": where["target"]} if "target" in where else {}
-        files = [text.removeprefix("helmvalues:") for text in where.get("target", "").split(", ")]
-        helm = {"helm": {"valueFiles": files}} if len(files) > 1 else {}
-        return {
-            "apiVersion": "argoproj.io/v1alpha1",
-            "kind": "Application",
-            "metadata": {
-                "name": "web",
-                "namespace": "argocd",
-                "annotations": {PREFIX + key: value for key, value in annotations.items()},
-            },
-            "spec": {
-                "source": {
-                    "repoURL": str(self.repo),
-                    "path": where["path"],
-                    "targetRevision": "main",
-                    **helm,
-                }
-            },
-        }
+        given = where.get("target", "")
+        made = application(
+            "web",
+            self.repo,
+            path=where["path"],
+            update_strategy="newest-build",
+            write_back_method="git",
+            write_back_target=given,
+        )
+        files = [text.removeprefix("helmvalues:") for text in given.split(", ")]
+        if len(files) > 1:
+            made["spec"]["source"]["helm"] = {"valueFiles": files}
+        return made
 
     def call(self, cluster: str, command: str, *more: str) -> Result:
         given = (

@@ -11,7 +11,7 @@ import pytest
 from fakes.argocd_api import ArgoCDServer, Fault
 from fakes.argocd_states import at, operated
 from support import Result, commit, git, image_update, show
-from support.clusters import app
+from support.clusters import full_application
 from support.runs import KUSTOMIZATION, WEB, arguments, manifest, start, target, wait_until
 from test_wait_runs import (
     OLD_ONE,
@@ -165,7 +165,7 @@ def during(argo_cd: ArgoCDServer, repo: Path, happens: Callable[[], object]) -> 
                 happens()
             return super().__getitem__(key)
 
-    argo_cd.plays = Busy(repo, {"web": hook_fails}, [versioned(app("web", repo))])
+    argo_cd.plays = Busy(repo, {"web": hook_fails}, [versioned(full_application("web", repo))])
 
 
 def test_a_newer_build_stays(tmp_path: Path, argo_cd: ArgoCDServer) -> None:
@@ -248,10 +248,12 @@ def test_sigterm_after_the_rollback_reports_it(tmp_path: Path, argo_cd: ArgoCDSe
     repo = played(argo_cd, tmp_path, web=then(hook_fails, looking))
     results = tmp_path / "results"
     more = ("--wait", *ON_FAILURE, "--wait-timeout", "60", "--results-dir", results)
-    one = start(arguments(manifest(tmp_path, app("web", repo)), *more), env=env(argo_cd))
+    one = start(
+        arguments(manifest(tmp_path, full_application("web", repo)), *more), env=env(argo_cd)
+    )
     wait_until(lambda: looked)
     os.kill(one.pid, signal.SIGTERM)
-    out, err = one.communicate(timeout=5)
+    out, err = one.communicate(timeout=30)
     assert one.returncode == 143, err
     assert (results / "rolled-back").read_text() == "true"
     (told,) = (

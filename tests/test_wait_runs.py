@@ -13,7 +13,7 @@ from fakes.argocd_api import ArgoCDServer, Fault
 from fakes.argocd_states import applied, at, operated, resource
 from fakes.kubernetes_api import APPLICATIONS, PROJECTS, KubernetesApi, running
 from support import Result, commit, git, image_update
-from support.clusters import app, kubeconfig, live_app, refreshed, rules
+from support.clusters import full_application, kubeconfig, live_app, refreshed, rules
 from support.runs import (
     KUSTOMIZATION,
     WEB,
@@ -182,7 +182,7 @@ def env(argo_cd: ArgoCDServer) -> Mapping[str, str]:
 def played(argo_cd: ArgoCDServer, folder: Path, **plays: Play) -> Path:
     """A repository, and an Application for each play."""
     repo = repository(folder, *plays)
-    argo_cd.plays = Played(repo, plays, [versioned(app(name, repo)) for name in plays])
+    argo_cd.plays = Played(repo, plays, [versioned(full_application(name, repo)) for name in plays])
     return repo
 
 
@@ -274,7 +274,7 @@ def test_an_image_that_a_later_commit_replaced(tmp_path: Path, argo_cd: ArgoCDSe
             {**end, "status": {**end["status"], "summary": {"images": [f"{WEB}:1.2.0"]}}},
         ]
 
-    argo_cd.plays = Newer(repo, {"web": newer}, [versioned(app("web", repo))])
+    argo_cd.plays = Newer(repo, {"web": newer}, [versioned(full_application("web", repo))])
     result = waiting(argo_cd, "--wait-timeout", "30")
     assert result.code == 0, result.stderr
     assert [one["message"] for one in result.json["errors"]] == [
@@ -332,7 +332,7 @@ def test_a_later_commit_that_holds_ours_counts(tmp_path: Path, argo_cd: ArgoCDSe
                 commit(self.repo, {"other": "x"}, message="Somebody else's")
             return super().__getitem__(key)
 
-    argo_cd.plays = Moved(repo, {"web": good}, [versioned(app("web", repo))])
+    argo_cd.plays = Moved(repo, {"web": good}, [versioned(full_application("web", repo))])
     result = waiting(argo_cd, "--wait-timeout", "30")
     assert result.code == 0, result.stderr
     assert result.json["commits"][0]["commit"] == git(repo, "rev-parse", "main~1")
@@ -342,7 +342,7 @@ def test_a_later_commit_that_holds_ours_counts(tmp_path: Path, argo_cd: ArgoCDSe
 def test_a_commit_without_ours_never_counts(tmp_path: Path, argo_cd: ArgoCDServer) -> None:
     repo = repository(tmp_path, "web")
     before = git(repo, "rev-parse", "main")
-    one = versioned(app("web", repo))
+    one = versioned(full_application("web", repo))
     argo_cd.plays = Played(repo, {"web": lambda app, _tip: good(app, before)}, [one])
     result = waiting(argo_cd, "--wait-timeout", "3")
     assert result.code == 6
@@ -361,7 +361,7 @@ def test_nothing_is_waited_for_where_nothing_was_asked(
 def test_a_head_branch_is_not_waited_for(tmp_path: Path, argo_cd: ArgoCDServer) -> None:
     repo = repository(tmp_path, "web")
     argo_cd.plays = Played(
-        repo, {"web": stuck}, [versioned(app("web", repo, git_branch="main:updates"))]
+        repo, {"web": stuck}, [versioned(full_application("web", repo, git_branch="main:updates"))]
     )
     result = waiting(argo_cd)
     assert (result.code, result.json["status"]) == (0, "updated"), result.stderr
@@ -377,7 +377,7 @@ def test_a_repository_that_no_source_is_of_is_not_waited_for(
     tmp_path: Path, argo_cd: ArgoCDServer
 ) -> None:
     repo = repository(tmp_path, "web")
-    one = app(
+    one = full_application(
         "web", "https://git.example.com/charts.git", git_repository=str(repo), git_branch="main"
     )
     argo_cd.plays = Played(repo, {"web": stuck}, [versioned(one)])
@@ -459,7 +459,7 @@ def test_a_patch_that_its_owner_takes_back_is_6(argo_cd: ArgoCDServer) -> None:
 def test_files_need_to_know_whom_to_ask(tmp_path: Path, argo_cd: ArgoCDServer) -> None:
     repo = played(argo_cd, tmp_path, web=good)
     apps = tmp_path / "apps.json"
-    apps.write_text(json.dumps(app("web", repo)))
+    apps.write_text(json.dumps(full_application("web", repo)))
     result = run("--applications", apps, "--wait")
     assert (result.code, git(repo, "rev-list", "--count", "main")) == (2, "1")
     assert "--argocd-server" in result.stderr
@@ -484,7 +484,7 @@ def test_a_server_that_goes_down_is_temporary(tmp_path: Path, argo_cd: ArgoCDSer
                 argo_cd.faults += [Fault(503)] * 50
             return super().__getitem__(key)
 
-    argo_cd.plays = Down(repo, {"web": stuck}, [versioned(app("web", repo))])
+    argo_cd.plays = Down(repo, {"web": stuck}, [versioned(full_application("web", repo))])
     result = waiting(argo_cd, "--wait-timeout", "4")
     assert (result.code, result.json["status"]) == (75, "failed")
     assert result.json["commits"][0]["commit"] == git(repo, "rev-parse", "main")
@@ -517,12 +517,12 @@ def test_an_image_that_cannot_be_pulled(tmp_path: Path, argo_cd: ArgoCDServer) -
 
 def test_sigterm_while_waiting_tells_what_landed(tmp_path: Path, argo_cd: ArgoCDServer) -> None:
     repo = played(argo_cd, tmp_path, web=stuck)
-    apps = manifest(tmp_path, app("web", repo))
+    apps = manifest(tmp_path, full_application("web", repo))
     results = tmp_path / "results"
     running_one = start(arguments(apps, "--wait", "--results-dir", results), env=env(argo_cd))
     wait_until(lambda: [one for one in argo_cd.asked("GET") if "refresh" in one.query])
     os.kill(running_one.pid, signal.SIGTERM)
-    out, _err = running_one.communicate(timeout=5)
+    out, _err = running_one.communicate(timeout=30)
     assert running_one.returncode == 143
     assert json.loads(out)["commits"][0]["commit"] == git(repo, "rev-parse", "main")
     assert (results / "commit").read_text() == git(repo, "rev-parse", "main")
@@ -557,7 +557,7 @@ class Controller:
 def test_a_cluster_without_argo_cds_api(tmp_path: Path, play: Play, code: int) -> None:
     repo = repository(tmp_path, "web")
     with running() as api:
-        api.add(APPLICATIONS, old(app("web", repo)))
+        api.add(APPLICATIONS, old(full_application("web", repo)))
         api.before = Controller(api, repo, play)
         config = kubeconfig(tmp_path, api)
         result = run(
@@ -589,7 +589,7 @@ def test_a_sync_window_is_reported_before_the_push_and_ends_the_wait(tmp_path: P
     told = "a deny window of AppProject default (* * * * *, 1h) keeps Argo CD from syncing until 2"
     with running() as api:
         api.add(PROJECTS, project)
-        api.add(APPLICATIONS, old(app("web", repo)))
+        api.add(APPLICATIONS, old(full_application("web", repo)))
         api.before = Controller(api, repo, out_of_sync)
         reach = ("--applications", "cluster", "--kubeconfig", kubeconfig(tmp_path, api))
         planned = run("--dry-run", *reach)

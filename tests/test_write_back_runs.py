@@ -1,25 +1,18 @@
 """Where a whole run writes: the path, the target, the key and the alias, and what two entries share."""
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 from support import Content, Link, Result, bare_repo, commit, git, image_update, show
-from support.runs import KUSTOMIZATION, PREFIX, WEB, application, arguments, manifest, target
+from support.runs import KUSTOMIZATION, WEB, application, arguments, manifest, target
 
 BASE: dict[str, Content] = {target("a"): KUSTOMIZATION, target("b"): KUSTOMIZATION}
 
 
-def app(
-    name: str, repo: Path, namespace: str = "argocd", path: str | None = None, **annotations: str
-) -> Any:
-    """An Application that is updated in its override file."""
-    made = application(name, repo, **annotations)
-    if "write_back_target" not in annotations:
-        del made["metadata"]["annotations"][f"{PREFIX}write-back-target"]
-    made["metadata"]["namespace"] = namespace
-    made["spec"]["source"]["path"] = f"apps/{name}" if path is None else path
-    return made
+# An Application that is updated in its override file.
+overridden = partial(application, write_back_target="")
 
 
 def call(folder: Path, *apps: dict[str, Any]) -> Result:
@@ -46,7 +39,7 @@ def test_the_other_spelling_of_the_override_file_is_used_with_a_warning(
     tmp_path: Path, namespace: str, there: str, expected: str, tag: str
 ) -> None:
     repo = bare_repo(tmp_path, {**BASE, f"apps/a/{there}": override(tag)})
-    result = call(tmp_path, app("a", repo, namespace))
+    result = call(tmp_path, overridden("a", repo, namespace=namespace))
     (warning,) = result.json["errors"]
     assert result.code == 0
     assert result.json["decisions"][0]["file"] == f"apps/a/{there}"
@@ -62,14 +55,14 @@ def test_the_right_spelling_has_no_warning(tmp_path: Path) -> None:
         "apps/a/.argocd-source-a.yaml": override("1.0.0"),
         "apps/a/.argocd-source-argocd_a.yaml": override("0.9.0"),
     }
-    result = call(tmp_path, app("a", bare_repo(tmp_path, {**BASE, **both})))
+    result = call(tmp_path, overridden("a", bare_repo(tmp_path, {**BASE, **both})))
     assert (ends(result), result.json["errors"]) == ([("update", "admitted")], [])
 
 
 @pytest.mark.parametrize("path", [".", "./", "", "/"])
 def test_the_root_of_the_repository_as_path(tmp_path: Path, path: str) -> None:
     repo = bare_repo(tmp_path, {"kustomization.yaml": KUSTOMIZATION})
-    result = call(tmp_path, app("a", repo, path=path))
+    result = call(tmp_path, overridden("a", repo, path=path))
     assert (ends(result), result.json["commits"][0]["files"]) == (
         [("update", "admitted")],
         [".argocd-source-a.yaml"],
@@ -78,7 +71,7 @@ def test_the_root_of_the_repository_as_path(tmp_path: Path, path: str) -> None:
 
 @pytest.mark.parametrize("path", ["./apps/a", "apps/a/", "apps/./a", "/apps//a"])
 def test_spellings_of_one_path(tmp_path: Path, path: str) -> None:
-    result = call(tmp_path, app("a", bare_repo(tmp_path, BASE), path=path))
+    result = call(tmp_path, overridden("a", bare_repo(tmp_path, BASE), path=path))
     assert result.json["commits"][0]["files"] == ["apps/a/.argocd-source-a.yaml"]
 
 
@@ -94,25 +87,25 @@ def test_spellings_of_one_path(tmp_path: Path, path: str) -> None:
 def test_a_path_that_is_not_a_folder_says_what_it_is(
     tmp_path: Path, content: dict[str, Content], words: str
 ) -> None:
-    result = call(tmp_path, app("x", bare_repo(tmp_path, content)))
+    result = call(tmp_path, overridden("x", bare_repo(tmp_path, content)))
     assert (result.code, ends(result)) == (3, [("error", "source")])
     assert words in result.json["errors"][0]["message"]
 
 
 def test_an_error_of_a_file_names_it(tmp_path: Path) -> None:
     repo = bare_repo(tmp_path, {**BASE, "apps/a/.argocd-source-a.yaml": "- a list\n"})
-    result = call(tmp_path, app("a", repo))
+    result = call(tmp_path, overridden("a", repo))
     assert "apps/a/.argocd-source-a.yaml" in result.json["errors"][0]["message"]
 
 
 def test_two_entries_of_one_image_are_two_updates_of_one_file(tmp_path: Path) -> None:
     repo = bare_repo(tmp_path, BASE)
-    result = call(tmp_path, app("a", repo, image_list=f"one={WEB}:~1,two={WEB}:^1"))
+    result = call(tmp_path, overridden("a", repo, image_list=f"one={WEB}:~1,two={WEB}:^1"))
     assert ends(result) == [("update", "admitted")] * 2
     assert (
-        call(tmp_path, app("a", repo, image_list=f"one={WEB}:~1,two={WEB}:^1")).json["counts"][
-            "unchanged"
-        ]
+        call(tmp_path, overridden("a", repo, image_list=f"one={WEB}:~1,two={WEB}:^1")).json[
+            "counts"
+        ]["unchanged"]
         == 2
     )
 
@@ -120,14 +113,16 @@ def test_two_entries_of_one_image_are_two_updates_of_one_file(tmp_path: Path) ->
 def test_two_applications_that_share_a_file_are_both_updated_by_one_commit(tmp_path: Path) -> None:
     repo = bare_repo(tmp_path, {**BASE, "base/kustomization.yaml": KUSTOMIZATION})
     target = {"write_back_target": "kustomization:/base"}
-    result = call(tmp_path, app("a", repo, **target), app("b", repo, **target))
+    result = call(tmp_path, overridden("a", repo, **target), overridden("b", repo, **target))
     assert ends(result) == [("update", "admitted")] * 2
     assert result.json["commits"][0]["applications"] == ["argocd/a", "argocd/b"]
 
 
 def test_one_target_named_twice_is_one_decision(tmp_path: Path) -> None:
     repo = bare_repo(tmp_path, BASE)
-    result = call(tmp_path, app("a", repo, write_back_target="kustomization, kustomization:."))
+    result = call(
+        tmp_path, overridden("a", repo, write_back_target="kustomization, kustomization:.")
+    )
     assert ends(result) == [("update", "admitted")]
 
 
@@ -138,7 +133,7 @@ def test_the_executable_bit_stays(tmp_path: Path) -> None:
     git(work, "update-index", "--chmod=+x", "apps/a/kustomization.yaml")
     git(work, "-c", "user.name=x", "-c", "user.email=x", "commit", "--quiet", "-m", "executable")
     git(work, "push", "--quiet", "origin", "HEAD:main")
-    call(tmp_path, app("a", repo, write_back_target="kustomization"))
+    call(tmp_path, overridden("a", repo, write_back_target="kustomization"))
     assert git(repo, "ls-tree", "main", "apps/a/kustomization.yaml").startswith("100755")
     assert "newTag: 1.1.0" in show(repo, "main", "apps/a/kustomization.yaml")
 
@@ -149,7 +144,7 @@ def test_an_alias_bomb_is_a_target_error(tmp_path: Path) -> None:
     )
     repo = bare_repo(tmp_path, BASE)
     commit(repo, {"apps/a/.argocd-source-a.yaml": bomb})
-    assert ends(call(tmp_path, app("a", repo))) == [("error", "target")]
+    assert ends(call(tmp_path, overridden("a", repo))) == [("error", "target")]
 
 
 def warnings(result: Result) -> list[str]:
@@ -317,5 +312,5 @@ def test_json_is_edited_in_place(
     tmp_path: Path, annotations: dict[str, str], file: str, text: str
 ) -> None:
     repo = bare_repo(tmp_path, {f"apps/a/{file}": text % WEB})
-    assert call(tmp_path, app("a", repo, **annotations)).code == 0
+    assert call(tmp_path, overridden("a", repo, **annotations)).code == 0
     assert show(repo, "main", f"apps/a/{file}") == (text % WEB).replace("1.0.0", "1.1.0")

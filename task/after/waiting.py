@@ -121,7 +121,11 @@ def all_of(judges: Sequence[Judge]) -> Judge:
         found = [judge(item, since, details) for judge in judges]
         return max(
             found,
-            key=lambda one: (one.state not in ROLLED_OUT, not one.sure, one.state == "paused"),
+            key=lambda rollout: (
+                rollout.state not in ROLLED_OUT,
+                not rollout.sure,
+                rollout.state == "paused",
+            ),
         )
 
     return judged
@@ -141,7 +145,7 @@ def rollout_error(
     An error of the API comes first.
     """
     if errors:
-        return min(errors.values(), key=lambda one: PRECEDENCE.index(one.exit))
+        return min(errors.values(), key=lambda error: PRECEDENCE.index(error.exit))
     every = list(rows)
     bad = [row for row in every if row.state not in ROLLED_OUT]
     if not bad:

@@ -292,7 +292,7 @@ def _in_order(
             continue
         name = (str(metadata.get("namespace") or namespace), str(metadata.get("name") or ""))
         named.append((name, item, origin))
-    named.sort(key=lambda one: one[0])
+    named.sort(key=lambda resource: resource[0])
     return named, problems
 
 

@@ -375,7 +375,7 @@ DATA_FUNCTIONS: dict[str, Builtin] = {
     "merge": Builtin(_merge_into, 1),
     "mergeOverwrite": Builtin(lambda onto, *others: _merge_into(onto, *others, overwrite=True), 1),
     "deepCopy": Builtin(_deep_copy, 1, 1),
-    "deepEqual": Builtin(lambda one, other: _equality_text(one) == _equality_text(other), 2, 2),
+    "deepEqual": Builtin(lambda value, other: _equality_text(value) == _equality_text(other), 2, 2),
     "kindOf": Builtin(_go_kind, 1, 1),
     "kindIs": Builtin(lambda kind, value: _go_kind(value) == kind, 2, 2),
     "typeOf": Builtin(_type, 1, 1),
@@ -390,11 +390,11 @@ DATA_FUNCTIONS: dict[str, Builtin] = {
     ),
     "add": Builtin(lambda *values: _int64(sum(map(_as_integer, values))), 0),
     "add1": Builtin(lambda value: _int64(_as_integer(value) + 1), 1, 1),
-    "sub": Builtin(lambda one, other: _int64(_as_integer(one) - _as_integer(other)), 2, 2),
+    "sub": Builtin(lambda number, other: _int64(_as_integer(number) - _as_integer(other)), 2, 2),
     "mul": Builtin(_multiplied, 1),
     "div": Builtin(_divided, 2, 2),
     "mod": Builtin(
-        lambda one, other: _as_integer(one) - _as_integer(other) * _divided(one, other),
+        lambda number, other: _as_integer(number) - _as_integer(other) * _divided(number, other),
         2,
         2,
     ),
@@ -405,10 +405,10 @@ DATA_FUNCTIONS: dict[str, Builtin] = {
     "round": Builtin(_round, 2, 3),
 }
 _FLOATS: dict[str, Callable[[float, float], float]] = {
-    "addf": lambda one, other: one + other,
-    "subf": lambda one, other: one - other,
-    "mulf": lambda one, other: one * other,
-    "divf": lambda one, other: one / other,
+    "addf": lambda number, other: number + other,
+    "subf": lambda number, other: number - other,
+    "mulf": lambda number, other: number * other,
+    "divf": lambda number, other: number / other,
     "maxf": max,
     "minf": min,
 }

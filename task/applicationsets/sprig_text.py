@@ -474,7 +474,7 @@ TEXT_FUNCTIONS: dict[str, Builtin] = {
     "repeat": Builtin(_repeat, 2, 2),
     "replace": Builtin(_replace, 3, 3),
     "plural": Builtin(
-        lambda one, many, count: text(one) if number(count) == 1 else text(many),
+        lambda single, many, count: text(single) if number(count) == 1 else text(many),
         3,
         3,
     ),

@@ -615,9 +615,9 @@ def _full(value: object) -> object:
     return value
 
 
-def later(one: str, other: str) -> bool:
-    """Tell whether `one` is later than `other` (RFC 3339). An unreadable time is never later."""
-    return _moment(one) > _moment(other)
+def later(moment: str, other: str) -> bool:
+    """Tell whether a moment is later than another (RFC 3339). An unreadable one is never later."""
+    return _moment(moment) > _moment(other)
 
 
 def _moment(moment: str) -> float:

@@ -116,7 +116,7 @@ def crashing(tree: Mapping[str, Any]) -> list[Mapping[str, Any]]:
         for pod in _pods(tree)
         if _degraded(pod) and not _PULL.search(text(pod, "health", "message"))
     ]
-    return sorted(sick, key=lambda one: text(one, "createdAt"), reverse=True)
+    return sorted(sick, key=lambda pod: text(pod, "createdAt"), reverse=True)
 
 
 def pulling(tree: Mapping[str, Any], since: str) -> tuple[str, ...]:

@@ -308,10 +308,10 @@ def _goreleaser(items: Sequence[Mapping[str, Any]]) -> Built:
         )
     whole = {image.identity for image, manifest in known if manifest}
     kept = [image for image, manifest in known if manifest or image.identity not in whole]
-    return Built(tuple(image.reference for image in _with_digests_first(kept)))
+    return Built(tuple(image.reference for image in _without_repeated_tags(kept)))
 
 
-def _with_digests_first(images: Sequence[Image]) -> list[Image]:
+def _without_repeated_tags(images: Sequence[Image]) -> list[Image]:
     """Return the images without those whose tag is there with a digest too."""
     exact = {(image.identity, image.tag) for image in images if image.digest}
     return [image for image in images if image.digest or (image.identity, image.tag) not in exact]

@@ -124,7 +124,7 @@ def _play(folder: str) -> int:
 
 
 def _applications(repo: str) -> str:
-    def one(name: str, images: str, *more: str) -> str:
+    def manifest(name: str, images: str, *more: str) -> str:
         lines = "".join(f"    {PREFIX}/{line}\n" for line in more)
         return MANIFEST.format(
             name=name,
@@ -135,14 +135,16 @@ def _applications(repo: str) -> str:
         )
 
     return (
-        one(
+        manifest(
             "shop",
             "web=ghcr.io/acme/web:^1",
             "web.helm.image-name: web.image",
             "web.helm.image-tag: web.tag",
         )
-        + one("worker", "worker=localhost:5000/acme/worker:^1", "write-back-target: kustomization")
-        + one("legacy", "web=ghcr.io/acme/web:~1.4")
+        + manifest(
+            "worker", "worker=localhost:5000/acme/worker:^1", "write-back-target: kustomization"
+        )
+        + manifest("legacy", "web=ghcr.io/acme/web:~1.4")
     )
 
 

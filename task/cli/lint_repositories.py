@@ -129,9 +129,11 @@ def _misplaced_configs(config: str) -> Iterator[Finding]:
             )
 
 
-def same_repository(one: str, other: str) -> bool:
+def same_repository(repo: str, other: str) -> bool:
     """Tell whether two URLs name one repository, even if one is for ssh and the other for https."""
-    first, second = (normal_url(url).partition("://")[2].rpartition("@")[2] for url in (one, other))
+    first, second = (
+        normal_url(url).partition("://")[2].rpartition("@")[2] for url in (repo, other)
+    )
     return first == second
 
 

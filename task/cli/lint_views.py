@@ -207,9 +207,9 @@ def _words_of_finding(finding: Finding, path: str, line: int) -> tuple[str, str,
     return subject, message, f"{details}\nfix: {_clean(finding.hint)}" if finding.hint else details
 
 
-def _check_name(one: Finding) -> str:
+def _check_name(finding: Finding) -> str:
     """Return what the finding is about, without the alias of one image."""
-    return _clean(one.key.rpartition(".")[2]) or "applications"
+    return _clean(finding.key.rpartition(".")[2]) or "applications"
 
 
 def _file_or_application(finding: Finding, path: str) -> str:

@@ -32,7 +32,7 @@ from task.deciding.judged_changes import (
     left_behind,
     line_of,
     paired,
-    touched,
+    touched_entry,
     versions,
 )
 from task.deciding.state_changes import state_changes
@@ -236,7 +236,7 @@ def _look_at_both_sides(
         merged=_read(change, "merged", wanted, urls, subs, job),
         paths=frozenset(change.paths),
     )
-    found = [one for pair in pairs if (one := touched(pair, sides, job.terms))]
+    found = [one for pair in pairs if (one := touched_entry(pair, sides, job.terms))]
     found += [one for pair in pairs if (one := left_behind(pair, sides, job.terms))]
     return Looked(
         sides,
@@ -303,7 +303,9 @@ def _removed(
     }
     apps = {subscribed.application.key for subscribed in after.seen.subscribed}
     found = [
-        _not_judged(one.pair.now, str(one.error)) for one in looked.not_judged if not one.broken
+        _not_judged(unjudged.pair.now, str(unjudged.error))
+        for unjudged in looked.not_judged
+        if not unjudged.broken
     ]
     gone = [pair.before for pair in entries[0] if pair.after is None and pair.before is not None]
     last = [one.pair.before for one in looked.touched if one.pair.after is None]
@@ -378,11 +380,13 @@ def _decided(
     branch = looked.sides.base.branch
     broken = [
         replace(
-            error_decision(one.pair.now, one.pair.now.entry.image, one.error, branch),
-            line=1 if one.error.subject else 0,
+            error_decision(
+                unjudged.pair.now, unjudged.pair.now.entry.image, unjudged.error, branch
+            ),
+            line=1 if unjudged.error.subject else 0,
         )
-        for one in looked.not_judged
-        if one.broken
+        for unjudged in looked.not_judged
+        if unjudged.broken
     ]
     if not looked.touched:
         return broken, []
@@ -401,29 +405,29 @@ def _decided(
     known = [
         move.decision
         for move, judgement in zip(moves, judgements, strict=True)
-        if judgement.one.pair.before is not None and judgement.one.pair.after is not None
+        if judgement.touched.pair.before is not None and judgement.touched.pair.after is not None
     ]
     decided = [move.decision for move in moves]
     decisions = overridden(sides.merged, decided, known, job.terms)
     told = [problem for judgement in judgements for problem in judgement.told]
     placed = [
-        _with_its_place(decision, sides, judgement.one, job)
+        _with_its_place(decision, sides, judgement.touched, job)
         for decision, judgement in zip(decisions, judgements, strict=True)
     ]
     return [*broken, *placed], [*unread, *told, *cautions(placed)]
 
 
-def _failed_decision(one: Touched, error: TaskError, branch: str) -> Decision:
-    image = one.pair.now.image_at(one.new)
-    return replace(error_decision(one.pair.now, image, error, branch), current=one.old)
+def _failed_decision(touched: Touched, error: TaskError, branch: str) -> Decision:
+    image = touched.pair.now.image_at(touched.new)
+    return replace(error_decision(touched.pair.now, image, error, branch), current=touched.old)
 
 
-def _with_its_place(decision: Decision, sides: Sides, one: Touched, job: Job) -> Decision:
-    current = replace(decision.current, file=one.new.file or decision.current.file)
+def _with_its_place(decision: Decision, sides: Sides, touched: Touched, job: Job) -> Decision:
+    current = replace(decision.current, file=touched.new.file or decision.current.file)
     return replace(
         decision,
         current=current,
-        line=line_of(sides.merged, one, job.terms),
+        line=line_of(sides.merged, touched, job.terms),
     )
 
 
@@ -450,9 +454,9 @@ def _under_both_configs(
     found, snapshot, worded = govern_asks(tuple(asks), base, job, change)
     wanted = list(found)
     ones = []
-    for one in looked.touched:
-        number = sum(sub is not None for sub in (one.pair.after, one.pair.before))
-        ones.append(replace(one, pair=governed_pair(one.pair, wanted[:number])))
+    for touched in looked.touched:
+        number = sum(sub is not None for sub in (touched.pair.after, touched.pair.before))
+        ones.append(replace(touched, pair=governed_pair(touched.pair, wanted[:number])))
         del wanted[:number]
     return ones, replace(sides, base=snapshot), worded.wording.config
 
@@ -465,11 +469,13 @@ def _versions(
     """Return the versions that the change brings, and what has no readable memory."""
     found: list[Version] = []
     failed: list[Judgement] = []
-    for one in ones:
+    for touched in ones:
         try:
-            found += versions(one, sides, job.terms.now)
+            found += versions(touched, sides, job.terms.now)
         except TaskError as error:
-            failed.append(Judgement(one, Move(_failed_decision(one, error, sides.base.branch))))
+            failed.append(
+                Judgement(touched, Move(_failed_decision(touched, error, sides.base.branch)))
+            )
     return found, failed
 
 

@@ -74,11 +74,11 @@ def _with_source(
     known: Sequence[SourceVersion],
     versions: Sequence[Version],
 ) -> Version:
-    app = version.one.pair.now.application.key
+    app = version.touched.pair.now.application.key
     givers = [
-        one
-        for one in known
-        if one.source != app and one.subscription.entry.image.identity == version.image.identity
+        there
+        for there in known
+        if there.source != app and there.subscription.entry.image.identity == version.image.identity
     ]
     for giver in givers:
         if giver.error is None and alike(giver.image, version.image):

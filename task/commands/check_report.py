@@ -67,6 +67,6 @@ def stopped(judged: Judged) -> Problem | None:
     )
 
 
-def _place(one: Judged) -> tuple[str, str, str]:
-    sub = one.subscription
-    return sub.application.key, sub.entry.alias, one.current.file
+def _place(judged: Judged) -> tuple[str, str, str]:
+    sub = judged.subscription
+    return sub.application.key, sub.entry.alias, judged.current.file

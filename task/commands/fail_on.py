@@ -46,29 +46,31 @@ def _versions_that_run(image_status: ImageStatus) -> str:
 REASONS: Mapping[str, Reason] = {
     "behind": Reason(
         is_behind,
-        lambda one: one.newest_at,
-        lambda one: (
-            f"is behind: Git has {says(one)}, the registry "
-            f"{one.newest.version if one.newest else ''}"
+        lambda image: image.newest_at,
+        lambda image: (
+            f"is behind: Git has {says(image)}, the registry "
+            f"{image.newest.version if image.newest else ''}"
         ),
         "update it with image-update scan, or hold it",
     ),
     "held": Reason(
         _is_held,
-        lambda one: one.hold.at if one.hold else "",
-        lambda one: f"is on hold: {one.hold.reason if one.hold else ''}",
+        lambda image: image.hold.at if image.hold else "",
+        lambda image: f"is on hold: {image.hold.reason if image.hold else ''}",
         "end the hold with image-update release",
     ),
     "differs": Reason(
         differs,
         _present_since,
-        lambda one: f"differs: Git has {says(one)}, but {_versions_that_run(one)} runs",
+        lambda image: f"differs: Git has {says(image)}, but {_versions_that_run(image)} runs",
         "look at the Application in Argo CD: it may be out of sync, or not synced automatically",
     ),
     "waits": Reason(
-        lambda one: one.request is not None,
+        lambda image: image.request is not None,
         lambda _one: "",  # a request does not say since when it has this version
-        lambda one: f"waits: {one.request.tag if one.request else ''} is proposed, and not merged",
+        lambda image: (
+            f"waits: {image.request.tag if image.request else ''} is proposed, and not merged"
+        ),
         "merge the request, or close it",
     ),
 }

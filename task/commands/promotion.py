@@ -382,7 +382,9 @@ def _one_of(sub: Subscription, givers: Sequence[SourceVersion]) -> SourceVersion
     Raises `UsageError` if they differ.
     """
     known = [source_version for source_version in givers if source_version.error is None] or givers
-    best = max(known, key=lambda one: (one.pinned, bool(one.image.digest), one.build != Build()))
+    best = max(
+        known, key=lambda given: (given.pinned, bool(given.image.digest), given.build != Build())
+    )
     for source_version in known:
         if not alike(source_version.image, best.image):
             first, second = sorted((source_version, best), key=lambda given: given.source)

@@ -460,7 +460,7 @@ def _values(
     With each, tell whether one of the `synced` commits had it.
     """
     readings = _earlier_readings(situation, snapshot, most, synced)
-    groups = groupby(readings, key=lambda one: one[1].version)
+    groups = groupby(readings, key=lambda found: found[1].version)
     for number, (version, group) in enumerate(groups):
         _commit, reading = first = next(group)
         if number == 0 and version == situation.in_git.version:

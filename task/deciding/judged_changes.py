@@ -157,7 +157,7 @@ def _with_other_places(
     return replace(found, also=tuple(text for text in more if text != found.version))
 
 
-def touched(pair: Pair, sides: Sides, terms: Terms) -> Touched | NotJudged | None:
+def touched_entry(pair: Pair, sides: Sides, terms: Terms) -> Touched | NotJudged | None:
     """Return what a change does to an entry, or None if it leaves its version and name alone."""
     sub = pair.now
     before = pair.before or sub
@@ -189,7 +189,7 @@ def left_behind(pair: Pair, sides: Sides, terms: Terms) -> Touched | None:
     """
     if pair.before is None or pair.after is None or pair.before == pair.after:
         return None
-    found = touched(Pair(pair.before, None), sides, terms)
+    found = touched_entry(Pair(pair.before, None), sides, terms)
     if not isinstance(found, Touched):
         return None
     new = _read(sides.merged, pair.after, terms)
@@ -235,22 +235,24 @@ def _more_versions(old: Reading, new: Reading) -> list[str]:
     return sorted(set(new.also) - {old.tag, old.version, *old.also})
 
 
-def candidates(one: Touched) -> list[Image]:
+def candidates(touched: Touched) -> list[Image]:
     """Return the versions that the change brings."""
-    sub = one.pair.now
-    bare = replace(one.new, also=())
-    more = [sub.image_at(Written(*split_tag(text))) for text in _more_versions(one.old, one.new)]
-    if more and not names_another_version(replace(one.old, also=()), bare, sub):
+    sub = touched.pair.now
+    bare = replace(touched.new, also=())
+    more = [
+        sub.image_at(Written(*split_tag(text))) for text in _more_versions(touched.old, touched.new)
+    ]
+    if more and not names_another_version(replace(touched.old, also=()), bare, sub):
         return more
-    return [sub.image_at(one.new), *more]
+    return [sub.image_at(touched.new), *more]
 
 
 def asks_of(ones: Iterable[Touched]) -> list[Ask]:
     """Return an ask for each subscription of both sides, for the repository's config."""
     asks = []
-    for one in ones:
-        subs = [sub for sub in (one.pair.after, one.pair.before) if sub is not None]
-        asks += [Ask(sub, tuple(candidates(one))) for sub in subs]
+    for touched in ones:
+        subs = [sub for sub in (touched.pair.after, touched.pair.before) if sub is not None]
+        asks += [Ask(sub, tuple(candidates(touched))) for sub in subs]
     return asks
 
 
@@ -290,25 +292,25 @@ class Memories:
     hold_after: Hold | None  # the change's hold on the image, or on all of them
 
 
-def memories_of(one: Touched, sides: Sides, now: str) -> Memories:
+def memories_of(touched: Touched, sides: Sides, now: str) -> Memories:
     """Return what is remembered. Raises `TargetError` if a state file is unreadable.
 
     A hold counts unless this very change ends it, and a hold that begins with the change does not
     count yet.
     """
-    sub = one.pair.before or one.pair.now
+    sub = touched.pair.before or touched.pair.now
     base, own = _states_with_memory(sides.base, sub)
     with_memory = replace(sides.merged, memory=sides.base.memory)
-    merged, changed = _states_with_memory(with_memory, one.pair.now)
-    if one.pair.after and one.pair.before and not changed.images and not changed.hold:
+    merged, changed = _states_with_memory(with_memory, touched.pair.now)
+    if touched.pair.after and touched.pair.before and not changed.images and not changed.hold:
         merged, changed = _states_with_memory(
-            with_memory, one.pair.before
+            with_memory, touched.pair.before
         )  # the file has not moved with it
     key = key_of(sub)
     known = base.images.get(key, Memory())
     before = own.images.get(key, Memory())
-    after = changed.images.get(key_of(one.pair.now), Memory())
-    of_merge = merged.images.get(key_of(one.pair.now), Memory())
+    after = changed.images.get(key_of(touched.pair.now), Memory())
+    of_merge = merged.images.get(key_of(touched.pair.now), Memory())
     images = dict(base.images)
     images[key] = replace(known, hold=of_merge.hold if before.hold else known.hold)
     state = State(merged.hold if own.hold else base.hold, images)
@@ -339,7 +341,7 @@ class Judging:
 class Version:
     """One version that a change brings, and what is remembered of its entry."""
 
-    one: Touched
+    touched: Touched
     image: Image
     memories: Memories
     promoted: Promoted | None = None  # where it was promoted from, and has the same version
@@ -350,20 +352,28 @@ class Version:
 class Judgement:
     """What was decided about one version, and what people have to know."""
 
-    one: Touched
+    touched: Touched
     move: Move
     told: tuple[Problem, ...] = ()
 
 
-def situation_of_change(one: Touched, memories: Memories, judging: Judging) -> Situation:
+def situation_of_change(touched: Touched, memories: Memories, judging: Judging) -> Situation:
     """Return all that the decision about a version depends on."""
-    sub = one.pair.now
+    sub = touched.pair.now
     state = memories.state
-    memory = state.images.get(key_of(one.pair.before or sub), Memory())
+    memory = state.images.get(key_of(touched.pair.before or sub), Memory())
     branch = judging.sides.base.branch
     return Situation(
-        sub, branch, one.kind, one.old, one.in_git, state, memory, judging.terms, judging.facts,
-    )  # fmt: skip
+        sub,
+        branch,
+        touched.kind,
+        touched.old,
+        touched.in_git,
+        state,
+        memory,
+        judging.terms,
+        judging.facts,
+    )
 
 
 def offer_of(image: Image, memories: Memories) -> Offer:
@@ -377,34 +387,38 @@ def offer_of(image: Image, memories: Memories) -> Offer:
     return Offer(image, build, pinned=bool(image.digest))
 
 
-def is_rollback(one: Touched, image: Image, memories: Memories) -> bool:
+def is_rollback(touched: Touched, image: Image, memories: Memories) -> bool:
     """Tell whether the change is a rollback: its state file says from where, and to what.
 
     A rollback that is repeated, because somebody had put the other version back, leaves the state
     file as it was.
     """
     meant = memories.after.rollback
-    return meant is not None and alike(meant, image) and meant.was == one.in_git.version
+    return meant is not None and alike(meant, image) and meant.was == touched.in_git.version
 
 
-def versions(one: Touched, sides: Sides, now: str) -> list[Version]:
+def versions(touched: Touched, sides: Sides, now: str) -> list[Version]:
     """Return the versions that the change brings. Raises what `memories_of` raises."""
-    memories = memories_of(one, sides, now)
-    return [Version(one, image, memories) for image in candidates(one)]
+    memories = memories_of(touched, sides, now)
+    return [Version(touched, image, memories) for image in candidates(touched)]
 
 
 def facts_needed(version: Version, judging: Judging) -> list[tuple[Question, Fact]]:
     """Return what a registry has to say about a version: what a run would ask,
     and whether a digest that somebody wrote exists.
     """
-    one, image, memories = version.one, version.image, version.memories
-    sub = one.pair.now
+    touched, image, memories = version.touched, version.image, version.memories
+    sub = touched.pair.now
     check = judging.terms.check
-    if check == "never" or objection(image.tag, sub.policy) or is_rollback(one, image, memories):
+    if (
+        check == "never"
+        or objection(image.tag, sub.policy)
+        or is_rollback(touched, image, memories)
+    ):
         return []
-    situation = situation_of_change(one, memories, judging)
+    situation = situation_of_change(touched, memories, judging)
     offer = offer_of(image, memories)
-    found = list(facts_of(sub, offer, one.in_git, situation.memory, check))
+    found = list(facts_of(sub, offer, touched.in_git, situation.memory, check))
     if image.digest:
         found.append((question_about(sub, image), "exists"))
     if sub.policy.minimum_age and not (offer.build.created or version.promoted):
@@ -414,20 +428,20 @@ def facts_needed(version: Version, judging: Judging) -> list[tuple[Question, Fac
 
 def judged(version: Version, judging: Judging) -> Judgement:
     """Return what a run would decide about a version that a change brings."""
-    one, image, memories = version.one, version.image, version.memories
-    situation = situation_of_change(one, memories, judging)
+    touched, image, memories = version.touched, version.image, version.memories
+    situation = situation_of_change(touched, memories, judging)
     try:
-        _refuse_files(one, judging)
+        _refuse_files(touched, judging)
     except TaskError as error:
-        failed = error_decision(one.pair.now, image, error, judging.sides.base.branch)
-        return Judgement(one, Move(replace(failed, current=one.old, kind=one.kind)))
-    if is_rollback(one, image, memories):
-        return _rolled_back(one, image, memories, situation, judging)
+        failed = error_decision(touched.pair.now, image, error, judging.sides.base.branch)
+        return Judgement(touched, Move(replace(failed, current=touched.old, kind=touched.kind)))
+    if is_rollback(touched, image, memories):
+        return _rolled_back(touched, image, memories, situation, judging)
     if denied := _denied(version, situation):
-        return Judgement(one, denied)
+        return Judgement(touched, denied)
     offer = replace(offer_of(image, memories), promoted=version.promoted)
-    if verdict := _by_what_git_says(one, image, judging):
-        return Judgement(one, Move(situation.decision(image, verdict)))
+    if verdict := _by_what_git_says(touched, image, judging):
+        return Judgement(touched, Move(situation.decision(image, verdict)))
     decision, told = _ordered(offer, situation, judging)
     source = offer.promoted.source if offer.promoted else ""
     decision = replace(
@@ -441,37 +455,37 @@ def judged(version: Version, judging: Judging) -> Judgement:
     if decision.verdict == "update":
         decision = _unless_unanswered(decision, version, judging)
     if decision.verdict != "update":
-        return Judgement(one, Move(decision))
+        return Judgement(touched, Move(decision))
     if hold := situation.hold:
         return Judgement(
-            one, Move(replace(decision, judged=_held(image, hold, situation)), hold=hold)
+            touched, Move(replace(decision, judged=_held(image, hold, situation)), hold=hold)
         )
     return Judgement(
-        one,
+        touched,
         Move(decision, offer.build),
-        (*told, *_loosened(one, image)),
+        (*told, *_loosened(touched, image)),
     )
 
 
-def _refuse_files(one: Touched, judging: Judging) -> None:
+def _refuse_files(touched: Touched, judging: Judging) -> None:
     """Raise `NotPermittedError` if the Application may not write a file that the change writes."""
-    sub = one.pair.now
-    if not one.new.file or one.new.file not in judging.sides.paths:
+    sub = touched.pair.now
+    if not touched.new.file or touched.new.file not in judging.sides.paths:
         return
-    refuse_files(sub, {one.new.file}, judging.sides.base.branch)
-    refuse_stricter(sub, {one.new.file}, judging.config)
+    refuse_files(sub, {touched.new.file}, judging.sides.base.branch)
+    refuse_stricter(sub, {touched.new.file}, judging.config)
 
 
-def _by_what_git_says(one: Touched, image: Image, judging: Judging) -> Verdict | None:
+def _by_what_git_says(touched: Touched, image: Image, judging: Judging) -> Verdict | None:
     """Return why a value may not be in Git, whatever its build: its name, rules, or digest."""
-    sub = one.pair.now
-    named = live_image(one.new.name) if one.new.name else None
+    sub = touched.pair.now
+    named = live_image(touched.new.name) if touched.new.name else None
     if named and named.repository != sub.entry.image.repository:
         because = f"Git would get {named.name}, but image-list tracks {sub.entry.image.name}"
         return Verdict("refuse", "annotation", because)
     if refusal := objection(image.tag, sub.policy):
         return refusal
-    of_another_entry = one.kind == "kustomization" and image.tag in one.new.also
+    of_another_entry = touched.kind == "kustomization" and image.tag in touched.new.also
     if image.digest or of_another_entry:  # its reading has no digest
         return None
     if needs(sub.policy, "digest"):
@@ -556,14 +570,14 @@ def _unless_unanswered(decision: Decision, version: Version, judging: Judging) -
     """Return the decision, or an error if a registry had to be asked and gave no answer."""
     for question, fact in facts_needed(version, judging):
         answer = judging.facts.answers.get(replace(question, facts=()))
-        ordering = fact == "created" and not (judging.refused or _ages(version.one, judging))
+        ordering = fact == "created" and not (judging.refused or _ages(version.touched, judging))
         if not ordering and answer and answer.error:
             return registry_error(decision, answer.error)
     return decision
 
 
-def _ages(one: Touched, judging: Judging) -> bool:
-    return bool(one.pair.now.policy.minimum_age or judging.terms.minimum_age)
+def _ages(touched: Touched, judging: Judging) -> bool:
+    return bool(touched.pair.now.policy.minimum_age or judging.terms.minimum_age)
 
 
 def _held(image: Image, hold: Hold, situation: Situation) -> Verdict:
@@ -575,37 +589,37 @@ def _held(image: Image, hold: Hold, situation: Situation) -> Verdict:
 
 
 def _rolled_back(
-    one: Touched,
+    touched: Touched,
     image: Image,
     memories: Memories,
     situation: Situation,
     judging: Judging,
 ) -> Judgement:
     """Return the decision about a rollback. People's holds and the order do not stop it."""
-    freeze = one.pair.now.freeze
-    because = f"rolled back from {one.old.version or 'nothing'}"
+    freeze = touched.pair.now.freeze
+    because = f"rolled back from {touched.old.version or 'nothing'}"
     decision = situation.decision(image, Verdict("update", "admitted", because))
     if freeze and memories.hold_after is None:
         held = _held(image, freeze, situation)
-        return Judgement(one, Move(replace(decision, judged=held), hold=freeze))
-    doubt = _unknown(one, image, situation, judging.sides.base)
+        return Judgement(touched, Move(replace(decision, judged=held), hold=freeze))
+    doubt = _unknown(touched, image, situation, judging.sides.base)
     if isinstance(doubt, TaskError):
-        return Judgement(one, Move(registry_error(decision, doubt)))
+        return Judgement(touched, Move(registry_error(decision, doubt)))
     if doubt:
-        return Judgement(one, Move(replace(decision, judged=doubt)))
+        return Judgement(touched, Move(replace(decision, judged=doubt)))
     told: tuple[Problem, ...] = ()
     if memories.after.rollback == memories.before.rollback:
-        told = (_back_again(one, image),)
-    return Judgement(one, Move(decision, rolled_back=True), told)
+        told = (_back_again(touched, image),)
+    return Judgement(touched, Move(decision, rolled_back=True), told)
 
 
-def _back_again(one: Touched, image: Image) -> Problem:
+def _back_again(touched: Touched, image: Image) -> Problem:
     """Return the warning about a rollback that the change's state file does not mention."""
-    sub = one.pair.now
+    sub = touched.pair.now
     app = sub.application.key
     message = (
-        f"the change rolls {key_of(sub)} of {app} back from {one.old.version} to {image.version},"
-        " as its state file has said before"
+        f"the change rolls {key_of(sub)} of {app} back from {touched.old.version}"
+        f" to {image.version}, as its state file has said before"
     )
     hint = "merge it only if that is meant"
     return Problem(Trouble.warning("held", message, hint), application=app)
@@ -615,17 +629,17 @@ TEXTS = 50  # versions of a file that are read to find out whether it ever had a
 
 
 def _unknown(
-    one: Touched,
+    touched: Touched,
     image: Image,
     situation: Situation,
     snapshot: Snapshot,
 ) -> Verdict | TaskError | None:
     """Return why a version to go back to may not exist: Git never had it, nor has the registry."""
-    sub = one.pair.before or one.pair.now
-    target = target_of(sub, one.kind, carry=situation.terms.carry)
+    sub = touched.pair.before or touched.pair.now
+    target = target_of(sub, touched.kind, carry=situation.terms.carry)
     try:
-        for _, text in situation.facts.earlier(one.old.file, TEXTS, ()):
-            found = earlier_reading(snapshot.files, target, one.old.file, text)
+        for _, text in situation.facts.earlier(touched.old.file, TEXTS, ()):
+            found = earlier_reading(snapshot.files, target, touched.old.file, text)
             if found and (found.tag, found.digest) == (image.tag, image.digest):
                 return None
     except TaskError as error:
@@ -639,9 +653,9 @@ def _unknown(
     return None
 
 
-def _loosened(one: Touched, image: Image) -> tuple[Problem, ...]:
+def _loosened(touched: Touched, image: Image) -> tuple[Problem, ...]:
     """Return a warning if the base's annotations refuse what the change's own ones admit."""
-    before, after = one.pair.before, one.pair.after
+    before, after = touched.pair.before, touched.pair.after
     if before is None or after is None:
         return ()
     whys = []
@@ -686,20 +700,20 @@ def _changed_annotations(before: Subscription, after: Subscription) -> list[str]
     return sorted(key for key in {*old, *new} if old.get(key) != new.get(key))[:5]
 
 
-def line_of(snapshot: Snapshot, one: Touched, terms: Terms) -> int:
+def line_of(snapshot: Snapshot, touched: Touched, terms: Terms) -> int:
     """Return the line of the version in its file, or 0 if it is unknown.
 
     It is the first line that another version would change.
     """
-    sub, path = one.pair.now, one.new.file
+    sub, path = touched.pair.now, touched.new.file
     if path not in snapshot.files:
         return 0
     before = snapshot.files[path].text
     another = replace(sub.entry.image, tag="another", digest="")
     try:
-        files = EDITORS[one.kind].write(
+        files = EDITORS[touched.kind].write(
             snapshot.files,
-            target_of(sub, one.kind, carry=terms.carry),
+            target_of(sub, touched.kind, carry=terms.carry),
             another,
         )[0]
     except TaskError:

@@ -250,7 +250,9 @@ class BitbucketCloud(Host):
         if not ours or (tip := self.tip(proposal.head)) in ("", ours):
             return None
         ask = partial(self.newest, proposal.base, proposal.head)
-        found = until(lambda one: one is not None and one.state == "open", None, ask, _PAUSES)
+        found = until(
+            lambda request: request is not None and request.state == "open", None, ask, _PAUSES
+        )
         return (
             replace(found, head_commit=tip, note=MOVED) if found and found.state == "open" else None
         )

@@ -106,7 +106,7 @@ class Gitea(Host):
         It "cannot be merged" also while Gitea looks for conflicts: that is waited for.
         """
         ask = partial(self.ask, number)
-        pull = until(lambda one: not _is_stuck(one), ask(), ask, _PAUSES[:-1])
+        pull = until(lambda request: not _is_stuck(request), ask(), ask, _PAUSES[:-1])
         stuck = _is_stuck(pull)
         note = f"it conflicts with {pull['base']['ref']}" if stuck else ""
         return replace(self.proposed(pull), conflicts=stuck, note=note)

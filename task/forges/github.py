@@ -87,7 +87,7 @@ class GitHub(Host):
             found = self._requests(base, head)
         ours = [item for item in found if self._is_ours(item, base, head)]
         ours.sort(
-            key=lambda one: (one["state"] == "open", one["number"]),
+            key=lambda request: (request["state"] == "open", request["number"]),
             reverse=True,
         )
         return self._in_its_queue(ours[0]) if ours else None

@@ -78,7 +78,7 @@ class GitLab(Host):
             and self.branches(mapping) == (base, head)
         ]
         ours.sort(
-            key=lambda one: (_request_state(one) == "open", one["iid"]),
+            key=lambda request: (_request_state(request) == "open", request["iid"]),
             reverse=True,
         )
         return self.proposed(ours[0]) if ours else None
@@ -251,9 +251,9 @@ class GitLab(Host):
         # Use the request as GitLab shows it after its check, if that does not take long. Until
         # GitLab has noticed a push, it still shows an auto-merge that the push will end.
         request = until(
-            lambda one: (
-                one.get("detailed_merge_status", "unknown") not in _UNREADY
-                and commit in ("", one.get("sha"))
+            lambda shown: (
+                shown.get("detailed_merge_status", "unknown") not in _UNREADY
+                and commit in ("", shown.get("sha"))
             ),
             request,
             lambda: self.ask(number),
@@ -328,7 +328,7 @@ class GitLab(Host):
         else:
             # GitLab may not have made the pipeline of a new commit yet.
             wait = partial(ask, when_pipeline_succeeds=True)
-            answer = until(lambda one: one.status != _NOT_AS_ASKED, answer, wait, _PAUSES)
+            answer = until(lambda response: response.status != _NOT_AS_ASKED, answer, wait, _PAUSES)
         if answer.status >= 300:
             said = self._client.words(answer)
             notes.add(f"GitLab cannot add it to the merge train: {said}", "auto-merge")

@@ -104,7 +104,7 @@ def place_of(url: str, known: Sequence[Known] = ()) -> ForgeAddress | None:
     for forge in FORGES.values():
         if remote.host in forge.hosts or remote.host.endswith(forge.host_ends or "-"):
             return _built(forge.name, remote, f"https://{remote.host}")
-    for item in sorted(known, key=lambda one: len(one.root), reverse=True):
+    for item in sorted(known, key=lambda item: len(item.root), reverse=True):
         if item.root and (inner := _path_below(remote, item.root)) is not None:
             return _built(
                 item.forge,

@@ -44,7 +44,7 @@ def open_on_gitea(rules: Sequence[Mapping[str, Any]], name: str) -> bool:
     ours = [rule for rule in rules if _glob_fits(_rule_name(rule), name)]
     if not ours:
         return True
-    first = min(ours, key=lambda one: int(dig(one, "priority") or 0))
+    first = min(ours, key=lambda rule: int(dig(rule, "priority") or 0))
     return first.get("enable_push") is True and first.get("enable_push_whitelist") is not True
 
 

@@ -262,11 +262,11 @@ def _edit(files: Files, members: Sequence[Move], terms: Terms, config: Repositor
     writers: dict[tuple[str, str], tuple[Decision, Target]] = {}  # by file and key
     edited = Edited({}, [], [], [], [])
     for move in members:
-        one = move.decision
-        if not move.updates or one.kind is None:
+        decision = move.decision
+        if not move.updates or decision.kind is None:
             edited.done.append(move)
             continue
-        target = target_of(one.subscription, one.kind, carry=terms.carry)
+        target = target_of(decision.subscription, decision.kind, carry=terms.carry)
         try:
             new, edits, same = _move_written(
                 move,
@@ -279,22 +279,22 @@ def _edit(files: Files, members: Sequence[Move], terms: Terms, config: Repositor
             )
             _refuse_taken(edits, writers, {**seen, **new})
         except TaskError as error:
-            edited.failed.append(replace(move, decision=failed(one, error)))
+            edited.failed.append(replace(move, decision=failed(decision, error)))
             continue
         if not (edits or new or same):
-            verdict = Verdict("unchanged", "same", f"Git already says {one.candidate.version}")
-            edited.same.append(replace(move, decision=replace(one, judged=verdict)))
+            verdict = Verdict("unchanged", "same", f"Git already says {decision.candidate.version}")
+            edited.same.append(replace(move, decision=replace(decision, judged=verdict)))
             continue
-        one = _as_edited(one, target, seen, new, edits)
-        if one.kind == "kustomization" and edits:
-            edited.cautions.extend(cut_loose(seen, one.subscription, target))
+        decision = _as_edited(decision, target, seen, new, edits)
+        if decision.kind == "kustomization" and edits:
+            edited.cautions.extend(cut_loose(seen, decision.subscription, target))
         seen.update(new)
         edited.files.update(new)
-        edited.done.append(replace(move, decision=one))
+        edited.done.append(replace(move, decision=decision))
         if not move.kept:  # what waits on a head branch gives way to something newer
-            writers |= {(edit.path, edit.key): (one, target) for edit in edits}
+            writers |= {(edit.path, edit.key): (decision, target) for edit in edits}
             edited.cautions.extend(
-                file_cautions(seen, one.subscription, target.kind, one.candidate, terms)
+                file_cautions(seen, decision.subscription, target.kind, decision.candidate, terms)
             )
     return edited
 
@@ -311,14 +311,14 @@ def _move_written(
     """Return what a move changes, and what an earlier move
     of this commit has changed in the same way.
     """
-    one = move.decision
+    decision = move.decision
     editor = EDITORS[target.kind]
-    new, edits = editor.write(seen, target, one.candidate)
+    new, edits = editor.write(seen, target, decision.candidate)
     same: Files = {}
     if edited.files and not (edits or new):
-        same = editor.write(files, target, one.candidate)[0]
-    refuse_files(one.subscription, {**same, **new}, one.head)
-    refuse_stricter(one.subscription, new, config)
+        same = editor.write(files, target, decision.candidate)[0]
+    refuse_files(decision.subscription, {**same, **new}, decision.head)
+    refuse_stricter(decision.subscription, new, config)
     if terms.through == "github":
         refuse_executable(new)
     return new, edits, same
@@ -338,28 +338,28 @@ def _refuse_taken(
 
 
 def _as_edited(
-    one: Decision,
+    decision: Decision,
     target: Target,
     seen: Files,
     new: Files,
     edits: Sequence[Edit],
 ) -> Decision:
     """Return the decision with what people have to know about the values file."""
-    if one.kind != "helmvalues":
-        return one
-    doubtful = _almost_the_same_key(seen, one) if any(not edit.old for edit in edits) else None
+    if decision.kind != "helmvalues":
+        return decision
+    doubtful = _almost_the_same_key(seen, decision) if any(not edit.old for edit in edits) else None
     created = next((path for path in new if path not in seen), "")
     return replace(
-        one,
+        decision,
         misspelt=doubtful,
         created=created,
         shared=helm_values.shared(seen, target),
     )
 
 
-def _almost_the_same_key(files: Files, one: Decision) -> tuple[str, str] | None:
+def _almost_the_same_key(files: Files, decision: Decision) -> tuple[str, str] | None:
     """Return a key that these values lack, and one that they have and that is almost the same."""
-    for key, there in helm_values.beside(files, target_of(one.subscription, "helmvalues")):
+    for key, there in helm_values.beside(files, target_of(decision.subscription, "helmvalues")):
         for other in there:
             words = (
                 (word, near)

@@ -296,8 +296,8 @@ def lists_in(memory: Files) -> list[WaitingList]:
     for path, file in sorted(memory.items()):
         if is_list_path(path):
             with suppress(TaskError):
-                one = read_list(file.text)
-                found += [one] if list_path(one.head) == path else []
+                listed = read_list(file.text)
+                found += [listed] if list_path(listed.head) == path else []
     return found
 
 

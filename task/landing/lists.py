@@ -61,21 +61,21 @@ class Lists:
     def without_commits(self, files: Files) -> Files:
         """Return the files of the memory branch with the lists that go with no commit."""
         bound = {one.head for name in self.with_commit for one in self.bound_to(name)}
-        for name, one in self.after_run.items():
-            if name not in self.with_commit and name not in bound and self.news(one):
-                files = with_list(files, one)
+        for name, listed in self.after_run.items():
+            if name not in self.with_commit and name not in bound and self.news(listed):
+                files = with_list(files, listed)
         return files
 
     def bound_to(self, name: str) -> list[WaitingList]:
         """Return the lists whose builds a head branch has now: they change only together."""
         return [self.after_run[old] for old, new in self.instead.items() if new == name]
 
-    def news(self, one: WaitingList) -> bool:
+    def news(self, listed: WaitingList) -> bool:
         """Tell whether a list says something else than the memory branch:
         no push for what the Git host knows.
         """
-        known = self.known[one.head]
-        said = (one.builds, one.releases, one.declined, one.closing)
+        known = self.known[listed.head]
+        said = (listed.builds, listed.releases, listed.declined, listed.closing)
         return said != (known.builds, known.releases, known.declined, known.closing)
 
 
@@ -135,14 +135,14 @@ def with_lists_of(states: Files, lists: Files) -> Files:
     }
 
 
-def with_list(files: Files, one: WaitingList) -> Files:
+def with_list(files: Files, listed: WaitingList) -> Files:
     """Return the files of the memory branch with a list, or without it if it says nothing."""
-    path = list_path(one.head)
+    path = list_path(listed.head)
     found = dict(files)
-    if one.empty:
+    if listed.empty:
         found.pop(path, None)
         return found
-    text = write_list(one)
+    text = write_list(listed)
     if path not in found or found[path].text != text:
         found[path] = File(text)
     return found

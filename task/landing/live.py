@@ -154,20 +154,20 @@ def _patch_until_deadline(
         contention.pause()
 
 
-def _patch_again(one: _Undoable, job: Job, world: World) -> _Result:
-    image = one.decision.candidate.reference
-    app = one.ask.subscription.application.key
-    one.contention.pause(f"{app}: somebody else overwrote {image}; deciding again")
+def _patch_again(undoable: _Undoable, job: Job, world: World) -> _Result:
+    image = undoable.decision.candidate.reference
+    app = undoable.ask.subscription.application.key
+    undoable.contention.pause(f"{app}: somebody else overwrote {image}; deciding again")
     decision, watched = _patch_until_deadline(
-        one.ask,
-        one.number,
-        one.api,
-        one.contention,
+        undoable.ask,
+        undoable.number,
+        undoable.api,
+        undoable.contention,
         job,
         world,
     )
     # Unchanged means that somebody has restored it. It is still the image that this run wrote.
-    return (one.decision if decision.verdict == "unchanged" else decision), watched
+    return (undoable.decision if decision.verdict == "unchanged" else decision), watched
 
 
 def said_live(sub: Subscription, api: LiveApplications) -> tuple[Mapping[str, Any], str, Reading]:

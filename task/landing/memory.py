@@ -39,7 +39,7 @@ def changed_states(snapshot: Snapshot, done: Sequence[Move], *, aside: bool) -> 
         new = dict(states)
         for member in sorted(
             members,
-            key=lambda one: one.remember is not None and one.remember.hold is not None,
+            key=lambda move: move.remember is not None and move.remember.hold is not None,
         ):
             file = file_of(snapshot, member.subscription, new)
             remember = member.remember or Remember()
@@ -109,9 +109,9 @@ def until_landed(before: Files, after: Files) -> Files:
         for file, state in own_states(before, path).items():
             now = states.get(file, State())
             lost = {
-                key: replace(now.images.get(key, Memory()), deferred=one.deferred)
-                for key, one in state.images.items()
-                if one.deferred and not now.images.get(key, Memory()).deferred
+                key: replace(now.images.get(key, Memory()), deferred=memory.deferred)
+                for key, memory in state.images.items()
+                if memory.deferred and not now.images.get(key, Memory()).deferred
             }
             if lost:
                 states[file] = replace(now, images={**now.images, **lost})
@@ -139,10 +139,12 @@ def _beside_base(known: State, snapshot: Snapshot, move: Move, file: str) -> Sta
     hold = None if new.lifted else new.hold or wanted.hold
     whole = apart(Memory(hold=base.hold), Memory(hold=hold)).hold
     memory = new.memory if new.memory is not None else wanted.images.get(key, Memory())
-    one = apart(base.images.get(key, Memory()), memory)
+    beside = apart(base.images.get(key, Memory()), memory)
     before = own_states(snapshot.memory, path).get(file, State())
-    one = replace(one, rollback=_rollback_of(one.hold or whole, before, move, memory.rollback))
-    return State(whole, {**known.images, key: one})
+    beside = replace(
+        beside, rollback=_rollback_of(beside.hold or whole, before, move, memory.rollback)
+    )
+    return State(whole, {**known.images, key: beside})
 
 
 def _rollback_of(
@@ -179,7 +181,8 @@ def without_rollbacks(memory: Files, closed: Mapping[str, Collection[str]]) -> F
                     rollback=None,
                 )
             whole = any(
-                key in keys and one.rollback and not one.hold for key, one in state.images.items()
+                key in keys and known.rollback and not known.hold
+                for key, known in state.images.items()
             )
             states[file] = replace(
                 state,
@@ -231,8 +234,8 @@ def new_holds(
             known = old.get(file, State())
             holds = [(app.name, state.hold, known.hold)]
             holds += [
-                (key, one.hold, known.images.get(key, Memory()).hold)
-                for key, one in sorted(state.images.items())
+                (key, memory.hold, known.images.get(key, Memory()).hold)
+                for key, memory in sorted(state.images.items())
             ]
             found += [
                 ((app.namespace, app.name), what, hold_text(now))

@@ -54,21 +54,21 @@ def _marker(
             known[sub.identity] = edited_places(snapshot, sub, terms)
         return known[sub.identity]
 
-    def marked(one: Decision) -> Decision:
-        if one.verdict not in ("refuse", "defer") or not one.kind:
-            return one
-        for writer in writers.near(one):
-            if places(one.subscription) & places(writer.subscription):
-                return replace(one, overridden_by=called(writer))
-        return one
+    def marked(decision: Decision) -> Decision:
+        if decision.verdict not in ("refuse", "defer") or not decision.kind:
+            return decision
+        for writer in writers.near(decision):
+            if places(decision.subscription) & places(writer.subscription):
+                return replace(decision, overridden_by=called(writer))
+        return decision
 
     return marked
 
 
-def called(one: Decision) -> str:
+def called(decision: Decision) -> str:
     """Return the Application and alias of a decision, for people."""
-    app = one.subscription.application.key
-    alias = one.subscription.entry.alias
+    app = decision.subscription.application.key
+    alias = decision.subscription.entry.alias
     return f"{app} ({alias})" if alias else app
 
 

@@ -103,7 +103,7 @@ def releases_of(base: Snapshot, moves: Iterable[Move]) -> dict[str, list[ListedR
     """
     found: dict[str, list[ListedRelease]] = {}
     ended: set[tuple[str, ...]] = set()
-    for move in sorted(moves, key=lambda one: not one.updates):
+    for move in sorted(moves, key=lambda move: not move.updates):
         head = move.decision.head
         if not move.released or head in ("", base.branch):
             continue

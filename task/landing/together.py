@@ -164,14 +164,14 @@ def _with_releases(
     """Return what waits with the holds of the base that end with it."""
     new = releases_of(base, moves)
     found: dict[str, WaitsOnHead] = {}
-    for name, one in waits.items():
+    for name, waiting in waits.items():
         known = () if heads[name].instead else heads[name].listed.releases
         there = [move for move in moves if move.decision.head == name]
         again = [one for one in known if counts(base, one) and not held_again(one, there)]
         releases = tuple(dict.fromkeys((*again, *new.get(name, ()))))
         ended = tuple(one for one in known if one not in releases)
-        moved = one.moved or releases != known
-        found[name] = replace(one, releases=releases, ended=ended, moved=moved)
+        moved = waiting.moved or releases != known
+        found[name] = replace(waiting, releases=releases, ended=ended, moved=moved)
     return found
 
 
@@ -221,10 +221,10 @@ def _scene(
     every = [sub for ask in batch.asks for sub in (ask.subscription, *ask.siblings)]
     read = {key_of_entry(sub): sub for sub in every}
     listed = {
-        one.key: one
+        build.key: build
         for head in heads.values()
-        for one in head.listed.builds
-        if one.key not in read and not head.instead
+        for build in head.listed.builds
+        if build.key not in read and not head.instead
     }
     if not listed:
         return Scene(base, read, {}, facts, job, world, gather, checks)
@@ -370,31 +370,35 @@ def _tried(
     if written and not proves:
         message = f"what waits on {head} was not proved again: this run touches too many branches"
         problems.append(Problem(Trouble.warning("signature", message)))
-    for one, kept in left:
+    for build, kept in left:
         if not (kept.move and kept.move.updates):
-            found.append(one)
+            found.append(build)
             continue
         move = next(results)
         verdict = move.decision.judged
         if verdict.verdict == "refuse":
             because = f"{NO_LONGER_PROVED}: {verdict.because}"
-            lost.append(KeptBuild(one.listed, "dropped", because))
+            lost.append(KeptBuild(build.listed, "dropped", because))
             continue
         if verdict.verdict == "error":
-            problems.append(_unchecked_build(one, verdict.because, verdict.hint, head))
+            problems.append(_unchecked_build(build, verdict.because, verdict.hint, head))
         elif kept.doubt:
-            problems.append(_unchecked_build(one, kept.because, "", head))
-        found.append(replace(one, proof=move.decision.proof))
+            problems.append(_unchecked_build(build, kept.because, "", head))
+        found.append(replace(build, proof=move.decision.proof))
     return found, lost, problems
 
 
-def _unchecked_build(one: WaitingBuild, because: str, hint: str, head: str) -> Problem:
-    version = one.listed.version
-    app = one.listed.application
+def _unchecked_build(waiting: WaitingBuild, because: str, hint: str, head: str) -> Problem:
+    version = waiting.listed.version
+    app = waiting.listed.application
     message = f"{version} waits on {head} as before, and could not be checked: {because}"
     return Problem(Trouble.warning("registry", message, hint), application=app)
 
 
-def _undecided(one: Undecided, head: str) -> Problem:
-    message = f"{one.listed.version}, which waits on {head}, cannot be decided: {one.error}"
-    return Problem(one.error.saying(message).as_warning(), application=one.listed.application)
+def _undecided(undecided: Undecided, head: str) -> Problem:
+    message = (
+        f"{undecided.listed.version}, which waits on {head}, cannot be decided: {undecided.error}"
+    )
+    return Problem(
+        undecided.error.saying(message).as_warning(), application=undecided.listed.application
+    )

@@ -122,9 +122,15 @@ class KeptBuild:
 
     def row(self, head: str) -> Waited:
         """Return the row of the report."""
-        one = self.listed
+        listed = self.listed
         return Waited(
-            one.application, one.alias, one.tag, one.digest, head, self.fate, self.because
+            listed.application,
+            listed.alias,
+            listed.tag,
+            listed.digest,
+            head,
+            self.fate,
+            self.because,
         )
 
     @property
@@ -187,23 +193,25 @@ class WaitsOnHead:
         return [kept.row(head) for kept in (*self.kept, *left)]
 
 
-def subscription_of(one: ListedBuild, base: Snapshot) -> Subscription:
+def subscription_of(listed: ListedBuild, base: Snapshot) -> Subscription:
     """Return a subscription for a build whose Application this run did not read."""
-    namespace, _, name = one.application.partition("/")
-    image = parse_image(one.image)
-    source = Source(base.repo, one.source, kind=one.kind)  # type: ignore[arg-type]
-    entry = Entry(one.alias, image, "", f"{one.alias}={one.image}" if one.alias else one.image)
+    namespace, _, name = listed.application.partition("/")
+    image = parse_image(listed.image)
+    source = Source(base.repo, listed.source, kind=listed.kind)  # type: ignore[arg-type]
+    entry = Entry(
+        listed.alias, image, "", f"{listed.alias}={listed.image}" if listed.alias else listed.image
+    )
     return Subscription(
-        application=Tracker(namespace, name, project=one.project, sources=(source,)),
+        application=Tracker(namespace, name, project=listed.project, sources=(source,)),
         entry=entry,
         policy=Policy(strategy="newest-build"),
-        keys=one.keys,
+        keys=listed.keys,
         source=source,
-        target=one.target,
-        path=one.path,
+        target=listed.target,
+        path=listed.path,
         repo=base.repo,
         base=base.branch,
-        home=one.folder,
+        home=listed.folder,
     )
 
 
@@ -212,21 +220,21 @@ def places_of(sub: Subscription) -> tuple[Place, ...]:
     return (*target_places(sub), Place(state_path(sub)))
 
 
-def overtaken(base: Snapshot, one: ListedBuild, sub: Subscription | None) -> bool:
+def overtaken(base: Snapshot, listed: ListedBuild, sub: Subscription | None) -> bool:
     """Tell whether the base now has a build that waits, or a newer one.
 
     `sub` is None for an Application that was not read. No server is asked.
     """
     try:
-        there = reading(base, sub or subscription_of(one, base), Terms())
+        there = reading(base, sub or subscription_of(listed, base), Terms())
     except TaskError:
         return False
-    if there.version == one.version:
+    if there.version == listed.version:
         return there.sound
-    if sub is None or one.rollback or there.version == one.base.version:
+    if sub is None or listed.rollback or there.version == listed.base.version:
         return False
     newer = Written(there.tag, there.digest)
-    return bool(why_older(Written(one.tag, one.digest, one.build), newer, sub.policy, {}))
+    return bool(why_older(Written(listed.tag, listed.digest, listed.build), newer, sub.policy, {}))
 
 
 def waiting_in(
@@ -277,9 +285,9 @@ def _unknown_order(one: ListedBuild, situation: Situation, base: str) -> str:
 def asks_of(waiting: Iterable[WaitingBuild]) -> list[Ask]:
     """Return asks that need the same facts as these builds."""
     return [
-        Ask(one.subscription, (one.image,), build=one.build)
-        for one in waiting
-        if one.read and not one.listed.rollback
+        Ask(entry.subscription, (entry.image,), build=entry.build)
+        for entry in waiting
+        if entry.read and not entry.listed.rollback
     ]
 
 
@@ -332,13 +340,13 @@ TOGETHER: Mapping[tuple[str, str], tuple[Meets, Meets]] = {
 }
 
 
-def alone_on_base(base: Snapshot, one: WaitingBuild, head: str) -> KeptBuild:
+def alone_on_base(base: Snapshot, waiting: WaitingBuild, head: str) -> KeptBuild:
     """Return what becomes of a build that nothing else meets."""
-    move, fate, because = _alone(base, one)
+    move, fate, because = _alone(base, waiting)
     if move and move.updates and (why := _why_no_longer_permitted(base, move, head)):
-        return KeptBuild(one.listed, "dropped", why, rule=NotPermittedError.rule)
+        return KeptBuild(waiting.listed, "dropped", why, rule=NotPermittedError.rule)
     doubt = move is not None and move.decision.rule == UNANSWERED
-    return KeptBuild(one.listed, fate, because, move, doubt=doubt)
+    return KeptBuild(waiting.listed, fate, because, move, doubt=doubt)
 
 
 def decide_with_waiting(
@@ -361,43 +369,45 @@ def decide_with_waiting(
     return moves, kept
 
 
-def _with_proof(move: Move, one: WaitingBuild) -> Move:
+def _with_proof(move: Move, waiting: WaitingBuild) -> Move:
     if not move.updates:
         return move
-    return replace(move, decision=replace(move.decision, proof=one.proof))
+    return replace(move, decision=replace(move.decision, proof=waiting.proof))
 
 
-def withdrawn(one: ListedBuild, decided: Iterable[Decided]) -> str:
+def withdrawn(listed: ListedBuild, decided: Iterable[Decided]) -> str:
     """Return why the source of a promotion no longer has it, or "" if nobody knows that."""
-    if not one.promoted_from:
+    if not listed.promoted_from:
         return ""
-    image = parse_image(one.image).identity
+    image = parse_image(listed.image).identity
     for ask, move in decided:
         sub = ask.subscription
         promoted = ask.promoted.source if ask.promoted else ""
-        back = move.rolled_back and sub.application.key == one.promoted_from
-        if promoted == one.promoted_from and key_of_entry(sub) == one.key:
+        back = move.rolled_back and sub.application.key == listed.promoted_from
+        if promoted == listed.promoted_from and key_of_entry(sub) == listed.key:
             now = ask.offered
         elif back and sub.entry.image.identity == image:
             now = move.decision.candidate
         else:
             continue
-        if not alike(now, Reading(tag=one.tag, digest=one.digest)):
-            return f"{one.promoted_from} now has {now.version}"
+        if not alike(now, Reading(tag=listed.tag, digest=listed.digest)):
+            return f"{listed.promoted_from} now has {now.version}"
     return ""
 
 
-def taken_out(base: Snapshot, one: WaitingBuild, ask: Ask, move: Move, terms: Terms) -> KeptBuild:
+def taken_out(
+    base: Snapshot, waiting: WaitingBuild, ask: Ask, move: Move, terms: Terms
+) -> KeptBuild:
     """Return what becomes of a build on another head branch,
     after a person's word about the same entry.
     """
     if move.decision.verdict in ("error", "refuse"):
-        return KeptBuild(one.listed, "waits", move.decision.because, _alone(base, one)[0])
-    _, own, fate, because = _with_ask(base, one, ask, move, terms)
+        return KeptBuild(waiting.listed, "waits", move.decision.because, _alone(base, waiting)[0])
+    _, own, fate, because = _with_ask(base, waiting, ask, move, terms)
     if fate == "waits" and own is None:
         fate = "dropped"
         because = move.decision.because
-    return KeptBuild(one.listed, fate, because, own)
+    return KeptBuild(waiting.listed, fate, because, own)
 
 
 def standing_on(
@@ -439,12 +449,14 @@ def _version_in(view: Snapshot, sub: Subscription) -> str:
 
 def _why_no_longer_permitted(base: Snapshot, move: Move, head: str) -> str:
     """Return why the repository's config no longer lets an Application write what waits, or ""."""
-    one = move.decision
+    decision = move.decision
     try:
-        kind = resolve(one.subscription, base)
-        target = target_of(one.subscription, kind)
+        kind = resolve(decision.subscription, base)
+        target = target_of(decision.subscription, kind)
         refuse_files(
-            one.subscription, EDITORS[kind].write(base.files, target, one.candidate)[0], head
+            decision.subscription,
+            EDITORS[kind].write(base.files, target, decision.candidate)[0],
+            head,
         )
     except NotPermittedError as error:
         return str(error)
@@ -458,49 +470,50 @@ def _verb(ask: Ask) -> str:
 
 
 def _with_ask(
-    base: Snapshot, one: WaitingBuild, ask: Ask, move: Move, terms: Terms
+    base: Snapshot, waiting: WaitingBuild, ask: Ask, move: Move, terms: Terms
 ) -> tuple[Move, Move | None, Fate, str]:
     """Return the ask's move, the move that keeps or defers what waits, what becomes of it,
     and why.
     """
-    outcome, older = _outcome(ask, move, one, terms)
-    meets = TOGETHER[_verb(ask), outcome][1 if one.listed.rollback else 0]
+    outcome, older = _outcome(ask, move, waiting, terms)
+    meets = TOGETHER[_verb(ask), outcome][1 if waiting.listed.rollback else 0]
     if meets in ("stays", "freed") or _verb(ask) == "release":
-        one = replace(one, situation=_situation_after(one.situation, ask, move))
-    own, fate, because = _alone(base, one)
+        waiting = replace(waiting, situation=_situation_after(waiting.situation, ask, move))
+    own, fate, because = _alone(base, waiting)
     new = move.decision
     if (
         own is None
         or meets == "again"
-        or (meets == "dropped" and new.candidate.version == one.image.version)
+        or (meets == "dropped" and new.candidate.version == waiting.image.version)
     ):
         return move, None, fate, because
     if meets == "yields":
         return move, None, "superseded", f"{new.candidate.version} takes its place"
     if meets == "dropped":
         return move, None, "dropped", new.because
-    if meets == "freed" and one.listed.rollback:
-        return _freed(move, own, one.listed.rollback.was), None, fate, because
-    why = (
-        f"{one.image.version} is already waiting on the head branch{f': {older}' if older else ''}"
-    )
+    if meets == "freed" and waiting.listed.rollback:
+        return _freed(move, own, waiting.listed.rollback.was), None, fate, because
+    more = f": {older}" if older else ""
+    why = f"{waiting.image.version} is already waiting on the head branch{more}"
     if meets == "wins":
         return move.without_effect(Verdict("refuse", "superseded", why)), own, fate, because
     if outcome == "older":  # the hold ends all the same
         verdict = Verdict("refuse", "superseded", f"{new.because}, but {why}")
-        freed = Remember(one.situation.memory, lifted=bool(move.remember and move.remember.lifted))
+        freed = Remember(
+            waiting.situation.memory, lifted=bool(move.remember and move.remember.lifted)
+        )
         move = replace(move, decision=replace(new, judged=verdict), remember=freed)
     elif (fate, new.verdict, ask.intent) == (
         "deferred",
         "defer",
         None,
-    ) and new.candidate.version != one.image.version:
-        newer = f"{because}; {one.image.version} , which is newer, is remembered"
+    ) and new.candidate.version != waiting.image.version:
+        newer = f"{because}; {waiting.image.version} , which is newer, is remembered"
         move = move.without_effect(Verdict("refuse", "superseded", newer))
     return move, own, fate, because
 
 
-def _outcome(ask: Ask, move: Move, one: WaitingBuild, terms: Terms) -> tuple[str, str]:
+def _outcome(ask: Ask, move: Move, waiting: WaitingBuild, terms: Terms) -> tuple[str, str]:
     """Return the outcome of an ask, in the words of `TOGETHER`, and why it is older than what
     waits.
     """
@@ -512,13 +525,13 @@ def _outcome(ask: Ask, move: Move, one: WaitingBuild, terms: Terms) -> tuple[str
         return "done" if ask.intent and ask.intent.hold else "no-hold", ""
     if not move.updates:
         return "done" if verb == "release" and move.remember else "nothing", ""
-    if new.version == one.image.version:
+    if new.version == waiting.image.version:
         return "same", ""
     if terms.allow_downgrade:
         return "newer", ""
     event = Written(new.tag, new.digest, move.build)
-    there = Written(one.image.tag, one.image.digest, one.build)
-    older = why_older(event, there, one.subscription.policy, one.situation.facts.ancestry)
+    there = Written(waiting.image.tag, waiting.image.digest, waiting.build)
+    older = why_older(event, there, waiting.subscription.policy, waiting.situation.facts.ancestry)
     return "older" if older else "newer", older
 
 
@@ -547,84 +560,92 @@ def _freed(move: Move, own: Move, was: str) -> Move:
     )
 
 
-def _alone(base: Snapshot, one: WaitingBuild) -> tuple[Move | None, Fate, str]:
+def _alone(base: Snapshot, waiting: WaitingBuild) -> tuple[Move | None, Fate, str]:
     """Decide what waits on the base of now: the move that keeps or defers it, what becomes of it,
     and why.
     """
-    there = one.situation.in_git.version
-    if there == one.image.version and one.situation.in_git.sound:
+    there = waiting.situation.in_git.version
+    if there == waiting.image.version and waiting.situation.in_git.sound:
         return None, "merged", f"{base.branch} now has {there}"
-    if one.listed.rollback:
-        return _rollback_alone(base, one)
-    move = weigh(one.situation, _offer(one))
-    if one.as_then and move.decision.rule in ("not-newer", "superseded"):
-        move = _as_allowed(one, move)
+    if waiting.listed.rollback:
+        return _rollback_alone(base, waiting)
+    move = weigh(waiting.situation, _offer(waiting))
+    if waiting.as_then and move.decision.rule in ("not-newer", "superseded"):
+        move = _as_allowed(waiting, move)
     verdict = move.decision.judged
     if verdict.verdict == "defer":
-        hold = one.situation.hold
+        hold = waiting.situation.hold
         return move, "deferred", hold_text(hold) if hold else verdict.because
     if verdict.verdict == "error":  # nobody has answered, so it stays
         unknown = Verdict("update", UNANSWERED, f"{verdict.because}; it stays")
-        return Move(one.situation.decision(one.image, unknown), one.build), "waits", verdict.because
+        return (
+            Move(waiting.situation.decision(waiting.image, unknown), waiting.build),
+            "waits",
+            verdict.because,
+        )
     if verdict.verdict != "update":
         return None, "superseded" if verdict.rule == "superseded" else "dropped", verdict.because
-    because = verdict.because if one.read else UNREAD
-    return _with_memory_after(one, move), "waits", because
+    because = verdict.because if waiting.read else UNREAD
+    return _with_memory_after(waiting, move), "waits", because
 
 
-def _offer(one: WaitingBuild) -> Offer:
-    pinned = bool(one.image.digest and one.image.tag)
-    return Offer(one.image, one.build, pinned=pinned, event=one.listed.event)
+def _offer(waiting: WaitingBuild) -> Offer:
+    pinned = bool(waiting.image.digest and waiting.image.tag)
+    return Offer(waiting.image, waiting.build, pinned=pinned, event=waiting.listed.event)
 
 
-def _as_allowed(one: WaitingBuild, move: Move) -> Move:
+def _as_allowed(waiting: WaitingBuild, move: Move) -> Move:
     """Return the move of a build that a person has allowed although it is older,
     as long as the base is as it was.
     """
-    allowed = replace(one.situation, terms=replace(one.situation.terms, allow_downgrade=True))
-    offer = replace(_offer(one), pinned=False, promoted=Promoted("", since=lambda: LONG_AGO))
+    allowed = replace(
+        waiting.situation, terms=replace(waiting.situation.terms, allow_downgrade=True)
+    )
+    offer = replace(_offer(waiting), pinned=False, promoted=Promoted("", since=lambda: LONG_AGO))
     again = weigh(allowed, offer)
     return again if again.decision.verdict in ("update", "defer") else move
 
 
-def _with_memory_after(one: WaitingBuild, move: Move) -> Move:
+def _with_memory_after(waiting: WaitingBuild, move: Move) -> Move:
     """Return the move with what the base remembers after it:
     another build that was deferred stays so.
     """
-    deferred = one.situation.memory.deferred
-    if deferred and alike(deferred, one.image):
+    deferred = waiting.situation.memory.deferred
+    if deferred and alike(deferred, waiting.image):
         deferred = None
     remember = move.remember or Remember()
-    memory = replace(remember.memory or one.situation.memory, deferred=deferred)
+    memory = replace(remember.memory or waiting.situation.memory, deferred=deferred)
     written = memory.written
-    if written and written.version == one.image.version and not written.digest:
-        written = replace(written, image_digest=one.listed.image_digest)
+    if written and written.version == waiting.image.version and not written.digest:
+        written = replace(written, image_digest=waiting.listed.image_digest)
         memory = replace(memory, written=written)
-    candidate = one.image if one.image.digest else move.decision.candidate
-    if not one.image.digest and not one.subscription.policy.pin_digest:
-        candidate = one.image
-    decision = replace(move.decision, candidate=candidate, source=one.listed.promoted_from)
+    candidate = waiting.image if waiting.image.digest else move.decision.candidate
+    if not waiting.image.digest and not waiting.subscription.policy.pin_digest:
+        candidate = waiting.image
+    decision = replace(move.decision, candidate=candidate, source=waiting.listed.promoted_from)
     return replace(move, decision=decision, remember=replace(remember, memory=memory))
 
 
-def _rollback_alone(base: Snapshot, one: WaitingBuild) -> tuple[Move | None, Fate, str]:
+def _rollback_alone(base: Snapshot, waiting: WaitingBuild) -> tuple[Move | None, Fate, str]:
     """Decide about a rollback that waits: it counts as long
     as the base has what it was to replace.
     """
-    situation = one.situation
-    rollback = one.listed.rollback
+    situation = waiting.situation
+    rollback = waiting.listed.rollback
     there = situation.in_git.version
     hold = situation.hold
     if rollback is None or there != rollback.was:
         was = rollback.was if rollback else ""
         return None, "superseded", f"{base.branch} now has {there or 'nothing'}, not {was}"
     because = f"rolled back from {rollback.was}{f'; {hold_text(hold)}' if hold else ''}"
-    to = Reading(tag=one.image.tag, digest=one.image.digest)
-    memory = rolled_back(situation.memory, situation.in_git, to, one.listed.skipped, rollback.to)
+    to = Reading(tag=waiting.image.tag, digest=waiting.image.digest)
+    memory = rolled_back(
+        situation.memory, situation.in_git, to, waiting.listed.skipped, rollback.to
+    )
     # what is held now goes with it
     remember = Remember(memory, hold=None if memory.hold else situation.state.hold)
-    decision = situation.decision(one.image, Verdict("update", "admitted", because))
-    return Move(decision, one.build, remember, rolled_back=True), "waits", because
+    decision = situation.decision(waiting.image, Verdict("update", "admitted", because))
+    return Move(decision, waiting.build, remember, rolled_back=True), "waits", because
 
 
 def list_after(
@@ -648,7 +669,7 @@ def list_after(
             new[build.key] = build
     for listed in (*(undecided.left_out for undecided in waits.undecided), *left):
         new.setdefault(listed.key, listed)
-    builds = tuple(sorted(new.values(), key=lambda one: one.key))
+    builds = tuple(sorted(new.values(), key=lambda build: build.key))
     again = {build.declined_key for build in builds}
     declined = tuple(one for one in known.declined if one.key not in again)
     return replace(known, builds=builds, releases=waits.releases, declined=declined, closing="")
@@ -659,15 +680,15 @@ def listed_of(move: Move, known: ListedBuild | None, base: Snapshot, now: str) -
 
     What is `known` of the same build stays.
     """
-    one = move.decision
+    decision = move.decision
     sub = move.subscription
     if (
         known
-        and known.version == one.candidate.version
+        and known.version == decision.candidate.version
         and bool(known.rollback) == move.rolled_back
     ):
         identity = known.build if known.build != Build() else move.build
-        proof = str(one.proof or known.proof)
+        proof = str(decision.proof or known.proof)
         return replace(known, build=identity, proof=proof, left_out="")
     memory = move.remember.memory if move.remember and move.remember.memory else Memory()
     rollback = memory.rollback if move.rolled_back else None
@@ -676,9 +697,9 @@ def listed_of(move: Move, known: ListedBuild | None, base: Snapshot, now: str) -
         project=sub.application.project,
         alias=sub.entry.alias,
         image=sub.entry.image.name,
-        tag=one.candidate.tag,
-        digest=one.candidate.digest,
-        image_digest="" if one.candidate.digest else one.built,
+        tag=decision.candidate.tag,
+        digest=decision.candidate.digest,
+        image_digest="" if decision.candidate.digest else decision.built,
         target=sub.target,
         path=sub.path,
         folder=sub.home,
@@ -687,10 +708,10 @@ def listed_of(move: Move, known: ListedBuild | None, base: Snapshot, now: str) -
         keys=sub.keys,
         build=move.build,
         base=base_then(base, sub),
-        admitted=one.because,
-        proof=str(one.proof or ""),
-        promoted_from=one.source,
-        event=one.event,
+        admitted=decision.because,
+        proof=str(decision.proof or ""),
+        promoted_from=decision.source,
+        event=decision.event,
         since=now,
         rollback=rollback,
         skipped=memory.replaced if rollback else (),

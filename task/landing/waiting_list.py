@@ -238,18 +238,18 @@ def read_list(text: str) -> WaitingList:
         raise TargetError(error.message) from error
 
 
-def write_list(one: WaitingList) -> str:
+def write_list(listed: WaitingList) -> str:
     """Return the text of a list."""
     data: dict[str, object] = {
         "version": VERSION,
-        "head": one.head,
-        "commit": _commit_data(one.commit),
-        "replaces": _commit_data(one.replaces),
-        "arrived": "" if one.arrived else "unknown",
-        "closing": one.closing,
-        "request": vars(one.request) if one.request else {},
-        "builds": [_build_data(build) for build in one.builds],
-        "releases": [vars(release) | {"hold": vars(release.hold)} for release in one.releases],
+        "head": listed.head,
+        "commit": _commit_data(listed.commit),
+        "replaces": _commit_data(listed.replaces),
+        "arrived": "" if listed.arrived else "unknown",
+        "closing": listed.closing,
+        "request": vars(listed.request) if listed.request else {},
+        "builds": [_build_data(build) for build in listed.builds],
+        "releases": [vars(release) | {"hold": vars(release.hold)} for release in listed.releases],
         "declined": [
             {
                 "application": declined.application,
@@ -258,7 +258,7 @@ def write_list(one: WaitingList) -> str:
                 "build": _build_words(declined.written),
                 "request": declined.url,
             }
-            for declined in one.declined
+            for declined in listed.declined
         ],
     }
     return ABOUT + "".join(f"{line}\n" for line in _block_lines(data))
@@ -283,34 +283,34 @@ def _identity_data(build: Build) -> Data:
     return {**vars(build), "sequence": "" if build.sequence is None else str(build.sequence)}
 
 
-def _build_data(one: ListedBuild) -> Data:
+def _build_data(listed: ListedBuild) -> Data:
     base = {
-        "tag": one.base.tag,
-        "digest": one.base.digest,
-        "written": _build_words(one.base.written),
-        "replaced": list(one.base.replaced),
+        "tag": listed.base.tag,
+        "digest": listed.base.digest,
+        "written": _build_words(listed.base.written),
+        "replaced": list(listed.base.replaced),
     }
     return {
-        "application": one.application,
-        "project": one.project,
-        "alias": one.alias,
-        "image": one.image,
-        "tag": one.tag,
-        "digest": one.digest,
-        "imageDigest": one.image_digest,
-        "since": one.since,
-        "leftOut": one.left_out,
-        "admitted": one.admitted,
-        "proof": one.proof,
-        "promotedFrom": one.promoted_from,
-        "event": one.event,
-        "build": _identity_data(one.build),
+        "application": listed.application,
+        "project": listed.project,
+        "alias": listed.alias,
+        "image": listed.image,
+        "tag": listed.tag,
+        "digest": listed.digest,
+        "imageDigest": listed.image_digest,
+        "since": listed.since,
+        "leftOut": listed.left_out,
+        "admitted": listed.admitted,
+        "proof": listed.proof,
+        "promotedFrom": listed.promoted_from,
+        "event": listed.event,
+        "build": _identity_data(listed.build),
         "base": base,
-        "target": {"kind": one.target, "path": one.path, "keys": _keys_data(one.keys)},
-        "folder": one.folder,
-        "source": {"path": one.source, "kind": one.kind},
-        "rollback": vars(one.rollback) if one.rollback else {},
-        "skipped": list(one.skipped),
+        "target": {"kind": listed.target, "path": listed.path, "keys": _keys_data(listed.keys)},
+        "folder": listed.folder,
+        "source": {"path": listed.source, "kind": listed.kind},
+        "rollback": vars(listed.rollback) if listed.rollback else {},
+        "skipped": list(listed.skipped),
     }
 
 

@@ -198,7 +198,7 @@ def ordered(status: Status) -> list[ImageStatus]:
     then by Application and alias.
     """
     states = list(STATES)
-    return sorted(status.images, key=lambda one: states.index(state(one)))
+    return sorted(status.images, key=lambda image: states.index(state(image)))
 
 
 def note(image_status: ImageStatus) -> str:
@@ -461,7 +461,7 @@ def page(status: Status) -> str:
         title=summary(replace(status, at="")),
         images=ordered(status),
         problems=list(map(problem_as_json, status.problems)),
-        commits=lambda one: {build.commit[:12]: build.url for build in one.builds},
+        commits=lambda image: {build.commit[:12]: build.url for build in image.builds},
         facts=facts,
         name=name,
         note=note,

@@ -266,7 +266,7 @@ def _nearest(name: str, known: Iterable[str]) -> list[str]:
     letters = {text: differ(name, text, LETTERS + 1) for text in known}
     off = sorted(
         (one for one, number in letters.items() if number <= LETTERS),
-        key=lambda one: (letters[one], one),
+        key=lambda text: (letters[text], text),
     )
     last = name.rpartition("/")[2]
     return (off or sorted(letter for letter in letters if letter.rpartition("/")[2] == last))[:FEW]

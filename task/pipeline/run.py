@@ -203,7 +203,7 @@ def report(
         replace(decision, source=sources.get(decision.subscription.identity, decision.source))
         for decision in _still_overridden(done.decisions)
     ]
-    decisions.sort(key=lambda one: (*_place(one), one.subscription.path))
+    decisions.sort(key=lambda decision: (*_place(decision), decision.subscription.path))
     shown: list[Decision | Unusable] = sorted((*matched.unusable, *decisions), key=_place)
     written = dict.fromkeys(
         decision.candidate for decision in decisions if decision.verdict == "update"
@@ -221,7 +221,7 @@ def report(
         hint = "the decisions say why; leave out --require-update if that is no failure"
         told.append(Problem(Trouble("require-update", message, hint, exit=code)))
     told += [
-        *sorted(done.cautions, key=lambda one: one.application),
+        *sorted(done.cautions, key=lambda caution: caution.application),
         *cautions(decisions),
     ]
     told += () if job.intent else first_tags(decisions)
@@ -234,7 +234,10 @@ def report(
         commits=tuple(sorted(done.commits, key=_commit_order)),
         problems=tuple(dict.fromkeys(told)),
         waiting=tuple(
-            sorted(done.waiting, key=lambda one: (one.application, one.alias, one.head, one.tag))
+            sorted(
+                done.waiting,
+                key=lambda waited: (waited.application, waited.alias, waited.head, waited.tag),
+            )
         ),
         exit=shutdown.code_of_run((), code),
         dry=job.dry,
@@ -245,9 +248,9 @@ def report(
     )
 
 
-def _commit_order(one: Commit) -> tuple[str, str, bool, str]:
+def _commit_order(commit: Commit) -> tuple[str, str, bool, str]:
     """Return where a commit is in the report: what is only remembered comes last."""
-    return one.repo, one.branch, one.remembers, one.head
+    return commit.repo, commit.branch, commit.remembers, commit.head
 
 
 def _still_overridden(decisions: Sequence[Decision]) -> list[Decision]:

@@ -115,10 +115,12 @@ def superseded(
     return ""
 
 
-def alike(one: Written | Reading | Image | Meant, other: Written | Reading | Image | Meant) -> bool:
+def alike(
+    version: Written | Reading | Image | Meant, other: Written | Reading | Image | Meant
+) -> bool:
     """Tell whether two have the same version. If both have a digest, it decides as well."""
-    return one.tag == other.tag and (
-        not (one.digest and other.digest) or one.digest == other.digest
+    return version.tag == other.tag and (
+        not (version.digest and other.digest) or version.digest == other.digest
     )
 
 
@@ -291,24 +293,25 @@ def _merged(base: Memory, more: Memory) -> Memory:
     )
 
 
-def _newer(one: Written | None, other: Written | None) -> Written | None:
+def _newer(written: Written | None, other: Written | None) -> Written | None:
     """Return the build with the higher number; one that cannot be compared is the base's."""
-    if one is None or other is None:
-        return one or other
-    numbers = [two.build.sequence for two in (one, other)]
-    if one.build.counter != other.build.counter or None in numbers:
-        return one
-    return max(one, other, key=lambda two: two.build.sequence or 0)
+    if written is None or other is None:
+        return written or other
+    numbers = [each.build.sequence for each in (written, other)]
+    if written.build.counter != other.build.counter or None in numbers:
+        return written
+    return max(written, other, key=lambda each: each.build.sequence or 0)
 
 
-def stricter(one: Hold | None, other: Hold | None) -> Hold | None:
+def stricter(hold: Hold | None, other: Hold | None) -> Hold | None:
     """Return the hold that ends later, the first one of two that are alike."""
-    if one is None or other is None:
-        return one or other
+    if hold is None or other is None:
+        return hold or other
     return (
         other
-        if one.until and (not other.until or epoch_seconds(other.until) > epoch_seconds(one.until))
-        else one
+        if hold.until
+        and (not other.until or epoch_seconds(other.until) > epoch_seconds(hold.until))
+        else hold
     )
 
 

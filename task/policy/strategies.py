@@ -118,7 +118,7 @@ def parse_tag_order(text: str) -> TagOrder:
     groups = tuple(
         sorted(
             ((group.decode(), at) for group, at in found.groupindex.items()),
-            key=lambda one: one[1],
+            key=lambda group: group[1],
         )
     )
     if not groups:
@@ -175,8 +175,8 @@ def newer_by_numbers(tag: str, current: str) -> bool:
     return shapes[0] != shapes[1] and bool(last[1]) and last[0] > last[1]
 
 
-def _backwards(one: Any, other: Any) -> int:
-    return int(other > one) - int(other < one)
+def _backwards(key: Any, other: Any) -> int:
+    return int(other > key) - int(other < key)
 
 
 _reversed = cmp_to_key(_backwards)

@@ -153,7 +153,7 @@ def may_get_login(registry: str, other: str) -> bool:
     who can answer for a registry could name his own server as the realm, and get the login.
     """
     pairs = any(
-        re.fullmatch(one, registry) and re.fullmatch(theirs, other) for one, theirs in _PAIRS
+        re.fullmatch(ours, registry) and re.fullmatch(theirs, other) for ours, theirs in _PAIRS
     )
     return bool(other) and (
         registry == other or pairs or bool(_GITLAB.fullmatch(f"{registry} {other}"))

@@ -393,11 +393,11 @@ def _freeze(value: _Value) -> Freeze:
             value.note(value.wrong(f"{value.name} has no {key}", f"write {key}: …"))
     given = fields or {}
     return Freeze(
-        _try(given.get("schedule"), lambda one: one.parsed(schedule), ""),
-        _try(given.get("duration"), lambda one: one.parsed(seconds_of), 0),
+        _try(given.get("schedule"), lambda value: value.parsed(schedule), ""),
+        _try(given.get("duration"), lambda value: value.parsed(seconds_of), 0),
         _try(
             given.get("timeZone"),
-            lambda one: one.parsed(zone_of),
+            lambda value: value.parsed(zone_of),
             zone_of("UTC"),
         ),
         " ".join(_try(given.get("reason"), _Value.text, "").split()),

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from support.clusters import app
+from support.clusters import full_application
 from support.runs import WEB
 
 from task.after.expecting import expected
@@ -33,7 +33,7 @@ PLACES: list[tuple[str, dict[str, str], TargetKind, str, str]] = [
 def landed(
     kind: TargetKind, image: str = f"{WEB}:1.1.0", verdict: Any = "update", **annotations: str
 ) -> LandedApplication:
-    item = app("web", "https://git.example.com/x.git", **annotations)
+    item = full_application("web", "https://git.example.com/x.git", **annotations)
     item["status"] |= {"sourceType": "Plugin"} if kind == "plugin-override" else {}
     application = parse_application(item, PREFIX)
     (sub,) = subscribe(application).subscriptions

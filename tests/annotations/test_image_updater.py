@@ -1,26 +1,21 @@
 """ImageUpdater resources → annotations. What AIU does is read from its v1.3 documentation and schema."""
 
 import json
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support import DATA
+from support.reports import parsed_application
 
 from task.annotations.image_updater import configure, is_image_updater
 from task.annotations.image_updater_settings import SPEC, Fields
 from task.annotations.subscription import subscribe
-from task.model import Application, KeySecret, Problem, Source
+from task.model import KeySecret, Problem
 from task.policy.tag_filter import glob_match
 
 WEB = {"alias": "web", "imageName": "ghcr.io/acme/web"}
-
-
-def app(name: str = "web", namespace: str = "argocd", **more: Any) -> Application:
-    source = Source("https://git.example/x.git", "apps/web", "main", kind="Helm", section="Helm")
-    return replace(Application(namespace, name, more.pop("annotations", {}), (source,)), **more)
 
 
 def updater(
@@ -40,7 +35,7 @@ def ref(pattern: str = "web", *images: Any, **more: Any) -> dict[str, Any]:
 
 
 def annotated(*updaters: Any, **more: Any) -> tuple[dict[str, str], tuple[Problem, ...]]:
-    (done,), problems = configure([app(**more)], updaters, complete=False)
+    (done,), problems = configure([parsed_application(**more)], updaters, complete=False)
     return dict(done.annotations), problems
 
 
@@ -358,7 +353,11 @@ def test_a_misspelt_annotation_of_ours_does_not_vanish() -> None:
 )
 def test_a_reference_that_selects_nothing_is_reported(reference: dict[str, Any], hint: str) -> None:
     given = updater(ref("w*"), reference)
-    _, (told,) = configure([app(), app("api", "team")], [given], origins=["updater.yaml:1"])
+    _, (told,) = configure(
+        [parsed_application(), parsed_application(name="api", namespace="team")],
+        [given],
+        origins=["updater.yaml:1"],
+    )
     message = "updater.yaml:1: ImageUpdater argocd/one, applicationRefs[1]: no Application in namespace 'argocd' matches"
     assert (told.message, told.severity, told.field) == (
         message,
@@ -367,12 +366,12 @@ def test_a_reference_that_selects_nothing_is_reported(reference: dict[str, Any],
     )
     assert told.hint.startswith(hint)
     assert (
-        configure([app()], [given], complete=False)[1] == ()
+        configure([parsed_application()], [given], complete=False)[1] == ()
     )  # narrowed: it may select what was left out
 
 
 def test_a_reference_that_a_better_one_leaves_nothing_is_not_told() -> None:
-    assert configure([app()], [updater(ref("*"), ref("web"))])[1] == ()
+    assert configure([parsed_application()], [updater(ref("*"), ref("web"))])[1] == ()
 
 
 @pytest.mark.parametrize(
@@ -449,14 +448,15 @@ def test_images_of_one_alias_keep_their_own_settings() -> None:
         "imageName": "nginx",
         "commonUpdateSettings": {"allowTags": "regexp:^x"},
     }
-    (done,), _ = configure([app()], [updater(ref("web", WEB, other))])
+    (done,), _ = configure([parsed_application()], [updater(ref("web", WEB, other))])
     allow = {sub.entry.image.name: sub.policy.allow for sub in subscribe(done).subscriptions}
     assert allow == {"ghcr.io/acme/web": None, "nginx": "^x"}
 
 
 def test_a_comma_in_a_constraint_survives() -> None:
     (done,), _ = configure(
-        [app()], [updater(ref("web", {"alias": "web", "imageName": "acme/web:>=1.2, <2"}))]
+        [parsed_application()],
+        [updater(ref("web", {"alias": "web", "imageName": "acme/web:>=1.2, <2"}))],
     )
     (sub,) = subscribe(done).subscriptions
     assert sub.policy.constraints == (">=1.2 <2",)
@@ -468,7 +468,7 @@ TAGS = st.text("abz019.-_", max_size=4)
 @given(st.lists(st.text("ab.-,*?[]^", max_size=5), max_size=3), TAGS)
 def test_globs_with_commas_ignore_the_same_tags(globs: list[str], tag: str) -> None:
     one = {**WEB, "commonUpdateSettings": {"ignoreTags": globs}}
-    (done,), _ = configure([app()], [updater(ref("web", one))])
+    (done,), _ = configure([parsed_application()], [updater(ref("web", one))])
     listed = done.annotations.get("web.ignore-tags", "").split(",")
     assert any(glob_match(glob, tag) for glob in listed if glob) is any(
         glob_match(glob, tag) for glob in globs if glob
@@ -592,7 +592,10 @@ def test_settings_that_cannot_be_read_update_nothing(broken: dict[str, Any]) -> 
 )
 def test_what_has_no_effect_here_is_reported_once(spec: dict[str, Any], warned: str) -> None:
     images = (WEB, {"alias": "b", "imageName": "b"})
-    _, problems = configure([app("web-1"), app("web-2")], [updater(ref("web-*", *images), **spec)])
+    _, problems = configure(
+        [parsed_application(name="web-1"), parsed_application(name="web-2")],
+        [updater(ref("web-*", *images), **spec)],
+    )
     assert [warned] * bool(warned) == [warned for problem in problems if warned in problem.message]
 
 
@@ -626,7 +629,7 @@ def test_the_levels_are_merged_field_by_field_to_the_key_that_must_have_signed(
     spec: dict[str, Any], reference: dict[str, Any], image: dict[str, Any], secret: str
 ) -> None:
     given = updater(ref("web", {**WEB, **image}, **reference), namespace="team", **spec)
-    (done,), problems = configure([app(namespace="team")], [given])
+    (done,), problems = configure([parsed_application(namespace="team")], [given])
     (one,) = subscribe(done).subscriptions
     assert problems == ()
     assert one.signed_by == (KeySecret("team", secret, "cosign.pub") if secret else None)
@@ -638,7 +641,7 @@ def test_each_image_has_a_key_of_its_own() -> None:
     given = updater(
         ref("web", {**WEB, **verification("one")}, {**api, **OFF}), **verification("all")
     )
-    (done,), _ = configure([app()], [given])
+    (done,), _ = configure([parsed_application()], [given])
     found = {
         one.entry.alias: one.signed_by and one.signed_by.name
         for one in subscribe(done).subscriptions
@@ -671,7 +674,7 @@ def test_what_cannot_be_verified_is_never_let_through(broken: dict[str, Any], le
     if level == "annotations":
         spec, reference = broken, {"useAnnotations": True}
     (done,), problems = configure(
-        [app(annotations={"image-list": "web=nginx"})],
+        [parsed_application(annotations={"image-list": "web=nginx"})],
         [updater(ref("web", image, **reference), **spec)],
     )
     assert subscribe(done).subscriptions == ()
@@ -681,7 +684,7 @@ def test_what_cannot_be_verified_is_never_let_through(broken: dict[str, Any], le
 def test_annotations_do_not_go_around_the_verification_of_a_resource() -> None:
     given = updater(ref("web", useAnnotations=True), **verification())
     annotations = {"image-list": "web=nginx, redis", "pin-digest": "false"}
-    (done,), problems = configure([app(annotations=annotations)], [given])
+    (done,), problems = configure([parsed_application(annotations=annotations)], [given])
     assert problems == ()
     assert done.annotations == annotations
     for one in subscribe(done).subscriptions:
@@ -705,7 +708,9 @@ def requests_with(labels: Any) -> dict[str, Any]:
 def test_labels_of_pull_requests(
     spec: dict[str, Any], reference: dict[str, Any], labels: tuple[str, ...]
 ) -> None:
-    (done,), problems = configure([app()], [updater(ref("web", **reference), **spec)])
+    (done,), problems = configure(
+        [parsed_application()], [updater(ref("web", **reference), **spec)]
+    )
     assert (done.request_labels, problems) == (labels, ())
     assert done.annotations["pull-request"] == "true"
 
@@ -714,13 +719,13 @@ def test_labels_without_bound() -> None:
     given = updater(
         ref("web"), **requests_with([f"{number:03}" for number in range(200)] + ["x" * 256])
     )
-    (done,), problems = configure([app()], [given])
+    (done,), problems = configure([parsed_application()], [given])
     assert (len(done.request_labels), len(problems)) == (100, 1)
 
 
 @pytest.mark.slow
 def test_ten_thousand_applications_each_with_a_resource_of_its_own() -> None:
-    apps = [app(f"web-{number}") for number in range(10_000)]
+    apps = [parsed_application(name=f"web-{number}") for number in range(10_000)]
     updaters = [updater(ref(f"web-{number}"), name=f"u{number}") for number in range(10_000)]
     done, problems = configure(apps, updaters)
     assert problems == ()
@@ -744,7 +749,7 @@ ANYTHING = st.recursive(
 def test_no_resource_raises(spec: Any, reference: Any) -> None:
     whole = {**ref("*"), **(reference if isinstance(reference, dict) else {}), "namePattern": "*"}
     done, _ = configure(
-        [app()],
+        [parsed_application()],
         [{"spec": spec}, {**updater(whole), "metadata": reference}, updater(whole, name="z")],
     )
     assert len(done) == 1

@@ -1,15 +1,15 @@
 """What the annotations mean. Rows of `cases/annotations.json` are AIU's own outputs."""
 
 import json
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from support import DATA
+from support.reports import parsed_application
 
 from task.annotations.application import parse_application
 from task.annotations.subscription import Defaults, subscribe
-from task.model import Application, Keys, Source, Subscribed
+from task.model import Keys, Source, Subscribed
 
 CASES = json.loads((DATA / "cases" / "annotations.json").read_text())["cases"]
 OURS = {
@@ -17,13 +17,8 @@ OURS = {
 }
 
 
-def app(annotations: dict[str, str], **more: Any) -> Application:
-    source = Source("https://git.example/x.git", "apps/web", "main", kind="Helm", section="Helm")
-    return replace(Application("argocd", "web", annotations, (source,)), **more)
-
-
 def only(annotations: dict[str, str]) -> Subscribed:
-    return subscribe(app({"image-list": "web=ghcr.io/acme/web", **annotations}))
+    return subscribe(parsed_application({"image-list": "web=ghcr.io/acme/web", **annotations}))
 
 
 def errors(subscribed: Subscribed) -> list[str]:
@@ -38,7 +33,7 @@ def errors(subscribed: Subscribed) -> list[str]:
 def test_options_as_image_updater_reads_them(case: dict[str, Any]) -> None:
     expected = case.get("expect_v1", case["expect"])
     subscribed = subscribe(
-        app({"image-list": case["input"]["image"], **case["input"]["annotations"]})
+        parsed_application({"image-list": case["input"]["image"], **case["input"]["annotations"]})
     )
     sub = subscribed.subscriptions[0]
     assert sub.policy.strategy == expected["strategy"]
@@ -183,7 +178,7 @@ def test_a_misspelt_rule_stops_the_entries_that_it_would_govern(
     annotations: dict[str, str], left: list[str]
 ) -> None:
     listed = "web=acme/web, api=acme/api, acme/cron"
-    subscribed = subscribe(app({"image-list": listed, **annotations}))
+    subscribed = subscribe(parsed_application({"image-list": listed, **annotations}))
     assert [one.entry.alias for one in subscribed.subscriptions] == left
     stopped = {flaw.entry.alias for flaw in subscribed.flaws if flaw.misspelt and flaw.entry}
     assert stopped == {"web", "api", ""} - set(left)
@@ -235,13 +230,15 @@ def test_all_problems_of_the_write_back_come_together() -> None:
 
 
 def test_a_broken_write_back_is_reported_even_where_no_entry_can_be_read() -> None:
-    subscribed = subscribe(app({"image-list": "nginx:>=1.0", "write-back-method": "Git"}))
+    subscribed = subscribe(
+        parsed_application({"image-list": "nginx:>=1.0", "write-back-method": "Git"})
+    )
     assert errors(subscribed) == ["image-list", "write-back-method"]
 
 
 def test_only_the_rest_of_a_range_belongs_to_the_entry_before_it() -> None:
     text = "a=acme/a:>=1.0,<2,b=acme/b:1.x, 3scale/apicast, acme/c, 1password/op"
-    one = subscribe(app({"image-list": text}))
+    one = subscribe(parsed_application({"image-list": text}))
     assert [sub.entry.image.repository for sub in one.subscriptions] == [
         "acme/b",
         "3scale/apicast",
@@ -257,7 +254,7 @@ def test_only_the_rest_of_a_range_belongs_to_the_entry_before_it() -> None:
 
 def test_one_broken_entry_leaves_the_others_alone() -> None:
     subscribed = subscribe(
-        app({"image-list": "a=acme/a, b=acme/b:>", "a.update-strategy": "latest"})
+        parsed_application({"image-list": "a=acme/a, b=acme/b:>", "a.update-strategy": "latest"})
     )
     assert [sub.entry.alias for sub in subscribed.subscriptions] == ["a"]
 
@@ -306,7 +303,9 @@ def test_deprecated_and_strange_values_work_and_warn(
 def test_what_image_updater_v1_refuses_as_a_whole(
     annotations: dict[str, str], severities: list[str]
 ) -> None:
-    assert [flaw.severity for flaw in subscribe(app(annotations)).flaws] == severities
+    assert [
+        flaw.severity for flaw in subscribe(parsed_application(annotations)).flaws
+    ] == severities
 
 
 def test_an_empty_ignore_list_hides_the_application_wide_one() -> None:
@@ -327,14 +326,16 @@ def test_an_empty_ignore_list_hides_the_application_wide_one() -> None:
 )
 def test_where_per_image_keys_are_looked_up(image_list: str, key: str) -> None:
     subscribed = subscribe(
-        app({"image-list": image_list, f"{key}.update-strategy": "alphabetical"})
+        parsed_application({"image-list": image_list, f"{key}.update-strategy": "alphabetical"})
     )
     assert subscribed.subscriptions[0].policy.strategy == "alphabetical"
 
 
 def test_an_alias_owns_its_name() -> None:
     subscribed = subscribe(
-        app({"image-list": "web=acme/other, acme/web", "web.update-strategy": "alphabetical"})
+        parsed_application(
+            {"image-list": "web=acme/other, acme/web", "web.update-strategy": "alphabetical"}
+        )
     )
     assert [sub.policy.strategy for sub in subscribed.subscriptions] == ["alphabetical", "semver"]
 
@@ -361,13 +362,13 @@ def test_several_targets_are_several_subscriptions() -> None:
 
 def test_the_command_lines_strategy_holds_where_no_annotation_does() -> None:
     defaults = Defaults(strategy="alphabetical", pin_digest=True)
-    sub = subscribe(app({"image-list": "a=b"}), defaults).subscriptions[0]
+    sub = subscribe(parsed_application({"image-list": "a=b"}), defaults).subscriptions[0]
     assert (sub.policy.strategy, sub.policy.pin_digest) == ("alphabetical", True)
 
 
 def test_the_managed_names_of_all_entries_are_known_to_each() -> None:
     subs = subscribe(
-        app({"image-list": "a=acme/a, b=acme/b", "a.helm.image-tag": "a.tag"})
+        parsed_application({"image-list": "a=acme/a, b=acme/b", "a.helm.image-tag": "a.tag"})
     ).subscriptions
     assert subs[0].managed == subs[1].managed
     assert set(subs[0].managed) == {
@@ -398,7 +399,9 @@ def test_a_plugin_gets_only_its_own_variables_and_helm_only_its_parameters(
         "helm.image-tag": "image.tag",
         "plugin.image-tag": "TAG",
     }
-    asked = app({"image-list": "a=acme/a", "write-back-target": target, **names}, sources=(source,))
+    asked = parsed_application(
+        {"image-list": "a=acme/a", "write-back-target": target, **names}, sources=(source,)
+    )
     assert [sub.keys for sub in subscribe(asked).subscriptions] == [keys]
     assert "TAG" in subscribe(asked).subscriptions[0].managed
 

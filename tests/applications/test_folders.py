@@ -20,33 +20,33 @@ APPLICATION = "apiVersion: argoproj.io/v1alpha1\nkind: Application\nmetadata: {n
 PATCH = "apiVersion: argoproj.io/v1alpha1\nkind: Application\nmetadata: {name: NAME}\nspec: {project: prod}\n"
 
 
-def app(name: str, text: str = APPLICATION) -> str:
+def manifest_text(name: str, text: str = APPLICATION) -> str:
     return text.replace("NAME", name)
 
 
-TEMPLATE = app('"{{ .Values.name }}"')
+TEMPLATE = manifest_text('"{{ .Values.name }}"')
 LOOP = f"{{{{- range .Values.apps }}}}\n---\n{TEMPLATE}{{{{- end }}}}\n"
 CHARTS = {
-    "web.yaml": app("web"),
+    "web.yaml": manifest_text("web"),
     "chart/Chart.yaml": "name: apps\n",
     "chart/templates/loop.yaml": LOOP,
     "chart/templates/deep/one.yaml": TEMPLATE,
-    "chart/templates/plain.yaml": app("plain"),
+    "chart/templates/plain.yaml": manifest_text("plain"),
     "rollouts/Chart.yaml": "name: rollouts\n",
     "rollouts/templates/x.yaml": LOOP.replace("Application", "Rollout"),
 }
 KUSTOMIZATIONS = {
-    "fleet/zbase/web.yaml": app("web"),
+    "fleet/zbase/web.yaml": manifest_text("web"),
     "fleet/zbase/kustomization.yaml": "resources: [web.yaml]\ncommonAnnotations: {a: b}\n",
     "fleet/overlays/prod/kustomization.yaml": (
         "resources: [../../zbase, shop.yaml]\nnamePrefix: prod-\n"
         "patches: [{path: patches/web.yaml}, {patch: 'kind: Application'}]\npatchesStrategicMerge: [shop-patch.yaml]\n"
     ),
-    "fleet/overlays/prod/shop.yaml": app("shop"),
-    "fleet/overlays/prod/patches/web.yaml": app("web", PATCH),
-    "fleet/overlays/prod/shop-patch.yaml": app("shop", PATCH),
+    "fleet/overlays/prod/shop.yaml": manifest_text("shop"),
+    "fleet/overlays/prod/patches/web.yaml": manifest_text("web", PATCH),
+    "fleet/overlays/prod/shop-patch.yaml": manifest_text("shop", PATCH),
     "fleet/plain/kustomization.yaml": "namespace: argocd\nresources: [one.yaml]\n",
-    "fleet/plain/one.yaml": app("one"),
+    "fleet/plain/one.yaml": manifest_text("one"),
     "workload/kustomization.yaml": "resources: [pod.yaml]\nimages: [{name: a, newTag: '1'}]\n",
     "workload/pod.yaml": "kind: Pod\nmetadata: {name: argoproj.io}\n",
 }
@@ -172,7 +172,7 @@ def test_a_source_whose_own_kustomization_uses_a_changed_one_is_reported(
 
 def test_a_patch_that_is_named_is_read(tmp_path: Path) -> None:
     path = tmp_path / "patch.yaml"
-    path.write_text(app("web", PATCH))
+    path.write_text(manifest_text("web", PATCH))
     (tmp_path / "kustomization.yaml").write_text("patches: [{path: patch.yaml}]\n")
     assert [one.is_application for one in here(str(path))] == [True]
     assert [one for one in here(str(tmp_path)) if one.is_application] == []
@@ -206,7 +206,7 @@ def test_a_kustomization_that_is_a_source_of_its_own_is_reported_once(
     ],
 )
 def test_strange_kustomizations_are_not_defect(texts: dict[str, str]) -> None:
-    (found, *warnings) = inside({**texts, "a/x": app("web")}, "a/x")
+    (found, *warnings) = inside({**texts, "a/x": manifest_text("web")}, "a/x")
     assert found.is_application
     assert {one.origin for one in warnings} <= {"a"}
 

@@ -24,7 +24,7 @@ from task.model import Found, Place, Snapshot
 KIND = {"apiVersion": "argoproj.io/v1alpha1", "kind": "Application"}
 
 
-def app(
+def manifest_text(
     name: str, repo: Path | str, path: str, *, spec: Mapping[str, Any] | None = None, **source: Any
 ) -> str:
     """The manifest of an Application; `Path("")` in a source is no path at all."""
@@ -92,16 +92,16 @@ def test_applications_are_followed_across_repositories_to_the_wanted_depth(
     bare_repo(
         tmp_path,
         {
-            "apps/a.yaml": app("a", one, "more"),
-            "apps/b.yaml": app("b", f"{two}/", "apps"),
-            "apps/sub/c.yaml": app("c", one, "x"),  # the parent does not recurse
+            "apps/a.yaml": manifest_text("a", one, "more"),
+            "apps/b.yaml": manifest_text("b", f"{two}/", "apps"),
+            "apps/sub/c.yaml": manifest_text("c", one, "x"),  # the parent does not recurse
             "apps/pod.yaml": "kind: Pod",
-            "more/d.yaml": app("d", two, "apps"),
+            "more/d.yaml": manifest_text("d", two, "apps"),
         },
         name="one.git",
     )
-    bare_repo(tmp_path, {"apps/e.yaml": app("e", one, "gone")}, name="two.git")
-    root = app("root", one, "apps")
+    bare_repo(tmp_path, {"apps/e.yaml": manifest_text("e", one, "gone")}, name="two.git")
+    root = manifest_text("root", one, "apps")
     assert names(below.of(root, 0)) == []
     assert names(below.of(root, 1)) == ["a", "b"]
     found = below.of(root)
@@ -117,15 +117,21 @@ def test_applications_are_followed_across_repositories_to_the_wanted_depth(
 
 def test_a_circle_ends(tmp_path: Path, below: Below) -> None:
     repo = tmp_path / "repo.git"
-    files = {"apps/self.yaml": app("self", repo, "apps"), "apps/b.yaml": app("b", repo, "other")}
-    bare_repo(tmp_path, {**files, "other/back.yaml": app("back", repo, "apps")})
-    assert names(below.of(app("root", repo, "apps"), 20)) == ["b", "self", "back"]
+    files = {
+        "apps/self.yaml": manifest_text("self", repo, "apps"),
+        "apps/b.yaml": manifest_text("b", repo, "other"),
+    }
+    bare_repo(tmp_path, {**files, "other/back.yaml": manifest_text("back", repo, "apps")})
+    assert names(below.of(manifest_text("root", repo, "apps"), 20)) == ["b", "self", "back"]
 
 
 def test_the_number_of_applications_is_bounded(tmp_path: Path, below: Below) -> None:
     repo = tmp_path / "repo.git"
-    bare_repo(tmp_path, {f"apps/{number}.yaml": app(str(number), repo, "x") for number in range(5)})
-    found = below.of(app("root", repo, "apps"), most=3)
+    bare_repo(
+        tmp_path,
+        {f"apps/{number}.yaml": manifest_text(str(number), repo, "x") for number in range(5)},
+    )
+    found = below.of(manifest_text("root", repo, "apps"), most=3)
     assert len(names(found)) == 3
     assert (trouble_of(found[-1]).message, trouble_of(found[-1]).severity) == (
         "--follow-apps: there are more than 3 Applications to follow to",
@@ -137,16 +143,18 @@ def test_children_are_in_the_namespace_that_argo_cd_puts_them_into(
     tmp_path: Path, below: Below
 ) -> None:
     repo = tmp_path / "repo.git"
-    child = app("child", repo, "x").replace('"namespace": "argocd"', '"labels": {}')
-    bare_repo(tmp_path, {"apps/a.yaml": child, "apps/b.yaml": app("b", repo, "x")})
-    found = below.of(app("root", repo, "apps", spec={"destination": {"namespace": "team"}}))
+    child = manifest_text("child", repo, "x").replace('"namespace": "argocd"', '"labels": {}')
+    bare_repo(tmp_path, {"apps/a.yaml": child, "apps/b.yaml": manifest_text("b", repo, "x")})
+    found = below.of(
+        manifest_text("root", repo, "apps", spec={"destination": {"namespace": "team"}})
+    )
     assert [one.item["metadata"]["namespace"] for one in found if one.item] == ["team", "argocd"]
 
 
 def test_projects_next_to_the_children_are_seen(tmp_path: Path, below: Below) -> None:
     """They may want signed commits."""
     repo = tmp_path / "repo.git"
-    project = app("shop", repo, "x").replace('"Application"', '"AppProject"')
+    project = manifest_text("shop", repo, "x").replace('"Application"', '"AppProject"')
     bare_repo(
         tmp_path,
         {
@@ -154,7 +162,7 @@ def test_projects_next_to_the_children_are_seen(tmp_path: Path, below: Below) ->
             "apps/b.yaml": '{"apiVersion": "argoproj.io/v1alpha1", "kind": "X"}',
         },
     )
-    found = below.of(app("root", repo, "apps"))
+    found = below.of(manifest_text("root", repo, "apps"))
     assert [(one.item["kind"], is_project(one.item)) for one in found] == [("AppProject", True)]
 
 
@@ -174,8 +182,10 @@ def test_application_sets_below_are_rendered(tmp_path: Path, below: Below) -> No
         "metadata": {"name": "set"},
         "spec": spec,
     }
-    bare_repo(tmp_path, {"apps/set.json": json.dumps(made), "x/z.yaml": app("z", repo, "none")})
-    assert names(below.of(app("root", repo, "apps"))) == ["x", "y", "z"]
+    bare_repo(
+        tmp_path, {"apps/set.json": json.dumps(made), "x/z.yaml": manifest_text("z", repo, "none")}
+    )
+    assert names(below.of(manifest_text("root", repo, "apps"))) == ["x", "y", "z"]
 
 
 CHART = {
@@ -203,7 +213,9 @@ def test_a_chart_is_rendered_as_its_application_says(tmp_path: Path, below: Belo
         "ignoreMissingValueFiles": True,
     }
     given["parameters"] = [{"name": "suffix", "value": "-x"}]
-    root = app("root", repo, "chart", helm=given, spec={"destination": {"namespace": "team"}})
+    root = manifest_text(
+        "root", repo, "chart", helm=given, spec={"destination": {"namespace": "team"}}
+    )
     rendering = Rendering(["helm"], {"PATH": os.path.dirname(helm[0])})
     found = below.of(root, 1, rendering)
     git(tmp_path, "clone", "-q", str(repo), "clone")
@@ -227,7 +239,7 @@ def test_a_chart_is_rendered_as_its_application_says(tmp_path: Path, below: Belo
     assert [one.item for one in found] == [one.item for one in found_in(made, "")]
     assert names(found) == ["prod-b-x", "prod-c-x"]
     assert found[0].origin == f"{repo}//chart"
-    assert names(below.of(app("dev", repo, "chart"), 1, rendering)) == ["dev-a"]
+    assert names(below.of(manifest_text("dev", repo, "chart"), 1, rendering)) == ["dev-a"]
 
 
 @pytest.mark.parametrize(
@@ -313,9 +325,12 @@ def test_what_is_read_of_a_folder_without_a_program(
 ) -> None:
     repo = bare_repo(
         tmp_path,
-        {path: text.replace("APP", app("a", "https://h/x", "")) for path, text in files.items()},
+        {
+            path: text.replace("APP", manifest_text("a", "https://h/x", ""))
+            for path, text in files.items()
+        },
     )
-    found = below.of(app("root", repo, "chart", **source), 1)
+    found = below.of(manifest_text("root", repo, "chart", **source), 1)
     assert names(found) == expected
     assert [one.removeprefix(f"{repo}//")[: len(told)] for one in problems(found)] == (
         [told] if told else []
@@ -330,11 +345,11 @@ def test_what_the_application_says_of_kustomize_keeps_it_from_being_rendered(
     (tmp_path / "kustomize").chmod(0o755)
     files = {
         "k/kustomization.yaml": "resources: [a.yaml]\nnamePrefix: b-",
-        "k/a.yaml": app("a", "https://h/x", ""),
+        "k/a.yaml": manifest_text("a", "https://h/x", ""),
     }
     repo = bare_repo(tmp_path, files)
     rendering = Rendering(["kustomize"], {"PATH": str(tmp_path)})
-    root = app("root", repo, "k", kustomize={"nameSuffix": "-c"})
+    root = manifest_text("root", repo, "k", kustomize={"nameSuffix": "-c"})
     (advice,) = below.of(root, rendering=rendering)
     assert below.of(root) == [advice]  # --render would not help
     assert trouble_of(advice).hint.startswith(
@@ -355,8 +370,10 @@ def test_what_the_application_says_of_kustomize_keeps_it_from_being_rendered(
 def test_a_path_that_is_not_a_folder_is_reported(
     tmp_path: Path, below: Below, path: str, told: str
 ) -> None:
-    repo = bare_repo(tmp_path, {"apps/a.yaml": app("a", "https://h/x", ""), "link": Link("apps")})
-    (found,) = below.of(app("root", repo, path))
+    repo = bare_repo(
+        tmp_path, {"apps/a.yaml": manifest_text("a", "https://h/x", ""), "link": Link("apps")}
+    )
+    (found,) = below.of(manifest_text("root", repo, path))
     assert (
         trouble_of(found).message
         == f"what argocd/root deploys is not followed: {told.replace('REPO', str(repo))}"
@@ -369,7 +386,7 @@ def test_a_path_that_is_not_a_folder_is_reported(
 
 
 def test_a_source_without_a_repository_is_reported(below: Below) -> None:
-    (found,) = below.of(app("root", "", "apps"))
+    (found,) = below.of(manifest_text("root", "", "apps"))
     assert (
         trouble_of(found).message
         == "what argocd/root deploys is not followed: its source has no repoURL"
@@ -384,12 +401,15 @@ def test_a_source_without_a_repository_is_reported(below: Below) -> None:
 def test_charts_from_helm_repositories_are_reported_in_one_line(
     tmp_path: Path, below: Below
 ) -> None:
-    charts = {f"apps/{at}.yaml": app(str(at), "https://charts", "", chart="web") for at in range(7)}
+    charts = {
+        f"apps/{at}.yaml": manifest_text(str(at), "https://charts", "", chart="web")
+        for at in range(7)
+    }
     repo = bare_repo(tmp_path, charts)
     assert (
-        problems(below.of(app("root", repo, "apps"), 1)) == []
+        problems(below.of(manifest_text("root", repo, "apps"), 1)) == []
     )  # nobody wants to know what these deploy
-    (told,) = problems(below.of(app("root", repo, "apps"), 2))
+    (told,) = problems(below.of(manifest_text("root", repo, "apps"), 2))
     assert told == (
         "--follow-apps does not follow charts from Helm repositories; Applications with such a source: "
         "7 (argocd/0, argocd/1, argocd/2, argocd/3, argocd/4 and 2 more)"
@@ -399,9 +419,10 @@ def test_charts_from_helm_repositories_are_reported_in_one_line(
 def test_a_repository_that_cannot_be_read_is_reported_once(tmp_path: Path, below: Below) -> None:
     repo = tmp_path / "repo.git"
     bare_repo(
-        tmp_path, {f"apps/{name}.yaml": app(name, tmp_path / "none.git", name) for name in "ab"}
+        tmp_path,
+        {f"apps/{name}.yaml": manifest_text(name, tmp_path / "none.git", name) for name in "ab"},
     )
-    (told,) = [one for one in below.of(app("root", repo, "apps")) if one.trouble]
+    (told,) = [one for one in below.of(manifest_text("root", repo, "apps")) if one.trouble]
     assert trouble_of(told).message.startswith(
         f"what argocd/a and 1 more deploys is not followed: {tmp_path}/none.git"
     )
@@ -414,11 +435,11 @@ def test_a_repository_that_cannot_be_read_is_reported_once(tmp_path: Path, below
 
 def test_a_url_that_is_not_allowed_stops_nothing_else(tmp_path: Path, below: Below) -> None:
     children = {
-        "apps/a.yaml": app("a", "telnet://h/x", "x"),
-        "apps/b.yaml": app("b", tmp_path / "repo.git", "more"),
+        "apps/a.yaml": manifest_text("a", "telnet://h/x", "x"),
+        "apps/b.yaml": manifest_text("b", tmp_path / "repo.git", "more"),
     }
-    repo = bare_repo(tmp_path, {**children, "more/c.yaml": app("c", "https://h/x", "")})
-    found = below.of(app("root", repo, "apps"))
+    repo = bare_repo(tmp_path, {**children, "more/c.yaml": manifest_text("c", "https://h/x", "")})
+    found = below.of(manifest_text("root", repo, "apps"))
     assert names(found) == ["a", "b", "c"]
     (told,) = [one for one in found if one.trouble]
     assert trouble_of(told).message.startswith(
@@ -432,9 +453,9 @@ def test_a_url_that_is_not_allowed_stops_nothing_else(tmp_path: Path, below: Bel
 
 
 def test_a_revision_that_is_not_a_branch_is_reported(tmp_path: Path, below: Below) -> None:
-    repo = bare_repo(tmp_path, {"x/a.yaml": app("a", "https://h/x", "")})
+    repo = bare_repo(tmp_path, {"x/a.yaml": manifest_text("a", "https://h/x", "")})
     git(repo, "tag", "v1")
-    (told,) = below.of(app("root", repo, "x", targetRevision="v1"))
+    (told,) = below.of(manifest_text("root", repo, "x", targetRevision="v1"))
     assert (
         "the revision 'v1' is a tag, which no update can be written to" in trouble_of(told).message
     )
@@ -447,9 +468,12 @@ def test_the_number_of_repositories_that_manifests_name_is_bounded(
     repo = tmp_path / "repo.git"
     for number in range(MOST_REPOSITORIES):
         below.repositories.of(str(number))
-    bare_repo(tmp_path, {f"apps/{name}.yaml": app(name, f"https://h/{name}", "x") for name in "ab"})
+    bare_repo(
+        tmp_path,
+        {f"apps/{name}.yaml": manifest_text(name, f"https://h/{name}", "x") for name in "ab"},
+    )
     below.repositories.of(str(repo), named=False)  # of --applications
-    found = below.of(app("root", repo, "apps"))
+    found = below.of(manifest_text("root", repo, "apps"))
     assert names(found) == ["a", "b"]
     assert problems(found) == [
         f"--follow-apps: the manifests name more than {MOST_REPOSITORIES} repositories"
@@ -476,7 +500,9 @@ def test_a_server_that_is_down_is_an_error_that_a_retry_may_solve() -> None:
     opening: Callable[[str], Down] = lambda _repo: Down()  # noqa: E731
     following = FollowedApplications(Repositories(opening), Rendering(), 1)
     for one in ("a", "b"):
-        for found in found_in(app(one, "https://h/x", "x", targetRevision=one).encode(), ""):
+        for found in found_in(
+            manifest_text(one, "https://h/x", "x", targetRevision=one).encode(), ""
+        ):
             following.note(found)
     (told,) = following.below()  # the other branch of the same repository is not tried
     assert (trouble_of(told).severity, trouble_of(told).exit, trouble_of(told).hint) == (

@@ -45,7 +45,7 @@ NO_HELM = (
 )
 
 
-def app(name: str, namespace: str = "argocd", **spec: Any) -> dict[str, Any]:
+def recorded_application(name: str, namespace: str = "argocd", **spec: Any) -> dict[str, Any]:
     one = live_application(name, namespace, **{"syncPolicy": AUTOMATED, **spec})
     del one["metadata"]["labels"]
     return one
@@ -75,7 +75,7 @@ def hooked(name: str, phase: str, message: str) -> dict[str, Any]:
 def rolled_out(name: str, namespace: str = "argocd", **spec: Any) -> dict[str, Any]:
     """Synced and healthy with the first revision."""
     return at(
-        app(name, namespace, **spec), "Synced", "Healthy", revision=FIRST, compared=20, changed=12,
+        recorded_application(name, namespace, **spec), "Synced", "Healthy", revision=FIRST, compared=20, changed=12,
         operation=operated(revision=FIRST, started=10, finished=11, resources=[deployed(name)]),
         resources=[deployment(name)], images=[f"{IMAGE}:1.0.0"],
     )  # fmt: skip
@@ -87,7 +87,7 @@ def pulling(health: str, message: str, changed: int) -> dict[str, Any]:
         revision=SECOND, started=10, finished=10, resources=[deployed("nopull", "configured")]
     )
     return at(
-        app("nopull"), "Synced", health, revision=SECOND, compared=10, changed=changed, operation=done,
+        recorded_application("nopull"), "Synced", health, revision=SECOND, compared=10, changed=changed, operation=done,
         resources=[deployment("nopull", "Synced", health, message)], images=[f"{IMAGE}:1.0.0", f"{IMAGE}:nopull-1.0.1"],
     )  # fmt: skip
 
@@ -97,7 +97,7 @@ def refused(phase: str, message: str, finished: int) -> dict[str, Any]:
     done = operated(phase, revision=SECOND, started=11, finished=finished, message=message, resources=[failed],
                     retried=1, limit=1)  # fmt: skip
     return at(
-        app("serr"), "OutOfSync", "Healthy", revision=SECOND, compared=10, changed=5, operation=done,
+        recorded_application("serr"), "OutOfSync", "Healthy", revision=SECOND, compared=10, changed=5, operation=done,
         resources=[deployment("serr", "OutOfSync")], images=[f"{IMAGE}:1.0.0"], pending=phase == "Running",
     )  # fmt: skip
 
@@ -107,7 +107,7 @@ def new() -> dict[str, Any]:
         {"name": "replicas", "value": "2"},
         {"name": "image.tag", "value": "1.0.0", "forceString": True},
     ]
-    one = app("hparam")
+    one = recorded_application("hparam")
     one["spec"]["source"]["helm"] = {"parameters": parameters}
     return {
         **one,
@@ -123,7 +123,7 @@ def parameterised() -> dict[str, Any]:
 
 
 def by_hand() -> dict[str, Any]:
-    one = app("manual", syncPolicy={})
+    one = recorded_application("manual", syncPolicy={})
     return at(one, "OutOfSync", "Missing", revision=SECOND, compared=10, changed=5,
               resources=[deployment("manual", "OutOfSync", "Missing")])  # fmt: skip
 
@@ -144,7 +144,7 @@ SOURCES = [
 
 
 def several(revision: str, sync: str, operation: dict[str, Any], compared: int) -> dict[str, Any]:
-    one = app("multi1", sources=SOURCES)
+    one = recorded_application("multi1", sources=SOURCES)
     del one["spec"]["source"]
     running = operation["phase"] == "Running"
     if running:
@@ -195,7 +195,7 @@ def hook_runs() -> dict[str, Any]:
     waits = "waiting for completion of hook batch/Job/hookdef-hook"
     runs = operated("Running", revision=SECOND, started=10, finished=None, message=waits,
                     resources=[hooked("hookdef", "Running", "job.batch/hookdef-hook created")])  # fmt: skip
-    return at(app("hookdef"), "OutOfSync", "Healthy", revision=SECOND, compared=10, changed=5, operation=runs,
+    return at(recorded_application("hookdef"), "OutOfSync", "Healthy", revision=SECOND, compared=10, changed=5, operation=runs,
               resources=[deployment("hookdef", "OutOfSync"), hook("hookdef", "Progressing")],
               images=[f"{IMAGE}:1.0.0", f"{IMAGE}:slow-1.0.1"], pending=True)  # fmt: skip
 
@@ -205,7 +205,7 @@ def hook_failed() -> dict[str, Any]:
     done = operated("Failed", revision=SECOND, started=10, finished=20, message=message, retried=1, limit=1,
                     resources=[hooked("hook", "Failed", BACKOFF)])  # fmt: skip
     again = {"type": "SyncError", "message": f"Failed last sync attempt to [{SECOND}]: {message}"}
-    return at(app("hook"), "OutOfSync", "Healthy", revision=SECOND, compared=20, changed=5, operation=done,
+    return at(recorded_application("hook"), "OutOfSync", "Healthy", revision=SECOND, compared=20, changed=5, operation=done,
               resources=[deployment("hook", "OutOfSync"), hook("hook", "Degraded", BACKOFF)], conditions=[again],
               images=[f"{IMAGE}:1.0.0", f"{IMAGE}:fail-1.0.1"])  # fmt: skip
 
@@ -215,7 +215,7 @@ def blocked() -> dict[str, Any]:
                      message="Sync operation blocked by sync window")  # fmt: skip
     del waits["syncResult"]["resources"]
     waits["operation"] |= {"retry": {}, "initiatedBy": {"username": "ci"}}
-    return at(app("window", project="window"), "OutOfSync", "Healthy", revision=SECOND, compared=10, changed=5,
+    return at(recorded_application("window", project="window"), "OutOfSync", "Healthy", revision=SECOND, compared=10, changed=5,
               operation=waits, resources=[deployment("window", "OutOfSync")], images=[f"{IMAGE}:1.0.0"],
               pending=True)  # fmt: skip
 
@@ -226,12 +226,12 @@ def unpruned() -> dict[str, Any]:
     made = [applied("ConfigMap", f"noprune-{letter}", f"configmap/noprune-{letter} created", hookPhase="Running")
             for letter in "ba"]  # fmt: skip
     done = operated(revision=SECOND, started=10, finished=10, resources=made)
-    return at(app("noprune", syncPolicy={"automated": {}}), "OutOfSync", "Healthy", revision=THIRD, compared=20,
+    return at(recorded_application("noprune", syncPolicy={"automated": {}}), "OutOfSync", "Healthy", revision=THIRD, compared=20,
               changed=10, operation=done, resources=maps)  # fmt: skip
 
 
 def leaving() -> dict[str, Any]:
-    one = app("sup")
+    one = recorded_application("sup")
     one["metadata"]["deletionTimestamp"] = MORNING.format(30)
     done = operated(revision=FIRST, started=10, finished=10, resources=[deployed("sup")])
     gone = deployment("sup", "OutOfSync")
@@ -324,7 +324,7 @@ TREES = {
 def test_resource_trees(name: str) -> None:
     recorded, (app_name, nodes) = exchange(SERVER, name), TREES[name]
     with argocd_server() as server:
-        server.add(app(app_name))
+        server.add(recorded_application(app_name))
         server.trees["argocd", app_name] = {"nodes": nodes}
         answer = sent(f"http://{server.address}", recorded, TOKEN)
     ours, real = head(answer, recorded)
@@ -350,7 +350,7 @@ def test_resource_trees(name: str) -> None:
 def test_sync_windows() -> None:
     recorded = exchange(SERVER, "sync-windows-denying")
     with argocd_server() as server:
-        server.add(app("window"))
+        server.add(recorded_application("window"))
         server.windows["argocd", "window"] = sync_windows(("deny", True))
         answer = sent(f"http://{server.address}", recorded, TOKEN)
     ours, real = head(answer, recorded)
@@ -359,14 +359,17 @@ def test_sync_windows() -> None:
 
 
 def patchable() -> dict[str, Any]:
-    one = app("live1")
+    one = recorded_application("live1")
     one["spec"]["source"]["helm"] = {"parameters": [{"name": "image.tag", "value": "1.0.0"}]}
     one["metadata"]["resourceVersion"] = "1255"
     return one
 
 
 def images_in_its_spec() -> dict[str, Any]:
-    source = {**app("kust3")["spec"]["source"], "kustomize": {"images": [f"{IMAGE}:1.0.0"]}}
+    source = {
+        **recorded_application("kust3")["spec"]["source"],
+        "kustomize": {"images": [f"{IMAGE}:1.0.0"]},
+    }
     return rolled_out("kust3", source=source)
 
 

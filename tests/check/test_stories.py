@@ -18,7 +18,7 @@ What may be true of base, change, hold, state file and memory, and what follows:
 from typing import Any
 
 import pytest
-from support.judging import Judge, app, manifest_of, tagged, told, tree, warnings
+from support.judging import Judge, manifest_file, manifest_of, tagged, told, tree, warnings
 from support.memory import URL
 from support.runs import KUSTOMIZATION, PREFIX, target
 
@@ -31,7 +31,7 @@ DIGEST, OTHER = (f"sha256:{letter * 64}" for letter in "ab")
 PASSES, HELD = [("web", "update", "admitted")], [("web", "defer", "held")]
 HOLD = '{reason: INC-1, by: jane, at: "2026-11-22T11:00:00Z"}'
 FREEZE = {CONFIG: 'version: 1\nfreezes: [{schedule: "* * * * *", duration: 1h, reason: sale}]\n'}
-START = tree(app(), tagged("1.0.0"))
+START = tree(manifest_file(), tagged("1.0.0"))
 CALM = {"README.md": "x\n"}
 
 
@@ -121,7 +121,7 @@ def test_a_newer_version_passes() -> None:
 
 
 def test_a_version_out_of_range_is_refused() -> None:
-    base = tree(app(image_list="web=ghcr.io/acme/web:~1.0"), tagged("1.0.0"))
+    base = tree(manifest_file(image_list="web=ghcr.io/acme/web:~1.0"), tagged("1.0.0"))
     report = said(tagged("2.0.0"), base=base)
     assert (report.exit, told(report)) == (5, [("web", "refuse", "constraint")])
 
@@ -133,13 +133,15 @@ def test_a_name_that_nobody_tracks_is_refused() -> None:
 
 
 def test_a_digest_that_is_left_out_is_a_change() -> None:
-    base = tree(app(), tagged(f"1.0.0@{DIGEST}"), state(HOLD))
+    base = tree(manifest_file(), tagged(f"1.0.0@{DIGEST}"), state(HOLD))
     report = said(tagged("1.0.0"), base=base)
     assert (report.exit, told(report)) == (5, HELD)
 
 
 def test_both_sides_of_two_applications_are_told_apart() -> None:
-    base = tree(app("a"), app("b"), tagged("1.0.0"), tagged("1.0.0", "b"), state(HOLD))
+    base = tree(
+        manifest_file("a"), manifest_file("b"), tagged("1.0.0"), tagged("1.0.0", "b"), state(HOLD)
+    )
     report = said(tagged("1.1.0", "b"), base=base)
     assert (report.exit, told(report)) == (0, PASSES)
     assert report.decisions[0].subscription.application.name == "b"
@@ -249,28 +251,30 @@ BACK = 'replaced: ["1.1.0"]\nrollback: {tag: "1.0.0", was: "1.1.0"}'
 
 
 def test_a_rollback_of_ours_passes_a_hold_and_the_order() -> None:
-    base = tree(app(), tagged("1.1.0"), state(HOLD), config("check: {refuse: [not-newer]}"))
+    base = tree(
+        manifest_file(), tagged("1.1.0"), state(HOLD), config("check: {refuse: [not-newer]}")
+    )
     report = said(tagged("1.0.0"), state(HOLD, memory=BACK), base=base, judge=Judge(past=(START,)))
     assert (report.exit, told(report)) == (0, PASSES)
     assert "rolls web of argocd/a back from 1.1.0 to 1.0.0" in warnings(report)
 
 
 def test_a_rollback_in_a_freeze_needs_a_hold() -> None:
-    base = tree(app(), tagged("1.1.0"), FREEZE)
+    base = tree(manifest_file(), tagged("1.1.0"), FREEZE)
     judge = Judge(past=(START,))
     assert told(said(tagged("1.0.0"), state(memory=BACK), base=base, judge=judge)) == HELD
     assert told(said(tagged("1.0.0"), state(HOLD, memory=BACK), base=base, judge=judge)) == PASSES
 
 
 def test_a_rollback_to_what_neither_git_nor_the_registry_knows_is_refused() -> None:
-    base = tree(app(), tagged("1.1.0"))
+    base = tree(manifest_file(), tagged("1.1.0"))
     judge = Judge(answer=Answer(exists=False))
     report = said(tagged("1.0.0"), state(HOLD, memory=BACK), base=base, judge=judge)
     assert (report.exit, told(report)) == (5, [("web", "refuse", "not-in-registry")])
 
 
 def test_a_state_file_that_speaks_of_another_version_makes_no_rollback() -> None:
-    base = tree(app(), tagged("1.1.0"), state(HOLD))
+    base = tree(manifest_file(), tagged("1.1.0"), state(HOLD))
     lie = state(HOLD, memory='rollback: {tag: "0.8.0", was: "1.1.0"}')
     assert told(said(tagged("1.0.0"), lie, base=base)) == HELD
     older = state(HOLD, memory='rollback: {tag: "1.0.0", was: "0.8.0"}')
@@ -278,7 +282,7 @@ def test_a_state_file_that_speaks_of_another_version_makes_no_rollback() -> None
 
 
 def test_a_rollback_that_is_repeated_is_reported() -> None:
-    base = tree(app(), tagged("1.1.0"), state(HOLD, memory=BACK))
+    base = tree(manifest_file(), tagged("1.1.0"), state(HOLD, memory=BACK))
     report = said(tagged("1.0.0"), base=base, judge=Judge(past=(START,)))
     assert (report.exit, told(report)) == (0, PASSES)
     assert "rolls web of argocd/a back from 1.1.0 to 1.0.0" in warnings(report)
@@ -369,7 +373,7 @@ def test_a_tag_that_does_not_exist_is_found_with_registry_check_always() -> None
 
 
 def test_an_image_for_other_platforms_is_refused() -> None:
-    base = tree(app(**{"web.platforms": "linux/arm64"}), tagged("1.0.0"))
+    base = tree(manifest_file(**{"web.platforms": "linux/arm64"}), tagged("1.0.0"))
     judge = Judge(answer=Answer(platforms=("linux/amd64",)))
     assert told(said(tagged("1.1.0"), base=base, judge=judge)) == [("web", "refuse", "platforms")]
 
@@ -423,7 +427,7 @@ def test_a_tag_without_a_digest_cannot_be_proved() -> None:
 def test_a_proof_that_a_rollback_lacks_is_a_warning() -> None:
     no = Verdict("refuse", "signature", "there is no signature")
     judge = Judge(prove=lambda ones: dict.fromkeys(ones, no), past=(START,))
-    base = tree(app(), tagged("1.1.0"), SIGNED)
+    base = tree(manifest_file(), tagged("1.1.0"), SIGNED)
     report = said(tagged("1.0.0"), state(HOLD, memory=BACK), base=base, judge=judge)
     assert (report.exit, told(report)) == (0, PASSES)
     assert "not proved" in warnings(report)
@@ -435,7 +439,7 @@ PROMOTED = ("Promote web\n\nPromoted-From: argocd/b\n",)
 
 
 def test_a_promotion_names_a_source_that_must_have_the_version() -> None:
-    base = tree(app(), app("b"), tagged("1.0.0"), tagged("1.1.0", "b"))
+    base = tree(manifest_file(), manifest_file("b"), tagged("1.0.0"), tagged("1.1.0", "b"))
     report = said(tagged("1.1.0"), base=base, judge=Judge(messages=PROMOTED))
     assert (report.exit, told(report), report.decisions[0].source) == (0, PASSES, "argocd/b")
     lie = said(tagged("1.2.0"), base=base, judge=Judge(messages=PROMOTED))
@@ -444,16 +448,24 @@ def test_a_promotion_names_a_source_that_must_have_the_version() -> None:
 
 
 def test_a_promotion_passes_no_hold_and_no_constraint() -> None:
-    base = tree(app(image_list="web=ghcr.io/acme/web:~1.0"), app("b"), tagged("1.0.0"))
+    base = tree(
+        manifest_file(image_list="web=ghcr.io/acme/web:~1.0"), manifest_file("b"), tagged("1.0.0")
+    )
     base = tree(base, tagged("1.1.0", "b"))
     judge = Judge(messages=PROMOTED)
     assert told(said(tagged("1.1.0"), base=base, judge=judge)) == [("web", "refuse", "constraint")]
-    held = tree(START, app("b"), tagged("1.1.0", "b"), state(HOLD))
+    held = tree(START, manifest_file("b"), tagged("1.1.0", "b"), state(HOLD))
     assert told(said(tagged("1.1.0"), base=held, judge=Judge(messages=PROMOTED))) == HELD
 
 
 def test_a_promoted_version_has_the_age_that_it_has_at_its_source() -> None:
-    base = tree(app(), app("b"), tagged("1.0.0"), tagged("1.1.0", "b"), config("minimumAge: 3d"))
+    base = tree(
+        manifest_file(),
+        manifest_file("b"),
+        tagged("1.0.0"),
+        tagged("1.1.0", "b"),
+        config("minimumAge: 3d"),
+    )
     judge = Judge(messages=PROMOTED, answer=Answer(created="2020-01-01T00:00:00Z"))
     report = said(tagged("1.1.0"), base=base, judge=judge)  # the branch in memory is from now
     assert told(report) == [("web", "refuse", "too-young")]
@@ -471,26 +483,26 @@ def test_a_source_that_nobody_reads_is_named() -> None:
 
 
 def test_a_new_application_is_judged_by_its_own_annotations() -> None:
-    new = app("b", image_list="web=ghcr.io/acme/web:~2")
+    new = manifest_file("b", image_list="web=ghcr.io/acme/web:~2")
     assert told(said(new, tagged("1.0.0", "b"))) == [("web", "refuse", "constraint")]
     assert told(said(new, tagged("2.0.0", "b"))) == PASSES
 
 
 def test_a_constraint_that_the_change_loosens_is_named() -> None:
-    base = tree(app(image_list="web=ghcr.io/acme/web:~1.0"), tagged("1.0.0"))
-    report = said(app(image_list="web=ghcr.io/acme/web:~2"), tagged("2.0.0"), base=base)
+    base = tree(manifest_file(image_list="web=ghcr.io/acme/web:~1.0"), tagged("1.0.0"))
+    report = said(manifest_file(image_list="web=ghcr.io/acme/web:~2"), tagged("2.0.0"), base=base)
     assert (report.exit, told(report)) == (0, PASSES)
     assert "loosens a rule (image-list)" in warnings(report)
 
 
 def test_a_constraint_that_the_change_tightens_counts() -> None:
-    report = said(app(image_list="web=ghcr.io/acme/web:~1.0"), tagged("2.0.0"))
+    report = said(manifest_file(image_list="web=ghcr.io/acme/web:~1.0"), tagged("2.0.0"))
     assert told(report) == [("web", "refuse", "constraint")]
 
 
 def test_platforms_that_the_change_drops_are_named() -> None:
-    base = tree(app(**{"web.platforms": "linux/arm64"}), tagged("1.0.0"))
-    report = said(app(), tagged("1.1.0"), base=base)
+    base = tree(manifest_file(**{"web.platforms": "linux/arm64"}), tagged("1.0.0"))
+    report = said(manifest_file(), tagged("1.1.0"), base=base)
     assert "linux/arm64" in warnings(report)
     assert "loosens a rule (web.platforms)" in warnings(report)
 
@@ -502,12 +514,12 @@ def test_an_entry_that_the_change_removes_or_breaks_is_judged_by_the_base(broken
         if broken
         else {"image_list": "other=ghcr.io/acme/other"}
     )
-    base = tree(app(image_list="web=ghcr.io/acme/web:~1.0"), tagged("1.0.0"), state(HOLD))
-    report = said(app(**annotations), tagged("1.0.1"), base=base)
+    base = tree(manifest_file(image_list="web=ghcr.io/acme/web:~1.0"), tagged("1.0.0"), state(HOLD))
+    report = said(manifest_file(**annotations), tagged("1.0.1"), base=base)
     assert (report.exit, told(report)) == (5, HELD)
     assert "web is judged by the base's annotations: the change" in warnings(report)
     assert "web is not judged" not in warnings(report)
-    refused = said(app(**annotations), tagged("2.0.0"), base=tree(base, {STATE: None}))
+    refused = said(manifest_file(**annotations), tagged("2.0.0"), base=tree(base, {STATE: None}))
     assert told(refused) == [("web", "refuse", "constraint")]
 
 
@@ -546,7 +558,7 @@ def test_a_target_that_was_unreadable_can_be_repaired() -> None:
 
 
 def test_an_application_with_a_wrong_annotation_is_not_judged_and_told() -> None:
-    report = said(app("b", image_list="web=ghcr.io/acme/web:~x~"), tagged("1.0.0", "b"))
+    report = said(manifest_file("b", image_list="web=ghcr.io/acme/web:~x~"), tagged("1.0.0", "b"))
     assert (report.exit, told(report)) == (0, [])
     assert "is not judged" in warnings(report)
 
@@ -560,7 +572,9 @@ def test_a_manifest_that_the_change_breaks_is_told_and_its_entries_follow_the_ba
 
 def test_five_hundred_applications_in_one_change() -> None:
     names = [f"app-{number}" for number in range(500)]
-    base = tree(*(app(name) for name in names), *(tagged("1.0.0", name) for name in names))
+    base = tree(
+        *(manifest_file(name) for name in names), *(tagged("1.0.0", name) for name in names)
+    )
     held = tree(base, state(HOLD, name="app-7"))
     report = said(*(tagged("1.1.0", name) for name in names), base=held)
     verdicts = [one.verdict for one in report.decisions]
@@ -662,7 +676,7 @@ def deployment(*tags: str) -> dict[str, str]:
 
 def test_each_container_of_a_manifest_is_judged() -> None:
     annotations = {"write_back_target": "manifests", "image_list": "web=ghcr.io/acme/web:~1"}
-    base = tree(app(**annotations), deployment("1.0.0", "1.0.0"))
+    base = tree(manifest_file(**annotations), deployment("1.0.0", "1.0.0"))
     assert told(said(deployment("1.0.0", "1.1.0"), base=base)) == PASSES
     refused = said(deployment("1.0.0", "2.0.0"), base=base)
     assert (refused.exit, told(refused)) == (5, [("web", "refuse", "constraint")])
@@ -716,8 +730,10 @@ def _moves_source(item: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     "moved",
     [
-        app(**STRICT, write_back_target="kustomization:/apps/other"),
-        app(image_list="web=ghcr.io/acme/web", write_back_target="kustomization:/apps/other"),
+        manifest_file(**STRICT, write_back_target="kustomization:/apps/other"),
+        manifest_file(
+            image_list="web=ghcr.io/acme/web", write_back_target="kustomization:/apps/other"
+        ),
         manifest_of("a", _moves_source, **STRICT),
     ],
     ids=["target", "target and constraint", "source"],
@@ -725,7 +741,7 @@ def _moves_source(item: dict[str, Any]) -> None:
 def test_what_is_written_at_the_old_place_of_a_moved_target_is_judged_by_the_base(
     moved: dict[str, str],
 ) -> None:
-    base = tree(app(**STRICT), tagged("1.0.0"))
+    base = tree(manifest_file(**STRICT), tagged("1.0.0"))
     copied = {ELSEWHERE: KUSTOMIZATION}
     report = said(moved, copied, tagged("9.0.0"), base=base)
     assert (report.exit, told(report)) == (5, [("web", "refuse", "constraint")])
@@ -735,26 +751,26 @@ def test_what_is_written_at_the_old_place_of_a_moved_target_is_judged_by_the_bas
 
 
 def test_a_freeze_holds_at_the_old_place_of_a_moved_target() -> None:
-    moved = app(write_back_target="kustomization:/apps/other")
+    moved = manifest_file(write_back_target="kustomization:/apps/other")
     copied = {ELSEWHERE: KUSTOMIZATION}
     report = said(moved, copied, tagged("1.0.1"), base=tree(START, FREEZE))
     assert (report.exit, told(report)) == (5, HELD)
 
 
 def test_another_image_name_in_the_annotation_does_not_free_the_old_one() -> None:
-    base = tree(app(**STRICT), tagged("1.0.0"))
-    renamed = app(image_list="web=ghcr.io/acme/other:~1.0")
+    base = tree(manifest_file(**STRICT), tagged("1.0.0"))
+    renamed = manifest_file(image_list="web=ghcr.io/acme/other:~1.0")
     both = KUSTOMIZATION.replace("1.0.0", "9.0.0") + "- name: ghcr.io/acme/other\n  newTag: 1.0.0\n"
     report = said(renamed, {target("a"): both}, base=base)
     assert (report.exit, told(report)) == (5, [*PASSES, ("web", "refuse", "constraint")])
 
 
 def test_a_moved_target_with_the_same_new_version_at_both_places_is_judged_once() -> None:
-    moved = app(
+    moved = manifest_file(
         image_list="web=ghcr.io/acme/web:~1.1", write_back_target="kustomization:/apps/other"
     )
     bumped = KUSTOMIZATION.replace("1.0.0", "1.1.0")
-    base = tree(app(**STRICT), tagged("1.0.0"))
+    base = tree(manifest_file(**STRICT), tagged("1.0.0"))
     report = said(moved, {target("a"): bumped, ELSEWHERE: bumped}, base=base)
     assert (report.exit, told(report)) == (0, PASSES)
     assert "loosens a rule" in warnings(report)

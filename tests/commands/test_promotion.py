@@ -38,7 +38,7 @@ from task.model import Build, Changeset, Hold, Judged, LandedCommit, Report
 DB = "ghcr.io/acme/db"
 
 
-def app(key: str, **annotations: str) -> dict[str, Any]:
+def of_stage(key: str, **annotations: str) -> dict[str, Any]:
     """An Application by its `namespace/name`; its folder has both names."""
     namespace, _, name = key.partition("/")
     made = application(name, URL, **{"update_strategy": "newest-build", **annotations})
@@ -98,7 +98,7 @@ def errors(report: Report) -> list[str]:
 
 
 def test_what_one_runs_is_put_to_another() -> None:
-    scene = Stages(app("staging/web"), app("production/web"))
+    scene = Stages(of_stage("staging/web"), of_stage("production/web"))
     scene.build("staging/web", "b7", 7)
     report = scene.promote("staging/web", "production/web")
     assert (report.exit, rules(report)) == (0, {"production/web": "admitted"})
@@ -110,7 +110,7 @@ def test_what_one_runs_is_put_to_another() -> None:
 
 
 def test_the_second_time_there_is_nothing_to_do() -> None:
-    scene = Stages(app("staging/web"), app("production/web"))
+    scene = Stages(of_stage("staging/web"), of_stage("production/web"))
     scene.build("staging/web", "b7", 7)
     scene.promote("staging/web", "production/web")
     tip = scene.branch.tip
@@ -121,7 +121,11 @@ def test_the_second_time_there_is_nothing_to_do() -> None:
 def four() -> Stages:
     """Two stages of two Applications."""
     return Stages(
-        *(app(f"{stage}/{name}") for stage in ("staging", "production") for name in ("web", "api"))
+        *(
+            of_stage(f"{stage}/{name}")
+            for stage in ("staging", "production")
+            for name in ("web", "api")
+        )
     )
 
 
@@ -167,7 +171,7 @@ def test_patterns(given_from: str, given_to: str, expected: Mapping[str, str]) -
 
 
 def test_the_project_of_the_source_may_name_the_target() -> None:
-    scene = Stages(app("staging/web"), app("production/of-web"))
+    scene = Stages(of_stage("staging/web"), of_stage("production/of-web"))
     scene.build("staging/web", "b7")
     assert sources(scene.promote("staging/web", "production/{project}")) == {
         "production/of-web": "staging/web"
@@ -184,7 +188,7 @@ def test_labels_on_both_sides() -> None:
 
 
 def test_the_name_of_a_source_is_not_a_pattern() -> None:
-    scene = Stages(app("staging/w*"), app("production/web"))
+    scene = Stages(of_stage("staging/w*"), of_stage("production/web"))
     scene.build("staging/w*", "b7")
     assert rules(scene.promote("staging/*", "production/{name}")) == {}
 
@@ -255,13 +259,13 @@ def test_nobody_on_one_side_is_an_error(given_from: str, given_to: str, message:
 def test_the_option_that_leaves_no_target_is_named(
     given_to: str, selector: str, message: str
 ) -> None:
-    scene = Stages(app("staging/web"), app("production/web"))
+    scene = Stages(of_stage("staging/web"), of_stage("production/web"))
     report = scene.promote("staging/web", given_to, target_selector=selector)
     assert (report.exit, errors(report)) == (3, [message])
 
 
 def test_a_source_without_a_version_is_an_error() -> None:
-    scene = Stages(app("staging/web"), app("production/web"))
+    scene = Stages(of_stage("staging/web"), of_stage("production/web"))
     scene.branch.commit({path("staging/web"): "resources: []\n"})
     report = scene.promote("staging/web", "production/web")
     assert (report.exit, rules(report)) == (3, {"production/web": "source"})
@@ -270,7 +274,7 @@ def test_a_source_without_a_version_is_an_error() -> None:
 
 
 def test_a_source_whose_file_cannot_be_read_is_an_error() -> None:
-    scene = Stages(app("staging/web"), app("production/web"))
+    scene = Stages(of_stage("staging/web"), of_stage("production/web"))
     scene.branch.commit({path("staging/web"): "images: {"})
     assert scene.promote("staging/web", "production/web").exit == 3
     assert scene.says("production/web") == "1.0.0"
@@ -285,14 +289,14 @@ def test_a_source_whose_file_cannot_be_read_is_an_error() -> None:
     ],
 )
 def test_the_targets_rules_decide(annotations: dict[str, str], rule: str) -> None:
-    scene = Stages(app("staging/web"), app("production/web", **annotations))
+    scene = Stages(of_stage("staging/web"), of_stage("production/web", **annotations))
     scene.build("staging/web", "1.1.0")
     assert rules(scene.promote("staging/web", "production/web")) == {"production/web": rule}
     assert scene.says("production/web") == "1.0.0"
 
 
 def test_a_hold_defers_and_the_release_writes_it() -> None:
-    scene = Stages(app("staging/web"), app("production/web"))
+    scene = Stages(of_stage("staging/web"), of_stage("production/web"))
     scene.by_hand("production/web", Intent("hold", Hold("freeze", "jane", NOW)))
     scene.build("staging/web", "b7", 7)
     report = scene.promote("staging/web", "production/web")
@@ -304,7 +308,7 @@ def test_a_hold_defers_and_the_release_writes_it() -> None:
 
 
 def test_after_a_rollback_what_git_says_counts() -> None:
-    scene = Stages(app("staging/web"), app("production/web"))
+    scene = Stages(of_stage("staging/web"), of_stage("production/web"))
     for tag, number in (("b7", 7), ("b8", 8)):
         scene.build("staging/web", tag, number)
     scene.by_hand("staging/web", Intent("rollback", Hold("b8 fails", "jane", NOW), to="b7"))
@@ -327,7 +331,7 @@ def test_a_source_that_went_back_takes_no_target_along(
 ) -> None:
     follows = {"image_list": f"web={WEB}:live"} if strategy == "digest" else {}
     both = {"update_strategy": strategy, **follows}
-    scene = Stages(app("staging/web", **both), app("production/web", **both))
+    scene = Stages(of_stage("staging/web", **both), of_stage("production/web", **both))
     tags = (
         [f"live@sha256:{one * 64}" for one in "57"] if strategy == "digest" else ["1.5.0", "1.7.0"]
     )
@@ -349,7 +353,7 @@ def test_a_source_that_went_back_takes_no_target_along(
 
 def test_what_arrives_after_a_rollback_is_newer() -> None:
     """Builds without a number: what came last is the newest."""
-    scene = Stages(app("staging/web"), app("production/web"))
+    scene = Stages(of_stage("staging/web"), of_stage("production/web"))
     for tag in ("b5", "b7"):
         scene.build("staging/web", tag)
     scene.promote("staging/web", "production/web")
@@ -364,7 +368,7 @@ def test_a_last_build_without_a_number_has_not_gone_back(strategy: str, rolled_b
     """As an event would: what arrived later is newer, although a number is remembered of a build before."""
     follows = {"image_list": f"web={WEB}:live"} if strategy == "digest" else {}
     both = {"update_strategy": strategy, **follows}
-    scene = Stages(app("staging/web", **both), app("production/web", **both))
+    scene = Stages(of_stage("staging/web", **both), of_stage("production/web", **both))
     tags = {"b7": "b7", "b8": "b8", "b9": "b9"}
     if strategy == "digest":
         tags = {name: f"live@sha256:{name[1] * 64}" for name in tags}
@@ -383,7 +387,7 @@ def test_a_last_build_without_a_number_has_not_gone_back(strategy: str, rolled_b
 @pytest.mark.parametrize("by_hand", [True, False])
 def test_a_version_that_was_there_before_the_newest_has_gone_back(by_hand: bool) -> None:
     """Also after the release, which ends the rollback, and if a person edits the file."""
-    scene = Stages(app("staging/web"), app("production/web"))
+    scene = Stages(of_stage("staging/web"), of_stage("production/web"))
     for tag, number in (("b6", 6), ("b7", 7)):
         scene.build("staging/web", tag, number)
     scene.promote("staging/web", "production/web")
@@ -399,7 +403,7 @@ def test_a_version_that_was_there_before_the_newest_has_gone_back(by_hand: bool)
 
 def test_what_was_deferred_in_the_target_is_not_a_promotion() -> None:
     """The source went back, and a build waits in the target whose hold has ended."""
-    scene = Stages(app("staging/web"), app("production/web"))
+    scene = Stages(of_stage("staging/web"), of_stage("production/web"))
     for tag in ("b5", "b7"):
         scene.build("staging/web", tag)
     scene.promote("staging/web", "production/web")
@@ -415,7 +419,7 @@ def test_what_was_deferred_in_the_target_is_not_a_promotion() -> None:
 
 
 def test_allow_downgrade_promotes_what_was_replaced_in_the_target() -> None:
-    scene = Stages(app("staging/web"), app("production/web"))
+    scene = Stages(of_stage("staging/web"), of_stage("production/web"))
     for key in ("staging/web", "production/web"):
         scene.build(key, "b7", 7)
     scene.by_hand("production/web", Intent("rollback", None, to="1.0.0"))
@@ -428,7 +432,7 @@ DIGEST = f"sha256:{'a' * 64}"
 
 
 def test_a_digest_in_the_sources_file_is_promoted_whatever_the_target_pins() -> None:
-    scene = Stages(app("staging/web", pin_digest="true"), app("production/web"))
+    scene = Stages(of_stage("staging/web", pin_digest="true"), of_stage("production/web"))
     scene.build("staging/web", f"b7@{DIGEST}", 7)
     for rule in ("admitted", "same"):
         assert rules(scene.promote("staging/web", "production/web")) == {"production/web": rule}
@@ -438,8 +442,11 @@ def test_a_digest_in_the_sources_file_is_promoted_whatever_the_target_pins() -> 
 @pytest.mark.parametrize("pinned", [True, False])
 def test_a_digest_that_the_sources_event_had_is_not_lost(pinned: bool) -> None:
     annotations = {"pin_digest": "true"} if pinned else {}
-    targets = app("production/web", **annotations), app("production/pinned", pin_digest="true")
-    scene = Stages(app("staging/web"), *targets)
+    targets = (
+        of_stage("production/web", **annotations),
+        of_stage("production/pinned", pin_digest="true"),
+    )
+    scene = Stages(of_stage("staging/web"), *targets)
     scene.build("staging/web", f"b7@{DIGEST}", 7)
     assert DIGEST not in scene.branch.files[path("staging/web")]
     assert rules(scene.promote("staging/web", "production/web")) == {"production/web": "admitted"}
@@ -452,7 +459,7 @@ def test_a_digest_that_the_sources_event_had_is_not_lost(pinned: bool) -> None:
 
 
 def test_a_digest_that_nobody_knows_is_reported_with_options_that_promote_has() -> None:
-    scene = Stages(app("staging/web"), app("production/web", pin_digest="true"))
+    scene = Stages(of_stage("staging/web"), of_stage("production/web", pin_digest="true"))
     scene.build("staging/web", "b7", 7)
     (decision,) = scene.promote(
         "staging/web", "production/web", terms=Terms(now=NOW, check="never")
@@ -464,7 +471,7 @@ def test_a_digest_that_nobody_knows_is_reported_with_options_that_promote_has() 
 def test_a_digest_that_only_the_state_has_comes_along() -> None:
     digest = f"sha256:{'a' * 64}"
     pinned = {"image_list": f"web={WEB}:live", "update_strategy": "digest"}
-    scene = Stages(app("staging/web", **pinned), app("production/web", **pinned))
+    scene = Stages(of_stage("staging/web", **pinned), of_stage("production/web", **pinned))
     scene.build("staging/web", f"live@{digest}", 7)
     scene.promote("staging/web", "production/web")
     assert f"digest: {digest}" in scene.branch.files[path("production/web")]
@@ -472,7 +479,7 @@ def test_a_digest_that_only_the_state_has_comes_along() -> None:
 
 def test_another_image_of_the_same_alias_only_if_it_is_named() -> None:
     mirror = "registry.example.com/prod/web"
-    scene = Stages(app("staging/web"), app("production/web", image_list=f"web={mirror}"))
+    scene = Stages(of_stage("staging/web"), of_stage("production/web", image_list=f"web={mirror}"))
     scene.branch.commit({path("production/web"): KUSTOMIZATION.replace(WEB, mirror)})
     scene.build("staging/web", "b7")
     nothing = scene.promote("staging/web", "production/web")
@@ -489,7 +496,7 @@ def test_another_image_of_the_same_alias_only_if_it_is_named() -> None:
 
 def test_of_several_images_one_may_be_named() -> None:
     both = {"image_list": f"web={WEB},db={DB}"}
-    scene = Stages(app("staging/web", **both), app("production/web", **both))
+    scene = Stages(of_stage("staging/web", **both), of_stage("production/web", **both))
     two = KUSTOMIZATION + f"- name: {DB}\n  newTag: 1.0.0\n"
     scene.branch.commit(
         {path("production/web"): two, path("staging/web"): two.replace("1.0.0", "b7")}
@@ -502,7 +509,7 @@ def test_of_several_images_one_may_be_named() -> None:
 
 
 def test_a_broken_entry_of_a_target_is_an_error() -> None:
-    scene = Stages(app("staging/web"), app("production/web", update_strategy="newest"))
+    scene = Stages(of_stage("staging/web"), of_stage("production/web", update_strategy="newest"))
     scene.build("staging/web", "b7")
     report = scene.promote("staging/web", "production/web")
     assert (report.exit, rules(report)) == (3, {"production/web": "annotation"})
@@ -547,7 +554,9 @@ def status(sync: str = "Synced", health: str = "Healthy", *tags: str) -> dict[st
     ],
 )
 def test_only_what_is_healthy(said: Mapping[str, Any] | None, rule: str, because: str) -> None:
-    scene = Stages(app("staging/web") | ({"status": said} if said else {}), app("production/web"))
+    scene = Stages(
+        of_stage("staging/web") | ({"status": said} if said else {}), of_stage("production/web")
+    )
     scene.build("staging/web", "b7")
     report = scene.promote("staging/web", "production/web", healthy=True)
     assert rules(report) == {"production/web": rule}
@@ -562,7 +571,7 @@ OLD, NEW = "a" * 40, "b" * 40
 
 def with_commits(repository: str) -> Stages:
     """Production has a build of an old commit, staging one of a new commit; their builds have no numbers."""
-    scene = Stages(app("staging/web"), app("production/web"))
+    scene = Stages(of_stage("staging/web"), of_stage("production/web"))
     for key, tag, commit in (("production/web", "b1", OLD), ("staging/web", "b7", NEW)):
         terms = Terms(build=Build(commit=commit, repository=repository), now=NOW)
         scene._for(key, Job("run", (parse_image(f"{WEB}:{tag}"),), SCOPE, terms, WORDING))
@@ -660,8 +669,8 @@ def test_promote_is_an_event_like_the_sources_own(
 
     def stages() -> Stages:
         return Stages(
-            app("staging/web", update_strategy=strategy),
-            app("production/web", update_strategy=strategy),
+            of_stage("staging/web", update_strategy=strategy),
+            of_stage("production/web", update_strategy=strategy),
         )
 
     scene, twin = stages(), stages()
@@ -696,7 +705,7 @@ def test_promote_is_an_event_like_the_sources_own(
 
 
 def test_a_promotion_whose_rollout_fails_is_rolled_back() -> None:
-    scene = Stages(app("staging/web"), app("production/web"))
+    scene = Stages(of_stage("staging/web"), of_stage("production/web"))
     scene.build("staging/web", "b7", 7)
 
     def follow(landed: Sequence[LandedApplication]) -> Followed:
@@ -757,7 +766,7 @@ def test_a_name_of_several_namespaces_is_a_usage_error(
 ) -> None:
     scene = Stages(
         *(
-            app(f"{stage}/{name}")
+            of_stage(f"{stage}/{name}")
             for stage in ("staging", "production", "qa")
             for name in ("web", "api")
         )

@@ -23,7 +23,7 @@ def target(kind: Kind, image: str = WEB, **keys: str) -> Target:
     )
 
 
-def app(source: dict[str, Any]) -> dict[str, Any]:
+def manifest_of(source: dict[str, Any]) -> dict[str, Any]:
     return {
         "metadata": {"name": "web"},
         "spec": {"source": {"repoURL": "https://git.example.com/x", **source}},
@@ -32,7 +32,7 @@ def app(source: dict[str, Any]) -> dict[str, Any]:
 
 def after(source: dict[str, Any], to: Target, image: str) -> dict[str, Any]:
     """The source once it is patched, without its repoURL."""
-    manifest = app(source)
+    manifest = manifest_of(source)
     operations, edits = write(manifest, 0, to, parse_image(image))
     changed = apply_patch(manifest, operations)
     assert bool(operations) == bool(edits)
@@ -154,7 +154,7 @@ def test_plugin_variables() -> None:
 
 
 def test_every_change_stands_behind_a_test_of_what_was_there() -> None:
-    manifest = app(kustomize("a:1", f"{WEB}:1"))
+    manifest = manifest_of(kustomize("a:1", f"{WEB}:1"))
     operations, edits = write(manifest, 0, target("Kustomize"), parse_image(f"{WEB}:2"))
     path = "/spec/source/kustomize/images/1"
     assert operations == (
@@ -164,14 +164,14 @@ def test_every_change_stands_behind_a_test_of_what_was_there() -> None:
     assert [(edit.path, edit.old, edit.new) for edit in edits] == [
         ("spec.source.kustomize.images", f"{WEB}:1", f"{WEB}:2")
     ]
-    moved = app(kustomize(f"{WEB}:1", "a:1"))
+    moved = manifest_of(kustomize(f"{WEB}:1", "a:1"))
     with pytest.raises(PatchError, match="testing value"):
         apply_patch(moved, operations)
 
 
 def test_a_helm_edit_names_the_parameter() -> None:
     _, edits = write(
-        app(helm(parameter("image.tag", "1"))), 0, target("Helm"), parse_image(f"{WEB}:2")
+        manifest_of(helm(parameter("image.tag", "1"))), 0, target("Helm"), parse_image(f"{WEB}:2")
     )
     assert Edit("spec.source.helm.parameters", "image.tag", "1", "2") in edits
 
@@ -215,7 +215,7 @@ READ = [
 def test_what_the_source_says_now(
     kind: Kind, source: dict[str, Any], keys: dict[str, str], expected: Any
 ) -> None:
-    found = read(app(source), 0, target(kind, **keys))
+    found = read(manifest_of(source), 0, target(kind, **keys))
     assert (found.name, found.tag, found.digest, found.sound) == expected
     assert found.file == ""
 
@@ -223,7 +223,7 @@ def test_what_the_source_says_now(
 def test_a_plain_directory_has_no_place_for_an_image() -> None:
     for kind in ("Directory", ""):
         with pytest.raises(SourceError) as caught:
-            read(app({}), 0, target(kind))
+            read(manifest_of({}), 0, target(kind))
         assert "write-back-method: git" in caught.value.hint
 
 
@@ -243,7 +243,7 @@ def test_a_source_that_is_gone_is_reported(manifest: dict[str, Any]) -> None:
 
 def test_a_plugin_without_named_variables_is_an_annotation_error() -> None:
     with pytest.raises(AnnotationError):
-        write(app({}), 0, target("Plugin"), parse_image(f"{WEB}:2"))
+        write(manifest_of({}), 0, target("Plugin"), parse_image(f"{WEB}:2"))
 
 
 NAMES = st.text(min_size=1, max_size=8)
@@ -261,7 +261,7 @@ PARAMETERS = st.lists(
 
 @given(PARAMETERS, st.sampled_from(["1.2.3", "1e3", "yes", "0123", "2024-01-02"]))
 def test_nothing_but_the_images_own_parameters_changes(parameters: list[Any], tag: str) -> None:
-    manifest = app({"helm": {"parameters": parameters}})
+    manifest = manifest_of({"helm": {"parameters": parameters}})
     before = copy.deepcopy(manifest)
     operations, _ = write(manifest, 0, target("Helm"), Image(WEB, "ghcr.io", "acme/web", tag))
     assert manifest == before

@@ -1,6 +1,6 @@
 """Pull requests of Azure DevOps."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -15,12 +15,6 @@ from task.errors import CredentialsError, UnreachableError
 from task.forges.azure import Azure, AzureClient, identities_api
 from task.forges.client import ForgeAddress, ForgeToken, Reach
 from task.secret import Secret
-
-
-@pytest.fixture
-def server() -> Iterator[Server]:
-    with serving(Server()) as running:
-        yield running
 
 
 @pytest.fixture

@@ -1,6 +1,6 @@
 """Pull requests of Bitbucket Cloud."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -15,12 +15,6 @@ from task.forges import bitbucket_cloud
 from task.forges.bitbucket_cloud import BitbucketCloud, CloudClient
 from task.forges.client import ForgeAddress, ForgeToken, Reach
 from task.secret import Secret
-
-
-@pytest.fixture
-def server() -> Iterator[Server]:
-    with serving(Server()) as running:
-        yield running
 
 
 @pytest.fixture

@@ -1,6 +1,6 @@
 """Pull requests of Bitbucket Data Center."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -8,18 +8,11 @@ from fakes.bitbucket_data_center_api import KEY, SLUG
 from fakes.bitbucket_data_center_api import BitbucketDataCenter as Server
 from fakes.forge_server import Request
 from support.forge_plays import HEAD, PLAYS, World, text, the_only
-from support.serving import serving
 
 from task.errors import Outpaced, UnreachableError
 from task.forges.bitbucket_data_center import BitbucketDataCenter, DataCenterClient
 from task.forges.client import ForgeAddress, ForgeToken, Reach
 from task.secret import Secret
-
-
-@pytest.fixture
-def server() -> Iterator[Server]:
-    with serving(Server()) as running:
-        yield running
 
 
 @pytest.fixture

@@ -1,6 +1,6 @@
 """Pull requests of Gitea and Forgejo."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -13,12 +13,6 @@ from support.serving import serving
 from task.errors import CredentialsError, ForgeError
 from task.forges.client import ForgeAddress
 from task.forges.gitea import Gitea
-
-
-@pytest.fixture
-def server() -> Iterator[Server]:
-    with serving(Server()) as running:
-        yield running
 
 
 @pytest.fixture

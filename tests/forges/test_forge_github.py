@@ -1,6 +1,6 @@
 """Pull requests of GitHub."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -8,18 +8,11 @@ from fakes.forge_server import Reply
 from fakes.github_api import NAME, OWNER, REPO
 from fakes.github_api import GitHub as Server
 from support.forge_plays import HEAD, PLAYS, World
-from support.serving import serving
 
 from task.errors import RepositoryError, UnreachableError
 from task.forges.client import ForgeAddress
 from task.forges.github import GitHub
 from task.forges.github_auto_merge import graphql
-
-
-@pytest.fixture
-def server() -> Iterator[Server]:
-    with serving(Server()) as running:
-        yield running
 
 
 @pytest.fixture

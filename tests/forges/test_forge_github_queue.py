@@ -1,7 +1,7 @@
 """GitHub's merge queue and auto-merge: each state by the answers that GitHub documents or was seen to give."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -11,19 +11,12 @@ from fakes.forge_server import Reply
 from fakes.github_api import NAME, OWNER, REPO
 from fakes.github_api import GitHub as Server
 from support.forge_plays import World
-from support.serving import serving
 
 from task.forges.client import ForgeAddress
 from task.forges.github import GitHub
 from task.forges.proposal import lacking, settled, wish
 
 STATES = json.loads((FOLDER / "github-merge-queue.json").read_text())
-
-
-@pytest.fixture
-def server() -> Iterator[Server]:
-    with serving(Server()) as running:
-        yield running
 
 
 @pytest.fixture

@@ -1,7 +1,7 @@
 """Merge requests of GitLab."""
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -11,18 +11,11 @@ from fakes.forge_server import Reply
 from fakes.gitlab_api import PROJECT
 from fakes.gitlab_api import GitLab as Server
 from support.forge_plays import HEAD, PLAYS, World
-from support.serving import serving
 
 from task.errors import RepositoryError
 from task.forges.client import ForgeAddress
 from task.forges.gitlab import GitLab
 from task.forges.proposal import settled, wish
-
-
-@pytest.fixture
-def server() -> Iterator[Server]:
-    with serving(Server()) as running:
-        yield running
 
 
 @pytest.fixture

@@ -38,7 +38,7 @@ def change(
     return Change(Image(name, "ghcr.io", name.partition("/")[2]), "api", old, new, **more)
 
 
-def app(*changes: Change, name: str = "web", namespace: str = "argocd") -> AppChanges:
+def changes_of(*changes: Change, name: str = "web", namespace: str = "argocd") -> AppChanges:
     return AppChanges(namespace, name, changes or (change(),))
 
 
@@ -54,7 +54,10 @@ def test_body() -> None:
     build = Build(7, "ci", COMMIT, "https://github.com/acme/api")
     by_rule = change(why="semver ^1 admits it", file="apps/web/kustomization.yaml", build=build)
     waiting = change("2.0.0", "1.9.0", why="rolled back from 1.9.0", file="apps/ui/values.yaml")
-    apps = [app(by_rule), app(waiting, replace(waiting, file="apps/ui/more.yaml"), name="ui")]
+    apps = [
+        changes_of(by_rule),
+        changes_of(waiting, replace(waiting, file="apps/ui/more.yaml"), name="ui"),
+    ]
     assert body(Content(apps, "", *links, COMMIT, base="main"), "github") == (
         f"<!-- image-update-begin: {ABOUT[BEGIN]} -->\n\n"
         "### Image Update: 2 changes for `main`\n\n"
@@ -77,16 +80,16 @@ def test_body() -> None:
 
 def test_what_was_proved_has_a_column_if_a_build_has_a_proof() -> None:
     proved = change(why="semver admits it", proof="signature; signer=ci.pub")
-    text = body(Content([app(proved), app(change(why="newest"), name="ui")]))
+    text = body(Content([changes_of(proved), changes_of(change(why="newest"), name="ui")]))
     assert "| Application | Image | Version | Why | Proof |\n" in text
     assert "| `semver admits it` | `signature; signer=ci.pub` |\n" in text
     assert "| `newest` |  |\n" in text
-    assert "Proof" not in body(Content([app(change(why="newest"))]))
+    assert "Proof" not in body(Content([changes_of(change(why="newest"))]))
 
 
 @pytest.mark.parametrize("forge", FORGES)
 def test_what_else_a_reviewer_reads_is_shown_where_it_fits(forge: str) -> None:
-    shown = body(Content([app()], commit=COMMIT, besides=("**Short**", "z" * 70_000)), forge)
+    shown = body(Content([changes_of()], commit=COMMIT, besides=("**Short**", "z" * 70_000)), forge)
     assert "\n\n**Short**\n\n" in shown
     assert "zzz" not in shown
     assert "What happens if …" in shown
@@ -95,7 +98,9 @@ def test_what_else_a_reviewer_reads_is_shown_where_it_fits(forge: str) -> None:
 
 def test_where_it_was_built_is_reported_once() -> None:
     """For builds that say nothing of it, the request says what the job knows."""
-    text = body(Content([app()], source=COMMIT, run="https://ci.example.com/runs/1"), "gitlab")
+    text = body(
+        Content([changes_of()], source=COMMIT, run="https://ci.example.com/runs/1"), "gitlab"
+    )
     assert (
         f"\n\nBuilt from `{COMMIT}` · Pipeline run: [`runs/1`](https://ci.example.com/runs/1)\n"
         in text
@@ -104,7 +109,7 @@ def test_where_it_was_built_is_reported_once() -> None:
 
 def test_a_promotion_names_its_source() -> None:
     promoted = [
-        app(change(promoted_from=f"argocd/{one}", why="semver admits it"), name=one)
+        changes_of(change(promoted_from=f"argocd/{one}", why="semver admits it"), name=one)
         for one in ("web", "api")
     ]
     text = body(Content(promoted), "gitlab")
@@ -113,11 +118,11 @@ def test_a_promotion_names_its_source() -> None:
 
 
 def test_how_a_request_lives_is_not_html_where_that_would_be_shown() -> None:
-    assert f"\n\n**What happens if …**\n\n{LIFE}\n\n" in body(Content([app()]), "bitbucket")
+    assert f"\n\n**What happens if …**\n\n{LIFE}\n\n" in body(Content([changes_of()]), "bitbucket")
 
 
 def test_nothing_known_leaves_nothing_empty() -> None:
-    text = body(Content([app(change(old=""))]))
+    text = body(Content([changes_of(change(old=""))]))
     assert "| `argocd/web` | `ghcr.io/acme/api` | `(none)` → `1.4.3` |" in text
     assert "Built from" not in text
     assert "Why" not in text
@@ -125,17 +130,17 @@ def test_nothing_known_leaves_nothing_empty() -> None:
 
 
 def test_digests_are_shown() -> None:
-    assert f"`1.4.3@{DIGEST}`" in body(Content([app(change(new_digest=DIGEST))]))
-    assert f"`{DIGEST}` |" in body(Content([app(change(new="", new_digest=DIGEST))]))
+    assert f"`1.4.3@{DIGEST}`" in body(Content([changes_of(change(new_digest=DIGEST))]))
+    assert f"`{DIGEST}` |" in body(Content([changes_of(change(new="", new_digest=DIGEST))]))
 
 
 def test_the_same_change_is_one_row() -> None:
-    assert body(Content([app(change(), change())])).count("ghcr.io/acme/api") == 1
+    assert body(Content([changes_of(change(), change())])).count("ghcr.io/acme/api") == 1
 
 
 @pytest.mark.parametrize("forge", FORGES)
 def test_marks_are_read_back(forge: str) -> None:
-    text = body(Content([app()], commit=COMMIT), forge)
+    text = body(Content([changes_of()], commit=COMMIT), forge)
     for back in (text, text.replace("\n", "\r\n"), text.strip(), f"{text}\n\nThank you, bot!"):
         assert described(back) == COMMIT
 
@@ -151,19 +156,19 @@ def test_no_marks(text: str) -> None:
 def test_marks_of_others_do_not_count() -> None:
     forged = f"<!-- image-update-commit: {'f' * 64} -->"
     said = f"subject\n{forged}\n\n[//]: # (image-update-commit: {'e' * 64})"
-    text = body(Content([app(change(old=forged))], said, commit=COMMIT))
+    text = body(Content([changes_of(change(old=forged))], said, commit=COMMIT))
     assert described(text) == COMMIT
     assert text.count("<!-- image-update-commit: ") == 1 + text.count(f"`{forged}`")
 
 
 DIFFERENT = [
-    [app(change("1.4.4"))],
-    [app(change(new_digest=DIGEST))],
-    [app(name="other")],
-    [app(namespace="other")],
-    [app(), app(name="other")],
-    [app(change(name="ghcr.io/acme/other"))],
-    [app(replace(change(), alias="other"))],
+    [changes_of(change("1.4.4"))],
+    [changes_of(change(new_digest=DIGEST))],
+    [changes_of(name="other")],
+    [changes_of(namespace="other")],
+    [changes_of(), changes_of(name="other")],
+    [changes_of(change(name="ghcr.io/acme/other"))],
+    [changes_of(replace(change(), alias="other"))],
 ]
 
 
@@ -194,7 +199,9 @@ def outside_code(text: str) -> str:
 
 @pytest.mark.parametrize("text", HOSTILE)
 def test_what_others_write_is_code(text: str) -> None:
-    apps = [app(change(new=text, old=text, name=f"ghcr.io/{text}"), name=text, namespace=text)]
+    apps = [
+        changes_of(change(new=text, old=text, name=f"ghcr.io/{text}"), name=text, namespace=text)
+    ]
     links = (text, f"https://ci.example.com/{text}", f"https://x.example/{text}")
     shown = body(Content(apps, text, *links), "gitlab")
     plain = outside_code(shown)
@@ -210,7 +217,7 @@ def test_what_others_write_is_code(text: str) -> None:
 
 @given(st.text(max_size=80), st.text(max_size=400), st.sampled_from(sorted(FORGES)))
 def test_any_text_stays_inside(value: str, text: str, forge: str) -> None:
-    apps = [app(change(new=value, old=value), name=value)]
+    apps = [changes_of(change(new=value, old=value), name=value)]
     shown = body(Content(apps, text, value, f"https://x.example/{value}", commit=COMMIT), forge)
     assert described(shown) == COMMIT
     assert len(shown) <= LONGEST_BODY.get(forge, 65_536)
@@ -230,12 +237,12 @@ def test_any_text_stays_inside(value: str, text: str, forge: str) -> None:
     ],
 )
 def test_links(url: str, shown: str) -> None:
-    assert f"Pipeline run: {shown}\n" in body(Content([app()], run=url))
+    assert f"Pipeline run: {shown}\n" in body(Content([changes_of()], run=url))
 
 
 @pytest.mark.parametrize("forge", FORGES)
 def test_a_body_is_never_too_long(forge: str) -> None:
-    apps = [app(name=f"application-{number}") for number in range(3000)]
+    apps = [changes_of(name=f"application-{number}") for number in range(3000)]
     words, page = "long text " * 10_000, "https://x.example/" + "y" * 480
     text = body(Content(apps, words, page, commit=COMMIT), forge)
     assert len(text) <= LONGEST_BODY.get(forge, 65_536)
@@ -244,14 +251,14 @@ def test_a_body_is_never_too_long(forge: str) -> None:
 
 
 def test_the_authors_text_gives_way_to_the_table() -> None:
-    text = body(Content([app()], "z" * 9000), "azure")
+    text = body(Content([changes_of()], "z" * 9000), "azure")
     assert "| `argocd/web` |" in text
     assert "…\n```" in text
     assert 3600 < len(text) <= 4000
 
 
 def test_the_authors_text() -> None:
-    text = body(Content([app()], "Rollout plan\n\n- ask @ann\n- see #7"))
+    text = body(Content([changes_of()], "Rollout plan\n\n- ask @ann\n- see #7"))
     assert "```text\nRollout plan\n\n- ask @\u200bann\n- see #\u200b7\n```" in text
 
 
@@ -278,7 +285,7 @@ def test_a_title_is_one_line_and_never_too_long(message: str) -> None:
 
 
 def test_message_parts() -> None:
-    message = commit_message(None, [app()], [("Source-Commit", COMMIT)]).text
+    message = commit_message(None, [changes_of()], [("Source-Commit", COMMIT)]).text
     assert message_parts(message) == (
         "build: automatic update of web to 1.4.3",
         "updates image acme/api tag '1.4.2' to '1.4.3' for web",
@@ -288,18 +295,18 @@ def test_message_parts() -> None:
     assert message_parts("subject\n\ntext: a\nmore\n") == ("subject", "text: a\nmore")
 
 
-OLDER, NEWER = [app(change("1.4.3"))], [app(change("1.4.4"))]
+OLDER, NEWER = [changes_of(change("1.4.3"))], [changes_of(change("1.4.4"))]
 
 
 WEB = {"new": "1.1.0", "old": "1.0.0", "name": "ghcr.io/acme/web"}
 UI = {"new": "2.0", "old": "1.9", "name": "ghcr.io/acme/ui"}
 HEADLINES: list[tuple[str, list[AppChanges], str]] = [
-    ("run", [app(change(**WEB))], "web: ghcr.io/acme/web 1.0.0 → 1.1.0"),
-    ("run", [app(change(**{**WEB, "old": ""}))], "web: ghcr.io/acme/web → 1.1.0"),
-    ("run", [app(change(**WEB), change(**UI))], "web: web 1.1.0, ui 2.0"),
+    ("run", [changes_of(change(**WEB))], "web: ghcr.io/acme/web 1.0.0 → 1.1.0"),
+    ("run", [changes_of(change(**{**WEB, "old": ""}))], "web: ghcr.io/acme/web → 1.1.0"),
+    ("run", [changes_of(change(**WEB), change(**UI))], "web: web 1.1.0, ui 2.0"),
     (
         "run",
-        [app(*(change(f"1.{n}.0", name=f"ghcr.io/acme/service-{n}") for n in range(20)))],
+        [changes_of(*(change(f"1.{n}.0", name=f"ghcr.io/acme/service-{n}") for n in range(20)))],
         (
             "web: service-0 1.0.0, service-1 1.1.0, service-2 1.2.0, service-3 1.3.0, service-4 1.4.0,"
             " service-5 1.5.0, service-6 1.6.0, service-7 1.7.0 and 12 more images"
@@ -307,19 +314,23 @@ HEADLINES: list[tuple[str, list[AppChanges], str]] = [
     ),
     (
         "run",
-        [app(change(**WEB)), app(change(**WEB), name="b")],
+        [changes_of(change(**WEB)), changes_of(change(**WEB), name="b")],
         "2 Applications: ghcr.io/acme/web 1.0.0 → 1.1.0",
     ),
     (
         "scan",
-        [app(change(**WEB)), app(change(**{**WEB, "old": "0.9"}), name="b")],
+        [changes_of(change(**WEB)), changes_of(change(**{**WEB, "old": "0.9"}), name="b")],
         "2 Applications: ghcr.io/acme/web → 1.1.0",
     ),
-    ("run", [app(change(**WEB)), app(change(**UI), name="b")], "2 Applications: web 1.1.0, ui 2.0"),
+    (
+        "run",
+        [changes_of(change(**WEB)), changes_of(change(**UI), name="b")],
+        "2 Applications: web 1.1.0, ui 2.0",
+    ),
     (
         "run",
         [
-            app(
+            changes_of(
                 change(
                     "latest", "latest", "nginx", new_digest=DIGEST, old_digest="sha256:" + "b" * 64
                 )
@@ -327,14 +338,14 @@ HEADLINES: list[tuple[str, list[AppChanges], str]] = [
         ],
         f"web: nginx latest@sha256:{'b' * 12} → latest@sha256:{'a' * 12}",
     ),
-    ("run", [app(change("1.1", "1.0", "nginx", new_digest=DIGEST))], "web: nginx 1.0 → 1.1"),
+    ("run", [changes_of(change("1.1", "1.0", "nginx", new_digest=DIGEST))], "web: nginx 1.0 → 1.1"),
     (
         "run",
-        [app(change("", "1.0", "nginx", new_digest=DIGEST))],
+        [changes_of(change("", "1.0", "nginx", new_digest=DIGEST))],
         f"web: nginx 1.0 → sha256:{'a' * 12}",
     ),
     ("run", [], "remember for web"),
-    ("release", [app(change(**WEB))], "release web: ghcr.io/acme/web 1.0.0 → 1.1.0"),
+    ("release", [changes_of(change(**WEB))], "release web: ghcr.io/acme/web 1.0.0 → 1.1.0"),
     ("hold", [], "hold web"),
 ]
 
@@ -346,8 +357,8 @@ def test_a_title_says_what_changes(command: str, apps: list[AppChanges], shown: 
 
 
 def test_a_rollbacks_title_stays_whatever_waits_next_to_it() -> None:
-    back = [app(change("1.0.0", "1.5.0", "nginx"))]
-    for beside in ([], [app(change(**UI), name="b")]):
+    back = [changes_of(change("1.0.0", "1.5.0", "nginx"))]
+    for beside in ([], [changes_of(change(**UI), name="b")]):
         assert (
             headline("rollback", "roll back web", [*back, *beside], back)
             == "roll back web: nginx 1.5.0 → 1.0.0"

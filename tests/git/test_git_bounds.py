@@ -4,18 +4,19 @@ import os
 import resource
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 from support import bare_repo, git
+from support.clock import Clock
 
+from task import processes
 from task.errors import SourceError, UnreachableError
 from task.git.command import Git
 from task.git.errors import GitEnded
 from task.git.repository.bare import BareRepository
 from task.model import File, Place
-from task.processes import Bounds, CapturedOutput, Clock, finish, memory_of_step, weight
+from task.processes import Bounds, CapturedOutput, Watch, finish, memory_of_step, weight
 
 FILE = frozenset({"file"})
 FLOOD = "alias.flood=!yes 'warning: a line that means nothing'"
@@ -143,14 +144,23 @@ def test_little_memory_is_enough_where_there_are_many_processors(tmp_path: Path)
     assert config == "2"
 
 
-def test_a_repository_has_one_clock(tmp_path: Path) -> None:
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    """The time that commands and repositories are measured by."""
+    made = Clock()
+    made.time = 1000.0
+    monkeypatch.setattr("task.processes.time", made)
+    return made
+
+
+def test_a_repository_has_one_clock(tmp_path: Path, clock: Clock) -> None:
     """Its history, which has a remote of its own, as well."""
     repo = bare_repo(tmp_path, {"a": "1\n"})
     with BareRepository(
         Git(os.environ, protocols=FILE, bounds=Bounds(seconds=1)), str(repo)
     ) as store:
         assert store.snapshot("main", [Place("a")]).files == {"a": File("1\n")}
-        time.sleep(1)
+        clock.time += 1
         for act in (
             lambda: store.snapshot("main", [Place("a")]),
             lambda: list(store.earlier("main", "a")),
@@ -162,13 +172,28 @@ def test_a_repository_has_one_clock(tmp_path: Path) -> None:
             assert caught.value.subject == str(repo)
 
 
-def test_the_clock_begins_with_the_first_command() -> None:
-    clock = Clock(0.2, "x")
-    time.sleep(0.3)
-    assert clock.left() > 0.1
-    time.sleep(0.3)
+def test_the_clock_begins_with_the_first_command(clock: Clock) -> None:
+    ours = processes.Clock(5, "x")
+    clock.time += 60
+    assert ours.left() == 5
+    clock.time += 4
+    assert ours.left() == 1
+    clock.time += 1
     with pytest.raises(UnreachableError):
-        clock.left()
+        ours.left()
+
+
+def test_a_program_that_ignores_sigterm_is_killed_a_moment_later(
+    monkeypatch: pytest.MonkeyPatch, clock: Clock
+) -> None:
+    sent: list[str] = []
+    monkeypatch.setattr("task.processes.send", lambda _running, name: sent.append(name))
+    watch = Watch(None, (60.0, "", 0))
+    watch.end()
+    watch._look(clock.time + processes._PATIENCE / 2)
+    assert sent == ["SIGTERM"]
+    watch._look(clock.time + 2 * processes._PATIENCE)
+    assert sent == ["SIGTERM", "SIGKILL"]
 
 
 def test_packs_are_weighed(tmp_path: Path) -> None:

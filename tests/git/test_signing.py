@@ -61,7 +61,7 @@ class Scene:
     def run(self, *more: str | Path, env: dict[str, str] | None = None) -> Result:
         environ = {"TMPDIR": str(self.scratch), **(env or {})}
         done = image_update(*arguments(self.apps, *WHO, *more), env=environ)
-        wait_until(lambda: not list(self.scratch.iterdir()), 3)
+        wait_until(lambda: not list(self.scratch.iterdir()))
         return done
 
 
@@ -213,7 +213,7 @@ def test_no_agent_is_left(scene: Scene, pgp_key: str) -> None:
             ["pgrep", "-f", f"gpg-agent.*{scene.scratch}"], capture_output=True, check=False
         ).stdout
 
-    wait_until(lambda: not agents(), 10)
+    wait_until(lambda: not agents())
 
 
 def test_a_key_with_a_passphrase_is_refused(scene: Scene, ssh_key: Path) -> None:

@@ -2,7 +2,6 @@
 
 import os
 import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -87,14 +86,12 @@ def masters(folder: Path) -> str:
 def test_all_commands_of_a_run_take_one_connection(server: Sshd, tmp_path: Path) -> None:
     repo = repository(tmp_path, "a")
     git_door = door(server, tmp_path)
-    began = time.monotonic()
     landing = land(git_door, server.url(repo), "1\n")
-    print(f"shared {time.monotonic() - began:.2f} s")
     assert landing.commit == git(repo, "rev-parse", "main")
     land(git_door, server.url(repo), "2\n")
     assert server.log.read_text().count("Accepted publickey") == 1
     git_door.close()
-    wait_until(lambda: not masters(tmp_path / "t"), 5)
+    wait_until(lambda: not masters(tmp_path / "t"))
     assert list((tmp_path / "t").iterdir()) == []
 
 

@@ -4,7 +4,6 @@ import json
 import os
 import socket
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -52,12 +51,12 @@ def silent_server(said: bytes = b"") -> Iterator[int]:
 def test_http_from_the_command_line(tmp_path: Path, said: bytes) -> None:
     with silent_server(said) as port:
         apps = manifest(tmp_path, application("a", f"http://127.0.0.1:{port}/repo.git"))
-        began = time.monotonic()
         running = start(arguments(apps, "--stall-timeout", "1"), env={"TMPDIR": str(tmp_path)})
         out, err = running.communicate(timeout=30)
     assert running.returncode == 75, err
-    assert time.monotonic() - began > 1
-    assert json.loads(out)["decisions"][0]["rule"] == "repository"
+    (error,) = json.loads(out)["errors"]
+    assert error["rule"] == "repository"
+    assert "1 seconds)" in error["message"]  # git's own limit may come first
     assert not list(tmp_path.glob("image-update-*"))
 
 
@@ -92,15 +91,18 @@ def test_ssh_that_stops_in_the_middle(tmp_path: Path) -> None:
 def test_a_slow_server_is_not_a_stalled_one(tmp_path: Path) -> None:
     repo = repository(tmp_path, "a")
     hook(repo, "post-update", "exit 0")
-    slow = (
-        "import os,sys,time\nwhile b := os.read(0, 100):\n    os.write(1, b)\n    time.sleep(0.3)\n"
-    )
+    slow = """\
+import os, sys, time
+while piece := os.read(0, 40):
+    os.write(1, piece)
+    time.sleep(0.3)
+    print("piece", file=open(sys.argv[1], "a"))
+"""
     (tmp_path / "slow.py").write_text(slow)
-    script = f'for last; do :; done\nsh -c "$last" | python3 {tmp_path}/slow.py'
-    began = time.monotonic()
-    with BareRepository(ssh_door(tmp_path, script, 1), f"git@example.com:{repo}") as store:
+    script = f'for last; do :; done\nsh -c "$last" | python3 {tmp_path}/slow.py {tmp_path}/pieces'
+    with BareRepository(ssh_door(tmp_path, script, 2), f"git@example.com:{repo}") as store:
         assert store.snapshot("main", []).tip == git(repo, "rev-parse", "main")
-    assert time.monotonic() - began > 1.5
+    assert (tmp_path / "pieces").read_text().count("piece") * 0.3 > 2
 
 
 @pytest.mark.slow

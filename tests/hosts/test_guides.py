@@ -116,16 +116,12 @@ def server(tmp_path: Path) -> Iterator[GitServer]:
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             files = {
                 "web/kustomization.yaml": "images:\n- name: ghcr.io/acme/web\n  newTag: 1.0.0\n",
-                f"{apps}/web.yaml": yaml.safe_dump(app(f"{serving.url}{name}.git")),
+                f"{apps}/web.yaml": yaml.safe_dump(
+                    application("web", f"{serving.url}{name}.git", path="web")
+                ),
             }
             bare_repo(folder, files, name=f"{name}.git")
         yield serving
-
-
-def app(url: str) -> dict[str, Any]:
-    made = application("web", url)
-    made["spec"]["source"]["path"] = "web"
-    return made
 
 
 def landed(server: GitServer, name: str) -> bool:

@@ -5,7 +5,6 @@ import os
 import re
 import socket
 import subprocess
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -156,18 +155,15 @@ def test_it_ends_at_once_when_it_is_told_to(runtime: str, tmp_path: Path, user: 
         apps = json.dumps({"kind": "List", "items": [application("web", stalled)]})
         given = {"image": f"{WEB}:1.1.0", "applications": APPLICATIONS}
         step = runners.tekton(given, {"source": Volume({APPLICATIONS: apps})})
-        code, seconds = stopped(step, tmp_path, runtime, user, server)
+        code = stopped(step, tmp_path, runtime, user, server)
     told = step.results(tmp_path)
-    assert code == 143
-    assert seconds < 2
+    assert code == 143  # before the server has said a word
     assert set(told) == set(NAMES)
     assert (told["status"], told["updated"]) == ("failed", "false")
 
 
-def stopped(
-    step: Step, root: Path, image: str, user: str, server: socket.socket
-) -> tuple[int, float]:
-    """The exit code after SIGTERM, and how long it took."""
+def stopped(step: Step, root: Path, image: str, user: str, server: socket.socket) -> int:
+    """The exit code after SIGTERM, which comes while the run waits for the server."""
     name = f"image-update-{os.urandom(4).hex()}"
     lay(step, root)
     argv = argv_of(step, root, image, f"--user={user}", "--passwd=false", f"--name={name}")
@@ -176,6 +172,5 @@ def stopped(
         subprocess.Popen(argv, env=containers.environment(), stdout=-3, stderr=-3) as process,
         server.accept()[0],
     ):
-        began = time.monotonic()
         said(*containers.podman("kill", "--signal=TERM", name))
-        return process.wait(30), time.monotonic() - began
+        return process.wait(30)

@@ -153,7 +153,7 @@ def test_a_whole_run_needs_no_more(api: KubernetesApi, tmp_path: Path, host: str
     """Finding, credentials, live write-back, Events and a refresh, by the command itself."""
     api.rules = [*manifests(host, "namespace"), *manifests(host, "credentials")]
     repo = runs.repository(tmp_path, "git")
-    api.add(APPLICATIONS, clusters.app("git", repo), clusters.live_app("live"))
+    api.add(APPLICATIONS, clusters.full_application("git", repo), clusters.live_app("live"))
     config = clusters.kubeconfig(tmp_path, api, "sa")
     options = ("--namespace", "argocd", "--kubernetes-events", "--refresh-parents")
     result = runs.run("--applications", "cluster", "--kubeconfig", config, *options)

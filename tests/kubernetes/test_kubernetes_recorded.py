@@ -1,7 +1,5 @@
 """The stand-in for the Kubernetes API against the recorded answers of Kubernetes 1.36."""
 
-import threading
-import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -32,7 +30,7 @@ PARAMETERS = [
 Situation = Callable[[KubernetesApi], object]
 
 
-def app(
+def recorded_application(
     name: str, namespace: str = "argocd", *, labels: Mapping[str, str] | None = None, **spec: Any
 ) -> Any:
     """An Application that one of the recordings names."""
@@ -45,7 +43,7 @@ def app(
 
 
 def with_parameters() -> Any:
-    one = app("hparam", labels={"team": "a"})
+    one = recorded_application("hparam", labels={"team": "a"})
     one["spec"]["source"]["helm"] = {"parameters": PARAMETERS}
     return one
 
@@ -79,7 +77,7 @@ def degraded(api: KubernetesApi) -> None:
     api.add(
         APPLICATIONS,
         at(
-            app("kust1"),
+            recorded_application("kust1"),
             "Synced",
             "Degraded",
             revision=THIRD,
@@ -92,7 +90,7 @@ def degraded(api: KubernetesApi) -> None:
 
 
 def refused_spec(api: KubernetesApi) -> None:
-    one = app("badspec", project="no-such", syncPolicy={"automated": {}})
+    one = recorded_application("badspec", project="no-such", syncPolicy={"automated": {}})
     said = "Application referencing project no-such which does not exist"
     wrong = [{"type": "InvalidSpecError", "message": said}]
     seen = at(one, "Unknown", "Unknown", changed=10, conditions=wrong)
@@ -112,8 +110,8 @@ def several(count: int, *named: tuple[str, str]) -> Situation:
     """These Applications, and so many others between them and the last ones."""
 
     def situation(api: KubernetesApi) -> None:
-        api.add(APPLICATIONS, *(app(name, namespace) for name, namespace in named))
-        api.add(APPLICATIONS, *(app(f"h{number:02}") for number in range(count)))
+        api.add(APPLICATIONS, *(recorded_application(name, namespace) for name, namespace in named))
+        api.add(APPLICATIONS, *(recorded_application(f"h{number:02}") for number in range(count)))
         api.version = 1151
 
     return situation
@@ -134,7 +132,7 @@ def later(api: KubernetesApi) -> None:
 
 def at_version(api: KubernetesApi) -> None:
     """The state that the patch was made for."""
-    one = app("live3")
+    one = recorded_application("live3")
     tags = [{"name": name, "value": "1.0.0"} for name in ("image.tag", "side.tag")]
     one["spec"]["source"]["helm"] = {"parameters": tags}
     api.version = 868
@@ -151,7 +149,7 @@ def hparam(version: int) -> Situation:
 
 def reader(api: KubernetesApi) -> None:
     """Somebody with other rights."""
-    api.add(APPLICATIONS, app("kust3"))
+    api.add(APPLICATIONS, recorded_application("kust3"))
     api.tokens[TOKEN] = "reader"
 
 
@@ -212,7 +210,7 @@ WRITTEN: Mapping[str, Situation] = {
     "event-created": nothing,
     "json-patch-ok": at_version,
     "refresh": lambda api: api.add(
-        APPLICATIONS, app("manual", labels={"team": "a"}, syncPolicy={})
+        APPLICATIONS, recorded_application("manual", labels={"team": "a"}, syncPolicy={})
     ),
 }
 
@@ -321,14 +319,20 @@ def test_what_our_client_makes_of_it(
     assert says in str(caught.value)
 
 
-@pytest.mark.slow
-def test_an_api_that_is_just_starting_is_asked_again_when_it_says() -> None:
+def test_an_api_that_is_just_starting_is_asked_again_when_it_says(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    slept: list[float] = []
     with running() as api:
-        api.add(APPLICATIONS, app("web"))
+        api.add(APPLICATIONS, recorded_application("web"))
         api.starting = True
-        threading.Timer(0.5, lambda: setattr(api, "starting", False)).start()
+
+        def sleep(seconds: float) -> None:
+            slept.append(seconds)
+            api.starting = False
+
+        monkeypatch.setattr("task.shutdown.sleep", sleep)
         config = Kubeconfig("test", Server(api.url), User(token=Secret(TOKEN)))
         kubernetes = Kubernetes(ClusterAccess(config, {}), Limits(tries=2))
-        began = time.monotonic()
         assert [one["metadata"]["name"] for one in kubernetes.list(client.APPLICATIONS)] == ["web"]
-        assert time.monotonic() - began >= 1  # Retry-After
+    assert slept == [1.0]  # Retry-After

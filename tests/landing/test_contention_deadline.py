@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from itertools import islice
 
 import pytest
+from support.clock import Clock
 from support.fake_world import fake_world
 
 from task.errors import ContendedError
@@ -11,17 +12,12 @@ from task.landing.contention import LONGEST_PAUSE, Contention, longest_pause
 from task.landing.ports import World
 
 
-class Clock:
-    """The clock of a test: it moves only when somebody sleeps, or when the test moves it."""
+class ClockOfRun(Clock):
+    """The clock of a world that says why it waits."""
 
     def __init__(self) -> None:
-        self.time = 0.0
-        self.slept: list[float] = []
+        super().__init__()
         self.said: list[str] = []
-
-    def sleep(self, seconds: float) -> None:
-        self.slept.append(seconds)
-        self.time += seconds
 
     def world(self) -> World:
         return fake_world(
@@ -32,7 +28,7 @@ class Clock:
         )
 
 
-def attempts(clock: Clock, contention: Contention, took: float) -> Iterator[int]:
+def attempts(clock: ClockOfRun, contention: Contention, took: float) -> Iterator[int]:
     """Lose the race again and again: each attempt takes so many seconds."""
     while True:
         contention.begin()
@@ -42,7 +38,7 @@ def attempts(clock: Clock, contention: Contention, took: float) -> Iterator[int]
 
 
 def test_a_contended_branch_ends_at_the_deadline_and_names_it() -> None:
-    clock = Clock()
+    clock = ClockOfRun()
     contention = Contention("moving main", 10.0, clock.world())
     with pytest.raises(ContendedError) as raised:
         list(islice(attempts(clock, contention, 1.0), 1000))
@@ -57,7 +53,7 @@ def test_a_contended_branch_ends_at_the_deadline_and_names_it() -> None:
 
 
 def test_no_attempt_follows_a_deadline_that_is_over() -> None:
-    clock = Clock()
+    clock = ClockOfRun()
     contention = Contention("changing argocd/web", 5.0, clock.world())
     contention.begin()
     clock.time = 5.0
@@ -69,7 +65,7 @@ def test_no_attempt_follows_a_deadline_that_is_over() -> None:
 
 
 def test_the_clock_of_the_deadline_stands_still_while_a_signature_is_verified() -> None:
-    clock = Clock()
+    clock = ClockOfRun()
     contention = Contention("moving main", 10.0, clock.world())
     contention.begin()
     with contention.clock_paused():

@@ -3,7 +3,6 @@
 import io
 import json
 import re
-import time
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass, replace
 from typing import Any
@@ -15,6 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from rich.console import Console
 from support.reports import commit, decision, report
 from support.runner_rules import ATTACKS, dangers
+from support.runs import wait_until
 
 from task.after import waiting
 from task.annotations.lint import Finding
@@ -189,15 +189,11 @@ def test_in_the_lines_of_a_rollout(text: str) -> None:
 
 def test_in_a_line_of_progress(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(progress, "PATIENCE", 0.0)
-    console = console_of(io.StringIO(), {"NO_COLOR": "1"})
-    assert isinstance(console.file, io.StringIO)
+    file = io.StringIO()
+    console = console_of(file, {"NO_COLOR": "1"})
     with progress.Phases(console).phase(f"fetching {text}"):
-        end = time.monotonic() + 10
-        while "fetching" not in console.file.getvalue() and time.monotonic() < end:
-            time.sleep(0.01)
-    shown = re.sub(
-        r"\x1b\[(\?25[lh]|2K|1A)|\r", "\n", console.file.getvalue()
-    )  # what rich itself sends
+        wait_until(lambda: "fetching" in file.getvalue())
+    shown = re.sub(r"\x1b\[(\?25[lh]|2K|1A)|\r", "\n", file.getvalue())  # what rich itself sends
     assert "fetching" in shown
     assert dangers(shown) == []
 

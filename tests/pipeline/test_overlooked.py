@@ -1,23 +1,23 @@
 """Mistakes that would go unnoticed: annotations without effect, untracked images, and unknown names."""
 
 import pytest
+from support.reports import parsed_application
 
 from task.annotations.subscription import subscribe
 from task.image import parse_image
-from task.model import Application, Image, Source
+from task.model import Application, Image
 from task.pipeline.match import asks_for_images
 from task.pipeline.overlooked import Seen, unknown_names, unread_keys, untracked, untracked_problems
 
 WEB = parse_image("ghcr.io/acme/web:1.1.0")
-SOURCE = Source("https://git.example/x.git", "apps/web", "main", kind="Helm", section="Helm")
 
 
-def app(name: str, namespace: str = "argocd", /, **annotations: str) -> Application:
+def annotated(name: str, namespace: str = "argocd", /, **annotations: str) -> Application:
     given = {"image_list": "web=ghcr.io/acme/web", **annotations}
     keys = {
         key.replace("__", ".").replace("_", "-"): value for key, value in given.items() if value
     }
-    return Application(namespace, name, keys, (SOURCE,))
+    return parsed_application(keys, name, namespace)
 
 
 def seen(*apps: Application, skipped: tuple[Application, ...] = ()) -> Seen:
@@ -32,27 +32,27 @@ OTHER = {"image_list": "api=ghcr.io/acme/api"}
 @pytest.mark.parametrize(
     ("apps", "told"),
     [
-        ([app("a", colour="blue")], [("argocd/a", "unknown annotation 'colour'")]),
-        ([app("a", old__allow_tags="any")], [("argocd/a", "no entry of image-list has the alias 'old'")]),
-        ([app("a", git_credentials="x")], [("argocd/a", "another version, a fork or a guide")]),
-        ([app("a", web__git_branch="dev")], [("argocd/a", "git-branch has no per-image form")]),
-        ([app("a", image_lst="web=acme/web")], [("argocd/a", "unknown annotation 'image-lst'")]),
+        ([annotated("a", colour="blue")], [("argocd/a", "unknown annotation 'colour'")]),
+        ([annotated("a", old__allow_tags="any")], [("argocd/a", "no entry of image-list has the alias 'old'")]),
+        ([annotated("a", git_credentials="x")], [("argocd/a", "another version, a fork or a guide")]),
+        ([annotated("a", web__git_branch="dev")], [("argocd/a", "git-branch has no per-image form")]),
+        ([annotated("a", image_lst="web=acme/web")], [("argocd/a", "unknown annotation 'image-lst'")]),
         # an error of the run, whose decision tells of it
-        ([app("a", web__allow_tag="any")], []),
+        ([annotated("a", web__allow_tag="any")], []),
         # of an image that is not this event's, in an Application that takes it
-        ([app("a", image_list="web=ghcr.io/acme/web, api=acme/api", api__allow_tag="any")],
+        ([annotated("a", image_list="web=ghcr.io/acme/web, api=acme/api", api__allow_tag="any")],
          [("argocd/a", "unknown annotation 'api.allow-tag'")]),
         # without an image-list, or nearly with one
-        ([app("a", image_list="", image_lst="web=ghcr.io/acme/web")], [("argocd/a", "unknown annotation 'image-lst'")]),
-        ([app("a", image_list="", web__allow_tags="any")], [("argocd/a", "has the alias 'web'")]),
-        ([app("a", image_list="", write_back_method="git")], []),
+        ([annotated("a", image_list="", image_lst="web=ghcr.io/acme/web")], [("argocd/a", "unknown annotation 'image-lst'")]),
+        ([annotated("a", image_list="", web__allow_tags="any")], [("argocd/a", "has the alias 'web'")]),
+        ([annotated("a", image_list="", write_back_method="git")], []),
         # Applications that the event is not about, in one line
-        ([app("a", **OTHER, colour="blue")], [("", "one other Application has annotations")]),
-        ([app("a", **OTHER, allow_tag="any")], [("", "argocd/a (allow-tag)")]),
-        ([app(f"a{n}", **OTHER, colour="blue") for n in range(5)], [("", "argocd/a3 (colour), argocd/a4 (colour)")]),
-        ([app(f"a{n}", **OTHER, colour="blue") for n in range(9)],
-         [("", "9 other Applications have annotations that have no effect: argocd/a0 (colour), ")]),
-        ([app(f"a{n}", **OTHER) for n in range(9)], []),
+        ([annotated("a", **OTHER, colour="blue")], [("", "one other Application has annotations")]),
+        ([annotated("a", **OTHER, allow_tag="any")], [("", "argocd/a (allow-tag)")]),
+        ([annotated(f"a{n}", **OTHER, colour="blue") for n in range(5)], [("", "argocd/a3 (colour), argocd/a4 (colour)")]),
+        ([annotated(f"a{n}", **OTHER, colour="blue") for n in range(9)],
+         [("", "9 other Applications have annotations that are not read: argocd/a0 (colour), ")]),
+        ([annotated(f"a{n}", **OTHER) for n in range(9)], []),
     ],
 )  # fmt: skip
 def test_annotations_that_are_not_read(
@@ -67,8 +67,8 @@ def test_annotations_that_are_not_read(
 
 
 def test_of_others_the_first_five_are_named_and_the_rest_is_counted() -> None:
-    read = [app(f"a{number}", **OTHER, colour="blue") for number in range(4)]
-    passed = tuple(app(f"b{number}", **OTHER, colour="blue") for number in range(300))
+    read = [annotated(f"a{number}", **OTHER, colour="blue") for number in range(4)]
+    passed = tuple(annotated(f"b{number}", **OTHER, colour="blue") for number in range(300))
     (problem,) = unread_keys(seen(*read, skipped=passed), [WEB])
     assert problem.message.endswith("argocd/a3 (colour), argocd/b0 (colour) and 299 more")
     assert "image-update lint" in problem.hint
@@ -76,7 +76,11 @@ def test_of_others_the_first_five_are_named_and_the_rest_is_counted() -> None:
 
 def test_a_scan_is_about_all_of_them() -> None:
     problems = unread_keys(
-        seen(app("a", **OTHER, colour="blue"), app("b", colour="blue", web__allow_tag="any")), ()
+        seen(
+            annotated("a", **OTHER, colour="blue"),
+            annotated("b", colour="blue", web__allow_tag="any"),
+        ),
+        (),
     )
     assert [(one.application, one.key) for one in problems] == [
         ("argocd/a", "colour"),
@@ -95,8 +99,8 @@ BROKEN = {**OTHER, "api__allow_tags": "regexp:(", "api__ignore_tags": "["}
 
 
 def test_old_names_of_other_applications_share_one_line() -> None:
-    mine = app("web", web__update_strategy="latest")
-    (own, others) = warned(mine, *(app(f"a{number}", **OLD) for number in range(200)))
+    mine = annotated("web", web__update_strategy="latest")
+    (own, others) = warned(mine, *(annotated(f"a{number}", **OLD) for number in range(200)))
     assert own[:2] == ("argocd/web", "web.update-strategy")
     assert others[0] == ""
     assert others[2].startswith(
@@ -108,7 +112,7 @@ def test_old_names_of_other_applications_share_one_line() -> None:
 def test_mistakes_of_a_few_other_applications_are_reported_in_full_and_the_rest_is_counted() -> (
     None
 ):
-    found = warned(*(app(f"a{number}", **BROKEN) for number in range(8)))
+    found = warned(*(annotated(f"a{number}", **BROKEN) for number in range(8)))
     assert [(name, key) for name, key, _ in found[:-1]] == [
         (f"argocd/a{number}", key)
         for number in range(5)
@@ -124,7 +128,7 @@ def image(text: str) -> Image:
     return parse_image(f"{text}:1.0.0")
 
 
-TRACKED = app(
+TRACKED = annotated(
     "a",
     image_list="web=ghcr.io/acme/web:~1, api=acme/api, ghcr.io/acme/cron, db=registry:5000/team/db",
 )
@@ -157,7 +161,7 @@ def test_an_image_that_nobody_tracks(given: str, words: str, read: bool) -> None
 
 
 def test_several_that_are_near_are_all_named() -> None:
-    found = seen(app("a", image_list="a=ghcr.io/x/web, b=ghcr.io/y/web"))
+    found = seen(annotated("a", image_list="a=ghcr.io/x/web, b=ghcr.io/y/web"))
     (problem,) = untracked_problems(found, [image("quay.io/web")], whole=True, required=False)
     assert "ghcr.io/x/web, ghcr.io/y/web" in problem.hint
 
@@ -186,12 +190,12 @@ def test_images_are_not_counted_where_not_everybody_was_seen() -> None:
     ],
 )
 def test_what_counts_as_tracked(annotations: dict[str, str], given: str, tracked: bool) -> None:
-    assert untracked(seen(app("a", **annotations)), [image(given)]) == (
+    assert untracked(seen(annotated("a", **annotations)), [image(given)]) == (
         () if tracked else (image(given),)
     )
 
 
-HERE = (app("web"), app("shop", "team"))
+HERE = (annotated("web"), annotated("shop", "team"))
 
 
 @pytest.mark.parametrize(
@@ -211,7 +215,7 @@ HERE = (app("web"), app("shop", "team"))
     ],
 )
 def test_names_that_nobody_has(name: str, severity: str, words: str) -> None:
-    problems = unknown_names((name,), HERE, (app("far"),))
+    problems = unknown_names((name,), HERE, (annotated("far"),))
     assert [one.severity for one in problems] == ([severity] if severity else [])
     assert all(words in one.hint and repr(name) in one.message for one in problems)
     assert [one.severity for one in unknown_names((name,), HERE, strict=True)] == (

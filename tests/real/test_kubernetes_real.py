@@ -11,7 +11,7 @@ import yaml
 from fakes.argocd_states import at, operated
 from real.kubernetes_server import KubernetesServer, kubernetes_server
 from support import ROOT, Result, git, show
-from support.clusters import app, live_app, rules
+from support.clusters import full_application, live_app, rules
 from support.runs import WEB, repository, run, start, target, wait_until
 
 pytestmark = [pytest.mark.real, pytest.mark.xdist_group("kubernetes")]
@@ -61,8 +61,8 @@ def image_of(one: Any) -> list[str]:
 def test_a_run_on_a_cluster(api: KubernetesServer, tmp_path: Path) -> None:
     repo = repository(tmp_path, "web")
     api.create(
-        app("web", repo),
-        app("far", repo, namespace="team", image_list="x=acme/other"),
+        full_application("web", repo),
+        full_application("far", repo, namespace="team", image_list="x=acme/other"),
         live_app("live"),
     )
     result = command(api, tmp_path, "--kubernetes-events")
@@ -81,8 +81,11 @@ def test_a_run_on_a_cluster(api: KubernetesServer, tmp_path: Path) -> None:
 def test_thousands_of_applications_come_page_by_page(api: KubernetesServer, tmp_path: Path) -> None:
     repo = repository(tmp_path, "web")
     api.create(
-        *(app(f"other-{number}", repo, image_list="x=acme/other") for number in range(1100)),
-        app("web", repo),
+        *(
+            full_application(f"other-{number}", repo, image_list="x=acme/other")
+            for number in range(1100)
+        ),
+        full_application("web", repo),
     )
     result = command(api, tmp_path)
     assert (result.code, rules(result)) == (0, {"argocd/web": "admitted"}), result.stderr
@@ -145,7 +148,11 @@ def test_the_shipped_roles_suffice_in_one_namespace(
     api: KubernetesServer, tmp_path: Path, host: str
 ) -> None:
     repo = repository(tmp_path, "web")
-    api.create(app("web", repo), live_app("live"), app("far", repo, namespace="team"))
+    api.create(
+        full_application("web", repo),
+        live_app("live"),
+        full_application("far", repo, namespace="team"),
+    )
     token = grant(api, host, "namespace", "credentials")
     options = ("--namespace", "argocd", "--kubernetes-events", "--refresh-parents")
     result = command(api, tmp_path, *options, token=token)
@@ -162,7 +169,7 @@ def test_the_shipped_roles_suffice_in_the_whole_cluster(
     api: KubernetesServer, tmp_path: Path, host: str
 ) -> None:
     repo = repository(tmp_path, "web", "far")
-    api.create(app("web", repo), app("far", repo, namespace="team"))
+    api.create(full_application("web", repo), full_application("far", repo, namespace="team"))
     token = grant(api, host, "cluster")
     result = command(api, tmp_path, "--kubernetes-events", token=token)
     assert (result.code, rules(result)) == (
@@ -194,7 +201,7 @@ def test_a_rollout_is_waited_for(
 ) -> None:
     """Somebody in the place of Argo CD's controller writes the states of a rollout."""
     repo = repository(tmp_path, "web")
-    one = app("web", repo)
+    one = full_application("web", repo)
     api.create(one)
     given = [
         "--applications",

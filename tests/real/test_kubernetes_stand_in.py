@@ -8,7 +8,7 @@ import pytest
 import requests
 from fakes.kubernetes_api import APPLICATIONS, KubernetesApi, running
 from real.kubernetes_server import ADMIN, KubernetesServer, kubernetes_server
-from support.clusters import app
+from support.clusters import full_application
 
 pytestmark = [pytest.mark.real, pytest.mark.xdist_group("kubernetes")]
 ROOT = "/apis/argoproj.io/v1alpha1"
@@ -27,7 +27,10 @@ OWN = {
 Ask = tuple[str, str, str, Any]  # method, path, type of what is sent or accepted, body
 
 LABELS = {"a": "b"}
-APPS = [app(name, "https://git.example.com/acme/gitops.git") for name in ("api", "cart", "web")]
+APPS = [
+    full_application(name, "https://git.example.com/acme/gitops.git")
+    for name in ("api", "cart", "web")
+]
 EVENT = {
     "apiVersion": "v1",
     "kind": "Event",

@@ -5,7 +5,7 @@ Keys are from openssl, identities from a Sigstore of the tests' own, and the pac
 
 import base64
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from fakes import cosign
 from fakes.oci_images import Content, image
-from fakes.registry_api import RegistryApi, registry_api
+from fakes.registry_api import RegistryApi
 from fakes.sigstore_instance import GITHUB, Sigstore, workflow
 from support import DATA
 
@@ -185,10 +185,9 @@ def sigstore() -> Sigstore:
 
 
 @pytest.fixture
-def server() -> Iterator[RegistryApi]:
-    with registry_api() as running:
-        running.put("acme/api", "1.0", IMAGE)
-        yield running
+def server(oci_registry: RegistryApi) -> RegistryApi:
+    oci_registry.put("acme/api", "1.0", IMAGE)
+    return oci_registry
 
 
 class Asking:

@@ -17,6 +17,7 @@ import pytest
 from fakes.oci_images import image
 from fakes.registry_api import RegistryApi, registry_api
 from support import needs
+from support.clock import Clock
 
 from task.annotations.keys import parse_credential_source
 from task.errors import RegistryAccessError, RegistryDownError, RegistryError
@@ -532,14 +533,18 @@ def test_a_registry_below_a_path(server: RegistryApi) -> None:
     )
 
 
-def test_the_limit_of_registries_conf_is_kept(server: RegistryApi) -> None:
+def test_the_limit_of_registries_conf_is_kept(
+    server: RegistryApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
     entry = RegistryConf("x", server.url, server.name, limit=20)
     questions = [
         Question(parse_image(f"{server.name}/acme/api:{tag}"), ("exists",)) for tag in range(11)
     ]
-    began = time.monotonic()
+    slept: list[float] = []
+    monkeypatch.setattr("task.registry.api.time", Clock())  # it stands still
+    monkeypatch.setattr("task.shutdown.sleep", slept.append)
     registry(None, entries=(entry,)).answer(questions)
-    assert time.monotonic() - began >= 0.45
+    assert sorted(slept) == [pytest.approx(number / 20) for number in range(11)]
 
 
 def test_credentials_of_registries_conf(server: RegistryApi) -> None:

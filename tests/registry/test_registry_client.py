@@ -1,12 +1,11 @@
 """What surrounds the questions: the configuration file, threads, the end of a run."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import certifi
 import pytest
 from fakes.oci_images import image, index
-from fakes.registry_api import RegistryApi, registry_api
+from fakes.registry_api import RegistryApi
 
 from task.errors import RegistryDownError, RegistryError, UsageError
 from task.http import Limits
@@ -22,10 +21,9 @@ pytestmark = pytest.mark.measured
 
 
 @pytest.fixture
-def server() -> Iterator[RegistryApi]:
-    with registry_api() as running:
-        running.put("acme/api", "1.0", image())
-        yield running
+def server(oci_registry: RegistryApi) -> RegistryApi:
+    oci_registry.put("acme/api", "1.0", image())
+    return oci_registry
 
 
 def question(server: RegistryApi) -> Question:

@@ -2,13 +2,12 @@
 
 import json
 import time
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
 import pytest
 from fakes.oci_images import TYPES, Content, digest_of, image, whole
-from fakes.registry_api import RegistryApi, registry_api
+from fakes.registry_api import RegistryApi
 from support import costs_at_most
 
 from task.errors import RegistryDownError, RegistryError
@@ -25,10 +24,9 @@ SIGNATURE = "application/vnd.dev.sigstore.bundle.v0.3+json"
 
 
 @pytest.fixture
-def server() -> Iterator[RegistryApi]:
-    with registry_api() as running:
-        running.put("acme/api", "1.0", API)
-        yield running
+def server(oci_registry: RegistryApi) -> RegistryApi:
+    oci_registry.put("acme/api", "1.0", API)
+    return oci_registry
 
 
 def registry(limits: Limits = LIMITS) -> Registry:

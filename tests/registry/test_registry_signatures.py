@@ -1,14 +1,14 @@
 """Signatures as cosign stores them: found in both places, checked with real keys, bound to the digest."""
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from fakes import cosign
 from fakes.oci_images import Content, image
-from fakes.registry_api import RegistryApi, registry_api
+from fakes.registry_api import RegistryApi
 
 from task.errors import RegistryAccessError, RegistryDownError, RegistryError, TaskError, UsageError
 from task.http import Limits
@@ -36,10 +36,9 @@ def other(tmp_path_factory: pytest.TempPathFactory) -> cosign.Keys:
 
 
 @pytest.fixture
-def server() -> Iterator[RegistryApi]:
-    with registry_api() as running:
-        running.put("acme/api", "1.0", IMAGE)
-        yield running
+def server(oci_registry: RegistryApi) -> RegistryApi:
+    oci_registry.put("acme/api", "1.0", IMAGE)
+    return oci_registry
 
 
 def question(server: RegistryApi, digest: str = IMAGE.digest) -> Question:

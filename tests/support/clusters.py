@@ -28,7 +28,7 @@ def kubeconfig(folder: Path, api: KubernetesApi, token: str = "admin-token") -> 
     return path
 
 
-def app(
+def full_application(
     name: str,
     repo: Path | str,
     namespace: str = "argocd",
@@ -52,7 +52,7 @@ def live_app(
     name: str, repo: Path | str = "https://git.example.com/acme/gitops.git", **annotations: str
 ) -> Any:
     """Return an Application that is patched in the cluster."""
-    return app(
+    return full_application(
         name, repo, **{"write_back_method": "argocd", "write_back_target": "", **annotations}
     )
 
@@ -86,5 +86,5 @@ def of_argo_cd(url: str, kind: str = "repository", **data: str) -> dict[str, Any
 
 def in_cluster(folder: Path, api: KubernetesApi, url: str, *more: str | Path) -> Result:
     """Run for one Application of a cluster with that repository."""
-    api.add(APPLICATIONS, app("web", url))
+    api.add(APPLICATIONS, full_application("web", url))
     return run("--applications", "cluster", "--kubeconfig", kubeconfig(folder, api), *more)

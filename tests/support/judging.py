@@ -144,7 +144,7 @@ class Judge:
         return self.prove(questions)
 
 
-def app(name: str = "a", **annotations: str) -> dict[str, str]:
+def manifest_file(name: str = "a", **annotations: str) -> dict[str, str]:
     """Return the manifest of an Application that tracks `web` in its kustomization, as a file."""
     return {MANIFEST.format(name): json.dumps(application(name, URL, **annotations))}
 

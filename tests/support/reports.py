@@ -1,5 +1,6 @@
 """Decisions, commits and reports as values, for tests of the output."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -24,6 +25,17 @@ from task.model import (
 
 WEB = Image("ghcr.io/acme/web", "ghcr.io", "acme/web", "1.1.0")
 REPO = "https://git.example.com/acme/gitops.git"
+
+
+def parsed_application(
+    annotations: Mapping[str, str] | None = None,
+    name: str = "web",
+    namespace: str = "argocd",
+    **more: Any,
+) -> Application:
+    """Return an Application as it is read: of a Helm chart, with these annotations."""
+    source = Source("https://git.example/x.git", "apps/web", "main", kind="Helm", section="Helm")
+    return replace(Application(namespace, name, annotations or {}, (source,)), **more)
 
 
 def decision(

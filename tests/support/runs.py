@@ -129,6 +129,15 @@ def wait_until(condition: Callable[[], object], seconds: float = 30.0) -> None:
         time.sleep(0.02)
 
 
+def alive(pid: int) -> bool:
+    """Tell whether a process runs. One that has only not been waited for does not."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state != "Z"
+
+
 def hook(repo: Path, name: str, script: str) -> Path:
     """Write a hook of the server, and return its path."""
     path = repo / "hooks" / name

@@ -40,7 +40,7 @@ def change(
     return Change(Image(name, registry, repository), "", old, new, "", digest)
 
 
-def app(name: str, *changes: Change) -> AppChanges:
+def changes_of(name: str, *changes: Change) -> AppChanges:
     return AppChanges("argocd", name, changes or (change(),))
 
 
@@ -82,13 +82,13 @@ def test_makes_what_aiu_makes(case: dict[str, Any]) -> None:
             check_template(given["template"])
     else:
         assert (
-            message_text(given["template"], [app(given["app_name"], *rows)]).text
+            message_text(given["template"], [changes_of(given["app_name"], *rows)]).text
             == case["expect"]["message"]
         )
 
 
 def test_the_default_has_aius_words_the_version_and_the_application() -> None:
-    apps = [app("web", change(), change("nginx", "1", "2", DIGEST))]
+    apps = [changes_of("web", change(), change("nginx", "1", "2", DIGEST))]
     ours = message_text(None, apps).text
     aius = ours.replace(" to 1.1 and 2", "").replace("\n    for web", "").replace(" for web", "")
     assert message_text(DEFAULT, apps).text == aius.replace("2@", "")  # AIU leaves the tag out
@@ -100,7 +100,7 @@ def test_the_default_has_aius_words_the_version_and_the_application() -> None:
 
 
 def test_several_applications_with_one_change_say_it_once() -> None:
-    assert commit_message(None, [app("web"), app("api")]).text == (
+    assert commit_message(None, [changes_of("web"), changes_of("api")]).text == (
         "build: automatic update of acme/api to 1.1 for web, api\n\n"
         "updates image acme/api tag '1.0' to '1.1' for web, api\n\n"
         "Image: ghcr.io/acme/api:1.1\nApplication: argocd/web\nApplication: argocd/api\n"
@@ -116,14 +116,14 @@ def test_several_applications_with_one_change_say_it_once() -> None:
 )
 def test_a_promotion_is_called_one(names: tuple[str, ...], subject: str) -> None:
     promoted = replace(change(), promoted_from="argocd/staging")
-    text = message_text(None, [app(name, promoted) for name in names]).text
+    text = message_text(None, [changes_of(name, promoted) for name in names]).text
     assert text.split("\n")[0] == subject
-    mixed = message_text(None, [app("web", promoted), app("api")]).text
+    mixed = message_text(None, [changes_of("web", promoted), changes_of("api")]).text
     assert mixed.startswith("build: automatic update of acme/api to 1.1 for web, api\n")
 
 
 def test_different_changes_name_their_applications() -> None:
-    apps = [app("web"), app("api", change(old="0.9")), app("shop")]
+    apps = [changes_of("web"), changes_of("api", change(old="0.9")), changes_of("shop")]
     assert message_text(None, apps).text == (
         "build: automatic update of acme/api to 1.1 for web, api, shop\n\n"
         "updates image acme/api tag '1.0' to '1.1' for web, shop\n"
@@ -132,7 +132,7 @@ def test_different_changes_name_their_applications() -> None:
 
 
 def test_five_hundred_applications_fit_on_a_screen() -> None:
-    text = commit_message(None, [app(f"application-{n:03}") for n in range(500)]).text
+    text = commit_message(None, [changes_of(f"application-{n:03}") for n in range(500)]).text
     subject, blank, *rest = text.split("\n")
     assert (subject, blank) == (
         "build: automatic update of acme/api to 1.1 for 500 Applications",
@@ -146,7 +146,7 @@ def test_five_hundred_applications_fit_on_a_screen() -> None:
 
 
 def test_a_thousand_different_changes_are_cut() -> None:
-    text = commit_message(None, [app(f"a{n}", change(old=str(n))) for n in range(1000)]).text
+    text = commit_message(None, [changes_of(f"a{n}", change(old=str(n))) for n in range(1000)]).text
     assert "and 800 more changes" in text
     assert len(text) < 30_000
 
@@ -156,20 +156,20 @@ def test_a_template_sees_all_applications() -> None:
         "{{.AppName}}: {{len .AppChanges}} {{range .Applications}}"
         "{{.Namespace}}/{{.Name}}={{range .Changes}}{{.Image}}:{{.NewTag}}{{end}};{{end}}{{.Labels.team}}"
     )
-    assert message_text(template, [app("web"), app("api")]).text == (
+    assert message_text(template, [changes_of("web"), changes_of("api")]).text == (
         "web, api: 1 argocd/web=acme/api:1.1;argocd/api=acme/api:1.1;<no value>"
     )
 
 
 def test_a_change_has_labels_which_are_empty_here() -> None:
     template = '{{range .AppChanges}}{{.NewTag}}{{if index .Labels "a.b/c"}} of {{index .Labels "a.b/c"}}{{end}}{{end}}'
-    message = message_text(template, [app("web")])
+    message = message_text(template, [changes_of("web")])
     assert (message.text, message.warning) == ("1.1", "")
 
 
 def test_a_template_that_fails_while_running_gives_way_with_a_warning() -> None:
-    message = commit_message("{{.Nope}}", [app("web")])
-    assert message.text == commit_message(None, [app("web")]).text
+    message = commit_message("{{.Nope}}", [changes_of("web")])
+    assert message.text == commit_message(None, [changes_of("web")]).text
     assert "can't evaluate field Nope" in message.warning
 
 
@@ -180,11 +180,15 @@ def test_a_template_that_does_not_parse_is_found_before() -> None:
 
 @pytest.mark.parametrize("template", ["", "  \n\n", "{{if false}}x{{end}}", "\x00\n"])
 def test_an_empty_message_is_aius(template: str) -> None:
-    assert commit_message(template, [app("web")]).text.startswith("Update parameters\n\nImage: ")
+    assert commit_message(template, [changes_of("web")]).text.startswith(
+        "Update parameters\n\nImage: "
+    )
 
 
 def test_a_template_over_many_changes_has_the_steps_it_needs() -> None:
-    apps = [app(f"a{n}", change(old=str(n)), change("nginx", str(n), "2")) for n in range(5000)]
+    apps = [
+        changes_of(f"a{n}", change(old=str(n)), change("nginx", str(n), "2")) for n in range(5000)
+    ]
     assert message_text("{{range .AppChanges}}{{.Image}} {{.OldTag}}\n{{end}}", apps).warning == ""
 
 
@@ -214,12 +218,12 @@ READ_BACK = [("Image", "ghcr.io/acme/api:1.1"), ("Application", "argocd/web"), *
 
 @pytest.mark.parametrize("body", BODIES)
 def test_git_reads_the_trailers_back_whatever_the_body_is(body: str) -> None:
-    assert parsed(commit_message(body, [app("web")], TRAILERS).text) == READ_BACK
+    assert parsed(commit_message(body, [changes_of("web")], TRAILERS).text) == READ_BACK
 
 
 @given(st.text(st.sampled_from("a:\n\r#- >8K\t\x00\x1b;")))
 def test_git_reads_the_trailers_back_for_any_body(body: str) -> None:
-    assert parsed(commit_message(body, [app("web")], TRAILERS).text) == READ_BACK
+    assert parsed(commit_message(body, [changes_of("web")], TRAILERS).text) == READ_BACK
 
 
 @pytest.mark.parametrize(
@@ -244,7 +248,7 @@ def test_hostile_values_stay_on_their_line(text: str) -> None:
 
 def test_a_message_is_bounded() -> None:
     huge = "x" * 200_000
-    message = commit_message(huge, [app("web")], [("Note", huge)] * 3).text
+    message = commit_message(huge, [changes_of("web")], [("Note", huge)] * 3).text
     assert len(message) < 70_000
     assert parsed(message)[-1][0] == "Note"
 
@@ -252,11 +256,13 @@ def test_a_message_is_bounded() -> None:
 @pytest.mark.parametrize("key", ["", "A B", "A:", "é", "A\nB", "A_B", "A.B"])
 def test_a_trailer_key_that_git_would_not_read_is_malformed(key: str) -> None:
     with pytest.raises(Malformed, match="not a trailer key"):
-        commit_message(None, [app("web")], [(key, "x")])
+        commit_message(None, [changes_of("web")], [(key, "x")])
 
 
 def test_the_image_given_replaces_those_of_the_changes() -> None:
-    text = commit_message(None, [app("web")], [("Image", f"ghcr.io/acme/api:1.1@{DIGEST}")]).text
+    text = commit_message(
+        None, [changes_of("web")], [("Image", f"ghcr.io/acme/api:1.1@{DIGEST}")]
+    ).text
     assert [value for key, value in parsed(text) if key == "Image"] == [
         f"ghcr.io/acme/api:1.1@{DIGEST}"
     ]
@@ -271,7 +277,9 @@ def test_the_references_are_argo_cds() -> None:
         "fix: x\n\nwhy\n\nhow\n",
     )
     read = dict(
-        parsed(commit_message(None, [app("web")], build_trailers(references=references)).text)
+        parsed(
+            commit_message(None, [changes_of("web")], build_trailers(references=references)).text
+        )
     )
     assert read["Argocd-reference-commit-sha"] == "abc" + "0" * 37
     assert read["Argocd-reference-commit-subject"] == "fix: x"

@@ -262,9 +262,9 @@ def _oid(entry: TreeEntry | None) -> str:
     return entry.oid if entry else ""
 
 
-def _likeness(one: str | None, other: str | None) -> float:
+def _likeness(text: str | None, other: str | None) -> float:
     """Return the share of lines that two texts have in common, from 0 to 1."""
-    lines = set((one or "").splitlines())
+    lines = set((text or "").splitlines())
     others = set((other or "").splitlines())
     return 2 * len(lines & others) / (len(lines) + len(others)) if lines and others else 0.0
 
@@ -399,14 +399,14 @@ def _changes(
     """Yield (path, blob in the older tree, or "" for no file) of the wanted files that differ."""
     if newer == older:
         return
-    one, other = differing(
+    new_entries, old_entries = differing(
         read(newer),
         read(older),
         max(len(newer), len(older)) // 2,
     )
-    for name in dict.fromkeys((*one, *other)):
-        new = one.get(name)
-        old = other.get(name)
+    for name in dict.fromkeys((*new_entries, *old_entries)):
+        new = new_entries.get(name)
+        old = old_entries.get(name)
         place = wanted.get(name)
         if place is None:
             continue

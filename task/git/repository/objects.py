@@ -235,11 +235,11 @@ def parse_tree(raw: bytes, width: int) -> Tree:
     return _tree_of_lines(_lines(raw, width))
 
 
-def differing(one: bytes, other: bytes, width: int) -> tuple[Tree, Tree]:
+def differing(tree: bytes, other: bytes, width: int) -> tuple[Tree, Tree]:
     """Return the entries of two raw trees that the other one does not have:
     a few in a folder with thousands.
     """
-    ours = _lines(one, width)
+    ours = _lines(tree, width)
     theirs = _lines(other, width)
     here = set(ours)
     there = set(theirs)

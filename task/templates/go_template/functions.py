@@ -84,14 +84,16 @@ def equal(first: Any, *others: Any) -> bool:
     return any(_go_equal(first, other) for other in others)
 
 
-def _go_equal(one: Any, other: Any) -> bool:
-    if one is None or other is None:
-        return one is other
-    if kind(one) != kind(other) or named(one) != named(other):
-        raise FailedTemplate(f"incompatible types for comparison: {named(one)} and {named(other)}")
+def _go_equal(value: Any, other: Any) -> bool:
+    if value is None or other is None:
+        return value is other
+    if kind(value) != kind(other) or named(value) != named(other):
+        raise FailedTemplate(
+            f"incompatible types for comparison: {named(value)} and {named(other)}"
+        )
     if not _comparable(other):
         raise FailedTemplate(f"non-comparable type {named(other)}")
-    return bool(one == other)
+    return bool(value == other)
 
 
 def _comparable(value: Any) -> bool:
@@ -99,14 +101,16 @@ def _comparable(value: Any) -> bool:
     return all(map(_comparable, value.values())) if named(value) == "struct" else bool(kind(value))
 
 
-def less(one: Any, other: Any) -> bool:
+def less(value: Any, other: Any) -> bool:
     """Run `lt`: tell whether the first argument is less. Strings are compared by their bytes."""
-    for value in (one, other):
-        if kind(value) in {"", "bool"}:
-            raise FailedTemplate(f"invalid type for comparison: {named(value)}")
-    if kind(one) != kind(other):
-        raise FailedTemplate(f"incompatible types for comparison: {named(one)} and {named(other)}")
-    return bool(go_bytes(one) < go_bytes(other) if isinstance(one, str) else one < other)
+    for operand in (value, other):
+        if kind(operand) in {"", "bool"}:
+            raise FailedTemplate(f"invalid type for comparison: {named(operand)}")
+    if kind(value) != kind(other):
+        raise FailedTemplate(
+            f"incompatible types for comparison: {named(value)} and {named(other)}"
+        )
+    return bool(go_bytes(value) < go_bytes(other) if isinstance(value, str) else value < other)
 
 
 def length(value: Any) -> int:
@@ -212,15 +216,15 @@ def no_call(*_values: Any) -> Any:
 BUILTINS: dict[str, Builtin] = {
     "call": Builtin(no_call, 1),
     "eq": Builtin(equal, 1),
-    "ge": Builtin(lambda one, other: not less(one, other), 2, 2),
-    "gt": Builtin(lambda one, other: not (less(one, other) or equal(one, other)), 2, 2),
+    "ge": Builtin(lambda value, other: not less(value, other), 2, 2),
+    "gt": Builtin(lambda value, other: not (less(value, other) or equal(value, other)), 2, 2),
     "html": Builtin(html, 0),
     "index": Builtin(index, 1),
     "js": Builtin(script, 0),
-    "le": Builtin(lambda one, other: less(one, other) or equal(one, other), 2, 2),
+    "le": Builtin(lambda value, other: less(value, other) or equal(value, other), 2, 2),
     "len": Builtin(length, 1, 1),
     "lt": Builtin(less, 2, 2),
-    "ne": Builtin(lambda one, other: not equal(one, other), 2, 2),
+    "ne": Builtin(lambda value, other: not equal(value, other), 2, 2),
     "not": Builtin(lambda value: not truth(value), 1, 1),
     "print": Builtin(lambda *values: sprint(values), 0),
     "printf": Builtin(formatted, 1),

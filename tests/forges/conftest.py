@@ -1,0 +1,14 @@
+"""The stand-in of a forge: the class that the test imports as `Server`."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from support.serving import serving
+
+
+@pytest.fixture
+def server(request: pytest.FixtureRequest) -> Iterator[Any]:
+    """A forge without requests."""
+    with serving(request.module.Server()) as running:
+        yield running
