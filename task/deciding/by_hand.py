@@ -30,6 +30,7 @@ from task.model import (
     State,
     Subscription,
     Verdict,
+    Written,
 )
 from task.policy.builds import active, hold_text, holding, noted_failure, released, rolled_back
 from task.policy.judge import same
@@ -110,27 +111,39 @@ def _release(intent: Intent, situation: Situation) -> Move:
             " --alias"
         )
         raise TargetError(f"the whole Application is {hold_text(all_held)}", hint=hint)
-    was = situation.hold
     event = memory.deferred
     if not (memory.hold or event or (intent.whole and situation.state.hold)):
         return Move(
             situation.decision(image, Verdict("unchanged", "same", _nothing_to_release(situation)))
         )
-    free = released(memory)
     lifted = intent.whole and situation.state.hold is not None
+    nothing = _release_without_build(situation, image, lifted=lifted)
     if event is None or intent.discard:
-        stays = f"released, {situation.in_git.version or 'nothing'} stays"
-        told = f"{stays}: it was {hold_text(was)}" if was else stays
-        dropped = f"; {event.version} is discarded" if event else ""
-        decision = situation.decision(image, Verdict("unchanged", "same", told + dropped))
-        return Move(decision, remember=Remember(free, lifted=lifted), released=True)
+        return nothing
+    return replace(_release_build(situation, event, lifted=lifted), otherwise=nothing)
+
+
+def _release_without_build(situation: Situation, image: Image, *, lifted: bool) -> Move:
+    """Return the move that ends a hold, and discards what waits."""
+    was = situation.hold
+    event = situation.memory.deferred
+    stays = f"released, {situation.in_git.version or 'nothing'} stays"
+    told = f"{stays}: it was {hold_text(was)}" if was else stays
+    dropped = f"; {event.version} is discarded" if event else ""
+    decision = situation.decision(image, Verdict("unchanged", "same", told + dropped))
+    remember = Remember(released(situation.memory), lifted=lifted)
+    return Move(decision, remember=remember, released=True)
+
+
+def _release_build(situation: Situation, event: Written, *, lifted: bool) -> Move:
+    """Return the move that ends a hold, and writes what waits if the rules still admit it."""
+    was = situation.hold
     told = f"released: it was {hold_text(was)}" if was else "released"
-    now_free = replace(
-        situation,
-        memory=free,
-        state=State(None, situation.state.images),
+    free = released(situation.memory)
+    state = State(None, situation.state.images)
+    move = weigh(
+        replace(situation, memory=free, state=state), deferred(situation.subscription, event)
     )
-    move = weigh(now_free, deferred(situation.subscription, event))
     because = f"{told}; {event.version} waited: {move.decision.because}"
     if move.hold and move.hold == situation.subscription.freeze:
         lifts = f"{told}; " if was and was != move.hold else ""
@@ -138,13 +151,7 @@ def _release(intent: Intent, situation: Situation) -> Move:
     decision = replace(move.decision, judged=replace(move.decision.judged, because=because))
     memory = move.remember.memory if move.remember and move.remember.memory is not None else free
     remember = Remember(memory, lifted=lifted)
-    return replace(
-        move,
-        decision=decision,
-        remember=remember,
-        released=True,
-        otherwise=_release(replace(intent, discard=True), situation),
-    )
+    return replace(move, decision=decision, remember=remember, released=True)
 
 
 def _nothing_to_release(situation: Situation) -> str:

@@ -51,7 +51,7 @@ OTHER = {"image_list": "api=ghcr.io/acme/api"}
         ([annotated("a", **OTHER, allow_tag="any")], [("", "argocd/a (allow-tag)")]),
         ([annotated(f"a{n}", **OTHER, colour="blue") for n in range(5)], [("", "argocd/a3 (colour), argocd/a4 (colour)")]),
         ([annotated(f"a{n}", **OTHER, colour="blue") for n in range(9)],
-         [("", "9 other Applications have annotations that are not read: argocd/a0 (colour), ")]),
+         [("", "9 other Applications have annotations that have no effect: argocd/a0 (colour), ")]),
         ([annotated(f"a{n}", **OTHER) for n in range(9)], []),
     ],
 )  # fmt: skip
