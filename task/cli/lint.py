@@ -24,7 +24,7 @@ from task.cli import lint_views
 from task.cli.call import Call
 from task.cli.job import job_of, scope_of
 from task.cli.lint_branches import open_branches
-from task.cli.lint_repositories import config_findings, held
+from task.cli.lint_repositories import branch_prefixes, config_findings, held
 from task.cli.lint_views import NO_FILES, Placed
 from task.commands.migration import Migration, lines, migration
 from task.deciding.cautions import taken_back
@@ -170,7 +170,11 @@ def _inspected(
         moved = migration(found, job, world, in_cluster="cluster" in sources(settings, environ))
     of_repositories = [
         *config_findings(settings.sources.applications, written, world.locate),
-        *open_branches(written, world.forge_if_known),
+        *open_branches(
+            written,
+            world.forge_if_known,
+            branch_prefixes(settings.sources.applications, world.locate),
+        ),
     ]
     return _Inspected(
         found=found,

@@ -95,6 +95,18 @@ def config_findings(
             yield from _of_unmatched_rules(path, config, ours)
 
 
+def branch_prefixes(sources: Iterable[str], locate: Locate) -> dict[str, str]:
+    """Return the `branchPrefix` of each repository whose config is here."""
+    found: dict[str, str] = {}
+    for path in dict.fromkeys(_config_of(source) for source in sources if os.path.exists(source)):
+        with suppress(OSError, UnicodeDecodeError):
+            config, _ = check_config(read_text(path, 4 * LARGEST))
+            there = locate(f"{path}:0") if config.wishes.branch_prefix else None
+            if there and config.wishes.branch_prefix:
+                found[normal_url(there[0])] = config.wishes.branch_prefix
+    return found
+
+
 def _of_unmatched_rules(
     path: str,
     config: RepositoryConfig,

@@ -10,7 +10,7 @@ import pytest
 from fakes.description import FOLDER
 from fakes.forge_server import Reply
 from fakes.gitea_api import Gitea as Server
-from support import ROOT, image_update
+from support import ROOT, git, image_update
 from support.forge_kinds import KINDS, place_on
 from support.forge_plays import World
 from support.runs import application, manifest
@@ -109,6 +109,23 @@ def test_lint(
                 assert one["severity"] == "warning"
                 assert "image-update/** and image-update-memory/**" in one["message"]
                 assert "protect-the-branches" in one["hint"]
+
+
+def test_lint_asks_about_the_prefix_of_the_config(tmp_path: Path) -> None:
+    with serving(Server()) as server:
+        server.fail(Reply(200, []), "GET", "/branch_protections", times=9)
+        repo = f"{server.url}/acme/deploy.git"
+        apps = manifest(tmp_path, application("web", repo, pull_request="true"))
+        (tmp_path / ".image-update").mkdir()
+        (tmp_path / ".image-update/config").write_text("version: 1\nbranchPrefix: bots/iu\n")
+        git(tmp_path, "init", "--quiet", "--initial-branch=main")
+        git(tmp_path, "remote", "add", "origin", repo)
+        env = {"IMAGE_UPDATE_FORGE_TOKEN": "good-token"}
+        forge = ("--forge", f"gitea={server.url}")
+        ended = image_update("lint", apps, "--output", "json", *forge, env=env)
+        (found,) = [one for one in ended.json["findings"] if "others may push" in one["message"]]
+        assert "bots/iu/** and bots/iu-memory/**" in found["message"]
+        assert "push bots/iu*/**: " in found["hint"]
 
 
 GUIDE = (ROOT / "docs/how-to/protect-the-branches.md").read_text()
