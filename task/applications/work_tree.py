@@ -62,8 +62,8 @@ def _remote_and_branch(top: str, git: Git) -> tuple[str, str] | None:
     Warns about a broken configuration.
 
     A work tree of another user, which is usual in containers, is not a risk: only these two
-    commands
-    are run, and they only read. (An explicit `--git-dir` also turns off Git's check of the owner.)
+    commands are run, and they only read. (An explicit `--git-dir` also turns off Git's check of the
+    owner.)
     """
     git_dir = f"{top}/.git"
     try:

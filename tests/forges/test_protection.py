@@ -120,6 +120,8 @@ def test_lint_asks_about_the_prefix_of_the_config(tmp_path: Path) -> None:
         (tmp_path / ".image-update/config").write_text("version: 1\nbranchPrefix: bots/iu\n")
         git(tmp_path, "init", "--quiet", "--initial-branch=main")
         git(tmp_path, "remote", "add", "origin", repo)
+        git(tmp_path, "add", "--all")
+        git(tmp_path, "commit", "--quiet", "--message=Start")
         env = {"IMAGE_UPDATE_FORGE_TOKEN": "good-token"}
         forge = ("--forge", f"gitea={server.url}")
         ended = image_update("lint", apps, "--output", "json", *forge, env=env)
