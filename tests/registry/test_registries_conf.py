@@ -106,7 +106,7 @@ def test_nothing_is_configured(text: str) -> None:
         ("registries: [\n", "not valid YAML"),
         ("a: &a [*a]\n", ""),
         ("registries: " + "[" * 100, ""),
-        ("? [a]\n: b\n", "not text"),
+        ("? [a]\n: b\n", "not a string"),
     ],
 )
 def test_mistakes(text: str, words: str) -> None:
