@@ -699,7 +699,7 @@ def test_a_parent_that_takes_a_patch_back_is_reported_before_it(
         assert [error["message"] for error in report.json["errors"]] == expected
     assert (planned.code, done.code, found.code) == (0, 0, 0)
     assert [
-        one["message"] for one in found.json["findings"] if "takes the patch" in one["message"]
+        one["message"] for one in found.json["findings"] if "reverts the patch" in one["message"]
     ] == expected
 
 

@@ -55,7 +55,7 @@ def test_a_server_without_them_gets_the_push_and_the_log_says_so_once(tmp_path: 
     code, log = run_or_hold(apps, "--push-option", "ci.skip")
     assert code == 0
     assert told(repo) == ["push"]
-    assert log.count("takes no push options") == 1
+    assert log.count("does not support push options") == 1
 
 
 @pytest.mark.parametrize(

@@ -68,8 +68,7 @@ GROUPS = {
             "reference.md",
         ),
         "scan": About(
-            "Ask the registries for the newest allowed tag of every tracked image, then go on as"
-            " run does.",
+            "Ask the registries for the newest allowed tag of every tracked image, then continue as run does.",
             (
                 "--applications cluster --dry-run",
                 "--applications cluster --application 'team-a/*' --minimum-age 3d",

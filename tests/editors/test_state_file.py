@@ -282,7 +282,7 @@ def test_every_style_can_be_written(text: str) -> None:
         (API_IN + "{written: {sequence: -1}}\n", "line 4: sequence", "20 digits"),
         (API_IN + "{written: {created: now}}\n", "line 4: created: 'now' is not a time", "2026"),
         (API_IN + "{written: {tag: !!binary aGk=}}\n", "line 4: tag is tagged", "tag"),
-        (API_IN + "{replaced: 1.2}\n", "line 4: replaced is a single value, not a list", "line of its own"),
+        (API_IN + "{replaced: 1.2}\n", "line 4: replaced is a single value, not a list", "own line below"),
         (API_IN + "\n        replaced:\n        -\n", "line 6: replaced has an empty item", "- "),
         (API_IN + "{}\n      api: {}\n", "line 5: 'api' appears twice in images", "keep one"),
         (IN + "    hold: &a {reason: x}\n", "line 3: the anchor &a", "write the value"),

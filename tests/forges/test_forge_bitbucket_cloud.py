@@ -95,7 +95,7 @@ def test_what_bitbucket_does_not_have_is_noted_each_time(world: World) -> None:
     for _turn in range(2):
         note = world.propose(wanted).note
         assert [
-            word for word in ("labels", "assignees", "merge by itself") if word not in note
+            word for word in ("labels", "assignees", "turn on auto-merge") if word not in note
         ] == []
 
 

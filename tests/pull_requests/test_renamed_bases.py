@@ -162,11 +162,11 @@ def test_a_base_that_is_not_a_default_branch_leaves_its_memory_and_the_run_says_
         git(scene.repo, "branch", "-m", "staging", "stage")
         scene.apps.write_text(text.replace('"main"', '"stage"'))
         status = scene.call("status", "a")
-        assert "of staging, which is gone: they do not count for stage" in status.stderr
+        assert "of staging, which no longer exists: they do not count for stage" in status.stderr
         result = scene.call("run", "--image", f"{WEB}:1.1.0")
         assert verdict(result.json) == ("update", "admitted")
         assert "image-update-memory/" in result.stderr
-        assert "of staging, which is gone: they do not count for stage" in result.stderr
+        assert "of staging, which no longer exists: they do not count for stage" in result.stderr
 
 
 def test_a_hold_and_what_it_defers_follow_a_renamed_default_branch(tmp_path: Path) -> None:
