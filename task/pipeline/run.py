@@ -200,7 +200,10 @@ def report(
         ask.subscription.identity: ask.promoted.source for ask in matched.asks if ask.promoted
     }
     decisions = [
+        # what is written instead of a promotion, a deferred build, comes from no source
         replace(decision, source=sources.get(decision.subscription.identity, decision.source))
+        if decision.verdict != "update"
+        else decision
         for decision in _still_overridden(done.decisions)
     ]
     decisions.sort(key=lambda decision: (*_place(decision), decision.subscription.path))

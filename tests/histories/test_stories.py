@@ -625,3 +625,16 @@ def test_a_deferred_build_that_is_not_proved_keeps_no_other_back() -> None:
     assert decision.because.startswith("semver admits it; refused: 1.5.0")
     assert scene.waiting == {"web": "1.4.0"}
     assert "deferred" not in str(scene.branch.memory)
+
+
+def test_a_deferred_build_that_is_newer_than_a_promotion_is_not_said_to_come_from_its_source() -> (
+    None
+):
+    scene = Scene()
+    scene.branch.commit({target("s"): KUSTOMIZATION.replace("1.0.0", "1.3.0")})
+    scene.freeze()
+    scene.event("web:1.6.0")
+    scene.freeze(ends=True)
+    (decision,) = promote(scene).decisions
+    assert (decision.verdict, decision.candidate.tag, decision.source) == ("update", "1.6.0", "")
+    assert scene.branch.heads[HEAD].message.startswith("build: automatic update of a to 1.6.0")
