@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
 
-from task.errors import Malformed
+from task.errors import Malformed, Trouble, Troubled
 from task.image import cut_ranges, parse_image_list, split_image_list, split_registry
 from task.model import Entry, Strategy
 from task.text import nearest, normal_spelling, shortened
@@ -313,16 +313,18 @@ SHOWN = 10  # aliases that a hint lists
 LONGEST = 253
 
 
+DoubtKind = Literal["near", "former", "level", "orphan", "unknown"]
+
+
 @dataclass(frozen=True)
-class Doubt:
+class Doubt(Troubled):
     """A key without effect, the reason, and what to write instead of it."""
 
     # near: a near miss of a known key. former: a key of older versions or forks. level: an
     # Application-wide key under an alias. orphan: a per-image key whose prefix is not that of an
     # entry. unknown: none of these.
-    kind: Literal["near", "former", "level", "orphan", "unknown"]
-    message: str
-    hint: str
+    kind: DoubtKind
+    trouble: Trouble
     meant: str = ""  # the key that was probably meant, in full: "web.allow-tags"
     name: str = ""  # for a near miss, the prefix of the entries that it governs; "" is every entry
 
@@ -350,7 +352,7 @@ def doubt(key: str, image_list: str) -> Doubt | None:
     if key in APPLICATION_KEYS or (known and (not name or name in listed.names)):
         return None
     if len(key) > LONGEST:
-        return Doubt("unknown", f"unknown annotation {key[:LONGEST]!r}…", "remove it")
+        return _doubt_of("unknown", f"unknown annotation {key[:LONGEST]!r}…", "remove it")
     return next(_doubts(key, listed, known=bool(known)))
 
 
@@ -381,7 +383,7 @@ def _doubts(key: str, listed: ImageList, *, known: bool) -> Iterator[Doubt]:
         yield from _doubts_behind_an_unknown_name(key, prefix, rest, listed)
     guess = nearest(key, every, len(key) // 3)
     hint = f"did you mean {guess}? " if guess else ""
-    yield Doubt(
+    yield _doubt_of(
         "unknown",
         f"unknown annotation {key!r}",
         f"{hint}See the list of annotations, or remove it",
@@ -410,6 +412,10 @@ def _doubts_behind_an_unknown_name(
         yield _orphan(key, prefix, near, listed)
 
 
+def _doubt_of(kind: DoubtKind, message: str, hint: str, meant: str = "", name: str = "") -> Doubt:
+    return Doubt(kind, Trouble("annotation", message, hint), meant, name)
+
+
 def _splits(key: str, at: str = ".") -> list[tuple[str, str]]:
     """Return every way to split an alias off a key, the longest alias first."""
     return [(key[:i], key[i + 1 :]) for i in range(len(key) - 1, 0, -1) if key[i] in at]
@@ -418,7 +424,7 @@ def _splits(key: str, at: str = ".") -> list[tuple[str, str]]:
 def _near(key: str, known: str, name: str = "") -> Doubt:
     known = "allow-tags" if known == "tag-match" else known
     meant = f"{name}.{known}" if name else known
-    return Doubt(
+    return _doubt_of(
         "near",
         f"unknown annotation {key!r}",
         f"rename it to {meant}, or remove it",
@@ -429,7 +435,7 @@ def _near(key: str, known: str, name: str = "") -> Doubt:
 
 def _former(key: str, name: str, rest: str) -> Doubt:
     way = FORMER[normal_spelling(rest)].format(f"{name}." if name else "")
-    return Doubt(
+    return _doubt_of(
         "former",
         f"{key} has no effect: it comes from another version, a fork or a guide of Image Updater",
         way,
@@ -438,7 +444,7 @@ def _former(key: str, name: str, rest: str) -> Doubt:
 
 def _level(key: str, known: str) -> Doubt:
     hint = f"write {known}, for the whole Application"
-    return Doubt("level", f"{key} has no effect: {known} has no per-image form", hint, known)
+    return _doubt_of("level", f"{key} has no effect: {known} has no per-image form", hint, known)
 
 
 def _orphan(key: str, prefix: str, known: str, listed: ImageList) -> Doubt:
@@ -450,7 +456,7 @@ def _orphan(key: str, prefix: str, known: str, listed: ImageList) -> Doubt:
         if close
         else f"write {prefix}=<image> in image-list, or remove it; "
     )
-    return Doubt(
+    return _doubt_of(
         "orphan",
         f"{key} has no effect: no entry of image-list has the alias {prefix!r}",
         f"{hint}{told[:1].upper() + told[1:] if close else told}",

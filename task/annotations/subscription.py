@@ -292,7 +292,7 @@ def _misspelt_flaws(annotations: Mapping[str, str], index: Index) -> list[Flaw]:
                         entry,
                         key,
                         value,
-                        Trouble("annotation", doubt.message, doubt.hint),
+                        doubt.trouble,
                         misspelt=True,
                     )
                 )

@@ -367,7 +367,7 @@ def bare(error: TaskError, application: str) -> str:
 def refresh(api: ApplicationApi, keys: Sequence[tuple[str, str]], log: Log) -> None:
     """Request a refresh for exactly these Applications. A failure is a warning."""
 
-    def one(key: tuple[str, str]) -> None:
+    def ask(key: tuple[str, str]) -> None:
         try:
             api.refresh_application(*key)
         except TaskError as error:
@@ -379,4 +379,4 @@ def refresh(api: ApplicationApi, keys: Sequence[tuple[str, str]], log: Log) -> N
             )
             log("warning", f"{name}: {why}")
 
-    in_threads(one, list(dict.fromkeys(keys)), AT_ONCE)
+    in_threads(ask, list(dict.fromkeys(keys)), AT_ONCE)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
+from task import shutdown
 from task.annotations.lint import (
     Finding,
     noted,
@@ -30,7 +31,7 @@ from task.commands.migration import Migration, lines, migration
 from task.deciding.cautions import taken_back
 from task.deciding.verify import only_signed
 from task.editors.yaml.tree import pairs, parse, resolved
-from task.errors import Severity, TargetError, TaskError, UsageError, exit_of
+from task.errors import Severity, TargetError, TaskError, UsageError
 from task.files import read_text
 from task.landing.live import owner_of
 from task.landing.ports import World
@@ -68,7 +69,7 @@ def lint(settings: Settings, call: Call) -> int:
         raise error from None
     _show(found, read, moved, form, log)
     wrong = [finding for finding, _, _ in found if finding.severity == "error"]
-    code = int(exit_of(wrong))
+    code = shutdown.code_of_run(wrong)
     problems = tuple(Problem(finding.trouble, application=finding.application) for finding in wrong)
     told = f"nothing wrong in {counted(read, 'Application')}"
     tell("lint", told, settings.handed, environ, problems=problems, code=code)

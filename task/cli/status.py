@@ -11,7 +11,7 @@ from task.cli.job import duration_of, given_images, job_of
 from task.commands import fail_on
 from task.commands.status import StatusDetails
 from task.commands.status import status as look_at
-from task.errors import Exit, UsageError
+from task.errors import UsageError
 from task.output.console import say, say_lines, stdout_console
 from task.output.image_status import Status
 from task.output.log import Log
@@ -48,9 +48,9 @@ def status(settings: Settings, call: Call) -> int:
     late = fail_on.late_images(found, given.fail_on, older_than)
     for problem in late:
         log.problem(problem.severity, problem.application, problem.message, problem.hint)
-    code = found.exit or (int(Exit.NOTHING_UPDATED) if late else 0)
-    told = f"images shown: {len(found.images)}"
     problems = (*found.problems, *late)
+    code = shutdown.code_of_run(problems)
+    told = f"images shown: {len(found.images)}"
     tell("status", told, settings.handed, environ, problems=problems, code=code)
     return code
 

@@ -9,7 +9,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 
-from task import shutdown
 from task.commands.branches import read_branches
 from task.commands.scan import chosen
 from task.deciding.cautions import file_cautions
@@ -375,8 +374,7 @@ def status(job: Job, world: World, look: StatusDetails) -> Status:
         )
     )
     problems = tuple(dict.fromkeys(problems))
-    code = shutdown.code_of_run(problems)
-    return Status(tuple(rows), problems, seen.considered, code, job.terms.now)
+    return Status(tuple(rows), problems, seen.considered, job.terms.now)
 
 
 def rows_of(

@@ -493,8 +493,10 @@ def _with_ask(
         return move, None, "dropped", new.because
     if meets == "freed" and waiting.listed.rollback:
         return _freed(move, own, waiting.listed.rollback.was), None, fate, because
-    more = f": {older}" if older else ""
-    why = f"{waiting.image.version} is already waiting on the head branch{more}"
+    why = (
+        f"{waiting.image.version} is already waiting on the head branch"
+        f"{f': {older}' if older else ''}"
+    )
     if meets == "wins":
         return move.without_effect(Verdict("refuse", "superseded", why)), own, fate, because
     if outcome == "older":  # the hold ends all the same

@@ -70,5 +70,4 @@ class Status:
     images: tuple[ImageStatus, ...]
     problems: tuple[Problem, ...]
     considered: int  # Applications looked at
-    exit: int
     at: str = ""  # when it looked; RFC 3339, UTC

@@ -106,12 +106,8 @@ def _takes(subscribed: Subscribed, wanted: Collection[str] | None) -> bool:
 
 
 def _doubt(app: Application, key: str, why: Doubt) -> Problem:
-    warning = Trouble.warning("annotation", why.message, why.hint)
     return Problem(
-        warning,
-        application=app.key,
-        key=key,
-        value=app.annotations[key],
+        why.trouble.as_warning(), application=app.key, key=key, value=app.annotations[key]
     )
 
 

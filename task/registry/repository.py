@@ -43,7 +43,7 @@ _PAGES = (
 # a tag, according to the OCI distribution specification
 _REFERENCE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
 _MOST_SHOWN = 100
-_FORM = 1  # the version of the cache's files; files of another version are ignored
+_FORM = 2  # the version of the cache's files; files of another version are ignored
 # The limits for one list with all its pages. Any server may call itself a registry.
 _MOST_BYTES = 64 * 1024 * 1024
 _MOST_PAGES = 1000
@@ -113,12 +113,10 @@ class AnswerCache:
             "form": _FORM,
             "tags": dict(self.tags),
             "members": {
-                key: [list(member) for member in value] for key, value in dict(self.members).items()
+                key: [member._asdict() for member in value]
+                for key, value in dict(self.members).items()
             },
-            "configs": {
-                key: [config.created, config.platform, dict(config.labels)]
-                for key, config in dict(self.configs).items()
-            },
+            "configs": {key: vars(config) for key, config in dict(self.configs).items()},
         }
         new = f"{self._path}.{os.getpid()}"
         with self._lock, suppress(OSError):
@@ -144,16 +142,19 @@ class AnswerCache:
                     if is_digest(str(digest))
                 }
                 members = {
-                    key: tuple(Member(*map(str, fields)) for fields in value)
+                    key: tuple(
+                        Member(**{name: str(text) for name, text in fields.items()})
+                        for fields in value
+                    )
                     for key, value in data["members"].items()
                 }
                 configs = {
                     key: Config(
-                        str(created),
-                        str(platform),
-                        dict(labels),
+                        str(fields["created"]),
+                        str(fields["platform"]),
+                        dict(fields["labels"]),
                     )
-                    for key, (created, platform, labels) in data["configs"].items()
+                    for key, fields in data["configs"].items()
                 }
                 self.tags = tags
                 self.members = members

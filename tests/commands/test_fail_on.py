@@ -56,7 +56,7 @@ def test_what_needs_somebody(word: str, found: set[str], for_three_days: set[str
         return {
             name
             for name, one in ROWS.items()
-            if late_images(Status((one,), (), 1, 0, NOW), (word,), older_than)
+            if late_images(Status((one,), (), 1, NOW), (word,), older_than)
         }
 
     assert named(0) == found
@@ -73,6 +73,6 @@ def test_what_needs_somebody(word: str, found: set[str], for_three_days: set[str
     ],
 )  # fmt: skip
 def test_what_is_reported(name: str, words: str) -> None:
-    (problem,) = late_images(Status((ROWS[name],), (), 1, 0, NOW), REASONS, 0)
+    (problem,) = late_images(Status((ROWS[name],), (), 1, NOW), REASONS, 0)
     assert problem.message == words
     assert (problem.severity, problem.exit, bool(problem.hint)) == ("error", 5, True)

@@ -12,6 +12,7 @@ from task.annotations.application import PREFIX, parse_application
 from task.annotations.subscription import subscribe
 from task.commands.status import StatusDetails, past_builds, status
 from task.deciding.job import Intent, Job, Terms
+from task.errors import exit_of
 from task.image import parse_image
 from task.model import FileVersion, Found, Hold, Policy, Reading
 from task.output.image_status import ImageStatus, Status
@@ -142,7 +143,7 @@ def test_the_rules_in_words() -> None:
         == "locked by flux (this image)"
     )
     assert (
-        summary(Status((row(), row(hold=Hold("x"))), (), 1, 0))
+        summary(Status((row(), row(hold=Hold("x"))), (), 1))
         == "2 images of 1 Application: 1 held, 1 ok"
     )
 
@@ -213,4 +214,4 @@ def test_a_target_that_is_not_there_is_an_error_and_a_row() -> None:
     found = look_at(Branch({"other": KUSTOMIZATION}))
     assert [(one.in_git.tag, one.kind) for one in found.images] == [("", None)]
     assert [(one.application, one.rule) for one in found.problems] == [("argocd/a", "source")]
-    assert found.exit == 3
+    assert exit_of(found.problems) == 3

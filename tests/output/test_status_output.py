@@ -47,7 +47,7 @@ def row(**more: object) -> ImageStatus:
 
 
 def status(*rows: ImageStatus, problems: tuple[Problem, ...] = ()) -> Status:
-    return Status(rows, problems, len(rows), 0)
+    return Status(rows, problems, len(rows))
 
 
 EMPTY = replace(ImageStatus(row().subscription), kind="live")

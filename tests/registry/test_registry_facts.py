@@ -444,8 +444,9 @@ def test_a_broken_cache_does_no_harm(oci_registry: RegistryApi, tmp_path: Path) 
     for text in (
         "",
         "{",
-        '{"form": 1}',
-        '{"form": 1, "tags": [], "members": {}, "configs": {}}',
+        '{"form": 2}',
+        '{"form": 2, "tags": [], "members": {}, "configs": {}}',
+        '{"form": 2, "tags": {}, "members": {"x": [{"size": "1"}]}, "configs": {}}',
         "[]",
         '{"form": 9}',
     ):

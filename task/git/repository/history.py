@@ -399,11 +399,7 @@ def _changes(
     """Yield (path, blob in the older tree, or "" for no file) of the wanted files that differ."""
     if newer == older:
         return
-    new_entries, old_entries = differing(
-        read(newer),
-        read(older),
-        max(len(newer), len(older)) // 2,
-    )
+    new_entries, old_entries = differing(read(newer), read(older), max(len(newer), len(older)) // 2)
     for name in dict.fromkeys((*new_entries, *old_entries)):
         new = new_entries.get(name)
         old = old_entries.get(name)
