@@ -16,76 +16,15 @@ from hosts.checks import documents, maps
 from hosts.gitlab import gitlab as gitlab_job
 from hosts.runners import GITHUB, fill
 from hosts.steps import Ran, Volume, as_process, lay
-from support import ROOT, bare_repo, commit, git
+from support import ROOT, commit, git
+from support.check_scenes import AGREED, EXCLUDED, HELD, STATE, Scene
 from support.git_servers import git_server
-from support.runs import KUSTOMIZATION, application, target
+from support.runs import application, target
 from support.serving import certificate
 
 GITHUB_FILE = ROOT / "examples/github/check.yml"
 GITEA_FILE = ROOT / "examples/gitea/check.yml"
 GITLAB_FILE = ROOT / "examples/gitlab/check.yml"
-STATE = ".image-update/apps/web/argocd_web.state"
-HELD = (
-    "files:\n  apps/web/kustomization.yaml:\n"
-    '    hold: {reason: "INC-1", by: jane, at: "2026-11-22T11:00:00Z"}\n'
-)
-AGREED = "1.1.0"
-EXCLUDED = "2.0.0"
-
-
-def at(version: str) -> dict[str, str | None]:
-    return {target("web"): KUSTOMIZATION.replace("1.0.0", version)}
-
-
-class Scene:
-    """A GitOps repository that has its Applications itself, with a change that is not merged."""
-
-    def __init__(self, folder: Path, url: str = "") -> None:
-        self.folder = folder
-        self.count = 0
-        self.merges: dict[tuple[str, str], str] = {}
-        self.repo = folder / "gitops.git"
-        self.url = url or f"file://{self.repo}"
-        self.own: dict[str, str] = {}  # variables of the host
-        app = application("web", self.url, image_list="web=ghcr.io/acme/web:^1")
-        apps = {"applications/web.yaml": yaml.safe_dump(app)}
-        bare_repo(folder, {**apps, target("web"): KUSTOMIZATION}, name="gitops.git")
-        git(self.repo, "config", "uploadpack.allowAnySHA1InWant", "true")  # as the hosts have it
-
-    def change(self, version: str, branch: str = "change", start: str = "main") -> str:
-        """Make a branch that changes the version."""
-        git(self.repo, "branch", "--force", branch, start)
-        return commit(self.repo, at(version), branch)
-
-    def merge(self, head: str, base: str = "main") -> str:
-        """Return the host's merge of a change, which it makes once for each state of the base."""
-        sides = (git(self.repo, "rev-parse", base), head)
-        if sides in self.merges:
-            return self.merges[sides]
-        tree = git(self.repo, "merge-tree", "--write-tree", base, head).split("\n")[0]
-        author = ("-c", "user.name=host", "-c", "user.email=host@example.com")
-        parents = ("-p", base, "-p", head)
-        made = git(self.repo, *author, "commit-tree", tree, *parents, "-m", "Merge").strip()
-        git(self.repo, "update-ref", "refs/pull/7/merge", made)
-        self.merges[sides] = made
-        return made
-
-    def place(self, path: str) -> Path:
-        """Return a new root folder of a container, with a place in it."""
-        self.count += 1
-        folder = self.folder / f"root-{self.count}"
-        found = Path(f"{folder}{path}")
-        found.mkdir(parents=True)
-        return found
-
-    def checkout(self, path: str, sha: str) -> Path:
-        """Check out one commit there, as actions/checkout and GitLab's runner do."""
-        here = self.place(path)
-        git(here, "init", "--quiet")
-        git(here, "remote", "add", "origin", self.url)
-        git(here, "fetch", "--quiet", "--depth=1", f"file://{self.repo}", sha)
-        git(here, "checkout", "--quiet", "--detach", "FETCH_HEAD")
-        return self.folder / f"root-{self.count}"
 
 
 def github(scene: Scene, event: Mapping[str, Any], sha: str, name: str) -> Ran:

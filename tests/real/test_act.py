@@ -103,9 +103,8 @@ class Project:
 def _workflow(given: Mapping[str, str]) -> Any:
     inputs = {
         "applications": "applications.json",
-        "registry-check": "never",
-        "allow-protocol": "file",
-        "rewrite-url": PLACE + "=${{ github.workspace }}/",
+        "options": "--registry-check=never\n--allow-protocol=file\n"
+        f"--rewrite-url={PLACE}=${{{{ github.workspace }}}}/",
         **given,
     }
     outputs = {name.upper(): "${{ steps.update.outputs." + name + " }}" for name in NAMES}

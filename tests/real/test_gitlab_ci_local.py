@@ -35,8 +35,7 @@ class Project:
         manifest(self.folder, application("web", self.repo))
         given = {
             "applications": "applications.json",
-            "allow-protocol": "file",
-            "registry-check": "never",
+            "options": "--allow-protocol=file\n--registry-check=never",
             **inputs,
         }
         after = {**AFTER, "script": [line.format(passed=self.passed) for line in AFTER["script"]]}
@@ -171,12 +170,12 @@ def test_each_command_by_hand(tmp_path: Path) -> None:
     [
         ({"command": "status", "names": "web"}, 0, "argocd/web"),
         (
-            {"command": "scan", "registry-check": "never"},
+            {"command": "scan"},
             2,
             "scan cannot do without the registries",
         ),
         (
-            {"command": "wait", "names": "web", "revision": "a" * 40, "registry-check": ""},
+            {"command": "wait", "names": "web", "revision": "a" * 40, "options": ""},
             2,
             "nothing says which Argo CD to ask",
         ),
