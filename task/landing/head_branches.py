@@ -239,6 +239,7 @@ class HeadBranch:
     files: Files = field(default_factory=dict)  # of a branch of somebody else
     request: Request | None = None
     ours: bool = True  # whether it may be replaced, or made
+    unnamed: bool = False  # it is as the list says, but no Application that was read names it
     merged: bool = False  # whether what waited there is on the base
     # the head branch that has its builds now, as the base or the group was renamed
     instead: str = ""
@@ -352,7 +353,7 @@ def read_heads(
         except TaskError as error:
             broken[name] = error
             continue
-        head = _read_head(name, known, batch.repository, base, requests.get(name))
+        head = _read_head(name, known, batch, base, requests.get(name))
         if not head.ours:
             head = _foreign_branch_with_files(head, batch, moves)
         found[name] = head
@@ -366,14 +367,16 @@ def read_heads(
 
 
 def _read_head(
-    name: str, known: WaitingList, repository: Repository, base: Snapshot, request: Request | None
+    name: str, known: WaitingList, batch: Batch, base: Snapshot, request: Request | None
 ) -> HeadBranch:
     """Return a head branch, with what still waits there."""
-    branch = repository.head(name)
+    branch = batch.repository.head(name)
     fresh = branch is not None and branch.tip == base.tip and is_ours(name, base.prefix)
-    ours = branch is None or fresh or known.has_made(branch.tree, branch.parent)
+    made = branch is not None and known.has_made(branch.tree, branch.parent)
+    named = not made or _may_be_ours(known, batch, base)
+    ours = branch is None or fresh or (made and named)
     found = request.found if request else None
-    merged = _is_merged(known, branch, found, repository, base)
+    merged = _is_merged(known, branch, found, batch.repository, base)
     listed = settled_list(
         known,
         absent=branch is None,
@@ -384,7 +387,43 @@ def _read_head(
         there = HeadCommit(branch.tree, branch.parent)
         if there == listed.commit:
             listed = replace(listed, arrived=True, replaces=None)
-    return HeadBranch(known, listed, branch, request=request, ours=ours, merged=merged)
+    return HeadBranch(
+        known, listed, branch, request=request, ours=ours, unnamed=not named, merged=merged
+    )
+
+
+def _may_be_ours(known: WaitingList, batch: Batch, base: Snapshot) -> bool:
+    """Tell whether a list may call its branch ours: by our prefix, or as an Application names it.
+
+    Whoever may push the memory branch could write the tree of any branch into a list, so that it is
+    replaced or deleted.
+    """
+    name = known.head
+    if name == base.branch:
+        return False
+    if is_ours(name, base.prefix):
+        return True
+    subs = [sub for ask in batch.asks for sub in (ask.subscription, *ask.siblings)]
+    for app in {build.application for build in known.builds}:
+        subs += batch.look(app, ask=False)
+    return any(_may_be_named(name, sub.head_template) for sub in subs)
+
+
+def _may_be_named(name: str, template: str) -> bool:
+    """Tell whether `git-branch` may have given this name."""
+    parts = map(re.escape, re.split(r"\{\{.*?\}\}", template))
+    return bool(template) and re.fullmatch(".*".join(parts), name) is not None
+
+
+def unnamed_heads(heads: Mapping[str, HeadBranch]) -> list[Problem]:
+    """Return a warning for each list of a branch that may be somebody else's."""
+    hint = "delete the branch if it is an old head branch; else find out who wrote the list"
+    found = []
+    for name, head in heads.items():
+        if head.unnamed:
+            message = f"{name} stays as it is: no Application that was read has it in git-branch"
+            found.append(Problem(Trouble.warning("target", message, hint)))
+    return found
 
 
 def _still_open(
@@ -396,7 +435,7 @@ def _still_open(
     found: dict[str, HeadBranch] = {}
     for known in lists_in(base.memory):
         closes = known.closing and not known.waits and known.head not in heads
-        if closes and len(found) < MOST_CLOSED:
+        if closes and _may_be_ours(known, batch, base) and len(found) < MOST_CLOSED:
             with suppress(TaskError):  # without a token for the Git host, another run does it
                 found[known.head] = _head_with_request(known, batch, base, job, world)
     return found
@@ -466,7 +505,7 @@ def _overtaken(
                 found[known.head] = (
                     _head_with_request(known, batch, base, job, world)
                     if proposed
-                    else _read_head(known.head, known, batch.repository, base, None)
+                    else _read_head(known.head, known, batch, base, None)
                 )
     return found
 
@@ -493,7 +532,7 @@ def _head_with_request(
             request = Request(forge, _newest_request(forge, base, known.head))
         except TaskError as error:
             request = Request(forge, error=error)
-    return _read_head(known.head, known, batch.repository, base, request)
+    return _read_head(known.head, known, batch, base, request)
 
 
 def _is_merged(

@@ -106,9 +106,9 @@ def _why_closed(
     """Return why we close the request of a head branch, or None if it stays as it is."""
     if head.instead:
         return f"its base is now called {base.branch}"
-    if listed.waits:
+    if listed.waits or not head.ours:
         return None
-    if head.ours and head.listed.waits:
+    if head.listed.waits:
         return "; ".join(dict.fromkeys(waits.gone))
     return head.listed.closing or None  # an earlier run could not close it
 

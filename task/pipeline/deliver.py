@@ -40,6 +40,7 @@ from task.landing.head_branches import (
     read_heads,
     request_head,
     settled_rollbacks,
+    unnamed_heads,
 )
 from task.landing.lists import Lists, strange_in, with_lists_of
 from task.landing.memory import memory_after, until_landed
@@ -223,6 +224,7 @@ def prepare(
     commits, settled = with_overridden(snapshot, prepared.commits, prepared.settled, job.terms)
     problems = [
         *left_memory(snapshot),
+        *unnamed_heads(heads),
         *_strange_memory(known),
         *ended,
         *(problem for wait in waits.values() for problem in wait.problems),

@@ -9,7 +9,13 @@ from support.memory import URL, Commit, Story
 from support.runs import KUSTOMIZATION, WEB, application, target
 
 from task.errors import RepositoryError, TaskError, UnreachableError
-from task.landing.waiting_list import ListedRelease, WaitingList, list_path, write_list
+from task.landing.waiting_list import (
+    HeadCommit,
+    ListedRelease,
+    WaitingList,
+    list_path,
+    write_list,
+)
 from task.model import Changeset, Hold, Question, Verdict
 from task.proof import Proof
 
@@ -310,3 +316,30 @@ def test_rules_count_for_another_application_of_the_run() -> None:
     report = scene.by_hand("hold", "cron")  # it reads every Application
     (row,) = [one for one in report.waiting if one.application == "argocd/b"]
     assert (row.tag, row.outcome, row.because[:6]) == ("1.1.0", "waits", "semver")
+
+
+def listed_as(scene: Scene, head: str, **fields: object) -> None:
+    """Write a list for any branch, as somebody may who may push the memory branch."""
+    text = write_list(WaitingList(head, **fields))  # type: ignore[arg-type]
+    (name,) = [name for name in scene.branch.heads if name.startswith(MEMORY)]
+    files = {**scene.branch.heads[name].files, list_path(head): text}
+    scene.branch.heads[name] = Commit("a" * 40, files, None)
+
+
+@pytest.mark.parametrize("head", ["production", "main", "feature/x"])
+@pytest.mark.parametrize("closing", ["", "nothing waits"])
+def test_a_forged_list_deletes_and_replaces_no_branch_of_others(head: str, closing: str) -> None:
+    """It names the tree and the parent of their tip, so it would be ours."""
+    scene = Scene()
+    scene.event("web:1.1.0")
+    if head != "main":
+        scene.branch.commit_on(head, {"theirs.md": "mine\n"})
+    there = scene.branch.opened().head(head)
+    made = HeadCommit(there.tree, there.parent) if there else HeadCommit("b" * 40, "c" * 40)
+    builds = scene.branch.lists[HEAD].builds if not closing else ()
+    before = dict(scene.branch.heads)
+    listed_as(scene, head, builds=builds, commit=made, closing=closing)
+    scene.event("cron:1.2.0")
+    scene.by_hand("hold", "web")
+    assert scene.branch.heads.get(head) == before.get(head)
+    assert scene.branch.files[target("a")].count(FIRST) == 3

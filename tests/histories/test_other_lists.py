@@ -7,8 +7,9 @@ from support.history_scenes import FIRST, HEAD, Scene, told, values_in, verdicts
 from support.memory import NOW, SCOPE, URL, WORDING, Story
 from support.runs import KUSTOMIZATION, WEB, application, target
 
-from task.deciding.job import Job, Promotion, Terms
-from task.model import Answer, Report
+from task.annotations.application import Narrow
+from task.deciding.job import Intent, Job, Promotion, Terms
+from task.model import Answer, Hold, Report
 
 API = "ghcr.io/acme/api"
 STATE = ".image-update/apps/b/argocd_b.state"
@@ -42,7 +43,10 @@ def test_what_the_base_has_leaves_a_list_that_the_run_does_not_touch(known: bool
         ("argocd/b", "1.1.0", "merged")
     ]
     assert on(scene, "other") == []
-    assert sorted(scene.branch.proposals) == [HEAD]
+    assert sorted(scene.branch.proposals) == ([HEAD] if known else [HEAD, "other"])
+    said = [problem.message for problem in report.problems]
+    stays = "other stays as it is: no Application that was read has it in git-branch"
+    assert (stays in said) is not known
 
 
 def test_something_newer_on_the_base_empties_such_a_list_as_well() -> None:
@@ -185,7 +189,10 @@ def test_the_rollback_of_a_source_takes_its_promotion_out(direct: bool) -> None:
         git_branch="main" if direct else "main:source",
     )
     story = Story(source, scene.branch)
-    story.rollback("1.1.0")
+    story.others = [scene.story.app]
+    scope = replace(SCOPE, narrow=Narrow(("s",)))
+    back = Intent("rollback", Hold("broken", "jane", NOW), to="1.1.0", unknown=True)
+    story.run(Job("rollback", (), scope, Terms(now=NOW), WORDING, intent=back))
     assert on(scene, HEAD) == []
     assert HEAD not in scene.branch.heads
 

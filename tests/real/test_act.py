@@ -12,7 +12,9 @@ import pytest
 import yaml
 from hosts.images import ROOT_ONLY
 from real.programs import installed
-from support import AUTHOR, ROOT, git, needs, show
+from support import AUTHOR, ROOT, commit, git, needs, show
+from support.check_scenes import AGREED, EXCLUDED, HELD, STATE, Scene
+from support.git_servers import git_server
 from support.real_servers import started
 from support.runs import application, manifest, repository, target
 
@@ -192,3 +194,85 @@ def test_each_command_by_hand(docker: str, tmp_path: Path) -> None:
         True,
         True,
     ), ran.stdout
+
+
+CHECK = ".github/workflows/check.yml"
+
+
+@pytest.fixture
+def gitops(tmp_path: Path) -> Iterator[Scene]:
+    """A GitOps repository that a server has, with the ready workflow as it is."""
+    with git_server(tmp_path) as server:
+        text = (ROOT / "examples/github/check.yml").read_text()
+        yield Scene(tmp_path, f"{server.url}gitops.git", **{CHECK: text})
+
+
+def checked(
+    scene: Scene, docker: str, name: str, sha: str, event: Mapping[str, Any]
+) -> "subprocess.CompletedProcess[str]":
+    """Run the workflow on an event, in a checkout like that of `actions/checkout`: one commit.
+
+    act runs no `actions/checkout` for the repository that it is in, and takes the action from here.
+    """
+    root = scene.checkout("/project", sha) / "project"
+    (root.parent / "event.json").write_text(json.dumps(event))
+    action = root.parent / "action"
+    action.mkdir()
+    shutil.copy(ROOT / "action.yml", action)
+    (used,) = (
+        line.split()[2]
+        for line in (root / CHECK).read_text().splitlines()
+        if "argocd-image-update/" in line
+    )
+    image = yaml.safe_load((ROOT / "action.yml").read_text())["runs"]["image"]
+    argv = [
+        installed("bin/act"),
+        name,
+        f"--platform=ubuntu-latest={image.removeprefix('docker://')}",
+        f"--local-repository={used}={action}",
+        f"--eventpath={root.parent / 'event.json'}",
+        # a server without TLS, and no registry
+        "--env=IMAGE_UPDATE_ALLOW_PROTOCOL=http",
+        "--env=IMAGE_UPDATE_REGISTRY_CHECK=never",
+        "--pull=false",
+        "--action-offline-mode",
+        "--container-daemon-socket=-",
+        "--bind",
+        "--network=host",
+    ]
+    env = {**os.environ, "DOCKER_HOST": docker}
+    return subprocess.run(
+        argv, cwd=root, env=env, capture_output=True, text=True, timeout=200, check=False
+    )
+
+
+def of_request(scene: Scene, docker: str, head: str) -> "subprocess.CompletedProcess[str]":
+    event = {
+        "number": 7,
+        "pull_request": {"number": 7, "base": {"ref": "main"}, "head": {"sha": head}},
+    }
+    return checked(scene, docker, "pull_request", scene.merge(head), event)
+
+
+def of_queue(scene: Scene, docker: str, head: str) -> "subprocess.CompletedProcess[str]":
+    group = {
+        "base_sha": git(scene.repo, "rev-parse", "main"),
+        "base_ref": "refs/heads/main",
+        "head_sha": head,
+    }
+    return checked(scene, docker, "merge_group", head, {"merge_group": group})
+
+
+@pytest.mark.parametrize("event", [of_request, of_queue])
+def test_the_ready_check_judges_what_a_request_or_a_queue_merges(
+    docker: str, gitops: Scene, event: Any
+) -> None:
+    agreed = event(gitops, docker, gitops.change(AGREED))
+    assert agreed.returncode == 0, agreed.stdout + agreed.stderr
+    print(agreed.stdout)
+    excluded = event(gitops, docker, gitops.change(EXCLUDED))
+    print(excluded.stdout)
+    commit(gitops.repo, {STATE: HELD})
+    held = event(gitops, docker, gitops.change(AGREED))
+    print(held.stdout)
+    assert 0
