@@ -384,7 +384,8 @@ LONGEST_PATH = 4096  # bytes that file systems accept
 
 def refuse_files(sub: Subscription, paths: Collection[str], branch: str) -> None:
     """Raise `NotPermittedError` for changes that an Application may not make,
-    by the repository's own config as well.
+    by the repository's own config as well: an annotation may name any file, and so may the list of
+    what waits, which others can write.
 
     A folder of manifests, too, may have files that annotations may not write. Without changes,
     nothing is refused.

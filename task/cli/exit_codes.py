@@ -1,4 +1,7 @@
-"""What each exit code means, as `image-update help exit-codes` and the foot of the help say it."""
+"""What each exit code means, as `image-update help exit-codes` and the foot of the help say it.
+
+`errors.exit_of` chooses the code of a run.
+"""
 
 from __future__ import annotations
 

@@ -36,9 +36,8 @@ class LastChecks:
 def verified(moves: Sequence[Move], last_checks: LastChecks) -> list[Move]:
     """Return the moves.
 
-    An update is refused without the required proof, and is an error if nobody can check it.
-
-    What waits on a head branch was checked when it was written there.
+    An update is refused without the required proof, and is an error if nobody can check it. If it
+    is refused and says what is done otherwise, that is checked and returned.
     """
     found = _proved(_pinned(moves, last_checks), last_checks)
     found = [_doubted(move, last_checks) for move in found]

@@ -1,7 +1,7 @@
 """Decides about asks together with what waits on the head branches that they touch.
 
-What asks is decided and proved before it meets what waits, and so is what waits: nothing is taken
-away by a build that fails, and nothing wins that would not be written.
+Each side is decided and proved alone first, and only what passes meets the other. So a build that
+fails takes no waiting build away, and one that would not be written never wins.
 """
 
 from __future__ import annotations
@@ -70,11 +70,12 @@ class Together:
 
 @dataclass(frozen=True)
 class Scene:
-    """What decides about what waits, for all head branches of a batch."""
+    """What is known for the decisions about what waits, for all head branches of a batch."""
 
     base: Snapshot
-    read: Mapping[BuildKey, Subscription]  # what the run has read
-    others: Mapping[BuildKey, Subscription]  # what stands for builds of other Applications
+    read: Mapping[BuildKey, Subscription]  # of Applications whose annotations were read
+    # made from the list alone, for Applications that were not read: their rules for tags are unknown
+    others: Mapping[BuildKey, Subscription]
     facts: Facts
     job: Job
     world: World

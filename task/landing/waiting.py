@@ -1,6 +1,8 @@
 """Pure code for the builds that wait on head branches.
 
-Every run decides all of them again, on the base as it is now.
+Every run decides all of them again, on the base as it is now. A build is listed, then weighed again
+by each run (`_alone`, or `_with_ask` if the run is about the same image), and at last written
+(merged), replaced (superseded), deferred by a hold, or dropped.
 
 A head branch has at most one waiting build for each write-back file and alias: those of its list. A
 build that passes again is written on the base's tip. A build that a person holds is remembered as
@@ -55,7 +57,7 @@ from task.policy.builds import alike, commits, hold_text, released, rolled_back,
 from task.proof import Proof
 
 Decided = tuple[Ask, Move]  # an ask, and the move that was decided for it
-LONG_AGO = "1970-01-01T00:00:00Z"  # it was old enough then
+LONG_AGO = "1970-01-01T00:00:00Z"  # a build that waits was old enough when it was listed
 UNANSWERED = "registry"  # the rule of a build that stays because nobody has answered
 UNREAD = "its annotations were not read in this run"
 
@@ -257,7 +259,7 @@ def waiting_in(
     for listed in known.builds:
         sub = subs.get(listed.key) or others[listed.key]
         try:
-            # what waits was listed before a freeze
+            # a freeze does not defer what waits already
             situation = situation_of(base, replace(sub, freeze=None), terms, facts)
         except TaskError as error:
             undecided.append(Undecided(listed, error))
@@ -311,7 +313,8 @@ def pairs_of(
 # What becomes of something that waits if the command is about the same image. The outcomes of the
 # ask are: it writes a newer build than the one that waits, an older one, or the same; it changes
 # nothing; a person's word counts.
-#   stays    it is decided again, on what is remembered after the command
+#   stays    it is decided again, on what is remembered after the command: under a new hold, it is
+#            deferred then, and leaves the list
 #   again    the ask writes the very same
 #   yields   the ask's build takes its place
 #   wins     the ask is refused, because something newer waits
@@ -510,7 +513,7 @@ def _with_ask(
         "defer",
         None,
     ) and new.candidate.version != waiting.image.version:
-        newer = f"{because}; {waiting.image.version} , which is newer, is remembered"
+        newer = f"{because}; {waiting.image.version}, which is newer, is remembered"
         move = move.without_effect(Verdict("refuse", "superseded", newer))
     return move, own, fate, because
 
@@ -559,6 +562,7 @@ def _freed(move: Move, own: Move, was: str) -> Move:
         own,
         decision=replace(own.decision, judged=verdict, head=move.decision.head),
         remember=remember,
+        released=move.released,
     )
 
 
@@ -599,6 +603,8 @@ def _offer(waiting: WaitingBuild) -> Offer:
 def _as_allowed(waiting: WaitingBuild, move: Move) -> Move:
     """Return the move of a build that a person has allowed although it is older,
     as long as the base is as it was.
+
+    Rules of age and order admit such a build only as a promotion, so it is weighed as one.
     """
     allowed = replace(
         waiting.situation, terms=replace(waiting.situation.terms, allow_downgrade=True)

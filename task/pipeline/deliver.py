@@ -84,7 +84,8 @@ class Delivery:
     problems: tuple[Problem, ...]
     memory: Files  # the states on the memory branch afterwards
     author: Person
-    needs_memory: frozenset[Identity]  # what is decided for these is nothing without that branch
+    # asks whose decision is only on the memory branch: a hold, a deferred build
+    needs_memory: frozenset[Identity]
 
 
 def deliver(batch: Batch, job: Job, world: World) -> Outcome:
@@ -122,8 +123,11 @@ def deliver(batch: Batch, job: Job, world: World) -> Outcome:
         stopped = _stopped_by_an_error(delivery) if job.atomic else None
         if stopped:
             return done.plus(stopped)
-        with suppress(Outpaced):  # of the memory: then nothing has landed
+        try:
             landed = land_all(delivery, batch, contention.attempts, job, world)
+        except Outpaced:
+            pass  # another run has written the memory: nothing has landed, and all is decided again
+        else:
             again = landed.again
             settled = [
                 decision
@@ -159,9 +163,7 @@ def _stopped_by_an_error(delivery: Delivery) -> Outcome | None:
 
 
 def branches_of_requests(batch: Batch) -> list[str]:
-    """Return head branches of the asks that want one,
-    if nothing but the config could say otherwise.
-    """
+    """Return the head branches of the asks whose names are known before the config is read."""
     subs = [ask.subscription for ask in batch.asks]
     named = [
         sub.head_template
@@ -193,10 +195,16 @@ def prepare(
     decided = list(zip(batch.asks, moves, strict=True))
     remembered, ended = settled_rollbacks(heads.values(), snapshot, decided)
     known = snapshot.memory
-    if remembered != known:  # as if nobody had held them
+    if remembered != known:
+        # The rollbacks were declined or merged, so their holds no longer count.
         snapshot = replace(snapshot, memory=remembered)
         facts = gather(snapshot, batch.asks)
-        moves = name_heads(decide(snapshot, batch.asks, job.terms, facts), by_hand=by_hand)
+        free = name_heads(decide(snapshot, batch.asks, job.terms, facts), by_hand=by_hand)
+        # One that cannot have its request, or whose list cannot be read, stays an error.
+        moves = [
+            move if move.decision.verdict == "error" else now
+            for move, now in zip(moves, free, strict=True)
+        ]
     with contention.clock_paused():
         together = decide_together(
             batch,
@@ -231,7 +239,7 @@ def prepare(
     ]
     problems += hindered(moves, lambda sub: world.hindrance(sub, job.terms.now))
     return Delivery(
-        base=replace(snapshot, memory=known),
+        base=replace(snapshot, memory=known),  # as it is there: `MemoryBranch` compares with it
         heads=heads,
         commits=tuple(commits),
         settled=tuple(settled),
@@ -363,7 +371,7 @@ class Lander:
     def settled(self) -> list[Decision]:
         """The decisions that needed no commit.
 
-        Those that are nothing without the memory branch may be errors.
+        If the memory branch could not be written, those that are only there are errors.
         """
         error = self.broken
         return [
@@ -453,7 +461,7 @@ class Lander:
         for name, reason in self.delivery.lists.closing.items():
             head = self.delivery.heads[name]
             because = reason
-            if head.instead in (self.outpaced | self.failed) - {""}:
+            if head.instead and head.instead in self.outpaced | self.failed:
                 continue
             if head.instead:
                 page = self._pages().get(head.instead) or "No request"

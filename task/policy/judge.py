@@ -1,8 +1,8 @@
 """Decides whether an image is admitted, and by which rule: (candidate, policy, current) → Verdict.
 
-Its tag, its platforms and its age are judged; and of a whole repository, the newest tag that may go
-in is picked. Pure: the same question always has the same answer. After a lost push race, the
-question is asked again for the new tip.
+Its tag is judged; what the registry says of it (platforms, age) is in `deciding.weigh`. Of a whole
+repository, the newest admitted tag is picked. Pure: the same question always has the same answer.
+After a lost push race, the question is asked again for the new tip.
 """
 
 from __future__ import annotations

@@ -9,6 +9,7 @@ from support.runs import KUSTOMIZATION, WEB, application, target
 
 from task.annotations.application import Narrow
 from task.deciding.job import Intent, Job, Promotion, Terms
+from task.landing.waiting_list import list_path
 from task.model import Answer, Hold, Report
 
 API = "ghcr.io/acme/api"
@@ -311,3 +312,21 @@ def test_a_head_that_is_kept_after_its_merge_stays_ours_only_as_we_made_it(pushe
     else:
         assert made.before == scene.branch.files
         assert scene.waiting == {"cron": "1.2.0"}
+
+
+def test_a_list_that_nobody_can_read_stays_an_error_if_a_rollback_was_merged_meanwhile() -> None:
+    """The decisions were made anew without the hold of the rollback, and the error was gone."""
+    scene, other = two_heads()
+    scene.event("web:1.1.0", story=other)
+    scene.by_hand("rollback", "web", "0.9.0")
+    scene.branch.merge(HEAD)
+    (name,) = [name for name in scene.branch.heads if name.startswith("image-update-memory/")]
+    there = scene.branch.heads[name]
+    files = {**there.files, list_path("other"): "version: 2\n"}
+    scene.branch.heads[name] = replace(there, files=files)
+    before = scene.branch.heads["other"]
+    scene.story.others = [other.app]
+    report = scene.event("web:1.2.0")
+    said = {one.subscription.application.name: one.verdict for one in report.decisions}
+    assert said["b"] == "error"
+    assert scene.branch.heads["other"] == before

@@ -643,3 +643,18 @@ def test_a_deferred_build_that_is_newer_than_a_promotion_is_not_said_to_come_fro
     (decision,) = promote(scene).decisions
     assert (decision.verdict, decision.candidate.tag, decision.source) == ("update", "1.6.0", "")
     assert scene.branch.heads[HEAD].message.startswith("build: automatic update of a to 1.6.0")
+
+
+def test_a_release_ends_a_hold_of_the_base_also_if_a_rollback_waits() -> None:
+    """The next run made the branch again with the hold, as the list did not know of the release."""
+    scene = Scene()
+    scene.by_hand("rollback", "web", "0.9.0")
+    scene.branch.merge(HEAD)
+    scene.by_hand("rollback", "web", "0.8.0", held=False)
+    scene.by_hand("release", "web")
+    assert [one.image for one in scene.branch.lists[HEAD].releases] == ["web"]
+    assert verdicts(scene.event("cron:1.2.0")) == ["update"]
+    assert scene.waiting == {"web": "0.8.0", "cron": "1.2.0"}
+    assert "hold:" not in scene.branch.heads[HEAD].files[STATE]
+    scene.branch.merge(HEAD)
+    assert verdicts(scene.event("web:1.2.0")) == ["update"]
