@@ -338,26 +338,22 @@ def _of_resource(
             message = f"{called}, applicationRefs[{at}]: {error.message}"
             problems.append(_resource_warning(origin, message, field=(*where, "labelSelectors")))
             continue
-        # AIU's score: an exact name, then a label selector and its parts, then literal characters.
-        score = 0 if _WILD.search(pattern) else 1_000_000
-        score += len(re.sub(r"[*?]", "", _SET.sub("", pattern)))
-        selector = ref.get("labelSelectors")
-        if isinstance(selector, Mapping):
-            score += 10_000 + 100 * sum(
-                len(selector.get(key) or ()) for key in ("matchLabels", "matchExpressions")
-            )
-        references.append(
-            Reference(
-                (index, -score, at),
-                "/".join(name),
-                pattern,
-                labels,
-                spec,
-                ref,
-                origin,
-            )
-        )
+        order = (index, -_score_in_aiu(pattern, ref.get("labelSelectors")), at)
+        references.append(Reference(order, "/".join(name), pattern, labels, spec, ref, origin))
     return [] if rejected else references
+
+
+def _score_in_aiu(pattern: str, selector: object) -> int:
+    """Return how exact a reference is: an exact name, then a label selector and its parts,
+    then literal characters.
+    """
+    score = 0 if _WILD.search(pattern) else 1_000_000
+    score += len(re.sub(r"[*?]", "", _SET.sub("", pattern)))
+    if isinstance(selector, Mapping):
+        score += 10_000 + 100 * sum(
+            len(selector.get(key) or ()) for key in ("matchLabels", "matchExpressions")
+        )
+    return score
 
 
 def _name_pattern(ref: Mapping[str, Any], at: int) -> str:

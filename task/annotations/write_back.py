@@ -282,8 +282,9 @@ def _named_source(app: Application, name: str) -> Source:
     for index, source in enumerate(app.sources):
         if name == str(index):
             return source
-    called = enumerate(app.sources)
-    known = ", ".join(source.name or source.ref or str(index) for index, source in called)
+    known = ", ".join(
+        source.name or source.ref or str(index) for index, source in enumerate(app.sources)
+    )
     hint = f"write a name, a ref or an index from 0: {known}"
     raise Faulty("write-back-source", name, f"no source {name!r}", hint)
 

@@ -263,6 +263,17 @@ def local_manifests(path: str, rendering: Rendering) -> Iterator[Found]:
     return or_broken(found_in(content, path), [(path, content)])
 
 
+def _unreadable_folder(error: OSError, root: str) -> Found:
+    """Return the warning about a folder below the root. Raises `UsageError` for the root."""
+    where = str(error.filename)
+    hint = "check its permissions"
+    if where == root:
+        raise UsageError(f"--applications: cannot read {root!r}: {error.strerror}", hint=hint)
+    return Found(
+        {}, where, Trouble.warning("source", f"cannot read {where}: {error.strerror}", hint)
+    )
+
+
 def _in_folder(root: str, rendering: Rendering) -> Iterator[Found]:
     paths: list[str] = []
     unreadable: list[OSError] = []
@@ -274,25 +285,7 @@ def _in_folder(root: str, rendering: Rendering) -> Iterator[Found]:
             yield from rendering.rendered(kind, _path_shown(root) or ".", files.folder, files.read)
             return
         paths += [os.path.join(_path_shown(folder), name) for name in sorted(names)]
-    problems = []
-    for error in unreadable:
-        if error.filename == root:
-            raise UsageError(
-                f"--applications: cannot read {root!r}: {error.strerror}",
-                hint="check its permissions",
-            )
-        where = str(error.filename)
-        problems.append(
-            Found(
-                {},
-                where,
-                Trouble.warning(
-                    "source",
-                    f"cannot read {where}: {error.strerror}",
-                    "check its permissions",
-                ),
-            )
-        )
+    problems = [_unreadable_folder(error, root) for error in unreadable]
     manifests = [path for path in paths if path.endswith(SUFFIXES)]
     inside = Folder(_path_shown(root), paths, manifests, _content, rendering)
     found = chain(inside.found(), problems)

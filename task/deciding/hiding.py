@@ -379,27 +379,18 @@ def _helm_section(files: Files, sub: Subscription, source: Source) -> _Helm:
             field = "valuesObject"
         elif field == "values" and isinstance(helm.get("values"), str):
             values = [_Layer(f"helm.values of {path}", way_out, _values_in(helm["values"]))]
-        for name in ("parameters", "fileParameters"):
-            if not isinstance(helm.get(name), list):
-                continue
-            layer = _Layer(
-                f"helm.{name} of {path}",
-                way_out,
-                parameters=tuple(
-                    Parameter(text(item, "name"), text(item, "value"))
-                    for item in mappings(helm, name)
-                ),
-            )
-            if name == "parameters":
-                parameters = layer
-            else:
-                of_files = layer
-    return _Helm(
-        value_files,
-        files_from,
-        tuple(values),
-        (parameters, of_files),
+        if isinstance(helm.get("parameters"), list):
+            parameters = _parameter_layer(helm, "parameters", path)
+        if isinstance(helm.get("fileParameters"), list):
+            of_files = _parameter_layer(helm, "fileParameters", path)
+    return _Helm(value_files, files_from, tuple(values), (parameters, of_files))
+
+
+def _parameter_layer(helm: Mapping[str, Any], name: str, path: str) -> _Layer:
+    parameters = tuple(
+        Parameter(text(item, "name"), text(item, "value")) for item in mappings(helm, name)
     )
+    return _Layer(f"helm.{name} of {path}", f"remove it from {path}", parameters=parameters)
 
 
 def _spec_layer(

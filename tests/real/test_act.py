@@ -1,4 +1,4 @@
-"""The shipped action by act, which reads workflows and actions with code of its own, in containers of podman."""
+"""The shipped action and the ready check by act, which reads workflows and actions with code of its own, in containers of podman."""
 
 import json
 import os
@@ -269,10 +269,12 @@ def test_the_ready_check_judges_what_a_request_or_a_queue_merges(
 ) -> None:
     agreed = event(gitops, docker, gitops.change(AGREED))
     assert agreed.returncode == 0, agreed.stdout + agreed.stderr
-    print(agreed.stdout)
+    assert "set-output:: status=passed" in agreed.stdout, agreed.stdout
     excluded = event(gitops, docker, gitops.change(EXCLUDED))
-    print(excluded.stdout)
+    assert excluded.returncode != 0
+    line = "::error file=apps/web/kustomization.yaml,line=4,title=argocd/web::"
+    assert f"{line}argocd/web: 2.0.0 does not satisfy ^1" in excluded.stdout
     commit(gitops.repo, {STATE: HELD})
     held = event(gitops, docker, gitops.change(AGREED))
-    print(held.stdout)
-    assert 0
+    assert held.returncode != 0
+    assert f"{line}argocd/web: held by jane since" in held.stdout

@@ -216,7 +216,7 @@ class History:
         alike = [path for path in sorted(gone) if basename(path) == name][:_MOST_ALIKE]
         texts = self._texts([entry.oid, *(gone[path].oid for path in alike)]) if alike else {}
         rated = [(_likeness(texts[entry.oid], texts[gone[path].oid]), path) for path in alike]
-        best, path = max(rated, default=(0.0, ""), key=lambda lost: lost[0])
+        best, path = max(rated, default=(0.0, ""), key=lambda likeness: likeness[0])
         return path if best >= _ALIKE else ""
 
     def _gone(self, older: str, newer: str) -> dict[str, TreeEntry]:
