@@ -269,7 +269,7 @@ def test_the_ready_check_judges_what_a_request_or_a_queue_merges(
 ) -> None:
     agreed = event(gitops, docker, gitops.change(AGREED))
     assert agreed.returncode == 0, agreed.stdout + agreed.stderr
-    assert "set-output:: status=passed" in agreed.stdout, agreed.stdout
+    assert "set-output:: message=1 admitted" in agreed.stdout, agreed.stdout
     excluded = event(gitops, docker, gitops.change(EXCLUDED))
     assert excluded.returncode != 0
     line = "::error file=apps/web/kustomization.yaml,line=4,title=argocd/web::"

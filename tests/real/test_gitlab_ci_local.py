@@ -1,4 +1,4 @@
-"""The shipped GitLab component by gitlab-ci-local, which reads pipelines and inputs with code of its own."""
+"""The shipped GitLab component and the ready check by gitlab-ci-local, which reads pipelines and inputs with code of its own."""
 
 import json
 import os
@@ -11,7 +11,9 @@ from typing import Any
 import pytest
 import yaml
 from real.programs import installed
-from support import AUTHOR, ROOT, git, needs, show
+from support import AUTHOR, ROOT, commit, git, needs, show
+from support.check_scenes import AGREED, EXCLUDED, HELD, STATE, Scene
+from support.git_servers import git_server
 from support.runs import application, manifest, repository, target
 
 from task import __version__
@@ -201,3 +203,69 @@ def test_the_other_commands(tmp_path: Path, inputs: dict[str, str], code: int, s
     assert git(project.repo, "rev-list", "--count", "main") == "1"
     if not code:
         assert (project.results()["STATUS"], project.results()["UPDATED"]) == ("unchanged", "false")
+
+
+@pytest.mark.parametrize("kind", ["detached", "merged_result"])
+def test_the_ready_check_judges_what_a_merge_request_changes(tmp_path: Path, kind: str) -> None:
+    """The file as it is, but for the component, which comes from here."""
+    needs("rsync")
+    text = (ROOT / "examples/gitlab/check.yml").read_text()
+    used = "component: $CI_SERVER_FQDN/argocd-image-update/image-update/image-update@" + __version__
+    assert text.count(used) == 1
+    files = {
+        ".gitlab-ci.yml": "include: [{local: ci/check.yml}]\n",
+        "ci/check.yml": text.replace(used, "local: templates/image-update.yml"),
+        "templates/image-update.yml": (ROOT / "templates/image-update.yml").read_text(),
+    }
+    with git_server(tmp_path) as server:
+        scene = Scene(tmp_path, f"{server.url}gitops.git", **files)
+        agreed = _checked(scene, scene.change(AGREED), kind)
+        assert agreed.returncode == 0, agreed.stdout + agreed.stderr
+        assert json.loads((_root(scene) / "code-quality.json").read_text()) == []
+        excluded = _checked(scene, scene.change(EXCLUDED), kind)
+        assert excluded.returncode != 0
+        assert "2.0.0 does not satisfy ^1" in excluded.stdout + excluded.stderr
+        (problem,) = json.loads((_root(scene) / "code-quality.json").read_text())
+        assert problem["location"] == {"path": target("web"), "lines": {"begin": 4}}
+        commit(scene.repo, {STATE: HELD})
+        held = _checked(scene, scene.change(AGREED), kind)
+        assert held.returncode != 0
+        assert "held by jane since" in held.stdout + held.stderr
+
+
+def _root(scene: Scene) -> Path:
+    return scene.folder / f"root-{scene.count}" / "project"
+
+
+def _checked(scene: Scene, head: str, kind: str) -> "subprocess.CompletedProcess[str]":
+    """Run the job of a merge request, in a checkout like that of GitLab's runner: one commit."""
+    sha = scene.merge(head) if kind == "merged_result" else head
+    scene.checkout("/project", sha)
+    variables = {
+        "CI_PIPELINE_SOURCE": "merge_request_event",
+        "CI_MERGE_REQUEST_EVENT_TYPE": kind,
+        "CI_MERGE_REQUEST_TARGET_BRANCH_NAME": "main",
+        "CI_MERGE_REQUEST_SOURCE_BRANCH_SHA": head if kind == "merged_result" else "",
+        "CI_COMMIT_SHA": sha,
+        "CI_JOB_TOKEN": "a-token",
+        # a server without TLS, and no registry
+        "IMAGE_UPDATE_ALLOW_PROTOCOL": "http",
+        "IMAGE_UPDATE_REGISTRY_CHECK": "never",
+        "IMAGE_UPDATE_GIT_CREDENTIALS_URL": scene.url,
+    }
+    argv = [
+        installed("gitlab/node_modules/.bin/gitlab-ci-local"),
+        "--force-shell-executor",
+        "check",
+    ]
+    argv += [word for name, text in variables.items() for word in ("--variable", f"{name}={text}")]
+    path = f"{sysconfig.get_path('scripts')}{os.pathsep}{os.environ['PATH']}"
+    return subprocess.run(
+        argv,
+        cwd=_root(scene),
+        env={**os.environ, "PATH": path},
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
