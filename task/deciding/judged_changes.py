@@ -6,7 +6,7 @@ What a person may do stays possible: an older version is a warning, unless the c
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from task.annotations.write_back import refuse_files
@@ -165,7 +165,8 @@ def touched_entry(pair: Pair, sides: Sides, terms: Terms) -> Touched | NotJudged
     new = _read(sides.merged, sub, terms)
     if isinstance(new, TaskError):
         if isinstance(old, TaskError) and (pair.before is None or str(old) == str(new)):
-            return NotJudged(pair, new, broken=False) if pair.before is None else None
+            unseen = pair.before is None or _changes_above(sub.path, sides.paths)
+            return NotJudged(pair, new, broken=False) if unseen else None
         return NotJudged(pair, new, broken=not isinstance(new, SourceError))
     known = Reading() if isinstance(old, TaskError) else old
     if not new.version:
@@ -179,6 +180,11 @@ def touched_entry(pair: Pair, sides: Sides, terms: Terms) -> Touched | NotJudged
         return NotJudged(pair, hidden, broken=True)
     kind = resolve(sub, sides.merged)
     return Touched(pair, kind, _reading_or_nothing(sides.base, before, terms), known, new)
+
+
+def _changes_above(path: str, changed: Collection[str]) -> bool:
+    """Tell whether a change moves the commit of a submodule, or a link, that has the path in it."""
+    return any(f"{path}/".startswith(f"{one}/") for one in changed)
 
 
 def left_behind(pair: Pair, sides: Sides, terms: Terms) -> Touched | None:

@@ -230,16 +230,19 @@ def test_a_base_that_cannot_be_asked_is_never_green(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("more", "words"),
-    [({"base": "nobody"}, "nobody"), ({"head": "nobody"}, "--head: 'nobody' names no commit")],
+    ("more", "ends"),
+    [
+        ({"base": "nobody"}, (3, "nobody: the branch does not exist")),
+        ({"head": "nobody"}, (2, "--head: 'nobody' names no commit")),
+    ],
 )
 def test_a_side_that_does_not_exist_is_named(
-    tmp_path: Path, more: dict[str, str], words: str
+    tmp_path: Path, more: dict[str, str], ends: tuple[int, str]
 ) -> None:
     scene = Scene(tmp_path)
     result = scene.check(**more)
-    assert result.code in (2, 3)
-    assert words in result.stderr
+    code, words = ends
+    assert (result.code, words in result.stderr) == (code, True), result.stderr
 
 
 def test_outside_of_a_checkout_it_says_what_to_do(tmp_path: Path) -> None:
@@ -321,3 +324,22 @@ def test_nothing_tracked_in_20_000_files_is_one_line_in_two_seconds(
     used = _children_seconds() - began
     assert (result.code, result.stdout.count("\n") + result.stderr.count("\n")) == (0, 1)
     assert used < 2
+
+
+def test_what_a_submodule_brings_is_not_judged_and_named(tmp_path: Path) -> None:
+    """Nobody can see its files. Elsewhere in the repository, its commit may move without a word."""
+    scene = Scene(tmp_path)
+    scene.apps = manifest(tmp_path, application("sub", scene.repo, path="lib/web"))
+    for number, place in enumerate(("lib", "lib", "other")):
+        git(scene.here, "checkout", "--quiet", "-B", f"at-{number}")
+        git(scene.here, "rm", "-r", "--quiet", "--cached", "--ignore-unmatch", place)
+        entry = f"160000,{str(number + 1) * 40},{place}"
+        git(scene.here, "update-index", "--add", "--cacheinfo", entry)
+        git(scene.here, "commit", "--quiet", "--message=Move the submodule")
+    git(scene.here, "push", "--quiet", str(scene.repo), "at-0:main", "at-1", "at-2", "--force")
+    moved = scene.check(base="at-0", head="at-1")
+    (problem,) = moved.json["errors"]
+    assert (moved.code, problem["application"]) == (0, "argocd/sub")
+    assert "lib is a submodule" in problem["message"]
+    elsewhere = scene.check(base="at-1", head="at-2")
+    assert (elsewhere.code, elsewhere.json["errors"]) == (0, [])
