@@ -164,10 +164,7 @@ def touched_entry(pair: Pair, sides: Sides, terms: Terms) -> Touched | NotJudged
     old = _read(sides.base, before, terms)
     new = _read(sides.merged, sub, terms)
     if isinstance(new, TaskError):
-        if isinstance(old, TaskError) and (pair.before is None or str(old) == str(new)):
-            unseen = pair.before is None or _changes_above(sub.path, sides.paths)
-            return NotJudged(pair, new, broken=False) if unseen else None
-        return NotJudged(pair, new, broken=not isinstance(new, SourceError))
+        return _cannot_be_read(pair, old, new, sides)
     known = Reading() if isinstance(old, TaskError) else old
     if not new.version:
         gone = TargetError("its version is removed from Git", subject=new.file or known.file)
@@ -180,6 +177,17 @@ def touched_entry(pair: Pair, sides: Sides, terms: Terms) -> Touched | NotJudged
         return NotJudged(pair, hidden, broken=True)
     kind = resolve(sub, sides.merged)
     return Touched(pair, kind, _reading_or_nothing(sides.base, before, terms), known, new)
+
+
+def _cannot_be_read(
+    pair: Pair, old: Reading | TaskError, new: TaskError, sides: Sides
+) -> NotJudged | None:
+    """Return an entry that cannot be read after the change, or None if that is not about it."""
+    as_before = isinstance(old, TaskError) and (pair.before is None or str(old) == str(new))
+    if not as_before:
+        return NotJudged(pair, new, broken=not isinstance(new, SourceError))
+    unseen = pair.before is None or _changes_above(pair.now.path, sides.paths)
+    return NotJudged(pair, new, broken=False) if unseen else None
 
 
 def _changes_above(path: str, changed: Collection[str]) -> bool:

@@ -74,7 +74,7 @@ class Scene:
 
     base: Snapshot
     read: Mapping[BuildKey, Subscription]  # of Applications whose annotations were read
-    # made from the list alone, for Applications that were not read: their rules for tags are unknown
+    # made from the list alone, for Applications that were not read: nobody knows their tag rules
     others: Mapping[BuildKey, Subscription]
     facts: Facts
     job: Job
