@@ -199,10 +199,21 @@ def _with_template_patch(
     try:
         text = filler.text(patch, row)
     except Malformed as error:
-        raise Malformed(
-            f"error replacing values in templatePatch: {error.message}",
-            error.hint,
-        ) from None
+        message = f"error replacing values in templatePatch: {error.message}"
+        raise Malformed(message, error.hint) from None
+    data = _parsed_patch(text)
+    if data is None:
+        return filled
+    filler.budget.read(len(text))
+    result: dict[str, Any] = _merge_patch(filled, data)
+    result = {"metadata": result.get("metadata") or {}, "spec": result.get("spec") or {}}
+    if "project" in filled["spec"]:
+        result["spec"]["project"] = filled["spec"]["project"]
+    return result
+
+
+def _parsed_patch(text: str) -> dict[str, Any] | None:
+    """Return a filled `templatePatch`. Raises `Malformed` in the words of Argo CD."""
     try:
         data = go_yaml.load(text)
     except Malformed as error:
@@ -210,19 +221,14 @@ def _with_template_patch(
         what = re.sub(r"not valid YAML: (.*), line ([0-9]+)$", r"yaml: line \2: \1", error.message)
         raise Malformed(f"error while converting template to json {quoted}: {what}") from None
     if data is None:
-        return filled
-    if not isinstance(data, dict) or not all(
+        return None
+    if isinstance(data, dict) and all(
         isinstance(data.get(key) or {}, dict) for key in ("metadata", "spec")
     ):
-        raise Malformed(
-            f"invalid templatePatch {text[:200]!r}: it is not a mapping like an Application"
-        )
-    filler.budget.read(len(text))
-    result: dict[str, Any] = _merge_patch(filled, data)
-    result = {"metadata": result.get("metadata") or {}, "spec": result.get("spec") or {}}
-    if "project" in filled["spec"]:
-        result["spec"]["project"] = filled["spec"]["project"]
-    return result
+        return data
+    raise Malformed(
+        f"invalid templatePatch {text[:200]!r}: it is not a mapping like an Application"
+    )
 
 
 def _merge_patch(onto: Any, patch: Any) -> Any:

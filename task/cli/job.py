@@ -96,7 +96,6 @@ def job_of(
     events: Events | None = None,
 ) -> Job:
     """Return the pipeline's job. Raises `UsageError` for an impossible value."""
-    named = _named_for_requests(settings.commit, environ)
     origin = origin_of(environ)
     now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     own = without_login(settings.source_repository or origin.repository)
@@ -126,15 +125,7 @@ def job_of(
             minimum_age=duration_of("--minimum-age", settings.minimum_age),
             verify=settings.verify.wanted,
         ),
-        wording=Wording(
-            author=Person(commits.git_author_name, commits.git_author_email),
-            template=_template(commits.commit_message_template),
-            trailers=_build_trailers(settings, origin),
-            command=settings.command,
-            # GitHub's API makes whom the token belongs to the author: nobody can sign off for them.
-            sign_off=False if commits.commit_through == "github" else commits.sign_off,
-            push_options=commits.push_option,
-        ),
+        wording=_wording(settings, origin),
         deadline=settings.git.deadline,
         atomic=commits.atomic,
         require_update=settings.require_update,
@@ -145,21 +136,40 @@ def job_of(
         aliases=settings.aliases,
         deployed=_deployed(settings, own.removesuffix(".git"), commit, environ),
         comment=_plan_comment(settings, images, environ) if settings.comment else None,
-        requests=PullRequestOptions(
-            labels=commits.pull_request_label,
-            reviewers=commits.pull_request_reviewer,
-            assignees=commits.pull_request_assignee,
-            draft=commits.pull_request_draft,
-            auto_merge=commits.auto_merge,
-            named=named,
-            source=page,
-            run=run,
-        ),
+        requests=_requests(commits, environ, page, run),
         promotion=_promotion(settings, own),
         undo=settings.on_failure == "rollback",
         events=events.pushes if events else (),
         passed_over=len(events.passed_over) if events else 0,
         source_repository=without_login(settings.source_repository) if events else "",
+    )
+
+
+def _wording(settings: Settings, origin: Origin) -> Wording:
+    commits = settings.commit
+    return Wording(
+        author=Person(commits.git_author_name, commits.git_author_email),
+        template=_template(commits.commit_message_template),
+        trailers=_build_trailers(settings, origin),
+        command=settings.command,
+        # GitHub's API makes whom the token belongs to the author: nobody can sign off for them.
+        sign_off=False if commits.commit_through == "github" else commits.sign_off,
+        push_options=commits.push_option,
+    )
+
+
+def _requests(
+    commits: CommitOptions, environ: Mapping[str, str], page: str, run: str
+) -> PullRequestOptions:
+    return PullRequestOptions(
+        labels=commits.pull_request_label,
+        reviewers=commits.pull_request_reviewer,
+        assignees=commits.pull_request_assignee,
+        draft=commits.pull_request_draft,
+        auto_merge=commits.auto_merge,
+        named=_named_for_requests(commits, environ),
+        source=page,
+        run=run,
     )
 
 

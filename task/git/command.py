@@ -226,11 +226,7 @@ class Git:
         target = self._address(repo)
         logins = [*url_login(target)]
         rewrites = self._config.rewrites
-        ours = self._access.pairs()
-        theirs = self._config.pairs
-        alone = self._access.given.alone
-        pairs = [*(without_credentials(theirs) if alone else theirs), *ours]
-        pairs += without_credentials(self._pairs) if alone else self._pairs
+        pairs = self._settings_pairs()
         if target.protocol in {"https", "http"} or rewrites:
             logins += self._access.logins(
                 "" if rewrites else target.url,
@@ -247,23 +243,26 @@ class Git:
             logins = []
             follow = False
         moved = [(target.url, self._moved[target.url])] if target.url in self._moved else []
-        found = (
-            login_environment(pairs, logins, follow=follow, moved=moved)
-            | self._access.environment()
-        )
+        found = login_environment(pairs, logins, follow=follow, moved=moved)
+        found |= self._access.environment()
         # hooks of a local repository log in nowhere
-        logs_in = target.protocol != "file" or rewrites
-        if logs_in and not alone:
+        if (target.protocol != "file" or rewrites) and not self._access.given.alone:
             helpers = of_helpers(self._host, self._config.programs)
-            found |= {
-                variable: helpers[variable]
-                for variable in helpers.keys() - self._environ.keys() - found.keys()
-            }
+            new = helpers.keys() - self._environ.keys() - found.keys()
+            found |= {variable: helpers[variable] for variable in new}
         if target.protocol == "https" and not self._config.to_http:
             # What begins as https stays https: a redirect to plain http would be read and changed
             # on the way.
             found["GIT_ALLOW_PROTOCOL"] = ":".join(sorted(self.protocols - {"http"}))
         return found | self.ssh_environment(target.url)
+
+    def _settings_pairs(self) -> list[tuple[str, str]]:
+        """Return the git settings of the user and ours, without logins if ours stands alone."""
+        theirs = [self._config.pairs, self._pairs]
+        if self._access.given.alone:
+            theirs = [without_credentials(pairs) for pairs in theirs]
+        before, after = theirs
+        return [*before, *self._access.pairs(), *after]
 
     def ask_first(self, repo: str, error: GitFailed) -> bool:
         """Tell whether a command failed because it sent a login unasked.
