@@ -40,9 +40,9 @@ def utc(text: str) -> str:
 
 
 def of_unix(seconds: int, milliseconds: int = 0) -> str:
-    """Return the time for seconds since 1970, spelled as by `utc`.
+    """Return a Unix timestamp in the format of `utc`.
 
-    Raises `Malformed` beyond the year 9999.
+    Raises `Malformed` for times after the year 9999.
     """
     try:
         return _spelled(

@@ -125,7 +125,7 @@ def test_a_version_that_only_the_spec_has_comes_from_there(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("kind", ["values", "kustomization", "base"])
-def test_a_version_that_only_the_sources_have_comes_from_there(tmp_path: Path, kind: str) -> None:
+def test_a_version_found_only_in_the_sources_is_read_from_them(tmp_path: Path, kind: str) -> None:
     entry = f"images: [{{name: {WEB}, newTag: 1.4.0}}]\n"
     files: dict[str, dict[str, Content]] = {
         "values": {

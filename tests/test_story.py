@@ -159,7 +159,7 @@ def test_plan_knows_a_head_branch_that_holds_the_change_already(tmp_path: Path) 
     assert planned.json["status"] == "unchanged"
 
 
-def test_a_login_in_the_url_hides_no_rewriting(tmp_path: Path) -> None:
+def test_a_url_with_a_login_is_still_rewritten(tmp_path: Path) -> None:
     repo = bare_repo(tmp_path, files("a"))
     manifest = write(tmp_path, application("a", "https://me:s3cret@git.example/team/repo.git"))
     result = run(

@@ -285,7 +285,7 @@ def _named_source(app: Application, name: str) -> Source:
     known = ", ".join(
         source.name or source.ref or str(index) for index, source in enumerate(app.sources)
     )
-    hint = f"write a name, a ref or an index from 0: {known}"
+    hint = f"use a name, a ref or a zero-based index: {known}"
     raise Faulty("write-back-source", name, f"no source {name!r}", hint)
 
 

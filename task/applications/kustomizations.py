@@ -25,7 +25,10 @@ FOLDERS = (
     "components",
 )
 _CLUSTER = "or read what it makes with --applications cluster"
-_CHARTS = ("it would fetch a Helm chart", f"commit the manifests that the chart makes, {_CLUSTER}")
+_CHARTS = (
+    "it would fetch a Helm chart",
+    f"commit the manifests that the chart renders, {_CLUSTER}",
+)
 _PLUGINS = ("it may start a program", f"use patches instead, {_CLUSTER}")
 # Keys for plugins and Helm. For most of them, Kustomize needs flags that it does not get from us.
 _REFUSED = {

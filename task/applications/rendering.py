@@ -339,7 +339,7 @@ def _write_files(files: Mapping[str, str], tree: str) -> None:
     os.makedirs(tree, exist_ok=True)
     for path, text in files.items():
         if "\0" in path or {"", ".", ".."} & set(path.split("/")):
-            raise Malformed(f"{path[:200]!r} is not a path of a file", "rename the file")
+            raise Malformed(f"{path[:200]!r} is not a valid file path", "rename the file")
         full = os.path.join(tree, path)
         try:
             os.makedirs(os.path.dirname(full), exist_ok=True)

@@ -72,7 +72,7 @@ def step_of(owner: Mapping[str, Any], item: Mapping[str, Any]) -> str:
 
 
 def set_takes_back(owner: Mapping[str, Any], name: str, field: str) -> bool:
-    """Tell whether an ApplicationSet writes this field of its Application again:
+    """Tell whether an ApplicationSet overwrites this field of its Application, such as
     `spec.source.helm.parameters`.
     """
     spec = mapping(owner, "spec")

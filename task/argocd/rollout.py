@@ -318,7 +318,7 @@ def _tried_again(view: View) -> Rollout | None:
     why = listed(failures(view.operation))
     return Rollout(
         "progressing",
-        f"the sync failed and is tried again ({tries}): {why}",
+        f"the sync failed and is being retried ({tries}): {why}",
         "Argo CD keeps trying; give a longer --wait-timeout to see how it ends",
         wants="tree",
     )

@@ -394,7 +394,7 @@ def _reference(text: str) -> str:
     if not image.tag and not image.digest:
         raise Malformed(
             f"{image.name!r} has neither a tag nor a digest",
-            "have the builder write what it pushed",
+            "have the builder write the tag or digest that it pushed",
         )
     return text
 

@@ -81,7 +81,7 @@ def wait_for(
     revision = asked.revision.strip().lower()
     if not _REVISION.fullmatch(revision):
         hint = "give the id of the commit that was pushed, 40 hexadecimal digits"
-        raise UsageError(f"--revision: {asked.revision!r} is not the id of a commit", hint=hint)
+        raise UsageError(f"--revision: {asked.revision!r} is not a commit id", hint=hint)
     for text in asked.app:
         if not is_glob(text):
             key_of(text, namespace)  # a mistake is told before anybody is asked

@@ -668,7 +668,7 @@ def _unknown(
 
 
 def _loosened(touched: Touched, image: Image) -> tuple[Problem, ...]:
-    """Return a warning if the base's annotations refuse what the change's own ones admit."""
+    """Return a warning if the base's annotations refuse an image that the change's own admit."""
     before, after = touched.pair.before, touched.pair.after
     if before is None or after is None:
         return ()

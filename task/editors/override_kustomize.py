@@ -277,7 +277,7 @@ def _at_version(
     target: Target,
     image: Image,
 ) -> KustomizeImage:
-    """Return an entry of the image with its new version. The spelling of the name stays."""
+    """Return the image's entry with the new version, keeping the spelling of its name."""
     full = spelled(image, target, entry.right, *(other.right for other, _ in spec.values()))
     name = target.keys.kustomize_name
     left = entry.left or (name if name and entry.identity != image.identity else "")

@@ -65,7 +65,7 @@ class Standing:
 
 
 class AutoMerge:
-    """The requests of one repository that GitHub merges on its own."""
+    """The pull requests in one repository that GitHub merges automatically."""
 
     def __init__(self, client: Client, owner: str, name: str) -> None:
         self._client = client

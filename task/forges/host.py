@@ -225,7 +225,7 @@ class Host(Connected):
 
     @abstractmethod
     def create(self, proposal: Proposal) -> Any:
-        """Open a request with title, text and draft.
+        """Open a request with this title and text, as a draft if wanted.
 
         Raises `AlreadyThere` if the forge says that one is open.
         """

@@ -81,7 +81,7 @@ class Lineage:
         shown = blanked(without_login(repository))
         for commit in (old, new):
             if not _COMMIT.fullmatch(commit):
-                return Kin("unknown", f"{commit[:80]!r} is not the id of a commit")
+                return Kin("unknown", f"{commit[:80]!r} is not a commit id")
         if old == new:
             return Kin("same")
         if not repository:

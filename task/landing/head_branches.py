@@ -270,10 +270,10 @@ class HeadBranch:
 def touched_heads(
     decided: Sequence[Decided], base: Snapshot, intent: Intent | None
 ) -> dict[str, None]:
-    """Return the names of the head branches that these moves are about.
+    """Return the names of the head branches that these moves affect.
 
-    A hold and a rollback are about every head branch on whose list the image is, and what takes a
-    version from the source of a promotion is about those on whose list the promotion is.
+    A hold or a rollback affects every head branch that lists the image; a rollback of a promotion's
+    source affects those that list the promotion.
     """
     names = {
         move.decision.head: None

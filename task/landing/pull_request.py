@@ -171,7 +171,7 @@ def withdraw(because: str, request: Request | None, world: World) -> bool:
 def _ranges(listed: WaitingList, apps: Sequence[AppChanges]) -> list[SourceRange]:
     """Return the builds before and after each shown change.
 
-    What a rollback leaves is newer than what it brings, so no range says what it changes.
+    A rollback goes from a newer build to an older one, so no range of commits describes it.
     """
     shown = {
         (f"{app.namespace}/{app.name}", change.alias, change.new_tag, change.new_digest)

@@ -46,10 +46,10 @@ def as_json(status: Status) -> dict[str, Any]:
 
 
 def json_lines(status: Status) -> Iterator[str]:
-    """Yield the status as one JSON text, in parts of whole lines.
+    """Yield the status as one JSON document, in chunks of whole lines.
 
-    The plain data, or the text, of all images at once would take more memory than everything that
-    is known about them.
+    Building the data or the text of all images at once would take more memory than the status
+    itself.
     """
     around = _dumped(as_json(replace(status, images=())))
     if not status.images:

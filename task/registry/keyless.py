@@ -89,7 +89,8 @@ class Sigstore:
     def entry(self, index: int) -> Mapping[str, Any]:
         """Return an entry of the transparency log.
 
-        Raises `RegistryDownError` if the log is down, and `Malformed`.
+        Raises `RegistryDownError` if the log is down, and `Malformed` for an answer that is not an
+        entry.
         """
         try:
             answer = self._log().ask("GET", f"/api/v1/log/entries?logIndex={index}")

@@ -3,8 +3,8 @@ and the public keys that check both.
 
 Pure.
 
-cosign has two forms. cosign 1 and 2, and Tekton Chains, store a payload ("simple signing"), and its
-signature is an annotation of the layer. cosign 3 stores a Sigstore bundle: an in-toto statement in
+cosign uses two formats. cosign 1 and 2, and Tekton Chains, store a "simple signing" payload, whose
+signature is an annotation on its layer. cosign 3 stores a Sigstore bundle: an in-toto statement in
 a DSSE envelope. Attestations are such bundles as well, or (cosign 1 and 2, Chains) bare envelopes.
 Sources: cosign's SIGNATURE_SPEC, ATTESTATION_SPEC and BUNDLE_SPEC, the DSSE protocol, the in-toto
 statement.

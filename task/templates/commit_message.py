@@ -113,7 +113,7 @@ def message_text(template: str | None, apps: Sequence[AppChanges]) -> Message:
     except FailedTemplate as error:
         return Message(
             default_text(apps),
-            f"the commit message template failed, the default is used: {error.message}",
+            f"the commit message template failed, so the default is used: {error.message}",
         )
 
 
@@ -202,7 +202,7 @@ def _line(change: Change) -> str:
 
 
 def _line_wrapped(line: str, names: Sequence[str]) -> list[str]:
-    """Return the line with the names of its Applications, on as many lines as necessary."""
+    """Return the line with the names of its Applications, wrapped as needed."""
     rest = len(names) - MOST_NAMES
     words = [
         f"for {names[0]},",

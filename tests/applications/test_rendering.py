@@ -277,10 +277,10 @@ def test_what_a_program_prints_is_bounded(stand_in: Path) -> None:
 @pytest.mark.parametrize(
     ("files", "words"),
     [
-        ({"../x": ""}, "is not a path of a file"),
-        ({"a/./b": ""}, "is not a path of a file"),
-        ({"/etc/x": ""}, "is not a path of a file"),
-        ({"a\0b": ""}, "is not a path of a file"),
+        ({"../x": ""}, "is not a valid file path"),
+        ({"a/./b": ""}, "is not a valid file path"),
+        ({"/etc/x": ""}, "is not a valid file path"),
+        ({"a\0b": ""}, "is not a valid file path"),
         ({"a": "", "a/b": ""}, "cannot copy 'a/b'"),
         ({"a" * 300: ""}, "cannot copy"),
         ({"a": "x" * (LARGEST + 1)}, "more than 64 MB"),

@@ -40,7 +40,7 @@ SEEN = [
     ("hook-failed", "", SECOND, "failed", True,
      f"the sync failed: one or more synchronization tasks completed unsuccessfully (retried 1 times); {BACKOFF_LIMIT}"),
     ("sync-retrying", "", SECOND, "progressing", True,
-     f"the sync failed and is tried again (1 of 1): {IMMUTABLE}. Retrying attempt #1 at 6:19AM"),
+     f"the sync failed and is being retried (1 of 1): {IMMUTABLE}. Retrying attempt #1 at 6:19AM"),
     ("sync-failed", "", SECOND, "failed", True, f"the sync failed: {IMMUTABLE} (retried 1 times)"),
     ("window-blocks-operation", "", SECOND, "needs-sync", True, "a sync window keeps Argo CD from syncing"),
     ("pruning-left", "", THIRD, "needs-sync", False,

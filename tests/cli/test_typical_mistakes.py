@@ -101,7 +101,7 @@ hold web --applications /tmp --reason x --until yesterday
     --until: 'yesterday' is not a time
     write 2026-12-24, 2026-12-24T08:00:00Z, or 90m, 12h, 3d, 2w
 wait web --applications argocd --revision main
-    --revision: 'main' is not the id of a commit
+    --revision: 'main' is not a commit id
     give the id of the commit that was pushed, 40 hexadecimal digits
 run --image ghcr.io/acme/web:1.5.0 --applications /tmp --git-username bot
     a user name for Git is given, but no password or token

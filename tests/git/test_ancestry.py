@@ -163,10 +163,10 @@ def test_a_shallow_server_may_not_know(repo: Path, tmp_path: Path) -> None:
         (NOWHERE, "main", "there is no commit 012345678901"),
         ("main", NOWHERE, "there is no commit 012345678901"),
         ("main", "0123456", "there is no commit 0123456"),
-        ("main", "--upload-pack=evil", "is not the id of a commit"),
-        ("main", "refs/heads/main", "is not the id of a commit"),
-        ("main", "abc", "is not the id of a commit"),
-        ("main", "", "is not the id of a commit"),
+        ("main", "--upload-pack=evil", "is not a commit id"),
+        ("main", "refs/heads/main", "is not a commit id"),
+        ("main", "abc", "is not a commit id"),
+        ("main", "", "is not a commit id"),
     ],
 )
 def test_what_is_not_a_commit_is_unknown(repo: Path, old: str, new: str, why: str) -> None:

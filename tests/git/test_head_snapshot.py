@@ -120,7 +120,7 @@ def test_with_what_earlier_runs_have_kept(tmp_path: Path) -> None:
     assert found == [AFTER, None, f"{HEAD}\n"]
 
 
-def test_the_default_branch_was_read_before(tmp_path: Path) -> None:
+def test_the_default_branch_has_already_been_read(tmp_path: Path) -> None:
     _, head = both(door(), repository(tmp_path, {HEAD: AFTER}), default=True)
     assert head is not None
     assert head.files["web.yaml"].text == AFTER

@@ -126,7 +126,7 @@ def test_is_made_from_the_table(path: Path, text: str) -> None:
 
 
 @pytest.mark.parametrize("host", MANIFESTS)
-def test_a_form_has_the_parameters_of_the_table_with_their_defaults(host: str) -> None:
+def test_the_parameters_and_defaults_of_a_form_match_the_table(host: str) -> None:
     """Typer says which options a command has; the table asks the records."""
     words = table.HOSTS[MANIFESTS[host]]
     own = {name: value or "" for name, value in parameters(host).items() if name not in OWN[host]}

@@ -363,7 +363,7 @@ def test_an_index_within_an_index(oci_registry: RegistryApi) -> None:
     assert set(found.platforms) == {"linux/amd64", "linux/arm64/v8", "linux/s390x"}
 
 
-def test_an_index_that_holds_itself_ends(oci_registry: RegistryApi) -> None:
+def test_an_index_that_refers_to_itself_does_not_loop(oci_registry: RegistryApi) -> None:
     inner = index([AMD])
     oci_registry.put("acme/api", "1.0", inner)
     body = json.dumps(

@@ -49,7 +49,7 @@ def read(document: Document, registry: str) -> Iterator[Found]:
         raise Malformed(message_text, "send it unchanged") from None
     if not (isinstance(inner, dict) and _is_notification(inner)):
         hint = "subscribe to the topic gcr of the project"
-        raise Malformed("its message is not one of Artifact Registry", hint)
+        raise Malformed("its message is not from Artifact Registry", hint)
     yield _of_notification(inner, message.get("publishTime"), registry)
 
 
