@@ -238,7 +238,7 @@ REFUSED: list[tuple[Reply, type[TaskError], str]] = [
     (Reply(200, {"errors": [{"type": "FORBIDDEN", "message": "Resource not accessible by integration"}]}),
      RepositoryError, "Contents: write"),
     (Reply(200, {"errors": [{"type": "NOT_FOUND", "message": "Could not resolve to a Repository"}]}),
-     RepositoryError, "knows no such repository"),
+     RepositoryError, "has no such repository or branch"),
     (Reply(200, {"errors": [{"type": "UNPROCESSABLE", "message": "Repository rule violations found"}]}),
      RepositoryError, "--pull-request"),
     (Reply(200, {"errors": [{"type": "UNPROCESSABLE", "message": "A pull request for this branch has been added to a "
