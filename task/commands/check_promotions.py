@@ -65,7 +65,7 @@ def _unread(names: Sequence[str]) -> tuple[Problem, ...]:
     message = (
         f"the change says that it promotes versions of {told}, which --applications does not read"
     )
-    hint = "include the sources in --applications; until then, these versions are judged like any others"
+    hint = "include the sources in --applications; else these versions are judged like any others"
     return (Problem(Trouble.warning("source", message, hint)),)
 
 

@@ -144,6 +144,9 @@ def _release_build(situation: Situation, event: Written, *, lifted: bool) -> Mov
     move = weigh(
         replace(situation, memory=free, state=state), deferred(situation.subscription, event)
     )
+    if move.decision.verdict == "error":  # it is run again, so the hold stays until then
+        because = f"not released: {event.version} waits, and {move.decision.because}"
+        return move.without_effect(replace(move.decision.judged, because=because))
     because = f"{told}; {event.version} waited: {move.decision.because}"
     if move.hold and move.hold == situation.subscription.freeze:
         lifts = f"{told}; " if was and was != move.hold else ""

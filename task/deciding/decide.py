@@ -429,17 +429,38 @@ def choose(situation: Situation, ask: Ask) -> Move:
     on_offer = [Offer(event.image, event.build, event=event.origin) for event in ask.events]
     if not on_offer:
         on_offer = [Offer(image, build, pinned, promoted) for image in ask.candidates]
-    if situation.memory.deferred and not situation.hold:
-        on_offer.append(deferred(situation.subscription, situation.memory.deferred))
-    several = bool(ask.events) or len(on_offer) > len(ask.candidates)
-    return _best(on_offer, situation, several=several)
+    waits = situation.memory.deferred
+    if waits is None or situation.hold:
+        return _best(on_offer, situation, several=bool(ask.events))
+    own = _best(on_offer, situation, several=bool(ask.events))
+    if own.decision.verdict == "error":
+        return own  # it is run again, and what was deferred waits until then
+    offer = deferred(situation.subscription, waits)
+    deferred_move = weigh(situation, offer)
+    if deferred_move.decision.verdict == "error":
+        return _beside_unanswered(own, deferred_move, waits)
+    return _best([*on_offer, offer], situation, several=True)
+
+
+def _beside_unanswered(move: Move, waiting: Move, waits: Written) -> Move:
+    """Return the move of an event beside a deferred build that nobody could check: it waits on."""
+    memory = move.remember.memory if move.remember else None
+    if not move.updates or memory is None:
+        return move
+    judged = move.decision.judged
+    because = f"{judged.because}; {waits.version} still waits: {waiting.decision.because}"
+    return replace(
+        move,
+        decision=replace(move.decision, judged=replace(judged, because=because)),
+        remember=replace(move.remember or Remember(), memory=replace(memory, deferred=waits)),
+    )
 
 
 def _best(on_offer: Sequence[Offer], situation: Situation, *, several: bool) -> Move:
     """Return the best move for what is on offer.
 
-    If these are `several` builds, it says what is written if it is not proved: what fails takes
-    nothing away.
+    If these are `several` builds, its `otherwise` is the next best one: `verified` takes that if the
+    proof of the best is refused.
     """
     moves = [weigh(situation, offer) for offer in on_offer]
     best = moves[0]
@@ -452,11 +473,11 @@ def _best(on_offer: Sequence[Offer], situation: Situation, *, several: bool) -> 
     if not (several and others and best.updates):
         return best
     known = situation.memory.deferred
-    refused = known is not None and best.decision.candidate.tag == known.tag
-    if refused:
+    was_deferred = known is not None and best.decision.candidate.tag == known.tag
+    if was_deferred:  # if its proof is refused, it must not compete again
         situation = replace(situation, memory=replace(situation.memory, deferred=None))
     otherwise = _best(others, situation, several=True)
-    if refused and otherwise.updates:
+    if was_deferred and otherwise.updates:
         remember = otherwise.remember or Remember()
         remember = replace(remember, memory=remember.memory or situation.memory)
         otherwise = replace(otherwise, remember=remember)

@@ -10,7 +10,7 @@ compare the tags first.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Literal
 
@@ -92,7 +92,7 @@ def superseded(
     if relation == "newer":
         return ""
     version = event.version
-    if version in memory.replaced:
+    if _was_replaced(event, current, memory.replaced):
         return (
             f"{version} was written before and has been replaced since, so a repeated run does not"
             " bring it back"
@@ -107,12 +107,27 @@ def superseded(
         return ""
     if relation == "older":
         return f"a newer build was written, {newest.version or 'unknown'}: {because}"
-    if rolled_back and version == newest.version:
+    if rolled_back and _was_replaced(event, current, (newest.version,)):
         return (
             f"{version} was written before, and Git has gone back since: a repeated run does not"
             " undo that"
         )
     return ""
+
+
+def _was_replaced(event: Written, current: Reading, versions: Iterable[str]) -> bool:
+    """Tell whether the event's version is one of these, which Git had before.
+
+    Git may have had the tag alone, and the event may have its digest, or the other way round. If
+    Git has the same tag now, it is a tag that moves, and only the digest tells its builds apart.
+    """
+    if event.version in versions:
+        return True
+    if event.tag == current.tag:
+        return False
+    tags = {tag for tag, _, digest in (one.partition("@") for one in versions) if not digest}
+    known = {one.partition("@")[0] for one in versions}
+    return event.tag in (tags if event.digest else known)
 
 
 def alike(

@@ -112,7 +112,7 @@ def test_what_is_elsewhere_or_starts_a_program_is_refused(text: str, words: str)
         ("resources: [../nope]", "correct the entry"),
         ("resources: [linked]", "put the file or folder itself"),
         ("resources: [linked/web.yaml]", "put the file or folder itself"),
-        ("helmCharts: [{name: x}]", "commit the manifests that the chart makes"),
+        ("helmCharts: [{name: x}]", "commit the manifests that the chart renders"),
         ("transformers: [x.yaml]", "use patches"),
         ("Resources: []", "write the key as in Kustomize's documentation"),
         ("resources: !!seq []", "leave the tag out"),

@@ -11,7 +11,8 @@ from support.runs import KUSTOMIZATION, WEB, application, target
 from task.annotations.application import Narrow
 from task.deciding.job import Intent, Job, Promotion, Terms
 from task.errors import UnreachableError
-from task.model import Report, Verdict
+from task.image import parse_image
+from task.model import Answer, Report, Verdict
 from task.proof import Proof
 
 SIGNED = "version: 1\nsignatures: {keys: [cosign.pub]}\n"
@@ -658,3 +659,82 @@ def test_a_release_ends_a_hold_of_the_base_also_if_a_rollback_waits() -> None:
     assert "hold:" not in scene.branch.heads[HEAD].files[STATE]
     scene.branch.merge(HEAD)
     assert verdicts(scene.event("web:1.2.0")) == ["update"]
+
+
+DOWN = Answer(error=UnreachableError("the registry answers 503", hint=""))
+ALWAYS = Terms(now=NOW, check="always")
+
+
+def always_asked(scene: Scene, *images: str) -> Report:
+    """Send an event in a run that has to ask the registry."""
+    built = tuple(parse_image(f"ghcr.io/acme/{one}") for one in images)
+    return scene.story.run(Job("run", built, SCOPE, ALWAYS, WORDING))
+
+
+def deferred_by_freeze(scene: Scene, image: str) -> None:
+    scene.freeze()
+    assert verdicts(scene.event(image)) == ["defer"]
+    scene.freeze(ends=True)
+
+
+def test_a_release_while_the_registry_is_down_keeps_the_hold_and_what_waits() -> None:
+    """It says that it has to run again, so that run must find both."""
+    scene = Scene()
+    scene.by_hand("hold", "web")
+    scene.event("web:1.5.0")
+    scene.story.answers = {"1.5.0": DOWN}
+    intent = Intent("release", None, whole=False)
+    job = Job("release", (), SCOPE, ALWAYS, WORDING, intent=intent, aliases=("web",))
+    (decision,) = scene.story.run(job).decisions
+    assert decision.verdict == "error"
+    assert decision.because == "not released: 1.5.0 waits, and the registry answers 503"
+    assert verdicts(scene.event("web:1.4.0")) == ["refuse"]  # held still, and 1.5.0 is newer
+    scene.story.answers = {}
+    scene.by_hand("release", "web")
+    assert scene.waiting == {"web": "1.5.0"}
+
+
+def test_a_deferred_build_that_nobody_can_check_waits_beside_an_older_one() -> None:
+    scene = Scene()
+    deferred_by_freeze(scene, "web:1.5.0")
+    scene.story.answers = {"1.5.0": DOWN}
+    (decision,) = always_asked(scene, "web:1.4.0").decisions
+    assert (decision.verdict, decision.candidate.tag) == ("update", "1.4.0")
+    assert decision.because.endswith("; 1.5.0 still waits: the registry answers 503")
+    scene.story.answers = {}
+    scene.event("web:1.3.0")
+    assert scene.waiting == {"web": "1.5.0"}
+
+
+def test_an_event_that_nobody_can_check_is_an_error_although_a_deferred_build_could_be_written() -> (
+    None
+):
+    scene = Scene()
+    deferred_by_freeze(scene, "web:1.5.0")
+    scene.story.answers = {"1.6.0": DOWN}
+    assert verdicts(always_asked(scene, "web:1.6.0")) == ["error"]
+    scene.story.answers = {}
+    assert verdicts(always_asked(scene, "web:1.6.0")) == ["update"]
+    assert scene.waiting == {"web": "1.6.0"}
+
+
+@pytest.mark.parametrize(
+    ("before", "back", "replay"),
+    [
+        ("1.5.0", f"1.4.2@sha256:{'a' * 64}", f"1.5.0@sha256:{'b' * 64}"),
+        (f"1.5.0@sha256:{'b' * 64}", "1.4.2", "1.5.0"),
+    ],
+)
+def test_a_replay_does_not_undo_a_rollback_because_it_has_a_digest_or_lacks_one(
+    before: str, back: str, replay: str
+) -> None:
+    scene = Scene(branch="main")
+    tag, _, digest = before.partition("@")
+    text = f"newTag: {tag}\n" + (f"  digest: {digest}\n" if digest else "")
+    start = scene.branch.files[target("a")]
+    scene.branch.commit({target("a"): start.replace(f"newTag: {FIRST}\n", text, 1)})
+    assert verdicts(scene.by_hand("rollback", "web", back, held=False)) == ["update"]
+    (decision,) = scene.event(f"web:{replay}").decisions
+    assert decision.verdict == "refuse", decision.because
+    assert "repeated run" in decision.because
+    assert verdicts(scene.event(f"web:1.6.0@sha256:{'c' * 64}")) == ["update"]
