@@ -126,7 +126,7 @@ def commit_id(given: Given) -> str:
     if text and not (set(text) <= set("0123456789abcdef") and 7 <= len(text) <= 64):
         raise given.wrong(
             text,
-            "the id of a commit",
+            "a commit id",
             "write its 40 hexadecimal digits, as git rev-parse prints them",
         )
     return text
