@@ -1,6 +1,6 @@
 """The errors: one class for each kind of reader, each with its exit code.
 
-Users' pipelines rely on the codes (README, "Exit codes"), and only this file knows them.
+Users' pipelines rely on the codes (docs/reference.md), and only this file knows them.
 """
 
 from __future__ import annotations

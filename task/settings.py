@@ -44,7 +44,7 @@ ROLLED_OUT = ("run", "scan", "promote", "release", "rollback")
 WRITERS = commands_that(lambda command: command.writes)
 LOGGED_IN = (*WRITERS, "plan", "status", "lint", "check")
 
-# Secrets have a variable and no option, because arguments are visible to other processes.
+# These have a variable and no option, because arguments are visible to other processes.
 GIT_SECRETS = (
     "IMAGE_UPDATE_GIT_TOKEN", "IMAGE_UPDATE_GIT_PASSWORD", "IMAGE_UPDATE_SSH_KEY", "IMAGE_UPDATE_GITHUB_APP_KEY",
     "GITHUB_TOKEN",

@@ -47,6 +47,6 @@ def carry_out(
 
 
 def _attach_admitted(report: Report, log: Log) -> None:
-    """Show each judged version at its line; one that is not admitted is an error there."""
+    """Show each admitted version at its line. What is refused is an error with its line."""
     for admitted in report.updates:
         log.notice(admitted.subscription.application.key, admitted.because, admitted.place)

@@ -114,7 +114,7 @@ def check(job: Job, world: World, compared: Compared) -> Report:
     entries = _tracked_entries(change, before, after)
     looked = _look_at_both_sides(change, entries, job)
     problems += _without_entries(entries[1], after.seen, change)
-    problems += _of_states(looked, entries, job)
+    problems += _of_states(looked, entries)
     problems += _of_config(looked.sides)
     problems += _removed(looked, entries, after)
     decisions, told = _decided(change, looked, before.seen, job, world)
@@ -260,9 +260,7 @@ def _read(
 def _of_states(
     looked: Looked,
     entries: tuple[Sequence[Pair], Sequence[Subscription]],
-    job: Job,
 ) -> tuple[Problem, ...]:
-    del job
     called = {state_path(sub): sub.application.key for sub in entries[1]}
     sides = looked.sides
     return state_changes(sides.base.files, sides.merged.files, sides.paths, called)

@@ -1,8 +1,8 @@
 """Pure code for `hold`, `release` and `rollback`: what becomes of one image,
 and what its state file remembers.
 
-`--on-failure rollback` uses it too, when a run rolls back on its own. Whether a hold keeps an image
-as it is, is decided in `weigh`.
+`--on-failure rollback` uses it too, when a run rolls back on its own. `weigh` decides whether a
+hold keeps an update back.
 """
 
 from __future__ import annotations

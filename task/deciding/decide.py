@@ -182,6 +182,9 @@ def questions(
 ) -> tuple[list[Commits], tuple[Question, ...]]:
     """Return what to ask before deciding: how source commits descend,
     and which facts the rules need.
+
+    `weigh.may_ask` tells whether a registry is asked at all, `facts_needed` leaves out what the
+    rules refuse anyway, and `weigh.facts_of` says which facts an offer needs.
     """
     ancestry: dict[Commits, None] = {}
     needed: list[tuple[Question, Fact]] = []

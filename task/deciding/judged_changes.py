@@ -1,7 +1,10 @@
 """Pure code for `check`: which tracked entries a change touches, and what a run would say of each.
 
 Both sides are only read. The base's memory, holds and config count, and the change's annotations.
-What a person may do stays possible: an older version is a warning, unless the config refuses it.
+It calls the parts of `weigh`, and differs from a run where a person may do more: an older version,
+or one whose order is unknown, is a warning, unless the config refuses it; the rollback that a state
+file describes is one; a hold that the change ends does not count, and is told. It is stricter where
+nobody answers: that is an error. Digests are judged as they are, and never filled in.
 """
 
 from __future__ import annotations

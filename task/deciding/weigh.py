@@ -462,9 +462,8 @@ def _deferred(decision: Decision, event: Written, hold: Hold, situation: Situati
 
 
 def always_counts(error: TaskError) -> bool:
-    """Tell whether an error counts although the registry may not be needed.
+    """Tell whether an error stops an update even where a missing answer is only a warning.
 
-    An unreadable file of ours does, and an image whose bytes do not match their digest, because
-    that is no missing answer.
+    An unreadable file of ours does, and an image whose bytes do not match their digest.
     """
     return isinstance(error, UsageError | AnnotationError | TamperedError)

@@ -55,7 +55,10 @@ def counts(report: Report) -> dict[str, int]:
 
 
 def as_json(report: Report) -> dict[str, Any]:
-    """Return the report as plain data. Absent values are None, never left out."""
+    """Return the report as plain data. Absent values are None, and only `diff` is left out.
+
+    The tests hold it against `schemas/report.v1.json`.
+    """
     timings = report.timings and {
         "started": report.timings.started,
         "seconds": round(report.timings.total, 3),
