@@ -47,7 +47,7 @@ def json_at(text: str, at: int) -> tuple[Any, int]:
 
 
 def _blanks(text: str, at: int) -> int:
-    """Return the index after the white space of JSON that begins here."""
+    """Return the index just past the JSON whitespace that begins here."""
     while at < len(text) and text[at] in " \t\r\n":
         at += 1
     return at

@@ -180,7 +180,7 @@ def test_platforms_are_walked_down_to_the_first_that_matches(
     assert scene.value("b") == "1.0.0"
 
 
-def test_a_registry_that_fails_is_an_error_of_its_own_entries(
+def test_a_failing_registry_fails_only_its_own_entries(
     tmp_path: Path, oci_registry: RegistryApi
 ) -> None:
     oci_registry.put("acme/web", "1.0.0", image())

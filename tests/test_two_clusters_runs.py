@@ -75,7 +75,7 @@ def folders(folder: Path) -> Scene:
     return Scene(folder, files, paths[0], paths[1])
 
 
-def test_a_hold_on_staging_holds_nothing_on_production(tmp_path: Path) -> None:
+def test_a_hold_on_staging_does_not_hold_production(tmp_path: Path) -> None:
     two = folders(tmp_path)
     assert two.call("staging", "hold", "web", "--reason", "load test").code == 0
     assert two.event("prod", 3) == ("update", "admitted")

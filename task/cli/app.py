@@ -183,9 +183,9 @@ class GroupedCommands(TyperGroup):
 
 
 class CommandFiles(Mapping[str, TyperCommand]):
-    """Maps each command to the function with its name.
+    """Maps each command to the function of the same name.
 
-    `update.py` has those that write, and the others have files of their own.
+    The commands that write are in `update.py`; the others have their own files.
     """
 
     def __getitem__(self, name: str) -> TyperCommand:

@@ -26,8 +26,8 @@ def check_report(
 ) -> Report:
     """Return the report, in a fixed order: by Application, then by alias.
 
-    `commits` are those that were compared: the base and the merge. Something refused or held ends
-    with 5, unless something is worse.
+    `commits` are those that were compared: the base and the merge. The exit code is 5 if
+    anything is refused or held, unless something is worse.
     """
     shown = tuple(sorted(decisions, key=_place))
     told = (*(problem for item in shown if (problem := stopped(item))), *problems)

@@ -170,7 +170,9 @@ def _checked(
 
 
 def _build_of_event(event: Event, answer: Answer | None, job: Job) -> Build:
-    """Return what a line of ours says, else the image's label or date, else the event's time."""
+    """Return the event's own build if it has one, else one by the image's label or date, else
+    one by the event's time.
+    """
     if event.build != Build():
         repository = event.build.repository or job.source_repository
         return replace(event.build, repository=repository) if event.build.commit else event.build

@@ -80,7 +80,7 @@ class MigratedApplication:
 
     @property
     def changes(self) -> bool:
-        """Whether something else is written, or another tag may be taken."""
+        """Whether Image Update would write something else, or might pick another tag."""
         same = (self.now.how, self.now.files) == (self.here.how, self.here.files)
         return not same or any(
             tracked_image.strategy not in ("", tracked_image.strategy_now)

@@ -321,7 +321,7 @@ def _before(
     situation: Situation,
     snapshot: Snapshot,
 ) -> tuple[Reading, tuple[str, ...]]:
-    """Return the value to go back to from an update that failed, and the versions in between."""
+    """Return the value to restore after a failed update, and the versions in between."""
     before = undone.current
     bad = (*situation.memory.replaced, *situation.memory.failed)
     if before.version in bad or situation.facts.synced(situation.subscription):

@@ -121,7 +121,7 @@ class Promotion:
 class PullRequestOptions:
     """What the command line says about pull requests.
 
-    What it leaves open, the repository's config decides.
+    The repository's config decides what it leaves open.
     """
 
     labels: tuple[str, ...] = ()

@@ -49,7 +49,7 @@ LONGEST = 140  # characters of a description
 
 
 class GitHubClient(Client):
-    """A client of GitHub's API."""
+    """A client for GitHub's API."""
 
     repository = "/repos/{}/{}"
     headers: ClassVar[Mapping[str, str]] = {

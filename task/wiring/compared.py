@@ -175,7 +175,7 @@ class JudgedChange:
         return _OfSide(self._repository, side, other) if self.concerns(repo) else other
 
     def snapshot(self, side: Side, places: Iterable[Place], urls: Collection[str]) -> Snapshot:
-        """Return places of a side."""
+        """Return a snapshot of these places on one side: the base, or the merge."""
         wanted = tuple(dict.fromkeys(places))
         if side == "base":
             found = self._repository.base_snapshot(wanted, _OWN, urls)

@@ -54,7 +54,7 @@ def states(story: Story) -> list[str]:
 
 
 @pytest.mark.parametrize("scene", [folders, chart])
-def test_a_newer_build_on_staging_refuses_nothing_on_production(scene: Callable[[], Pair]) -> None:
+def test_a_newer_build_on_staging_does_not_block_builds_on_production(scene: Callable[[], Pair]) -> None:
     staging, prod = scene()
     assert staging.event("main-7", 7) == ("update", "admitted")
     assert prod.event("main-6", 6) == ("update", "admitted")
@@ -64,7 +64,7 @@ def test_a_newer_build_on_staging_refuses_nothing_on_production(scene: Callable[
 
 
 @pytest.mark.parametrize("scene", [folders, chart])
-def test_a_hold_on_staging_holds_nothing_on_production(scene: Callable[[], Pair]) -> None:
+def test_a_hold_on_staging_does_not_hold_production(scene: Callable[[], Pair]) -> None:
     staging, prod = scene()
     staging.hold("load test")
     assert prod.event("main-3", 3) == ("update", "admitted")

@@ -218,7 +218,7 @@ def test_a_token_server_that_takes_the_refresh_token_as_a_password(server: Regis
     assert ask(server, registry(login)).digest == API.digest
 
 
-def test_a_finished_token_is_used_as_it_is(server: RegistryApi) -> None:
+def test_a_ready_made_token_is_used_as_is(server: RegistryApi) -> None:
     server.ask_for_tokens()
     server.tokens = {"mine.acme%2Fapi"}
     assert (

@@ -299,7 +299,7 @@ class BareRepository:
         limit: int = 100,
         marked: Collection[str] = (),
     ) -> History:
-        """Return the path's text at the branch's tip and the different ones before it,
+        """Return the file's text at the branch's tip, then each earlier version that differs,
         newest first.
 
         See `History`.

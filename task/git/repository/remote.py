@@ -389,7 +389,7 @@ class Remote:
             return tip
 
     def fetch_files(self, oids: Sequence[str], branch: str) -> None:
-        """Fetch those of these blobs that are not here yet."""
+        """Fetch the blobs that are not here yet."""
         absent = self.objects.absent(oids) if oids and self._filter != _WHOLE else []
         if not absent:
             return
