@@ -117,10 +117,9 @@ def _release(intent: Intent, situation: Situation) -> Move:
             situation.decision(image, Verdict("unchanged", "same", _nothing_to_release(situation)))
         )
     lifted = intent.whole and situation.state.hold is not None
-    nothing = _release_without_build(situation, image, lifted=lifted)
     if event is None or intent.discard:
-        return nothing
-    return replace(_release_build(situation, event, lifted=lifted), otherwise=nothing)
+        return _release_without_build(situation, image, lifted=lifted)
+    return _release_build(situation, event, lifted=lifted)
 
 
 def _release_without_build(situation: Situation, image: Image, *, lifted: bool) -> Move:

@@ -49,7 +49,7 @@ def verified(moves: Sequence[Move], last_checks: LastChecks) -> list[Move]:
     ]
     others = [_instead_of(moves[number]) for number in refused]
     for number, other in zip(refused, verified(others, last_checks) if others else (), strict=True):
-        if other.updates or other.released:
+        if other.updates:
             found[number] = _saying(other, found[number])
     return found
 
@@ -61,10 +61,9 @@ def _instead_of(move: Move) -> Move:
 
 
 def _saying(move: Move, refused: Move) -> Move:
-    """Return the move, which says what was refused. The release of a hold stays a refusal."""
-    judged = move.decision.judged if move.updates else refused.decision.judged
-    because = f"{move.decision.because}; refused: {refused.decision.because}"
-    judged = replace(judged, because=because)
+    """Return the move, which says what was refused."""
+    judged = move.decision.judged
+    judged = replace(judged, because=f"{judged.because}; refused: {refused.decision.because}")
     return replace(move, decision=replace(move.decision, judged=judged))
 
 
@@ -222,6 +221,8 @@ def _proved(moves: Sequence[Move], last_checks: LastChecks) -> list[Move]:
             return Move(registry_error(move.decision, answer))
         if isinstance(answer, Verdict):
             because = f"{move.decision.candidate.version}: {answer.because}"
+            if move.released:  # hold and build stay, so that it can be released once it is proved
+                because = f"not released: {because}; --discard ends the hold without it"
             return move.without_effect(replace(answer, because=because))
         return replace(move, decision=replace(move.decision, proof=answer))
 

@@ -530,7 +530,7 @@ def test_a_time_out_while_a_sync_is_tried_again_names_the_hook(argo_cd: ArgoCDSe
     argo_cd.add(OLD_STATE, at(APP, "OutOfSync", "Healthy", operation=trying, pending=True))
     waiting = rollouts(argo_cd, pace=Pace(limit=30))
     assert ends(waiting)[-1][0] == "timed-out"
-    assert "is tried again (2 of 5): tasks failed" in waiting.rows[0].because
+    assert "is being retried (2 of 5): tasks failed" in waiting.rows[0].because
     assert "PreSync hook Job migrate: backoff limit" in waiting.rows[0].because
     assert "--wait-timeout" in waiting.rows[0].hint
 

@@ -54,7 +54,9 @@ def states(story: Story) -> list[str]:
 
 
 @pytest.mark.parametrize("scene", [folders, chart])
-def test_a_newer_build_on_staging_does_not_block_builds_on_production(scene: Callable[[], Pair]) -> None:
+def test_a_newer_build_on_staging_does_not_block_builds_on_production(
+    scene: Callable[[], Pair],
+) -> None:
     staging, prod = scene()
     assert staging.event("main-7", 7) == ("update", "admitted")
     assert prod.event("main-6", 6) == ("update", "admitted")
