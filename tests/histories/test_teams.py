@@ -221,9 +221,14 @@ class Teams(RuleBasedStateMachine):
     @precondition(lambda self: HEAD in self.branch.heads)
     @rule()
     def delete(self) -> None:
-        """A person deletes the branch: what the base holds is held again."""
+        """A person deletes the branch: what the base holds is held again.
+
+        Unless no run has seen the branch yet: then the next one takes it for a run that was killed, and
+        makes it again, with its releases.
+        """
         self.branch.delete(HEAD)
-        self.held |= self.held_on_base
+        if self.lists_arrived:
+            self.held |= self.held_on_base
 
     @rule()
     def rename(self) -> None:
