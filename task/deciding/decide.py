@@ -419,6 +419,9 @@ def missing_places(
         return ()
 
 
+MOST_TRIED = 5  # builds whose proof is asked for, if that of a newer one is refused
+
+
 def choose(situation: Situation, ask: Ask) -> Move:
     """Of several tags of one build, return the move for the newest that is admitted,
     else the first refusal.
@@ -432,17 +435,18 @@ def choose(situation: Situation, ask: Ask) -> Move:
     on_offer = [Offer(event.image, event.build, event=event.origin) for event in ask.events]
     if not on_offer:
         on_offer = [Offer(image, build, pinned, promoted) for image in ask.candidates]
+    tries = MOST_TRIED if ask.events else 0
     waits = situation.memory.deferred
     if waits is None or situation.hold:
-        return _best(on_offer, situation, several=bool(ask.events))
-    own = _best(on_offer, situation, several=bool(ask.events))
+        return _best(on_offer, situation, tries=tries)
+    own = _best(on_offer, situation, tries=tries)
     if own.decision.verdict == "error":
         return own  # it is run again, and what was deferred waits until then
     offer = deferred(situation.subscription, waits)
     deferred_move = weigh(situation, offer)
     if deferred_move.decision.verdict == "error":
         return _beside_unanswered(own, deferred_move, waits)
-    return _best([*on_offer, offer], situation, several=True)
+    return _best([*on_offer, offer], situation, tries=MOST_TRIED)
 
 
 def _beside_unanswered(move: Move, waiting: Move, waits: Written) -> Move:
@@ -459,10 +463,10 @@ def _beside_unanswered(move: Move, waiting: Move, waits: Written) -> Move:
     )
 
 
-def _best(on_offer: Sequence[Offer], situation: Situation, *, several: bool) -> Move:
+def _best(on_offer: Sequence[Offer], situation: Situation, *, tries: int) -> Move:
     """Return the best move for what is on offer.
 
-    If these are `several` builds, its `otherwise` is the next best one: `verified` takes that if the
+    Its `otherwise` is the next best one, and so on, `tries` times: `verified` takes that if the
     proof of the best is refused.
     """
     moves = [weigh(situation, offer) for offer in on_offer]
@@ -473,13 +477,13 @@ def _best(on_offer: Sequence[Offer], situation: Situation, *, several: bool) -> 
     if kept := _kept_tag(moves, best, situation):
         return kept
     others = [offer for offer, move in zip(on_offer, moves, strict=True) if move is not best]
-    if not (several and others and best.updates):
+    if not (tries and others and best.updates):
         return best
     known = situation.memory.deferred
     was_deferred = known is not None and best.decision.candidate.tag == known.tag
     if was_deferred:  # if its proof is refused, it must not compete again
         situation = replace(situation, memory=replace(situation.memory, deferred=None))
-    otherwise = _best(others, situation, several=True)
+    otherwise = _best(others, situation, tries=tries - 1)
     if was_deferred and otherwise.updates:
         remember = otherwise.remember or Remember()
         remember = replace(remember, memory=remember.memory or situation.memory)

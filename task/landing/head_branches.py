@@ -411,8 +411,19 @@ def _may_be_ours(known: WaitingList, batch: Batch, base: Snapshot) -> bool:
 
 def _may_be_named(name: str, template: str) -> bool:
     """Tell whether `git-branch` may have given this name."""
-    parts = map(re.escape, re.split(r"\{\{.*?\}\}", template))
-    return bool(template) and re.fullmatch(".*".join(parts), name) is not None
+    first, *between = re.split(r"\{\{.*?\}\}", template)
+    if not between:
+        return bool(template) and name == template
+    if not name.startswith(first):
+        return False
+    *middle, last = between
+    at = len(first)
+    for part in middle:  # no pattern: an annotation with many actions would take it for ever
+        at = name.find(part, at)
+        if at < 0:
+            return False
+        at += len(part)
+    return name.endswith(last) and at + len(last) <= len(name)
 
 
 def unnamed_heads(heads: Mapping[str, HeadBranch]) -> list[Problem]:

@@ -9,6 +9,7 @@ from support.memory import URL, Commit, Story
 from support.runs import KUSTOMIZATION, WEB, application, target
 
 from task.errors import RepositoryError, TaskError, UnreachableError
+from task.landing.head_branches import _may_be_named
 from task.landing.waiting_list import (
     HeadCommit,
     ListedRelease,
@@ -343,3 +344,21 @@ def test_a_forged_list_deletes_and_replaces_no_branch_of_others(head: str, closi
     scene.by_hand("hold", "web")
     assert scene.branch.heads.get(head) == before.get(head)
     assert scene.branch.files[target("a")].count(FIRST) == 3
+
+
+@pytest.mark.parametrize(
+    ("template", "name", "may"),
+    [
+        ("bump", "bump", True),
+        ("", "", False),
+        ("bump-{{.SHA256}}", "bump-1a2b", True),
+        ("bump-{{.SHA256}}", "production", False),
+        ("a{{x}}b{{y}}c", "a1b2c", True),
+        ("a{{x}}bc{{y}}cd", "abcd", False),
+        ("{{x}}a" * 60, "a" * 250 + "b", False),
+    ],
+)
+def test_a_branch_may_have_the_name_that_git_branch_gives(
+    template: str, name: str, may: bool
+) -> None:
+    assert _may_be_named(name, template) is may
