@@ -20,7 +20,7 @@ from task.registry.client import Registry
 from task.registry.docker_config import RegistryLogin, hosts_of, normal, password_of
 from task.registry.endpoint import read_registries_conf
 from task.registry.logins import Logins
-from task.registry.proofs import Asked, Check
+from task.registry.proofs import Asked, Check, Prover
 from task.repository_config.config import PATH
 from task.settings import Settings, VerifyOptions
 from task.threads import once
@@ -64,6 +64,20 @@ def registry_of(
         ),
     )
     return opened.enter_context(closing(registry))
+
+
+def prover_of(
+    given: VerifyOptions,
+    registry: Callable[[], Registry],
+    secrets: Callable[[], ClusterSecrets | None],
+    log: Log,
+) -> Prover:
+    """Return what proves images. Raises `UsageError` at once for options that cannot work.
+
+    `secrets`: those of the cluster, or None if they cannot be read.
+    """
+    wanted = WantedProofs(given, secrets, lambda line: log("debug", line))
+    return Prover(registry, wanted, given.verify_timeout, lambda line: log("info", line))
 
 
 class WantedProofs:
@@ -139,7 +153,7 @@ def _keys(name: str, text: str | None = None) -> Check:
     """
     # Imported late: cryptography costs every pod 40 ms of processor time, and few runs verify
     # signatures with keys.
-    from task.registry.public_keys import PublicKeys, keys_in, keys_of_file  # noqa: PLC0415
+    from task.registry.public_keys import PublicKeys, keys_in, keys_of_file
 
     return keys_of_file(name) if text is None else PublicKeys(keys_in(text), name)
 
@@ -151,7 +165,7 @@ def _keyless(trust_root: str, log: Callable[[str], None]) -> Callable[..., Check
     """
     try:
         # Imported late: the package is an extra, it takes 230 ms, and few need it.
-        from task.registry.keyless import Keyless, Sigstore  # noqa: PLC0415
+        from task.registry.keyless import Keyless, Sigstore
     except ImportError:
         hint = "install argocd-image-update[sigstore], or ask for signatures by a key"
         raise UsageError("signatures without keys need the package sigstore", hint=hint) from None

@@ -14,7 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from task.ci.events import forms
-from task.ci.events.forms import FORMS, LINES, REGISTRIES, Events, events_in
+from task.ci.events.event import Events
+from task.ci.events.forms import FORMS, LINES, REGISTRIES, events_in
 from task.ci.images_from import read_images_from
 from task.errors import Malformed, UsageError
 from task.model import Build

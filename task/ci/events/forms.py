@@ -7,7 +7,7 @@ is an error, because a form that changed must not look like "nothing to do".
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from task.ci.events import (
@@ -27,7 +27,7 @@ from task.ci.events import (
     nexus,
     quay,
 )
-from task.ci.events.event import Document, Found, PassedOver
+from task.ci.events.event import Document, Events, Found, PassedOver
 from task.errors import Malformed
 from task.model import Event
 from task.plain_data import json_at
@@ -70,18 +70,6 @@ FORMS: Mapping[str, Form] = {
 REGISTRIES = tuple(name for name in FORMS if name != LINES)
 ANY = "registry"  # names any of them, but neither lines of our own nor a builder's file
 KNOWN = f"the known forms are those of {', '.join(form.title for form in FORMS.values())}"
-
-
-@dataclass(frozen=True)
-class Events:
-    """What was read: the pushes in order, and why each other event was passed over."""
-
-    pushes: tuple[Event, ...] = ()
-    passed_over: tuple[str, ...] = ()
-
-    def plus(self, other: Events) -> Events:
-        """Return both together."""
-        return Events(self.pushes + other.pushes, self.passed_over + other.passed_over)
 
 
 def events_in(text: str, form: str = "auto", registry: str = "") -> Events | None:
