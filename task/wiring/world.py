@@ -388,7 +388,7 @@ class RealWorld(World):
 
     def follow(self, landed: Sequence[LandedApplication]) -> Followed:
         """Refresh Argo CD, and wait for the rollouts."""
-        if self._settings.dry:
+        if self._settings.dry or not (self._settings.rollout.wait or self._argo.kind):
             return Followed()
         # Rollouts have a display of their own.
         with (

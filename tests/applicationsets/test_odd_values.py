@@ -15,7 +15,8 @@ from task.applicationsets.arguments import go_value
 from task.applicationsets.fill import FUNCTIONS, LANGUAGE, Budget
 from task.applicationsets.generators import NamedCluster
 from task.applicationsets.rendered_set import render
-from task.templates.go_template import AnyMap, FailedTemplate, parse
+from task.templates.go_template.template import parse
+from task.templates.go_template.values import AnyMap, FailedTemplate
 
 ODD: list[Any] = [None, 3, 1e999, 10**400, "x", True, [], {}, [None], {"a": None}, "{{"]
 ARGUMENTS = [
