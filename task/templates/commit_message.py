@@ -56,10 +56,10 @@ class Message:
 
 def check_template(text: str) -> None:
     """Raise Malformed if the template does not parse."""
-    _parsed(text)
+    _template_of(text)
 
 
-def _parsed(text: str) -> Template:
+def _template_of(text: str) -> Template:
     # Imported late: most runs have no template, and the language takes long to import.
     from task.templates.go_template.template import parse  # noqa: PLC0415
 
@@ -119,7 +119,7 @@ def message_text(template: str | None, apps: Sequence[AppChanges]) -> Message:
     if template is None:
         return Message(default_text(apps))
     try:
-        return Message(_parsed(template).render(_data(apps), STEPS))
+        return Message(_template_of(template).render(_data(apps), STEPS))
     except FailedTemplate as error:
         return Message(
             default_text(apps),

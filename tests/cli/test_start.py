@@ -39,6 +39,26 @@ def test_a_run_that_asks_no_server_needs_no_http_client(tmp_path: Path) -> None:
     assert imported(*arguments(given)) & NETWORK == set()
 
 
+UNUSED = {
+    "task.after.follow",
+    "task.applicationsets.fill",
+    "task.argocd.api",
+    "task.ci.events.forms",
+    "task.commands.promotion",
+    "task.commands.scan",
+    "task.forges.github_commits",
+    "task.kubernetes.client",
+    "task.registry.client",
+    "task.registry.proofs",
+    "task.templates.go_template.parse",
+}
+
+
+def test_a_run_imports_only_the_clients_that_it_uses(tmp_path: Path) -> None:
+    given = manifest(tmp_path, application("web", repository(tmp_path, "web")))
+    assert imported(*arguments(given)) & UNUSED == set()
+
+
 @pytest.mark.parametrize("command", COMMANDS)
 def test_the_whole_help_says_what_the_command_says(command: str) -> None:
     module = "update" if command in (*WRITERS, "plan") else command
