@@ -199,7 +199,7 @@ def _left(
     """Return the listed builds whose edit is an error now: they stay in the list."""
     if waits is None or head is None:
         return ()
-    listed = {one.listed.key: one.listed for one in waits.kept}
+    listed = {one.listed.key: one.listed for one in waits.fates}
     found = []
     for move in edited.failed:
         build = listed.get(key_of_entry(move.subscription)) if move.kept else None
@@ -211,8 +211,8 @@ def _left(
 
 def _changes_that_stand(waits: WaitsOnHead | None) -> tuple[AppChanges, ...]:
     """Return the changes of the listed builds that a person's branch still has."""
-    kept = waits.kept if waits else ()
-    listed = [one.listed for one in kept if one.stands]
+    fates = waits.fates if waits else ()
+    listed = [one.listed for one in fates if one.stands]
     return tuple(merged_changes(map(_listed_change, listed)))
 
 

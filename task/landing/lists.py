@@ -95,9 +95,9 @@ def _list_after(
         return replace(head.listed, builds=(), releases=())
     if commit is None and not waits.altered:
         return head.listed
-    stays = [kept.listed for kept in waits.kept if kept.stands]
+    standing = [fate.listed for fate in waits.fates if fate.stands]
     done = commit.done if commit else ()
-    return list_after(head.listed, done, waits, [*left, *stays], base, now)
+    return list_after(head.listed, done, waits, [*left, *standing], base, now)
 
 
 def _why_closed(

@@ -33,8 +33,8 @@ from task.landing.releases import (
     without,
 )
 from task.landing.waiting import (
+    BuildFate,
     Decided,
-    KeptBuild,
     Undecided,
     WaitingBuild,
     WaitsOnHead,
@@ -121,7 +121,7 @@ def decide_together(  # noqa: PLR0913 - what waits is decided with all that the 
     )
 
     scene = _scene(batch, base, heads, facts, gather, job, world, checks)
-    kept: list[Move] = []
+    kept_moves: list[Move] = []
     waits: dict[str, WaitsOnHead] = {}
     heirs = {head.instead for head in heads.values()}
     for number, (name, head) in enumerate(heads.items()):
@@ -144,7 +144,7 @@ def decide_together(  # noqa: PLR0913 - what waits is decided with all that the 
         # a run was killed after the list was pushed, and before the head branch was
         late = not (head.listed.arrived or head.as_listed)
         waits[name] = replace(waits[name], moved=late or name in heirs)
-        kept += _kept_moves(name, waits[name])
+        kept_moves += _kept_moves(name, waits[name])
     waits = _with_releases(waits, heads, list(found.values()), scene.base)
     if job.intent and job.intent.verb == "release":
         found = {
@@ -153,7 +153,7 @@ def decide_together(  # noqa: PLR0913 - what waits is decided with all that the 
             else move
             for key, move in found.items()
         }
-    return Together(scene.base, [*found.values(), *kept], waits)
+    return Together(scene.base, [*found.values(), *kept_moves], waits)
 
 
 def _with_releases(
@@ -178,7 +178,7 @@ def _with_releases(
 
 def _kept_moves(head: str, waits: WaitsOnHead) -> list[Move]:
     """Return the moves that keep, or defer, what waited on a head branch."""
-    moves = [build.move for build in waits.kept if build.move]
+    moves = [fate.move for fate in waits.fates if fate.move]
     return [replace(move, decision=replace(move.decision, head=head), kept=True) for move in moves]
 
 
@@ -305,15 +305,15 @@ def _on_ours(
         else {ask.key: ask for ask in batch.asks if ask.key not in asked}
     )
     out = [build for build in waiting if build.subscription.identity in elsewhere]
-    again, kept = decide_with_waiting(
+    again, fates = decide_with_waiting(
         scene.base, [build for build in waiting if build not in out], there, terms
     )
     for build in out:
         ask = elsewhere[build.subscription.identity]
-        kept.append(taken_out(scene.base, build, ask, moves[ask.key], terms))
+        fates.append(taken_out(scene.base, build, ask, moves[ask.key], terms))
     problems += [_undecided(entry, head.known.head) for entry in undecided]
     return again, WaitsOnHead(
-        (*kept, *gone, *lost), tuple(undecided), tuple(dict.fromkeys(problems))
+        (*fates, *gone, *lost), tuple(undecided), tuple(dict.fromkeys(problems))
     )
 
 
@@ -322,21 +322,21 @@ def _without_withdrawn(
     batch: Batch,
     moves: Mapping[Identity, Move],
     there: Sequence[Decided],
-) -> tuple[list[WaitingBuild], list[KeptBuild]]:
+) -> tuple[list[WaitingBuild], list[BuildFate]]:
     """Return what waits, without promotions whose source no longer has them; and those."""
     decided = [(ask, moves[ask.key]) for ask in batch.asks]
     written = {ask.key: move for ask, move in there if move.updates}
     left: list[WaitingBuild] = []
-    gone: list[KeptBuild] = []
+    gone: list[BuildFate] = []
     for build in waiting:
         because = withdrawn(build.listed, decided)
         if not because:
             left.append(build)
         elif move := written.get(build.subscription.identity):
             because = f"{move.decision.candidate.version} takes its place"
-            gone.append(KeptBuild(build.listed, "superseded", because))
+            gone.append(BuildFate(build.listed, "superseded", because))
         else:
-            gone.append(KeptBuild(build.listed, "dropped", because))
+            gone.append(BuildFate(build.listed, "dropped", because))
     return left, gone
 
 
@@ -356,14 +356,14 @@ def _facts_between(
 
 def _tried(
     waiting: Sequence[WaitingBuild], scene: Scene, head: str, *, proves: bool
-) -> tuple[list[WaitingBuild], list[KeptBuild], list[Problem]]:
+) -> tuple[list[WaitingBuild], list[BuildFate], list[Problem]]:
     """Return the builds that may wait on, those that may not,
     and warnings about what nobody could check.
     """
     decided = [(build, alone_on_base(scene.base, build, head)) for build in waiting]
-    lost = [kept for _, kept in decided if kept.rule]
-    left = [(one, kept) for one, kept in decided if not kept.rule]
-    written = [kept.move for _, kept in left if kept.move and kept.move.updates]
+    lost = [fate for _, fate in decided if fate.rule]
+    left = [(one, fate) for one, fate in decided if not fate.rule]
+    written = [fate.move for _, fate in left if fate.move and fate.move.updates]
     proved = verified(written, replace(scene.checks, labels=False)) if proves else written
     results = iter(proved)
     found: list[WaitingBuild] = []
@@ -371,20 +371,20 @@ def _tried(
     if written and not proves:
         message = f"what waits on {head} was not proved again: this run touches too many branches"
         problems.append(Problem(Trouble.warning("signature", message)))
-    for build, kept in left:
-        if not (kept.move and kept.move.updates):
+    for build, fate in left:
+        if not (fate.move and fate.move.updates):
             found.append(build)
             continue
         move = next(results)
         verdict = move.decision.judged
         if verdict.verdict == "refuse":
             because = f"{NO_LONGER_PROVED}: {verdict.because}"
-            lost.append(KeptBuild(build.listed, "dropped", because))
+            lost.append(BuildFate(build.listed, "dropped", because))
             continue
         if verdict.verdict == "error":
             problems.append(_unchecked_build(build, verdict.because, verdict.hint, head))
-        elif kept.doubt:
-            problems.append(_unchecked_build(build, kept.because, "", head))
+        elif fate.doubt:
+            problems.append(_unchecked_build(build, fate.because, "", head))
         found.append(replace(build, proof=move.decision.proof))
     return found, lost, problems
 

@@ -111,7 +111,7 @@ class Undecided:
 
 
 @dataclass(frozen=True)
-class KeptBuild:
+class BuildFate:
     """What became of a listed build: the move that writes or defers it, if any."""
 
     listed: ListedBuild
@@ -136,7 +136,7 @@ class KeptBuild:
         )
 
     @property
-    def stays(self) -> bool:
+    def stays_listed(self) -> bool:
         """Whether it stays in the list, and in the commit."""
         return self.stands or (self.move is not None and self.move.updates)
 
@@ -154,7 +154,7 @@ class KeptBuild:
 class WaitsOnHead:
     """What became of the builds that waited on one head branch."""
 
-    kept: tuple[KeptBuild, ...] = ()
+    fates: tuple[BuildFate, ...] = ()
     undecided: tuple[Undecided, ...] = ()
     problems: tuple[Problem, ...] = ()
     releases: tuple[ListedRelease, ...] = ()  # the holds that end with what waits now
@@ -164,12 +164,14 @@ class WaitsOnHead:
     @property
     def altered(self) -> bool:
         """Whether something has left the list, come to it, or changed in it."""
-        return self.moved or any(kept.altered for kept in self.kept)
+        return self.moved or any(fate.altered for fate in self.fates)
 
     @property
     def gone(self) -> list[str]:
         """Why builds and releases do not wait there any more."""
-        builds = [f"{kept.listed.version}: {kept.because}" for kept in self.kept if not kept.stays]
+        builds = [
+            f"{fate.listed.version}: {fate.because}" for fate in self.fates if not fate.stays_listed
+        ]
         ends = [
             f"the hold of {release.application} ({release.image or 'all images'}) ends otherwise"
             for release in self.ended
@@ -180,19 +182,19 @@ class WaitsOnHead:
     def leaves(self) -> tuple[str, ...]:
         """Which builds leave the list in this run, and why, for people."""
         return tuple(
-            f"{kept.listed.application} ({kept.listed.alias or kept.listed.image})"
-            f" {kept.listed.version}: {kept.because}"
-            for kept in self.kept
-            if not kept.stays
+            f"{fate.listed.application} ({fate.listed.alias or fate.listed.image})"
+            f" {fate.listed.version}: {fate.because}"
+            for fate in self.fates
+            if not fate.stays_listed
         )
 
     def rows(self, head: str) -> list[Waited]:
         """Return the rows of the report."""
         left = (
-            KeptBuild(undecided.listed, "waits", str(undecided.error))
+            BuildFate(undecided.listed, "waits", str(undecided.error))
             for undecided in self.undecided
         )
-        return [kept.row(head) for kept in (*self.kept, *left)]
+        return [fate.row(head) for fate in (*self.fates, *left)]
 
 
 def subscription_of(listed: ListedBuild, base: Snapshot) -> Subscription:
@@ -343,33 +345,33 @@ TOGETHER: Mapping[tuple[str, str], tuple[Meets, Meets]] = {
 }
 
 
-def alone_on_base(base: Snapshot, waiting: WaitingBuild, head: str) -> KeptBuild:
+def alone_on_base(base: Snapshot, waiting: WaitingBuild, head: str) -> BuildFate:
     """Return what becomes of a build that nothing else meets."""
     move, fate, because = _alone(base, waiting)
     if move and move.updates and (why := _why_no_longer_permitted(base, move, head)):
-        return KeptBuild(waiting.listed, "dropped", why, rule=NotPermittedError.rule)
+        return BuildFate(waiting.listed, "dropped", why, rule=NotPermittedError.rule)
     doubt = move is not None and move.decision.rule == UNANSWERED
-    return KeptBuild(waiting.listed, fate, because, move, doubt=doubt)
+    return BuildFate(waiting.listed, fate, because, move, doubt=doubt)
 
 
 def decide_with_waiting(
     base: Snapshot, waiting: Sequence[WaitingBuild], decided: Sequence[Decided], terms: Terms
-) -> tuple[dict[Identity, Move], list[KeptBuild]]:
+) -> tuple[dict[Identity, Move], list[BuildFate]]:
     """Decide what waits on a head branch of ours together with the asks that go there.
 
     Returns the moves of the asks, and what becomes of each build that waits.
     """
     moves = {ask.key: move for ask, move in decided}
     asks = {ask.key: ask for ask, _ in decided}
-    kept: list[KeptBuild] = []
+    fates: list[BuildFate] = []
     for build in waiting:
         key = build.subscription.identity
         if key in asks:
             moves[key], own, fate, because = _with_ask(base, build, asks[key], moves[key], terms)
         else:
             own, fate, because = _alone(base, build)
-        kept.append(KeptBuild(build.listed, fate, because, own and _with_proof(own, build)))
-    return moves, kept
+        fates.append(BuildFate(build.listed, fate, because, own and _with_proof(own, build)))
+    return moves, fates
 
 
 def _with_proof(move: Move, waiting: WaitingBuild) -> Move:
@@ -400,17 +402,17 @@ def withdrawn(listed: ListedBuild, decided: Iterable[Decided]) -> str:
 
 def taken_out(
     base: Snapshot, waiting: WaitingBuild, ask: Ask, move: Move, terms: Terms
-) -> KeptBuild:
+) -> BuildFate:
     """Return what becomes of a build on another head branch,
     after a person's word about the same entry.
     """
     if move.decision.verdict in ("error", "refuse"):
-        return KeptBuild(waiting.listed, "waits", move.decision.because, _alone(base, waiting)[0])
+        return BuildFate(waiting.listed, "waits", move.decision.because, _alone(base, waiting)[0])
     _, own, fate, because = _with_ask(base, waiting, ask, move, terms)
     if fate == "waits" and own is None:
         fate = "dropped"
         because = move.decision.because
-    return KeptBuild(waiting.listed, fate, because, own)
+    return BuildFate(waiting.listed, fate, because, own)
 
 
 def standing_on(
@@ -425,23 +427,23 @@ def standing_on(
     """
     view = replace(base, files={**base.files, **files})
     written = {key_of_entry(ask.subscription): move for ask, move in decided if move.updates}
-    kept: list[KeptBuild] = []
+    fates: list[BuildFate] = []
     for listed in known.builds:
         if (move := written.get(listed.key)) is not None:
             because = f"{move.decision.candidate.version} takes its place"
-            kept.append(KeptBuild(listed, "superseded", because))
+            fates.append(BuildFate(listed, "superseded", because))
             continue
         sub = subs.get(listed.key) or subscription_of(listed, base)
         if _version_in(base, sub) == listed.version:
             because = f"{base.branch} now has {listed.version}"
-            kept.append(KeptBuild(listed, "merged", because))
+            fates.append(BuildFate(listed, "merged", because))
             continue
         there = _version_in(view, sub)
         if there == listed.version:
-            kept.append(KeptBuild(listed, "waits", f"{known.head} has it", stands=True))
+            fates.append(BuildFate(listed, "waits", f"{known.head} has it", stands=True))
         else:
-            kept.append(KeptBuild(listed, "dropped", f"{known.head} now has {there or 'nothing'}"))
-    return WaitsOnHead(tuple(kept))
+            fates.append(BuildFate(listed, "dropped", f"{known.head} now has {there or 'nothing'}"))
+    return WaitsOnHead(tuple(fates))
 
 
 def _version_in(view: Snapshot, sub: Subscription) -> str:
@@ -668,7 +670,7 @@ def list_after(
     and what could not be decided or written.
     """
     # What left the list comes to it again, on what the base has now.
-    lost = {kept.listed.key for kept in waits.kept if kept.fate != "waits"}
+    lost = {one.listed.key for one in waits.fates if one.fate != "waits"}
     old = {listed.key: listed for listed in known.builds if listed.key not in lost}
     new: dict[BuildKey, ListedBuild] = {}
     for move in done:

@@ -49,7 +49,7 @@ from task.landing.overridden import with_overridden
 from task.landing.ports import Batch, World
 from task.landing.pull_request import as_it_stands, propose, withdraw
 from task.landing.together import decide_together
-from task.landing.waiting import KeptBuild, WaitsOnHead
+from task.landing.waiting import BuildFate, WaitsOnHead
 from task.landing.waiting_list import WaitingList
 from task.model import (
     Commit,
@@ -279,7 +279,7 @@ def _waiting_rows(waits: Mapping[str, WaitsOnHead]) -> list[Waited]:
 def _merged_rows(heads: Mapping[str, HeadBranch], base: str) -> list[Waited]:
     """Return rows for what was merged. The base may have another version again."""
     return [
-        KeptBuild(build, "merged", f"{name} was merged into {base}").row(name)
+        BuildFate(build, "merged", f"{name} was merged into {base}").row(name)
         for name, head in heads.items()
         for build in head.merged_builds
     ]
