@@ -312,36 +312,38 @@ def pairs_of(
     return found
 
 
-# What becomes of something that waits if the command is about the same image. The outcomes of the
-# ask are: it writes a newer build than the one that waits, an older one, or the same; it changes
-# nothing; a person's word counts.
-#   stays    it is decided again, on what is remembered after the command: under a new hold, it is
-#            deferred then, and leaves the list
-#   again    the ask writes the very same
-#   yields   the ask's build takes its place
-#   wins     the ask is refused, because something newer waits
-#   freed    a rollback is written again without its hold
-#   dropped  a person wants something else
-Meets = Literal["stays", "again", "yields", "wins", "freed", "dropped"]
+# What becomes of a waiting build if the command is about the same image. The outcomes of the ask
+# are: it writes a newer build than the waiting one, an older one, or the same; it changes nothing;
+# another command than `run` takes effect ("done", or "no-hold" if a rollback sets no hold).
+#   decided_again    the waiting build is decided again, with what is remembered after the command.
+#                    Under a new hold, it is deferred and leaves the list
+#   written_by_ask   the ask writes the same build
+#   replaced_by_ask  the ask's build replaces the waiting one
+#   beats_ask        the ask is refused, because a newer build is waiting
+#   without_hold     a waiting rollback is written again, without its hold
+#   given_up         a person wants something else
+Meets = Literal[
+    "decided_again", "written_by_ask", "replaced_by_ask", "beats_ask", "without_hold", "given_up"
+]
 TOGETHER: Mapping[tuple[str, str], tuple[Meets, Meets]] = {
-    # (command, outcome of the ask): (if a build waits, if a rollback waits)
-    ("run", "nothing"): ("stays", "stays"),
-    ("run", "newer"): ("yields", "yields"),
-    ("run", "same"): ("again", "again"),
-    ("run", "older"): ("wins", "wins"),
-    ("hold", "nothing"): ("stays", "stays"),
-    ("hold", "done"): ("stays", "stays"),
-    ("release", "nothing"): ("stays", "stays"),
-    ("release", "done"): ("stays", "freed"),
-    ("release", "newer"): ("yields", "yields"),
-    ("release", "same"): ("again", "again"),
-    ("release", "older"): ("stays", "freed"),
-    ("rollback", "nothing"): ("stays", "stays"),
-    ("rollback", "done"): ("stays", "dropped"),  # its hold defers the build
-    ("rollback", "no-hold"): ("dropped", "dropped"),
-    ("undo", "nothing"): ("stays", "stays"),
-    ("undo", "done"): ("wins", "dropped"),
-    ("undo", "no-hold"): ("wins", "dropped"),
+    # (command, outcome of the ask): (if a build is waiting, if a rollback is waiting)
+    ("run", "nothing"): ("decided_again", "decided_again"),
+    ("run", "newer"): ("replaced_by_ask", "replaced_by_ask"),
+    ("run", "same"): ("written_by_ask", "written_by_ask"),
+    ("run", "older"): ("beats_ask", "beats_ask"),
+    ("hold", "nothing"): ("decided_again", "decided_again"),
+    ("hold", "done"): ("decided_again", "decided_again"),
+    ("release", "nothing"): ("decided_again", "decided_again"),
+    ("release", "done"): ("decided_again", "without_hold"),
+    ("release", "newer"): ("replaced_by_ask", "replaced_by_ask"),
+    ("release", "same"): ("written_by_ask", "written_by_ask"),
+    ("release", "older"): ("decided_again", "without_hold"),
+    ("rollback", "nothing"): ("decided_again", "decided_again"),
+    ("rollback", "done"): ("decided_again", "given_up"),  # its hold defers the build
+    ("rollback", "no-hold"): ("given_up", "given_up"),
+    ("undo", "nothing"): ("decided_again", "decided_again"),
+    ("undo", "done"): ("beats_ask", "given_up"),
+    ("undo", "no-hold"): ("beats_ask", "given_up"),
 }
 
 
@@ -482,34 +484,34 @@ def _with_ask(
     """
     outcome, older = _outcome(ask, move, waiting, terms)
     meets = TOGETHER[_verb(ask), outcome][1 if waiting.listed.rollback else 0]
-    if meets in ("stays", "freed") or _verb(ask) == "release":
+    if meets in ("decided_again", "without_hold") or _verb(ask) == "release":
         waiting = replace(waiting, situation=_situation_after(waiting.situation, ask, move))
     own, fate, because = _alone(base, waiting)
     new = move.decision
     if (
         own is None
-        or meets == "again"
-        or (meets == "dropped" and new.candidate.version == waiting.image.version)
+        or meets == "written_by_ask"
+        or (meets == "given_up" and new.candidate.version == waiting.image.version)
     ):
         return move, None, fate, because
-    if meets == "yields":
+    if meets == "replaced_by_ask":
         return move, None, "superseded", f"{new.candidate.version} takes its place"
-    if meets == "dropped":
+    if meets == "given_up":
         return move, None, "dropped", new.because
-    if meets == "freed" and waiting.listed.rollback:
-        return _freed(move, own, waiting.listed.rollback.was), None, fate, because
+    if meets == "without_hold" and waiting.listed.rollback:
+        return _without_hold(move, own, waiting.listed.rollback.was), None, fate, because
     why = (
         f"{waiting.image.version} is already waiting on the head branch"
         f"{f': {older}' if older else ''}"
     )
-    if meets == "wins":
+    if meets == "beats_ask":
         return move.without_effect(Verdict("refuse", "superseded", why)), own, fate, because
     if outcome == "older":  # the hold ends all the same
         verdict = Verdict("refuse", "superseded", f"{new.because}, but {why}")
-        freed = Remember(
+        released_hold = Remember(
             waiting.situation.memory, lifted=bool(move.remember and move.remember.lifted)
         )
-        move = replace(move, decision=replace(new, judged=verdict), remember=freed)
+        move = replace(move, decision=replace(new, judged=verdict), remember=released_hold)
     elif (fate, new.verdict, ask.intent) == (
         "deferred",
         "defer",
@@ -553,7 +555,7 @@ def _situation_after(situation: Situation, ask: Ask, move: Move) -> Situation:
     return replace(situation, memory=memory, state=replace(situation.state, hold=hold))
 
 
-def _freed(move: Move, own: Move, was: str) -> Move:
+def _without_hold(move: Move, own: Move, was: str) -> Move:
     """Return the move of a release that writes again the rollback that waits (`own`),
     without its hold.
     """
