@@ -38,9 +38,9 @@ from task.landing.waiting import (
     Undecided,
     WaitingBuild,
     WaitsOnHead,
-    alone_on_base,
     asks_of,
     decide_with_waiting,
+    fate_alone,
     pairs_of,
     places_of,
     standing_on,
@@ -360,7 +360,7 @@ def _tried(
     """Return the builds that may wait on, those that may not,
     and warnings about what nobody could check.
     """
-    decided = [(build, alone_on_base(scene.base, build, head)) for build in waiting]
+    decided = [(build, fate_alone(scene.base, build, head)) for build in waiting]
     lost = [fate for _, fate in decided if fate.rule]
     left = [(one, fate) for one, fate in decided if not fate.rule]
     written = [fate.move for _, fate in left if fate.move and fate.move.updates]

@@ -1,7 +1,7 @@
 """Pure code for the builds that wait on head branches.
 
-Every run decides all of them again, on the base as it is now. A build is listed, then weighed again
-by each run (`_alone`, or `_with_ask` if the run is about the same image), and at last written
+Every run decides all of them again, on the base as it is now. A build is listed, then decided again
+by each run (`_decide_alone`, or `_meet_ask` if the run is about the same image), and at last written
 (merged), replaced (superseded), deferred by a hold, or dropped.
 
 A head branch has at most one waiting build for each write-back file and alias: those of its list. A
@@ -347,9 +347,9 @@ TOGETHER: Mapping[tuple[str, str], tuple[Meets, Meets]] = {
 }
 
 
-def alone_on_base(base: Snapshot, waiting: WaitingBuild, head: str) -> BuildFate:
+def fate_alone(base: Snapshot, waiting: WaitingBuild, head: str) -> BuildFate:
     """Return what becomes of a build that nothing else meets."""
-    move, fate, because = _alone(base, waiting)
+    move, fate, because = _decide_alone(base, waiting)
     if move and move.updates and (why := _why_no_longer_permitted(base, move, head)):
         return BuildFate(waiting.listed, "dropped", why, rule=NotPermittedError.rule)
     doubt = move is not None and move.decision.rule == UNANSWERED
@@ -369,9 +369,11 @@ def decide_with_waiting(
     for build in waiting:
         key = build.subscription.identity
         if key in asks:
-            moves[key], own, fate, because = _with_ask(base, build, asks[key], moves[key], terms)
+            met = _meet_ask(base, build, asks[key], moves[key], terms)
+            moves[key] = met.ask_move
+            own, fate, because = met.build_move, met.fate, met.because
         else:
-            own, fate, because = _alone(base, build)
+            own, fate, because = _decide_alone(base, build)
         fates.append(BuildFate(build.listed, fate, because, own and _with_proof(own, build)))
     return moves, fates
 
@@ -409,12 +411,12 @@ def taken_out(
     after a person's word about the same entry.
     """
     if move.decision.verdict in ("error", "refuse"):
-        return BuildFate(waiting.listed, "waits", move.decision.because, _alone(base, waiting)[0])
-    _, own, fate, because = _with_ask(base, waiting, ask, move, terms)
-    if fate == "waits" and own is None:
-        fate = "dropped"
-        because = move.decision.because
-    return BuildFate(waiting.listed, fate, because, own)
+        own, _, _ = _decide_alone(base, waiting)
+        return BuildFate(waiting.listed, "waits", move.decision.because, own)
+    met = _meet_ask(base, waiting, ask, move, terms)
+    if met.fate == "waits" and met.build_move is None:
+        return BuildFate(waiting.listed, "dropped", move.decision.because)
+    return BuildFate(waiting.listed, met.fate, met.because, met.build_move)
 
 
 def standing_on(
@@ -476,36 +478,44 @@ def _verb(ask: Ask) -> str:
     return ask.intent.verb if ask.intent else "run"
 
 
-def _with_ask(
-    base: Snapshot, waiting: WaitingBuild, ask: Ask, move: Move, terms: Terms
-) -> tuple[Move, Move | None, Fate, str]:
-    """Return the ask's move, the move that keeps or defers what waits, what becomes of it,
-    and why.
-    """
+@dataclass(frozen=True)
+class _Met:
+    """The result when an ask meets a waiting build of the same image."""
+
+    ask_move: Move
+    build_move: Move | None  # keeps or defers the waiting build, if anything does
+    fate: Fate  # of the waiting build
+    because: str
+
+
+def _meet_ask(base: Snapshot, waiting: WaitingBuild, ask: Ask, move: Move, terms: Terms) -> _Met:
+    """Decide a waiting build together with an ask for the same image."""
     outcome, older = _outcome(ask, move, waiting, terms)
     meets = TOGETHER[_verb(ask), outcome][1 if waiting.listed.rollback else 0]
     if meets in ("decided_again", "without_hold") or _verb(ask) == "release":
         waiting = replace(waiting, situation=_situation_after(waiting.situation, ask, move))
-    own, fate, because = _alone(base, waiting)
+    own, fate, because = _decide_alone(base, waiting)
     new = move.decision
     if (
         own is None
         or meets == "written_by_ask"
         or (meets == "given_up" and new.candidate.version == waiting.image.version)
     ):
-        return move, None, fate, because
+        return _Met(move, None, fate, because)
     if meets == "replaced_by_ask":
-        return move, None, "superseded", f"{new.candidate.version} takes its place"
+        return _Met(move, None, "superseded", f"{new.candidate.version} takes its place")
     if meets == "given_up":
-        return move, None, "dropped", new.because
+        return _Met(move, None, "dropped", new.because)
     if meets == "without_hold" and waiting.listed.rollback:
-        return _without_hold(move, own, waiting.listed.rollback.was), None, fate, because
+        rewritten = _without_hold(move, own, waiting.listed.rollback.was)
+        return _Met(rewritten, None, fate, because)
     why = (
         f"{waiting.image.version} is already waiting on the head branch"
         f"{f': {older}' if older else ''}"
     )
     if meets == "beats_ask":
-        return move.without_effect(Verdict("refuse", "superseded", why)), own, fate, because
+        refused = move.without_effect(Verdict("refuse", "superseded", why))
+        return _Met(refused, own, fate, because)
     if outcome == "older":  # the hold ends all the same
         verdict = Verdict("refuse", "superseded", f"{new.because}, but {why}")
         released_hold = Remember(
@@ -519,7 +529,7 @@ def _with_ask(
     ) and new.candidate.version != waiting.image.version:
         newer = f"{because}; {waiting.image.version}, which is newer, is remembered"
         move = move.without_effect(Verdict("refuse", "superseded", newer))
-    return move, own, fate, because
+    return _Met(move, own, fate, because)
 
 
 def _outcome(ask: Ask, move: Move, waiting: WaitingBuild, terms: Terms) -> tuple[str, str]:
@@ -570,7 +580,7 @@ def _without_hold(move: Move, own: Move, was: str) -> Move:
     )
 
 
-def _alone(base: Snapshot, waiting: WaitingBuild) -> tuple[Move | None, Fate, str]:
+def _decide_alone(base: Snapshot, waiting: WaitingBuild) -> tuple[Move | None, Fate, str]:
     """Decide what waits on the base of now: the move that keeps or defers it, what becomes of it,
     and why.
     """
@@ -578,7 +588,7 @@ def _alone(base: Snapshot, waiting: WaitingBuild) -> tuple[Move | None, Fate, st
     if there == waiting.image.version and waiting.situation.in_git.sound:
         return None, "merged", f"{base.branch} now has {there}"
     if waiting.listed.rollback:
-        return _rollback_alone(base, waiting)
+        return _decide_rollback_alone(base, waiting)
     move = weigh(waiting.situation, _offer(waiting))
     if waiting.as_then and move.decision.rule in ("not-newer", "superseded"):
         move = _as_allowed(waiting, move)
@@ -638,7 +648,7 @@ def _with_memory_after(waiting: WaitingBuild, move: Move) -> Move:
     return replace(move, decision=decision, remember=replace(remember, memory=memory))
 
 
-def _rollback_alone(base: Snapshot, waiting: WaitingBuild) -> tuple[Move | None, Fate, str]:
+def _decide_rollback_alone(base: Snapshot, waiting: WaitingBuild) -> tuple[Move | None, Fate, str]:
     """Decide about a rollback that waits: it counts as long
     as the base has what it was to replace.
     """
