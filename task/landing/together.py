@@ -73,9 +73,9 @@ class Scene:
     """What is known for the decisions about what waits, for all head branches of a batch."""
 
     base: Snapshot
-    read: Mapping[BuildKey, Subscription]  # of Applications whose annotations were read
-    # made from the list alone, for Applications that were not read: nobody knows their tag rules
-    others: Mapping[BuildKey, Subscription]
+    from_annotations: Mapping[BuildKey, Subscription]  # of Applications that were read
+    # made from the list alone, for Applications that were not read: their tag rules are unknown
+    from_list: Mapping[BuildKey, Subscription]
     facts: Facts
     job: Job
     world: World
@@ -130,7 +130,9 @@ def decide_together(  # noqa: PLR0913 - what waits is decided with all that the 
             waits[name] = WaitsOnHead()
             continue
         if not head.ours:
-            waits[name] = standing_on(head.listed, head.files, scene.read, there, scene.base)
+            waits[name] = standing_on(
+                head.listed, head.files, scene.from_annotations, there, scene.base
+            )
             continue
         again, waits[name] = _on_ours(
             head,
@@ -220,23 +222,23 @@ def _scene(
     and read what decides about those of other Applications.
     """
     every = [sub for ask in batch.asks for sub in (ask.subscription, *ask.siblings)]
-    read = {key_of_entry(sub): sub for sub in every}
+    from_annotations = {key_of_entry(sub): sub for sub in every}
     listed = {
         build.key: build
         for head in heads.values()
         for build in head.listed.builds
-        if build.key not in read and not head.instead
+        if build.key not in from_annotations and not head.instead
     }
     if not listed:
-        return Scene(base, read, {}, facts, job, world, gather, checks)
+        return Scene(base, from_annotations, {}, facts, job, world, gather, checks)
     more = _read_besides(listed, batch, base, world)
-    others = {key: subscription_of(one, base) for key, one in listed.items() if key not in more}
-    base, found = _governed(base, [*more.values(), *others.values()], batch, job)
-    facts = replace(facts, elsewhere=holds_of_others(base, [*every, *found], job.terms))
-    for sub in found:
+    from_list = {key: subscription_of(one, base) for key, one in listed.items() if key not in more}
+    base, subs = _governed(base, [*more.values(), *from_list.values()], batch, job)
+    facts = replace(facts, elsewhere=holds_of_others(base, [*every, *subs], job.terms))
+    for sub in subs:
         key = key_of_entry(sub)
-        (read if key in more else others)[key] = sub
-    return Scene(base, read, others, facts, job, world, gather, checks)
+        (from_annotations if key in more else from_list)[key] = sub
+    return Scene(base, from_annotations, from_list, facts, job, world, gather, checks)
 
 
 def _read_besides(
@@ -291,7 +293,7 @@ def _on_ours(
     terms = scene.job.terms
     scene = replace(scene, base=without(scene.base, head.listed.releases))
     waiting, undecided = waiting_in(
-        head.listed, scene.base, scene.read, scene.others, terms, scene.facts
+        head.listed, scene.base, scene.from_annotations, scene.from_list, terms, scene.facts
     )
     facts = _facts_between(waiting, there, scene)
     waiting = [replace(build, situation=replace(build.situation, facts=facts)) for build in waiting]

@@ -68,7 +68,7 @@ class WaitingBuild:
 
     listed: ListedBuild
     situation: Situation
-    read: bool = True  # whether the run has read the Application's annotations
+    annotations_read: bool = True  # whether the run has read the Application's annotations
     proof: Proof | None = None  # what was proved about it in this run
 
     @property
@@ -244,32 +244,33 @@ def overtaken(base: Snapshot, listed: ListedBuild, sub: Subscription | None) -> 
 def waiting_in(
     known: WaitingList,
     base: Snapshot,
-    subs: Mapping[BuildKey, Subscription],
-    others: Mapping[BuildKey, Subscription],
+    from_annotations: Mapping[BuildKey, Subscription],
+    from_list: Mapping[BuildKey, Subscription],
     terms: Terms,
     facts: Facts,
 ) -> tuple[list[WaitingBuild], list[Undecided]]:
     """Return the builds of a list, with what the base says,
     and those for which that cannot be found out.
 
-    `subs` are the subscriptions that this run has read, `others` those that stand for the other
-    builds.
+    `from_annotations` are the subscriptions that this run has read. `from_list` has one for each
+    other build.
     """
     found: list[WaitingBuild] = []
     undecided: list[Undecided] = []
     terms = replace(terms, build=Build(), promoted=None, require_live=False, allow_downgrade=False)
     for listed in known.builds:
-        sub = subs.get(listed.key) or others[listed.key]
+        sub = from_annotations.get(listed.key) or from_list[listed.key]
         try:
             # a freeze does not defer what waits already
             situation = situation_of(base, replace(sub, freeze=None), terms, facts)
         except TaskError as error:
             undecided.append(Undecided(listed, error))
             continue
-        if listed.key not in subs and (why := _unknown_order(listed, situation, base.branch)):
+        read = listed.key in from_annotations
+        if not read and (why := _unknown_order(listed, situation, base.branch)):
             undecided.append(Undecided(listed, TargetError(f"{why}; {UNREAD}")))
             continue
-        found.append(WaitingBuild(listed, situation, listed.key in subs))
+        found.append(WaitingBuild(listed, situation, read))
     return found, undecided
 
 
@@ -291,7 +292,7 @@ def asks_of(waiting: Iterable[WaitingBuild]) -> list[Ask]:
     return [
         Ask(entry.subscription, (entry.image,), build=entry.build)
         for entry in waiting
-        if entry.read and not entry.listed.rollback
+        if entry.annotations_read and not entry.listed.rollback
     ]
 
 
@@ -605,7 +606,7 @@ def _decide_alone(base: Snapshot, waiting: WaitingBuild) -> tuple[Move | None, F
         )
     if verdict.verdict != "update":
         return None, "superseded" if verdict.rule == "superseded" else "dropped", verdict.because
-    because = verdict.because if waiting.read else UNREAD
+    because = verdict.because if waiting.annotations_read else UNREAD
     return _with_memory_after(waiting, move), "waits", because
 
 
