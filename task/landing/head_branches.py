@@ -24,7 +24,7 @@ from task.deciding.weigh import Facts, key_of
 from task.editors.state_file import write_state
 from task.errors import Exit, Malformed, TargetError, TaskError, Trouble
 from task.forges.host import Host
-from task.git.names import PREFIX, is_ours, memory_branch, short_hash
+from task.git.names import PREFIX, has_our_prefix, memory_branch, short_hash
 from task.landing.before_deciding import CONFIG, Gather, with_all_keys, with_more
 from task.landing.memory import without_rollbacks
 from task.landing.ports import Batch, Repository, World
@@ -371,7 +371,7 @@ def _read_head(
 ) -> HeadBranch:
     """Return a head branch, with what still waits there."""
     branch = batch.repository.head(name)
-    fresh = branch is not None and branch.tip == base.tip and is_ours(name, base.prefix)
+    fresh = branch is not None and branch.tip == base.tip and has_our_prefix(name, base.prefix)
     made = branch is not None and known.has_made(branch.tree, branch.parent)
     named = not made or _may_be_ours(known, batch, base)
     ours = branch is None or fresh or (made and named)
@@ -401,7 +401,7 @@ def _may_be_ours(known: WaitingList, batch: Batch, base: Snapshot) -> bool:
     name = known.head
     if name == base.branch:
         return False
-    if is_ours(name, base.prefix):
+    if has_our_prefix(name, base.prefix):
         return True
     subs = [sub for ask in batch.asks for sub in (ask.subscription, *ask.siblings)]
     for app in {build.application for build in known.builds}:
@@ -471,7 +471,7 @@ def _renamed(
         new = {subs.get(build.key, "") for build in known.builds}
         name = new.pop() if len(new) == 1 else ""
         there = found.get(name) or heads.get(name)
-        if there is None or known.head in heads or not is_ours(known.head, base.prefix):
+        if there is None or known.head in heads or not has_our_prefix(known.head, base.prefix):
             continue
         old = _head_with_request(known, batch, base, job, world)
         if not old.ours or not there.ours:
@@ -510,7 +510,7 @@ def _overtaken(
             continue
         subs = [subscription(build) for build in known.builds]
         if any(map(partial(overtaken, base), known.builds, subs)):
-            proposed = known.request or is_ours(known.head, base.prefix)
+            proposed = known.request or has_our_prefix(known.head, base.prefix)
             proposed = proposed or any(sub and sub.pull_request for sub in subs)
             with suppress(TaskError):  # without a token for the Git host, another run does it
                 found[known.head] = (
