@@ -67,7 +67,7 @@ def as_it_stands(
     whole = _proposal(prepared, at, listed, job, world)
     if wishes(lacking(whole, found.body)):
         whole = replace(whole, title=found.title, body=split(found.body)[1])
-        found = _noted(request.forge.propose(whole, found), world)
+        found = _with_note_logged(request.forge.propose(whole, found), world)
     return _of_request(told, found, at, whole.base)
 
 
@@ -102,7 +102,7 @@ def propose(
         # request meanwhile.
         found = request.found if outcome.commits else request.forge.find(where.base, where.head)
         wanted = _proposal(prepared, at, listed, job, world)
-        now = _noted(request.forge.propose(wanted, found), world)
+        now = _with_note_logged(request.forge.propose(wanted, found), world)
     except TaskError as error:
         if not prepared.decisions:  # only builds that waited before are left there
             world.log("warning", f"the request of {where.head} still has its old text: {error}")
@@ -118,7 +118,7 @@ def propose(
     return _of_request(Outcome(prepared.decisions, commits, outcome.landed), now, at, where.base)
 
 
-def _noted(request: Proposed, world: World) -> Proposed:
+def _with_note_logged(request: Proposed, world: World) -> Proposed:
     if request.note:
         world.log("warning", f"{request.url}: {request.note}")
     return request
