@@ -128,27 +128,27 @@ def govern_asks(
     """
     config = config_in(snapshot.files)
     default = _of_default_branch(snapshot)
-    found = asks
+    governed_asks = asks
     if config != NO_CONFIG or default != NO_CONFIG:
-        found = as_wanted(asks, snapshot, config, job.terms, default)
+        governed_asks = as_wanted(asks, snapshot, config, job.terms, default)
     named: list[str] = []
     if job.wording.template is None:
-        wished = [ask.subscription.wishes.template for ask in found]
+        wished = [ask.subscription.wishes.template for ask in governed_asks]
         named = [path for path in wished if path]
     before_more = snapshot
-    snapshot = with_more(snapshot, _places_of_wishes(asks, found, named), repository)
-    subs = [ask.subscription for ask in found]
+    snapshot = with_more(snapshot, _places_of_wishes(asks, governed_asks, named), repository)
+    subs = [ask.subscription for ask in governed_asks]
     snapshot = with_missing(snapshot, subs, job.terms, repository)
     if for_some_paths(config) and snapshot is not before_more:  # more files may be known to change
-        found = as_wanted(asks, snapshot, config, job.terms, default)
+        governed_asks = as_wanted(asks, snapshot, config, job.terms, default)
     lines = dict(config.templates)
     with of_config():
         templates = {
             path: template_in(snapshot.files, path, lines[path]) for path in dict.fromkeys(named)
         }
-        found = tuple(
+        governed_asks = tuple(
             replace(ask, subscription=with_all_keys(ask.subscription, snapshot.files))
-            for ask in found
+            for ask in governed_asks
         )
     wording = replace(
         job.wording,
@@ -156,23 +156,23 @@ def govern_asks(
         templates=templates,
         config=config,
     )
-    return found, snapshot, replace(job, wording=wording)
+    return governed_asks, snapshot, replace(job, wording=wording)
 
 
 def _places_of_wishes(
     asks: Sequence[Ask], wanted: Sequence[Ask], templates: Sequence[str]
 ) -> list[Place]:
     """Return what has to be read for what the config wishes."""
-    found: list[Place] = []
+    more: list[Place] = []
     # Where a pull request is asked for now, updates of the Application's other images may wait on
     # its branch.
     for before, ask in zip(asks, wanted, strict=True):
         if ask.subscription.pull_request and not before.subscription.pull_request:
-            known = set(places(before))
-            found += [place for place in places(ask) if place not in known]
+            read_before = set(places(before))
+            more += [place for place in places(ask) if place not in read_before]
     demands = [demand for ask in wanted for demand in ask.subscription.demands]
     keys = [path for demand in demands for path in demand.keys]
-    return found + list(map(Place, (*templates, *keys)))
+    return more + list(map(Place, (*templates, *keys)))
 
 
 def with_more(snapshot: S, places: Iterable[Place], repository: ReadsMore) -> S:
@@ -199,10 +199,10 @@ def with_missing(
     """Return the snapshot with all `missing_places`, read at the same commit."""
     asked: set[Place] = set()
     for _ in range(_MOST_ROUNDS):
-        found = (
+        missing = (
             place for sub in subs for place in missing_places(snapshot, sub, terms, whole=whole)
         )
-        more = [place for place in dict.fromkeys(found) if place not in asked]
+        more = [place for place in dict.fromkeys(missing) if place not in asked]
         if not more:
             break
         asked.update(more)

@@ -200,13 +200,13 @@ def _left(
     if waits is None or head is None:
         return ()
     listed = {one.listed.key: one.listed for one in waits.fates}
-    found = []
+    undecided = []
     for move in edited.failed:
         build = listed.get(key_of_entry(move.subscription)) if move.kept else None
         if build:
             verdict = move.decision.judged
-            found.append(Undecided(build, TargetError(verdict.because, hint=verdict.hint)))
-    return tuple(found)
+            undecided.append(Undecided(build, TargetError(verdict.because, hint=verdict.hint)))
+    return tuple(undecided)
 
 
 def _changes_that_stand(waits: WaitsOnHead | None) -> tuple[AppChanges, ...]:
@@ -327,13 +327,13 @@ def _move_written(
 def _refuse_taken(
     edits: Sequence[Edit],
     writers: Mapping[tuple[str, str], tuple[Decision, Target]],
-    now: Files,
+    files: Files,
 ) -> None:
     """Raise `TargetError` if an edit takes away what an earlier one of this commit wrote."""
     for edit in edits:
-        if known := writers.get((edit.path, edit.key)):
-            first, place = known
-            if EDITORS[place.kind].read(now, place).version != first.candidate.version:
+        if earlier := writers.get((edit.path, edit.key)):
+            first, place = earlier
+            if EDITORS[place.kind].read(files, place).version != first.candidate.version:
                 raise _taken(edit, first)
 
 
@@ -359,8 +359,8 @@ def _as_edited(
 
 def _almost_the_same_key(files: Files, decision: Decision) -> tuple[str, str] | None:
     """Return a key that these values lack, and one that they have and that is almost the same."""
-    for key, there in helm_values.beside(files, target_of(decision.subscription, "helmvalues")):
-        for other in there:
+    for key, others in helm_values.beside(files, target_of(decision.subscription, "helmvalues")):
+        for other in others:
             words = (
                 (word, near)
                 for word, near in zip(key.split("."), other.split("."), strict=False)
@@ -412,8 +412,8 @@ def agreed_wording(given: Wording, subs: Sequence[Subscription]) -> Wording:
 
 def _trailers_besides(given: Iterable[tuple[str, str]], wishes: Wishes) -> list[tuple[str, str]]:
     """Return the trailers that the config asks for, without those that were given."""
-    known = {key.lower() for key, _ in given}
-    return [(key, value) for key, value in wishes.trailers or () if key.lower() not in known]
+    given_keys = {key.lower() for key, _ in given}
+    return [(key, value) for key, value in wishes.trailers or () if key.lower() not in given_keys]
 
 
 @dataclass(frozen=True)
@@ -570,8 +570,8 @@ def _command_told(
 
 def _with_released(named: list[AppChanges], ended: Collection[tuple[str, str]]) -> list[AppChanges]:
     """Return also the Applications whose hold ends, though nothing of them changes."""
-    known = {_key(app) for app in named}
-    rest = [AppChanges(*app, ()) for app in ended if app not in known]
+    already_named = {_key(app) for app in named}
+    rest = [AppChanges(*app, ()) for app in ended if app not in already_named]
     return [*named, *rest]
 
 

@@ -91,7 +91,7 @@ def name_heads(moves: Sequence[Move], *, by_hand: bool = False) -> list[Move]:
         if move.changes:
             of_app = changes.setdefault(move.subscription.application.key, [])
             of_app += [change] if (change := move.change) not in of_app else []
-    found = []
+    with_heads = []
     for move in moves:
         sub = move.subscription
         base = move.decision.branch
@@ -100,11 +100,11 @@ def name_heads(moves: Sequence[Move], *, by_hand: bool = False) -> list[Move]:
             by_hand or of_app or move.decision.verdict == "defer" or "{{" not in sub.head_template
         )
         if not (sub.head_template or sub.pull_request) or not anew or not base:
-            found.append(move)
+            with_heads.append(move)
             continue
         try:
             head = _named(sub, base, of_app) if sub.head_template else request_head(sub, base)
-            found.append(replace(move, decision=replace(move.decision, head=head)))
+            with_heads.append(replace(move, decision=replace(move.decision, head=head)))
         except Malformed as error:
             wrong = Verdict(
                 "error",
@@ -113,8 +113,8 @@ def name_heads(moves: Sequence[Move], *, by_hand: bool = False) -> list[Move]:
                 error.hint,
                 Exit.CONFIGURATION,
             )
-            found.append(move.without_effect(wrong))
-    return found
+            with_heads.append(move.without_effect(wrong))
+    return with_heads
 
 
 def _named(sub: Subscription, base: str, changes: Sequence[Change]) -> str:
@@ -155,7 +155,7 @@ class Request:
     """The state of a head branch's request before anything is done."""
 
     forge: Host
-    found: Proposed | None = None
+    newest: Proposed | None = None
     error: TaskError | None = None  # set if the forge did not answer
 
 
@@ -167,7 +167,7 @@ def requests_of(
 
     `plan` asks no forge. It only sees whether the repository is on a host at all.
     """
-    found: dict[str, Request] = {}
+    requests: dict[str, Request] = {}
     broken: dict[str, TaskError] = {}
     moves = [move for _, move in decided]
     repo = moves[0].subscription.repo if moves else ""
@@ -181,12 +181,12 @@ def requests_of(
             broken[head] = error
             continue
         try:
-            found[head] = Request(forge, _newest_request(forge, base, head))
+            requests[head] = Request(forge, _newest_request(forge, base, head))
         except TaskError as error:
             # The forge is down. The branch is pushed nevertheless, so nothing is lost, and the next
             # run opens the request.
-            found[head] = Request(forge, error=error)
-    return found, [
+            requests[head] = Request(forge, error=error)
+    return requests, [
         (
             move.failed(broken[move.decision.head])
             if move.changes and move.decision.head in broken
@@ -222,11 +222,11 @@ def _newest_request(forge: Host, base: Snapshot, head: str) -> Proposed | None:
     Git hosts retarget open requests when a base is renamed. Closed and merged ones keep its old
     name.
     """
-    found = forge.find(base.branch, head)
-    if found is None and base.renamed_from:
-        found = forge.find(base.renamed_from, head)
-        return found if found and found.state != "open" else None
-    return found
+    newest = forge.find(base.branch, head)
+    if newest is None and base.renamed_from:
+        newest = forge.find(base.renamed_from, head)
+        return newest if newest and newest.state != "open" else None
+    return newest
 
 
 @dataclass(frozen=True)
@@ -245,9 +245,9 @@ class HeadBranch:
     instead: str = ""
 
     @property
-    def found(self) -> Proposed | None:
+    def newest_request(self) -> Proposed | None:
         """Its newest request."""
-        return self.request.found if self.request else None
+        return self.request.newest if self.request else None
 
     @property
     def merged_builds(self) -> tuple[ListedBuild, ...]:
@@ -263,8 +263,8 @@ class HeadBranch:
     def as_listed(self) -> bool:
         """Whether the branch is at the commit that the list names."""
         made = self.listed.commit
-        there = HeadCommit(self.branch.tree, self.branch.parent) if self.branch else None
-        return made is not None and made == there
+        at_tip = HeadCommit(self.branch.tree, self.branch.parent) if self.branch else None
+        return made is not None and made == at_tip
 
 
 def touched_heads(
@@ -293,13 +293,13 @@ def lists_in(memory: Files) -> list[WaitingList]:
 
     One that cannot be read is left out: who needs it says so.
     """
-    found = []
+    lists = []
     for path, file in sorted(memory.items()):
         if is_list_path(path):
             with suppress(TaskError):
                 listed = read_list(file.text)
-                found += [listed] if list_path(listed.head) == path else []
-    return found
+                lists += [listed] if list_path(listed.head) == path else []
+    return lists
 
 
 def left_memory(base: Snapshot) -> list[Problem]:
@@ -313,16 +313,16 @@ def left_memory(base: Snapshot) -> list[Problem]:
     signed_by = (
         "find out who may push there; memorySigners in the config names other keys than the run's"
     )
-    found: list[Problem] = []
+    problems: list[Problem] = []
     if base.unsigned:
         unsigned = f"{memory_branch(base.repo, base.branch, base.prefix)}: {base.unsigned}"
-        found.append(Problem(Trouble.warning("signature", unsigned, signed_by)))
+        problems.append(Problem(Trouble.warning("signature", unsigned, signed_by)))
     if base.inherited and not base.renamed_from:
         old = base.inherited[0]
         new = memory_branch(base.repo, base.branch, base.prefix)
         moves = f"what {old} remembers moves to {new}, as branchPrefix in the config says"
-        found.append(Problem(Trouble.warning("target", moves)))
-    return found + [
+        problems.append(Problem(Trouble.warning("target", moves)))
+    return problems + [
         Problem(
             Trouble.warning(
                 "target",
@@ -345,7 +345,7 @@ def read_heads(
     """
     requests, moves = requests_of(list(zip(batch.asks, moves, strict=True)), base, job, world)
     decided = list(zip(batch.asks, moves, strict=True))
-    found: dict[str, HeadBranch] = {}
+    heads: dict[str, HeadBranch] = {}
     broken: dict[str, TaskError] = {}
     for name in touched_heads(decided, base, job.intent):
         try:
@@ -356,11 +356,11 @@ def read_heads(
         head = _read_head(name, known, batch, base, requests.get(name))
         if not head.ours:
             head = _foreign_branch_with_files(head, batch, moves)
-        found[name] = head
-    found |= _still_open(found, batch, base, job, world)
-    found |= _renamed(found, batch, base, job, world)
-    found |= _overtaken(found, batch, base, job, world)
-    return found, [
+        heads[name] = head
+    heads |= _still_open(heads, batch, base, job, world)
+    heads |= _renamed(heads, batch, base, job, world)
+    heads |= _overtaken(heads, batch, base, job, world)
+    return heads, [
         move.failed(broken[move.decision.head]) if move.decision.head in broken else move
         for move in moves
     ]
@@ -375,17 +375,17 @@ def _read_head(
     made = branch is not None and known.has_made(branch.tree, branch.parent)
     named = not made or _may_be_ours(known, batch, base)
     ours = branch is None or fresh or (made and named)
-    found = request.found if request else None
-    merged = _is_merged(known, branch, found, batch.repository, base)
+    newest = request.newest if request else None
+    merged = _is_merged(known, branch, newest, batch.repository, base)
     listed = settled_list(
         known,
         absent=branch is None,
         merged=merged,
-        request=KnownRequest(found.number, found.url, found.state) if found else None,
+        request=KnownRequest(newest.number, newest.url, newest.state) if newest else None,
     )
     if branch and listed.has_made(branch.tree, branch.parent) and not listed.arrived:
-        there = HeadCommit(branch.tree, branch.parent)
-        if there == listed.commit:
+        at_tip = HeadCommit(branch.tree, branch.parent)
+        if at_tip == listed.commit:
             listed = replace(listed, arrived=True, replaces=None)
     return HeadBranch(
         known, listed, branch, request=request, ours=ours, unnamed=not named, merged=merged
@@ -429,12 +429,12 @@ def _may_be_named(name: str, template: str) -> bool:
 def unnamed_heads(heads: Mapping[str, HeadBranch]) -> list[Problem]:
     """Return a warning for each list of a branch that may be somebody else's."""
     hint = "delete the branch if it is an old head branch; else find out who wrote the list"
-    found = []
+    problems = []
     for name, head in heads.items():
         if head.unnamed:
             message = f"{name} stays as it is: no Application that was read has it in git-branch"
-            found.append(Problem(Trouble.warning("target", message, hint)))
-    return found
+            problems.append(Problem(Trouble.warning("target", message, hint)))
+    return problems
 
 
 def _still_open(
@@ -443,13 +443,13 @@ def _still_open(
     """Return head branches on which nothing waits, and whose request an earlier run has not closed:
     it could not, or was killed.
     """
-    found: dict[str, HeadBranch] = {}
+    unclosed: dict[str, HeadBranch] = {}
     for known in lists_in(base.memory):
         closes = known.closing and not known.waits and known.head not in heads
-        if closes and _may_be_ours(known, batch, base) and len(found) < MOST_CLOSED:
+        if closes and _may_be_ours(known, batch, base) and len(unclosed) < MOST_CLOSED:
             with suppress(TaskError):  # without a token for the Git host, another run does it
-                found[known.head] = _head_with_request(known, batch, base, job, world)
-    return found
+                unclosed[known.head] = _head_with_request(known, batch, base, job, world)
+    return unclosed
 
 
 def _renamed(
@@ -466,27 +466,27 @@ def _renamed(
         for sub in (ask.subscription, *ask.siblings)
         if ask.subscription.pull_request and not sub.head_template
     }
-    found: dict[str, HeadBranch] = {}
+    inheriting: dict[str, HeadBranch] = {}
     for known in lists_in(base.memory):
         new = {subs.get(build.key, "") for build in known.builds}
         name = new.pop() if len(new) == 1 else ""
-        there = found.get(name) or heads.get(name)
-        if there is None or known.head in heads or not has_our_prefix(known.head, base.prefix):
+        heir = inheriting.get(name) or heads.get(name)
+        if heir is None or known.head in heads or not has_our_prefix(known.head, base.prefix):
             continue
         old = _head_with_request(known, batch, base, job, world)
-        if not old.ours or not there.ours:
+        if not old.ours or not heir.ours:
             continue
-        found[name] = replace(there, listed=_with_list_of(there.listed, old.listed))
-        found[known.head] = replace(old, instead=name)
-    return found
+        inheriting[name] = replace(heir, listed=_with_list_of(heir.listed, old.listed))
+        inheriting[known.head] = replace(old, instead=name)
+    return inheriting
 
 
-def _with_list_of(there: WaitingList, old: WaitingList) -> WaitingList:
+def _with_list_of(heir: WaitingList, old: WaitingList) -> WaitingList:
     """Return a list with what waits on another one, too. Its own builds win."""
-    own = {build.key for build in there.builds}
-    builds = (*there.builds, *(build for build in old.builds if build.key not in own))
-    releases = tuple(dict.fromkeys((*there.releases, *old.releases)))
-    return replace(there, builds=builds, releases=releases)
+    own = {build.key for build in heir.builds}
+    builds = (*heir.builds, *(build for build in old.builds if build.key not in own))
+    releases = tuple(dict.fromkeys((*heir.releases, *old.releases)))
+    return replace(heir, builds=builds, releases=releases)
 
 
 def _overtaken(
@@ -501,35 +501,35 @@ def _overtaken(
 
     def subscription(build: ListedBuild) -> Subscription | None:
         others = batch.look(build.application, ask=False)
-        known = {key_of_entry(sub): sub for sub in others}
-        return asked.get(build.key) or known.get(build.key)
+        looked_up = {key_of_entry(sub): sub for sub in others}
+        return asked.get(build.key) or looked_up.get(build.key)
 
-    found: dict[str, HeadBranch] = {}
+    outdated: dict[str, HeadBranch] = {}
     for known in lists_in(base.memory):
-        if known.head in heads or len(found) == MOST_CLOSED:
+        if known.head in heads or len(outdated) == MOST_CLOSED:
             continue
         subs = [subscription(build) for build in known.builds]
         if any(map(partial(overtaken, base), known.builds, subs)):
             proposed = known.request or has_our_prefix(known.head, base.prefix)
             proposed = proposed or any(sub and sub.pull_request for sub in subs)
             with suppress(TaskError):  # without a token for the Git host, another run does it
-                found[known.head] = (
+                outdated[known.head] = (
                     _head_with_request(known, batch, base, job, world)
                     if proposed
                     else _read_head(known.head, known, batch, base, None)
                 )
-    return found
+    return outdated
 
 
 def places_of_lists(memory: Files, repo: str, branch: str) -> list[Place]:
     """Return the places of the base that decide whether it has what waits."""
     builds = [build for known in lists_in(memory) for build in known.builds]
     base = Snapshot(repo, branch, "", {})
-    found: dict[Place, None] = {}
+    wanted: dict[Place, None] = {}
     for build in builds[:MOST_PLACES]:
         with suppress(TaskError):
-            found |= dict.fromkeys(places_of(subscription_of(build, base)))
-    return list(found)
+            wanted |= dict.fromkeys(places_of(subscription_of(build, base)))
+    return list(wanted)
 
 
 def _head_with_request(
@@ -549,7 +549,7 @@ def _head_with_request(
 def _is_merged(
     known: WaitingList,
     branch: Head | None,
-    found: Proposed | None,
+    newest: Proposed | None,
     repository: Repository,
     base: Snapshot,
 ) -> bool:
@@ -557,13 +557,13 @@ def _is_merged(
     if not known.waits or (branch and branch.parent == base.tip):
         return False
     if (
-        found
-        and found.state == "merged"
+        newest
+        and newest.state == "merged"
         and (known.request is None or known.request.state == "open")
     ):
         # What was pushed there after the merge is not in it.
-        return branch is None or found.head_commit in ("", branch.tip)
-    if found is not None or branch is None:
+        return branch is None or newest.head_commit in ("", branch.tip)
+    if newest is not None or branch is None:
         return False
     return branch.tip == base.tip or repository.merged(base.branch, branch.tip)
 
@@ -602,29 +602,31 @@ def on_theirs(
     and holds and configs of all branches.
     """
     view = _with_memory_of(head, base, [ask for ask, _ in decided])
-    found: dict[Identity, Move] = {}
-    again: list[Decided] = []
+    moves: dict[Identity, Move] = {}
+    governed_asks: list[Decided] = []
     for ask, move in decided:
         if move.decision.verdict == "error":
             continue
         try:
-            again.append((_also_governed(ask, head, base, view, terms), move))
+            governed_asks.append((_also_governed(ask, head, base, view, terms), move))
         except TaskError as error:
-            found[ask.key] = _on_head(move.failed(error), move, base, view)
-    facts = _with_facts_of(view, again, facts, gather)
-    for ask, move in again:
-        found[ask.key] = _on_head(decide_one(view, ask, terms, facts), move, base, view)
-    return found
+            moves[ask.key] = _on_head(move.failed(error), move, base, view)
+    facts = _with_facts_of(view, governed_asks, facts, gather)
+    for ask, move in governed_asks:
+        moves[ask.key] = _on_head(decide_one(view, ask, terms, facts), move, base, view)
+    return moves
 
 
-def _on_head(now: Move, before: Move, base: Snapshot, view: Snapshot) -> Move:
+def _on_head(again: Move, before: Move, base: Snapshot, view: Snapshot) -> Move:
     """Return the move with the place of its commit, and with what the base says as current."""
     current = before.decision.current
-    judged = now.decision.judged
+    judged = again.decision.judged
     if judged.verdict == "unchanged":
         judged = replace(judged, because=f"{view.branch} has it already")
-    at = replace(now.decision, branch=base.branch, head=view.branch, current=current, judged=judged)
-    return replace(now, decision=at)
+    at = replace(
+        again.decision, branch=base.branch, head=view.branch, current=current, judged=judged
+    )
+    return replace(again, decision=at)
 
 
 def decided_after(
@@ -632,13 +634,13 @@ def decided_after(
 ) -> dict[Identity, Move]:
     """Decide about asks on the base as the releases on their head branch leave it."""
     facts = _with_facts_of(base, decided, facts, gather)
-    found = {}
+    moves = {}
     for ask, move in decided:
         if move.decision.verdict != "error":
-            now = decide_one(base, ask, terms, facts)
-            at = replace(now.decision, head=move.decision.head)
-            found[ask.key] = replace(now, decision=at)
-    return found
+            again = decide_one(base, ask, terms, facts)
+            at = replace(again.decision, head=move.decision.head)
+            moves[ask.key] = replace(again, decision=at)
+    return moves
 
 
 def _with_facts_of(
@@ -693,7 +695,7 @@ def _proposes(build: ListedBuild | None, rollback: Meant) -> bool:
 
 
 def _declined_rollback(head: HeadBranch, sub: Subscription, hold: Hold) -> Problem:
-    url = head.found.url if head.found else ""
+    url = head.newest_request.url if head.newest_request else ""
     why = f"{key_of(sub)}: its rollback was declined, {url}; no longer {hold_text(hold)}"
     return Problem(Trouble.warning("held", why), application=sub.application.key)
 
@@ -714,8 +716,8 @@ def _is_on_base(
         if reading(base, sub, Terms()).version != rollback.version:
             return False
         state = own_states(base.files, state_path(sub)).get(file, State())
-        known = state.images.get(key_of(sub), Memory()).rollback
-        return known == rollback or (head is not None and head.branch is None)
+        remembered = state.images.get(key_of(sub), Memory()).rollback
+        return remembered == rollback or (head is not None and head.branch is None)
     return False
 
 
@@ -743,16 +745,16 @@ def unless_declined(move: Move, declined: Iterable[DeclinedBuild], world: World)
 def _unless_older(move: Move, declined: DeclinedBuild, world: World) -> Move:
     sub = move.subscription
     candidate = move.decision.candidate
-    known = declined.written
+    closed = declined.written
     event = Written(candidate.tag, candidate.digest, move.build)
-    if event.version == known.version:
+    if event.version == closed.version:
         because = f"{declined.url}: exactly this was closed by a person"
         because += ": a newer build opens another request"
         return move.without_effect(Verdict("refuse", "superseded", because))
-    by_build = not rules_of(sub.policy).ordered or event.tag == known.tag
-    pair = commits(event.build, known.build) if by_build else None
-    why = why_older(event, known, sub.policy, {pair: world.ancestry(*pair)} if pair else {})
-    because = f"{declined.url}: {known.version} was closed by a person: {why}"
+    by_build = not rules_of(sub.policy).ordered or event.tag == closed.tag
+    pair = commits(event.build, closed.build) if by_build else None
+    why = why_older(event, closed, sub.policy, {pair: world.ancestry(*pair)} if pair else {})
+    because = f"{declined.url}: {closed.version} was closed by a person: {why}"
     return move.without_effect(Verdict("refuse", "superseded", because)) if why else move
 
 
@@ -768,26 +770,26 @@ def _also_governed(ask: Ask, head: HeadBranch, base: Snapshot, view: Snapshot, t
     def changed(sub: Subscription) -> Collection[str]:
         return changed_files(view, sub, terms)
 
-    (there,) = governed([before], config_in(head.files), terms.now, changed)
-    if there.pull_request and not before.pull_request:
+    (by_head,) = governed([before], config_in(head.files), terms.now, changed)
+    if by_head.pull_request and not before.pull_request:
         message = f"the config on {name} asks for a pull request for it"
         hint = f"name {name} before the colon of git-branch, as the base of a request"
         raise TargetError(message, hint=hint, subject=PATH)
     # more proofs that the base wants of a file that only this branch has are refused at the edit
-    of_base = governed([before], config_in(base.files), terms.now, changed)
-    (of_base_there,) = also_limited(of_base, config_in(base.default), changed)
-    three = (before, of_base_there, there)
+    governed_by_base = governed([before], config_in(base.files), terms.now, changed)
+    (by_base,) = also_limited(governed_by_base, config_in(base.default), changed)
+    three = (before, by_base, by_head)
     with of_config():
-        demands = (*before.demands, *with_all_keys(there, head.files).demands)
+        demands = (*before.demands, *with_all_keys(by_head, head.files).demands)
     freezes = [sub.freeze for sub in three if sub.freeze]
     policy = replace(
-        there.policy,
+        by_head.policy,
         pin_digest=any(sub.policy.pin_digest for sub in three),
         minimum_age=max(sub.policy.minimum_age for sub in three),
     )
     wishes = before.wishes
-    if there.wishes != Wishes():
-        wishes = agreed([wishes, there.wishes], wishes)
+    if by_head.wishes != Wishes():
+        wishes = agreed([wishes, by_head.wishes], wishes)
     sub = replace(
         before,
         wishes=wishes,

@@ -36,7 +36,7 @@ class Lists:
     ) -> Lists:
         """Return the lists after a run that lands what is prepared."""
         commits = {commit.changeset.head: commit for commit in prepared.commits}
-        found: dict[str, WaitingList] = {}
+        after_run: dict[str, WaitingList] = {}
         closing: dict[str, str] = {}
         for name, head in heads.items():
             commit = commits.get(name)
@@ -49,10 +49,10 @@ class Lists:
             # A branch that is there stays known as ours: a person may keep it after the merge.
             if head.branch is None and commit is None and not listed.waits:
                 listed = replace(listed, commit=None, replaces=None)
-            found[name] = listed
+            after_run[name] = listed
         known = {name: head.known for name, head in heads.items()}
         instead = {name: head.instead for name, head in heads.items() if head.instead}
-        return cls(known, found, frozenset(commits), instead, closing)
+        return cls(known, after_run, frozenset(commits), instead, closing)
 
     def of(self, name: str) -> WaitingList:
         """Return the list of a head branch."""
@@ -138,11 +138,11 @@ def with_lists_of(states: Files, lists: Files) -> Files:
 def with_list(files: Files, listed: WaitingList) -> Files:
     """Return the files of the memory branch with a list, or without it if it says nothing."""
     path = list_path(listed.head)
-    found = dict(files)
+    changed = dict(files)
     if listed.empty:
-        found.pop(path, None)
-        return found
+        changed.pop(path, None)
+        return changed
     text = write_list(listed)
-    if path not in found or found[path].text != text:
-        found[path] = File(text)
-    return found
+    if path not in changed or changed[path].text != text:
+        changed[path] = File(text)
+    return changed

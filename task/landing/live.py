@@ -38,18 +38,18 @@ def patch(asks: Sequence[Ask], job: Job, world: World) -> Outcome:
 
     A failure stops no other one. Watch what may be overwritten.
     """
-    found: list[Outcome] = []
+    outcomes: list[Outcome] = []
     watched: list[_Undoable] = []
     for number, ask in enumerate(asks):
         outcome, more = _without_errors(ask, job, partial(_first, ask, number, job, world))
-        found.append(outcome)
+        outcomes.append(outcome)
         watched += more
     while watched:
         world.sleep(LOOK)
         still: list[_Undoable] = []
         for undoable in watched:
             try:
-                _manifest, _version, now = said_live(undoable.ask.subscription, undoable.api)
+                _manifest, _version, said = said_live(undoable.ask.subscription, undoable.api)
             except TaskError as error:  # the image was written, so the decision stays an update
                 image = undoable.decision.candidate.reference
                 app = undoable.ask.subscription.application.key
@@ -57,20 +57,20 @@ def patch(asks: Sequence[Ask], job: Job, world: World) -> Outcome:
                     "warning", f"{app}: cannot tell whether {image} stays there: {error.message}"
                 )
                 continue
-            if (now.tag, now.digest) == (
+            if (said.tag, said.digest) == (
                 undoable.decision.candidate.tag,
                 undoable.decision.candidate.digest,
             ):
                 still += [undoable] if world.now() < undoable.until else []
                 continue
-            found[undoable.number], more = _without_errors(
+            outcomes[undoable.number], more = _without_errors(
                 undoable.ask,
                 job,
                 partial(_patch_again, undoable, job, world),
             )
             still += more
         watched = still
-    return reduce(Outcome.plus, found, Outcome())
+    return reduce(Outcome.plus, outcomes, Outcome())
 
 
 @dataclass(frozen=True)
@@ -185,7 +185,7 @@ def owner_of(sub: Subscription, world: World) -> str:
     if live is None:
         return ""
     try:
-        manifest, _version, _now = said_live(sub, live)
+        manifest, _version, _said = said_live(sub, live)
         return world.taken_back_by(manifest, place(manifest, *_target_in_source(sub)))
     except TaskError:
         return ""

@@ -56,8 +56,8 @@ def _that_travels(remember: Remember, snapshot: Snapshot, sub: Subscription, fil
     """Return what a head branch says: not what is deferred."""
     both = states_of(snapshot, sub).get(file, State())
     memory = remember.memory or both.images.get(key_of(sub), Memory())
-    kept = memory.hold if remember.memory else None
-    return replace(remember, memory=replace(memory, hold=kept, deferred=None))
+    hold = memory.hold if remember.memory else None
+    return replace(remember, memory=replace(memory, hold=hold, deferred=None))
 
 
 def _state_after(state: State, sub: Subscription, new: Remember) -> State:
@@ -107,14 +107,14 @@ def until_landed(before: Files, after: Files) -> Files:
     for path in filter(is_state_path, before):
         states = dict(own_states(after, path))
         for file, state in own_states(before, path).items():
-            now = states.get(file, State())
+            new_state = states.get(file, State())
             lost = {
-                key: replace(now.images.get(key, Memory()), deferred=memory.deferred)
+                key: replace(new_state.images.get(key, Memory()), deferred=memory.deferred)
                 for key, memory in state.images.items()
-                if memory.deferred and not now.images.get(key, Memory()).deferred
+                if memory.deferred and not new_state.images.get(key, Memory()).deferred
             }
             if lost:
-                states[file] = replace(now, images={**now.images, **lost})
+                states[file] = replace(new_state, images={**new_state.images, **lost})
                 _store(files, path, states)
     return files
 
@@ -123,16 +123,16 @@ def _aside(move: Move) -> bool:
     return move.decision.head not in ("", move.decision.branch)
 
 
-def _beside_base(known: State, snapshot: Snapshot, move: Move, file: str) -> State:
+def _beside_base(beside_before: State, snapshot: Snapshot, move: Move, file: str) -> State:
     """Return what the memory branch says of an Application after a move.
 
-    `known` is what it says now.
+    `beside_before` is what it says now.
     """
     key = key_of(move.subscription)
     path = state_path(move.subscription)
     new = move.remember or Remember()
     base = own_states(snapshot.files, path).get(file, State())
-    wanted = merged(base, known)  # with the moves before
+    wanted = merged(base, beside_before)  # with the moves before
     if not _aside(move):  # the base itself remembers it from now on
         images = {**base.images, key: new.memory} if new.memory else base.images
         base = State(new.hold or base.hold, images)
@@ -144,7 +144,7 @@ def _beside_base(known: State, snapshot: Snapshot, move: Move, file: str) -> Sta
     beside = replace(
         beside, rollback=_rollback_of(beside.hold or whole, before, move, memory.rollback)
     )
-    return State(whole, {**known.images, key: beside})
+    return State(whole, {**beside_before.images, key: beside})
 
 
 def _rollback_of(
@@ -181,8 +181,8 @@ def without_rollbacks(memory: Files, closed: Mapping[str, Collection[str]]) -> F
                     rollback=None,
                 )
             whole = any(
-                key in keys and known.rollback and not known.hold
-                for key, known in state.images.items()
+                key in keys and memory_of_image.rollback and not memory_of_image.hold
+                for key, memory_of_image in state.images.items()
             )
             states[file] = replace(
                 state,
@@ -231,15 +231,15 @@ def new_holds(
         old = read_state(before.get(path, GONE).text)
         new = read_state(after[path].text)
         for file, state in sorted(new.items()):
-            known = old.get(file, State())
-            holds = [(app.name, state.hold, known.hold)]
+            old_state = old.get(file, State())
+            holds = [(app.name, state.hold, old_state.hold)]
             holds += [
-                (key, memory.hold, known.images.get(key, Memory()).hold)
+                (key, memory.hold, old_state.images.get(key, Memory()).hold)
                 for key, memory in sorted(state.images.items())
             ]
             found += [
-                ((app.namespace, app.name), what, hold_text(now))
-                for what, now, then in holds
-                if now and now != then
+                ((app.namespace, app.name), what, hold_text(new_hold))
+                for what, new_hold, old_hold in holds
+                if new_hold and new_hold != old_hold
             ]
     return found

@@ -97,19 +97,19 @@ def decide_together(  # noqa: PLR0913 - what waits is decided with all that the 
     """Prove what asks, and decide it again together with what waits on these head branches."""
     listed = [one for head in heads.values() for one in head.listed.releases]
     base = with_more(base, places_of_releases(listed), batch.repository)
-    found = {ask.key: move for ask, move in zip(batch.asks, moves, strict=True)}
+    by_ask = {ask.key: move for ask, move in zip(batch.asks, moves, strict=True)}
     for name, head in heads.items():
-        there = _asks_at(name, batch.asks, found)
+        asks_at_head = _asks_at(name, batch.asks, by_ask)
         after = without(base, head.listed.releases)
         if not head.ours:
-            found |= on_theirs(head, after, there, job.terms, facts, gather)
+            by_ask |= on_theirs(head, after, asks_at_head, job.terms, facts, gather)
         elif head.listed.releases:
-            found |= decided_after(after, there, job.terms, facts, gather)
-    found = dict(
+            by_ask |= decided_after(after, asks_at_head, job.terms, facts, gather)
+    by_ask = dict(
         zip(
-            found,
+            by_ask,
             _proved_asks(
-                list(found.values()),
+                list(by_ask.values()),
                 base,
                 heads,
                 job,
@@ -125,37 +125,37 @@ def decide_together(  # noqa: PLR0913 - what waits is decided with all that the 
     waits: dict[str, WaitsOnHead] = {}
     heirs = {head.instead for head in heads.values()}
     for number, (name, head) in enumerate(heads.items()):
-        there = _asks_at(name, batch.asks, found)
+        asks_at_head = _asks_at(name, batch.asks, by_ask)
         if head.instead:
             waits[name] = WaitsOnHead()
             continue
         if not head.ours:
             waits[name] = standing_on(
-                head.listed, head.files, scene.from_annotations, there, scene.base
+                head.listed, head.files, scene.from_annotations, asks_at_head, scene.base
             )
             continue
-        again, waits[name] = _on_ours(
+        decided_again, waits[name] = _on_ours(
             head,
-            there,
-            found,
+            asks_at_head,
+            by_ask,
             batch,
             scene,
             proves=number < MOST_PROVED,
         )
-        found |= again
+        by_ask |= decided_again
         # a run was killed after the list was pushed, and before the head branch was
         late = not (head.listed.arrived or head.as_listed)
         waits[name] = replace(waits[name], moved=late or name in heirs)
         kept_moves += _kept_moves(name, waits[name])
-    waits = _with_releases(waits, heads, list(found.values()), scene.base)
+    waits = _with_releases(waits, heads, list(by_ask.values()), scene.base)
     if job.intent and job.intent.verb == "release":
-        found = {
+        by_ask = {
             key: with_end(move, waits[move.decision.head].releases, base.branch)
             if move.decision.head in waits
             else move
-            for key, move in found.items()
+            for key, move in by_ask.items()
         }
-    return Together(scene.base, [*found.values(), *kept_moves], waits)
+    return Together(scene.base, [*by_ask.values(), *kept_moves], waits)
 
 
 def _with_releases(
@@ -166,16 +166,18 @@ def _with_releases(
 ) -> dict[str, WaitsOnHead]:
     """Return what waits with the holds of the base that end with it."""
     new = releases_of(base, moves)
-    found: dict[str, WaitsOnHead] = {}
+    with_releases: dict[str, WaitsOnHead] = {}
     for name, waiting in waits.items():
-        known = () if heads[name].instead else heads[name].listed.releases
-        there = [move for move in moves if move.decision.head == name]
-        again = [one for one in known if counts(base, one) and not held_again(one, there)]
-        releases = tuple(dict.fromkeys((*again, *new.get(name, ()))))
-        ended = tuple(one for one in known if one not in releases)
-        moved = waiting.moved or releases != known
-        found[name] = replace(waiting, releases=releases, ended=ended, moved=moved)
-    return found
+        before = () if heads[name].instead else heads[name].listed.releases
+        moves_at_head = [move for move in moves if move.decision.head == name]
+        still_ending = [
+            one for one in before if counts(base, one) and not held_again(one, moves_at_head)
+        ]
+        releases = tuple(dict.fromkeys((*still_ending, *new.get(name, ()))))
+        ended = tuple(one for one in before if one not in releases)
+        moved = waiting.moved or releases != before
+        with_releases[name] = replace(waiting, releases=releases, ended=ended, moved=moved)
+    return with_releases
 
 
 def _kept_moves(head: str, waits: WaitsOnHead) -> list[Move]:
@@ -273,16 +275,16 @@ def _governed(
     def changed(sub: Subscription) -> Collection[str]:
         return changed_files(base, sub, job.terms)
 
-    found = also_limited(governed(subs, config, job.terms.now, changed), default, changed)
-    keys = [path for sub in found for demand in sub.demands for path in demand.keys]
+    governed_subs = also_limited(governed(subs, config, job.terms.now, changed), default, changed)
+    keys = [path for sub in governed_subs for demand in sub.demands for path in demand.keys]
     base = with_more(base, map(Place, keys), batch.repository)
     with of_config():
-        return base, [with_all_keys(sub, base.files) for sub in found]
+        return base, [with_all_keys(sub, base.files) for sub in governed_subs]
 
 
 def _on_ours(
     head: HeadBranch,
-    there: Sequence[Decided],
+    asks_at_head: Sequence[Decided],
     moves: Mapping[Identity, Move],
     batch: Batch,
     scene: Scene,
@@ -295,26 +297,26 @@ def _on_ours(
     waiting, undecided = waiting_in(
         head.listed, scene.base, scene.from_annotations, scene.from_list, terms, scene.facts
     )
-    facts = _facts_between(waiting, there, scene)
+    facts = _facts_between(waiting, asks_at_head, scene)
     waiting = [replace(build, situation=replace(build.situation, facts=facts)) for build in waiting]
-    waiting, gone = _without_withdrawn(waiting, batch, moves, there)
+    waiting, gone = _without_withdrawn(waiting, batch, moves, asks_at_head)
     waiting, lost, problems = _tried(waiting, scene, head.known.head, proves=proves)
 
-    asked = {ask.key for ask, _ in there}
+    asked = {ask.key for ask, _ in asks_at_head}
     elsewhere = (
         {}
         if scene.job.intent is None or scene.job.intent.verb == "release"
         else {ask.key: ask for ask in batch.asks if ask.key not in asked}
     )
     out = [build for build in waiting if build.subscription.identity in elsewhere]
-    again, fates = decide_with_waiting(
-        scene.base, [build for build in waiting if build not in out], there, terms
+    decided_again, fates = decide_with_waiting(
+        scene.base, [build for build in waiting if build not in out], asks_at_head, terms
     )
     for build in out:
         ask = elsewhere[build.subscription.identity]
         fates.append(taken_out(scene.base, build, ask, moves[ask.key], terms))
     problems += [_undecided(entry, head.known.head) for entry in undecided]
-    return again, WaitsOnHead(
+    return decided_again, WaitsOnHead(
         (*fates, *gone, *lost), tuple(undecided), tuple(dict.fromkeys(problems))
     )
 
@@ -323,11 +325,11 @@ def _without_withdrawn(
     waiting: Sequence[WaitingBuild],
     batch: Batch,
     moves: Mapping[Identity, Move],
-    there: Sequence[Decided],
+    asks_at_head: Sequence[Decided],
 ) -> tuple[list[WaitingBuild], list[BuildFate]]:
     """Return what waits, without promotions whose source no longer has them; and those."""
     decided = [(ask, moves[ask.key]) for ask in batch.asks]
-    written = {ask.key: move for ask, move in there if move.updates}
+    written = {ask.key: move for ask, move in asks_at_head if move.updates}
     left: list[WaitingBuild] = []
     gone: list[BuildFate] = []
     for build in waiting:
@@ -343,11 +345,11 @@ def _without_withdrawn(
 
 
 def _facts_between(
-    waiting: Sequence[WaitingBuild], there: Sequence[Decided], scene: Scene
+    waiting: Sequence[WaitingBuild], asks_at_head: Sequence[Decided], scene: Scene
 ) -> Facts:
     """Return the facts that decide between what waits, what asks, and what the base has."""
     more = scene.gather(scene.base, asks_of(waiting))
-    pairs = dict.fromkeys(pairs_of(waiting, there))
+    pairs = dict.fromkeys(pairs_of(waiting, asks_at_head))
     ancestry = {pair: scene.world.ancestry(*pair) for pair in pairs}
     return replace(
         scene.facts,
@@ -368,14 +370,14 @@ def _tried(
     written = [fate.move for _, fate in left if fate.move and fate.move.updates]
     proved = verified(written, replace(scene.checks, labels=False)) if proves else written
     results = iter(proved)
-    found: list[WaitingBuild] = []
+    passed: list[WaitingBuild] = []
     problems: list[Problem] = []
     if written and not proves:
         message = f"what waits on {head} was not proved again: this run touches too many branches"
         problems.append(Problem(Trouble.warning("signature", message)))
     for build, fate in left:
         if not (fate.move and fate.move.updates):
-            found.append(build)
+            passed.append(build)
             continue
         move = next(results)
         verdict = move.decision.judged
@@ -387,8 +389,8 @@ def _tried(
             problems.append(_unchecked_build(build, verdict.because, verdict.hint, head))
         elif fate.doubt:
             problems.append(_unchecked_build(build, fate.because, "", head))
-        found.append(replace(build, proof=move.decision.proof))
-    return found, lost, problems
+        passed.append(replace(build, proof=move.decision.proof))
+    return passed, lost, problems
 
 
 def _unchecked_build(waiting: WaitingBuild, because: str, hint: str, head: str) -> Problem:

@@ -91,8 +91,12 @@ class WaitingBuild:
         """Whether the base has what it had when this was listed."""
         memory = self.situation.memory
         then = self.listed.base
-        there = self.situation.in_git.version, memory.written, memory.replaced
-        return there == (then.version, then.written, then.replaced)
+        on_base = self.situation.in_git.version
+        return (on_base, memory.written, memory.replaced) == (
+            then.version,
+            then.written,
+            then.replaced,
+        )
 
 
 @dataclass(frozen=True)
@@ -230,19 +234,19 @@ def overtaken(base: Snapshot, listed: ListedBuild, sub: Subscription | None) -> 
     `sub` is None for an Application that was not read. No server is asked.
     """
     try:
-        there = reading(base, sub or subscription_of(listed, base), Terms())
+        in_git = reading(base, sub or subscription_of(listed, base), Terms())
     except TaskError:
         return False
-    if there.version == listed.version:
-        return there.sound
-    if sub is None or listed.rollback or there.version == listed.base.version:
+    if in_git.version == listed.version:
+        return in_git.sound
+    if sub is None or listed.rollback or in_git.version == listed.base.version:
         return False
-    newer = Written(there.tag, there.digest)
+    newer = Written(in_git.tag, in_git.digest)
     return bool(why_older(Written(listed.tag, listed.digest, listed.build), newer, sub.policy, {}))
 
 
 def waiting_in(
-    known: WaitingList,
+    waiting_list: WaitingList,
     base: Snapshot,
     from_annotations: Mapping[BuildKey, Subscription],
     from_list: Mapping[BuildKey, Subscription],
@@ -255,10 +259,10 @@ def waiting_in(
     `from_annotations` are the subscriptions that this run has read. `from_list` has one for each
     other build.
     """
-    found: list[WaitingBuild] = []
+    waiting: list[WaitingBuild] = []
     undecided: list[Undecided] = []
     terms = replace(terms, build=Build(), promoted=None, require_live=False, allow_downgrade=False)
-    for listed in known.builds:
+    for listed in waiting_list.builds:
         sub = from_annotations.get(listed.key) or from_list[listed.key]
         try:
             # a freeze does not defer what waits already
@@ -270,21 +274,21 @@ def waiting_in(
         if not read and (why := _unknown_order(listed, situation, base.branch)):
             undecided.append(Undecided(listed, TargetError(f"{why}; {UNREAD}")))
             continue
-        found.append(WaitingBuild(listed, situation, read))
-    return found, undecided
+        waiting.append(WaitingBuild(listed, situation, read))
+    return waiting, undecided
 
 
 def _unknown_order(one: ListedBuild, situation: Situation, base: str) -> str:
     """Return why a build of an Application that was not read cannot be decided, or "": only the
     annotations say which of two versions is newer.
     """
-    there = situation.in_git.version
-    if not there:
+    on_base = situation.in_git.version
+    if not on_base:
         return f"{one.path} has no {one.image} any more"
     then = one.base.version
-    if one.rollback or there in (then, one.version):
+    if one.rollback or on_base in (then, one.version):
         return ""
-    return f"{base} now has {there}, not {then or 'nothing'}"
+    return f"{base} now has {on_base}, not {then or 'nothing'}"
 
 
 def asks_of(waiting: Iterable[WaitingBuild]) -> list[Ask]:
@@ -303,14 +307,14 @@ def pairs_of(
     and other builds.
     """
     events = {ask.key: move.build for ask, move in decided}
-    found: list[tuple[str, str, str]] = []
+    pairs: list[tuple[str, str, str]] = []
     for entry in waiting:
         memory = entry.situation.memory
         both = [(entry.build, two.build) for two in (memory.written, memory.deferred) if two]
         if event := events.get(entry.subscription.identity):
             both.append((event, entry.build))
-        found += [pair for new, old in both if (pair := commits(new, old))]
-    return found
+        pairs += [pair for new, old in both if (pair := commits(new, old))]
+    return pairs
 
 
 # What becomes of a waiting build if the command is about the same image. The outcomes of the ask
@@ -395,13 +399,13 @@ def withdrawn(listed: ListedBuild, decided: Iterable[Decided]) -> str:
         promoted = ask.promoted.source if ask.promoted else ""
         back = move.rolled_back and sub.application.key == listed.promoted_from
         if promoted == listed.promoted_from and key_of_entry(sub) == listed.key:
-            now = ask.offered
+            at_source = ask.offered
         elif back and sub.entry.image.identity == image:
-            now = move.decision.candidate
+            at_source = move.decision.candidate
         else:
             continue
-        if not alike(now, Reading(tag=listed.tag, digest=listed.digest)):
-            return f"{listed.promoted_from} now has {now.version}"
+        if not alike(at_source, Reading(tag=listed.tag, digest=listed.digest)):
+            return f"{listed.promoted_from} now has {at_source.version}"
     return ""
 
 
@@ -421,7 +425,7 @@ def taken_out(
 
 
 def standing_on(
-    known: WaitingList,
+    waiting_list: WaitingList,
     files: Files,
     subs: Mapping[BuildKey, Subscription],
     decided: Sequence[Decided],
@@ -433,7 +437,7 @@ def standing_on(
     view = replace(base, files={**base.files, **files})
     written = {key_of_entry(ask.subscription): move for ask, move in decided if move.updates}
     fates: list[BuildFate] = []
-    for listed in known.builds:
+    for listed in waiting_list.builds:
         if (move := written.get(listed.key)) is not None:
             because = f"{move.decision.candidate.version} takes its place"
             fates.append(BuildFate(listed, "superseded", because))
@@ -443,11 +447,15 @@ def standing_on(
             because = f"{base.branch} now has {listed.version}"
             fates.append(BuildFate(listed, "merged", because))
             continue
-        there = _version_in(view, sub)
-        if there == listed.version:
-            fates.append(BuildFate(listed, "waits", f"{known.head} has it", stands=True))
+        on_branch = _version_in(view, sub)
+        if on_branch == listed.version:
+            fates.append(BuildFate(listed, "waits", f"{waiting_list.head} has it", stands=True))
         else:
-            fates.append(BuildFate(listed, "dropped", f"{known.head} now has {there or 'nothing'}"))
+            fates.append(
+                BuildFate(
+                    listed, "dropped", f"{waiting_list.head} now has {on_branch or 'nothing'}"
+                )
+            )
     return WaitsOnHead(tuple(fates))
 
 
@@ -550,8 +558,8 @@ def _outcome(ask: Ask, move: Move, waiting: WaitingBuild, terms: Terms) -> tuple
     if terms.allow_downgrade:
         return "newer", ""
     event = Written(new.tag, new.digest, move.build)
-    there = Written(waiting.image.tag, waiting.image.digest, waiting.build)
-    older = why_older(event, there, waiting.subscription.policy, waiting.situation.facts.ancestry)
+    already = Written(waiting.image.tag, waiting.image.digest, waiting.build)
+    older = why_older(event, already, waiting.subscription.policy, waiting.situation.facts.ancestry)
     return "older" if older else "newer", older
 
 
@@ -585,9 +593,9 @@ def _decide_alone(base: Snapshot, waiting: WaitingBuild) -> tuple[Move | None, F
     """Decide what waits on the base of now: the move that keeps or defers it, what becomes of it,
     and why.
     """
-    there = waiting.situation.in_git.version
-    if there == waiting.image.version and waiting.situation.in_git.sound:
-        return None, "merged", f"{base.branch} now has {there}"
+    on_base = waiting.situation.in_git.version
+    if on_base == waiting.image.version and waiting.situation.in_git.sound:
+        return None, "merged", f"{base.branch} now has {on_base}"
     if waiting.listed.rollback:
         return _decide_rollback_alone(base, waiting)
     move = weigh(waiting.situation, _offer(waiting))
@@ -655,11 +663,11 @@ def _decide_rollback_alone(base: Snapshot, waiting: WaitingBuild) -> tuple[Move 
     """
     situation = waiting.situation
     rollback = waiting.listed.rollback
-    there = situation.in_git.version
+    on_base = situation.in_git.version
     hold = situation.hold
-    if rollback is None or there != rollback.was:
+    if rollback is None or on_base != rollback.was:
         was = rollback.was if rollback else ""
-        return None, "superseded", f"{base.branch} now has {there or 'nothing'}, not {was}"
+        return None, "superseded", f"{base.branch} now has {on_base or 'nothing'}, not {was}"
     because = f"rolled back from {rollback.was}{f'; {hold_text(hold)}' if hold else ''}"
     to = Reading(tag=waiting.image.tag, digest=waiting.image.digest)
     memory = rolled_back(
@@ -672,7 +680,7 @@ def _decide_rollback_alone(base: Snapshot, waiting: WaitingBuild) -> tuple[Move 
 
 
 def list_after(
-    known: WaitingList,
+    waiting_list: WaitingList,
     done: Iterable[Move],
     waits: WaitsOnHead,
     left: Iterable[ListedBuild],
@@ -684,7 +692,7 @@ def list_after(
     """
     # What left the list comes to it again, on what the base has now.
     lost = {one.listed.key for one in waits.fates if one.fate != "waits"}
-    old = {listed.key: listed for listed in known.builds if listed.key not in lost}
+    old = {listed.key: listed for listed in waiting_list.builds if listed.key not in lost}
     new: dict[BuildKey, ListedBuild] = {}
     for move in done:
         if move.updates:
@@ -694,25 +702,27 @@ def list_after(
         new.setdefault(listed.key, listed)
     builds = tuple(sorted(new.values(), key=lambda build: build.key))
     again = {build.declined_key for build in builds}
-    declined = tuple(one for one in known.declined if one.key not in again)
-    return replace(known, builds=builds, releases=waits.releases, declined=declined, closing="")
+    declined = tuple(one for one in waiting_list.declined if one.key not in again)
+    return replace(
+        waiting_list, builds=builds, releases=waits.releases, declined=declined, closing=""
+    )
 
 
-def listed_of(move: Move, known: ListedBuild | None, base: Snapshot, now: str) -> ListedBuild:
+def listed_of(move: Move, before: ListedBuild | None, base: Snapshot, now: str) -> ListedBuild:
     """Return the record of a build that a head branch gets.
 
-    What is `known` of the same build stays.
+    What is known of the same build (`before`) stays.
     """
     decision = move.decision
     sub = move.subscription
     if (
-        known
-        and known.version == decision.candidate.version
-        and bool(known.rollback) == move.rolled_back
+        before
+        and before.version == decision.candidate.version
+        and bool(before.rollback) == move.rolled_back
     ):
-        identity = known.build if known.build != Build() else move.build
-        proof = str(decision.proof or known.proof)
-        return replace(known, build=identity, proof=proof, left_out="")
+        identity = before.build if before.build != Build() else move.build
+        proof = str(decision.proof or before.proof)
+        return replace(before, build=identity, proof=proof, left_out="")
     memory = move.remember.memory if move.remember and move.remember.memory else Memory()
     rollback = memory.rollback if move.rolled_back else None
     return ListedBuild(
@@ -751,18 +761,18 @@ def base_then(base: Snapshot, sub: Subscription) -> BaseThen:
 
 
 def settled_list(
-    known: WaitingList, *, absent: bool, merged: bool, request: KnownRequest | None
+    waiting_list: WaitingList, *, absent: bool, merged: bool, request: KnownRequest | None
 ) -> WaitingList:
     """Return a list as what happened to its branch and its request since leaves it.
 
     `absent`: there is no such branch. `merged`: its tip is in the base's history. `request` is the
     newest one.
     """
-    seen = known.request
+    seen = waiting_list.request
     news = request if request and (seen is None or seen != request) else None
     same = bool(news and seen and news.number == seen.number and seen.state != "open")
-    if news and news.state == "closed" and not same and not known.closing:
-        known = declined_by(known, news.url)
-    elif merged or (absent and known.arrived):
-        known = replace(known, builds=(), releases=())
-    return replace(known, request=request or seen)
+    if news and news.state == "closed" and not same and not waiting_list.closing:
+        waiting_list = declined_by(waiting_list, news.url)
+    elif merged or (absent and waiting_list.arrived):
+        waiting_list = replace(waiting_list, builds=(), releases=())
+    return replace(waiting_list, request=request or seen)

@@ -194,16 +194,16 @@ def prepare(
     heads, moves = read_heads(batch, snapshot, moves, job, world)
     decided = list(zip(batch.asks, moves, strict=True))
     remembered, ended = settled_rollbacks(heads.values(), snapshot, decided)
-    known = snapshot.memory
-    if remembered != known:
+    memory_there = snapshot.memory
+    if remembered != memory_there:
         # The rollbacks were declined or merged, so their holds no longer count.
         snapshot = replace(snapshot, memory=remembered)
         facts = gather(snapshot, batch.asks)
         free = name_heads(decide(snapshot, batch.asks, job.terms, facts), by_hand=by_hand)
         # One that cannot have its request, or whose list cannot be read, stays an error.
         moves = [
-            move if move.decision.verdict == "error" else now
-            for move, now in zip(moves, free, strict=True)
+            move if move.decision.verdict == "error" else again
+            for move, again in zip(moves, free, strict=True)
         ]
     with contention.clock_paused():
         together = decide_together(
@@ -233,13 +233,15 @@ def prepare(
     problems = [
         *left_memory(snapshot),
         *unnamed_heads(heads),
-        *_strange_memory(known),
+        *_strange_memory(memory_there),
         *ended,
         *(problem for wait in waits.values() for problem in wait.problems),
     ]
     problems += hindered(moves, lambda sub: world.hindrance(sub, job.terms.now))
     return Delivery(
-        base=replace(snapshot, memory=known),  # as it is there: `MemoryBranch` compares with it
+        base=replace(
+            snapshot, memory=memory_there
+        ),  # as it is there: `MemoryBranch` compares with it
         heads=heads,
         commits=tuple(commits),
         settled=tuple(settled),
@@ -468,10 +470,12 @@ class Lander:
                 because = f"{reason}. {page} proposes what waits"
             try:
                 if withdraw(because, head.request, self.world):
-                    stays = not self._dropped(head)
+                    undeleted = not self._dropped(head)
                     listed = WaitingList(name, declined=head.listed.declined)
                     # A branch that stays is known as ours, and the next build takes it.
-                    self.memory.put(replace(listed, commit=head.listed.commit) if stays else listed)
+                    self.memory.put(
+                        replace(listed, commit=head.listed.commit) if undeleted else listed
+                    )
                     closed = True
             except Outpaced:  # another run proposes something there meanwhile
                 self.outpaced.add(name)
@@ -501,8 +505,8 @@ class Lander:
             commit.head: commit.pull_request for commit in self.done.commits if commit.pull_request
         }
         for name, head in self.delivery.heads.items():
-            if head.found:
-                pages.setdefault(name, head.found.url)
+            if head.newest_request:
+                pages.setdefault(name, head.newest_request.url)
         return pages
 
     def outcome(self) -> Outcome:
@@ -575,14 +579,14 @@ def _without_commit(settled: Sequence[Decision], snapshot: Snapshot, job: Job) -
 
     So with `--wait`, the run waits for its rollout as well.
     """
-    there = [
+    on_base = [
         decision
         for decision in settled
         if decision.verdict == "unchanged" and decision.head == decision.branch
     ]
     cautions = tuple(
         caution
-        for decision in there
+        for decision in on_base
         if decision.kind
         for caution in file_cautions(
             snapshot.files,
@@ -592,17 +596,17 @@ def _without_commit(settled: Sequence[Decision], snapshot: Snapshot, job: Job) -
             job.terms,
         )
     )
-    earlier = () if job.dry else _of_earlier_run(there, snapshot)
+    earlier = () if job.dry else _of_earlier_run(on_base, snapshot)
     return Outcome(
         tuple(settled),
         (),
-        landed_applications(there, snapshot.repo, snapshot.tip),
+        landed_applications(on_base, snapshot.repo, snapshot.tip),
         cautions,
         earlier,
     )
 
 
-def _of_earlier_run(there: Sequence[Decision], snapshot: Snapshot) -> tuple[Commit, ...]:
+def _of_earlier_run(on_base: Sequence[Decision], snapshot: Snapshot) -> tuple[Commit, ...]:
     """Return the branch's newest commit if its trailers say
     that an earlier run has written one of these builds.
     """
@@ -610,7 +614,7 @@ def _of_earlier_run(there: Sequence[Decision], snapshot: Snapshot) -> tuple[Comm
     # the target of another Application may take the digest, too
     lines += [line.partition("@")[0] for line in lines]
     apps = set()
-    for decision in there:
+    for decision in on_base:
         tag = decision.candidate.tag
         digest = decision.candidate.digest
         image = replace(decision.subscription.entry.image, tag=tag, digest="" if tag else digest)
