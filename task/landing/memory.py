@@ -99,7 +99,7 @@ def _store(files: dict[str, File], path: str, states: Mapping[str, State]) -> No
         files.pop(path, None)
 
 
-def until_landed(before: Files, after: Files) -> Files:
+def deferred_until_landed(before: Files, after: Files) -> Files:
     """Return the memory after a run, with the builds that it no longer defers:
     they go once they have landed.
     """

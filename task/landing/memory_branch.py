@@ -69,12 +69,12 @@ class MemoryBranch:
         ends = self._inherited is not None and not self.wanted  # there is no new branch then
         if self.wanted == self._there and not ends:
             return
-        landing = LandedCommit("", "")
+        landed_commit = LandedCommit("", "")
         if not self._job.dry and not ends:
-            landing = self._batch.repository.remember(self._change(self.wanted))
-        self._arrived(self.wanted, landing.commit, landing.tree)
+            landed_commit = self._batch.repository.remember(self._change(self.wanted))
+        self._arrived(self.wanted, landed_commit.commit, landed_commit.tree)
 
-    def land(
+    def land_with_list(
         self,
         change: Changeset,
         listed: WaitingList,
@@ -109,13 +109,13 @@ class MemoryBranch:
         news = together != self._there or not change.on_top
         if repository.atomic and not change.push_options and news:
             try:
-                landing = repository.land(change, self._change(together))
+                landed_commit = repository.land(change, self._change(together))
             except NotAtomicError:
                 pass
             else:
                 self.wanted = together
-                self._arrived(together, landing.memory, "")
-                return landing
+                self._arrived(together, landed_commit.memory, "")
+                return landed_commit
         if not change.on_top:
             replaces = None
             if head.branch and head.ours:
@@ -208,12 +208,12 @@ def _applications_of_lists(before: Files, after: Files, paths: Iterable[str]) ->
     """Return the Applications whose builds or releases have come to a list, or left it."""
     found: set[str] = set()
     for path in filter(is_list_path, paths):
-        old, new = (_waiting_in(files, path) for files in (before, after))
-        found |= {waiting.application for waiting in old ^ new}
+        old, new = (_entries_of_list(files, path) for files in (before, after))
+        found |= {entry.application for entry in old ^ new}
     return found
 
 
-def _waiting_in(files: Files, path: str) -> set[ListedBuild | ListedRelease]:
+def _entries_of_list(files: Files, path: str) -> set[ListedBuild | ListedRelease]:
     if path not in files:
         return set()
     listed = read_list(files[path].text)

@@ -43,7 +43,7 @@ from task.landing.head_branches import (
     unnamed_heads,
 )
 from task.landing.lists import Lists, strange_in, with_lists_of
-from task.landing.memory import memory_after, until_landed
+from task.landing.memory import deferred_until_landed, memory_after
 from task.landing.memory_branch import MemoryBranch
 from task.landing.overridden import with_overridden
 from task.landing.ports import Batch, World
@@ -124,17 +124,17 @@ def deliver(batch: Batch, job: Job, world: World) -> Outcome:
         if stopped:
             return done.plus(stopped)
         try:
-            landed = land_all(delivery, batch, contention.attempts, job, world)
+            lander = land_delivery(delivery, batch, contention.attempts, job, world)
         except Outpaced:
             pass  # another run has written the memory: nothing has landed, and all is decided again
         else:
-            again = landed.again
+            again = lander.again
             settled = [
                 decision
-                for decision in landed.settled
+                for decision in lander.settled
                 if decision.subscription.identity not in again
             ]
-            done = done.plus(landed.outcome()).plus(_without_commit(settled, snapshot, job))
+            done = done.plus(lander.outcome()).plus(_without_commit(settled, snapshot, job))
             batch = replace(batch, asks=tuple(ask for ask in batch.asks if ask.key in again))
         if batch.asks:
             number = contention.attempts + 1
@@ -239,9 +239,8 @@ def prepare(
     ]
     problems += hindered(moves, lambda sub: world.hindrance(sub, job.terms.now))
     return Delivery(
-        base=replace(
-            snapshot, memory=memory_there
-        ),  # as it is there: `MemoryBranch` compares with it
+        # the memory as it is there: `MemoryBranch` compares with it
+        base=replace(snapshot, memory=memory_there),
         heads=heads,
         commits=tuple(commits),
         settled=tuple(settled),
@@ -287,7 +286,9 @@ def _merged_rows(heads: Mapping[str, HeadBranch], base: str) -> list[Waited]:
     ]
 
 
-def land_all(delivery: Delivery, batch: Batch, attempt: int, job: Job, world: World) -> Lander:
+def land_delivery(
+    delivery: Delivery, batch: Batch, attempt: int, job: Job, world: World
+) -> DeliveryLander:
     """Land a delivery, and return what has landed.
 
     Raises `Outpaced` if nothing has, as somebody else was faster.
@@ -295,17 +296,17 @@ def land_all(delivery: Delivery, batch: Batch, attempt: int, job: Job, world: Wo
     What is to be remembered comes before the base's commits, and goes in one push with a head
     branch. At last, the requests on which nothing waits are closed.
     """
-    landing = Lander(delivery, batch, attempt, job, world)
-    landing.remember_first()
+    lander = DeliveryLander(delivery, batch, attempt, job, world)
+    lander.remember_first()
     for prepared in delivery.commits:
-        landing.commit(prepared)
-    landing.remember_rest()
-    landing.close()
-    return landing
+        lander.commit(prepared)
+    lander.remember_rest()
+    lander.close()
+    return lander
 
 
 @dataclass
-class Lander:
+class DeliveryLander:
     """Lands the commits of one delivery, one after the other,
     and what is to be remembered with them.
     """
@@ -326,7 +327,7 @@ class Lander:
         delivery = self.delivery
         to_base = any(prepared.changeset.head == base.branch for prepared in delivery.commits)
         # What goes to the base is deferred until it has landed there.
-        first = until_landed(base.memory, delivery.memory) if to_base else delivery.memory
+        first = deferred_until_landed(base.memory, delivery.memory) if to_base else delivery.memory
         self.memory = MemoryBranch(base, delivery.author, self.batch, self.job)
         self.memory.wanted = delivery.lists.without_commits(first)
 
@@ -401,7 +402,7 @@ class Lander:
         name = prepared.changeset.head
         head = self.delivery.heads.get(name)
         try:
-            outcome = self._land(prepared, head)
+            outcome = self._land_commit(prepared, head)
         except Outpaced:
             self.outpaced.add(name)
             return
@@ -411,13 +412,13 @@ class Lander:
             self.failed.add(name)
         self.done = self.done.plus(replace(outcome, cautions=prepared.cautions))
 
-    def _land(self, prepared: PreparedCommit, head: HeadBranch | None) -> Outcome:
+    def _land_commit(self, prepared: PreparedCommit, head: HeadBranch | None) -> Outcome:
         repository = self.batch.repository
         job = self.job
         change = prepared.changeset
         if head is None:
-            landing = (repository.predict if job.dry else repository.land)(change)
-            return self._told(prepared, landing, None)
+            landed_commit = (repository.predict if job.dry else repository.land)(change)
+            return self._told(prepared, landed_commit, None)
         self._log_kept(head)
         listed = self.delivery.lists.of(change.head)
         if stands := as_it_stands(prepared, head, listed, job, self.world):
@@ -425,13 +426,13 @@ class Lander:
                 self.memory.put(listed)
             return stands
         predicted = repository.predict(change)
-        landing = predicted
+        landed_commit = predicted
         if not job.dry:
             if self.broken:
                 raise self.broken
             bound = self.delivery.lists.bound_to(change.head)
-            landing = self.memory.land(change, listed, predicted, head, bound)
-        outcome = self._told(prepared, landing, head)
+            landed_commit = self.memory.land_with_list(change, listed, predicted, head, bound)
+        outcome = self._told(prepared, landed_commit, head)
         if head.request:
             outcome = propose(prepared, head.request, outcome, listed, job, self.world)
         return outcome
@@ -446,12 +447,12 @@ class Lander:
     def _told(
         self,
         prepared: PreparedCommit,
-        landing: LandedCommit,
+        landed_commit: LandedCommit,
         head: HeadBranch | None,
     ) -> Outcome:
         under = head.files if head and not head.ours else self.delivery.base.files
         diff = unified_diff(under, prepared.changeset.files) if self.job.dry else None
-        return _outcome_of(prepared, landing, self.attempt, diff)
+        return _outcome_of(prepared, landed_commit, self.attempt, diff)
 
     def close(self) -> None:
         """Close the requests of head branches on which nothing waits any more,
@@ -545,29 +546,29 @@ def _overtaken_head(name: str) -> Problem:
 
 def _outcome_of(
     prepared: PreparedCommit,
-    landing: LandedCommit,
+    landed_commit: LandedCommit,
     attempt: int,
     diff: str | None,
 ) -> Outcome:
     """Return the outcome of a commit. If the head branch had exactly this, there is no new one."""
     change = prepared.changeset
-    landed = landed_applications(prepared.decisions, change.repo, landing.commit)
-    if not landing.pushed:
+    landed = landed_applications(prepared.decisions, change.repo, landed_commit.commit)
+    if not landed_commit.pushed:
         same = Verdict("unchanged", "same", f"the branch {change.head} already has exactly this")
         return Outcome(
             prepared.with_updates_as(same),
             (),
             landed,
         )
-    commit = prepared.reported(landing.commit)
+    commit = prepared.reported(landed_commit.commit)
     files = tuple(sorted(prepared.changeset.files))
     commit = replace(
         commit,
-        tree=landing.tree,
+        tree=landed_commit.tree,
         files=files,
         attempts=attempt,
         diff=diff,
-        through=landing.through,
+        through=landed_commit.through,
     )
     return Outcome(prepared.decisions, (commit,), landed)
 
