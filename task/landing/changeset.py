@@ -19,7 +19,7 @@ from task.image import parse_image
 from task.landing.head_branches import HeadBranch
 from task.landing.memory import changed_states, new_holds
 from task.landing.releases import files_without, hold_of, release_reason, with_files
-from task.landing.waiting import Undecided, WaitsOnHead
+from task.landing.waiting_builds import Undecided, WaitsOnHead
 from task.landing.waiting_list import ListedBuild, ListedRelease, key_of_entry
 from task.model import (
     Changeset,

@@ -28,7 +28,7 @@ from task.git.names import PREFIX, has_our_prefix, memory_branch, short_hash
 from task.landing.before_deciding import CONFIG, Gather, with_all_keys, with_more
 from task.landing.memory import without_rollbacks
 from task.landing.ports import Batch, Repository, World
-from task.landing.waiting import (
+from task.landing.waiting_builds import (
     Decided,
     overtaken,
     places_of,
@@ -445,7 +445,7 @@ def _still_open(
     """
     unclosed: dict[str, HeadBranch] = {}
     for known in lists_in(base.memory):
-        closes = known.closing and not known.waits and known.head not in heads
+        closes = known.closing and not known.proposes_anything and known.head not in heads
         if closes and _may_be_ours(known, batch, base) and len(unclosed) < MOST_CLOSED:
             with suppress(TaskError):  # without a token for the Git host, another run does it
                 unclosed[known.head] = _head_with_request(known, batch, base, job, world)
@@ -554,7 +554,7 @@ def _is_merged(
     base: Snapshot,
 ) -> bool:
     """Tell whether what the list has was merged, whatever the base says now."""
-    if not known.waits or (branch and branch.parent == base.tip):
+    if not known.proposes_anything or (branch and branch.parent == base.tip):
         return False
     if (
         newest

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from task.deciding.decide import is_state_path
 from task.landing.changeset import Prepared, PreparedCommit
 from task.landing.head_branches import HeadBranch
-from task.landing.waiting import WaitsOnHead, list_after
+from task.landing.waiting_builds import WaitsOnHead, list_after
 from task.landing.waiting_list import ListedBuild, WaitingList, is_list_path, list_path, write_list
 from task.model import File, Files, Snapshot
 
@@ -47,7 +47,7 @@ class Lists:
                 closing[name] = because
                 listed = replace(listed, closing=because)
             # A branch that is there stays known as ours: a person may keep it after the merge.
-            if head.branch is None and commit is None and not listed.waits:
+            if head.branch is None and commit is None and not listed.proposes_anything:
                 listed = replace(listed, commit=None, replaces=None)
             after_run[name] = listed
         known = {name: head.known for name, head in heads.items()}
@@ -106,9 +106,9 @@ def _why_closed(
     """Return why we close the request of a head branch, or None if it stays as it is."""
     if head.instead:
         return f"its base is now called {base.branch}"
-    if listed.waits or not head.ours:
+    if listed.proposes_anything or not head.ours:
         return None
-    if head.listed.waits:
+    if head.listed.proposes_anything:
         return "; ".join(dict.fromkeys(waits.gone))
     return head.listed.closing or None  # an earlier run could not close it
 

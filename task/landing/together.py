@@ -32,7 +32,7 @@ from task.landing.releases import (
     with_end,
     without,
 )
-from task.landing.waiting import (
+from task.landing.waiting_builds import (
     BuildFate,
     Decided,
     Undecided,

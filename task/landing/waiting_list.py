@@ -2,7 +2,7 @@
 
 It is the only place that says what waits there. (A build that a hold or a freeze keeps back is in
 the state file.) Nobody needs the head branch, its commit or its request to know it. The file is
-YAML in a fixed form, so people can read it. `waiting.list_after` makes it, `memory_branch` writes
+YAML in a fixed form, so people can read it. `waiting_builds.list_after` makes it, `memory_branch` writes
 it, `head_branches` and `status` read it.
 
 Whoever may push the memory branch can write it, so a reader refuses whatever is not in this form,
@@ -172,14 +172,14 @@ class WaitingList:
     closing: str = ""  # why we close the request: it is no person's word
 
     @property
-    def waits(self) -> bool:
+    def proposes_anything(self) -> bool:
         """Whether the head branch has something to propose."""
         return bool(self.builds or self.releases)
 
     @property
     def empty(self) -> bool:
         """Whether it says nothing that a later run needs."""
-        return not (self.waits or self.declined or self.closing or self.commit)
+        return not (self.proposes_anything or self.declined or self.closing or self.commit)
 
     def has_made(self, tree: str, parent: str) -> bool:
         """Tell whether a commit with this tree and parent is ours."""

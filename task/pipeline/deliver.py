@@ -49,18 +49,18 @@ from task.landing.overridden import with_overridden
 from task.landing.ports import Batch, World
 from task.landing.pull_request import as_it_stands, propose, withdraw
 from task.landing.together import decide_together
-from task.landing.waiting import BuildFate, WaitsOnHead
+from task.landing.waiting_builds import BuildFate, WaitsOnHead
 from task.landing.waiting_list import WaitingList
 from task.model import (
     Commit,
     Decision,
     Files,
+    HeadBuildRow,
     LandedCommit,
     Person,
     Problem,
     Snapshot,
     Verdict,
-    Waited,
 )
 from task.output.diff import unified_diff
 from task.pipeline.match import not_written
@@ -80,7 +80,7 @@ class Delivery:
     commits: tuple[PreparedCommit, ...]
     settled: tuple[Decision, ...]
     lists: Lists  # of the head branches, afterwards
-    waited: tuple[Waited, ...]
+    waited: tuple[HeadBuildRow, ...]
     problems: tuple[Problem, ...]
     memory: Files  # the states on the memory branch afterwards
     author: Person
@@ -273,11 +273,11 @@ def _strange_memory(memory: Files) -> list[Problem]:
     ]
 
 
-def _waiting_rows(waits: Mapping[str, WaitsOnHead]) -> list[Waited]:
+def _waiting_rows(waits: Mapping[str, WaitsOnHead]) -> list[HeadBuildRow]:
     return [row for name, one in waits.items() for row in one.rows(name)]
 
 
-def _merged_rows(heads: Mapping[str, HeadBranch], base: str) -> list[Waited]:
+def _merged_rows(heads: Mapping[str, HeadBranch], base: str) -> list[HeadBuildRow]:
     """Return rows for what was merged. The base may have another version again."""
     return [
         BuildFate(build, "merged", f"{name} was merged into {base}").row(name)

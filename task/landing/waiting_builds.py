@@ -39,6 +39,7 @@ from task.model import (
     Entry,
     Fate,
     Files,
+    HeadBuildRow,
     Image,
     Memory,
     Place,
@@ -50,7 +51,6 @@ from task.model import (
     Subscription,
     Tracker,
     Verdict,
-    Waited,
     Written,
 )
 from task.policy.builds import alike, commits, hold_text, released, rolled_back, why_older
@@ -126,10 +126,10 @@ class BuildFate:
     doubt: bool = False  # whether nobody could say if it may
     stands: bool = False  # on a branch of somebody else, which is not made again
 
-    def row(self, head: str) -> Waited:
+    def row(self, head: str) -> HeadBuildRow:
         """Return the row of the report."""
         listed = self.listed
-        return Waited(
+        return HeadBuildRow(
             listed.application,
             listed.alias,
             listed.tag,
@@ -192,7 +192,7 @@ class WaitsOnHead:
             if not fate.stays_listed
         )
 
-    def rows(self, head: str) -> list[Waited]:
+    def rows(self, head: str) -> list[HeadBuildRow]:
         """Return the rows of the report."""
         left = (
             BuildFate(undecided.listed, "waits", str(undecided.error))
