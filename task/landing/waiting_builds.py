@@ -1,11 +1,11 @@
-"""Pure code for the builds that wait on head branches.
+"""Pure code for the builds that are waiting on head branches.
 
-Every run decides all of them again, on the base as it is now. A build is listed, then decided again
-by each run (`_decide_alone`, or `_meet_ask` if the run is about the same image), and at last written
-(merged), replaced (superseded), deferred by a hold, or dropped.
+Each run decides all of them again, on the current base. A build is added to the list, then decided
+again by each run (`_decide_alone`, or `_meet_ask` if the run is about the same image). In the end,
+it is written (merged), replaced (superseded), deferred by a hold, or dropped.
 
-A head branch has at most one waiting build for each write-back file and alias: those of its list. A
-build that passes again is written on the base's tip. A build that a person holds is remembered as
+A head branch's list has at most one waiting build for each write-back file and alias. A build that
+passes again is written on top of the base's tip. If a person holds a build, it is remembered as
 deferred instead.
 """
 
@@ -376,10 +376,11 @@ def decide_with_waiting(
         if key in asks:
             met = _meet_ask(base, build, asks[key], moves[key], terms)
             moves[key] = met.ask_move
-            own, fate, because = met.build_move, met.fate, met.because
+            fate = BuildFate(build.listed, met.fate, met.because, met.build_move)
         else:
-            own, fate, because = _decide_alone(base, build)
-        fates.append(BuildFate(build.listed, fate, because, own and _with_proof(own, build)))
+            own, outcome, because = _decide_alone(base, build)
+            fate = BuildFate(build.listed, outcome, because, own)
+        fates.append(replace(fate, move=fate.move and _with_proof(fate.move, build)))
     return moves, fates
 
 

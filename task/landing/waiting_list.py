@@ -2,8 +2,8 @@
 
 It is the only place that says what waits there. (A build that a hold or a freeze keeps back is in
 the state file.) Nobody needs the head branch, its commit or its request to know it. The file is
-YAML in a fixed form, so people can read it. `waiting_builds.list_after` makes it, `memory_branch` writes
-it, `head_branches` and `status` read it.
+YAML in a fixed form, so people can read it. `waiting_builds.list_after` makes it, `memory_branch`
+writes it, `head_branches` and `status` read it.
 
 Whoever may push the memory branch can write it, so a reader refuses whatever is not in this form,
 and everything in it is decided again before it is written anywhere: `together` decides, and
