@@ -2,8 +2,8 @@
 use.
 
 An annotation overrides an option or a variable, an option overrides the config, and the config
-overrides the default. The exceptions are a pull request, a digest, and a freeze: each applies if any
-of these sources asks for it.
+overrides the default. The exceptions are a pull request, a digest, and a freeze: each applies if
+any of these sources asks for it.
 """
 
 from __future__ import annotations
@@ -164,8 +164,8 @@ def _places_of_wishes(
 ) -> list[Place]:
     """Return the places to read for the config's wishes."""
     more: list[Place] = []
-    # If the config asks for a pull request, updates of the Application's other images may be waiting
-    # on its branch.
+    # If the config asks for a pull request, updates of the Application's other images may be
+    # waiting on its branch.
     for before, ask in zip(asks, wanted, strict=True):
         if ask.subscription.pull_request and not before.subscription.pull_request:
             read_before = set(places(before))

@@ -165,8 +165,8 @@ def _by_branch(
     moves: Sequence[Move],
     waits: Mapping[str, WaitsOnHead],
 ) -> dict[str, list[Move]]:
-    """Return each commit's moves. A move that is only remembered on the memory branch is not part of
-    a head branch's commit, but the end of a hold on the base is.
+    """Return each commit's moves. A move that is only remembered on the memory branch is not part
+    of a head branch's commit, but the end of a hold on the base is.
 
     A head branch without changes stays as it is.
     """
@@ -531,8 +531,8 @@ def _subject_by_hand(
     ended: Collection[tuple[str, str]],
     done: Sequence[Move],
 ) -> tuple[str, str]:
-    """Return the subject of a commit that a person asked for or that only changes the memory, and the
-    person's request ("" if there is none).
+    """Return the subject of a commit that a person asked for or that only changes the memory, and
+    the person's request ("" if there is none).
     """
     why = _common_reason(done)
     if command in _BRING_BUILDS:
@@ -596,8 +596,8 @@ def _sentences(
     done: Sequence[Move],
     reasons: Sequence[tuple[tuple[str, str], str, str]],
 ) -> Mapping[str, None]:
-    """Return a sentence for each image with the outcome and the reason. Add the reasons for holds and
-    releases that are still missing.
+    """Return a sentence for each image with the outcome and the reason. Add the reasons for holds
+    and releases that are still missing.
     """
     lines = dict.fromkeys(
         f"{move.subscription.application.name} ({key_of(move.subscription)}):"

@@ -1,6 +1,4 @@
-"""The head branches that are about to be written: their names, their present files,
-and their requests.
-"""
+"""The head branches that a run is about to write: their names, current files, and requests."""
 
 from __future__ import annotations
 
@@ -74,17 +72,16 @@ from task.templates.change import Change
 from task.timestamps import epoch_seconds
 from task.urls import normal_url
 
-MOST_CLOSED = 5  # head branches of others that one run closes
-MOST_PLACES = 100  # builds whose files are read for the sake of lists alone
+MOST_CLOSED = 5  # unrelated head branches that one run closes
+MOST_PLACES = 100  # builds whose files are read only because of a list
 NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9_-]+")
 
 
 def name_heads(moves: Sequence[Move], *, by_hand: bool = False) -> list[Move]:
-    """Return the moves, each with the head branch that it touches: its own,
-    or that of its group's request.
+    """Add the head branch to each move: its own, or the one of its group's request.
 
-    The annotation `git-branch` may build a name from the Application's updates. Then only updates
-    have a name, and what a person asks for (`by_hand`).
+    The annotation `git-branch` may build the name from the Application's updates. In that case,
+    only updates and a person's requests (`by_hand`) get a name.
     """
     changes: dict[str, list[Change]] = {}
     for move in moves:
@@ -118,30 +115,30 @@ def name_heads(moves: Sequence[Move], *, by_hand: bool = False) -> list[Move]:
 
 
 def _named(sub: Subscription, base: str, changes: Sequence[Change]) -> str:
-    """Return the branch that `git-branch` names. Raises `Malformed`."""
+    """Return the branch that `git-branch` specifies. Raises `Malformed`."""
     app = branch_name.AppFields(
         sub.application.name, sub.application.namespace, sub.repo, base, sub.path
     )
     head = branch_name.branch_name(sub.head_template, changes, app)
     if sub.pull_request and head == base:
         raise Malformed(
-            f"no pull request can merge {head} into itself",
-            "name another branch after the colon, or none",
+            f"a pull request cannot merge {head} into itself",
+            "use another branch after the colon, or leave it out",
         )
     return head
 
 
 def request_head(sub: Subscription, base: str) -> str:
-    """Return the branch of the request for the subscription's group,
-    which is its image unless the config says more.
+    """Return the request branch for the subscription's group, which is its image unless the config
+    says otherwise.
 
-    The name is flat, as Git refuses a branch `a/b` next to `a`.
+    The name is flat, because Git rejects a branch `a/b` next to `a`.
     """
     repo = normal_url(sub.repo)
     app = sub.application
     group = sub.wishes.group or "image"
-    # an Application has one request, whichever of its images were built; two Argo CDs may have one
-    # of its name
+    # An Application has one request, no matter which of its images were built. Two Argo CDs may
+    # have Applications with the same name.
     names = {"repository": repo, "project": app.project, "application": f"{app.key} {sub.home}"}
     full = names.get(group, sub.entry.image.identity)
     short = app.name if group == "application" else full.rpartition("/")[2]
@@ -152,20 +149,20 @@ def request_head(sub: Subscription, base: str) -> str:
 
 @dataclass(frozen=True)
 class Request:
-    """The state of a head branch's request before anything is done."""
+    """The state of a head branch's request before the run changes anything."""
 
     forge: Host
     newest: Proposed | None = None
-    error: TaskError | None = None  # set if the forge did not answer
+    error: TaskError | None = None  # set if the Git host did not answer
 
 
 def requests_of(
     decided: Sequence[Decided], base: Snapshot, job: Job, world: World
 ) -> tuple[dict[str, Request], list[Move]]:
-    """Return the requests for these moves by head branch, and the moves;
-    one that cannot have a request is an error.
+    """Return the requests for these moves, by head branch, and the moves. A move that cannot have a
+    request becomes an error.
 
-    `plan` asks no forge. It only sees whether the repository is on a host at all.
+    `plan` does not query a forge. It only checks whether the repository's host is known.
     """
     requests: dict[str, Request] = {}
     broken: dict[str, TaskError] = {}
@@ -183,8 +180,8 @@ def requests_of(
         try:
             requests[head] = Request(forge, _newest_request(forge, base, head))
         except TaskError as error:
-            # The forge is down. The branch is pushed nevertheless, so nothing is lost, and the next
-            # run opens the request.
+            # The forge is down. The branch is still pushed, so nothing is lost, and the next run
+            # opens the request.
             requests[head] = Request(forge, error=error)
     return requests, [
         (
@@ -199,7 +196,7 @@ def requests_of(
 def _proposing_heads(
     decided: Sequence[Decided], base: Snapshot, intent: Intent | None
 ) -> dict[str, None]:
-    """Return the names of the head branches that have a request, or may get one."""
+    """Return the names of the head branches that have or may get a request."""
     proposing = [move for _, move in decided if move.subscription.pull_request]
     heads = {
         move.decision.head: None
@@ -219,7 +216,7 @@ def _proposing_heads(
 def _newest_request(forge: Host, base: Snapshot, head: str) -> Proposed | None:
     """Return the newest request of a head branch.
 
-    Git hosts retarget open requests when a base is renamed. Closed and merged ones keep its old
+    When a base is renamed, Git hosts retarget open requests. Closed and merged ones keep the old
     name.
     """
     newest = forge.find(base.branch, head)
@@ -231,17 +228,17 @@ def _newest_request(forge: Host, base: Snapshot, head: str) -> Proposed | None:
 
 @dataclass(frozen=True)
 class HeadBranch:
-    """One head branch that a run touches, before anything is done."""
+    """A head branch that the run affects, before the run changes anything."""
 
-    known: WaitingList  # as the memory branch has it
-    listed: WaitingList  # what of it still waits
+    known: WaitingList  # as it is on the memory branch
+    listed: WaitingList  # the part of it that is still waiting
     branch: Head | None = None
-    files: Files = field(default_factory=dict)  # of a branch of somebody else
+    files: Files = field(default_factory=dict)  # of somebody else's branch
     request: Request | None = None
-    ours: bool = True  # whether it may be replaced, or made
-    unnamed: bool = False  # it is as the list says, but no Application that was read names it
-    merged: bool = False  # whether what waited there is on the base
-    # the head branch that has its builds now, as the base or the group was renamed
+    ours: bool = True  # whether the run may create or replace it
+    unnamed: bool = False  # it matches the list, but no Application that was read uses its name
+    merged: bool = False  # whether its builds are now on the base
+    # the head branch that now has its builds, because the base or the group was renamed
     instead: str = ""
 
     @property
@@ -251,17 +248,17 @@ class HeadBranch:
 
     @property
     def merged_builds(self) -> tuple[ListedBuild, ...]:
-        """What a merge took from its list, as this run has found out."""
+        """The builds that this run has found merged."""
         return self.known.builds if self.merged else ()
 
     @property
     def tip(self) -> str:
-        """Its commit, "" if there is no such branch."""
+        """Its commit, or "" if the branch does not exist."""
         return self.branch.tip if self.branch else ""
 
     @property
     def as_listed(self) -> bool:
-        """Whether the branch is at the commit that the list names."""
+        """Whether the branch is at the commit in the list."""
         made = self.listed.commit
         at_tip = HeadCommit(self.branch.tree, self.branch.parent) if self.branch else None
         return made is not None and made == at_tip
@@ -272,7 +269,7 @@ def touched_heads(
 ) -> dict[str, None]:
     """Return the names of the head branches that these moves affect.
 
-    A hold or a rollback affects every head branch that lists the image; a rollback of a promotion's
+    A hold or a rollback affects all head branches that list the image. A rollback of a promotion's
     source affects those that list the promotion.
     """
     names = {
@@ -291,7 +288,7 @@ def touched_heads(
 def lists_in(memory: Files) -> list[WaitingList]:
     """Return the lists on the memory branch.
 
-    One that cannot be read is left out: who needs it says so.
+    Unreadable lists are left out. Code that needs one reports the error.
     """
     lists = []
     for path, file in sorted(memory.items()):
@@ -303,15 +300,16 @@ def lists_in(memory: Files) -> list[WaitingList]:
 
 
 def left_memory(base: Snapshot) -> list[Problem]:
-    """Return a warning for each memory branch whose base is gone, if this base may be meant,
-    and one if no known key has signed that of the base.
+    """Return warnings: one for each memory branch of a deleted base that may be this base under its
+    old name, and one if no known key has signed this base's memory branch.
     """
     hint = (
-        "delete that branch; if its base was renamed, set the holds again first. Only a renamed"
-        " default branch keeps what is remembered"
+        "delete that branch; if its base was renamed, set the holds again first. The memory is kept"
+        " only if the default branch is renamed"
     )
     signed_by = (
-        "find out who may push there; memorySigners in the config names other keys than the run's"
+        "find out who can push there; to accept keys other than the run's own, set memorySigners in"
+        " the config"
     )
     problems: list[Problem] = []
     if base.unsigned:
@@ -320,14 +318,14 @@ def left_memory(base: Snapshot) -> list[Problem]:
     if base.inherited and not base.renamed_from:
         old = base.inherited[0]
         new = memory_branch(base.repo, base.branch, base.prefix)
-        moves = f"what {old} remembers moves to {new}, as branchPrefix in the config says"
+        moves = f"the memory moves from {old} to {new}, because of branchPrefix in the config"
         problems.append(Problem(Trouble.warning("target", moves)))
     return problems + [
         Problem(
             Trouble.warning(
                 "target",
-                f"{name} has holds or waiting builds of {gone}, which no longer exists: they do not"
-                f" count for {base.branch}",
+                f"{name} has holds or waiting builds for {gone}, which no longer exists: they do"
+                f" not apply to {base.branch}",
                 hint,
             )
         )
@@ -338,10 +336,10 @@ def left_memory(base: Snapshot) -> list[Problem]:
 def read_heads(
     batch: Batch, base: Snapshot, moves: Sequence[Move], job: Job, world: World
 ) -> tuple[dict[str, HeadBranch], list[Move]]:
-    """Read the head branches that these moves touch, their lists and their requests.
+    """Read the head branches that these moves affect, with their lists and requests.
 
-    `moves` has one move for each of `batch.asks`, in their order. One that cannot have its request,
-    or whose list cannot be read, becomes an error.
+    `moves` contains one move for each of `batch.asks`, in the same order. A move becomes an error
+    if it cannot have its request, or if its list cannot be read.
     """
     requests, moves = requests_of(list(zip(batch.asks, moves, strict=True)), base, job, world)
     decided = list(zip(batch.asks, moves, strict=True))
@@ -369,7 +367,7 @@ def read_heads(
 def _read_head(
     name: str, known: WaitingList, batch: Batch, base: Snapshot, request: Request | None
 ) -> HeadBranch:
-    """Return a head branch, with what still waits there."""
+    """Return a head branch, with the builds that are still waiting there."""
     branch = batch.repository.head(name)
     fresh = branch is not None and branch.tip == base.tip and has_our_prefix(name, base.prefix)
     made = branch is not None and known.has_made(branch.tree, branch.parent)
@@ -393,10 +391,10 @@ def _read_head(
 
 
 def _may_be_ours(known: WaitingList, batch: Batch, base: Snapshot) -> bool:
-    """Tell whether a list may call its branch ours: by our prefix, or as an Application names it.
+    """Tell whether a list's branch can be ours: it has our prefix, or an Application uses its name.
 
-    Whoever may push the memory branch could write the tree of any branch into a list, so that it is
-    replaced or deleted.
+    Anyone who can push the memory branch could write any branch's tree into a list, to have that
+    branch replaced or deleted.
     """
     name = known.head
     if name == base.branch:
@@ -410,7 +408,7 @@ def _may_be_ours(known: WaitingList, batch: Batch, base: Snapshot) -> bool:
 
 
 def _may_be_named(name: str, template: str) -> bool:
-    """Tell whether `git-branch` may have given this name."""
+    """Tell whether this template of `git-branch` can render this name."""
     first, *between = re.split(r"\{\{.*?\}\}", template)
     if not between:
         return bool(template) and name == template
@@ -418,7 +416,7 @@ def _may_be_named(name: str, template: str) -> bool:
         return False
     *middle, last = between
     at = len(first)
-    for part in middle:  # no pattern: an annotation with many actions would take it for ever
+    for part in middle:  # not a regex: many actions in an annotation would make it extremely slow
         at = name.find(part, at)
         if at < 0:
             return False
@@ -427,12 +425,12 @@ def _may_be_named(name: str, template: str) -> bool:
 
 
 def unnamed_heads(heads: Mapping[str, HeadBranch]) -> list[Problem]:
-    """Return a warning for each list of a branch that may be somebody else's."""
-    hint = "delete the branch if it is an old head branch; else find out who wrote the list"
+    """Return a warning for each list whose branch may be somebody else's."""
+    hint = "delete the branch if it is an old head branch; otherwise, find out who wrote the list"
     problems = []
     for name, head in heads.items():
         if head.unnamed:
-            message = f"{name} stays as it is: no Application that was read has it in git-branch"
+            message = f"{name} was not changed: no Application that was read has it in git-branch"
             problems.append(Problem(Trouble.warning("target", message, hint)))
     return problems
 
@@ -440,8 +438,8 @@ def unnamed_heads(heads: Mapping[str, HeadBranch]) -> list[Problem]:
 def _still_open(
     heads: Mapping[str, HeadBranch], batch: Batch, base: Snapshot, job: Job, world: World
 ) -> dict[str, HeadBranch]:
-    """Return head branches on which nothing waits, and whose request an earlier run has not closed:
-    it could not, or was killed.
+    """Return head branches where nothing is waiting, but whose request is still open because an
+    earlier run failed to close it or was killed.
     """
     unclosed: dict[str, HeadBranch] = {}
     for known in lists_in(base.memory):
@@ -455,10 +453,9 @@ def _still_open(
 def _renamed(
     heads: Mapping[str, HeadBranch], batch: Batch, base: Snapshot, job: Job, world: World
 ) -> dict[str, HeadBranch]:
-    """Return these head branches with what waits on others of ours whose name would be theirs now,
-    and those others.
+    """Return the head branches that inherit builds from renamed ones, together with the old ones.
 
-    The base was renamed, or the config groups images in another way.
+    Names change if the base was renamed, or if the config groups images differently.
     """
     subs = {
         key_of_entry(sub): request_head(sub, base.branch)
@@ -482,7 +479,7 @@ def _renamed(
 
 
 def _with_list_of(heir: WaitingList, old: WaitingList) -> WaitingList:
-    """Return a list with what waits on another one, too. Its own builds win."""
+    """Add the entries of an old list to a list. If both have a build, its own one wins."""
     own = {build.key for build in heir.builds}
     builds = (*heir.builds, *(build for build in old.builds if build.key not in own))
     releases = tuple(dict.fromkeys((*heir.releases, *old.releases)))
@@ -492,9 +489,7 @@ def _with_list_of(heir: WaitingList, old: WaitingList) -> WaitingList:
 def _overtaken(
     heads: Mapping[str, HeadBranch], batch: Batch, base: Snapshot, job: Job, world: World
 ) -> dict[str, HeadBranch]:
-    """Return head branches that no move is about, if the base now has a build of their lists,
-    or a newer one.
-    """
+    """Return head branches without moves if the base now has one of their builds, or a newer one."""
     asked = {
         key_of_entry(sub): sub for ask in batch.asks for sub in (ask.subscription, *ask.siblings)
     }
@@ -522,7 +517,7 @@ def _overtaken(
 
 
 def places_of_lists(memory: Files, repo: str, branch: str) -> list[Place]:
-    """Return the places of the base that decide whether it has what waits."""
+    """Return the places to read on the base to find out whether it has the waiting builds."""
     builds = [build for known in lists_in(memory) for build in known.builds]
     base = Snapshot(repo, branch, "", {})
     wanted: dict[Place, None] = {}
@@ -535,7 +530,7 @@ def places_of_lists(memory: Files, repo: str, branch: str) -> list[Place]:
 def _head_with_request(
     known: WaitingList, batch: Batch, base: Snapshot, job: Job, world: World
 ) -> HeadBranch:
-    """Return a head branch that no move is about, with its request."""
+    """Return a head branch without moves, with its request."""
     request = None
     if not job.dry:
         forge = world.forge(batch.asks[0].subscription.repo)
@@ -553,7 +548,7 @@ def _is_merged(
     repository: Repository,
     base: Snapshot,
 ) -> bool:
-    """Tell whether what the list has was merged, whatever the base says now."""
+    """Tell whether the listed builds were merged, even if the base has changed since."""
     if not known.proposes_anything or (branch and branch.parent == base.tip):
         return False
     if (
@@ -561,7 +556,7 @@ def _is_merged(
         and newest.state == "merged"
         and (known.request is None or known.request.state == "open")
     ):
-        # What was pushed there after the merge is not in it.
+        # Commits pushed after the merge are not part of it.
         return branch is None or newest.head_commit in ("", branch.tip)
     if newest is not None or branch is None:
         return False
@@ -569,7 +564,7 @@ def _is_merged(
 
 
 def _foreign_branch_with_files(head: HeadBranch, batch: Batch, moves: Sequence[Move]) -> HeadBranch:
-    """Return a branch of somebody else with its files, and the keys that its config names."""
+    """Return somebody else's branch with its files, including the keys that its config uses."""
     if head.branch is None:
         return head
     name = head.branch.branch
@@ -583,7 +578,7 @@ def _foreign_branch_with_files(head: HeadBranch, batch: Batch, moves: Sequence[M
             wanted |= dict.fromkeys(places_of(subscription_of(build, Snapshot(repo, base, "", {}))))
     at = Snapshot(moves[0].subscription.repo, name, head.branch.tip, {})
     at = with_more(at, wanted, batch.repository)
-    with suppress(TargetError):  # it is told where the config is followed
+    with suppress(TargetError):  # reported where the config is applied
         config = config_in(at.files)
         keys = keys_named([config.wishes, *(rule.wishes for rule in config.rules)])
         at = with_more(at, map(Place, keys), batch.repository)
@@ -598,8 +593,8 @@ def on_theirs(
     facts: Facts,
     gather: Gather,
 ) -> dict[Identity, Move]:
-    """Decide about asks on a branch of somebody else: its values count,
-    and holds and configs of all branches.
+    """Decide asks on somebody else's branch: by the values there, and by the holds and configs of
+    all branches.
     """
     view = _with_memory_of(head, base, [ask for ask, _ in decided])
     moves: dict[Identity, Move] = {}
@@ -618,7 +613,7 @@ def on_theirs(
 
 
 def _on_head(again: Move, before: Move, base: Snapshot, view: Snapshot) -> Move:
-    """Return the move with the place of its commit, and with what the base says as current."""
+    """Return the move with its commit's branches, and with the base's current version."""
     current = before.decision.current
     judged = again.decision.judged
     if judged.verdict == "unchanged":
@@ -632,7 +627,7 @@ def _on_head(again: Move, before: Move, base: Snapshot, view: Snapshot) -> Move:
 def decided_after(
     base: Snapshot, decided: Sequence[Decided], terms: Terms, facts: Facts, gather: Gather
 ) -> dict[Identity, Move]:
-    """Decide about asks on the base as the releases on their head branch leave it."""
+    """Decide asks on the base as it will be after the releases on their head branch."""
     facts = _with_facts_of(base, decided, facts, gather)
     moves = {}
     for ask, move in decided:
@@ -657,10 +652,10 @@ def _with_facts_of(
 def settled_rollbacks(
     heads: Iterable[HeadBranch], base: Snapshot, decided: Sequence[Decided]
 ) -> tuple[Files, list[Problem]]:
-    """Return the memory without the holds of rollbacks that a person has declined or merged,
-    and warnings about those that were declined.
+    """Remove the holds of rollbacks that a person has declined or merged from the memory. Also
+    return a warning for each declined rollback.
 
-    After a merge, the base has the hold, and people end it there.
+    After a merge, the hold is on the base, where people can end it.
     """
     settled: dict[str, set[str]] = {}
     problems: dict[Problem, None] = {}
@@ -689,7 +684,7 @@ def settled_rollbacks(
 
 
 def _proposes(build: ListedBuild | None, rollback: Meant) -> bool:
-    """Tell whether what waits is this very rollback."""
+    """Tell whether the waiting build is this rollback."""
     meant = build.rollback if build else None
     return meant is not None and alike(rollback, meant)
 
@@ -707,8 +702,8 @@ def _is_declined(head: HeadBranch, build: ListedBuild) -> bool:
 def _is_on_base(
     base: Snapshot, sub: Subscription, file: str, rollback: Meant, head: HeadBranch | None
 ) -> bool:
-    """Tell whether a rollback was merged: from this head branch, or the base has its version, and
-    says that it came from it, or the branch is gone.
+    """Tell whether a rollback was merged: the head branch was merged, or the base has the version,
+    and it either has a record of the rollback or the head branch is gone.
     """
     if head is not None and head.merged:
         return True
@@ -722,8 +717,8 @@ def _is_on_base(
 
 
 def declined_in(memory: Files, heads: Mapping[str, HeadBranch]) -> list[DeclinedBuild]:
-    """Return all builds that people have declined, also on head branches that have other names
-    now: the base, or the group, may have been renamed.
+    """Return all builds that people have declined, including those on head branches with an old
+    name: the base or the group may have been renamed.
     """
     lists = {known.head: known for known in lists_in(memory)}
     lists |= {name: head.listed for name, head in heads.items()}
@@ -731,8 +726,8 @@ def declined_in(memory: Files, heads: Mapping[str, HeadBranch]) -> list[Declined
 
 
 def unless_declined(move: Move, declined: Iterable[DeclinedBuild], world: World) -> Move:
-    """Return the move to a head branch, or a refusal if a person closed the request
-    for this image or a newer one.
+    """Return a move to a head branch, or a refusal if a person has closed the request for this
+    build or a newer one.
     """
     sub = move.subscription
     key = (sub.application.key, sub.entry.alias, sub.entry.image.identity)
@@ -748,21 +743,21 @@ def _unless_older(move: Move, declined: DeclinedBuild, world: World) -> Move:
     closed = declined.written
     event = Written(candidate.tag, candidate.digest, move.build)
     if event.version == closed.version:
-        because = f"{declined.url}: exactly this was closed by a person"
-        because += ": a newer build opens another request"
+        because = f"{declined.url}: a person closed the request for this build"
+        because += "; a newer build opens another request"
         return move.without_effect(Verdict("refuse", "superseded", because))
     by_build = not rules_of(sub.policy).ordered or event.tag == closed.tag
     pair = commits(event.build, closed.build) if by_build else None
     why = why_older(event, closed, sub.policy, {pair: world.ancestry(*pair)} if pair else {})
-    because = f"{declined.url}: {closed.version} was closed by a person: {why}"
+    because = f"{declined.url}: a person closed the request for {closed.version}: {why}"
     return move.without_effect(Verdict("refuse", "superseded", because)) if why else move
 
 
 def _also_governed(ask: Ask, head: HeadBranch, base: Snapshot, view: Snapshot, terms: Terms) -> Ask:
-    """Return the ask as the configs of both branches want it: what asks for more wins, for each
-    file that changes on the head branch.
+    """Apply the configs of both branches to an ask. For each file that changes on the head branch,
+    the stricter setting wins.
 
-    Raises `TargetError` if the config there cannot be read, or asks for a request.
+    Raises `TargetError` if the config there is invalid or requires a request.
     """
     before = ask.subscription
     name = head.known.head
@@ -772,10 +767,10 @@ def _also_governed(ask: Ask, head: HeadBranch, base: Snapshot, view: Snapshot, t
 
     (by_head,) = governed([before], config_in(head.files), terms.now, changed)
     if by_head.pull_request and not before.pull_request:
-        message = f"the config on {name} asks for a pull request for it"
-        hint = f"name {name} before the colon of git-branch, as the base of a request"
+        message = f"the config on {name} requires a pull request"
+        hint = f"use {name} before the colon in git-branch, as the base of a pull request"
         raise TargetError(message, hint=hint, subject=PATH)
-    # more proofs that the base wants of a file that only this branch has are refused at the edit
+    # if the base requires more proofs for a file that only this branch has, the edit is refused
     governed_by_base = governed([before], config_in(base.files), terms.now, changed)
     (by_base,) = also_limited(governed_by_base, config_in(base.default), changed)
     three = (before, by_base, by_head)
@@ -802,8 +797,8 @@ def _also_governed(ask: Ask, head: HeadBranch, base: Snapshot, view: Snapshot, t
 
 
 def _with_memory_of(head: HeadBranch, base: Snapshot, asks: Collection[Ask]) -> Snapshot:
-    """Return the files of somebody's branch,
-    and as their memory what the base and its memory branch remember.
+    """Return the files of somebody else's branch, with the memory of the base and its memory
+    branch.
     """
     memory = dict(base.memory)
     for path in {state_path(ask.subscription) for ask in asks}:

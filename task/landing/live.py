@@ -1,4 +1,5 @@
-"""`write-back-method: argocd`: patch the live Application by the same rules, without writing to Git.
+"""`write-back-method: argocd`: patch the live Application by the same rules, without writing to
+Git.
 
 Without Git, there is no memory, so builds are compared by their tags, or else by arrival.
 Kubernetes applies a patch only to the version that was read. Argo CD's API checks a patch, renders

@@ -153,8 +153,8 @@ def _rollback_of(
     move: Move,
     rollback: Meant | None,
 ) -> Meant | None:
-    """Return the rollback that a hold in the memory belongs to. Return None if a person has held the
-    image for another reason.
+    """Return the rollback that a hold in the memory belongs to. Return None if a person has held
+    the image for another reason.
     """
     if hold is None:
         return None

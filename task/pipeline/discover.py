@@ -147,7 +147,9 @@ def _with_updaters(
     sorter: _Sorter,
     scope: Scope,
 ) -> tuple[tuple[Application, ...], tuple[Problem, ...]]:
-    """Return the Applications as ImageUpdaters configure them, and the mistakes in the ImageUpdaters."""
+    """Return the Applications as ImageUpdaters configure them, and the mistakes in the
+    ImageUpdaters.
+    """
     apps = tuple(sorter.applications.values())
     if not sorter.updaters:
         return apps, ()
